@@ -7,9 +7,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.format.values import Meaning, clock, duration, first_capital
+from app.language.texts import tr, tr_noop, tr_sentence
 from scheduler.protocol.snapshot import Alert, Snapshot
 
 AlertState = Literal["active", "acknowledged", "resolved"]
+_STATES: dict[AlertState, str] = {
+    "active": tr_noop("Active"),
+    "acknowledged": tr_noop("Acknowledged"),
+    "resolved": tr_noop("Resolved"),
+}
+ALL, ACTIVE, RESOLVED = SHOWN = tr_noop("All alerts"), tr_noop("Active"), tr_noop("Resolved")
+"""Which alerts the user may list."""
 _MEANINGS: dict[str, Meaning] = {
     "too hot": "hot",
     "throttled": "throttled",
@@ -52,15 +60,13 @@ def alert_rows(active: Sequence[Alert], log: Sequence[Alert], now: float) -> tup
 
 
 def matching(rows: Sequence[AlertRow], search: str, shown: str) -> tuple[AlertRow, ...]:
-    """Return the alerts with every word of `search`; all, or the `Active` or `Resolved` ones."""
+    """Return the alerts with every word of `search`; `shown` is one of SHOWN."""
     words = search.lower().split()
     return tuple(
         row
         for row in rows
         if all(word in " ".join(row.cells).lower() for word in words)
-        and (
-            shown not in ("Active", "Resolved") or (row.state == "resolved") == (shown != "Active")
-        )
+        and (shown == ALL or (row.state == "resolved") == (shown == RESOLVED))
     )
 
 
@@ -77,18 +83,19 @@ def _row(alert: Alert, now: float) -> AlertRow:
     meaning = _MEANINGS.get(alert.rule, "warm")
     if alert.cleared is not None:
         state, meaning = "resolved", ""
+    text = tr_sentence(alert.text)
     lasted = duration((now if alert.cleared is None else alert.cleared) - alert.since)
     return AlertRow(
         alert.id,
         state,
         (
-            state.capitalize(),
+            tr(_STATES[state]),
             clock(alert.since, now),
             lasted,
-            first_capital(alert.text),
+            first_capital(text),
         ),
         meaning,
         alert.device or None,
         alert.job,
-        alert.text,
+        text,
     )

@@ -8,8 +8,9 @@ from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QWidget
 
-from app.alerts.alert_rows import AlertRow, alert_rows, matching
+from app.alerts.alert_rows import SHOWN, AlertRow, alert_rows, matching
 from app.alerts.rules_panel import RulesPanel
+from app.language.texts import tr, tr_noop
 from app.link.link import Link
 from app.state import State
 from app.strip.summary import unacknowledged
@@ -40,19 +41,18 @@ from app.widgets.state_pill import StateDelegate
 from scheduler.protocol.snapshot import Alert
 from scheduler.verbs.alerts import Acknowledge, GetAlerts
 
-EMPTY = (
+EMPTY = tr_noop(
     "No active alerts, and none in the past.\n"
     "Drag a line below to choose when one is raised. Quiet hours and a webhook are in Settings."
 )
-NOTHING_FOUND = "No alert matches the filter."
+NOTHING_FOUND = tr_noop("No alert matches the filter.")
 COLUMNS = (
-    TableColumn("State", 130),
-    TableColumn("Since", 110),
-    TableColumn("Duration", 100),
-    TableColumn("Alert", 0),
+    TableColumn(tr_noop("State"), 130),
+    TableColumn(tr_noop("Since"), 110),
+    TableColumn(tr_noop("Duration"), 100),
+    TableColumn(tr_noop("Alert"), 0),
 )
 STATE = 0
-SHOWN = ("All alerts", "Active", "Resolved")
 MENU = ("alert.show", "alert.copy", "", "alert.acknowledge", "alert.all")
 """The actions of the menu of a row; an empty name is a line between them."""
 _BESIDE, _IN_ROW = 1500, 980
@@ -85,31 +85,33 @@ class AlertsPage(QWidget):
         self._raised: tuple[Alert, ...] | None = None
         """The alerts that were raised when the log was last requested."""
         self.model = AlertTable(COLUMNS)
-        self.table = list_table(self.model, [c.width for c in COLUMNS], "Alerts")
+        self.table = list_table(self.model, [c.width for c in COLUMNS], tr_noop("Alerts"))
         self.table.setItemDelegateForColumn(STATE, StateDelegate(self.table))
         self.table.activated.connect(self._show_subject)
         self.table.selectionModel().currentRowChanged.connect(self._choose)
         self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.table.customContextMenuRequested.connect(self._show_menu)
         self.count = pill(capital=False)
-        self.filter = filter_box("Search alerts (Ctrl+F)")
+        self.filter = filter_box(tr("Search alerts (Ctrl+F)"))
         self.filter.textChanged.connect(self.refresh)
-        self.kinds = choice_box("Which alerts", SHOWN)
+        self.kinds = choice_box(tr("Which alerts"), SHOWN)
         self.kinds.currentIndexChanged.connect(self.refresh)
         self.acknowledge = button(
-            "Acknowledge",
+            tr("Acknowledge"),
             lambda: self._acknowledge([self.chosen()]),
-            tooltip=hint("alert.acknowledge", "Mark the selected alert as acknowledged"),
+            tooltip=hint("alert.acknowledge", tr("Mark the selected alert as acknowledged")),
         )
         self.acknowledge_all = button(
-            "Acknowledge all",
+            tr("Acknowledge all"),
             lambda: self._acknowledge(self.model.rows),
-            tooltip=hint("alert.all", "Mark all alerts as acknowledged"),
+            tooltip=hint("alert.all", tr("Mark all alerts as acknowledged")),
         )
         self.go = button(
-            "Open", self._show_subject, tooltip="Show the job or device of the alert (Return)"
+            tr("Open"),
+            self._show_subject,
+            tooltip=tr("Show the job or device of the alert (Return)"),
         )
-        self.empty = empty_label(EMPTY)
+        self.empty = empty_label(tr(EMPTY))
         self.rules = RulesPanel(state, link)
         self.acts = self._bind()
         search, buttons = QWidget(), QWidget()
@@ -163,15 +165,15 @@ class AlertsPage(QWidget):
             self._link.send(self, GetAlerts(), self._take_log, self._fail, background=True)
         chosen = self.chosen()
         every = alert_rows(snapshot.alerts, self._log, snapshot.time)
-        self.model.show_rows(matching(every, self.filter.text(), self.kinds.currentText()))
+        self.model.show_rows(matching(every, self.filter.text(), self.kinds.currentData()))
         if self.model.rows:
             keys = [alert.key for alert in self.model.rows]
             self.table.choose_row(keys.index(chosen.key) if chosen and chosen.key in keys else 0)
         count, new = len(snapshot.alerts), unacknowledged(snapshot)
-        text = f"{count} active, {new} new" if count else "No active alerts"
-        set_text(self.count, text)
+        counted = tr("{n} active, {new} new", n=count, new=new)
+        set_text(self.count, counted if count else tr("No active alerts"))
         theme.mark(self.count, "pill", "hot" if snapshot.alerts else "succeeded")
-        set_text(self.empty, NOTHING_FOUND if every else EMPTY)
+        set_text(self.empty, tr(NOTHING_FOUND) if every else tr(EMPTY))
         self._stack.setCurrentIndex(0 if self.model.rows else 1)
         raised = {alert.id for alert in snapshot.alerts}
         alerts = (*snapshot.alerts, *(a for a in self._log if a.id not in raised))

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QGridLayout, QWidget
 from app.alerts.threshold_charts import CHARTED, SPAN, active_spans, threshold_contents
 from app.charts.threshold_chart import ThresholdChart
 from app.charts.thresholds import ChartThreshold, describe, moved, stepped
+from app.language.texts import tr
 from app.link.link import Link
 from app.settings.form import SETTINGS, text_of
 from app.settings.setting_row import SettingRow
@@ -45,7 +46,7 @@ class RulesPanel(QWidget):
         self._device = ""
         self._known: dict[str, ChartThreshold] = {}
         self.charts = {
-            field: ThresholdChart(title, f"{SPAN[0] / 60:.0f} min")
+            field: ThresholdChart(tr(title), f"{SPAN[0] / 60:.0f} min")
             for field, title in CHARTED.items()
         }
         for field, chart in self.charts.items():
@@ -55,13 +56,13 @@ class RulesPanel(QWidget):
         self.rows = {name: SettingRow(settings[name], brief=True) for name in _LISTED}
         for name, made in self.rows.items():
             made.entered.connect(lambda text, n=name: self._enter(n, text))
-        listed = column(label("Other rules", strong=True), *self.rows.values(), Stretch())
+        listed = column(label(tr("Other rules"), strong=True), *self.rows.values(), Stretch())
         listed.setSpacing(theme.XS)
         listed.setContentsMargins(theme.L, theme.M, theme.L, theme.M)
         self.others = card(listed)
         self.tabs = [
             button(text, partial(self._choose_tab, at), kind="quiet", checkable=True)
-            for at, text in enumerate(("Thresholds", "Other rules"))
+            for at, text in enumerate((tr("Thresholds"), tr("Other rules")))
         ]
         self._bar = QWidget()
         self._bar.setLayout(row(*self.tabs, Stretch(), spacing=theme.XS))
@@ -95,7 +96,7 @@ class RulesPanel(QWidget):
                 continue
             self._known[field] = known
             if known.level is None:
-                chart.show_threshold(contents.top, "No alert")
+                chart.show_threshold(contents.top, tr("No alert"))
             else:
                 chart.show_threshold(known.level, describe(known, known.level))
         for made in self.rows.values():

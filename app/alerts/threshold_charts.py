@@ -11,9 +11,10 @@ from app.charts.history import History
 from app.charts.series import Floats
 from app.charts.thresholds import ChartThreshold, threshold
 from app.format.values import GIB, NOT_AVAILABLE, device_label, format_field
+from app.language.texts import tr, tr_noop
 from scheduler.protocol.snapshot import Alert, DeviceState, Snapshot
 
-CHARTED = {"temp": "Temperature", "mem_used": "Memory"}
+CHARTED = {"temp": tr_noop("Temperature"), "mem_used": tr_noop("Memory")}
 """The fields with a threshold, and their titles."""
 _RULES = {"temp": "too hot", "mem_used": "memory nearly full"}
 """The rules that watch them."""
@@ -55,7 +56,7 @@ def threshold_contents(
         key=lambda state: (state.device.id == chosen, _value(state, field)),
     )[-_MOST:]
     if not ranked:
-        return ThresholdContents(NOT_AVAILABLE, (), 1.0, None, "No device reports it.")
+        return ThresholdContents(NOT_AVAILABLE, (), 1.0, None, tr("No device reports it."))
     highest = ranked[-1]
     lines = tuple(history.recent(s.device.id, field, *SPAN) / _unit(s, field) for s in ranked)
     known = threshold(field, snapshot, [s.device.id for s in snapshot.devices])
@@ -70,7 +71,8 @@ def threshold_contents(
     if len(snapshot.devices) > 1:
         text += f" · {device_label(highest.device)}"
     whole = known.whole if known is not None else peak
-    reason = "" if known is not None else "This device reports no limit, so no alert can be set."
+    no_limit = tr("This device reports no limit, so no alert can be set.")
+    reason = "" if known is not None else no_limit
     return ThresholdContents(
         text, lines, max(whole, peak) * _SPACE_ABOVE or 1.0, known, reason, highest.device.id
     )

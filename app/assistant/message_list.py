@@ -13,7 +13,6 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 from app.assistant.conversation import Conversation
 from app.assistant.message_tree import Message
 from app.assistant.message_view import MessageView
-from app.language.texts import tr
 from app.widgets import theme
 
 ScrollGoal = Literal["question", "end", "place"]
@@ -46,7 +45,7 @@ class MessageList(QAbstractScrollArea):
         self._free: list[MessageView] = []
         self._width, self._arranging = 0, False
         self.setProperty("clear", "true")
-        self.setAccessibleName(tr("Conversation"))
+        self.setAccessibleName("Conversation")
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.viewport().setAutoFillBackground(False)

@@ -10,7 +10,6 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from app.language.texts import tr_noop
 from assistant.intents.choices import Choice
 from assistant.intents.state import State
 from assistant.query.request import Request
@@ -168,8 +167,7 @@ class MessageTree:
 Author = Literal["you", "assistant"]
 Stage = Literal["waiting", "writing", "done", "stopped", "failed"]
 AnswerKind = Literal["answer", "brief", "decision", "chat"]
-UNCHECKED = tr_noop("free chat, not checked against facts")
-"""The note of free chat, in English as it is kept."""
+UNCHECKED = "free chat, not checked against facts"
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -190,7 +188,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
     state: Stage = "done"
     note: str = ""
-    """The reason why the message waits or failed, in English: `app.assistant.notes` shows it."""
+    """The reason why the message waits or failed."""
     cpu: bool = False
     """The answer waits for a GPU and could be written on the CPU."""
     writer: str = ""

@@ -20,6 +20,7 @@ from app.charts.scales import AxisTop, round_floor
 from app.charts.series import Floats
 from app.charts.value_line import LaneValues, ValueLine
 from app.format.values import lane_label
+from app.language.texts import tr, tr_decimal
 from app.widgets import theme
 from app.widgets.controls import (
     Stretch,
@@ -48,7 +49,7 @@ class SpanSummary(QWidget):
         super().__init__()
         self.text = ""
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        self.setToolTip("The lowest, mean and highest value of the time that is shown")
+        self.setToolTip(tr("The lowest, mean and highest value of the time that is shown"))
 
     def show_text(self, text: str) -> None:
         """Paint another text."""
@@ -139,7 +140,8 @@ class ChartCard:
         lanes = len(devices) >= LANES_FROM
         if lanes:
             floor, top = self._lane_range(chart, values)
-            self._lane_scale = f"each lane {floor:g}–{top:g}"
+            scale = tr_decimal(f"{floor:g}–{top:g}")
+            self._lane_scale = tr("each lane {range}", range=scale)
         else:
             highest = np.fmax.reduce([np.fmax.reduce(y, initial=0.0) for y in values], initial=0.0)
             floor, top = chart.floor, self._top.fit(float(highest), chart.ceiling)
@@ -197,7 +199,8 @@ class ChartCard:
         least = clock_height() + LANE_TOP + _HEAT_ROW * len(fleet.devices)
         self.view.setMinimumHeight(max(theme.px(_LOWEST), least))
         floor, top = self._lane_range(chart, [fleet.means.ravel()])
-        self.heat_scale.show_ends(f"{floor:g}", f"{top:g} {chart.unit}".strip())
+        low, high = (tr_decimal(f"{value:g}") for value in (floor, top))
+        self.heat_scale.show_ends(low, f"{high} {chart.unit}".strip())
         self.heat_scale.setVisible(self.has_data)
         curves, self._bands = self.view.curves, ()
         curves.show_heat(fleet, floor, top)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from app.format.values import GIB, device_label, format_field
+from app.language.texts import tr, tr_sentence
 from scheduler.protocol.absence import Unavailable
 from scheduler.protocol.devices import NA
 from scheduler.protocol.fields import FIELDS, HEADLINE, UNCERTAINTY
@@ -50,7 +51,7 @@ def chart_models(snapshot: Snapshot, fields: Sequence[str] = HEADLINE) -> tuple[
 
 def title(field: str) -> str:
     """Return the title of a field's chart."""
-    return "Memory" if field == "mem_used" else FIELDS[field].label
+    return tr("Memory") if field == "mem_used" else tr(FIELDS[field].label)
 
 
 def scale(field: str) -> float:
@@ -62,9 +63,9 @@ def _chart(field: str, devices: tuple[DeviceState, ...]) -> ChartModel:
     values = tuple(_value(field, state) for state in devices)
     limit = _limit(field, devices)
     unit = "GiB" if FIELDS[field].unit == "B" else FIELDS[field].unit
-    shown_unit = "" if unit == title(field) else unit
+    shown_unit = "" if unit == FIELDS[field].label else unit
     ceiling = None if limit is None else limit * 1.04
-    absent = None if devices else "no device yet"
+    absent = None if devices else tr("no device yet")
     reasons = [value.reason for value in values if value.reason is not None]
     if devices and len(reasons) == len(values):
         absent = "; ".join(dict.fromkeys(reasons))
@@ -111,7 +112,8 @@ def _limit(field: str, devices: tuple[DeviceState, ...]) -> float | None:
 def _tooltip(field: str, devices: tuple[DeviceState, ...]) -> str:
     readings = [state.reading for state in devices if state.reading]
     methods = {reading.methods[field] for reading in readings if field in reading.methods}
-    lines = [FIELDS[field].meaning, *sorted(methods)]
+    lines = [tr(FIELDS[field].meaning), *map(tr_sentence, sorted(methods))]
     if field in LIMITS:
-        lines.append(f"Dashed line: {FIELDS[LIMITS[field]].label.lower()}")
+        limit = tr(FIELDS[LIMITS[field]].label)
+        lines.append(tr("Dashed line: {limit}", limit=limit))
     return "\n".join(lines)

@@ -15,6 +15,7 @@ from app.charts.curves import Curves
 from app.charts.plotting import pg
 from app.charts.scales import ticks
 from app.charts.series import Floats
+from app.language.texts import tr, tr_noop
 from app.widgets import theme
 
 _AXIS_WIDTH = 48
@@ -52,7 +53,7 @@ _GRIP = 6
 """Pixels beside a threshold where it can be taken hold of."""
 _EMPTY_SHARE = 0.3
 """Share of the shown time that may be empty without a word."""
-_GAP_SHARE, _NO_READINGS = 0.04, "no readings"
+_GAP_SHARE, _NO_READINGS = 0.04, tr_noop("no readings")
 """Share of the shown time from which on a gap is named, and its name."""
 _EDGE = 0.02
 """Share of the range that is added, so that curves at its ends are not cut off."""
@@ -142,7 +143,7 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
     def __init__(self, title: str) -> None:
         super().__init__()
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.setAccessibleName(f"{title} over time")
+        self.setAccessibleName(tr("{title} over time", title=title))
         # nearly everything moves, and finding out what did would cost more
         self.setViewportUpdateMode(self.ViewportUpdateMode.FullViewportUpdate)
         self.box = _TimeBox()
@@ -223,7 +224,8 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         right = self.box.mapToScene(self.box.mapFromView(QPointF(first, 0.0))).x()
         painter.setFont(theme.font(theme.SMALL))
         painter.setPen(QColor(theme.tokens().muted))
-        text = f"No readings before {time.strftime('%H:%M:%S', time.localtime(first))}"
+        at = time.strftime("%H:%M:%S", time.localtime(first))
+        text = tr("No readings before {time}", time=at)
         room = QRectF(plot.left(), plot.top(), right - plot.left(), plot.height())
         if painter.fontMetrics().horizontalAdvance(text) + 2 * theme.S <= room.width():
             painter.drawText(room, int(Qt.AlignmentFlag.AlignCenter), text)
@@ -236,9 +238,9 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         painter.setFont(theme.font(theme.SMALL))
         painter.setPen(QColor(theme.tokens().muted))
         room = QRectF(left, plot.top(), right - left, plot.height())
-        flags = int(Qt.AlignmentFlag.AlignCenter) | Qt.TextFlag.TextWordWrap
-        if painter.boundingRect(room, flags, _NO_READINGS).width() <= room.width():
-            painter.drawText(room, flags, _NO_READINGS)
+        flags, text = int(Qt.AlignmentFlag.AlignCenter) | Qt.TextFlag.TextWordWrap, tr(_NO_READINGS)
+        if painter.boundingRect(room, flags, text).width() <= room.width():
+            painter.drawText(room, flags, text)
 
     def _write_threshold(self, painter: QPainter, level: float) -> None:
         t = theme.tokens()

@@ -6,6 +6,7 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QLinearGradient, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app.language.texts import tr
 from app.widgets import theme
 
 _RAMP, _HEIGHT = 56, 8
@@ -25,7 +26,7 @@ class HeatScale(QWidget):
         """Show these values at the two ends."""
         if (low, high) != self.ends:
             self.ends = low, high
-            self.setAccessibleName(f"Pale for {low}, strong for {high}")
+            self.setAccessibleName(tr("Pale for {low}, strong for {high}", low=low, high=high))
             self.updateGeometry()
             self.update()
 

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFrame
 from app.charts.scales import round_top, ticks
 from app.charts.series import Floats
 from app.charts.sparkline import draw_sparkline
+from app.language.texts import tr, tr_decimal
 from app.widgets import theme
 
 WIDTH, HEIGHT = 100, 84
@@ -33,7 +34,7 @@ class SparkCard(QFrame):
         self._unit, self._span = 1.0, span
         self.setFixedHeight(theme.px(HEIGHT))
         self.setAccessibleName(title)
-        self.setToolTip(f"{title} in the last {span}")
+        self.setToolTip(tr("{title} in the last {span}", title=title, span=span))
 
     def show_values(self, values: Floats, top: float | None, text: str, unit: float = 1.0) -> None:
         """Show other values.
@@ -90,10 +91,13 @@ class SparkCard(QFrame):
             painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
             painter.setPen(QColor(t.muted))
             box = QRectF(room.left(), y - line / 2, theme.px(_GUTTER) - theme.S, line)
-            painter.drawText(box, int(flag.AlignRight | flag.AlignVCenter), f"{value:g}")
+            painter.drawText(
+                box, int(flag.AlignRight | flag.AlignVCenter), tr_decimal(f"{value:g}")
+            )
         below = QRectF(plot.left(), plot.bottom() + theme.XS, plot.width(), line)
-        since, metrics = f"{self._span} ago", painter.fontMetrics()
+        since, now = tr("{time} ago", time=self._span), tr("now")
+        metrics = painter.fontMetrics()
         painter.drawText(below, int(flag.AlignLeft), since)
-        if metrics.horizontalAdvance(f"{since}  now") <= below.width():
-            painter.drawText(below, int(flag.AlignRight), "now")
+        if metrics.horizontalAdvance(f"{since}  {now}") <= below.width():
+            painter.drawText(below, int(flag.AlignRight), now)
         return plot

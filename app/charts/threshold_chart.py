@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFrame, QSizePolicy
 from app.charts.scales import ticks
 from app.charts.series import Floats
 from app.charts.sparkline import draw_sparkline
+from app.language.texts import tr, tr_decimal
 from app.widgets import theme
 
 _GRIP = 9
@@ -52,7 +53,7 @@ class ThresholdChart(QFrame):
         self._held = False
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setAccessibleName(f"{title}: threshold of the alert")
+        self.setAccessibleName(tr("{title}: threshold of the alert", title=title))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
 
     def show_values(self, lines: Sequence[Floats], top: float, text: str) -> None:
@@ -72,7 +73,10 @@ class ThresholdChart(QFrame):
             self.level, self.caption = level, caption
             self.setAccessibleDescription(f"{caption}. {self.text}" if self.text else caption)
             self.setToolTip(
-                "Drag the line, or press Up and Down, to set the alert; above the limit it is off"
+                tr(
+                    "Drag the line, or press Up and Down, to set the alert; "
+                    "above the limit it is off"
+                )
                 if level is not None
                 else caption
             )
@@ -144,10 +148,10 @@ class ThresholdChart(QFrame):
         for value in ticks(self._top, _STEPS):
             y = plot.bottom() - value / self._top * plot.height()
             box = QRectF(theme.S, y - height / 2, plot.left() - theme.S - 6, height)
-            painter.drawText(box, int(flag.AlignRight), f"{value:g}")
+            painter.drawText(box, int(flag.AlignRight), tr_decimal(f"{value:g}"))
         lower = QRectF(plot.left(), plot.bottom() + 6, plot.width(), height)
-        painter.drawText(lower, int(flag.AlignLeft), f"{self._span} ago")
-        painter.drawText(lower, int(flag.AlignRight), "now")
+        painter.drawText(lower, int(flag.AlignLeft), tr("{time} ago", time=self._span))
+        painter.drawText(lower, int(flag.AlignRight), tr("now"))
         if not self._lines or self.level is None:
             painter.drawText(plot, int(flag.AlignCenter) | Qt.TextFlag.TextWordWrap, self.caption)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from app.format.values import GIB
+from app.language.texts import tr
 from scheduler.protocol.snapshot import DeviceState, Snapshot
 from scheduler.verbs.control import Configure
 
@@ -74,7 +75,7 @@ def stepped(shown: ChartThreshold, steps: int) -> Configure:
 def describe(shown: ChartThreshold, level: float) -> str:
     """Return what an alert at this level means, as shown while it is dragged."""
     if level > shown.whole:
-        return "No alert"
+        return tr("No alert")
     if shown.field == "temp":
-        return f"Alert at {level:.0f} °C"
-    return f"Alert at {100 * level / shown.whole:.0f} %"
+        return tr("Alert at {level} °C", level=f"{level:.0f}")
+    return tr("Alert at {level} %", level=f"{100 * level / shown.whole:.0f}")

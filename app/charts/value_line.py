@@ -44,7 +44,7 @@ class ValueLine(QWidget):
         """Return what is painted: the lowest and highest value if there is no room for all."""
         if self._needed() <= self.width():
             return self.values
-        numbers = sorted((text for text, _ in self.values if text[:1].isdigit()), key=float)
+        numbers = sorted((text for text, _ in self.values if text[:1].isdigit()), key=_value)
         if len(numbers) < 2:
             return []  # a range needs two values; the tooltip has the only one
         return [(f"{numbers[0]}–{numbers[-1]}", None)]
@@ -141,3 +141,8 @@ class LaneValues(QWidget):
         if event.type() == QEvent.Type.PaletteChange:
             self.update()
         super().changeEvent(event)
+
+
+def _value(text: str) -> float:
+    """Return the number of a text, which may have a decimal comma."""
+    return float(text.replace(",", "."))

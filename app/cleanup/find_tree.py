@@ -11,15 +11,16 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeView
 
 from app.cleanup.summary import FindingGroup, age, groups
 from app.format.values import memory
+from app.language.texts import tr, tr_noop, tr_sentence
 from app.widgets import theme
 from app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index
 from assistant.housekeeping import TITLES, Finding
 
-HEADINGS = ("Item", "Size", "Unused", "Reason")
+HEADINGS = (tr_noop("Item"), tr_noop("Size"), tr_noop("Unused"), tr_noop("Reason"))
 _WIDTHS = (420, 80, 80)
 _ITEM_SHARE = 0.27
 """The share of the width that the items take in any case; more where the reasons leave room."""
-PROCESS_HINT = "End these on the Processes page"
+PROCESS_HINT = tr_noop("End these on the Processes page")
 _CHOSEN_AT_FIRST = ("cache", "log", "core", "memory")
 """Kinds that nobody creates on purpose."""
 _OPEN_AT_MOST = 6
@@ -85,7 +86,7 @@ class FindModel(QAbstractItemModel):
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
         if role == Qt.ItemDataRole.DisplayRole:
-            return HEADINGS[section]
+            return tr(HEADINGS[section])
         return _alignment(section) if role == Qt.ItemDataRole.TextAlignmentRole else None
 
     def flags(self, index: Index) -> Qt.ItemFlag:
@@ -143,10 +144,11 @@ class FindModel(QAbstractItemModel):
     def _cell(self, index: Index) -> str:
         group = self.groups[self.group_row(index)]
         if index.internalId() == _TOP:
-            hint = PROCESS_HINT if group.kind == "process" else ""
+            hint = tr(PROCESS_HINT) if group.kind == "process" else ""
             return (group.title, memory(group.bytes), "", hint)[index.column()]
         find = group.finds[index.row()]
-        return (find.shown, memory(find.bytes), age(find.age), find.reason)[index.column()]
+        reason = tr_sentence(find.reason)
+        return (find.shown, memory(find.bytes), age(find.age), reason)[index.column()]
 
 
 def _alignment(column: int) -> int:
@@ -162,9 +164,9 @@ class FindTree(QTreeView):
         self.rows = FindModel()
         self.setModel(self.rows)
         self.setObjectName("Items to clean up")
-        self.setAccessibleName("Items to clean up")
+        self.setAccessibleName(tr("Items to clean up"))
         self.setAccessibleDescription(
-            "Space checks or clears a row, Right and Left open and close a kind"
+            tr("Space checks or clears a row, Right and Left open and close a kind")
         )
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setUniformRowHeights(True)
@@ -197,13 +199,13 @@ class FindTree(QTreeView):
         group = self.rows.groups[self.rows.group_row(index)]
         if index.internalId() == _TOP:
             oldest = max(find.age for find in group.finds)
-            return group.title, (("Size", memory(group.bytes)), ("Oldest", age(oldest)))
+            return group.title, ((tr("Size"), memory(group.bytes)), (tr("Oldest"), age(oldest)))
         find = group.finds[index.row()]
-        return TITLES[group.kind], (
-            ("Item", find.shown),
-            ("Size", memory(find.bytes)),
-            ("Unused", age(find.age)),
-            ("Reason", find.reason),
+        return tr(TITLES[group.kind]), (
+            (tr("Item"), find.shown),
+            (tr("Size"), memory(find.bytes)),
+            (tr("Unused"), age(find.age)),
+            (tr("Reason"), tr_sentence(find.reason)),
         )
 
     def show_finds(self, finds: Iterable[Finding]) -> None:

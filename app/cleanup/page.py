@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QFrame, QWidget
 from app.cleanup.find_tree import FindTree
 from app.cleanup.requests import EmptyTrash, MoveToTrash, PutBack, Scan, ScanResult, TrashContents
 from app.cleanup.summary import count_findings, items_and_size, skip_reason
+from app.language.texts import tr, tr_noop, tr_sentence
 from app.link.call import Call, Request
 from app.link.link import Link
 from app.widgets import theme
@@ -36,17 +37,17 @@ from app.widgets.parts_bar import BarPart, PartsBar
 from app.widgets.safe_text import FittedText
 from assistant.housekeeping import EmptyResult, Receipt, Skipped, UndoResult
 
-NOTHING = (
+NOTHING = tr_noop(
     "There is nothing to clean up.\nYou can change ages and folders in Settings, under Clean-up."
 )
-SCANNING = "Searching…"
+SCANNING = tr_noop("Searching…")
 _MOST_LISTED = 10
 T = TypeVar("T")
 
 
 _WIDEST, _SIDE = 1700, 520
 """Pixels of width from which on the current row is described beside the list, and of that text."""
-_UNDO = "What is moved to the trash can be put back until the trash is emptied."
+_UNDO = tr_noop("What is moved to the trash can be put back until the trash is emptied.")
 _LEAST = 200
 """Pixels of height that the list has in any case."""
 
@@ -62,31 +63,33 @@ class CleanupPage(QWidget):
         self._trash = TrashContents()
         self._scanned = False
         self.progress = elided(size="small", meaning="muted")
-        self.again = button("Search again", self.scan, tooltip="F5")
-        self.stop = button("Stop", self._cancel, tooltip="Stop the search and show its findings")
+        self.again = button(tr("Search again"), self.scan, tooltip="F5")
+        self.stop = button(
+            tr("Stop"), self._cancel, tooltip=tr("Stop the search and show its findings")
+        )
         self.tree = FindTree()
         self.tree.rows.chosen_changed.connect(self._show_state)
-        self.share = PartsBar("Space by kind")
+        self.share = PartsBar(tr("Space by kind"))
         self.empty = empty_label()
         self.total = label()
         self.move_button = button(
-            "Move to Trash",
+            tr("Move to Trash"),
             self._move,
             kind="primary",
-            tooltip="You can undo this until the trash is emptied (Del)",
+            tooltip=tr("You can undo this until the trash is emptied (Del)"),
         )
         self.outcome = elided(size="small", meaning="muted")
         self.trash = label(size="small", meaning="muted")
         self.undo = button(
-            "Undo", self._put_back, tooltip="Put back what the last clean-up moved (Ctrl+Z)"
+            tr("Undo"), self._put_back, tooltip=tr("Put back what the last clean-up moved (Ctrl+Z)")
         )
         self.empty_trash = button(
-            "Empty Trash…",
+            tr("Empty Trash…"),
             self._ask_to_empty,
-            tooltip="Permanently delete what clean-ups moved to the trash",
+            tooltip=tr("Permanently delete what clean-ups moved to the trash"),
         )
         self.question = QuestionCard(
-            "Delete", "Cancel", self._empty, self._keep_trash, primary="no"
+            tr("Delete"), tr("Cancel"), self._empty, self._keep_trash, primary="no"
         )
         bar = row(Stretch(self.share), Stretch(), self.stop, self.again, spacing=theme.M)
         bar.setStretch(0, 1000)
@@ -114,8 +117,8 @@ class CleanupPage(QWidget):
     def _new_about(self) -> QFrame:
         """Return what describes the current row."""
         self._kind, self._facts = label(strong=True), FittedText()
-        self._facts.setAccessibleName("About the item")
-        hint = label(_UNDO, size="small", meaning="muted", wrap=True)
+        self._facts.setAccessibleName(tr("About the item"))
+        hint = label(tr(_UNDO), size="small", meaning="muted", wrap=True)
         self.about = card(column(self._kind, self._facts, hint, spacing=theme.M))
         self.about.setFixedWidth(theme.px(_SIDE))
         self.about.hide()
@@ -139,7 +142,7 @@ class CleanupPage(QWidget):
     def scan(self) -> None:
         """Search for what may be cleaned up."""
         self._scanned = True
-        self._send(SCANNING, Scan(), self._show_finds)
+        self._send(tr(SCANNING), Scan(), self._show_finds)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -151,11 +154,12 @@ class CleanupPage(QWidget):
         self.tree.show_finds(finds)
         if finds and self.isVisible():
             self.tree.setFocus()
-        parts = [f"{count_findings(finds)} found"] if finds else []
+        parts = [tr("{items} found", items=count_findings(finds))] if finds else []
         if result.stopped is not None:
-            parts.append(f"there may be more: {result.stopped}")
+            why = tr_sentence(result.stopped)
+            parts.append(tr("there may be more: {why}", why=why))
         if unread:
-            parts.append(f"{len(unread)} could not be read")
+            parts.append(tr("{n} could not be read", n=len(unread)))
         set_text(self.progress, " · ".join(parts))
         set_tooltip(self.progress, "\n".join(unread[:_MOST_LISTED]))
 
@@ -163,35 +167,40 @@ class CleanupPage(QWidget):
         gone = {item.find.place for item in receipt.items}
         self.tree.show_finds(find for find in self.tree.finds if find.place not in gone)
         moved = items_and_size(len(receipt.items), receipt.bytes)
-        self._show_outcome(f"Moved {moved}, to the trash", receipt.left)
+        self._show_outcome(tr("Moved {items}, to the trash", items=moved), receipt.left)
         self.undo.setFocus()
 
     def _show_restored(self, undone: UndoResult) -> None:
-        self._show_outcome(f"Put back {count_findings(undone.restored)}", undone.left)
+        restored = count_findings(undone.restored)
+        self._show_outcome(tr("Put back {items}", items=restored), undone.left)
         self.scan()
 
     def _show_emptied(self, emptied: EmptyResult) -> None:
-        self._show_outcome(f"Deleted {items_and_size(emptied.items, emptied.bytes)}", emptied.left)
+        deleted = items_and_size(emptied.items, emptied.bytes)
+        self._show_outcome(tr("Deleted {items}", items=deleted), emptied.left)
 
     def _show_outcome(self, text: str, skipped: tuple[Skipped, ...] = ()) -> None:
         """Show what was done, and the first reason why something was skipped."""
-        first = f" · {len(skipped)} skipped: {skip_reason(skipped[0])}" if skipped else ""
-        set_text(self.outcome, text + first)
+        parts = [text]
+        if skipped:
+            first = skip_reason(skipped[0])
+            parts.append(tr("{n} skipped: {first}", n=len(skipped), first=first))
+        set_text(self.outcome, " · ".join(parts))
         reasons = "\n".join(skip_reason(each) for each in skipped[:_MOST_LISTED])
         set_tooltip(self.outcome, reasons or text)
 
     def _move(self) -> None:
         chosen = self.tree.rows.chosen()
         if chosen:
-            self._send("Moving…", MoveToTrash(chosen), self._show_moved)
+            self._send(tr("Moving…"), MoveToTrash(chosen), self._show_moved)
 
     def _put_back(self) -> None:
         if self._trash.last is not None:
-            self._send("Putting back…", PutBack(self._trash.last), self._show_restored)
+            self._send(tr("Putting back…"), PutBack(self._trash.last), self._show_restored)
 
     def _ask_to_empty(self) -> None:
         contents = items_and_size(self._trash.count, self._trash.bytes)
-        self.question.ask(f"Permanently delete {contents}? This cannot be undone.")
+        self.question.ask(tr("Permanently delete {items}? This cannot be undone.", items=contents))
 
     def _keep_trash(self) -> None:
         self.question.hide()
@@ -199,7 +208,7 @@ class CleanupPage(QWidget):
 
     def _empty(self) -> None:
         self._keep_trash()
-        self._send("Emptying the trash…", EmptyTrash(), self._show_emptied)
+        self._send(tr("Emptying the trash…"), EmptyTrash(), self._show_emptied)
 
     def _send(
         self,
@@ -226,7 +235,7 @@ class CleanupPage(QWidget):
 
     def _fail(self, message: str) -> None:
         self._call = None
-        self._show_outcome(message)
+        self._show_outcome(tr_sentence(message))
         self._show_state()
 
     def _cancel(self) -> None:
@@ -241,14 +250,15 @@ class CleanupPage(QWidget):
         self.share.show_parts([BarPart(g.title, g.bytes) for g in self.tree.rows.groups])
         self._describe()
         self.outcome.setVisible(bool(self.outcome.text()))
-        set_text(self.empty, SCANNING if scanning else NOTHING)
+        set_text(self.empty, tr(SCANNING) if scanning else tr(NOTHING))
         self.again.setVisible(not scanning)
         self.stop.setVisible(scanning)
-        set_text(self.total, f"{count_findings(chosen)} selected" if chosen else "Nothing selected")
+        selected = tr("{items} selected", items=count_findings(chosen))
+        set_text(self.total, selected if chosen else tr("Nothing selected"))
         self.move_button.setEnabled(bool(chosen) and not busy)
         contents = items_and_size(self._trash.count, self._trash.bytes)
-        hint = "empty the trash to free the space"
-        show_if_any(self.trash, f"In the trash: {contents}; {hint}" if self._trash.count else "")
+        text = tr("In the trash: {items}; empty the trash to free the space", items=contents)
+        show_if_any(self.trash, text if self._trash.count else "")
         for made in (self.undo, self.empty_trash):
             made.setVisible(self._trash.count > 0)
             made.setEnabled(not busy)

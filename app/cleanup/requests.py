@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from app.language.texts import tr
 from app.link.call import Call
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ class Scan(msgspec.Struct, frozen=True):
         """Search, reporting each folder as progress."""
         from assistant.housekeeping import ScanMonitor, scan
 
-        monitor = ScanMonitor(lambda path: call.report(f"Searching {path}"), lambda: call.cancelled)
+        monitor = ScanMonitor(
+            lambda path: call.report(tr("Searching {path}", path=path)), lambda: call.cancelled
+        )
         with call.client() as client:
             finds = scan(client, monitor)
         return ScanResult(finds, tuple(monitor.unseen), monitor.stopped or None), trash_contents()
@@ -59,7 +62,7 @@ class MoveToTrash(msgspec.Struct, frozen=True):
         from assistant.housekeeping import move_to_trash
 
         def on_moved(count: int) -> None:
-            call.report(f"Moving {count} of {len(self.finds)}")
+            call.report(tr("Moving {n} of {total}", n=count, total=len(self.finds)))
 
         with call.client() as client:
             return move_to_trash(client, self.finds, on_moved), trash_contents()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from app.format.values import memory, plural
+from app.format.values import memory
+from app.language.texts import tr, tr_count, tr_sentence
 from assistant.housekeeping import KINDS, TITLES, Finding, Kind, Skipped
 from scheduler.protocol.progress import printable
 
@@ -22,7 +23,7 @@ class FindingGroup:
     @property
     def title(self) -> str:
         """Return the kind with the number of its findings."""
-        return f"{TITLES[self.kind]} ({len(self.finds)})"
+        return f"{tr(TITLES[self.kind])} ({len(self.finds)})"
 
     @property
     def bytes(self) -> int:
@@ -46,13 +47,13 @@ def groups(finds: Iterable[Finding]) -> tuple[FindingGroup, ...]:
 def age(seconds: float) -> str:
     """Format an age: 5 h, 3 days."""
     if seconds >= 2 * _DAY:
-        return plural(int(seconds // _DAY), "day")
+        return tr_count("{n} day", "{n} days", int(seconds // _DAY))
     return f"{max(seconds, 0) / _HOUR:.0f} h"
 
 
 def items_and_size(count: int, size: float) -> str:
     """Format a number of items and their size: 3 items, 1.2 GiB."""
-    return f"{plural(count, 'item')}, {memory(size)}"
+    return tr_count("{n} item, {size}", "{n} items, {size}", count, size=memory(size))
 
 
 def count_findings(finds: Iterable[Finding]) -> str:
@@ -63,4 +64,4 @@ def count_findings(finds: Iterable[Finding]) -> str:
 
 def skip_reason(skipped: Skipped) -> str:
     """Explain why an item was not moved or not put back."""
-    return printable(f"{skipped.find.shown}: {skipped.why}")
+    return printable(f"{skipped.find.shown}: {tr_sentence(skipped.why)}")

@@ -11,6 +11,7 @@ from itertools import pairwise
 import msgspec
 
 from app.format.values import clock, device_label, significant
+from app.language.texts import tr, tr_count, tr_decimal, tr_list
 from app.link.call import Call
 from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.devices import Device
@@ -137,16 +138,16 @@ def _held(
 def figures(day: Day, settings: Settings, now: float) -> tuple[tuple[str, str], ...]:
     """Return the captions and values of the card."""
     share = f" ({100 * day.busy_hours / day.hours:.0f} %)" if day.hours else ""
-    found = [("Busy", f"{hours(day.busy_hours)}{share}")]
+    found = [(tr("Busy"), f"{hours(day.busy_hours)}{share}")]
     if day.energy_kwh is not None:
-        found.append(("Energy", energy(day, settings)))
+        found.append((tr("Energy"), energy(day, settings)))
     if day.hottest is not None:
         degrees, device, at = day.hottest
-        found.append(("Peak", f"{degrees:.0f} °C, {device}, {clock(at, now)[:-3]}"))
+        found.append((tr("Peak"), f"{degrees:.0f} °C, {device}, {clock(at, now)[:-3]}"))
     if day.jobs:
-        found.append(("Top job", f"{day.jobs[0][0]}, {hours(day.jobs[0][1])}"))
+        found.append((tr("Top job"), f"{day.jobs[0][0]}, {hours(day.jobs[0][1])}"))
     if day.users:
-        found.append(("Top user", f"{day.users[0][0]}, {hours(day.users[0][1])}"))
+        found.append((tr("Top user"), f"{day.users[0][0]}, {hours(day.users[0][1])}"))
     return tuple(found)
 
 
@@ -155,21 +156,40 @@ def energy(day: Day, settings: Settings) -> str:
     kwh = day.energy_kwh or 0.0
     text = f"{significant(kwh)} kWh"
     if settings.energy_price > 0:
-        text += f", {kwh * settings.energy_price:.2f} {settings.currency}".rstrip()
+        cost = tr_decimal(f"{kwh * settings.energy_price:.2f}")
+        text += f", {cost} {settings.currency}".rstrip()
     return text
 
 
 def sentence(day: Day, settings: Settings, devices: int) -> str:
     """Return one sentence about the day."""
-    subject = "The device was" if devices == 1 else f"The {devices} devices were"
-    text = f"{subject} busy for {hours(day.busy_hours)} of the {hours(day.hours)} that were read"
-    if day.energy_kwh is not None:
-        text += f" and used {energy(day, settings)}"
-    if day.jobs:
-        listed = " and ".join(f"job {name} ({hours(spent)})" for name, spent in day.jobs)
-        what = "devices" if len(day.jobs) > 1 else "a device"
-        text += f"; {listed} held {what} longest in these 24 hours"
-    return f"{text}."
+    busy, whole = hours(day.busy_hours), hours(day.hours)
+    if day.energy_kwh is None:
+        text = tr_count(
+            "The device was busy for {busy} of the {hours} that were read",
+            "The {n} devices were busy for {busy} of the {hours} that were read",
+            devices,
+            busy=busy,
+            hours=whole,
+        )
+    else:
+        text = tr_count(
+            "The device was busy for {busy} of the {hours} that were read and used {energy}",
+            "The {n} devices were busy for {busy} of the {hours} that were read and used {energy}",
+            devices,
+            busy=busy,
+            hours=whole,
+            energy=energy(day, settings),
+        )
+    return tr("{text}; {jobs}.", text=text, jobs=_holders(day)) if day.jobs else f"{text}."
+
+
+def _holders(day: Day) -> str:
+    """Return which jobs held devices longest, the part of a sentence."""
+    jobs = [tr("job {name} ({hours})", name=name, hours=hours(spent)) for name, spent in day.jobs]
+    if len(jobs) == 1:
+        return tr("{job} held a device longest in these 24 hours", job=jobs[0])
+    return tr("{jobs} held devices longest in these 24 hours", jobs=tr_list(jobs))
 
 
 def hours(count: float) -> str:
@@ -178,4 +198,4 @@ def hours(count: float) -> str:
         return f"{3600 * count:.0f} s"
     if count < 0.95:
         return f"{60 * count:.0f} min"
-    return f"{count:.1f} h" if count < 9.95 else f"{count:.0f} h"
+    return tr_decimal(f"{count:.1f} h") if count < 9.95 else f"{count:.0f} h"

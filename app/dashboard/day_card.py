@@ -5,13 +5,14 @@ from __future__ import annotations
 from PySide6.QtWidgets import QFrame, QSizePolicy
 
 from app.dashboard.day import Day, figures, hours, sentence
+from app.language.texts import tr, tr_noop
 from app.widgets import theme
 from app.widgets.controls import Stretch, card, column, elided, label, row, set_text, set_tooltip
 from scheduler.protocol.settings import Settings
 
 _MOST = 5
 """The number of figures."""
-_TITLE = "Last 24 hours"
+_TITLE = tr_noop("Last 24 hours")
 _WHOLE = 23.5
 """Hours of readings of each device from which on the day counts as whole."""
 _LOW = 640
@@ -30,7 +31,7 @@ class DayCard:
         pairs = [
             row(*pair, spacing=theme.XS) for pair in zip(self.captions, self.values, strict=True)
         ]
-        self.title = label(_TITLE, strong=True)
+        self.title = label(tr(_TITLE), strong=True)
         line = row(self.title, *pairs, Stretch(), spacing=theme.L)
         inner = column(line, self.text, spacing=2)
         self.frame: QFrame = card(inner)
@@ -43,7 +44,10 @@ class DayCard:
         """Show the figures of a day with readings."""
         shown = figures(day, settings, now)
         read = day.hours / max(devices, 1)
-        set_text(self.title, _TITLE if read >= _WHOLE else f"{_TITLE} · {hours(read)} of readings")
+        title = tr(_TITLE)
+        if read < _WHOLE:
+            title = tr("Last 24 hours · {hours} of readings", hours=hours(read))
+        set_text(self.title, title)
         for at in range(_MOST):
             caption, value = shown[at] if at < len(shown) else ("", "")
             set_text(self.captions[at], caption)

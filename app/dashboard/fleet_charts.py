@@ -11,6 +11,7 @@ from app.charts.chart_model import ChartModel, scale
 from app.charts.chart_source import ChartSource, Limits
 from app.charts.fleet_curves import FleetCurves
 from app.format.values import device_label, format_field
+from app.language.texts import tr
 from scheduler.protocol.snapshot import Snapshot
 
 
@@ -85,8 +86,10 @@ def _values(
     mean = sum(values.values()) / len(values)
     highest = _number(field, max(values.values()))
     there = [device for device, value in values.items() if _number(field, value) == highest]
-    name = f"{labels[there[0]]} highest," if len(there) == 1 else "highest"
-    return [f"mean {_number(field, mean)},", f"{name} {highest}"]
+    first = tr("mean {value},", value=_number(field, mean))
+    if len(there) > 1:
+        return [first, tr("highest {value}", value=highest)]
+    return [first, tr("{device} highest, {value}", device=labels[there[0]], value=highest)]
 
 
 def _extremes(field: str, fleet: FleetCurves, labels: Mapping[str, str]) -> str:
@@ -95,7 +98,12 @@ def _extremes(field: str, fleet: FleetCurves, labels: Mapping[str, str]) -> str:
     if found is None:
         return ""
     (low, _), (high, highest) = found
-    return f"min {_number(field, low)} · max {_number(field, high)}, {labels[highest]}"
+    return tr(
+        "min {low} · max {high}, {device}",
+        low=_number(field, low),
+        high=_number(field, high),
+        device=labels[highest],
+    )
 
 
 def _number(field: str, value: float) -> str:

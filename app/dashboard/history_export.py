@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from app.language.texts import tr
 from app.link.call import Call
 from scheduler.client import Client
 from scheduler.protocol.devices import Device
@@ -57,7 +58,8 @@ def export_past(
     """
     writer = {".csv": _write_csv, ".parquet": _write_parquet}.get(file.suffix.lower())
     if writer is None:
-        raise UserError(f"the file name must end with {' or '.join(FORMATS)}; got {file.name!r}")
+        text = tr("the file name must end with .csv or .parquet; got {name}", name=repr(file.name))
+        raise UserError(text)
     known = {
         device.id: tuple(fields) or client.fields(device.id, since, until) for device in devices
     }
@@ -69,11 +71,12 @@ def export_past(
     ]
     count = sum(len(columns.times) for _, columns in read)
     if not count:
-        raise UserError("there are no readings of that device in that time")
+        raise UserError(tr("there are no readings of that device in that time"))
     try:
         writer(file, read, names)
     except OSError as e:
-        raise UserError(f"cannot write {file}: {e.strerror or e}") from e
+        text = tr("cannot write {file}: {problem}", file=file, problem=e.strerror or e)
+        raise UserError(text) from e
     return count
 
 
@@ -111,8 +114,10 @@ def _write_parquet(
         from pyarrow import parquet
     except ImportError as e:
         raise UserError(
-            "Parquet needs the package pyarrow. Run: pip install 'gpudeck[parquet]', "
-            "or choose a name that ends with .csv"
+            tr(
+                "Parquet needs the package pyarrow. Run: pip install 'gpudeck[parquet]', "
+                "or choose a name that ends with .csv"
+            )
         ) from e
     times, devices, values = _whole(read, names)
     moments = pyarrow.array([round(at * 1e6) for at in times], pyarrow.timestamp("us", "UTC"))

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QAbstractButton, QWidget
 
 from app.charts.lanes import FROM as LANES_FROM
 from app.format.values import shortest_label
+from app.language.texts import tr
 from app.widgets import theme
 from app.widgets.controls import label, row
 
@@ -24,7 +25,7 @@ class LegendChip(QAbstractButton):
         self.setText(text)
         self.setCheckable(True)
         self.setAccessibleName(name)
-        self.setToolTip(f"Show {name} in front; click again to show all equally")
+        self.setToolTip(tr("Show {device} in front; click again to show all equally", device=name))
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
 

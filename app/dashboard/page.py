@@ -45,6 +45,7 @@ from app.format.values import (
     format_field,
     shortest_label,
 )
+from app.language.texts import tr, tr_noop
 from app.link.link import Link
 from app.state import State
 from app.strip.fleet_model import MANY
@@ -69,7 +70,7 @@ _FIRST_LINE, _COLUMNS = 4, 2
 """The grid's line of the first chart, and the columns of charts."""
 _REACH = 2.5
 """Bins beside the cursor whose values still count as those at the cursor."""
-_FORMATS = "CSV (*.csv);;Parquet (*.parquet);;Picture (*.png)"
+_FORMATS = tr_noop("CSV (*.csv);;Parquet (*.parquet);;Picture (*.png)")
 _MOST_JOBS, _LISTED_JOBS = 1000, 30
 _DAY_AFTER_S, _DAY_EVERY_S = 3.0, 300.0
 """Seconds until the last 24 hours are loaded, after the first charts, and then between loads."""
@@ -142,7 +143,7 @@ class DashboardPage(QWidget):
         self.jobs = JobBand(axis_width(), EDGE_WIDTH)
         self.jobs.chosen.connect(self.job_chosen)
         self.events = EventBand(axis_width(), EDGE_WIDTH)
-        self._jobs_title = label("Jobs", strong=True)
+        self._jobs_title = label(tr("Jobs"), strong=True)
         """Above rows with long names; others have the title beside them."""
         self.reserved = elided(size="small", meaning="muted")
         """Says which GPUs are reserved now and next: the axis ends at the present."""
@@ -324,7 +325,7 @@ class DashboardPage(QWidget):
 
     def export(self) -> None:
         """Ask for a file, and save what is shown in the format of its name."""
-        ask_save_path(self, "Export", "gpudeck.csv", _FORMATS, self.save)
+        ask_save_path(self, tr("Export"), "gpudeck.csv", tr(_FORMATS), self.save)
 
     def save(self, file: str) -> None:
         """Save a picture of the page, or the values of the devices that are not hidden."""
@@ -333,11 +334,10 @@ class DashboardPage(QWidget):
             return
         if file.lower().endswith(".png"):
             if self.grab().save(file):
-                self._link.announce_file("Picture", file)
+                self._link.announce_file(tr("Picture"), file)
             else:
-                self._link.failed.emit(
-                    f"Cannot write {file}. Choose a folder that you can write to."
-                )
+                text = tr("Cannot write {file}. Choose a folder that you can write to.", file=file)
+                self._link.failed.emit(text)
             return
         from app.dashboard.history_export import ExportHistory  # rarely needed
 
@@ -345,7 +345,7 @@ class DashboardPage(QWidget):
         self._link.send(
             self,
             ExportHistory(devices, *self.axis.limits, file),
-            lambda _: self._link.announce_file("History", file),
+            lambda _: self._link.announce_file(tr("History"), file),
         )
 
     def _bind(self) -> None:
@@ -518,7 +518,7 @@ class DashboardPage(QWidget):
         if known is None or card.top is None:
             card.view.show_threshold(None, "")
         elif known.level is None:
-            card.view.show_threshold(card.top, "No alert")
+            card.view.show_threshold(card.top, tr("No alert"))
         else:
             card.view.show_threshold(known.level, describe(known, known.level))
 
@@ -556,7 +556,7 @@ class DashboardPage(QWidget):
         if found is None:
             return ""
         low, mean, high = (format_field(chart.field, value).text for value in found)
-        return f"min {low} · mean {mean} · max {high}"
+        return tr("min {low} · mean {mean} · max {high}", low=low, mean=mean, high=high)
 
     def _fold_charts(self, snapshot: Snapshot) -> None:
         """Hide the charts that have no data now nor in the visible span, and name them."""
@@ -570,7 +570,8 @@ class DashboardPage(QWidget):
             shown, absent = tuple(self.charts), {}
         self._place_charts(shown)
         names = "; ".join(f"{title(field)} ({why})" for field, why in absent.items())
-        show_if_any(self.folded, f"Not shown, as there is no data: {names}" if names else "")
+        text = tr("Not shown, as there is no data: {charts}", charts=names)
+        show_if_any(self.folded, text if names else "")
         set_tooltip(self.folded, self.folded.text())
 
     def _show_cursor(
@@ -596,11 +597,12 @@ class DashboardPage(QWidget):
         """Describe the cursor and the stretch of time that is shown."""
         parts, moment = [], self._cursor_time()
         if moment is not None:
-            parts.append(f"Cursor at {clock(moment, now)}")
+            parts.append(tr("Cursor at {time}", time=clock(moment, now)))
         if self.compared is not None:
-            parts.append(f"Comparing with {clock(self.compared, now)} (faded)")
+            at = clock(self.compared, now)
+            parts.append(tr("Comparing with {time} (faded)", time=at))
         if not self.axis.live:
-            parts.append("Paused · press L for live")
+            parts.append(tr("Paused · press L for live"))
         return " · ".join(parts)
 
     def _list_jobs(self, spans: tuple[JobSpan, ...]) -> None:

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QWidget
 from app.dashboard.time_axis import TimeAxis
 from app.dashboard.timeline import JobSpan
 from app.format.values import clock
+from app.language.texts import tr, tr_noop
 from app.widgets import theme
 from app.widgets.controls import Stretch, button, choice_box, elided, row, set_text
 
@@ -39,48 +40,48 @@ class TimeBar(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.position = elided(size="small", meaning="muted")
-        self.jobs = choice_box("Go to a job's time", ["Go to job"])
-        self.jobs.setToolTip("Show the time of a job (J: next, Shift+J: previous)")
+        self.jobs = choice_box(tr("Go to a job's time"), [tr_noop("Go to job")])
+        self.jobs.setToolTip(tr("Show the time of a job (J: next, Shift+J: previous)"))
         self.jobs.setFixedWidth(theme.px(130))
         self.jobs.activated.connect(self._choose_job)
         self.compare = button(
-            "Compare",
+            tr("Compare"),
             self.compared,
             kind="quiet",
             checkable=True,
-            tooltip="Keep these curves, faded, behind another time (B)",
+            tooltip=tr("Keep these curves, faded, behind another time (B)"),
         )
         self.export = button(
-            "Export…",
+            tr("Export…"),
             self.exported,
             kind="quiet",
-            tooltip="Save what is shown as CSV, Parquet or PNG (Ctrl+E)",
+            tooltip=tr("Save what is shown as CSV, Parquet or PNG (Ctrl+E)"),
         )
         self.spans = [
             button(
                 text,
                 lambda _=False, s=seconds: self.chosen.emit(s),
                 kind="quiet",
-                tooltip=f"Show the last {text}",
+                tooltip=tr("Show the last {time}", time=text),
                 checkable=True,
             )
             for text, seconds in SPANS.items()
         ]
         self.live = button(
-            "Live",
+            tr("Live"),
             self.followed,
             kind="quiet",
-            tooltip="Go live (L)",
+            tooltip=tr("Go live (L)"),
             checkable=True,
         )
         self.fold = button(
-            "Hide GPUs",
+            tr("Hide GPUs"),
             self.folded,
             kind="quiet",
             checkable=True,
-            tooltip="Collapse the GPUs above to one line (Ctrl+G)",
+            tooltip=tr("Collapse the GPUs above to one line (Ctrl+G)"),
         )
-        self.span = choice_box("Time range", SPANS)
+        self.span = choice_box(tr("Time range"), SPANS)
         self.span.activated.connect(lambda at: self.chosen.emit(list(SPANS.values())[at]))
         self.span.hide()
         self._others = (self.fold, self.compare, self.export, self.live)
@@ -120,7 +121,7 @@ class TimeBar(QWidget):
     def show_folded(self, folded: bool) -> None:
         """Show whether the strip of GPUs is collapsed."""
         self.fold.setChecked(folded)
-        self.fold.setText("Show GPUs" if folded else "Hide GPUs")
+        self.fold.setText(tr("Show GPUs") if folded else tr("Hide GPUs"))
 
     def show_jobs(self, spans: tuple[JobSpan, ...], now: float) -> None:
         """List the jobs to go to, newest first, unless the list is open."""

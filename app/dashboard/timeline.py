@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 from app.format.job_rows import device_labels, ended, meaning, started, state_word
 from app.format.values import Meaning, clock, duration
+from app.language.texts import tr, tr_noop, tr_sentence
 from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.jobs import Queued
 from scheduler.protocol.snapshot import Snapshot
 
 EVENT_MEANINGS: dict[str, Meaning] = {"throttle": "throttled", "alert": "hot", "xid": "failed"}
 """The kinds of annotations that are events, and the meaning of each."""
-_WORDS = {"alert": "alert", "xid": "Xid error"}
+_WORDS = {"alert": tr_noop("alert"), "xid": tr_noop("Xid error")}
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,14 @@ def booking_spans(
     return tuple(
         BookingSpan(
             device,
-            booking.holder,
-            f"Reservation {number} for {booking.holder}\n"
-            f"{clock(booking.begin, snapshot.time)} to {clock(booking.end, snapshot.time)}",
+            tr_sentence(booking.holder),
+            tr(
+                "Reservation {n} for {holder}\n{begin} to {end}",
+                n=number,
+                holder=tr_sentence(booking.holder),
+                begin=clock(booking.begin, snapshot.time),
+                end=clock(booking.end, snapshot.time),
+            ),
             booking.begin,
             booking.end,
         )
@@ -91,7 +97,8 @@ def current_job_spans(
         label = f"{job.id} · {job.spec.name}"
         where = ", ".join(labels[device] for device in held)
         when = f"{clock(began, snapshot.time)}, {duration(until - began)}"
-        tooltip = f"Job {label}, {state_word(job)}\n{where}, {when}"
+        state = tr("Job {job}, {state}", job=label, state=tr(state_word(job)))
+        tooltip = f"{state}\n{where}, {when}"
         spans += (
             JobSpan(job.id, label, tooltip, began, until, meaning(job), device) for device in held
         )
@@ -110,7 +117,7 @@ def past_job_spans(
             failed: Meaning = "failed" if status in ("failed", "lost") else ""
             span = JobSpan(
                 a.job,
-                f"{name}: {status}",
+                tr("{what}: {text}", what=name, text=tr(status)),
                 _tooltip(a, end),
                 a.time,
                 end if a.until is None else a.until,
@@ -132,7 +139,7 @@ def event_marks(
             EVENT_MEANINGS[a.kind],
             _tooltip(a, end),
             a.kind != "throttle",
-            a.text.removeprefix("Throttled: ") if a.kind == "throttle" else _WORDS[a.kind],
+            _reasons(a.text) if a.kind == "throttle" else tr(_WORDS[a.kind]),
         )
         for a in annotations
         if a.kind in EVENT_MEANINGS and (not a.device or a.device in devices) and _in(a, start, end)
@@ -158,4 +165,9 @@ def _in(a: Annotation, start: float, end: float) -> bool:
 def _tooltip(a: Annotation, now: float) -> str:
     until = now if a.until is None else a.until
     lasted = "" if a.until == a.time else f", {duration(until - a.time)}"
-    return f"{a.text}\n{clock(a.time, now)}{lasted}"
+    return f"{tr_sentence(a.text)}\n{clock(a.time, now)}{lasted}"
+
+
+def _reasons(text: str) -> str:
+    """Return why a device was throttled, from the text of its annotation."""
+    return ", ".join(map(tr_sentence, text.removeprefix("Throttled: ").split(", ")))

@@ -9,6 +9,7 @@ from PySide6.QtGui import QBrush, QColor, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
 from app.dashboard.timeline import BookingSpan, EventMark, JobSpan
+from app.language.texts import tr
 from app.widgets import theme
 from app.widgets.mark_chart import show_tooltip
 
@@ -82,7 +83,7 @@ class JobBand(TimeBand):
     chosen = Signal(int)
 
     def __init__(self, left: int, right: int) -> None:
-        super().__init__("Jobs over time", _JOB_HEIGHT, left, right)
+        super().__init__(tr("Jobs over time"), _JOB_HEIGHT, left, right)
         self.spans: tuple[JobSpan, ...] = ()
         self.bookings: tuple[BookingSpan, ...] = ()
         self.rows: dict[str, str] = {}
@@ -143,7 +144,7 @@ class JobBand(TimeBand):
             painter.setFont(theme.font(strong=True))
             painter.setPen(QColor(t.text))
             high = self.height() / max(len(self.rows), 1)
-            painter.drawText(QRectF(0, 0, self._left, high), _TITLE, "Jobs")
+            painter.drawText(QRectF(0, 0, self._left, high), _TITLE, tr("Jobs"))
             painter.setFont(self._font)
         for box, booking in self.booking_boxes():
             self._paint_booking(painter, box, booking)
@@ -220,7 +221,7 @@ class EventBand(TimeBand):
     """Paint throttling, alerts and Xid events. The band is hidden while there are none."""
 
     def __init__(self, left: int, right: int) -> None:
-        super().__init__("Events over time", theme.px(_EVENT_HEIGHT), left, right)
+        super().__init__(tr("Events over time"), theme.px(_EVENT_HEIGHT), left, right)
         self.marks: tuple[EventMark, ...] = ()
         self.hide()
 

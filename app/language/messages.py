@@ -17,6 +17,7 @@ from babel.messages.pofile import read_po
 from accel.workloads.catalog import WORKLOADS
 from app.language.texts import CATALOGUES, LANGUAGES
 from app.widgets.action_table import ACTIONS, KEYS
+from assistant.housekeeping import TITLES
 from scheduler.protocol.fields import FIELDS
 from scheduler.protocol.job_options import JOB_OPTIONS
 
@@ -49,6 +50,7 @@ def _of_tables() -> Iterator[tuple[str, str]]:
         yield from (("fields", text) for text in (field.label, field.meaning))
     for option in JOB_OPTIONS:
         yield from (("jobs", text) for text in (option.label, option.hint or ""))
+    yield from (("cleanup", text) for text in TITLES.values())
     for workload in WORKLOADS:
         yield from (("parameters", text) for text in (workload.title, workload.summary))
         for param in workload.params:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from assistant.language import device_sentences, state_sentences
+from assistant.language import state_sentences
 from assistant.language.words import Words
 
 PATTERNS = (
@@ -117,8 +117,7 @@ PATTERNS = (
     "idle in {amount}",
     "its runner was killed before it could record how the job ended",
 )
-"""The more specific first; those of `state_sentences` come before all of these, and those of
-`device_sentences` after them."""
+"""The more specific first; those of `state_sentences` come before all of these."""
 _SENTENCES = {
     "sub", "when", "problem", "jobs", "process", "holder", "action", "kind", "shown", "status",
 }  # fmt: skip
@@ -204,8 +203,9 @@ def _names(words: Words) -> dict[str, str]:
 
 @cache
 def _expressions() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    every = (*state_sentences.PATTERNS, *PATTERNS, *device_sentences.PATTERNS)
-    return tuple((pattern, _expression(pattern)) for pattern in every)
+    return tuple(
+        (pattern, _expression(pattern)) for pattern in (*state_sentences.PATTERNS, *PATTERNS)
+    )
 
 
 def _expression(pattern: str) -> re.Pattern[str]:

@@ -188,5 +188,9 @@ PATTERNS = (
     "something else is in its place now; move that away and undo again",
     "left by a program that crashed",
     "shared memory that no process has open; it is memory until the trash is emptied",
+    "counted by {rest} over its last {span}",
+    "averaged by the card over a second: it reports no instantaneous power",
+    "hardware counters (GPM): DRAM busy share x {rate} TB/s",
+    "memory that the GPU shares with the CPU: from /proc/meminfo, as NVML does not support it",
 )
 """The more specific first; see `assistant.language.sentences` for the named parts."""

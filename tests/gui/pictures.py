@@ -90,7 +90,7 @@ _DEBRIS = (
     ("artefacts", "jobs/171", 3.0, 100, "of job 171 (finetune-llama), done"),
     ("artefacts", "jobs/168", 1.6, 121, "of job 168 (shuffle-shards), cancelled"),
     ("duplicate", "models/Qwen3-8B-copy", 15.3, 34, "the same as models/Qwen3-8B, which stays"),
-    ("core", "llama/core.21877", 1.0, 3, "left by python, which crashed"),
+    ("core", "llama/core.21877", 1.0, 3, "left by a program that crashed"),
     ("cache", "cache/triton", 0.9, 40, f"compiled for Triton; {_CACHE}"),
     ("cache", "cache/torchinductor", 0.4, 52, f"compiled for torch; {_CACHE}"),
     ("log", "logs/164", 0.2, 88, "of job 164 (attention), done"),

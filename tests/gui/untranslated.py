@@ -45,6 +45,7 @@ from app.assistant.message_view import MessageView
 from app.language import texts
 from app.widgets import theme
 from assistant.language.words import Words
+from scheduler.protocol.jobs import Failed, Running
 from scheduler.protocol.settings import Settings
 from tests.gui import served, world
 from tests.gui.pictures import VIEWS, Stage, stage
@@ -57,8 +58,8 @@ _KEPT = re.compile(r"(\{[^{}]*\}|<[^<>]*>|&\w+;|%\w\b)")
 """Names of values, markup and formats: a translation must keep them, too."""
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _PLAIN = re.compile(r"[A-Za-z]+")
-_NO_WORDS = re.compile(r"<[^<>]*>|&\w+;|\S*[/._=]\w\S*|--?\w+")
-"""Markup, entities, paths, names of files and options."""
+_NO_WORDS = re.compile(r"<[^<>]*>|&\w+;|\S*[/._=]\w\S*|gpudeck(?: -{0,2}[a-z]+)+|--?\w+")
+"""Markup, entities, paths, names of files, commands and options."""
 _PAINTED = re.compile(r"<text [^>]*>(.*?)</text>", re.DOTALL)
 _ROLES = {Qt.ItemDataRole.DisplayRole: "", Qt.ItemDataRole.ToolTipRole: "tooltip of a "}
 _ROWS = 60
@@ -81,6 +82,9 @@ class Pseudo(Words):
     def translated(self, message: str) -> str:
         return accented(message)
 
+    def listed(self, things: Sequence[str]) -> str:
+        return ", ".join(things)
+
     def count(self, one: str, many: str, number: int, **values: object) -> str:
         return accented(one if number == 1 else many).format(n=number, **values)
 
@@ -97,7 +101,8 @@ def pseudo_language() -> Iterator[None]:
     """Word all texts that are made meanwhile in the pseudo language."""
     chosen = texts._Chosen
     before = chosen.language, chosen.texts, chosen.scheduler
-    chosen.texts = chosen.scheduler = Pseudo()
+    chosen.texts = chosen.scheduler = pseudo = Pseudo()
+    chosen.language = pseudo.language  # of English, some texts are not even looked at
     try:
         yield
     finally:
@@ -126,6 +131,11 @@ def data(on: Stage) -> Iterator[str]:
     for spec in (job.spec for job in (*snapshot.jobs, *on.jobs)):
         yield from (*spec.argv, spec.name, spec.cwd, spec.group, *spec.tags, *spec.env.values())
         yield from (*spec.params, *map(str, spec.params.values()), spec.workload or "")
+    for was in (job.state for job in (*snapshot.jobs, *on.jobs)):
+        if isinstance(was, Running) and was.progress is not None:
+            yield was.progress.note
+        if isinstance(was, Failed):
+            yield was.reason.partition(": ")[2]  # what the job wrote
     for state in snapshot.devices:
         yield from (state.device.id, state.device.name)
     for detail in world.inspected(on.newest_readings()):

@@ -160,7 +160,7 @@ def _job(number: int, at: int, one: Load) -> Job:
         wrong = one.kind == "attention" and at % 5 == 4
         state = Done(one.start, one.end, devices, raw(_result(one, wrong)))
     elif at % 4 == 2:
-        reason = "exited with status 1: FileNotFoundError: shard-0007.bin"
+        reason = "exit code 1: FileNotFoundError: shard-0007.bin"
         state = Failed(one.start, one.end, reason, 1, devices)
     elif at % 4 == 3:
         state = Cancelled(one.end, one.start, devices)
@@ -258,7 +258,7 @@ def events(job: Job) -> list[Event]:
     found = [Event(job.submitted, "submitted", "")]
     started = getattr(state, "started", None)
     if started is not None:
-        found.append(Event(started, "started", "on GPU 0"))
+        found.append(Event(started, "started", "attempt 1 on GPU 0"))
         found.append(Event(state.at, job.status, ""))  # type: ignore[union-attr]
     return found
 
