@@ -87,7 +87,7 @@ class Header(QWidget):
     def _fit_title(self) -> None:
         """Give every title the same width, so that the chips beside it stay in their places."""
         metrics = QFontMetrics(theme.font(theme.LARGE, strong=True))
-        self.title.setMinimumWidth(max(metrics.horizontalAdvance(text) for text in titles()))
+        self.title.setMinimumWidth(max(metrics.size(0, text).width() for text in titles()))
 
 
 def device_names(tiles: Sequence[Tile]) -> str:

@@ -1,7 +1,7 @@
 """Open every page at several sizes of window and text, and list what is cut off, overlaps or needs
 to be scrolled sideways.
 
-    python -m tests.gui.scales [--points 8,10,14,18] [--out DIR]
+    python -m tests.gui.scales [--points 8,10,14,18] [--language de] [--out DIR]
 
 The scale of the screen is that of QT_SCALE_FACTOR. The screen has 1920 x 1080 pixels, so the
 smallest window is half of it, as when it is snapped to one side. With --out the pictures are
@@ -102,6 +102,7 @@ def faults(points: float, out: Path | None) -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.gui.scales")
     parser.add_argument("--points", default="8,10,14,18")
+    parser.add_argument("--language", choices=("en", "de", "fr", "es"), default="en")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     if arguments.out:
@@ -109,8 +110,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as made:
         os.environ["GPUDECK_HOME"] = made
         offscreen(Path(made))
+        from app.language import texts
         from app.widgets import theme
 
+        texts.use(arguments.language)
         app = theme.application()
         found = [
             fault
