@@ -8,6 +8,9 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,23 @@ def pytest_configure() -> None:
     """Let the tests' commands receive Ctrl+C, which a shell disables for background processes."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Import another share of the modules first in each process of several.
+
+    They would otherwise all rewrite the assertions of the same module at the same moment, where
+    no compiled modules are kept yet.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None:
+        return
+    root, number = session.config.rootpath, int(worker["workerid"].removeprefix("gw"))
+    given = (root.joinpath(folder).glob("**/test_*.py") for folder in session.config.args)
+    for file in sorted(chain.from_iterable(given))[number :: worker["workercount"]]:
+        with suppress(Exception, pytest.skip.Exception):  # pytest reports it when it comes to it
+            import_module(".".join(file.relative_to(root).with_suffix("").parts))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
