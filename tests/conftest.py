@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from assistant.one_thread import import_numpy
 from tests.hook import Hook
 from tests.support import LACKS, state_folder
 
+import_numpy()  # as the window and the assistant do: other tests run on the other cores
 # each run tries new examples, but in CI a commit passes or fails only for its contents
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import threading
 import time
 
 from app.widgets import qt_check
+from assistant.one_thread import import_numpy
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone, UserError
 
@@ -37,25 +37,10 @@ def begin() -> None:
     starter = threading.Thread(target=_connect, name="wake daemon", daemon=True)
     starter.start()
     gc.disable()
-    _load_numpy()
+    import_numpy()
     if (problem := qt_check.problem()) is not None:
         starter.join()  # let the daemon finish its start
         raise UserError(problem)
-
-
-def _load_numpy() -> None:
-    """Import NumPy without OpenBLAS threads, which take 0.1 s of CPU time to start.
-
-    The window multiplies no matrices.
-    """
-    unset = "OPENBLAS_NUM_THREADS" not in os.environ
-    if unset:  # not in os.environ, which the daemon and submitted jobs inherit
-        os.putenv("OPENBLAS_NUM_THREADS", "1")
-    try:
-        import numpy  # noqa: F401 - it reads the variable when it is imported
-    finally:
-        if unset:
-            os.unsetenv("OPENBLAS_NUM_THREADS")
 
 
 def _connect() -> None:

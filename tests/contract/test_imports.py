@@ -209,6 +209,17 @@ def test_the_window_loads_only_what_its_first_page_needs() -> None:
     assert loaded(code, WINDOW_NEVER, env) == set(), "nor is OPENBLAS_NUM_THREADS passed on"
 
 
+def test_the_assistant_multiplies_with_one_thread() -> None:
+    code = (
+        "import os, runpy, sys\n"
+        "try: runpy.run_module('assistant.host', run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "print('numpy' in sys.modules, len(os.listdir('/proc/self/task')))"
+    )
+    env = {"GPUDECK_HOME": "/dev/null", "PATH": os.environ["PATH"]}  # it ends once it is imported
+    assert run(code, "-P", env=env).splitlines()[-1] == "True 1"
+
+
 @pytest.mark.parametrize("module", sorted({*COMMAND_NEVER, *WINDOW_NEVER}))
 def test_the_modules_that_must_not_be_loaded_exist(module: str) -> None:
     assert find_spec(module), "update its name here"
