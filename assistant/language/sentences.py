@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from assistant.language import state_sentences
+from assistant.language import device_sentences, result_sentences, state_sentences
 from assistant.language.words import Words
 
 PATTERNS = (
@@ -117,13 +117,14 @@ PATTERNS = (
     "idle in {amount}",
     "its runner was killed before it could record how the job ended",
 )
-"""The more specific first; those of `state_sentences` come before all of these."""
+"""The more specific first; those of `state_sentences` and `result_sentences` come before all of
+these, and those of `device_sentences` after them."""
 _SENTENCES = {
     "sub", "when", "problem", "jobs", "process", "holder", "action", "kind", "shown", "status",
 }  # fmt: skip
 _LISTS = {"rest", "faults"}
 _TIMES = {"time", "begin", "end"}
-_NUMBERS = {"amount", "size", "less", "used"}
+_NUMBERS = {"amount", "size", "less", "used", "span"}
 """The parts that are sentences themselves, lists of sentences, moments, and numbers."""
 _DEPTH = 4
 _MOST_COMMAS = 4
@@ -203,9 +204,13 @@ def _names(words: Words) -> dict[str, str]:
 
 @cache
 def _expressions() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    return tuple(
-        (pattern, _expression(pattern)) for pattern in (*state_sentences.PATTERNS, *PATTERNS)
+    every = (
+        *state_sentences.PATTERNS,
+        *result_sentences.PATTERNS,
+        *PATTERNS,
+        *device_sentences.PATTERNS,
     )
+    return tuple((pattern, _expression(pattern)) for pattern in every)
 
 
 def _expression(pattern: str) -> re.Pattern[str]:

@@ -10,7 +10,7 @@ from assistant.facts.devices import subject
 from assistant.language.remedies import advice
 from assistant.language.words import Words
 from assistant.language.words import words as english
-from assistant.reports import charts, tables
+from assistant.reports import charts, measurement, tables
 from assistant.reports.material import Material, extra_facts
 from assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section
 from assistant.reports.tables import Cells
@@ -34,6 +34,8 @@ def compose(material: Material, written: Written, words: Words | None = None) ->
     """
     facts = (*material.facts, *extra_facts(material))
     words = words or english("en")
+    if words.language != "en":
+        facts = measurement.as_typed(facts, material.jobs)
     cells = Cells(facts, words, material.snapshot.time)
     middle = (
         _job_sections(material, cells)
@@ -85,6 +87,7 @@ def _job_sections(material: Material, cells: Cells) -> tuple[Section, ...]:
     figures.append(tables.timeline(job.id, material.events, cells))
     sections = [
         Section(text("Figures"), tuple(figures)),
+        *measurement.section(job, cells),
         Section(
             text(
                 "Its devices meanwhile"
@@ -99,7 +102,7 @@ def _job_sections(material: Material, cells: Cells) -> tuple[Section, ...]:
         Section(text("The end of its log"), (_log(material),)),
     ]
     if material.alerts:
-        sections.insert(2, Section(text("Alerts"), (tables.alerts(material.alerts, cells),)))
+        sections.insert(-1, Section(text("Alerts"), (tables.alerts(material.alerts, cells),)))
     return tuple(sections)
 
 

@@ -10,10 +10,12 @@ from functools import cache
 from html import escape
 from typing import TYPE_CHECKING
 
+from assistant.facts import Fact
 from assistant.language.words import Words
 from assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section, Table
 from assistant.reports.style import LIGHT, sheet
 from assistant.reports.svg import svg
+from assistant.reports.tables import Cells
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -118,12 +120,20 @@ def _key(chart: Chart) -> str:
 
 def _facts(report: Report) -> str:
     """Return a closed list of all facts."""
+    text, cells = report.words.text, Cells(report.facts, report.words, report.written)
     rows = "".join(
-        f"<tr><td>{inline(fact.text)}</td><td>{escape(fact.source)}</td></tr>"
+        f"<tr><td>{_fact(fact, report, cells)}</td>"
+        f"<td>{escape(cells.source(fact.source))}</td></tr>"
         for fact in report.facts
     )
-    text = report.words.text
     return (
         f"<details><summary>{text('All {n} facts', n=len(report.facts))}</summary>"
         f"<table><tr><th>{text('Fact')}</th><th>{text('Source')}</th></tr>{rows}</table></details>"
     )
+
+
+def _fact(fact: Fact, report: Report, cells: Cells) -> str:
+    """Return a fact as a phrase; in other languages than English as its name and value."""
+    if report.language == "en":
+        return inline(fact.text)
+    return f"<code>{escape(fact.name)}</code> {inline(cells.told(fact))}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from assistant.facts import Fact
+from assistant.facts import Fact, phrases
 from assistant.facts.devices import label, subject
 from assistant.language.sentences import translated
 from assistant.language.words import Words
@@ -54,12 +54,23 @@ _REASONS = (
     "it had several attempts; its timeline tells when each began",
     "its memory, or that of its devices, is not known", "too little was read in this time",
     "neither energy nor power was read in this time", "known only while a job counts its own",
+    "nothing was timed, because a check failed", "the job left a file that is not a Result",
+    "not a finite number in the Result", "not a finite number",
 )  # fmt: skip
 """Why there is no value."""
 _STATES = (
     "queued", "starting", "running", "stopping", "done", "failed", "cancelled", "lost", "submitted",
-    "started", "queued again", "pass", "fail", "lasts", "too hot",
+    "started", "queued again", "pass", "fail", "lasts", "too hot", "memory nearly full",
+    "throttled", "at its power limit", "hardware errors", "recovery needed", "memory errors",
+    "reserved but idle", "machine unreachable", "no progress", "machine",
 )  # fmt: skip
+_SUBJECTS = {
+    "deck": "GPU Deck", "span": "this time", "jobs": "the jobs", "all": "the jobs",
+    "gpus": "all GPUs", "cpu": "CPU",
+    "job": "Job {number}", "alert": "Alert {number}", "gpu": "GPU {number}",
+    "replay": "REPLAY GPU {number}",
+}  # fmt: skip
+"""The subjects of facts, by their names without numbers."""
 MOST_JOBS = 100
 """The most rows of a table of jobs."""
 
@@ -68,12 +79,13 @@ def outcome(job: j.Job, cells: Cells) -> Table:
     """Return all figures of one job."""
     mine = f"job{job.id}"
     shown = [
-        (cells.words.text(caption), name)
+        (caption, name)
         for name, caption in _OUTCOME.items()
         if name in _ALWAYS or cells.given(f"{mine}.{name}")
     ]
-    rows = tuple((caption, cells.said(f"{mine}.{name}")) for caption, name in shown)
-    lacking = [(caption.lower(), f"{mine}.{name}") for caption, name in shown]
+    text = cells.words.text
+    rows = tuple((text(caption), cells.said(f"{mine}.{name}")) for caption, name in shown)
+    lacking = [(cells.words.title(caption), f"{mine}.{name}") for caption, name in shown]
     return Table(cells.words.text("Outcome"), ("", ""), rows, cells.why_not(lacking))
 
 
@@ -263,10 +275,20 @@ def sources(facts: Sequence[Fact], words: Words) -> Table:
     for fact in facts:
         subjects_of.setdefault(fact.source, []).append(fact.subject)
     rows = tuple(
-        (Cells((), words).source(source), ", ".join(_listed(dict.fromkeys(subjects), words)))
+        (
+            Cells((), words).source(source),
+            ", ".join(_listed(dict.fromkeys(_subject(name, words) for name in subjects), words)),
+        )
         for source, subjects in subjects_of.items()
     )
     return Table(words.text("Sources"), words.captions("Source", "Told of"), rows)
+
+
+def _subject(name: str, words: Words) -> str:
+    """Return the subject of facts as people call it: `Job 7` for job7."""
+    kind = name.rstrip("0123456789")
+    known = _SUBJECTS.get(kind)
+    return words.text(known, number=name[len(kind) :]) if known else name
 
 
 def _listed(subjects: dict[str, None], words: Words, most: int = 12) -> list[str]:
@@ -277,10 +299,12 @@ def _listed(subjects: dict[str, None], words: Words, most: int = 12) -> list[str
 NO_DATA = "no data"
 _MOMENTS = 1e8
 """Seconds from which a value is a moment."""
-_FOREIGN = ("name", "called", "text")
+_FOREIGN = ("name", "called", "versions", "inputs", "doing")
 """Facts whose words are not ours."""
-_QUOTING = ("reason", "what")
-"""Facts that quote the output of jobs, in which no number may change."""
+_QUOTING = ("reason", "what", "text", "device", "note", "source")
+"""Facts that quote names or the output of jobs, in which no number may change."""
+_CLAUSES = ("choice", "verdict")
+"""Facts of several sentences, between semicolons."""
 
 
 class Cells:
@@ -333,6 +357,8 @@ class Cells:
         what = fact.name.rpartition(".")[2]
         if what in _QUOTING:
             return self.local(fact.said)
+        if what in _CLAUSES and self.words.language != "en":
+            return self.words.numbers("; ".join(map(self.local, fact.said.split("; "))))
         return fact.said if what in _FOREIGN else self.words.numbers(self.local(fact.said))
 
     def given(self, name: str, otherwise: str = "") -> str:
@@ -350,9 +376,20 @@ class Cells:
         facts = self._named.get(name, [])
         if any(fact.value is not None for fact in facts):
             return None
-        why = facts[-1].said.removeprefix("N/A (").removesuffix(")") if facts else ""
-        why = why or "nothing reported it"
+        return self._why(facts[-1]) if facts else self.words.text("nothing reported it")
+
+    def _why(self, fact: Fact) -> str:
+        """Return why a fact has no value."""
+        why = fact.said.removeprefix("N/A (").removesuffix(")") or "nothing reported it"
         return self.words.text(why) if why in _REASONS else self.local(why)
+
+    def told(self, fact: Fact) -> str:
+        """Return the value of one fact, or why it has none."""
+        if fact.value is None:
+            return f"– ({self._why(fact)})"
+        if fact.name.endswith(".covered"):
+            return self.words.numbers(phrases.duration(float(fact.value)))
+        return self._said(fact)
 
     def number(self, name: str) -> float | None:
         """Return the value itself, for sorting only."""

@@ -16,7 +16,6 @@ NOT_YET: tuple[str, ...] = (
     "hosts",
     "models",
     "processes",
-    "settings",
 )
 """Pages that are not translated yet."""
 

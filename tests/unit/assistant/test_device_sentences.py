@@ -1,0 +1,68 @@
+"""Every sentence on a device is translated, as a whole."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from assistant.language.sentences import translated
+from assistant.language.words import LANGUAGES, words
+from scheduler.devices.nvidia.gpm import CALIBRATED, METHOD, NOT_CALIBRATED
+from scheduler.devices.nvidia.unified import METHOD as UNIFIED
+from scheduler.protocol import absence, busy_causes
+from scheduler.protocol.snapshot import SLEEP_NOTICE
+
+NOW = 1_764_000_000.0
+OTHER_ABSENCES = (
+    absence.Unreadable("power1_input", "EIO"),
+    absence.NoCounters("ENOTSUP"),
+    absence.RateUnknown((12, 1)),
+)
+BUSY = (
+    busy_causes.HeldByJobs((1,)),
+    busy_causes.HeldByJobs((1, 2, 3)),
+    busy_causes.HeldByOthers(),
+    busy_causes.JobWaits(3),
+    busy_causes.QuietHours("22:00-06:00"),
+    busy_causes.Reserved("ada", NOW),
+    busy_causes.NoReading(),
+    busy_causes.Removed(),
+    busy_causes.Unreachable(NOW, "it was not reached yet"),
+    busy_causes.Asleep(NOW),
+    busy_causes.OtherProcesses(1),
+    busy_causes.OtherProcesses(2),
+    busy_causes.ExclusiveProgram("blender"),
+    busy_causes.UtilisationUnknown(),
+    busy_causes.Settling(1.0, 30.0),
+)
+OTHERS = (
+    f"{METHOD}. {CALIBRATED}",
+    f"{METHOD}. {NOT_CALIBRATED}",
+    UNIFIED,
+    SLEEP_NOTICE,
+    "counted by job 3 over its last 2 s",
+    "replay of h100.trace.gz",
+    "cpu (the NVIDIA driver is loaded, but finds no GPU)",
+)
+TRANSLATED = [language for language in LANGUAGES if language != "en"]
+
+
+@pytest.mark.parametrize("language", TRANSLATED)
+def test_every_sentence_on_a_device_is_translated(language: str) -> None:
+    known = words(language)  # type: ignore[arg-type]
+    absences = [absence.Unavailable(cause) for cause in get_args(absence.Cause)]
+    sentences = [
+        *map(absence.explain, (*absences, *OTHER_ABSENCES)),
+        *map(busy_causes.explain, BUSY),
+        *OTHERS,
+    ]
+    assert [text for text in sentences if translated(text, known) == text] == []
+
+
+def test_what_is_quoted_in_a_sentence_on_a_device_stays() -> None:
+    german = words("de")
+    said = "GPU 0 has fallen off the bus"
+    assert translated(said, german) == said
+    reserved = busy_causes.explain(busy_causes.Reserved("ada", NOW))
+    assert "ada" in translated(reserved, german)
