@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.assistant.captions import curve_ends, curve_range, curve_time
 from app.assistant.message_tree import Curve
+from app.language.texts import tr
 from app.widgets import theme
 
 _SIDES = (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
@@ -29,11 +30,16 @@ class AnswerCharts(QWidget):
         """Show these curves, or hide the charts if there are none."""
         if curves != self.curves:
             self.curves = curves
-            self.setAccessibleName("Charts" if curves else "")
+            self.setAccessibleName(tr("Charts") if curves else "")
             self.setAccessibleDescription(
                 "; ".join(f"{c.title}: {curve_range(c)}, {curve_time(c)}" for c in curves)
             )
-            self.setToolTip("\n".join(f"{c.title}: readings of {curve_time(c)}" for c in curves))
+            self.setToolTip(
+                "\n".join(
+                    tr("{title}: readings of {time}", title=c.title, time=curve_time(c))
+                    for c in curves
+                )
+            )
             self.updateGeometry()
             self.update()
         self.setVisible(bool(curves))

@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QFrame
 
 from app.assistant.answer_charts import AnswerCharts
 from app.assistant.message_tree import Message
+from app.language.texts import tr
 from app.widgets import theme
 from app.widgets.controls import Stretch, column, label, set_text
 from app.widgets.safe_text import FittedText
@@ -20,13 +21,13 @@ class AnswerPane(QFrame):
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("card", "true")
-        self.setAccessibleName("About the answer")
+        self.setAccessibleName(tr("About the answer"))
         self._message: Message | None = None
         self.question = label(strong=True, wrap=True)
         self.charts = AnswerCharts(_HIGH, _NARROWEST)
-        self.heading = label("Sources", size="small", meaning="muted")
+        self.heading = label(tr("Sources"), size="small", meaning="muted")
         self.sources = FittedText()
-        self.sources.setAccessibleName("Sources of the answer")
+        self.sources.setAccessibleName(tr("Sources of the answer"))
         body = column(
             self.question,
             self.charts,

@@ -6,7 +6,9 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from app.assistant.message_tree import Curve, Message
-from app.format.values import device_label, duration, plural, significant
+from app.format.values import device_label, duration, significant
+from app.language.patterns import Patterns
+from app.language.texts import tr, tr_count, tr_noop, tr_sentence
 from assistant.library.describe import name_of
 from assistant.tools.proposal import Decision, Proposal
 from scheduler.protocol.snapshot import Busy, Snapshot
@@ -14,18 +16,26 @@ from scheduler.protocol.snapshot import Busy, Snapshot
 if TYPE_CHECKING:
     from app.assistant.conversation import Conversation
 
-_ASK = (
+_ASK = tr_noop(
     "Ask what happened on your GPUs, or for a brief of the last ten minutes.\n"
     "Every number in an answer was measured; its sources are listed below it."
 )
 
+_TOOLS = Patterns(
+    (
+        tr_noop("{line} (by rules)"),
+        tr_noop("{line} (by model {name})"),
+        tr_noop("{device} (torch, until compiled for this machine)"),
+    )
+)
+"""Who chose a tool, and what computed a text where it is not the fastest there is."""
+
 
 def writer_text(message: Message) -> str:
     """Return a line such as "written by model tiny · 84 tokens in 2.1 s on cpu · 12:03"."""
-    parts = [f"written by {message.writer}"] if message.writer else []
+    parts = [written_by(message.writer)] if message.writer else []
     if message.tokens and message.seconds > 0:
-        where = f" on {message.device}" if message.device else ""
-        parts.append(f"{plural(message.tokens, 'token')} in {duration(message.seconds)}{where}")
+        parts.append(_speed(message))
     if message.at:
         parts.append(
             time.strftime(
@@ -34,60 +44,86 @@ def writer_text(message: Message) -> str:
             )
         )
     if message.tool:
-        parts.append(message.tool)
+        parts.append(_TOOLS.translated(message.tool))
     return " · ".join(parts)
+
+
+def written_by(writer: str) -> str:
+    """Return who wrote a text: "template" or "model NAME"."""
+    kind, _, name = writer.partition(" ")
+    if kind == "model" and name:
+        return tr("written by model {name}", name=name)
+    return tr("written by template") if writer == "template" else writer
+
+
+def _speed(message: Message) -> str:
+    text = tr_count(
+        "{n} token in {time}",
+        "{n} tokens in {time}",
+        message.tokens,
+        time=duration(message.seconds),
+    )
+    device = _TOOLS.translated(message.device)
+    return tr("{tokens} on {device}", tokens=text, device=device) if device else text
 
 
 def pace(conversation: Conversation, snapshot: Snapshot | None) -> str:
     """Return how fast the model writes, and where."""
     rate = conversation.rate
     where = _model_text(snapshot)
-    return where if rate is None else f"about {significant(rate)} tok/s · {where}"
+    return (
+        where if rate is None else tr("about {rate} tok/s", rate=significant(rate)) + f" · {where}"
+    )
 
 
 def _model_text(snapshot: Snapshot | None) -> str:
     """Return which model writes, and on which device."""
     if snapshot is None:
-        return "the daemon does not answer yet"
+        return tr("the daemon does not answer yet")
     settings = snapshot.settings
     if not settings.model:
-        return "no model is in use; templates write the answers"
+        return tr("no model is in use; templates write the answers")
     leased = [device_label(state.device) for state in snapshot.devices if state.leased]
     if leased:
-        return f"the assistant uses {', '.join(leased)} until a job needs it"
+        return tr("the assistant uses {devices} until a job needs it", devices=", ".join(leased))
     if settings.model_device == "cuda":
         busy = [state.use.reason for state in snapshot.devices if isinstance(state.use, Busy)]
         return (
-            f"the GPU is busy ({busy[0]})"
+            tr("the GPU is busy ({why})", why=tr_sentence(busy[0]))
             if busy and len(busy) == len(snapshot.devices)
-            else "uses a GPU while it answers"
+            else tr("uses a GPU while it answers")
         )
-    return f"{name_of(settings.model)} on the CPU"
+    return tr("{model} on the CPU", model=name_of(settings.model))
 
 
 def empty_text(snapshot: Snapshot | None) -> str:
     """Return the text of an empty conversation."""
     model = snapshot.settings.model if snapshot is not None else ""
     writes = (
-        f"{name_of(model)} writes the answers, or else templates; each answer says which."
+        tr(
+            "{model} writes the answers, or else templates; each answer says which.",
+            model=name_of(model),
+        )
         if model
-        else "No model is in use, so templates write the answers. Choose a model with Ctrl+M."
+        else tr("No model is in use, so templates write the answers. Choose a model with Ctrl+M.")
     )
-    return f"{_ASK}\n{writes}"
+    return f"{tr(_ASK)}\n{writes}"
 
 
 def curve_range(curve: Curve) -> str:
     """Return the lowest and the highest value, such as "33 to 66 °C"."""
     known = [v for v in curve.values if v is not None]
     low, high = min(known), max(known)
-    words = significant(low) if low == high else f"{significant(low)} to {significant(high)}"
+    words = significant(low)
+    if low != high:
+        words = tr("{first} to {last}", first=words, last=significant(high))
     return f"{words} {curve.unit}".strip()
 
 
 def curve_time(curve: Curve) -> str:
     """Return the time of a curve, such as "12:03:05 to 12:13:05"."""
     first, last = curve_ends(curve)
-    return f"{first} to {last}"
+    return tr("{first} to {last}", first=first, last=last)
 
 
 def curve_ends(curve: Curve) -> tuple[str, str]:
@@ -99,7 +135,7 @@ def curve_ends(curve: Curve) -> tuple[str, str]:
 
 
 class ProposalAnswer(NamedTuple):
-    """Describe a decision that the user can make."""
+    """Describe a decision that the user can make, in English."""
 
     title: str
     help: str
@@ -111,16 +147,21 @@ DISMISSED = "cancelled"
 """The decision on a proposal that was closed without doing anything."""
 
 ANSWERS: dict[Decision, ProposalAnswer] = {
-    "once": ProposalAnswer("Allow once", "Do it now", "Allowed once."),
+    "once": ProposalAnswer(tr_noop("Allow once"), tr_noop("Do it now"), tr_noop("Allowed once.")),
     "session": ProposalAnswer(
-        "Allow for this session",
-        "Do it now, and do the same at once when you ask for it plainly, until the window closes",
-        "Allowed until this window is closed.",
+        tr_noop("Allow for this session"),
+        tr_noop(
+            "Do it now, and do the same at once when you ask for it plainly, until the window "
+            "closes"
+        ),
+        tr_noop("Allowed until this window is closed."),
     ),
     "never": ProposalAnswer(
-        "Block for good",
-        "Do not do it, and never propose it again. To undo this, see Settings, Blocked actions",
-        "Blocked for good.",
+        tr_noop("Block for good"),
+        tr_noop(
+            "Do not do it, and never propose it again. To undo this, see Settings, Blocked actions"
+        ),
+        tr_noop("Blocked for good."),
     ),
 }
 
@@ -128,14 +169,14 @@ ANSWERS: dict[Decision, ProposalAnswer] = {
 def standing(proposal: Proposal, decision: str, now: float) -> str:
     """Return what became of a proposal, or that nothing was done yet."""
     if decision == DISMISSED:
-        return "Cancelled. Nothing was done."
+        return tr("Cancelled. Nothing was done.")
     if decision in ANSWERS:
-        return next(answer.result for name, answer in ANSWERS.items() if name == decision)
+        return next(tr(answer.result) for name, answer in ANSWERS.items() if name == decision)
     if proposal.expires <= now:
-        return "This proposal has expired. Nothing was done. Ask again."
-    return " ".join(filter(None, (proposal.note, "Nothing is done until you allow it.")))
+        return tr("This proposal has expired. Nothing was done. Ask again.")
+    return " ".join(filter(None, (proposal.note, tr("Nothing is done until you allow it."))))
 
 
 def decision_text(proposal: Proposal, decision: Decision) -> str:
     """Return the decision as a message of the user."""
-    return f"{ANSWERS[decision].title}: {proposal.title}"
+    return tr("{caption}: {value}", caption=tr(ANSWERS[decision].title), value=proposal.title)

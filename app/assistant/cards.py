@@ -10,6 +10,7 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from app.assistant.captions import ANSWERS, DISMISSED, standing
+from app.language.texts import tr
 from app.widgets import theme
 from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
 from assistant.intents.choices import MAX_CHOICES, Choice
@@ -33,11 +34,14 @@ class ProposalCard(QFrame):
         self.effect = label(wrap=True)
         self.details = label(size="small", meaning="muted", wrap=True)
         self.standing = label(size="small", meaning="muted", wrap=True)
-        self.cancel = button("Cancel", tooltip="Close the proposal; nothing is done")
+        self.cancel = button(tr("Cancel"), tooltip=tr("Close the proposal; nothing is done"))
         self.cancel.clicked.connect(lambda: self.decided.emit(DISMISSED))
-        self.once = button(ANSWERS["once"].title, kind="primary", tooltip=ANSWERS["once"].help)
+        once = ANSWERS["once"]
+        self.once = button(tr(once.title), kind="primary", tooltip=tr(once.help))
         self.once.clicked.connect(lambda: self.decided.emit("once"))
-        self.more = button("More…", kind="quiet", tooltip="Allow it for longer, or block it")
+        self.more = button(
+            tr("More…"), kind="quiet", tooltip=tr("Allow it for longer, or block it")
+        )
         menu = QMenu(self.more)
         menu.setToolTipsVisible(True)
         self.choices = {how: self._add_choice(menu, how) for how in _MORE}
@@ -67,15 +71,20 @@ class ProposalCard(QFrame):
         set_text(self.title, f"{proposal.title}?")
         set_text(self.effect, proposal.effect)
         set_text(
-            self.details, "\n".join(f"{caption}: {value}" for caption, value in proposal.details)
+            self.details,
+            "\n".join(
+                tr("{caption}: {value}", caption=caption, value=value)
+                for caption, value in proposal.details
+            ),
         )
         set_text(self.standing, standing(proposal, decision, time.time()))
         self.details.setVisible(bool(proposal.details))
-        self.setAccessibleName(f"Proposal: {proposal.title}")
+        self.setAccessibleName(tr("Proposal: {title}", title=proposal.title))
         self.setAccessibleDescription(f"{proposal.effect} {self.standing.text()}")
         for made in (self.cancel, self.once, self.more):
             made.setVisible(is_open)
-            made.setAccessibleName(f"{made.text().rstrip('…')}: {proposal.title}")
+            action = made.text().rstrip("…")
+            made.setAccessibleName(tr("{caption}: {value}", caption=action, value=proposal.title))
         self.choices["session"].setVisible(not proposal.once)
         if is_open:
             self._expiry.start(round(1000 * left) + 100)
@@ -87,8 +96,8 @@ class ProposalCard(QFrame):
         layout.activate()
 
     def _add_choice(self, menu: QMenu, decision: Decision) -> QAction:
-        made = menu.addAction(ANSWERS[decision].title)
-        made.setToolTip(ANSWERS[decision].help)
+        made = menu.addAction(tr(ANSWERS[decision].title))
+        made.setToolTip(tr(ANSWERS[decision].help))
         made.triggered.connect(lambda: self.decided.emit(decision))
         return made
 
@@ -105,12 +114,12 @@ class ChoiceCard(QFrame):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setProperty("card", "true")
-        self.title = label("I am not sure what you mean. Did you mean:", strong=True, wrap=True)
+        self.title = label(tr("I am not sure what you mean. Did you mean:"), strong=True, wrap=True)
         self.buttons = {
             name: self._button(name) for name in (*map(str, range(1, MAX_CHOICES + 1)), NONE)
         }
-        self.buttons[NONE].setText("None of these")
-        self.buttons[NONE].setToolTip("Rephrase the question")
+        self.buttons[NONE].setText(tr("None of these"))
+        self.buttons[NONE].setToolTip(tr("Rephrase the question"))
         layout = QVBoxLayout(self)
         layout.setContentsMargins(theme.M, theme.M, theme.M, theme.M)
         layout.setSpacing(theme.S)
@@ -123,13 +132,13 @@ class ChoiceCard(QFrame):
         """Show these meanings, or hide the card if there are none."""
         self.setVisible(bool(choices))
         texts = {str(number): choice.words for number, choice in enumerate(choices, 1)}
-        self.setAccessibleName("Did you mean: " + "; ".join(texts.values()))
+        self.setAccessibleName(tr("Did you mean: {choices}", choices="; ".join(texts.values())))
         for name, made in self.buttons.items():
             made.setVisible(name in texts or name == NONE)
             if name in texts:
                 made.setText(f"{name}  {texts[name]}".replace("&", "&&"))
-                made.setAccessibleName(f"Choose {name}: {texts[name]}")
-                made.setToolTip(f"You can also type {name}")
+                made.setAccessibleName(tr("Choose {n}: {text}", n=name, text=texts[name]))
+                made.setToolTip(tr("You can also type {n}", n=name))
 
     def settle(self) -> None:
         """Lay out the card now, since its height is needed before Qt does it."""
@@ -150,7 +159,7 @@ class UndoLine(QWidget):
         super().__init__()
         self._undo: Callable[[], None] | None = None
         self.text = elided(size="small", meaning="muted")
-        self.undo = button("Undo", kind="quiet", tooltip="Restore what was deleted")
+        self.undo = button(tr("Undo"), kind="quiet", tooltip=tr("Restore what was deleted"))
         self.undo.clicked.connect(self._restore)
         layout = row(self.text, self.undo)
         layout.setStretch(0, 1)

@@ -8,7 +8,8 @@ from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QFocusEvent, QKeyEvent
 from PySide6.QtWidgets import QMenu, QPlainTextEdit, QSizePolicy, QVBoxLayout, QWidget
 
-from app.assistant.session_files import PRESETS, Preset
+from app.assistant.session_files import WHAT_HAPPENED, Preset, own_presets
+from app.language.texts import tr
 from app.models.chat_partners import ChatPartner
 from app.widgets import theme
 from app.widgets.controls import (
@@ -34,26 +35,28 @@ class Composer(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.input = PromptBox()
-        self.input.setPlaceholderText("Ask a question, such as: how hot did the GPU get?")
-        self.input.setAccessibleName("Question")
-        self.input.setAccessibleDescription("Enter asks, Shift+Enter starts a new line")
+        self.input.setPlaceholderText(tr("Ask a question, such as: how hot did the GPU get?"))
+        self.input.setAccessibleName(tr("Question"))
+        self.input.setAccessibleDescription(tr("Enter asks, Shift+Enter starts a new line"))
         self.input.entered.connect(self._enter)
-        self.send = button("Ask", kind="primary")
+        self.send = button(tr("Ask"), kind="primary")
         self.send.clicked.connect(self._enter)
-        self.stop = button("Stop", tooltip="Stop the current answer (Esc)")
+        self.stop = button(tr("Stop"), tooltip=tr("Stop the current answer (Esc)"))
         self.stop.setShortcut("Esc")
-        self.happened = button("What happened?", kind="quiet", tooltip="Ask what happened recently")
-        self.brief = QAction("Write a brief of the last ten minutes", self)
-        self.free = button("Free chat", kind="quiet", checkable=True)
+        self.happened = button(
+            tr(WHAT_HAPPENED), kind="quiet", tooltip=tr("Ask what happened recently")
+        )
+        self.brief = QAction(tr("Write a brief of the last ten minutes"), self)
+        self.free = button(tr("Free chat"), kind="quiet", checkable=True)
         """Talk to a model as it is, without tools and facts."""
-        self.partner = choice_box("Model of the free chat")
+        self.partner = choice_box(tr("Model of the free chat"))
         self._partners: tuple[ChatPartner, ...] | None = None
         self.free.toggled.connect(self._show_partner)
         self.partner.currentIndexChanged.connect(self._show_partner)
-        self.menu = QMenu("Insert a preset", self)
-        self.edit_presets = QAction("Edit presets…", self)
-        self.export = QAction("Export the conversation…", self)
-        self.more = IconButton("more", "More", "Write a brief, insert a preset, export")
+        self.menu = QMenu(tr("Insert a preset"), self)
+        self.edit_presets = QAction(tr("Edit presets…"), self)
+        self.export = QAction(tr("Export the conversation…"), self)
+        self.more = IconButton("more", tr("More"), tr("Write a brief, insert a preset, export"))
         actions = QMenu(self.more)
         actions.addAction(self.brief)
         actions.addMenu(self.menu)
@@ -63,7 +66,7 @@ class Composer(QWidget):
         self.where = elided(size="small", meaning="muted")
         self.message = elided(size="small", meaning="muted")
         self.cancel_edit = button(
-            "Cancel editing", kind="quiet", tooltip="Keep the message as it is (Esc)"
+            tr("Cancel editing"), kind="quiet", tooltip=tr("Keep the message as it is (Esc)")
         )
         self.cancel_edit.clicked.connect(self.leave_edit)
         self.cancel_edit.setShortcut("Esc")
@@ -71,7 +74,7 @@ class Composer(QWidget):
         self.instead: int | None = None
         """The number of the message that is edited."""
         self._lay_out()
-        self.show_presets(PRESETS)
+        self.show_presets(own_presets())
 
     def show_state(self, busy: bool, where: str, exportable: bool) -> None:
         """Enable what is possible now; `where` describes the model and its device."""
@@ -153,7 +156,7 @@ class Composer(QWidget):
 
     def _lay_out(self) -> None:
         line = row(
-            label("Your new question starts another branch.", size="small", meaning="muted"),
+            label(tr("Your new question starts another branch."), size="small", meaning="muted"),
             self.cancel_edit,
         )
         line.addStretch()

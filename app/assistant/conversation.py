@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from app.assistant.captions import DISMISSED, decision_text
+from app.assistant.captions import DISMISSED, decision_text, written_by
 from app.assistant.message_tree import (
     ROOT,
     AnswerKind,
@@ -20,6 +20,8 @@ from app.assistant.message_tree import (
     RemovedMessages,
     SavedConversation,
 )
+from app.assistant.notes import ASKING, CLOSED, STOPPED, noted
+from app.language.texts import tr, tr_noop
 from assistant.intents.state import State
 from assistant.query.request import Request
 from assistant.reports.files import write_private
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 MAX_MESSAGES = 2000
 """Messages of one conversation, in all branches."""
 MAX_TITLE = 80
-NEW = "New conversation"
+ONE_AT_A_TIME = tr_noop("stop the current answer first: there is one answer at a time")
+NEW = tr_noop("New conversation")
 _ANSWER_FIELDS = (
     "text",
     "writer",
@@ -66,7 +69,7 @@ class Conversation:
             ValueError: The saved messages are not a tree.
         """
         self.key = saved.key if saved else uuid.uuid4().hex
-        self.title = saved.title if saved else NEW
+        self.title = saved.title if saved else tr(NEW)
         self.changed = saved.changed if saved else time.time()
         self.tree = MessageTree(map(_ended, saved.nodes), saved.chosen) if saved else MessageTree()
         self.number, self._answer = 0, 0
@@ -119,7 +122,7 @@ class Conversation:
             else ROOT
         )
         if not len(self.tree):
-            self.title = " ".join(text.split())[:MAX_TITLE] or NEW
+            self.title = " ".join(text.split())[:MAX_TITLE] or tr(NEW)
         return self._await(
             self.tree.add(parent, Message("you", text, wants=wants, at=time.time(), meant=meant))
         )
@@ -185,7 +188,7 @@ class Conversation:
         """
         message = self.tree.message(answer)
         if message.proposal is None or message.decision:
-            raise UserError("this has already been decided")
+            raise UserError(tr("this has already been decided"))
         number = self.ask(decision_text(message.proposal, decision), "decision")
         self.tree.replace(answer, msgspec.structs.replace(message, decision=decision))
         return number
@@ -204,7 +207,7 @@ class Conversation:
     def remove(self, number: int) -> RemovedMessages:
         """Remove a message and its descendants. Raises UserError while an answer is awaited."""
         if self.busy:
-            raise UserError("stop the current answer first")
+            raise UserError(tr("stop the current answer first"))
         return self.tree.remove(number)
 
     def waits(self, reason: str, number: int, cpu: bool = False) -> None:
@@ -226,7 +229,7 @@ class Conversation:
 
     def stopped(self) -> None:
         """Mark the awaited answer as stopped."""
-        self._change(self.number, state="stopped", note="stopped", cpu=False)
+        self._change(self.number, state="stopped", note=STOPPED, cpu=False)
 
     def failed(self, reason: str, number: int) -> None:
         """Mark the answer as failed."""
@@ -238,9 +241,11 @@ class Conversation:
 
     def _check(self) -> None:
         if self.busy:
-            raise UserError("stop the current answer first: there is one answer at a time")
+            raise UserError(tr(ONE_AT_A_TIME))
         if len(self.tree) + 2 > MAX_MESSAGES:
-            raise UserError(f"this conversation is full ({MAX_MESSAGES} messages); start a new one")
+            raise UserError(
+                tr("this conversation is full ({n} messages); start a new one", n=MAX_MESSAGES)
+            )
 
     def _await(self, question: int) -> int:
         self._answer = self.tree.add(
@@ -249,7 +254,7 @@ class Conversation:
                 "assistant",
                 "",
                 "waiting",
-                "asking the assistant",
+                ASKING,
                 wants=self.tree.message(question).wants,
             ),
         )
@@ -273,9 +278,7 @@ def _ended(node: MessageNode) -> MessageNode:
     return MessageNode(
         node.id,
         node.parent,
-        msgspec.structs.replace(
-            node.message, state="stopped", note="the window was closed", cpu=False
-        ),
+        msgspec.structs.replace(node.message, state="stopped", note=CLOSED, cpu=False),
     )
 
 
@@ -290,7 +293,9 @@ def exported(conversation: Conversation, file: str) -> str:
         return as_markdown(conversation)
     if suffix == ".json":
         return as_json(conversation)
-    raise UserError(f"the file's name must end with .md or .json, not {Path(file).name!r}")
+    raise UserError(
+        tr("the file's name must end with .md or .json, not {name!r}", name=Path(file).name)
+    )
 
 
 def as_json(conversation: Conversation) -> str:
@@ -311,14 +316,14 @@ def write_text(file: Path, text: str) -> None:
 def _markdown(message: Message) -> str:
     if message.author == "you":
         return "\n".join(f"> {line}".rstrip() for line in message.text.splitlines())
-    notes = [f"written by {message.writer}"] if message.writer else []
+    notes = [written_by(message.writer)] if message.writer else []
     notes += [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(message.at))] if message.at else []
-    notes += [message.note] if message.note else []
+    notes += [noted(message.note)] if message.note else []
     facts = [f"- {name} ({source})" if source else f"- {name}" for name, _, source in message.facts]
     parts = [
         message.text,
         f"*{', '.join(notes)}*" if notes else "",
-        "Sources:\n" + "\n".join(facts) if facts else "",
+        tr("Sources:") + "\n" + "\n".join(facts) if facts else "",
     ]
     return "\n\n".join(part for part in parts if part)
 

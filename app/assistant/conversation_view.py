@@ -13,9 +13,10 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from app.assistant.captions import empty_text, pace
 from app.assistant.cards import UndoLine
 from app.assistant.composer import Composer
-from app.assistant.conversation import Conversation, code_blocks
+from app.assistant.conversation import ONE_AT_A_TIME, Conversation, code_blocks
 from app.assistant.message_list import MessageList
 from app.assistant.message_tree import RemovedMessages
+from app.assistant.notes import noted
 from app.assistant.requests import (
     Ask,
     Chat,
@@ -25,6 +26,8 @@ from app.assistant.requests import (
     UseCpu,
     WriteBrief,
 )
+from app.assistant.session_files import WHAT_HAPPENED
+from app.language.texts import tr
 from app.link.call import Call, Request
 from app.link.link import Link
 from app.report.file import FILTER, SaveReport
@@ -65,7 +68,7 @@ class ConversationView(QWidget):
         self.messages.acted.connect(self._act)
         self.composer.asked.connect(self.ask)
         self.composer.stop.clicked.connect(self._stop)
-        self.composer.happened.clicked.connect(lambda: self.ask("What happened?"))
+        self.composer.happened.clicked.connect(lambda: self.ask(tr(WHAT_HAPPENED)))
         self.composer.brief.triggered.connect(self.write_brief)
         self.composer.input.recalled.connect(self._edit_last)
         layout = QVBoxLayout(self)
@@ -89,7 +92,7 @@ class ConversationView(QWidget):
         elsewhere = busy and self.asked is not self.conversation
         self.composer.show_state(
             busy,
-            f"“{self.asked.title}” is being answered"
+            tr("“{title}” is being answered", title=self.asked.title)
             if elsewhere
             else pace(self.asked, self._state.snapshot),
             bool(path),
@@ -116,7 +119,7 @@ class ConversationView(QWidget):
         self.changed.emit(self.asked)
         if QAccessible.isActive() and self.asked is self.conversation and self.asked.path:
             last = self.asked.messages[-1]  # screen readers read it out
-            announcement = QAccessibleAnnouncementEvent(self, last.text or last.note)
+            announcement = QAccessibleAnnouncementEvent(self, last.text or noted(last.note))
             QAccessible.updateAccessibility(announcement)
         self.refresh()
 
@@ -158,7 +161,7 @@ class ConversationView(QWidget):
 
     def write_brief(self) -> None:
         """Request a brief of the last ten minutes."""
-        self._await(lambda: self.conversation.ask("Write a brief.", "brief"), WriteBrief())
+        self._await(lambda: self.conversation.ask(tr("Write a brief."), "brief"), WriteBrief())
 
     def again(self, answer: int) -> None:
         """Request another answer beside an existing one."""
@@ -209,7 +212,7 @@ class ConversationView(QWidget):
         """
         try:
             if self.asked.busy:
-                raise UserError("stop the current answer first: there is one answer at a time")
+                raise UserError(tr(ONE_AT_A_TIME))
             number = make_room()
         except UserError as e:
             self.composer.show_message(str(e))
@@ -275,13 +278,14 @@ class ConversationView(QWidget):
 
     def _copy(self, text: str, *, code: bool) -> None:
         QGuiApplication.clipboard().setText("\n\n".join(code_blocks(text)) if code else text)
-        self.composer.show_message(f"The {'code' if code else 'message'} was copied")
+        done = tr("The code was copied") if code else tr("The message was copied")
+        self.composer.show_message(done)
 
     def _save_report(self, report: bytes, at: float) -> None:
         name = time.strftime("report-%Y-%m-%d-%H%M.html", time.localtime(at))
         ask_save_path(
             self,
-            "Save the report",
+            tr("Save the report"),
             name,
             FILTER,
             partial(self._write_report, report),
@@ -289,7 +293,7 @@ class ConversationView(QWidget):
 
     def _write_report(self, report: bytes, file: str) -> None:
         self._link.send(
-            self, SaveReport(report, file), lambda _: self._link.announce_file("Report", file)
+            self, SaveReport(report, file), lambda _: self._link.announce_file(tr("Report"), file)
         )
 
     def _edit_last(self) -> None:
@@ -302,7 +306,7 @@ class ConversationView(QWidget):
 
     def _step(self, number: int, by: int) -> None:
         if self.conversation.busy:
-            self.composer.show_message("Stop the current answer first.")
+            self.composer.show_message(tr("Stop the current answer first."))
             return
         self.conversation.step(number, by)
         self._changed()
@@ -317,9 +321,9 @@ class ConversationView(QWidget):
         self.composer.leave_edit()
         self._changed()
         text = (
-            "A message was deleted."
+            tr("A message was deleted.")
             if len(removed.nodes) == 1
-            else f"{len(removed.nodes)} messages were deleted."
+            else tr("{n} messages were deleted.", n=len(removed.nodes))
         )
         self.undo.offer(text, lambda: self._restore(conversation, removed))
 
@@ -327,7 +331,7 @@ class ConversationView(QWidget):
         try:
             conversation.tree.restore(removed)
         except ValueError as e:
-            self.composer.show_message(f"The messages cannot be restored: {e}.")
+            self.composer.show_message(tr("The messages cannot be restored: {why}.", why=e))
             return
         self._changed(conversation)
 

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 from app.assistant.conversation import Conversation
 from app.assistant.message_tree import Message
 from app.assistant.message_view import MessageView
+from app.language.texts import tr, tr_count
 from app.widgets import theme
 
 ScrollGoal = Literal["question", "end", "place"]
@@ -45,7 +46,7 @@ class MessageList(QAbstractScrollArea):
         self._free: list[MessageView] = []
         self._width, self._arranging = 0, False
         self.setProperty("clear", "true")
-        self.setAccessibleName("Conversation")
+        self.setAccessibleName(tr("Conversation"))
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.viewport().setAutoFillBackground(False)
@@ -253,7 +254,7 @@ class MessageList(QAbstractScrollArea):
         for before, after in pairwise(controls):
             if before.nextInFocusChain() is not after:
                 QWidget.setTabOrder(before, after)
-        self.setAccessibleDescription(f"{len(self._numbers)} messages")
+        self.setAccessibleDescription(tr_count("{n} message", "{n} messages", len(self._numbers)))
 
     def _message_view(self, number: int) -> MessageView:
         if number not in self._used:

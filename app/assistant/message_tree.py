@@ -10,6 +10,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
+from app.language.texts import tr_noop
 from assistant.intents.choices import Choice
 from assistant.intents.state import State
 from assistant.query.request import Request
@@ -167,7 +168,8 @@ class MessageTree:
 Author = Literal["you", "assistant"]
 Stage = Literal["waiting", "writing", "done", "stopped", "failed"]
 AnswerKind = Literal["answer", "brief", "decision", "chat"]
-UNCHECKED = "free chat, not checked against facts"
+UNCHECKED = tr_noop("free chat, not checked against facts")
+"""The note of free chat, in English as it is kept."""
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -188,7 +190,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
     state: Stage = "done"
     note: str = ""
-    """The reason why the message waits or failed."""
+    """The reason why the message waits or failed, in English: `app.assistant.notes` shows it."""
     cpu: bool = False
     """The answer waits for a GPU and could be written on the CPU."""
     writer: str = ""

@@ -11,7 +11,8 @@ from app.assistant.captions import writer_text
 from app.assistant.cards import ChoiceCard, ProposalCard
 from app.assistant.conversation import code_blocks
 from app.assistant.message_tree import UNCHECKED, Message
-from app.format.values import plural
+from app.assistant.notes import noted
+from app.language.texts import tr, tr_count
 from app.widgets import theme
 from app.widgets.citations import citations
 from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
@@ -40,7 +41,7 @@ class MessageView(QFrame):
         self._branch = (1, 1)
         self._last = self._focused = False
         self.text = SafeText()
-        self.text.setAccessibleName("Message")
+        self.text.setAccessibleName(tr("Message"))
         self.curves = AnswerCharts()
         self.proposal = ProposalCard()
         self.proposal.decided.connect(self.acted)
@@ -48,21 +49,21 @@ class MessageView(QFrame):
         self.choices.chosen.connect(self.acted)
         self.note = label(size="small", meaning="muted", wrap=True)
         self.use_cpu = button(
-            "Answer on the CPU now", tooltip="Do not wait for a GPU. This is slower"
+            tr("Answer on the CPU now"), tooltip=tr("Do not wait for a GPU. This is slower")
         )
         self.use_cpu.clicked.connect(lambda: self.acted.emit("cpu"))
         self.your_code = button(
-            "Your code…",
+            tr("Your code…"),
             kind="primary",
-            tooltip="Show, prove and apply the change. Nothing is run before you agree",
+            tooltip=tr("Show, prove and apply the change. Nothing is run before you agree"),
         )
         self.your_code.clicked.connect(lambda: self.acted.emit("your code"))
         self.writer = elided(size="small", meaning="muted")
         self.sources = button(
-            "", kind="quiet", checkable=True, tooltip="Show the sources of this text"
+            "", kind="quiet", checkable=True, tooltip=tr("Show the sources of this text")
         )
         self.facts = SafeText()
-        self.facts.setAccessibleName("Sources")
+        self.facts.setAccessibleName(tr("Sources"))
         for part in (self.text, self.facts):
             part.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
             part.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -74,26 +75,30 @@ class MessageView(QFrame):
         """Hides the buttons from the eye, but not from the Tab key and screen readers."""
         self._unseen.setOpacity(0.0)
         self._actions.setGraphicsEffect(self._unseen)
-        self.earlier = self._action("‹", "earlier", "Previous version")
+        self.earlier = self._action("‹", "earlier", tr("Previous version"))
         self.branch = label(size="small", meaning="muted")
-        self.later = self._action("›", "later", "Next version")
-        self.copy = self._icon("copy", "Copy", "Copy this message")
-        self.code = self._icon("code", "Copy code", "Copy the code in this message")
+        self.later = self._action("›", "later", tr("Next version"))
+        self.copy = self._icon("copy", tr("Copy"), tr("Copy this message"))
+        self.code = self._icon("code", tr("Copy code"), tr("Copy the code in this message"))
         self.save = self._action(
-            "Save report",
+            tr("Save report"),
             "report",
-            "Save the whole report with tables and charts: HTML, PDF or Markdown",
+            tr("Save the whole report with tables and charts: HTML, PDF or Markdown"),
         )
         self.again = self._icon(
             "again",
-            "Again",
-            "Write another answer; this one stays (Ctrl+R for the last one)",
+            tr("Again"),
+            tr("Write another answer; this one stays (Ctrl+R for the last one)"),
         )
         self.edit = self._icon(
-            "edit", "Edit", "Change the question; the messages after it stay as another branch"
+            "edit",
+            tr("Edit"),
+            tr("Change the question; the messages after it stay as another branch"),
         )
         self.remove = self._icon(
-            "delete", "Delete", "Delete this message and those after it; you can undo this"
+            "delete",
+            tr("Delete"),
+            tr("Delete this message and those after it; you can undo this"),
         )
         self.controls: list[QWidget] = [
             self.text,
@@ -189,7 +194,7 @@ class MessageView(QFrame):
         message = self.message
         you = message.author == "you"
         theme.mark(self, "bubble", message.author)
-        self.setAccessibleName("You" if you else "Assistant")
+        self.setAccessibleName(tr("You") if you else tr("Assistant"))
         if you:
             # the widget's own setPlainText would keep the font of the last message
             self.text.document().setPlainText(message.text)
@@ -226,7 +231,7 @@ class MessageView(QFrame):
         set_text(self.branch, f"{place}/{of}")
         for part in (self.earlier, self.branch, self.later):
             part.setVisible(of > 1)
-        self.branch.setAccessibleName(f"Version {place} of {of}")
+        self.branch.setAccessibleName(tr("Version {n} of {total}", n=place, total=of))
         self.sources.setVisible(bool(message.facts))
         self.copy.setVisible(bool(message.text))
         self.code.setVisible(ended and bool(code_blocks(message.text)) and not you)
@@ -238,8 +243,11 @@ class MessageView(QFrame):
 
     def _open(self, opened: bool) -> None:
         opened = opened and bool(self.message.facts)
+        count = len(self.message.facts)
         self.sources.setText(
-            f"{'Hide' if opened else 'Show'} {plural(len(self.message.facts), 'source')}"
+            tr_count("Hide {n} source", "Hide {n} sources", count)
+            if opened
+            else tr_count("Show {n} source", "Show {n} sources", count)
         )
         if opened:
             self.facts.show_table(
@@ -291,7 +299,8 @@ class MessageView(QFrame):
 
 def _note(message: Message) -> str:
     """Return why the message waits or failed, and that free chat is not checked."""
-    note = message.note or ("writing…" if message.state == "writing" else "")
-    if message.wants != "chat" or message.author == "you" or not message.text or UNCHECKED in note:
+    note = noted(message.note) or (tr("writing…") if message.state == "writing" else "")
+    chatted = message.wants == "chat" and message.author != "you" and message.text
+    if not chatted or UNCHECKED in message.note:
         return note
-    return f"{note}  ({UNCHECKED})" if note else UNCHECKED
+    return f"{note}  ({tr(UNCHECKED)})" if note else tr(UNCHECKED)

@@ -27,8 +27,9 @@ from app.assistant.requests import (
     Wake,
     WriteText,
 )
-from app.assistant.session_files import PRESETS, Preset, Summary
+from app.assistant.session_files import Preset, Summary, own_presets
 from app.assistant.session_list import SessionList
+from app.language.texts import tr
 from app.link.call import Request
 from app.link.link import Link
 from app.models.chat_partners import chat_partners, no_partner_help
@@ -60,7 +61,7 @@ class AssistantPage(QWidget):
         super().__init__()
         self._state, self._link = state, link
         self._found: tuple[Summary, ...] = ()
-        self._presets: tuple[Preset, ...] = PRESETS
+        self._presets: tuple[Preset, ...] = own_presets()
         self._presets_failed = False
         """The user's presets could not be read, so those of the program are shown."""
         self._listed = False
@@ -169,7 +170,7 @@ class AssistantPage(QWidget):
         except UserError as e:
             self.view.composer.show_message(str(e))
             return
-        self._send(request, lambda _: self._link.announce_file("Conversation", file))
+        self._send(request, lambda _: self._link.announce_file(tr("Conversation"), file))
 
     def _start(self) -> None:
         self.view.open(Conversation())
@@ -201,7 +202,7 @@ class AssistantPage(QWidget):
 
     def _delete(self, key: str) -> None:
         if self.view.asked.busy and self.view.asked.key == key:
-            self.view.composer.show_message("Stop the current answer first.")
+            self.view.composer.show_message(tr("Stop the current answer first."))
             return
         deleted = next(summary for summary in self._found if summary.key == key)
         self._found = tuple(summary for summary in self._found if summary.key != key)
@@ -209,7 +210,8 @@ class AssistantPage(QWidget):
         if self.view.conversation.key == key:
             self.view.asked = self.view.conversation = Conversation()
         self.refresh()
-        self.view.undo.offer(f"“{deleted.title}” was deleted.", lambda: self._restore(deleted))
+        deleted_text = tr("“{title}” was deleted.", title=deleted.title)
+        self.view.undo.offer(deleted_text, lambda: self._restore(deleted))
 
     def _restore(self, summary: Summary) -> None:
         self._found = tuple(sorted((*self._found, summary), key=lambda s: -s.changed))
@@ -229,7 +231,7 @@ class AssistantPage(QWidget):
         if self._presets_failed:
             self._read_presets()
             self.view.composer.show_message(
-                "Your presets could not be read, so they cannot be edited. Try again."
+                tr("Your presets could not be read, so they cannot be edited. Try again.")
             )
             return
         self.stack.setCurrentWidget(self.presets)
@@ -247,14 +249,11 @@ class AssistantPage(QWidget):
         self.view.composer.input.setFocus()
 
     def _export(self) -> None:
-        name = (
-            "".join(
-                c if c.isalnum() or c in " -_" else "" for c in self.view.conversation.title
-            ).strip()
-            or "conversation"
-        )
+        name = "".join(
+            c if c.isalnum() or c in " -_" else "" for c in self.view.conversation.title
+        ).strip() or tr("conversation")
         file, _ = QFileDialog.getSaveFileName(
-            self, "Export the conversation", f"{name}.md", "Markdown (*.md);;JSON (*.json)"
+            self, tr("Export the conversation"), f"{name}.md", "Markdown (*.md);;JSON (*.json)"
         )
         if file:
             self.save(file)

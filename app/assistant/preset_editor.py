@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHeaderView, QTableWidget, QTableWidgetItem, QVBoxLayout, QWidget
 
 from app.assistant.session_files import Preset
+from app.language.texts import tr
 from app.widgets import theme
 from app.widgets.controls import button, label, row
 
@@ -19,8 +20,8 @@ class PresetEditor(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.table = QTableWidget(0, 2)
-        self.table.setAccessibleName("Presets")
-        self.table.setHorizontalHeaderLabels(["Name", "Prompt"])
+        self.table.setAccessibleName(tr("Presets"))
+        self.table.setHorizontalHeaderLabels([tr("Name"), tr("Prompt")])
         self.table.verticalHeader().hide()
         self.table.setShowGrid(False)
         self.table.setSelectionBehavior(self.table.SelectionBehavior.SelectRows)
@@ -31,21 +32,21 @@ class PresetEditor(QWidget):
             Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
         )
         self.table.setColumnWidth(0, 180)
-        self.add = button("Add", tooltip="Add a preset")
+        self.add = button(tr("Add"), tooltip=tr("Add a preset"))
         self.add.clicked.connect(self._add)
-        self.remove = button("Remove", tooltip="Remove the selected preset")
+        self.remove = button(tr("Remove"), tooltip=tr("Remove the selected preset"))
         self.remove.clicked.connect(self._remove)
-        self.done = button("Done", kind="primary", tooltip="Save the presets")
+        self.done = button(tr("Done"), kind="primary", tooltip=tr("Save the presets"))
         self.done.clicked.connect(lambda: self.finished.emit(self.presets()))
         buttons = row(self.add, self.remove, self.done)
         buttons.insertStretch(2, 1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.M)
-        layout.addWidget(label("Presets", size="large"))
+        layout.addWidget(label(tr("Presets"), size="large"))
         layout.addWidget(
             label(
-                "Prompts that you use often. Press Enter or F2 to edit a cell.",
+                tr("Prompts that you use often. Press Enter or F2 to edit a cell."),
                 meaning="muted",
                 wrap=True,
             )

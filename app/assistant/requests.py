@@ -13,6 +13,7 @@ import msgspec
 from app.assistant.answer_curves import find_curves
 from app.assistant.conversation import write_text
 from app.assistant.message_tree import UNCHECKED, Curve, SavedConversation
+from app.assistant.notes import CUT_OFF, LEFT_OUT, STARTING
 from app.assistant.session_files import Preset, SessionFiles, Summary
 from app.format.values import clock
 from app.link.call import Call
@@ -113,9 +114,7 @@ class Chat(msgspec.Struct, frozen=True):
 
         request, left_out = chat_request(self.turns)
         done = _assistant(call).complete(request, on_event)
-        too_long = (
-            f"; the first {left_out} messages did not fit and were left out" if left_out else ""
-        )
+        too_long = f"; {LEFT_OUT.format(n=left_out)}" if left_out else ""
         return FinishedAnswer(
             "".join(pieces).strip(),
             f"model {done.model}",
@@ -138,7 +137,7 @@ class ChatServed(msgspec.Struct, frozen=True):
         found = [each for each in serving.served_models() if each.folder == self.folder]
         found = [each for each in found if each.phase != "failed"]
         if not found:
-            call.report(Waiting(f"starting {name_of(self.folder)}"))
+            call.report(Waiting(STARTING.format(name=name_of(self.folder))))
             found = [serving.start(Options(self.folder))]
         pieces: list[str] = []
 
@@ -152,9 +151,9 @@ class ChatServed(msgspec.Struct, frozen=True):
         said = chat.ask(found[0], self.turns, on_event)
         notes = [UNCHECKED]
         if said.left_out:
-            notes.append(f"the first {said.left_out} messages did not fit and were left out")
+            notes.append(LEFT_OUT.format(n=said.left_out))
         if said.cut_off:
-            notes.append("cut off: the model's context is full")
+            notes.append(CUT_OFF)
         return FinishedAnswer(
             "".join(pieces).strip(),
             f"model {found[0].name}",

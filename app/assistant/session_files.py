@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from app.assistant.message_tree import MessageTree, SavedConversation
+from app.language.texts import tr, tr_noop
 from scheduler.protocol import paths
 from scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
@@ -46,13 +47,17 @@ class Preset(msgspec.Struct, frozen=True):
     text: str
 
 
-PRESETS: tuple[Preset, ...] = (
-    Preset("What happened?", "What happened?"),
-    Preset("Why do my jobs wait?", "Why is my job waiting?"),
-    Preset("Hottest GPU", "Which GPU is the hottest?"),
-    Preset("Failures", "Which jobs failed, and why?"),
-)
-"""The presets that come with the program."""
+WHAT_HAPPENED = tr_noop("What happened?")
+
+
+def own_presets() -> tuple[Preset, ...]:
+    """Return the presets that come with the program."""
+    return (
+        Preset(tr(WHAT_HAPPENED), tr(WHAT_HAPPENED)),
+        Preset(tr("Why do my jobs wait?"), tr("Why is my job waiting?")),
+        Preset(tr("Hottest GPU"), tr("Which GPU is the hottest?")),
+        Preset(tr("Failures"), tr("Which jobs failed, and why?")),
+    )
 
 
 class SessionFiles:
@@ -83,7 +88,7 @@ class SessionFiles:
     def open(self, key: str) -> SavedConversation:
         """Return a conversation. Raises NotFound if it is gone or cannot be read."""
         if (saved := self._read(self._file(key))) is None:
-            raise NotFound(self.notice or "this conversation no longer exists")
+            raise NotFound(self.notice or tr("this conversation no longer exists"))
         return saved
 
     def save(self, saved: SavedConversation) -> None:
@@ -91,8 +96,10 @@ class SessionFiles:
         data = msgspec.json.encode(saved)
         if len(data) > MAX_BYTES:
             raise UserError(
-                f"this conversation is larger than {MAX_BYTES >> 20} MiB and cannot be saved; "
-                "start a new one"
+                tr(
+                    "this conversation is larger than {n} MiB and cannot be saved; start a new one",
+                    n=MAX_BYTES >> 20,
+                )
             )
         self._write(self._file(saved.key), data)
         files = self._files()
@@ -123,20 +130,23 @@ class SessionFiles:
         try:
             return msgspec.json.decode(file.read_bytes(), type=tuple[Preset, ...])
         except FileNotFoundError:
-            return PRESETS
+            return own_presets()
         except OSError as e:
-            self._unread = f"{file} cannot be read now: {e.strerror}"
+            self._unread = tr("{file} cannot be read now: {why}", file=file, why=e.strerror)
             raise UserError(self._unread) from e
         except MALFORMED as e:
             self.notice = _set_aside(file, e)
-            return PRESETS
+            return own_presets()
 
     def save_presets(self, presets: tuple[Preset, ...]) -> None:
         """Write the presets. Raises UserError."""
         if self._unread:
             raise UserError(
-                f"{self._unread}. It is not overwritten, since it may hold your presets; "
-                "try again later"
+                tr(
+                    "{problem}. It is not overwritten, since it may hold your presets; try again "
+                    "later",
+                    problem=self._unread,
+                )
             )
         self._write(self.folder / "presets.json", msgspec.json.format(msgspec.json.encode(presets)))
 
@@ -158,7 +168,11 @@ class SessionFiles:
             pass  # there are none yet, or another window has just deleted one
         except OSError as e:
             raise UserError(
-                f"the conversations in {self.folder} cannot be read: {e.strerror}"
+                tr(
+                    "the conversations in {folder} cannot be read: {why}",
+                    folder=self.folder,
+                    why=e.strerror,
+                )
             ) from e
         return [file for _, file in sorted(found, reverse=True)]
 
@@ -174,15 +188,15 @@ class SessionFiles:
             with paths.open_plain(file) as f:
                 data = f.read(MAX_BYTES + 1)
             if len(data) > MAX_BYTES:
-                raise ValueError(f"it is larger than {MAX_BYTES >> 20} MiB")
+                raise ValueError(tr("it is larger than {n} MiB", n=MAX_BYTES >> 20))
             saved = msgspec.json.decode(data, type=SavedConversation)
             MessageTree(saved.nodes, saved.chosen)
             if saved.key != file.stem:
-                raise ValueError("its name belongs to another conversation")
+                raise ValueError(tr("its name belongs to another conversation"))
         except FileNotFoundError:
             return None
         except OSError as e:  # the content is unknown, and may be readable later
-            self.notice = f"{file} cannot be read now: {e.strerror}"
+            self.notice = tr("{file} cannot be read now: {why}", file=file, why=e.strerror)
             return None
         except MALFORMED as e:
             self.notice = _set_aside(file, e)
@@ -195,7 +209,9 @@ class SessionFiles:
         try:
             paths.replace_file(file, data)
         except OSError as e:
-            raise UserError(f"the conversation cannot be saved in {file}: {e.strerror}") from e
+            raise UserError(
+                tr("the conversation cannot be saved in {file}: {why}", file=file, why=e.strerror)
+            ) from e
 
     def _claim(self) -> None:
         """Become the window that writes. Raises UserError if another window writes."""
@@ -211,7 +227,7 @@ class SessionFiles:
         except BlockingIOError as e:
             os.close(fd)
             raise UserError(
-                "another window of GPU Deck saves the conversations; this one is not saved"
+                tr("another window of GPU Deck saves the conversations; this one is not saved")
             ) from e
         self._lock = fd
 
@@ -227,9 +243,9 @@ def _move(source: Path, target: Path) -> None:
     try:
         source.rename(target)
     except FileNotFoundError as e:
-        raise NotFound("this conversation no longer exists") from e
+        raise NotFound(tr("this conversation no longer exists")) from e
     except OSError as e:
-        raise UserError(f"{source} cannot be moved: {e.strerror}") from e
+        raise UserError(tr("{file} cannot be moved: {why}", file=source, why=e.strerror)) from e
 
 
 def _set_aside(file: Path, error: Exception) -> str:
@@ -238,8 +254,18 @@ def _set_aside(file: Path, error: Exception) -> str:
     try:
         file.rename(aside)
     except OSError as e:
-        return f"{file} is damaged ({error}) and cannot be renamed: {e.strerror}"
-    return f"{file.name} is damaged ({error}); it was set aside as {aside}"
+        return tr(
+            "{file} is damaged ({error}) and cannot be renamed: {why}",
+            file=file,
+            error=error,
+            why=e.strerror,
+        )
+    return tr(
+        "{file} is damaged ({error}); it was set aside as {name}",
+        file=file.name,
+        error=error,
+        name=aside,
+    )
 
 
 def _summary(saved: SavedConversation, words: list[str]) -> Summary | None:

@@ -25,7 +25,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.assistant.session_files import Summary
-from app.format.values import plural
+from app.language.texts import tr, tr_count, tr_date
 from app.widgets import theme
 from app.widgets.actions import menu_of
 from app.widgets.controls import (
@@ -58,9 +58,9 @@ class SessionList(QWidget):
         super().__init__()
         self.found: tuple[Summary, ...] = ()
         self._key = ""
-        self.new = button("New chat", tooltip="Start a new conversation (Ctrl+N)")
+        self.new = button(tr("New chat"), tooltip=tr("Start a new conversation (Ctrl+N)"))
         self.new.clicked.connect(self.created)
-        self.rename, self.remove = QAction("Rename", self), QAction("Delete", self)
+        self.rename, self.remove = QAction(tr("Rename"), self), QAction(tr("Delete"), self)
         for action, keys, slot in (
             (self.rename, "F2", self._rename), (self.remove, "Del", self._drop)
         ):  # fmt: skip
@@ -69,25 +69,25 @@ class SessionList(QWidget):
             action.setShortcutVisibleInContextMenu(True)
             action.triggered.connect(slot)
         self.menu = menu_of(self, [self.rename, self.remove])
-        self.more = IconButton("more", "About the conversation", "Rename or delete it")
+        self.more = IconButton("more", tr("About the conversation"), tr("Rename or delete it"))
         self.more.setMenu(self.menu)
-        self.search = filter_box("Search")
+        self.search = filter_box(tr("Search"))
         self.search.setMinimumWidth(0)
-        self.search.setAccessibleName("Search the conversations")
+        self.search.setAccessibleName(tr("Search the conversations"))
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
         self._pause.setInterval(_SEARCH_MS)
         self._pause.timeout.connect(lambda: self.searched.emit(self.search.text()))
         self.search.textChanged.connect(self._pause.start)
         self.list = _ConversationList()
-        self.list.setAccessibleName("Conversations")
+        self.list.setAccessibleName(tr("Conversations"))
         self.list.setItemDelegate(_TwoLineDelegate(self.list))
         self.list.itemActivated.connect(self._open)
         self.list.itemClicked.connect(self._open)
         self.list.itemChanged.connect(self._changed)
         self.list.delete_pressed.connect(self._drop)
         self.empty = label(
-            "Your conversations appear here.", size="small", meaning="muted", wrap=True
+            tr("Your conversations appear here."), size="small", meaning="muted", wrap=True
         )
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.empty.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
@@ -115,14 +115,16 @@ class SessionList(QWidget):
         self.list.blockSignals(False)
         set_text(
             self.empty,
-            "Nothing found."
+            tr("Nothing found.")
             if self.search.text()
-            else "Your conversations appear here."
+            else tr("Your conversations appear here.")
             if not found
             else "",
         )
         self.empty.setVisible(not found)
-        self.list.setAccessibleDescription(plural(len(found), "conversation"))
+        self.list.setAccessibleDescription(
+            tr_count("{n} conversation", "{n} conversations", len(found))
+        )
         for made in (self.rename, self.remove):
             made.setEnabled(bool(found))
 
@@ -219,6 +221,5 @@ class _TwoLineDelegate(QStyledItemDelegate):
 
 
 def _when(changed: float) -> str:
-    return time.strftime(
-        "%H:%M" if time.time() - changed < 43200 else "%d %b, %H:%M", time.localtime(changed)
-    )
+    recent = time.time() - changed < 43200
+    return tr_date(time.strftime("%H:%M" if recent else "%d %b, %H:%M", time.localtime(changed)))

@@ -16,7 +16,7 @@ from app.format.values import (
     first_capital,
     format_field,
 )
-from app.language.texts import tr, tr_noop, tr_sentence
+from app.language.texts import tr, tr_date, tr_noop, tr_sentence
 from app.strip.tile_model import Tile, temperature_meaning, throttle_reasons, tiles
 from scheduler.protocol import units
 from scheduler.protocol.absence import explain
@@ -187,8 +187,8 @@ def _card(state: DeviceState, tile: Tile, snapshot: Snapshot) -> FactGroup:
         if device.id in booking.gpus and booking.end > snapshot.time:
             rows[tr("Reservation {number}", number=number)] = tr(
                 "{begin} to {end}, for {holder}",
-                begin=units.clock(booking.begin, snapshot.time),
-                end=units.clock(booking.end, snapshot.time),
+                begin=tr_date(units.clock(booking.begin, snapshot.time)),
+                end=tr_date(units.clock(booking.end, snapshot.time)),
                 holder=tr_sentence(booking.holder),
             )
     if device.note and device.kind != "replay":  # the page's title says so

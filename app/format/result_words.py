@@ -16,8 +16,8 @@ _REASONS = (
     tr_noop("failed: {why}"),
     tr_noop("ran out of memory"),
     tr_noop("raised an error"),
-    tr_noop("the fastest of {n} cells: {shape}"),
-    tr_noop("{n} of {total} cells were wrong, first {backend} at {shape}"),
+    tr_noop("the fastest of {n} cells: {what}"),
+    tr_noop("{n} of {total} cells were wrong, first {backend} at {what}"),
     tr_noop("{n} of {total} trials failed"),
     tr_noop("to repeat the worst: {command}"),
     tr_noop("{check} is {error}, above the bound {limit}"),
@@ -67,6 +67,10 @@ _CHECKS = (
     tr_noop("share of words that differ"),
 )
 _SIZES = (
+    tr_noop("{what}, head size {size}, sequence {seq}, causal"),
+    tr_noop("{what}, head size {size}, sequence {seq}"),
+    tr_noop("forward"),
+    tr_noop("backward"),
     tr_noop("{kind}, batch {n}, {tokens} tokens, {heads} heads of {size}"),
     tr_noop("{n} rows, {inputs} to {outputs} features"),
 )
@@ -96,7 +100,7 @@ _PATTERNS = Patterns(
         "time": "[^,;]+",
         "gpu": "[^,;]+",
         "figures": "[^;]+",
-        "shape": "[^;]+",
+        "seq": r"\d+",
         "backend": r"\w+",
         "check": "[^;]+",
         "name": _ANSWER,

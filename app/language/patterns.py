@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
-from app.language.texts import language, tr, tr_decimal
+from app.language.texts import language, tr, tr_decimal, tr_sentence, translating
 
 _TEXTS = frozenset({"why", "what", "rest"})
 _NUMBERS = frozenset({"figures", "mean", "low", "high", "size", "forward", "training"})
-_DEPTH = 4
+_DEPTH, _MOST_KEPT = 4, 1024
 
 
 class Patterns:
     """Recognise texts by patterns, which the catalogues translate.
 
     The parts of a pattern are names in braces. Those called `why`, `what` and `rest` are texts of
-    the same patterns, and numbers are written as in the language; the others stay as they are.
+    the same patterns, or sentences of the scheduler; numbers are written as in the language, and
+    the other parts stay as they are.
     """
 
     def __init__(self, patterns: Sequence[str], shapes: Mapping[str, str] | None = None) -> None:
@@ -28,10 +30,12 @@ class Patterns:
         self._patterns = tuple(patterns)
         self._shapes = dict(shapes or {})
         self._expressions: tuple[re.Pattern[str], ...] = ()
+        self._cached = lru_cache(maxsize=_MOST_KEPT)(lambda text, _: self._translated(text, _DEPTH))
+        """The texts that were translated last, by text and language."""
 
     def translated(self, text: str) -> str:
         """Return a text in the window's language; it stays in English if no pattern fits it."""
-        return text if language() == "en" else self._translated(text, _DEPTH)
+        return self._cached(text, language()) if translating() else text
 
     def _translated(self, text: str, depth: int) -> str:
         if not self._expressions:
@@ -40,7 +44,7 @@ class Patterns:
             if depth and (found := expression.fullmatch(text)) is not None:
                 parts = found.groupdict()
                 return tr(pattern, **{name: self._part(name, parts[name], depth) for name in parts})
-        return text
+        return tr_sentence(text)
 
     def _part(self, name: str, value: str, depth: int) -> str:
         if name in _TEXTS:

@@ -57,6 +57,11 @@ def of_desktop(environment: Mapping[str, str] = os.environ) -> Language:
     return next((known for part in named for known in LANGUAGES if part == known), "en")
 
 
+def translating() -> bool:
+    """Report if texts are translated, which they are in every language but English."""
+    return _Chosen.texts is not None
+
+
 def tr(message: str, **values: object) -> str:
     """Return a text in the window's language, with its values filled in.
 

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
 )
 
 from accel.result import Result
-from app.language.texts import tr, tr_noop
+from app.language.texts import tr, tr_list, tr_noop
 from app.widgets import theme
 from app.widgets.controls import (
     Stretch,
@@ -239,8 +239,7 @@ class CellCharts(QWidget):
         if made.missing:
             return tr("No ceiling: {why}.", why="; ".join(made.missing))
         if made.unmeasured:
-            first, *others = map(tr, made.unmeasured)
-            names = tr("{first} and {second}", first=first, second=others[0]) if others else first
+            names = tr_list(list(map(tr, made.unmeasured)))
             return tr("From the data sheet: run {workloads} to measure it here.", workloads=names)
         return ""
 

@@ -18,7 +18,7 @@ from app.assistant.captions import curve_range
 from app.assistant.conversation import Conversation, as_markdown, code_blocks, exported
 from app.assistant.message_tree import Curve, SavedConversation
 from app.assistant.requests import FinishedAnswer
-from app.assistant.session_files import PRESETS, Preset, SessionFiles
+from app.assistant.session_files import Preset, SessionFiles, own_presets
 from assistant.facts import Fact
 from scheduler.protocol.errors import NotFound, UserError
 
@@ -278,7 +278,7 @@ def test_what_cannot_be_read_for_a_moment_stays_where_it_is(files):
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     with pytest.raises(UserError, match="not overwritten"):
-        files.save_presets(PRESETS)  # whoever edits these never saw the user's own
+        files.save_presets(own_presets())  # whoever edits these never saw the user's own
     assert files.open(conversation.key) == conversation.saved()
     assert files.presets() == (Preset("a", "b"),)
     files.save_presets((Preset("a", "c"),))
@@ -319,9 +319,9 @@ def test_a_second_window_reads_and_does_not_write(files):
 
 
 def test_presets(files):
-    assert files.presets() == PRESETS
+    assert files.presets() == own_presets()
     files.save_presets((Preset("a", "b"),))
     assert files.presets() == (Preset("a", "b"),)
     (files.folder / "presets.json").write_text("{")
-    assert files.presets() == PRESETS
+    assert files.presets() == own_presets()
     assert "set aside" in files.notice
