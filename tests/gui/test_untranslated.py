@@ -8,14 +8,8 @@ from PySide6.QtWidgets import QApplication
 from tests.gui.untranslated import PAGES, accented, untranslated
 
 NOT_YET: tuple[str, ...] = (
-    "assistant",
-    "attention",
-    "code",
-    "compare",
-    "device",
     "hosts",
     "models",
-    "processes",
 )
 """Pages that are not translated yet."""
 

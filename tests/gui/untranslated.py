@@ -41,6 +41,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from accel.workloads.catalog import WORKLOADS
 from app.assistant.message_view import MessageView
 from app.language import texts
 from app.widgets import theme
@@ -120,6 +121,7 @@ NOT_TRANSLATED = {
     "values as they are typed on the command line": """auto off cpu float bfloat replay nvml desktop
         system light dark""",
     "languages by their own names": "English Deutsch Français Español",
+    "months, which `tr_date` names": "Nov",
 }
 """Words that are the same in every language, by the reason."""
 
@@ -147,6 +149,8 @@ def data(on: Stage) -> Iterator[str]:
     yield from (model.name for model in served.MODELS)
     yield from (*world.grid().versions, *(cell.contender for cell in world.grid().cells))
     yield from Settings.__struct_fields__
+    for param in (param for workload in WORKLOADS for param in workload.params):
+        yield from (param.name, *param.choices, "yes" if param.kind == "flag" else "")
 
 
 class Finder:
@@ -228,6 +232,8 @@ def painted_by(widget: QWidget) -> Iterator[tuple[str, str]]:
     parent = widget.parentWidget()
     drawn = isinstance(parent, QAbstractItemView | QGraphicsView) and widget is parent.viewport()
     own = any("paintEvent" in vars(kind) for kind in type(widget).__mro__ if _of_app(kind))
+    if isinstance(widget, QLineEdit):
+        return  # what a person typed
     if not widget.isVisible() or widget.size().isEmpty() or not (drawn or own):
         return
     written = QBuffer()
@@ -264,6 +270,13 @@ def _page(on: Stage, view: str) -> Widgets:
     return [(current,)]
 
 
+def _assistant(on: Stage) -> Widgets:
+    """Return the page without the question and the facts of the answer beside it."""
+    [(page,)] = _page(on, "assistant")
+    pane = on.window.assistant.pane
+    return [(page, pane.question, pane.sources)]
+
+
 def _code(on: Stage) -> Widgets:
     on.window.show_page("code")
     on.settle()
@@ -288,6 +301,7 @@ PAGES: dict[str, Callable[[Stage], Widgets]] = {
     "window": _frame,
     "code": _code,
     **{name: partial(_page, view=name) for name in VIEWS[1] if name != "compact"},
+    "assistant": _assistant,
 }
 """How each page is shown, and what is to be looked at then."""
 
