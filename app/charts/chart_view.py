@@ -15,7 +15,7 @@ from app.charts.curves import Curves
 from app.charts.plotting import pg
 from app.charts.scales import ticks
 from app.charts.series import Floats
-from app.language.texts import tr, tr_noop
+from app.language.texts import tr, tr_decimal, tr_noop
 from app.widgets import theme
 
 _AXIS_WIDTH = 48
@@ -313,7 +313,7 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         if scale != self._scale:
             self._scale = scale
             values = [at for at in ticks(*scale) if at >= self._floor]
-            self.axis_labels = [f"{at:g}" for at in values]
+            self.axis_labels = [tr_decimal(f"{at:g}") for at in values]
             self.axis.setTicks([list(zip(values, self.axis_labels, strict=True))])
 
     def show_empty(self, empty: bool) -> None:

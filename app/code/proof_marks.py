@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from accel.inject.prove import Proof, Trial
 from app.format.values import memory
-from app.language.texts import tr, tr_decimal
+from app.language.texts import tr, tr_decimal, tr_whole
 
 LEAST, MOST = 1e-9, 1.0
 """The range of the axis of errors."""
@@ -71,7 +71,7 @@ def bars(proofs: Sequence[Proof]) -> list[Bar]:
 
 def milliseconds(ms: float) -> str:
     """Return three digits of a time, or all before the point."""
-    return f"{ms:,.0f} ms" if ms >= 1000 else f"{ms:.3g} ms"
+    return f"{tr_whole(round(ms))} ms" if ms >= 1000 else tr_decimal(f"{ms:.3g} ms")
 
 
 def _time(t: Trial) -> Bar:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from app.format.command_check import command_warning
-from app.language.texts import tr, tr_count, tr_noop, tr_sentence
+from app.language.texts import tr, tr_count, tr_noop, tr_sentence, typed_number
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.job_options import JOB_OPTIONS, make_spec, parse_indices
 from scheduler.protocol.jobs import Spec
@@ -88,6 +88,8 @@ COPIED = (
     "notes",
 )
 """The options that a template passes on."""
+NUMBERS = ("memory", "host_memory", "timeout", "cpus")
+"""The options that are one number with a unit, in which a decimal comma may be typed."""
 LIMITS = ("host_memory", "cpus")
 """The options that need control groups, which not every machine gives to the daemon."""
 
@@ -204,7 +206,8 @@ class JobForm:
             text = self.values[field.name].strip()
             if text:
                 try:
-                    values[field.name] = field.parse(text)
+                    typed = typed_number(text) if field.name in NUMBERS else text
+                    values[field.name] = field.parse(typed)
                 except UserError as e:
                     errors[field.name] = tr_sentence(str(e))
         return values, errors

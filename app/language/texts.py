@@ -7,6 +7,7 @@ that the functions that it shares with the window give it English texts.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:  # Babel is loaded for other languages than English only
 
 S = TypeVar("S", bound=str)
 CATALOGUES = Path(__file__).with_name("catalogues")
+_TYPED = re.compile(r"^(\s*[+-]?\d+),(\d+\s*[a-zA-Z]*\s*)$")
+"""A number with a decimal comma and perhaps a unit."""
 LANGUAGES: tuple[Language, ...] = ("en", "de", "fr", "es")
 _VARIABLES = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 """Where a desktop names its language, in the order in which gettext reads them."""
@@ -117,6 +120,14 @@ def tr_list(things: Sequence[object]) -> str:
 def tr_decimal(number: str) -> str:
     """Return a text with its decimal points as the window's language writes them."""
     return number if _Chosen.texts is None else _Chosen.texts.numbers(number)
+
+
+def typed_number(text: str) -> str:
+    """Return a number that was typed, such as 1,5 or 0,5 GiB, with a decimal point.
+
+    Only for a field of one number: a comma may separate two numbers elsewhere.
+    """
+    return text if _Chosen.texts is None else _TYPED.sub(r"\1.\2", text)
 
 
 def tr_whole(number: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from app.language.texts import tr, tr_noop
+from app.language.texts import tr, tr_noop, typed_number
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import Settings, changed
 from scheduler.verbs.control import Configure
@@ -514,7 +514,7 @@ def change(settings: Settings, setting: Setting, text: str) -> Configure | None:
         value = value == "on"
     elif setting.kind == "number" or (setting.kind == "threshold" and value != "off"):
         try:
-            value = float(text)
+            value = float(typed_number(text))
         except ValueError as e:
             title, typed = tr(setting.title), repr(text)
             raise UserError(

@@ -8,7 +8,7 @@ from accel.result import Cell
 from app.format.result_words import told
 from app.format.results import describe_sensors
 from app.format.values import precise
-from app.language.texts import tr, tr_count, tr_noop
+from app.language.texts import tr, tr_count, tr_decimal, tr_noop
 
 FASTEST = tr_noop("fastest")
 """The choice that stands for the fastest contender of each shape, apart from `auto`."""
@@ -141,8 +141,8 @@ def describe(cell: Cell) -> str:
                 " {worst} (seed {seed})",
                 r.count,
                 failed=r.failed,
-                shares=f"P50 {r.p50:.2f}, P95 {r.p95:.2f}, P99 {r.p99:.2f}",
-                worst=f"{r.worst:.3g}",
+                shares=tr_decimal(f"P50 {r.p50:.2f}, P95 {r.p95:.2f}, P99 {r.p99:.2f}"),
+                worst=tr_decimal(f"{r.worst:.3g}"),
                 seed=r.worst_seed,
             )
         )

@@ -10,16 +10,22 @@ import pytest
 from PySide6.QtCore import QTranslator
 from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit
 
-from app.format.values import ago
+from app.format.values import GIB, ago, duration, format_field, significant
+from app.jobs.form import JobForm
 from app.language import texts
+from app.settings.form import SETTINGS, change
 from app.shell.desktop import translate
 from app.shell.memory import WindowMemory
 from app.shell.palette_model import action_entries, rank
 from app.shell.sheets import shortcut_groups
 from app.shell.window import PAGES
 from app.widgets.controls import ask_save_path
+from app.workloads.result_export import as_csv
 from scheduler.protocol import settings
+from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import Settings
+from scheduler.verbs.control import Configure
+from tests.gui import snapshots
 from tests.gui.conftest import Fed
 from tests.support import state_folder
 
@@ -105,3 +111,30 @@ def test_how_long_ago_is_said_in_the_language(
         assert ago(2 * 86400.0, 0.0) == after
     finally:
         texts.use("en")
+
+
+@pytest.mark.usefixtures("german")
+def test_figures_have_a_decimal_comma_and_what_is_parsed_again_a_point() -> None:
+    assert format_field("mem_used", 1.4 * GIB).text == "1,4"
+    assert significant(2.345) == "2,35" and duration(4.2) == "4,2 s"
+    exported = as_csv(snapshots.result())
+    texts.use("en")
+    assert exported == as_csv(snapshots.result())
+    assert duration(4.2) == "4.2 s"
+
+
+@pytest.mark.usefixtures("german")
+def test_a_decimal_comma_may_be_typed_where_the_language_has_one() -> None:
+    price = next(one for one in SETTINGS if one.name == "energy_price")
+    form = JobForm()
+    form.values |= {"command": "true", "memory": "1,5 GiB", "tags": "a,5"}
+    for language in ("de", "fr", "es"):
+        texts.use(language)
+        assert change(Settings(), price, "0,35") == Configure({"energy_price": 0.35})
+        assert change(Settings(), price, "0.35") == Configure({"energy_price": 0.35})
+        spec = form.spec()
+        assert spec is not None and spec.memory == 1.5 * GIB and spec.tags == ("a", "5")
+    texts.use("en")
+    assert form.spec() is None
+    with pytest.raises(UserError, match="must be a number"):
+        change(Settings(), price, "0,35")
