@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -48,6 +49,7 @@ from scheduler.verbs.jobs import FindJobs
 from tests.gui import snapshots
 from tests.gui.person import Person
 
+TASKS = Path("/proc/self/task")
 OFFSCREEN = "This plugin does not support "
 """Warnings of the platform without a screen about dialogs, menus and windows that stay on top."""
 
@@ -56,7 +58,7 @@ OFFSCREEN = "This plugin does not support "
 def clean_qt(qapp: QApplication) -> Iterator[None]:
     """Fail if Qt warned, or a QThread still runs."""
     said: list[str] = []
-    tasks = set(os.listdir("/proc/self/task"))
+    tasks = set(TASKS.iterdir())
     before = qInstallMessageHandler(
         lambda kind, _, text: said.append(text) if kind != QtMsgType.QtDebugMsg else None
     )
@@ -65,8 +67,8 @@ def clean_qt(qapp: QApplication) -> Iterator[None]:
     qapp.processEvents()
     qInstallMessageHandler(before)
     assert [text for text in said if not text.startswith(OFFSCREEN)] == []
-    if tasks.issuperset(os.listdir("/proc/self/task")):
-        return  # no thread of any kind was added; looking at every object takes some milliseconds
+    if tasks.issuperset(TASKS.iterdir()):
+        return  # no thread was added; looking at every object takes some milliseconds
     # by type: isinstance() would ask each object for its class, and proxies of dead ones raise
     threads = [t for t in gc.get_objects() if issubclass(type(t), QThread)]
     assert [t for t in threads if t is not qapp.thread() and t.isRunning()] == []

@@ -319,8 +319,8 @@ def stage(app: QApplication, count: int) -> Iterator[Stage]:
         try:
             yield made
         finally:
-            theme.apply(app, "light")
             made.close()
+            theme.apply(app, "light")  # without a window that would be styled again
 
 
 def pictures(made: Stage, count: int) -> Iterator[tuple[str, QWidget]]:
