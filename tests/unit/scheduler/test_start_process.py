@@ -23,7 +23,7 @@ def test_a_slow_process_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monkey
     start(
         tmp_path,
         "import time\nend = time.monotonic() + 1.6\nwhile time.monotonic() < end:"
-        " pass\nprint('ready', flush=True)",
+        " sum(range(10**6)); time.sleep(0.15)\nprint('ready', flush=True)",
     )
 
 
