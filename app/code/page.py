@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFileDialog, QLineEdit, QWidget
 
 from app.code.diff_view import DiffView
@@ -47,8 +48,8 @@ EMPTY = tr_noop(
     "Reading runs nothing of it, and nothing is changed until you choose Apply."
 )
 COLUMNS = (
-    TableColumn(tr_noop("Where"), 160),
-    TableColumn(tr_noop("Action"), 60),
+    TableColumn(tr_noop("Where"), 150),
+    TableColumn(tr_noop("Action"), 86),
     TableColumn(tr_noop("What"), 0),
     TableColumn(
         tr_noop("Predicted"),
@@ -69,6 +70,8 @@ COLUMNS = (
         help=tr_noop("What may be less than hoped for, or why it is left alone"),
     ),
 )
+_GAIN, _WIDE = 4, 900
+"""The column of the gain, and the pixels of width of a page that has room for it."""
 
 
 class CodePage(QWidget):
@@ -119,6 +122,11 @@ class CodePage(QWidget):
             },
         )
         self._show_state()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Leave out the gain where what is found has no room beside it; `why` tells it, too."""
+        super().resizeEvent(event)
+        self.table.setColumnHidden(_GAIN, self.width() < theme.px(_WIDE))
 
     def refresh(self) -> None:
         """Do nothing: this page shows nothing of a snapshot."""

@@ -55,7 +55,8 @@ class FindingRow(NamedTuple):
         f = self.finding
         if f.action == "leave" or self.linked:
             return told(f.reason)
-        return f"{told(f.reason)}; {told(str(f.speedup)) if f.speedup else tr(UNKNOWN)}"
+        speed = told(str(f.speedup)) if f.speedup else tr(UNKNOWN)
+        return tr("{what}; {rest}", what=told(f.reason), rest=speed)
 
     @property
     def where(self) -> str:

@@ -23,6 +23,7 @@ _PATTERNS = Patterns(
         tr_noop("wrong: an error of {error}, {rest}"),
         tr_noop("cell {n}: {what}"),
         tr_noop("scaled_dot_product_attention, called"),
+        tr_noop("softmax(Q Kᵀ) V by hand: {how} with {steps}"),
         tr_noop("softmax(Q Kᵀ) V by hand: {how}"),
         tr_noop("softmax over a tensor that is no product of queries and keys"),
         tr_noop("linear attention, or a form that cannot be followed"),

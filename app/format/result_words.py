@@ -20,7 +20,7 @@ _REASONS = (
     tr_noop("{n} of {total} cells were wrong, first {backend} at {what}"),
     tr_noop("{n} of {total} trials failed"),
     tr_noop("to repeat the worst: {command}"),
-    tr_noop("{check} is {error}, above the bound {limit}"),
+    tr_noop("{what} is {error}, above the bound {limit}"),
     tr_noop("the same kernel twice: {mean} ({low} to {high})"),
     tr_noop("float32 precision is set to {value}"),
     tr_noop("{n} measurements written to {file}"),
@@ -102,7 +102,6 @@ _PATTERNS = Patterns(
         "figures": "[^;]+",
         "seq": r"\d+",
         "backend": r"\w+",
-        "check": "[^;]+",
         "name": _ANSWER,
     },
 )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from app.language.texts import language, tr, tr_decimal, tr_sentence, translating
+from app.language.texts import language, tr, tr_decimal, tr_sentence, tr_whole, translating
 
 _TEXTS = frozenset({"why", "what", "rest"})
 _NUMBERS = frozenset({"figures", "mean", "low", "high", "size", "forward", "training"})
@@ -49,6 +49,8 @@ class Patterns:
     def _part(self, name: str, value: str, depth: int) -> str:
         if name in _TEXTS:
             return self._translated(value, depth - 1)
+        if name == "tokens":
+            return tr_whole(int(value.replace(",", "")))
         return tr_decimal(value) if name in _NUMBERS else value
 
     def _expression(self, pattern: str) -> re.Pattern[str]:

@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.language.texts import tr
+from app.language.texts import tr, translating
 from app.widgets import theme
 from app.widgets.controls import NO_LIMIT, card
 
@@ -162,7 +162,8 @@ def set_up_table(
     """Let `table` show rows of `model`, of which the user chooses one.
 
     Args:
-        widths: Pixels of each column; 0 for all the width that is left.
+        widths: Pixels of each column; 0 for all the width that is left. A column is wider where
+            its translated heading needs it.
         name: Its name in English, by which the widths of its columns are remembered; the
             accessible name is its translation.
         description: The accessible description.
@@ -181,7 +182,8 @@ def set_up_table(
     header.setSectionsClickable(False)
     for at, width in enumerate(widths):
         if width:
-            header.resizeSection(at, theme.px(width))
+            least = header.sectionSizeHint(at) if translating() else 0
+            header.resizeSection(at, max(theme.px(width), least))
         header.setSectionResizeMode(
             at, QHeaderView.ResizeMode.Interactive if width else QHeaderView.ResizeMode.Stretch
         )

@@ -102,10 +102,10 @@ class CellCharts(QWidget):
         self._chosen_views = {False: DETAILS, True: HEAT}
         """The view that was chosen last for Results with one cell, and with several."""
         self._bar = QBoxLayout(QBoxLayout.Direction.LeftToRight)
-        self._bar.addLayout(row(*self.tabs.values(), Stretch(), spacing=theme.XS), 1)
-        self._bar.addLayout(
-            row(self.rows, self.direction, self.contender, self.quantity, Stretch())
-        )
+        self._bar_tabs = row(*self.tabs.values(), Stretch(), spacing=theme.XS)
+        self._bar_boxes = row(self.rows, self.direction, self.contender, self.quantity, Stretch())
+        self._bar.addLayout(self._bar_tabs, 1)
+        self._bar.addLayout(self._bar_boxes)
         self.setMinimumWidth(1)  # the bar breaks into two lines where there is little room
         self.setLayout(column(self._bar, self.note, Stretch(body), self.selected))
 
@@ -160,11 +160,16 @@ class CellCharts(QWidget):
             self._draw()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        directions = QBoxLayout.Direction
-        wide = self.width() > _WIDE
-        self._bar.setDirection(directions.LeftToRight if wide else directions.TopToBottom)
+        self._fit_bar()
         self._show_text()
         super().resizeEvent(event)
+
+    def _fit_bar(self) -> None:
+        """Break the bar into two lines where one has no room for all tabs and boxes."""
+        directions = QBoxLayout.Direction
+        needed = self._bar_tabs.sizeHint().width() + self._bar_boxes.sizeHint().width() + theme.M
+        wide = self.width() > max(_WIDE, needed)
+        self._bar.setDirection(directions.LeftToRight if wide else directions.TopToBottom)
 
     def _choose_fastest(self, result: Result) -> None:
         """Show the row and the direction in which the headline of the result was reached."""
@@ -196,6 +201,7 @@ class CellCharts(QWidget):
             panel.setVisible(i in shown)
             self._titles[i].setVisible(self.spread)
         self._lower.setVisible(bool({HEAT, ROOFLINE} & {*shown}))
+        self._fit_bar()
         self.roofline.setMinimumHeight(theme.px(_ALONE) if self.alone else LEAST_HEIGHT)
         self._show_text()
         draw = (self._draw_heat_map, self._draw_comparison, self._draw_roofline)

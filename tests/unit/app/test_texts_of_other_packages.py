@@ -1,0 +1,75 @@
+"""The window says in its language what workloads, code and the assistant's process tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from accel.workloads.catalog import WORKLOADS
+from app.assistant.notes import LEFT_OUT, noted
+from app.code.told import told as told_of_code
+from app.format.result_words import told
+from app.language import texts
+from app.workloads.form import WorkloadForm
+
+
+@pytest.fixture(params=["de", "fr", "es"], autouse=True)
+def language(request: pytest.FixtureRequest) -> Iterator[str]:
+    texts.use(request.param)
+    yield request.param
+    texts.use("en")
+
+
+def test_every_mistake_in_a_form_is_told_in_the_language() -> None:
+    for workload in WORKLOADS:
+        for param in workload.params:
+            for typed in ("x", "-1", "1e99", "512,512", ",".join("9" * 40), "both,auto,?"):
+                form = WorkloadForm(workload, "nvidia")
+                form.set(param.name, typed)
+                wrong = form.errors().get(param.name, "")
+                assert not wrong.startswith(("is ", "takes ", "names ")), (param.name, wrong)
+
+
+@pytest.mark.parametrize(
+    ("told_in_english", "german"),
+    [
+        ("pass", "bestanden"),
+        ("fail: out: relative error is 3.1e-02, above the bound 2.4e-03",
+         "nicht bestanden: out: relativer Fehler ist 3.1e-02, über der Grenze 2.4e-03"),
+        ("auto: measured fastest on NVIDIA H100 80GB HBM3, 612 TFLOP/s, fa3 590; not fa4: it needs"
+         " compute capability 10.0; this GPU has 9.0",
+         "auto: am schnellsten gemessen auf NVIDIA H100 80GB HBM3, 612 TFLOP/s, fa3 590; nicht fa4:"
+         " Es braucht Compute Capability 10.0; diese GPU hat 9.0"),
+        ("the fastest of 48 cells: forward, head size 128, sequence 8192, causal",
+         "die schnellste von 48 Zellen: vorwärts, Kopfgröße 128, Sequenz 8192, kausal"),
+        ("the same kernel twice: 1.002 (0.998 to 1.010)",
+         "derselbe Kernel zweimal: 1,002 (0,998 bis 1,010)"),
+        ("cannot do this: it takes no softcap; takes no window on a CPU",
+         "kann das nicht: Es nimmt keinen Softcap; nimmt auf einer CPU kein Fenster"),
+        ("{braces} nobody knows", "{braces} nobody knows"),
+    ],
+)  # fmt: skip
+def test_reasons_and_verdicts_of_results(language: str, told_in_english: str, german: str) -> None:
+    shown = told(told_in_english)
+    if language == "de":
+        assert shown == german
+    elif german != told_in_english:
+        assert shown not in (told_in_english, german)
+
+
+def test_numbers_of_what_was_found_in_code_are_grouped_as_in_the_language(language: str) -> None:
+    gain = (
+        "accel.attention in its place: the scores, queries x keys for each head, are no longer kept"
+        " in memory: 1.5 GiB for a sequence of 2,048 tokens and 16 heads in 16 bits"
+    )
+    shown = told_of_code(gain)
+    assert "1,5 GiB" in shown and "2,048" not in shown
+    assert told_of_code("not run: no inputs were found with which its code runs").count("run") == 0
+
+
+def test_notes_are_kept_in_english_and_shown_in_the_language(language: str) -> None:
+    first = {"de": "die ersten 3", "fr": "les 3 premiers", "es": "los primeros 3"}[language]
+    assert noted(LEFT_OUT.format(n=3)).startswith(first)
+    assert "GPU 0" in noted("waiting for the GPU (GPU 0 is held by job 7 (train))")
+    assert "held" not in noted("waiting for the GPU (GPU 0 is held by job 7 (train))")
