@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from babel.messages.extract import extract_from_dir
@@ -25,6 +26,7 @@ ROOT = Path(__file__).parents[1]
 KEYWORDS = {"tr": None, "tr_noop": None, "tr_count": (1, 2)}
 
 
+@cache
 def messages() -> dict[str, set[str]]:
     """Return the catalogues that each text is for; a plural text goes by its first form."""
     found = defaultdict[str, set[str]](set)

@@ -25,7 +25,8 @@ GUIDES = {
     "pause_effect": "Jobs that run go on while the queue is paused. Only no new job "
     "starts until the queue is resumed.",
     "language": "I read and answer requests in English, German, French and Spanish, in the "
-    "language of the request. The window is in English.",
+    "language of the request. The window is in one of them, too: in the desktop's language, or "
+    "that of the setting language. The command line and the manual are in English.",
     "array": "`gpudeck submit --array 0-9 -- python sweep.py` submits ten jobs as one array. Each "
     "finds its index in GPUDECK_ARRAY_INDEX; with `--group sweep` they can be limited together.",
     "reserve": "`gpudeck reserve 3 --until +2h` keeps a GPU free of jobs; with `--from` and "
