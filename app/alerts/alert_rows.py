@@ -11,11 +11,12 @@ from app.language.texts import tr, tr_noop, tr_sentence
 from scheduler.protocol.snapshot import Alert, Snapshot
 
 AlertState = Literal["active", "acknowledged", "resolved"]
-_STATES: dict[AlertState, str] = {
-    "active": tr_noop("Active"),
-    "acknowledged": tr_noop("Acknowledged"),
-    "resolved": tr_noop("Resolved"),
-}
+_STATES = (
+    tr_noop("active"),
+    tr_noop("acknowledged"),
+    tr_noop("resolved"),
+)
+"""The words for the states."""
 ALL, ACTIVE, RESOLVED = SHOWN = tr_noop("All alerts"), tr_noop("Active"), tr_noop("Resolved")
 """Which alerts the user may list."""
 _MEANINGS: dict[str, Meaning] = {
@@ -89,7 +90,7 @@ def _row(alert: Alert, now: float) -> AlertRow:
         alert.id,
         state,
         (
-            tr(_STATES[state]),
+            first_capital(tr(state)),
             clock(alert.since, now),
             lasted,
             first_capital(text),

@@ -20,7 +20,7 @@ _LEAST_WIDTH, _LEAST_HEIGHT = 180, 150
 _STEPS = 4
 _SHADE = 0.13
 """Opacity of the times in which alerts were active."""
-_CAPTION = 54
+_CAPTION = 64
 """Pixels right of the curves, for what the threshold is, which would hide them."""
 _SCALE = 34
 """Pixels left of the curves, for the values of the scale."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QSpinBox, QVBoxLayout, QWidget
 
 from app.jobs.groups_model import (
@@ -28,6 +28,7 @@ from app.widgets.controls import (
     row,
     set_text,
 )
+from app.widgets.fold_row import FoldRow
 from app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.jobs import GroupState
@@ -236,10 +237,11 @@ class GroupsPanel(QWidget):
             row(Stretch(self.cluster), Stretch(self.address), Stretch(self.token)),
             row(Stretch(), self.test, self.add, self.remove_cluster),
         )
-        both = row(Stretch(left), Stretch(right), spacing=theme.XL)
-        both.setAlignment(Qt.AlignmentFlag.AlignTop)
+        parts = QWidget(), QWidget()
+        for part, layout in zip(parts, (left, right), strict=True):
+            part.setLayout(layout)
         inner = QVBoxLayout()
         inner.setSpacing(theme.M)
-        inner.addLayout(both, 1)
+        inner.addWidget(FoldRow(*parts, (1, 1)), 1)
         inner.addLayout(row(Stretch(self.said), self.close_button))
         self.setLayout(column(card(inner)))

@@ -27,7 +27,7 @@ from scheduler.protocol.jobs import Job, Queued
 
 SHOWN = (*FIELDS, "temp", "power")
 """The fields that have charts; a job may have a share of FIELDS."""
-_WIDTH, _LOWEST, _HIGHEST = 236, 92, 190
+_WIDTH, _LOWEST, _HIGHEST = 228, 92, 190
 """Pixels of the width of a chart, and of its height at least and at most."""
 
 

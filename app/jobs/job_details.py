@@ -7,10 +7,10 @@ from functools import partial
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QPushButton, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
 from app.format.job_rows import JobFacts, details
-from app.format.values import clock
+from app.format.values import clock, first_capital
 from app.jobs.job_charts import JobCharts
 from app.jobs.log_view import LogTail, LogView
 from app.jobs.requests import ReadLog
@@ -30,7 +30,6 @@ from app.widgets.controls import (
     card,
     column,
     elided,
-    label,
     pill,
     row,
     set_text,
@@ -42,10 +41,12 @@ from scheduler.protocol.snapshot import Snapshot
 from scheduler.verbs.change import Edit
 from scheduler.verbs.jobs import GetTimeline
 
-_BELOW_SIZES, _BESIDE_SIZES = (570, 430), (400, 600)
-"""The shares of the facts and the log where the job is below the table, and beside it."""
-
-
+_BELOW_SIZES, _BESIDE_SIZES, _STACKED_SIZES = (570, 430), (400, 600), (520, 480)
+"""The shares of the facts and the log where the job is below the table, beside it, and beside it
+with the charts below the facts."""
+_STACKED, _STACKED_HIGH = 640, 150
+"""Pixels of width beside the table below which the charts are below the facts, and of their height
+there."""
 _AGAIN = 430
 """Pixels of width below which the menu alone repeats a job."""
 _BELOW, _LEAST = 400, 220
@@ -79,8 +80,10 @@ class JobDetails(QWidget):
         self._loading = False
         self.narrow = self.low = False
         """The window has no room for buttons that the menu has, or for charts."""
-        self.title = label(strong=True)
-        self.state = pill()
+        self.title = elided()
+        self.title.setProperty("strong", "true")
+        self.title.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
+        self.state = pill(capital=False)
         self.doing = elided(meaning="muted")
         self.earlier = button(tr("Earlier"), tooltip=tr("Move it before the job above it (Alt+Up)"))
         self.later = button(tr("Later"), tooltip=tr("Move it after the job below it (Alt+Down)"))
@@ -142,12 +145,11 @@ class JobDetails(QWidget):
             self.more,
         )
         header.setStretch(2, 1)
-        self._header = header
         both = self._parts
         both.setChildrenCollapsible(False)
         both.setHandleWidth(theme.M)
-        known = row(Stretch(self.facts), self.charts, spacing=theme.M)
-        self._known.setLayout(known)
+        self._known_layout = row(Stretch(self.facts), self.charts, spacing=theme.M)
+        self._known.setLayout(self._known_layout)
         self.output.line.addWidget(self.whole_log)
         both.addWidget(self._known)
         both.addWidget(self.output)
@@ -174,18 +176,15 @@ class JobDetails(QWidget):
         shown = details(job, snapshot)
         self._show_table(fact_table(shown, self._events, snapshot.time))
         set_text(self.title, shown.title)
-        set_text(self.state, tr(shown.state))
+        set_text(self.state, first_capital(tr(shown.state)))
         theme.mark(self.state, "pill", pill_meaning(shown.state, shown.meaning))
         set_text(self.doing, shown.doing if job.active else "")
         self.output.text.setPlaceholderText(tr("No output yet") if job.active else tr("No output"))
-        for one in (self.earlier, self.later, self.hold):
-            one.setVisible(isinstance(job.state, Queued) and not self.narrow)
         self.hold.setText(tr("Release") if job.spec.hold else tr("Hold"))
         self.cancel.setVisible(job.active)
-        self.notify.setVisible(job.active and not self.narrow)
-        self.report.setVisible(not self.narrow)
         self.notify.setChecked(job.id in self._state.notify)
         self.cancel.setText(tr("Cancel") if isinstance(job.state, Queued) else tr("Stop…"))
+        self._fit_buttons()
         if self._timeline_key != (now := timeline_key(job, snapshot.time)):
             self._timeline_key = now
             self._link.send(
@@ -215,8 +214,32 @@ class JobDetails(QWidget):
         """Put the charts side by side where there is room."""
         super().resizeEvent(event)
         self.again.setHidden(self.narrow and self.width() < theme.px(_AGAIN))
-        self.charts.arrange(2 if self.width() >= theme.px(_WIDE) else 1)
+        self._fit_buttons()
         self._turn()
+
+    def _fit_buttons(self) -> None:
+        """Leave out the buttons without room, which the menu has, too; the last ones first."""
+        job = self._shown
+        waits = job is not None and isinstance(job.state, Queued)
+        wanted: dict[QPushButton, bool] = {
+            self.hold: waits,
+            self.report: True,
+            self.notify: job is not None and job.active,
+            self.earlier: waits,
+            self.later: waits,
+        }
+        room = self.width() - self._least_header(self.title)
+        for made, useful in wanted.items():
+            width = made.sizeHint().width() + theme.S
+            fits = useful and not self.narrow and room >= width
+            made.setVisible(fits)
+            room -= width if fits else 0
+
+    def _least_header(self, *more: QWidget) -> int:
+        """Return the pixels that the title line needs for what it always has, and for `more`."""
+        always = (*more, self.state, self.cancel, self.again, self.more)
+        shown = (part for part in always if part.isVisibleTo(self))
+        return sum(part.sizeHint().width() + theme.S for part in shown) + 2 * theme.L + 2
 
     def arrange(self, *, beside: bool) -> None:
         """Put the log below the facts where the job is shown beside the table, else beside them."""
@@ -224,17 +247,23 @@ class JobDetails(QWidget):
         self._turn()
 
     def _turn(self) -> None:
-        """Put the log below the facts, or beside them where there is room."""
+        """Put log and charts below the facts, or beside them where there is room."""
+        stacked = self._beside and self.width() < theme.px(_STACKED)
+        self.charts.arrange(2 if stacked or self.width() >= theme.px(_WIDE) else 1)
         below = self._beside or self.width() < theme.px(_BELOW)
         side = Qt.Orientation.Vertical if below else Qt.Orientation.Horizontal
-        if side != self._parts.orientation():
+        directions = QBoxLayout.Direction
+        direction = directions.TopToBottom if stacked else directions.LeftToRight
+        if (side, direction) != (self._parts.orientation(), self._known_layout.direction()):
             self._parts.setOrientation(side)
-            self._parts.setSizes(_BESIDE_SIZES if below else _BELOW_SIZES)
+            self._known_layout.setDirection(direction)
+            self.charts.setMaximumHeight(theme.px(_STACKED_HIGH) if stacked else NO_LIMIT)
+            sizes = _STACKED_SIZES if stacked else _BESIDE_SIZES
+            self._parts.setSizes(sizes if below else _BELOW_SIZES)
 
     def minimumSizeHint(self) -> QSize:
         """Need no width for facts and log side by side: they turn where there is little room."""
-        hint = super().minimumSizeHint()
-        header = self._header.minimumSize().width() + 2 * theme.L + 2
+        hint, header = super().minimumSizeHint(), self._least_header()
         if self.narrow and self.again.isVisibleTo(self):
             header -= self.again.sizeHint().width() + theme.S
         return QSize(min(hint.width(), max(header, theme.px(_LEAST))), hint.height())

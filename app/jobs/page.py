@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, Qt, QTimer
+from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, QSize, Qt, QTimer
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSplitter, QVBoxLayout, QWidget
 
@@ -80,8 +80,8 @@ _LOW, _LEAST_ROWS = 640, 5
 """Pixels of the height of a window without room for charts, and the rows that it shows."""
 _BESIDE = 1100
 """Pixels of the page from which on the chosen job is beside the table, not below it."""
-_TABLE_SHARE = {False: 280, True: 420}
-"""The room of the table above the chosen job, and beside it, where that has 320."""
+_TABLE_SHARE = {False: 0.47, True: 0.45}
+"""The share of the table above the chosen job, and beside it, until the user moves the handle."""
 _TYPING_MS = 150
 """Milliseconds after the last keystroke, when the search starts."""
 
@@ -93,6 +93,10 @@ class JobsPage(QWidget):
         super().__init__()
         self._state, self._link = state, link
         self._chosen: int | None = None
+        self._shares, self._moved = dict(_TABLE_SHARE), set[bool]()
+        """The share of the table above and beside the others, and which of them the user chose."""
+        self._divided: tuple[bool, tuple[bool, ...], QSize] | None = None
+        """What the room was divided for."""
         self._refreshing = False
         """The details are shown once at the end, not with each change of the selection."""
         self._sought: int | None = None
@@ -210,13 +214,41 @@ class JobsPage(QWidget):
         side = Qt.Orientation.Horizontal if beside else Qt.Orientation.Vertical
         if side != self._parts.orientation():
             self._parts.setOrientation(side)
-            self._parts.setSizes([_TABLE_SHARE[beside], *[320] * (self._parts.count() - 1)])
             self.details.arrange(beside=beside)
+        self._divide()
         low = self.window().height() < _LOW
         if low != self.details.low:
             self.details.low = low
             self._show_details()
         self.details.fold(possible=not beside)
+
+    def _divide(self) -> None:
+        """Give the table its share, anew whenever another part is shown or there is other room.
+
+        A splitter forgets the sizes of parts that are hidden while they are set.
+        """
+        beside = self._parts.orientation() == Qt.Orientation.Horizontal
+        parts = (self.details, self.compared, self.form, *self._panels.values(), self.fold)
+        shown = tuple(part.isVisibleTo(self._parts) for part in parts)
+        divided = beside, shown, self._parts.size()
+        if divided == self._divided:
+            return
+        self._divided = divided
+        room = self._parts.width() if beside else self._parts.height()
+        table = round(room * self._shares[beside])
+        typing = any(
+            panel.isVisibleTo(self._parts) for panel in (self.form, *self._panels.values())
+        )
+        if beside and not typing and beside not in self._moved:
+            table = max(table, self.table.least_width() + 2 * theme.XS + 2)
+        self._parts.setSizes([table, *[max(room - table, 0)] * len(parts)])
+
+    def _keep_share(self) -> None:
+        """Keep the share that the user gave to the table."""
+        beside = self._parts.orientation() == Qt.Orientation.Horizontal
+        sizes = self._parts.sizes()
+        self._shares[beside] = sizes[0] / max(sum(sizes), 1)
+        self._moved.add(beside)
 
     def choose(self, job: int | None) -> None:
         """Show the details of a job of the table."""
@@ -337,6 +369,7 @@ class JobsPage(QWidget):
             self.details.show_job(job, snapshot)
             if self.details.isVisibleTo(self):
                 self.details.draw(job)
+        self._divide()
 
     def _choose(self, current: QModelIndex) -> None:
         if current.isValid():
@@ -508,7 +541,7 @@ class JobsPage(QWidget):
         both.addWidget(self.groups)
         both.addWidget(self.bookings)
         both.addWidget(self.fold)
-        both.setSizes([_TABLE_SHARE[False], *[320] * (both.count() - 1)])
+        both.splitterMoved.connect(self._keep_share)
         self._parts = both
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)

@@ -26,6 +26,8 @@ from app.widgets.state_pill import StateDelegate
 
 _LEAST_PROGRESS = 170
 """Pixels of the column that takes what is left; below them, others are left out."""
+_SCARCE_PROGRESS = 60
+"""Pixels of that column below which durations are left out, too, and not scrolled sideways."""
 _ARROW = 26
 """Pixels at the left of a name, where the arrow of an array or a group is."""
 _LONGEST = "999 h 59 min"
@@ -148,19 +150,29 @@ class JobTableView(ListTable):
         for column, text in ((DURATION, _LONGEST), (STATE, states)):
             header.resizeSection(column, metrics.horizontalAdvance(text) + _PADDING)
 
-    def _fit_columns(self) -> None:
-        """Leave out columns that a narrow table has no room for."""
+    def least_width(self) -> int:
+        """Return the pixels that the table needs for names, states, progress and durations."""
+        widths = sum(width for at, width in self._widths().items() if at not in OPTIONAL)
+        return widths + _LEAST_PROGRESS + self.verticalScrollBar().sizeHint().width()
+
+    def _widths(self) -> dict[int, int]:
+        """Return the pixels of each column, shown or not, but of the one that takes the rest."""
         header = self.horizontalHeader()
-        widths = {
+        return {
             at: header.sectionSize(at) or WIDTHS[at]
             for at in range(len(HEADINGS))
             if at != PROGRESS
         }
+
+    def _fit_columns(self) -> None:
+        """Leave out columns that a narrow table has no room for."""
+        widths = self._widths()
         over = sum(widths.values()) + _LEAST_PROGRESS - self.viewport().width()
         for column in OPTIONAL:
             hide = over > 0
             over -= widths[column] if hide else 0
             self.setColumnHidden(column, hide)
+        self.setColumnHidden(DURATION, over > _LEAST_PROGRESS - _SCARCE_PROGRESS)
 
     def _go(self, row: int, extend: bool) -> None:
         flags, here = QItemSelectionModel.SelectionFlag, self.currentIndex().row()

@@ -151,7 +151,7 @@ def test_row_and_details_agree_while_an_array_runs(fed):
         assert page.chosen() == [number]
         if number > 0:
             assert page.details.title.text().startswith(f"Job {number} ·")
-            assert page.details.state.text() == page.model.rows.line(number).row.state
+            assert page.details.state.text().lower() == page.model.rows.line(number).row.state
         over = sum(isinstance(state, Done) for state in states.values())
         total = next(iter(page.model.rows.folds.values()))
         assert f"{over} of 30" in total.row.doing or over == 30

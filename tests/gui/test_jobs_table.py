@@ -8,14 +8,18 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 
+from app.jobs.job_keys import WAITING
 from app.jobs.page import EMPTY, NOTHING_FOUND, SEARCHING
 from app.jobs.requests import ReadLog, RepeatJob
+from app.jobs.table import DURATION
+from app.language.texts import use
 from app.widgets import theme
 from scheduler.protocol.log_file import Output
 from scheduler.verbs.change import CancelMany
 from scheduler.verbs.groups import Pause
 from scheduler.verbs.jobs import GetTimeline
 from tests.gui import snapshots
+from tests.gui.pictures import stage
 from tests.gui.readable import texts
 from tests.gui.snapshots import NOW
 
@@ -246,3 +250,27 @@ def test_the_details_of_a_job_are_hidden_and_shown_by_button_and_key(fed):
     fed.window.resize(1600, 900)
     fed.settle()
     assert page.details.facts.isVisible(), "beside the table they take no room from it"
+
+
+@pytest.mark.parametrize(
+    "language", ["de", *(pytest.param(name, marks=pytest.mark.slow) for name in ("en", "fr", "es"))]
+)
+def test_the_table_beside_a_job_has_room_for_its_columns_in_every_language(qapp, language):
+    use(language)
+    try:
+        with stage(qapp, 1) as on:
+            on.window.resize(1280, 800)
+            on.window.show_page("jobs")
+            page = on.window.jobs
+            on.settle()
+            waiting = next(line.id for line in page.model.rows if line.kind == WAITING)
+            for number in (on.newest("attention").id, waiting):
+                page.show_job(number)
+                on.settle()
+                assert page.details.x() > page.table.width(), "it is beside the table"
+                assert page.table.horizontalScrollBar().maximum() == 0
+                assert not page.table.isColumnHidden(DURATION)
+                header = page.details.again.mapTo(page.details, page.details.again.rect().center())
+                assert header.x() < page.details.width(), "the buttons have room"
+    finally:
+        use("en")

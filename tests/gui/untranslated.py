@@ -59,8 +59,8 @@ _KEPT = re.compile(r"(\{[^{}]*\}|<[^<>]*>|&\w+;|%\w\b)")
 """Names of values, markup and formats: a translation must keep them, too."""
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _PLAIN = re.compile(r"[A-Za-z]+")
-_NO_WORDS = re.compile(r"<[^<>]*>|&\w+;|\S*[/._=]\w\S*|gpudeck(?: -{0,2}[a-z]+)+|--?\w+")
-"""Markup, entities, paths, names of files, commands and options."""
+_NO_WORDS = re.compile(r"<[^<>]*>|&\w+;|\S*[/._=]\w\S*|gpudeck(?: -{0,2}[a-z]+)+|--?\w+|\w+…")
+"""Markup, entities, paths, names of files, commands, options, and the beginnings of words."""
 _PAINTED = re.compile(r"<text [^>]*>(.*?)</text>", re.DOTALL)
 _ROLES = {Qt.ItemDataRole.DisplayRole: "", Qt.ItemDataRole.ToolTipRole: "tooltip of a "}
 _ROWS = 60
