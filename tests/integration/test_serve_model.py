@@ -238,13 +238,14 @@ def engine_of(served: Served) -> psutil.Process:
 def test_an_engine_that_is_killed_in_mid_stream_says_so_and_is_started_again(
     served: Served, client: openai.OpenAI
 ) -> None:
+    engine = engine_of(served).pid  # found first, since the answer may end meanwhile
     stream = client.completions.create(
         model="tiny", prompt="The", max_tokens=1000, stream=True, extra_body={"ignore_eos": True}
     )
     pieces = iter(stream)
     next(pieces)
     began = time.monotonic()
-    os.kill(engine_of(served).pid, signal.SIGKILL)
+    os.kill(engine, signal.SIGKILL)
     with pytest.raises(openai.APIError, match="engine ended"):
         for _ in pieces:
             pass
