@@ -63,16 +63,18 @@ def main(argv: list[str]) -> int:
 
 def serve(options: m.Options, requests: BinaryIO, output: Output) -> None:
     """Serve requests. Raises UserError and ModelRefused before the first one."""
+    from accel.serving.families import is_recurrent, read_config
+
     began = time.monotonic()
+    if not is_recurrent(Path(options.folder)):
+        # a family that is not served is named before a GPU is leased and torch is loaded
+        read_config(Path(options.folder))
     device = _device(options, output)
     import torch
 
     from accel.serving.engine import Engine
-    from accel.serving.families import is_recurrent, read_config
     from assistant.inference.prompt_store import PromptStore, model_key
 
-    if not is_recurrent(Path(options.folder)):
-        read_config(Path(options.folder))  # a family that is not served is named first
     torch.set_num_threads(1)  # the kernels are ours, and more threads of torch only wait
     total = _least_bytes(Path(options.folder))
     output.send(m.Loading(0, total))
