@@ -8,6 +8,7 @@ from typing import Literal
 
 import pytest
 from PySide6.QtCore import QTranslator
+from PySide6.QtGui import QFontMetricsF
 from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit
 
 from app.format.values import GIB, ago, duration, format_field, significant
@@ -16,9 +17,12 @@ from app.language import texts
 from app.settings.form import SETTINGS, change
 from app.shell.desktop import translate
 from app.shell.memory import WindowMemory
+from app.shell.page_titles import titles
 from app.shell.palette_model import action_entries, rank
+from app.shell.rail import Rail
 from app.shell.sheets import shortcut_groups
 from app.shell.window import PAGES
+from app.widgets import theme
 from app.widgets.controls import ask_save_path
 from app.workloads.result_export import as_csv
 from scheduler.protocol import settings
@@ -138,3 +142,16 @@ def test_a_decimal_comma_may_be_typed_where_the_language_has_one() -> None:
     assert form.spec() is None
     with pytest.raises(UserError, match="must be a number"):
         change(Settings(), price, "0,35")
+
+
+@pytest.mark.parametrize("language", ["de", "fr", "es"])
+def test_titles_of_pages_have_room_in_the_rail(
+    qapp: QApplication, language: Literal["de", "fr", "es"]
+) -> None:
+    texts.use(language)
+    try:
+        metrics = QFontMetricsF(theme.font(theme.SMALL))
+        room = Rail(PAGES).buttons["jobs"].sizeHint().width()
+        assert [t for t in titles() if metrics.horizontalAdvance(t) > room - 2 * theme.XS] == []
+    finally:
+        texts.use("en")
