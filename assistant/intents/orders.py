@@ -162,8 +162,8 @@ class _Reader:
     def _exact_verb(self, verb: str) -> str:
         """Return the verb that the words around it make of it: to pause a job is to hold it."""
         s, jobs = self.s, bool(self.s.targets["job"]) or self._pronoun_is_job()
-        if verb in ("pause", "resume", "hold", "release") and not s.find("noun"):
-            jobs = jobs or bool(s.loose(("number", "range")))  # as the command line has it: pause 7
+        if verb in ("pause", "resume", "hold", "release"):
+            jobs = self._holds_jobs(jobs)
         setting = named_setting(s)
         if setting and any(value_of(s.tokens[i].norm) for i in self.spot.tokens):
             return "set"  # mute notifications
@@ -178,6 +178,21 @@ class _Reader:
         if verb in ("submit", "set", "hold", "move") and s.find("before") and jobs:
             return "move"
         return self._of_jobs(verb) if jobs else self._of_queue(verb)
+
+    def _holds_jobs(self, jobs: bool) -> bool:
+        """Report if an order to hold or release is for jobs, not for the queue or a group.
+
+        Args:
+            jobs: A job is named, or a pronoun may stand for one; `la` may be an article, too.
+        """
+        s = self.s
+        if s.find("noun", "queue") or s.find("noun", "group") or s.groups:
+            return bool(s.targets["job"]) or (jobs and s.find("before") is not None)
+        if jobs or s.find("noun"):
+            return jobs
+        if s.loose(("number", "range")):
+            return True  # as the command line has it: pause 7
+        return s.find("pron") is not None and not s.find("all")  # nobody said which
 
     def _of_jobs(self, verb: str) -> str:
         """Return the verb for jobs that are named."""

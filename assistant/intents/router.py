@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from assistant.intents.choices import MAX_CHOICES
 from assistant.intents.context import fitted, other_units
-from assistant.intents.corrections import corrected
+from assistant.intents.corrections import corrected, taken_back
 from assistant.intents.meanings import Meant, Unclear, described, meant
 from assistant.intents.parser import LONGEST_REQUEST, Parsed, parse
 from assistant.intents.slots import MOST, Slots, slotted
@@ -100,6 +100,9 @@ def route(
         now: Seconds since the epoch.
         model: The router model; None for the rules alone.
     """
+    if taken_back(request, known, state, now):
+        language = parse(request, known, state, now).language
+        return Routed(Parsed(None, language), None, "rules", refusal="negated")
     said = corrected(request, known, state, now)
     found = _routed(said, known, state, now, model)
     if said != request:

@@ -352,6 +352,58 @@ def test_a_correction_is_the_order_that_it_ends_with_and_never_exact(request_, j
 @pytest.mark.parametrize(
     "request_",
     [
+        "cancel 19... no", "cancel job 19, no", "cancel job 19 - no thanks", "hold 7, wait no",
+        "cancel 19. never mind", "brich Job 19 ab, ach nein", "brich Job 19 ab … doch nicht",
+        "pausiere die Warteschlange... nein", "annule le job 19, euh non", "annule 19... non merci",
+        "mets la file en pause, laisse tomber", "cancela el 19... no", "cancela el 19, mejor no",
+        "run `python a.py`, no",
+    ],
+)  # fmt: skip
+def test_an_order_that_its_last_word_takes_back_is_none(request_) -> None:
+    for model in (None, shipped_router()):
+        found = route(request_, KNOWN, STATE, NOW, model)
+        assert found.request is None and found.refusal == "negated"
+
+
+def test_a_last_word_that_takes_nothing_back_leaves_the_order() -> None:
+    assert read("submit python train.py --no").request is not None
+    assert read("cancel job 19 - now").request == Order("cancel", jobs=(19,))
+    assert read("cancel 19... no, 20").request == Order("cancel", jobs=(20,))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    ["hold it", "put it on hold", "release them", "halte ihn an", "pausiere sie", "suspends-le",
+     "retiens-le", "mets-le en attente", "mets-les en pause", "libère-le", "retenlo", "pausala",
+     "ponlo en espera", "pausalos"],
+)  # fmt: skip
+def test_holding_what_nobody_named_never_pauses_the_queue(request_) -> None:
+    for model in (None, shipped_router()):
+        assert route(request_, KNOWN, State(), NOW, model).request is None
+    jobs = STATE.jobs if request_.endswith(("them", "sie", "les en pause", "los")) else None
+    held = route(request_, KNOWN, STATE, NOW, None).request
+    assert isinstance(held, Order) and held.verb in ("hold", "release")
+    assert held.jobs in ((STATE.jobs[0],), jobs)
+    assert read(request_).request in (held, None), "the model may ask back"
+
+
+@pytest.mark.parametrize(
+    ("request_", "group"),
+    [
+        ("pause the queue", ""), ("halte die Warteschlange an", ""), ("suspends la file", ""),
+        ("mets la file en pause", ""), ("pausa la cola", ""), ("pause the nights group", "nights"),
+        ("halte die Gruppe nights an", "nights"), ("mets en pause le groupe nights", "nights"),
+        ("pausa el grupo nights", "nights"),
+    ],
+)  # fmt: skip
+def test_the_queue_is_paused_whatever_was_spoken_of_before(request_, group) -> None:
+    for model in (None, shipped_router()):
+        assert route(request_, KNOWN, STATE, NOW, model).request == Order("pause", group=group)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
         "kill 12, not 13", "cancela el 12, no el 13", "not 19, cancel everything",
         "not 19, cancel 11 and 19", "don't cancel 19", "not 19, 20",
     ],
