@@ -229,7 +229,8 @@ class GroupsPanel(QWidget):
         left = column(
             label(tr("Groups"), strong=True),
             Stretch(groups),
-            row(Stretch(self.name), self.limit, self.set_limit, self.pause, self.remove_group),
+            row(Stretch(self.name), self.limit, self.set_limit),
+            row(Stretch(), self.pause, self.remove_group),
         )
         right = column(
             label(tr("Clusters"), strong=True),

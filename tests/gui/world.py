@@ -165,7 +165,7 @@ def _job(number: int, at: int, one: Load) -> Job:
     elif at % 4 == 3:
         state = Cancelled(one.end, one.start, devices)
     if one.cut:
-        state = Lost(one.start, one.end, "the machine went down while it ran", devices)
+        state = Lost(one.start, one.end, "the machine was restarted while it ran", devices)
     return Job(number, spec, one.start - 2 - at % 3, state)
 
 
