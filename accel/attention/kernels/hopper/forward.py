@@ -1080,7 +1080,8 @@ SHORT_KEYS = 1024
 """Up to here a tile takes so little time that a counter costs more than claiming gains, where all
 tiles are alike."""
 L2_BYTES = 24 << 20
-"""Keys and values that the tiles at work share: about half the L2 cache."""
+"""Keys and values that the tiles at work share: about half the L2 cache. A round of heads may have
+half as much more."""
 
 
 def _shape(dim: int, longest_q: int, *, masked: bool, added: bool = False) -> _Shape:
@@ -1218,7 +1219,6 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
     row_tiles = -(-longest_q // (shape.consumers * 64))
     all_heads = g.sequences * g.heads
     tiles = row_tiles * all_heads
-    together = max(1, L2_BYTES // (max(1, longest_k) * g.head_dim * 2 * g.dtype.itemsize)) * g.group
     ragged = g.ragged is not None
     sides = (("q", g.q, 64), ("k", g.k, shape.keys), ("v", g.v, shape.keys), ("o", g.q.like(), 64))
     boxes = {
@@ -1237,7 +1237,9 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         "heads": g.heads,
         "kv_group": g.group,
         "all_heads": all_heads,
-        "group": min(together, all_heads),
+        "group": heads_at_once(
+            all_heads, g.group, max(1, longest_k) * g.head_dim * 2 * g.dtype.itemsize
+        ),
         "rows_in_all": g.q.shape[2],
         "slopes_batch": g.slopes or 0,
         "bias_batch": g.bias.strides[0] if g.bias else 0,
@@ -1284,6 +1286,25 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
     return KernelCall(
         hopper_forward, min(tiles, processors), {**boxes, **pointers, **numbers}, constants, options
     )
+
+
+def heads_at_once(all_heads: int, group: int, head_bytes: int) -> int:
+    """Return the query heads of a round, whose tiles are claimed together, longest first.
+
+    Rounds of one size leave no small last one, whose few tiles begin with the longest and would
+    keep less than all multiprocessors busy.
+
+    Args:
+        all_heads: query heads of all sequences.
+        group: query heads that share a key head.
+        head_bytes: the keys and values of a head.
+    """
+    kv_heads = all_heads // group
+    fit = max(1, L2_BYTES // head_bytes)
+    even = next(n for n in range(min(kv_heads, fit + fit // 2), 0, -1) if kv_heads % n == 0)
+    if 2 * even < min(fit, kv_heads):  # such as a prime number of heads
+        even = -(-kv_heads // -(-kv_heads // fit))
+    return even * group
 
 
 @cache

@@ -35,7 +35,6 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from accel.attention.kernels.geometry import Geometry, geometry_key, geometry_of
 from accel.attention.kernels.hopper.descriptors import describe
 from accel.attention.kernels.hopper.forward import (
-    L2_BYTES,
     LOG2E,
     ROWS,
     SHORT_KEYS,
@@ -45,6 +44,7 @@ from accel.attention.kernels.hopper.forward import (
     _reach,
     _store,
     _take,
+    heads_at_once,
 )
 from accel.attention.kernels.quantised import (
     E4M3,
@@ -750,7 +750,6 @@ def forward_call(g: Geometry, processors: int, schedule: Schedule) -> KernelCall
     row_tiles = -(-longest_q // (schedule.consumers * 64))
     all_heads = g.sequences * g.heads
     tiles = row_tiles * all_heads
-    together = max(1, L2_BYTES // (max(1, longest_k) * schedule.dim * 2)) * g.group
     q8, k8, v8 = layouts(g)
     sequences = g.ragged and g.ragged[0]
     starts = Pointer(torch.int32, False) if ragged else None
@@ -786,7 +785,7 @@ def forward_call(g: Geometry, processors: int, schedule: Schedule) -> KernelCall
             "heads": g.heads,
             "kv_group": g.group,
             "all_heads": all_heads,
-            "group": min(together, all_heads),
+            "group": heads_at_once(all_heads, g.group, max(1, longest_k) * schedule.dim * 2),
             "rows_in_all": g.q.shape[2],
             "q_blocks": blocks_of(g.q.shape[2], QUERIES, sequences),
             "k_blocks": blocks_of(g.k.shape[2], KEYS, sequences),
