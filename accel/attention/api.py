@@ -136,11 +136,11 @@ def attention(
     [B,Sk,Hkv,D]; with `seqlens` (see `Ragged`) all sequences lie end to end in [T,H,D]. Hkv divides
     H (grouped or multi-query heads). With `seqlens` and four dimensions, documents lie end to end
     in the rows: those of one row if they add up to S (all rows then have the same), or of all rows
-    one after the other. v may have another head size than q and k (MLA): the smaller ones are then
-    padded with zeros, and the output has the head size of v. All tensors are float16, bfloat16 or
-    float32 on one CPU or CUDA device (float64 with backends `math` and `reference`). Any strides
-    are allowed: a tensor that the kernels cannot load is copied once, because the elements of a
-    head are not contiguous or addresses are not multiples of 16 bytes.
+    one after the other. v may have another head size than q and k (MLA), which is that of the
+    output: the smaller ones are padded with zeros where a backend needs it. All tensors are
+    float16, bfloat16 or float32 on one CPU or CUDA device (float64 with backends `math` and
+    `reference`). Any strides are allowed: a tensor that the kernels cannot load is copied once,
+    because the elements of a head are not contiguous or addresses are not multiples of 16 bytes.
 
     Args:
         causal: a query sees no key after its own position. Positions are aligned bottom-right: the
@@ -169,9 +169,10 @@ def attention(
         return_choice: also return the Choice of the forward pass.
 
     Returns:
-        The output in the shape, layout and dtype of q. A query that sees no key gives 0, and -inf
-        as its logarithm. A NaN in q affects its own row only; one in k or v may affect every row of
-        the same sequence and head (or group of heads), and nothing else.
+        The output in the layout and dtype of q, and in its shape but for the heads of v. A query
+        that sees no key gives 0, and -inf as its logarithm. A NaN in q affects its own row only;
+        one in k or v may affect every row of the same sequence and head (or group of heads), and
+        nothing else.
 
     Memory beyond inputs and outputs grows with the number of tokens, not with its square, except
     for `math`, the gradients of `reference`, and `flash` on a CPU for causal sequences with
@@ -182,7 +183,7 @@ def attention(
         ValueError: if the inputs do not fit together, or a named backend cannot compute them.
     """
     if (
-        q.shape[-1] != v.shape[-1]
+        q.shape[-1] < v.shape[-1]
         or precision is not None
         or (seqlens is not None and q.dim() == 4)
         or dropout
@@ -290,8 +291,9 @@ def _check_options(dropout: float, two_answers: bool) -> None:
 
 
 def _special(q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> Any:
-    """Attend in fp8, in documents within rows, or with values of another head size; else None."""
-    if q.shape[-1] != v.shape[-1]:
+    """Attend in fp8, in documents within rows, or with wider values than keys; else None."""
+    wider = q.shape[-1] < v.shape[-1]
+    if wider or (options["precision"] is not None and q.shape[-1] != v.shape[-1]):
         if q.shape[-1] != k.shape[-1]:
             return None  # arrange() reports it
         size = v.shape[-1]

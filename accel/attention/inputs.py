@@ -26,7 +26,8 @@ Window = tuple[int | None, int | None]
 class Inputs(NamedTuple):
     """The tensors of one problem, with any strides.
 
-    Shapes: q [B,H,Sq,D], k and v [B,Hkv,Sk,D]; in a ragged batch [1,H,Tq,D] and [1,Hkv,Tk,D].
+    Shapes: q [B,H,Sq,D], k and v [B,Hkv,Sk,D]; in a ragged batch [1,H,Tq,D] and [1,Hkv,Tk,D]. The
+    heads of v may be smaller.
     """
 
     q: Tensor
@@ -42,6 +43,12 @@ class Inputs(NamedTuple):
     """float32 [H] or [B,H]: the slopes of ALiBi."""
     blocks: BlockLists | None = None
     """Which keys are visible, instead of a bias, a window and a ragged batch."""
+
+    @property
+    def like_out(self) -> Tensor:
+        """Return a view of q with the shape of the output."""
+        size = self.v.shape[-1]
+        return self.q if size == self.q.shape[-1] else self.q[..., :size]
 
     def with_mask(self) -> Inputs:
         """Return the problem with a mask of all pairs instead of blocks."""
@@ -71,7 +78,7 @@ def describe(
         ValueError: says what was given and what is possible.
     """
     scale = default_scale(q.shape[-1]) if scale is None and q.dim() else scale
-    if q.shape[-1] != v.shape[-1] and q.shape[-1] == k.shape[-1]:
+    if q.shape[-1] == k.shape[-1] < v.shape[-1]:
         q, k, v = even_heads(q, k, v)
     x = arrange(q, k, v, bias, seqlens, layout, sink, alibi, block_mask)
     return problem_of(
@@ -196,6 +203,7 @@ def problem_of(
         sink=x.sink is not None,
         alibi=x.slopes is not None,
         blocks=_without_window(x, left, right),
+        value_dim=x.v.shape[3] if x.v.shape[3] < x.q.shape[3] else 0,
     )
 
 
@@ -259,8 +267,8 @@ def _kind(bias: Tensor | None) -> Bias:
 
 
 def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
-    if k.shape != v.shape:
-        wrong = "k and v must have one shape"
+    if k.shape[:3] != v.shape[:3] or v.shape[3] > k.shape[3]:
+        wrong = "k and v must have one shape, but for a smaller head size of v"
     elif q.shape[0] != k.shape[0]:
         wrong = "q, k and v must have one batch size"
     elif q.shape[3] != k.shape[3]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from accel.attention.backends import BACKENDS, Gradients, Run
 from accel.attention.backends.base import like, side_by_side
@@ -30,14 +31,31 @@ class Decided(NamedTuple):
 
 
 def forward(x: Inputs, problem: Problem, backend: str) -> tuple[Tensor, Tensor]:
-    """Return the output [B,H,Sq,D] and lse, float32 [B,H,Sq]."""
+    """Return the output [B,H,Sq,D], with the heads of v, and lse, float32 [B,H,Sq]."""
     if problem.empty:
-        out = torch.zeros_like(x.q)
+        out = torch.zeros_like(x.like_out)
         lse = x.q.new_full(x.q.shape[:3], -torch.inf, dtype=torch.float32)
         return finished(out, lse, x, adds_sink=False)
-    out, lse = BACKENDS[backend].forward(x, problem)
+    if _is_padded(problem, backend):
+        out, lse = BACKENDS[backend].forward(_padded(x), replace(problem, value_dim=0))
+        out = out[..., : problem.value_dim]
+    else:
+        out, lse = BACKENDS[backend].forward(x, problem)
     # Kernels of one backend read the results of another, which must be contiguous.
-    return finished(like(out, x.q), lse.contiguous(), x, BACKENDS[backend].adds_sink)
+    return finished(like(out, x.like_out), lse.contiguous(), x, BACKENDS[backend].adds_sink)
+
+
+def _is_padded(problem: Problem, backend: str) -> bool:
+    return problem.value_dim > 0 and not BACKENDS[backend].takes_narrow(problem)
+
+
+def _padded(x: Inputs) -> Inputs:
+    """Return the problem with values as wide as keys."""
+    return x._replace(v=_with_zeros(x.v, x.k))
+
+
+def _with_zeros(t: Tensor, wide: Tensor) -> Tensor:
+    return pad(t, (0, wide.shape[-1] - t.shape[-1]))
 
 
 def finished(out: Tensor, lse: Tensor, x: Inputs, adds_sink: bool) -> tuple[Tensor, Tensor]:
@@ -50,7 +68,9 @@ def prepared(x: Inputs, problem: Problem, backend: str) -> Run | None:
 
     Not for inputs with a bias and not for ragged batches.
     """
-    return None if problem.empty else BACKENDS[backend].prepared(x, problem)
+    if problem.empty or _is_padded(problem, backend):
+        return None
+    return BACKENDS[backend].prepared(x, problem)
 
 
 def backward(
@@ -65,6 +85,11 @@ def backward(
     """Return the gradients from those of the output and, if it has one, of lse."""
     if problem.empty:
         return Gradients(*(None if t is None else torch.zeros_like(t) for t in x[:4]))  # type: ignore[arg-type]
+    if _is_padded(problem, backend):
+        dout, out = _with_zeros(dout, x.q), _with_zeros(out, x.q)
+        given = _padded(x), out, lse.contiguous(), replace(problem, value_dim=0), dlse
+        grads = BACKENDS[backend].backward(dout, *given)
+        return grads._replace(v=grads.v[..., : problem.value_dim])
     return BACKENDS[backend].backward(dout, x, out, lse.contiguous(), problem, dlse)
 
 
@@ -200,8 +225,9 @@ def forward_op(
 
 
 @forward_op.register_fake
-def _(q: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(side_by_side(q)), q.new_empty(q.shape[:3], dtype=torch.float32)
+def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    out = torch.empty_like(side_by_side(Inputs(q, k, v).like_out))
+    return out, q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
 @torch.library.custom_op("gpudeck::attention_backward", mutates_args=())

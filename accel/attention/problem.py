@@ -59,6 +59,8 @@ class Problem:
     """True if a list of blocks says which keys are visible."""
     lse_grad: bool = False
     """True if lse has a gradient in the backward pass."""
+    value_dim: int = 0
+    """The head size of v and of the output if it is less than head_dim (MLA), else 0."""
 
     def __post_init__(self) -> None:
         """Validate the problem.
@@ -82,6 +84,11 @@ class Problem:
             )
         if self.head_dim < 1:
             raise ValueError(f"the head size must be at least 1; got {self.head_dim}")
+        if not 0 <= self.value_dim < self.head_dim:
+            raise ValueError(
+                f"values of another size than keys ({self.head_dim}) must be smaller; got"
+                f" {self.value_dim}"
+            )
         # Fused kernels take the largest score before they scale it. A negative scale would turn it
         # into the smallest one and overflow.
         if not (math.isfinite(self.scale) and self.scale > 0):
@@ -93,6 +100,11 @@ class Problem:
             raise ValueError(
                 f"softcap must be a finite number above 0, or 0 for none; got {self.softcap}"
             )
+
+    @property
+    def out_dim(self) -> int:
+        """Return the head size of values and of the output."""
+        return self.value_dim or self.head_dim
 
     @property
     def causal(self) -> bool:
@@ -148,15 +160,15 @@ class Problem:
 
     @property
     def flops(self) -> float:
-        """Count the floating-point operations of the forward pass: 4 x batch x heads x pairs x
-        head_dim.
+        """Count the floating-point operations of the forward pass: 2 x batch x heads x pairs x
+        (head size of keys + head size of values).
 
         Each element of a pair takes a multiplication and an addition in both products. The backward
         pass has five products instead of two, 2.5 times as many operations. The usual rule for
         causal attention, half of 4BHS²D, omits half of the diagonal: it is smaller by the factor
         S/(S+1). A ragged batch counts as if every sequence were the longest.
         """
-        return 4.0 * self.batch * self.heads * self.pairs * self.head_dim
+        return 2.0 * self.batch * self.heads * self.pairs * (self.head_dim + self.out_dim)
 
     def __str__(self) -> str:
         heads = (
@@ -178,7 +190,8 @@ class Problem:
         kind += ["ALiBi"] if self.alibi else []
         kind += ["block mask"] if self.blocks else []
         return (
-            f"batch {self.batch}, heads {heads}, sequence {seq}, head size {self.head_dim},"
+            f"batch {self.batch}, heads {heads}, sequence {seq}, head size {self.head_dim}"
+            f"{f' (values {self.value_dim})' if self.value_dim else ''},"
             f" {', '.join(kind)} on {self.device}"
         )
 

@@ -81,7 +81,8 @@ def reference(
     """Compute softmax(cap(q kᵀ · scale) + bias) v over the visible keys, with every step in
     `dtype`.
 
-    Shapes: q [B,H,Sq,D], k and v [B,Hkv,Sk,D] with Hkv dividing H, bias broadcastable to
+    Shapes: q [B,H,Sq,D], k and v [B,Hkv,Sk,D] with Hkv dividing H (the heads of
+    v may be smaller), bias broadcastable to
     [B,H,Sq,Sk]; with `ragged` [1,H,Tq,D] and [1,Hkv,Tk,D]. Positions are aligned bottom-right; a
     query that sees no key gives zeros, and -inf. `sink` [H] is one more score of each row, which
     has no value; `alibi` [H] or [B,H] times (key - position of the query) is added to the scores.
@@ -157,9 +158,9 @@ def _dense(
         for h in range(q.shape[1])
     ]
     if not every:
-        return q.to(dtype), q.new_empty(q.shape[:3], dtype=dtype)
+        return q[..., : v.shape[3]].to(dtype), q.new_empty(q.shape[:3], dtype=dtype)
     out, lse = (torch.stack(x) for x in zip(*every, strict=True))
-    return out.view(q.shape), lse.view(q.shape[:3])
+    return out.view(*q.shape[:3], v.shape[3]), lse.view(q.shape[:3])
 
 
 def _sequences(
@@ -173,7 +174,8 @@ def _sequences(
     alibi: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """Compute one sequence after the other; tokens outside all sequences give zeros."""
-    out, lse = q.new_zeros(q.shape, dtype=dtype), q.new_full(q.shape[:3], -torch.inf, dtype=dtype)
+    out = q.new_zeros((*q.shape[:3], v.shape[3]), dtype=dtype)
+    lse = q.new_full(q.shape[:3], -torch.inf, dtype=dtype)
     starts_q, starts_k = ragged.starts_q.tolist(), ragged.starts_k.tolist()
     for i in range(ragged.sequences):
         queries, keys = slice(starts_q[i], starts_q[i + 1]), slice(starts_k[i], starts_k[i + 1])
@@ -210,7 +212,7 @@ def _rows(
         for part in (slice(i, i + block) for i in range(0, len(rows), block))
     ]
     if not answers:
-        return q[rows].to(dtype), q.new_empty(len(rows), dtype=dtype)
+        return q[rows, : v.shape[1]].to(dtype), q.new_empty(len(rows), dtype=dtype)
     out, lse = (torch.cat(x) for x in zip(*answers, strict=True))
     return out, lse
 

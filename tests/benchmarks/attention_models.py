@@ -30,12 +30,11 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from accel import learning
 from accel.attention import BACKENDS, Problem, Ragged, attention, choose, describe
 from accel.attention.dispatch import refusal
-from accel.attention.inputs import Inputs, arrange, even_heads
+from accel.attention.inputs import Inputs, arrange
 from accel.attention.passes import backward, prepared
 from accel.attention.reference import reference
 from accel.result import Direction
@@ -71,8 +70,7 @@ class Draw:
 
     def inputs(self, layout: str) -> Inputs:
         """Return the tensors as backends take them, in a layout."""
-        q, k, v = even_heads(self.q, self.k, self.v)
-        x = arrange(q, k, v, self.bias, self.ragged, "bhsd")
+        x = arrange(self.q, self.k, self.v, self.bias, self.ragged, "bhsd")
         if layout == "bshd" or self.ragged is not None:
             return x
         return x._replace(q=x.q.contiguous(), k=x.k.contiguous(), v=x.v.contiguous())
@@ -88,8 +86,7 @@ class Draw:
         """Return the gradient of the output [B,H,S,D] in a layout."""
         if self.ragged is not None:
             return self.dout.transpose(0, 1).unsqueeze(0)
-        dout = pad(self.dout, (0, self.q.shape[-1] - self.dout.shape[-1]))
-        return dout.contiguous() if layout == "bhsd" else dout
+        return self.dout.contiguous() if layout == "bhsd" else self.dout
 
 
 def draws(shape: ModelShape) -> list[Draw]:
@@ -152,13 +149,12 @@ class Runner:
         }
         with torch.set_grad_enabled(direction == "backward"):
             self.problem = describe(
-                *even_heads(first.q, first.k, first.v), bias=first.bias, seqlens=first.ragged,
-                **self.rules,
+                first.q, first.k, first.v, bias=first.bias, seqlens=first.ragged, **self.rules
             )  # fmt: skip
         self.chosen = choose(self.problem, "auto", direction)
         self._solved = [
-            attention(*even_heads(x.q, x.k, x.v), bias=_plain(x.bias), seqlens=x.ragged,
-                      return_lse=True, **self.rules)
+            attention(x.q, x.k, x.v, bias=_plain(x.bias), seqlens=x.ragged, return_lse=True,
+                      **self.rules)
             for x in (self.sets if direction == "backward" else ())
         ]  # fmt: skip
 
@@ -220,8 +216,6 @@ class Runner:
         calls: list[Call] = []
         for x in self.sets:
             given = self._plain_inputs(x, layout)
-            if self.shape.value_dim:
-                given = given._replace(v=given.v[..., : self.shape.value_dim])
             if self.shape.lengths and layout == "bhsd":
                 given = given._replace(**{n: getattr(given, n).contiguous() for n in "qkv"})
             leaves = [t.detach().clone(memory_format=torch.preserve_format) for t in given[:3]]
@@ -236,7 +230,7 @@ class Runner:
                     leaf.requires_grad_()
                 with torch.enable_grad():
                     out = peer(*leaves)
-                up = x.upstream(layout)[..., : out.shape[-1]]
+                up = x.upstream(layout)
                 calls.append(partial(torch.autograd.grad, out, wanted, up, retain_graph=True))
         return calls
 
@@ -337,9 +331,8 @@ def errors(runner: Runner, call: Call, known: Sequence[tuple]) -> tuple[float, f
         for i, (true, simple) in enumerate(zip(exact, plain, strict=True)):
             at, heads, rows = where[min(i, 1)]
             answer = got[i].detach()[at, heads, rows].double()
-            told = answer.shape[-1]  # fewer where values were padded to the size of keys
             size = float(true.double().norm())
-            error = float((answer - true[0, ..., :told]).norm()) / size
+            error = float((answer - true[0]).norm()) / size
             bound = 2 * float((simple.double() - true).norm()) / size + ATOL
             error = error if math.isfinite(error) else 1e30
             worst = max(worst, (error / bound, error))

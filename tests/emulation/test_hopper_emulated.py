@@ -92,6 +92,30 @@ def test_backward(dim, deterministic, rule):
     )
 
 
+@crossed(
+    ("dim", "values", "rule"),
+    {f"{d} with {v}": (d, v) for d, v in ((192, 128), (192, 40), (80, 64), (128, 72), (256, 200))},
+    FORWARD,
+    "192 with 128",
+)
+def test_forward_with_values_narrower_than_keys(dim, values, rule):
+    _, q, k, v = tensors(dim, (2, 1), (150, 290), batch=2)
+    check_forward(Hopper(), q, k, v[..., :values].contiguous(), scale=dim**-0.5, **rule)
+
+
+@crossed(
+    ("dim", "values", "rule"),
+    {f"{d} with {v}": (d, v) for d, v in ((192, 128), (64, 40), (128, 72), (256, 200))},
+    GRADIENTS,
+    "192 with 128",
+)
+def test_backward_with_values_narrower_than_keys(dim, values, rule):
+    dout, q, k, v = tensors(dim, (2, 1), (150, 290))
+    dout, v = (x[..., :values].contiguous() for x in (dout, v))
+    given = {"deterministic": dim > 128, "scale": dim**-0.5}
+    check_backward(with_atomics(Hopper()), dout, q, k, v, **given, **rule)
+
+
 @pytest.mark.parametrize(
     ("dim", "dtype"),
     [

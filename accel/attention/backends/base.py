@@ -65,6 +65,11 @@ class Backend:
         ]
         return "; ".join([*refused, *self.rules(problem, direction)]) or None
 
+    def takes_narrow(self, p: Problem) -> bool:
+        """Return True if the passes take values with smaller heads than those of keys, as this
+        problem has them; else they are padded with zeros before."""
+        return False
+
     def prepared(self, x: Inputs, problem: Problem) -> Run | None:
         """Return a forward pass for all inputs like these, or None if each call is different.
 
@@ -75,7 +80,7 @@ class Backend:
         return None
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
-        """Return out [B,H,Sq,D] in the dtype of q, and lse, float32 [B,H,Sq].
+        """Return out [B,H,Sq,D], with the heads of v, in the dtype of q, and lse, float32 [B,H,Sq].
 
         lse is the natural logarithm of each row's sum of exponentials. A row that sees no key gives
         0 and -inf. The problem describes x, and is neither refused nor empty. A sink is left out
@@ -143,25 +148,13 @@ def version(p: Problem) -> str:
     return "none" if p.capability is None else f"{p.capability[0]}.{p.capability[1]}"
 
 
-def widened(x: Inputs, head_dim: int) -> Inputs:
-    """Pad the problem to a larger head size.
+def loadable_rows(x: Inputs) -> Inputs:
+    """Return the problem with rows that kernels can load and head sizes that are multiples of 8.
 
     Zeros that are added to q and k change no score; those added to v give columns to cut off.
     """
-    more = head_dim - x.q.shape[3]
-    return (
-        x
-        if more == 0
-        else x._replace(q=pad(x.q, (0, more)), k=pad(x.k, (0, more)), v=pad(x.v, (0, more)))
-    )
-
-
-def loadable_rows(x: Inputs) -> Inputs:
-    """Return the problem with rows that kernels can load and a head size that is a multiple of
-    8."""
-    wide = widened(x, -(-x.q.shape[3] // 8) * 8)
-    q, k, v = loadable(wide.q), loadable(wide.k), loadable(wide.v)
-    return wide if q is wide.q and k is wide.k and v is wide.v else wide._replace(q=q, k=k, v=v)
+    q, k, v = (loadable(t if t.shape[3] % 8 == 0 else pad(t, (0, -t.shape[3] % 8))) for t in x[:3])
+    return x if q is x.q and k is x.k and v is x.v else x._replace(q=q, k=k, v=v)
 
 
 def like(x: Tensor, model: Tensor) -> Tensor:

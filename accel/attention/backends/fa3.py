@@ -67,6 +67,10 @@ class VllmFlashAttention3(Backend):
         if p.blind or (p.windowed and p.seq_q > p.seq_k):
             yield "leaves queries that see no key to others here"
 
+    def takes_narrow(self, p: Problem) -> bool:
+        """Return True for the sizes of MLA, for which it has a kernel."""
+        return (p.head_dim, p.value_dim) == (192, 128)
+
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass, with head sizes padded to a multiple of 8.
 
@@ -78,9 +82,9 @@ class VllmFlashAttention3(Backend):
         else:
             starts_q, starts_k = x.ragged.starts_q, x.ragged.starts_k
         q, k, v = (t.transpose(1, 2).flatten(0, 1) for t in wide[:3])
-        none = None
+        none, target = None, torch.empty_like(q[..., : v.shape[2]])
         out, lse, *_ = torch.ops._vllm_fa3_C.fwd(
-            q, k, v, none, none, none, torch.empty_like(q), starts_q, starts_k, none, none, none,
+            q, k, v, none, none, none, target, starts_q, starts_k, none, none, none,
             p.seq_q, p.seq_k, none, none, none, none, none, none, none, none, none, p.scale,
             p.causal, -1 if p.left is None else p.left,
             -1 if p.right is None or p.causal else p.right, p.softcap, True, none, 0, none, 0,
@@ -88,7 +92,7 @@ class VllmFlashAttention3(Backend):
         )  # fmt: skip
         sizes = wide.q.shape[0], wide.q.shape[2]
         return (
-            out.unflatten(0, sizes).transpose(1, 2)[..., : p.head_dim],
+            out.unflatten(0, sizes).transpose(1, 2)[..., : p.out_dim],
             lse.unflatten(1, sizes).transpose(0, 1),
         )
 

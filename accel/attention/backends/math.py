@@ -22,9 +22,13 @@ class Math(Backend):
     variants = frozenset({"lse_grad", "alibi", "blocks"})
     adds_sink = True
 
+    def takes_narrow(self, p: Problem) -> bool:
+        """Return True: products take any sizes."""
+        return True
+
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass, holding scores of heads x queries x keys."""
-        out = torch.zeros_like(x.q)
+        out = torch.zeros_like(x.like_out)
         lse = x.q.new_full(x.q.shape[:3], -torch.inf, dtype=torch.float32)
         with torch.autocast(x.q.device.type, enabled=False):
             self._solve(x, problem, out, lse)

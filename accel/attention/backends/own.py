@@ -40,6 +40,10 @@ class Hopper(Backend):
     adds_sink = True
     variants = frozenset({"lse_grad", "alibi"})
 
+    def takes_narrow(self, p: Problem) -> bool:
+        """Return True: a box that is wider than the values is filled with zeros."""
+        return True
+
     def load(self) -> None:
         """Import Triton and the kernels."""
         import accel.attention.kernels.hopper.backward
@@ -67,14 +71,14 @@ class Hopper(Backend):
         out, lse = forward(
             q, k, v, **_asked(problem), ragged=x.ragged, slopes=x.slopes, sink=_sink(x), bias=bias
         )
-        return out if out.shape[3] == problem.head_dim else out[..., : problem.head_dim], lse
+        return out if out.shape[3] == problem.out_dim else out[..., : problem.out_dim], lse
 
     def prepared(self, x: Inputs, problem: Problem) -> Run | None:
         """Prepare the forward pass if nothing has to be padded or copied."""
         from accel.attention.kernels.hopper.forward import planned
 
         more = (x.ragged, x.slopes, x.sink, x.bias)
-        if any(t is not None for t in more) or problem.head_dim % 8:
+        if any(t is not None for t in more) or problem.head_dim % 8 or problem.out_dim % 8:
             return None
         if any(loadable(t) is not t for t in x[:3]):
             return None
@@ -95,13 +99,11 @@ class Hopper(Backend):
         p = problem
         q, k, v = loadable_rows(x)[:3]
         d, o = loadable_rows(Inputs(dout, out, out))[:2]
-        grads = backward(
+        dq, dk, dv = backward(
             d, q, k, v, o, lse, **_asked(p), ragged=x.ragged, deterministic=p.deterministic,
             slopes=x.slopes, dlse=dlse,
         )  # fmt: skip
-        return Gradients(
-            *(grads if grads[0].shape[3] == p.head_dim else (g[..., : p.head_dim] for g in grads))
-        )
+        return Gradients(dq[..., : p.head_dim], dk[..., : p.head_dim], dv[..., : p.out_dim])
 
 
 class Portable(Backend):

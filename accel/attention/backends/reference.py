@@ -19,6 +19,10 @@ class Reference(Backend):
     variants = frozenset({"lse_grad", "alibi", "blocks"})
     adds_sink = True
 
+    def takes_narrow(self, p: Problem) -> bool:
+        """Return True: products take any sizes."""
+        return True
+
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass, one block of rows after the other."""
         out, lse = self._solve(x, problem)

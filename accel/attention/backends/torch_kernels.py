@@ -231,6 +231,10 @@ class Cudnn(Backend):
 
     name = "cudnn"
 
+    def takes_narrow(self, p: Problem) -> bool:
+        """Return True for the sizes of MLA on Hopper, for which it has kernels."""
+        return p.capability == (9, 0) and (p.head_dim, p.value_dim) == (192, 128)
+
     def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
         """Yield every reason against the pass."""
         yield from on_cuda(p)
@@ -242,7 +246,8 @@ class Cudnn(Backend):
         yield from ordered_sums(p, direction)
         if p.seq_k == 1:
             yield "takes no single key"
-        if direction == "backward" and 128 < -(-p.head_dim // 8) * 8 < 256:
+        odd = 128 < -(-p.head_dim // 8) * 8 < 256 and not self.takes_narrow(p)
+        if direction == "backward" and odd:
             yield f"takes head sizes up to 128, and 256, in the backward pass, not {p.head_dim}"
         if p.mask in ("lower right", "window"):
             yield f"masks causal sequences of one length only, not {p.mask}"
@@ -273,7 +278,7 @@ class Cudnn(Backend):
             False,
             scale=problem.scale,
         )
-        return _with_blind(out[..., : problem.head_dim], lse.view(lse.shape[:3]), x, blind)
+        return _with_blind(out[..., : problem.out_dim], lse.view(lse.shape[:3]), x, blind)
 
     def backward(
         self,
@@ -310,7 +315,8 @@ class Cudnn(Backend):
         if blind:
             whole = wide.q.new_zeros(wide.q.shape)
             whole[:, :, blind:] = dq
-        return Gradients(*(g[..., : problem.head_dim] for g in (whole, dk, dv)))
+        size = problem.head_dim
+        return Gradients(whole[..., :size], dk[..., :size], dv[..., : problem.out_dim])
 
 
 class Efficient(Backend):
@@ -447,7 +453,7 @@ def _with_blind(out: Tensor, lse: Tensor, x: Inputs, blind: int) -> tuple[Tensor
     outputs."""
     if not blind:
         return out, lse
-    whole, whole_lse = x.q.new_zeros(x.q.shape), lse.new_full(x.q.shape[:3], -torch.inf)
+    whole, whole_lse = x.q.new_zeros(x.like_out.shape), lse.new_full(x.q.shape[:3], -torch.inf)
     whole[:, :, blind:], whole_lse[:, :, blind:] = out, lse
     return whole, whole_lse
 

@@ -146,8 +146,13 @@ class Geometry(NamedTuple):
 
     @property
     def head_dim(self) -> int:
-        """Return the head size."""
+        """Return the head size of queries and keys."""
         return self.q.shape[3]
+
+    @property
+    def out(self) -> Layout:
+        """Return the layout of the output, torch.empty_like of queries with the heads of values."""
+        return Layout((*self.q.shape[:3], self.v.shape[3]), self.q.strides).like()
 
     def pointer(self) -> Pointer:
         """Return the kernel argument of a tensor in the problem's dtype."""
@@ -226,11 +231,11 @@ def geometry_of(key: tuple[object, ...]) -> Geometry:
     Raises:
         ValueError: if the portable kernels cannot compute the problem.
     """
-    (shape_q, strides_q, shape_k, strides_k, strides_v, *rest) = key
+    (shape_q, strides_q, shape_k, strides_k, shape_v, strides_v, *rest) = key
     geometry = Geometry(
         Layout(shape_q, strides_q),  # type: ignore[arg-type]
         Layout(shape_k, strides_k),  # type: ignore[arg-type]
-        Layout(shape_k, strides_v),  # type: ignore[arg-type]
+        Layout(shape_v, strides_v),  # type: ignore[arg-type]
         *rest,  # type: ignore[arg-type]
     )
     if geometry.dtype not in DTYPES:
@@ -272,6 +277,7 @@ def geometry_key(
         q.stride(),
         k.shape,
         k.stride(),
+        v.shape,
         v.stride(),
         q.dtype,
         (q.data_ptr() | k.data_ptr() | v.data_ptr()) % ALIGNMENT == 0,

@@ -215,15 +215,27 @@ def test_documents_that_do_not_fit_are_refused():
         Ragged.of_ids(torch.zeros(3))
 
 
-@pytest.mark.parametrize(("size", "of_values"), [(6, 4), (4, 9), (12, 8)])
-def test_values_may_have_another_head_size(size, of_values):
+SIZES = [(6, 4), (4, 9), (12, 8)]
+
+
+@pytest.mark.parametrize(
+    ("backend", "size", "of_values"),
+    [
+        ("compiled", 6, 4),
+        *((name, *sizes) for name in ("auto", "math", "reference") for sizes in SIZES),
+    ],
+)
+def test_values_may_have_another_head_size(backend, size, of_values):
     q, k, v = (
-        torch.randn(2, 4, 5, size),
-        torch.randn(2, 2, 7, size),
-        torch.randn(2, 2, 7, of_values),
+        torch.randn(2, heads, length, dim).transpose(1, 2).contiguous().transpose(1, 2)
+        for heads, length, dim in ((4, 5, size), (2, 7, size), (2, 7, of_values))
     )
     tensors = [x.requires_grad_() for x in (q, k, v)]
-    out, lse = attention(*tensors, causal=True, return_lse=True)
+    if backend == "compiled":
+        run = torch.compile(attention, backend="aot_eager", fullgraph=True)
+        out, lse = run(*tensors, causal=True, return_lse=True)
+    else:
+        out, lse = attention(*tensors, causal=True, return_lse=True, backend=backend)
     scores = q @ k.repeat_interleave(2, 1).mT / math.sqrt(size)
     hidden = torch.ones(5, 7, dtype=torch.bool).triu(3)
     weights = scores.masked_fill(hidden, -math.inf).softmax(-1)

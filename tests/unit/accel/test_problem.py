@@ -46,8 +46,8 @@ def tensors(q=(1, 4, 5, 8), k=(1, 2, 7, 8), v=(1, 2, 7, 8), dtype=torch.float32)
         (
             {"v": (1, 2, 6, 8)},
             (
-                r"k and v must have one shape; got q \[1, 4, 5, 8\], k \[1, 2, 7, 8\], v \[1, 2,"
-                r" 6, 8\]"
+                r"k and v must have one shape, but for a smaller head size of v; got"
+                r" q \[1, 4, 5, 8\], k \[1, 2, 7, 8\], v \[1, 2, 6, 8\]"
             ),
         ),
         ({"q": (2, 4, 5, 8)}, r"one batch size; got q \[2, 4, 5, 8\]"),

@@ -95,9 +95,9 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return dq, dk and dv in the shapes of q, k and v.
 
-    Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D] as `supports` accepts them; query i sees the
-    keys from i + Sk - Sq - left to i + Sk - Sq + right. out and dout may have any strides; lse is
-    float32 [B,H,Sq], the natural logarithm.
+    Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D] as `supports` accepts them; the heads of v,
+    out and dout may be smaller. Query i sees the keys from i + Sk - Sq - left to i + Sk - Sq +
+    right. out and dout may have any strides; lse is float32 [B,H,Sq], the natural logarithm.
 
     Args:
         deterministic: repeats are bit-identical; otherwise the order of float32 additions
@@ -181,6 +181,9 @@ def backward_calls(
 ) -> Kernels[KernelCall]:
     """Return what `backward` launches for a problem."""
     size = next(size for size in TILES if size >= g.head_dim)
+    wide = size == max(TILES)
+    # Only the kernels of the largest heads have boxes of their own for narrower values.
+    value_size = 128 if wide and g.v.shape[3] <= 128 else size
     tiles = TILES[size]
     seq_q, seq_k, ragged = g.q.shape[2], g.k.shape[2], g.ragged is not None
     many = seq_q // tiles.queries + g.sequences if ragged else -(-seq_q // tiles.queries)
@@ -193,7 +196,7 @@ def backward_calls(
         if g.softcap
         else (scale_in * LOG2_E, 0.0)
     )
-    dout = Layout(g.q.shape, dout_strides)
+    dout = Layout((*g.q.shape[:3], g.v.shape[3]), dout_strides)
     floats, starts = Pointer(torch.float32), Pointer(torch.int32, False) if ragged else None
     sums = floats if atomic else None
     slopes = None if g.slopes is None else Pointer(torch.float32, False)
@@ -201,6 +204,9 @@ def backward_calls(
 
     def boxes(x: Layout, count: int) -> TensorBox:
         return describe(x, g.dtype, count, size, ragged=ragged)
+
+    def value_boxes(x: Layout, count: int) -> TensorBox:
+        return describe(x, g.dtype, count, value_size, ragged=ragged)
 
     rows = KernelCall(
         prepare_rows,
@@ -215,7 +221,7 @@ def backward_calls(
             **{"heads": g.heads, "seq_q": seq_q, "tiles": many, "lse_scale": lse_scale},
         },
         {
-            **{"BM": tiles.queries, "D": size, "DIM": g.head_dim, "DQ": atomic, "RAGGED": ragged},
+            **{"BM": tiles.queries, "D": size, "DIM": g.v.shape[3], "DQ": atomic, "RAGGED": ragged},
             **{"ALIBI": g.slopes is not None, "DLSE": lse_grad},
         },
         {"num_warps": 8},
@@ -254,7 +260,6 @@ def backward_calls(
         (2, tiles.queries),
         gl.NVMMASharedLayout(0, 32, 2),
     )
-    wide = size == max(TILES)
     options = {"num_warps": 4, "maxnreg": 168}
     keys = KernelCall(
         backward_wide if wide else backward_keys,
@@ -263,10 +268,10 @@ def backward_calls(
             **{
                 "q_desc": boxes(g.q, tiles.queries),
                 "k_desc": boxes(g.k, 64),
-                "v_desc": boxes(g.v, 64),
+                "v_desc": value_boxes(g.v, 64),
             },
-            **{"do_desc": boxes(dout, tiles.queries), "rows_desc": of_rows},
-            **{"dk_desc": boxes(g.k.like(), 64), "dv_desc": boxes(g.v.like(), 64)},
+            **{"do_desc": value_boxes(dout, tiles.queries), "rows_desc": of_rows},
+            **{"dk_desc": boxes(g.k.like(), 64), "dv_desc": value_boxes(g.v.like(), 64)},
             **({} if wide else {"dq": sums}),
             **common,
         },
@@ -278,7 +283,7 @@ def backward_calls(
                 "ROTATE": not cut,
                 "MASKED": cut or seq_k % tiles.keys != 0,
             },
-            **({} if wide else {"ATOMIC": atomic}),
+            **({"DV": value_size} if wide else {"ATOMIC": atomic}),
             **rule,
         },
         options,
@@ -290,15 +295,16 @@ def backward_calls(
             **{
                 "q_desc": boxes(g.q, 64),
                 "k_desc": boxes(g.k, tiles.keys_of_dq),
-                "v_desc": boxes(g.v, tiles.keys_of_dq),
+                "v_desc": value_boxes(g.v, tiles.keys_of_dq),
             },
-            **{"do_desc": boxes(dout, 64), "dq_desc": boxes(g.q.like(), 64), "rows": floats},
+            **{"do_desc": value_boxes(dout, 64), "dq_desc": boxes(g.q.like(), 64), "rows": floats},
             **common,
         },
         {
             **{
                 "BN": tiles.keys_of_dq,
                 "D": size,
+                "DV": value_size,
                 "K_STAGES": 2,
                 "V_STAGES": tiles.stages_of_v,
                 "TILE": tiles.queries,

@@ -186,7 +186,7 @@ def _produce(
     sequence, head, start_q, start_k, slopes = where
     kv_head = head // GROUP
     if steps > 0:
-        mbarrier.expect(q_full, 4 * q_desc.block_type.nbytes)
+        mbarrier.expect(q_full, 2 * (q_desc.block_type.nbytes + do_desc.block_type.nbytes))
         for w in gl.static_range(2):
             load_rows(
                 q_desc,
@@ -246,8 +246,8 @@ def _produce(
 def backward_queries(
     q_desc, k_desc, v_desc, do_desc, dq_desc, rows, starts_q, starts_k, slopes,
     heads, seq_q, seq_k, tiles_a_head, left, right, slopes_batch, scale, scale_log2, cap_log2,
-    BN: gl.constexpr, D: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr,
-    TILE: gl.constexpr, GROUP: gl.constexpr,
+    BN: gl.constexpr, D: gl.constexpr, DV: gl.constexpr, K_STAGES: gl.constexpr,
+    V_STAGES: gl.constexpr, TILE: gl.constexpr, GROUP: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
     ALIBI: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
@@ -258,11 +258,13 @@ def backward_queries(
     """
     kind: gl.constexpr = q_desc.dtype
     q_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, D], kind)
+    do_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, DV], kind)
     k_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BN, D], kind)
+    v_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BN, DV], kind)
     q_smem = gl.allocate_shared_memory(kind, [2, 64, D], q_layout)
-    do_smem = gl.allocate_shared_memory(kind, [2, 64, D], q_layout)
+    do_smem = gl.allocate_shared_memory(kind, [2, 64, DV], do_layout)
     k_smem = gl.allocate_shared_memory(kind, [K_STAGES, BN, D], k_layout)
-    v_smem = gl.allocate_shared_memory(kind, [V_STAGES, BN, D], k_layout)
+    v_smem = gl.allocate_shared_memory(kind, [V_STAGES, BN, DV], v_layout)
     q_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     k_full = gl.allocate_shared_memory(gl.int64, [K_STAGES, 1], mbarrier.MBarrierLayout())
     k_empty = gl.allocate_shared_memory(gl.int64, [K_STAGES, 1], mbarrier.MBarrierLayout())

@@ -1,4 +1,4 @@
-"""Compute dK and dV for head sizes up to 256.
+"""Compute dK and dV for head sizes up to 256, with values of up to DV elements.
 
 One CTA owns 64 keys; one warpgroup computes their dV, the other their dK, as a gradient of 64 x 256
 fills the registers of a warpgroup. The first computes the scores and the weights P, the second dP;
@@ -41,7 +41,8 @@ KEYS = gl.constexpr(64)
 @gluon.jit
 def _weights(
     args,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
+    BM: gl.constexpr, D: gl.constexpr, DV: gl.constexpr, STAGES: gl.constexpr,
+    GROUP: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
     ALIBI: gl.constexpr,
     RAGGED: gl.constexpr,
@@ -67,10 +68,10 @@ def _weights(
     ) = problem
     sequence, head, start_k, scale = out
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
-    acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, DV, 16])
     kind: gl.constexpr = q_smem.dtype
     zeros = gl.zeros([KEYS, BM], gl.float32, s_layout)
-    dv = gl.zeros([KEYS, D], gl.float32, acc_layout)
+    dv = gl.zeros([KEYS, DV], gl.float32, acc_layout)
     mbarrier.wait(kv_full, 0)
     for step in range(steps):
         stage = step % STAGES
@@ -129,7 +130,8 @@ def _weights(
 @gluon.jit
 def _slopes(
     args,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
+    BM: gl.constexpr, D: gl.constexpr, DV: gl.constexpr, STAGES: gl.constexpr,
+    GROUP: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
     ALIBI: gl.constexpr,
     RAGGED: gl.constexpr,
@@ -216,7 +218,7 @@ def _produce(
         slopes,
     ) = problem
     sequence, head, start_q, start_k = where
-    mbarrier.expect(kv_full, 2 * k_desc.block_type.nbytes)
+    mbarrier.expect(kv_full, k_desc.block_type.nbytes + v_desc.block_type.nbytes)
     load_rows(k_desc, sequence, head, key, start_k, seq_k, kv_full, k_smem, RAGGED)
     load_rows(v_desc, sequence, head, key, start_k, seq_k, kv_full, v_smem, RAGGED)
     for step in range(steps):
@@ -263,7 +265,8 @@ def backward_wide(
     q_desc, k_desc, v_desc, do_desc, rows_desc, dk_desc, dv_desc, starts_q, starts_k,
     slopes, heads, seq_q, seq_k, tiles_a_head, left, right, slopes_batch, scale, scale_log2,
     cap_log2,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
+    BM: gl.constexpr, D: gl.constexpr, DV: gl.constexpr, STAGES: gl.constexpr,
+    GROUP: gl.constexpr,
     ROTATE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
     ALIBI: gl.constexpr,
@@ -276,12 +279,14 @@ def backward_wide(
     """
     kind: gl.constexpr = q_desc.dtype
     tile_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([KEYS, D], kind)
+    v_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([KEYS, DV], kind)
     q_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BM, D], kind)
+    do_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BM, DV], kind)
     p_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([KEYS, BM], kind)
     k_smem = gl.allocate_shared_memory(kind, [KEYS, D], tile_layout)
-    v_smem = gl.allocate_shared_memory(kind, [KEYS, D], tile_layout)
+    v_smem = gl.allocate_shared_memory(kind, [KEYS, DV], v_layout)
     q_smem = gl.allocate_shared_memory(kind, [STAGES, BM, D], q_layout)
-    do_smem = gl.allocate_shared_memory(kind, [STAGES, BM, D], q_layout)
+    do_smem = gl.allocate_shared_memory(kind, [STAGES, BM, DV], do_layout)
     rows_smem = gl.allocate_shared_memory(gl.float32, [STAGES, 2, BM], rows_desc.layout)
     p_smem = gl.allocate_shared_memory(kind, [2, KEYS, BM], p_layout)
     slope_smem = gl.allocate_shared_memory(kind, [2, KEYS if CAPPED else 8, BM], p_layout)
@@ -335,8 +340,11 @@ def backward_wide(
     where = (sequence, head, start_q, start_k)
     gl.warp_specialize(
         [
-            (_weights, (args, BM, D, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED, ALIBI, RAGGED)),
-            (_slopes, (args, BM, D, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED, ALIBI, RAGGED)),
+            (
+                _weights,
+                (args, BM, D, DV, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED, ALIBI, RAGGED),
+            ),
+            (_slopes, (args, BM, D, DV, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED, ALIBI, RAGGED)),
             (
                 _produce,
                 (

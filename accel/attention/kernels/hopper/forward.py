@@ -38,7 +38,7 @@ from accel.attention.kernels.hopper.descriptors import describe, load_rows, misf
 from accel.attention.ragged import Ragged
 from accel.primitives.tiles.ring import await_tile, expect_tile, release_tile
 from accel.primitives.tiles.warpgroup import pack, softmax_step, unpack, widen
-from accel.runtime.call import KernelCall, Pointer
+from accel.runtime.call import KernelCall, Pointer, TensorBox
 from accel.runtime.gluon import tma_load
 from accel.runtime.launch import prepare
 
@@ -232,10 +232,11 @@ def _producer(
     TURNED: gl.constexpr = 0,
     rest=None,
     E: gl.constexpr = 0,
+    EV: gl.constexpr = 0,
 ):
     """Claim tiles, publish them to the consumers, and load what they need.
 
-    `rest` has the boxes and the shared memory of the E last elements of each head.
+    `rest` has the boxes and the shared memory of the E last elements of each head, of values EV.
     """
     q_rest = rest
     k_rest = rest
@@ -316,7 +317,7 @@ def _producer(
             RAGGED,
             TURNED,
             v_rest,
-            E,
+            EV,
         )
         # Claimed while these loads are under way, so that the next tile's follow this one's without
         # a pause.
@@ -356,7 +357,7 @@ def _producer(
                 RAGGED,
                 TURNED,
                 v_rest,
-                E,
+                EV,
             )
         step += blocks
 
@@ -479,7 +480,9 @@ def _shrunk(accs, factor, E: gl.constexpr):
 
 
 @gluon.jit
-def _issue(q, smem, bars, p, accs, step, CID: gl.constexpr, rest, E: gl.constexpr):
+def _issue(
+    q, smem, bars, p, accs, step, CID: gl.constexpr, rest, E: gl.constexpr, EV: gl.constexpr
+):  # fmt: skip
     """Issue the scores of this step's block and the output of the step before, and wait for the
     scores.
 
@@ -506,9 +509,9 @@ def _issue(q, smem, bars, p, accs, step, CID: gl.constexpr, rest, E: gl.constexp
         keys = k_last.index(k_slot).permute((1, 0))
         s = warpgroup_mma(q_last, keys, s, is_async=True)
     await_tile(v_full, before)
-    accs = _add(p, v_smem.index(before % STAGES), accs, rest, before % STAGES, E)
+    accs = _add(p, v_smem.index(before % STAGES), accs, rest, before % STAGES, EV)
     mbarrier.arrive(turn.index((CID + 1) % C), count=1)
-    if E:
+    if EV:
         s = warpgroup_mma_wait(2, deps=(s,))
     else:
         s = warpgroup_mma_wait(1, deps=(s,))
@@ -659,6 +662,7 @@ def _sweep(
     STEP: gl.constexpr,
     rest,
     E: gl.constexpr,
+    EV: gl.constexpr,
 ):
     """Process `count` blocks downwards from `block`."""
     accs, m, l, pairs = state
@@ -669,13 +673,13 @@ def _sweep(
     for i in range(count):
         biases = _load_biases(biases_at, block - i, place[1], BN, S_LAYOUT, MASKED, BIAS, STEP)
         p = unpack(pairs, q.dtype, gl.DotOperandLayout(0, O_LAYOUT, 2))
-        s, accs = _issue(q, smem, bars, p, accs, step + i, CID, rest, E)
+        s, accs = _issue(q, smem, bars, p, accs, step + i, CID, rest, E, EV)
         weights, m, l, alpha = _softmax(
             s, m, l, block - i, place, factors, MASKED, RIGHT, LEFT, SOFTCAP, ALIBI, biases, BIAS
         )
-        accs = _added(accs, E)
+        accs = _added(accs, EV)
         release_tile(v_empty, step + i - 1)
-        accs = _shrunk(accs, alpha, E)
+        accs = _shrunk(accs, alpha, EV)
         pairs = pack(weights, q.dtype)
     return accs, m, l, pairs
 
@@ -694,6 +698,7 @@ def _consumer(
     BIAS: gl.constexpr,
     STEP: gl.constexpr,
     E: gl.constexpr,
+    EV: gl.constexpr,
 ):
     """Compute queries 64 CID to 64 CID + 63 of each tile, from the last block of keys to the
     first.
@@ -721,7 +726,7 @@ def _consumer(
 
     m = gl.full([ROWS], -float("inf"), gl.float32, ROW)
     l = gl.full([ROWS], 0.0, gl.float32, ROW)
-    accs = _empty(D, E)
+    accs = _empty(D, EV)
     pairs = pack(gl.zeros([ROWS, BN], gl.float32, S_LAYOUT), q_smem.dtype)
     step = 0
     served = 0
@@ -765,7 +770,7 @@ def _consumer(
         biases = _load_biases(biases_at, last, seq_k, BN, S_LAYOUT, CUT, BIAS, STEP)
         sides = (rest[1][0].index(q_slot), rest[1][1], rest[1][2])
         p = unpack(pairs, q.dtype, P_LAYOUT)
-        s, accs = _issue(q, smem, bars, p, accs, step, CID, sides, E)
+        s, accs = _issue(q, smem, bars, p, accs, step, CID, sides, E, EV)
         m_before = m
         l_before = l
         m = gl.full([ROWS], -float("inf"), gl.float32, ROW)
@@ -773,7 +778,7 @@ def _consumer(
         weights, m, l, alpha = _softmax(
             s, m, l, last, place, factors, CUT, RIGHT, LEFT, SOFTCAP, ALIBI, biases, BIAS
         )
-        accs = _added(accs, E)
+        accs = _added(accs, EV)
         mbarrier.arrive(v_empty.index(gl.maximum(step - 1, 0) % STAGES), count=1, pred=step > 0)
         if step > 0:
             tile = (
@@ -787,10 +792,10 @@ def _consumer(
             )
             _store(
                 accs[0], m_before, l_before, lse, descs[3], o_smem, o_turn, tile, served, CID,
-                RAGGED, sinks, SINK, accs[-1], o_rest, E,
+                RAGGED, sinks, SINK, accs[-1], o_rest, EV,
             )  # fmt: skip
 
-        state = (_empty(D, E), m, l, pack(weights, q.dtype))
+        state = (_empty(D, EV), m, l, pack(weights, q.dtype))
         if RIGHT:
             state = _sweep(
                 state,
@@ -813,6 +818,7 @@ def _consumer(
                 STEP,
                 sides,
                 E,
+                EV,
             )
         state = _sweep(
             state,
@@ -835,6 +841,7 @@ def _consumer(
             STEP,
             sides,
             E,
+            EV,
         )
         if LEFT:
             state = _sweep(
@@ -858,6 +865,7 @@ def _consumer(
                 STEP,
                 sides,
                 E,
+                EV,
             )
         accs, m, l, pairs = state
         mbarrier.arrive(q_empty.index(q_slot), count=1)
@@ -877,7 +885,7 @@ def _consumer(
         p = unpack(pairs, q_smem.dtype, P_LAYOUT)
         slot = (step - 1) % STAGES
         ends = (rest[1][0], rest[1][1], rest[1][2])
-        accs = _added(_add(p, v_smem.index(slot), accs, ends, slot, E), E)
+        accs = _added(_add(p, v_smem.index(slot), accs, ends, slot, EV), EV)
         tile = (
             row_before,
             sequence_before,
@@ -889,7 +897,7 @@ def _consumer(
         )
         _store(
             accs[0], m, l, lse, descs[3], o_smem, o_turn, tile, served, CID, RAGGED, sinks, SINK,
-            accs[-1], o_rest, E,
+            accs[-1], o_rest, EV,
         )  # fmt: skip
         tma.store_wait(0)
 
@@ -921,7 +929,7 @@ def hopper_forward(
     all_heads, group, rows_in_all, slopes_batch, bias_batch, bias_head, bias_row,
     scale, cap, scale_in,
     C: gl.constexpr, BN: gl.constexpr,
-    D: gl.constexpr, E: gl.constexpr, STAGES: gl.constexpr,
+    D: gl.constexpr, E: gl.constexpr, EV: gl.constexpr, STAGES: gl.constexpr,
     Q_STAGES: gl.constexpr, O_SLOTS: gl.constexpr, REGISTERS: gl.constexpr, SPARE: gl.constexpr,
     RIGHT: gl.constexpr,
     LEFT: gl.constexpr, RAGGED: gl.constexpr, SOFTCAP: gl.constexpr, CUT: gl.constexpr,
@@ -972,9 +980,11 @@ def hopper_forward(
         LAST_KEYS: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BN, E], dtype)
         q_end = gl.allocate_shared_memory(dtype, [Q_STAGES * C, ROWS, E], LAST_ROWS)
         k_end = gl.allocate_shared_memory(dtype, [STAGES, BN, E], LAST_KEYS)
-        v_end = gl.allocate_shared_memory(dtype, [STAGES, BN, E], LAST_KEYS)
-        o_end = gl.allocate_shared_memory(dtype, [O_SLOTS, ROWS, E], LAST_ROWS)
-        rest = ((q_last, k_last, v_last, o_last), (q_end, k_end, v_end, o_end))
+        rest = ((q_last, k_last, v_desc, o_desc), (q_end, k_end, v_smem, o_smem))
+        if EV:
+            v_end = gl.allocate_shared_memory(dtype, [STAGES, BN, EV], LAST_KEYS)
+            o_end = gl.allocate_shared_memory(dtype, [O_SLOTS, ROWS, EV], LAST_ROWS)
+            rest = ((q_last, k_last, v_last, o_last), (q_end, k_end, v_end, o_end))
     bars = (
         q_full,
         q_empty,
@@ -1004,13 +1014,13 @@ def hopper_forward(
             [
                 (
                     _consumer,
-                    (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP, E),
+                    (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP, E, EV),
                 ),
                 (
                     _consumer,
-                    (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP, E),
+                    (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP, E, EV),
                 ),
-                (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT, 0, rest, E)),
+                (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT, 0, rest, E, EV)),
             ],
             [4, 1],
             [REGISTERS, SPARE],
@@ -1020,17 +1030,17 @@ def hopper_forward(
             [
                 (
                     _consumer,
-                    (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP, E),
+                    (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP, E, EV),
                 ),
                 (
                     _consumer,
-                    (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP, E),
+                    (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP, E, EV),
                 ),
                 (
                     _consumer,
-                    (args, 2, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP, E),
+                    (args, 2, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, ALIBI, SINK, BIAS, STEP, E, EV),
                 ),
-                (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT, 0, rest, E)),
+                (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT, 0, rest, E, EV)),
             ],
             [4, 4, 1],
             [REGISTERS, REGISTERS, SPARE],
@@ -1061,18 +1071,22 @@ class _Shape:
     more: int = 0
     """Elements of a head beyond `dim`, in boxes and accumulators of their own, because all widths
     are powers of two."""
+    more_values: int = 0
+    """The same of values."""
 
 
 SHAPES = {
     64: _Shape(64, 3, 128, 2, 2, 3, 160, 32, 128),
-    80: _Shape(64, 2, 128, 3, 2, 2, 240, 24, 168, 16),
-    96: _Shape(64, 2, 128, 2, 2, 2, 240, 24, 168, 32),
+    80: _Shape(64, 2, 128, 3, 2, 2, 240, 24, 168, 16, 16),
+    96: _Shape(64, 2, 128, 2, 2, 2, 240, 24, 168, 32, 32),
     128: _Shape(128, 2, 128, 2, 2, 2, 240, 24, 168),
-    160: _Shape(128, 2, 128, 2, 1, 1, 240, 24, 168, 32),
-    192: _Shape(128, 2, 64, 2, 2, 1, 240, 24, 168, 64),
+    160: _Shape(128, 2, 128, 2, 1, 1, 240, 24, 168, 32, 32),
+    192: _Shape(128, 2, 64, 2, 2, 1, 240, 24, 168, 64, 64),
     256: _Shape(256, 2, 64, 2, 1, 1, 240, 24, 168),
 }
 """By the largest head size."""
+NARROW = _Shape(128, 2, 128, 2, 1, 1, 240, 24, 168, 64)
+"""The tile sizes for keys of up to 192 elements with values of up to 128 (MLA)."""
 SHORT = _Shape(64, 2, 128, 3, 2, 2, 240, 24, 168)
 """The tile sizes for heads of up to 64 elements where 192 queries at once leave too much of the
 last tile, or of the diagonal's blocks, unused."""
@@ -1084,12 +1098,16 @@ L2_BYTES = 24 << 20
 half as much more."""
 
 
-def _shape(dim: int, longest_q: int, *, masked: bool, added: bool = False) -> _Shape:
+def _shape(
+    dim: int, longest_q: int, *, masked: bool, added: bool = False, values: int = 0
+) -> _Shape:
     """Return the faster tile sizes as measured at 512, 2048, and from 8192 queries on.
 
     What is added to scores, a bias or ALiBi, takes registers, of which only two consumers leave
     enough: with three, ALiBi spilled 352 bytes a thread.
     """
+    if 128 < dim <= 192 and 0 < values <= 128:
+        return NARROW
     if dim <= 64 and added:
         return SHORT
     if dim <= 64 and longest_q <= (4096 if masked else 512):
@@ -1132,7 +1150,8 @@ def forward(
     """Compute attention; return out like q, and lse [B,H,Sq].
 
     Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D], float16 or bfloat16, with any strides
-    that `supports` accepts. Query i sees the keys from i + shift - left to i + shift + right,
+    that `supports` accepts; the heads of v, which are those of out, may be smaller. Query i sees
+    the keys from i + shift - left to i + shift + right,
     with shift = Sk - Sq; None means no limit. The scores are scale * q.k, or with a softcap
     above 0, softcap * tanh(scale * q.k / softcap). lse is float32, the natural logarithm of the
     sum of exponentials; a row that sees no key gives 0 and lse -inf. With `ragged`, B is 1 and
@@ -1174,17 +1193,21 @@ class _Plan(NamedTuple):
     attend: Callable[..., None] | None
     counts: bool
     """True if claimed tiles are counted."""
-    parts: int = 1
-    """The boxes that each head is cut into."""
+    value_dim: int
+    """The head size of values and of the output."""
+    again: int = 0
+    """How many of q, k, v and the output have a second box for the last elements of each head."""
 
     def run(self, q: Tensor, k: Tensor, v: Tensor, *more: Tensor) -> tuple[Tensor, Tensor]:
         """Allocate the results and launch the kernel; `more` are starts and slopes."""
-        out, lse = torch.empty_like(q), torch.empty_like(self.lse)
+        narrow = q if self.value_dim == q.shape[3] else q[..., : self.value_dim]
+        out, lse = torch.empty_like(narrow), torch.empty_like(self.lse)
         if self.attend is None:
             return out.zero_(), lse.fill_(-math.inf)
         # Where nothing is counted nobody reads it: any address will do.
         claims = torch.zeros(1, dtype=torch.int32, device=q.device) if self.counts else lse
-        self.attend(*(q, k, v, out) * self.parts, lse, claims, *more)
+        boxed = (q, k, v, out)
+        self.attend(*boxed, *boxed[: self.again], lse, claims, *more)
         return out, lse
 
 
@@ -1193,10 +1216,10 @@ def _plan(key: tuple[object, ...]) -> _Plan:
     g = geometry_of(key)
     lse = torch.empty(1, dtype=torch.float32, device=g.device).expand(g.q.shape[:3])
     if 0 in (*g.q.shape, g.k.shape[2], g.sequences, g.longest[0]):
-        return _Plan(lse, None, False)
+        return _Plan(lse, None, False, g.v.shape[3])
     call = forward_call(g, _multiprocessors(g.device))
-    parts = 2 if call.constants["E"] else 1
-    return _Plan(lse, prepare(call, g.device), bool(call.constants["COUNT"]), parts)
+    again = sum(call.arguments[f"{name}_last"] is not None for name in "qkvo")
+    return _Plan(lse, prepare(call, g.device), bool(call.constants["COUNT"]), g.v.shape[3], again)
 
 
 def forward_call(g: Geometry, processors: int) -> KernelCall:
@@ -1214,17 +1237,29 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
     )
     cut = left is not None or right is not None
     shape = _shape(
-        g.head_dim, longest_q, masked=cut, added=g.bias is not None or g.slopes is not None
+        g.head_dim,
+        longest_q,
+        masked=cut,
+        added=g.bias is not None or g.slopes is not None,
+        values=g.v.shape[3],
     )
     row_tiles = -(-longest_q // (shape.consumers * 64))
     all_heads = g.sequences * g.heads
     tiles = row_tiles * all_heads
     ragged = g.ragged is not None
-    sides = (("q", g.q, 64), ("k", g.k, shape.keys), ("v", g.v, shape.keys), ("o", g.q.like(), 64))
-    boxes = {
-        f"{name}_{part}": describe(x, g.dtype, rows, width, ragged=ragged) if width else None
-        for part, width in (("desc", shape.dim), ("last", shape.more))
-        for name, x, rows in sides
+    sides = (
+        ("q", g.q, 64, shape.more),
+        ("k", g.k, shape.keys, shape.more),
+        ("v", g.v, shape.keys, shape.more_values),
+        ("o", g.out, 64, shape.more_values),
+    )
+    boxes: dict[str, TensorBox | None] = {
+        f"{name}_desc": describe(x, g.dtype, rows, shape.dim, ragged=ragged)
+        for name, x, rows, _ in sides
+    }
+    boxes |= {
+        f"{name}_last": describe(x, g.dtype, rows, more, ragged=ragged) if more else None
+        for name, x, rows, more in sides
     }
     starts = Pointer(torch.int32, False) if ragged else None
     numbers = {
@@ -1238,7 +1273,9 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         "kv_group": g.group,
         "all_heads": all_heads,
         "group": heads_at_once(
-            all_heads, g.group, max(1, longest_k) * g.head_dim * 2 * g.dtype.itemsize
+            all_heads,
+            g.group,
+            max(1, longest_k) * (g.head_dim + g.v.shape[3]) * g.dtype.itemsize,
         ),
         "rows_in_all": g.q.shape[2],
         "slopes_batch": g.slopes or 0,
@@ -1254,6 +1291,7 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         "BN": shape.keys,
         "D": shape.dim,
         "E": shape.more,
+        "EV": shape.more_values,
         "STAGES": shape.stages,
         "Q_STAGES": shape.query_stages,
         "O_SLOTS": shape.output_slots,
