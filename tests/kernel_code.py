@@ -55,7 +55,7 @@ def attention() -> Calls:
             strides = (16 * 8192, 8192, 1)
             for exact in (False, True):
                 calls = hopper_backward.backward_calls(
-                    g, g.q.strides, g.q.strides, strides, deterministic=exact
+                    g, g.q.strides, g.q.strides, strides, deterministic=exact, processors=132
                 )
                 for part, call in calls._asdict().items():
                     if isinstance(call, KernelCall):

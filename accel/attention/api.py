@@ -241,7 +241,7 @@ def attention(
                 q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(),
                 q.dtype, k.dtype, v.dtype, q.device, k.device, v.device,
                 (q.data_ptr() | k.data_ptr() | v.data_ptr()) % ALIGNMENT,
-                causal, window, scale, softcap, deterministic, layout, backend, grad,
+                causal, window, scale, softcap, deterministic, layout, backend, grad, return_lse,
                 None if sink is None else (sink.shape, sink.dtype, sink.device),
             )  # fmt: skip
             plan = _PLANS.get(key)
@@ -249,7 +249,9 @@ def attention(
             key = None
     if plan is None:
         x = arrange(q, k, v, bias, seqlens, layout, sink, alibi, block_mask)
-        plan = _plan(key, x, causal, window, scale, softcap, deterministic, backend, grad)
+        plan = _plan(
+            key, x, causal, window, scale, softcap, deterministic, backend, grad, return_lse
+        )
     elif layout == "bshd":
         x = Inputs(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), sink=sink)
     else:
@@ -366,6 +368,7 @@ def _plan(
     deterministic: bool,
     backend: str,
     grad: bool,
+    return_lse: bool,
 ) -> Plan:
     """Make a plan, and keep it for inputs of the same shape unless `key` is None.
 
@@ -375,6 +378,8 @@ def _plan(
     problem = problem_of(
         x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic
     )
+    if not grad and not return_lse and x.sink is None:
+        problem = replace(problem, wants_lse=False)
     chosen, back = (
         choose(problem, backend, "forward"),
         choose(problem, backend, "backward") if grad else None,

@@ -59,6 +59,8 @@ class Problem:
     """True if a list of blocks says which keys are visible."""
     lse_grad: bool = False
     """True if lse has a gradient in the backward pass."""
+    wants_lse: bool = True
+    """False if nobody will read lse, which a backend may then leave unwritten."""
     value_dim: int = 0
     """The head size of v and of the output if it is less than head_dim (MLA), else 0."""
 

@@ -13,7 +13,7 @@ _TOLD = frozenset(
     (
         "batch", "heads", "kv_heads", "seq_q", "seq_k", "head_dim", "dtype", "device",
         "capability", "scale", "grad", "left", "right", "softcap", "bias", "bias_grad", "ragged",
-        "deterministic",
+        "deterministic", "wants_lse",
     )
 )  # fmt: skip
 

@@ -227,10 +227,15 @@ def backward(
     alibi: bool = False,
     lse_grad: bool = False,
     sink: bool = False,
+    waves: int = 0,
     **asked: Any,
 ) -> tuple[Tensor, ...]:
-    """`backward` of dout, q, k, v, out, lse, whose answers are NaN until they are written."""
+    """`backward` of dout, q, k, v, out, lse, whose answers are NaN until they are written.
+
+    With `waves`, the query heads of a key head are spread over several CTAs.
+    """
     del sink  # out and lse contain it
+    hopper.backward.WAVES = waves
     dlse = _dlse(inputs[1], lse_grad)
     if dlse is not None:
         dlse = dlse.masked_fill(inputs[5] == -math.inf, 0.0)
@@ -250,11 +255,13 @@ def check_backward(
     v: Tensor,
     *,
     deterministic: bool = False,
+    waves: int = 0,
     **asked: Any,
 ) -> tuple[Tensor, ...]:
     out, lse = _answer(q, k, v, torch.float64, **asked)
     out, lse = out.to(q.dtype), lse.float()
-    got = backward(hopper, dout, q, k, v, out, lse, deterministic=deterministic, **asked)
+    given = {"deterministic": deterministic, "waves": waves, **asked}
+    got = backward(hopper, dout, q, k, v, out, lse, **given)
     assert_gradients(got, dout, q, k, v, out, **asked)
     return got
 

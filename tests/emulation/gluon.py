@@ -190,6 +190,12 @@ def atomic_add(pointer: Pointer, value: int, sem: str) -> Whole:
     return pointer.add(value)
 
 
+def atomic_max(pointer: Pointer, value: int, sem: str) -> Whole:
+    assert sem == "relaxed"
+    current().pause()
+    return pointer.raise_to(value)
+
+
 # Instructions written out
 
 

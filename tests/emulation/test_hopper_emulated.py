@@ -104,6 +104,19 @@ def test_forward_with_values_narrower_than_keys(dim, values, rule):
 
 
 @crossed(
+    ("dim", "heads", "rule"),
+    {f"{d}, {h[0]} heads": (d, h) for d, h in ((64, (6, 2)), (256, (4, 1)), (128, (12, 1)))},
+    GRADIENTS,
+    "64, 6 heads",
+)
+def test_backward_with_a_group_over_several_ctas(dim, heads, rule):
+    """All of its heads in a CTA of their own, or some in each."""
+    inputs = tensors(dim, heads, (150, 290))
+    given = {"deterministic": False, "scale": dim**-0.5, "waves": 4}
+    check_backward(with_atomics(Hopper()), *inputs, **given, **rule)
+
+
+@crossed(
     ("dim", "values", "rule"),
     {f"{d} with {v}": (d, v) for d, v in ((192, 128), (64, 40), (128, 72), (256, 200))},
     GRADIENTS,

@@ -214,6 +214,12 @@ class Pointer:
         self.memory[int(self.offset)] += value
         return Whole(before)
 
+    def raise_to(self, value: int) -> Whole:
+        """Raise a number atomically to another if that is larger; what lay there before."""
+        before = int(self.load(None, None))
+        self.memory[int(self.offset)] = max(before, int(raw(value)))
+        return Whole(before)
+
     def _places(self, mask: Any) -> tuple[Tensor, Tensor]:
         at = self.offset.data.long()
         return at, torch.ones_like(at, dtype=torch.bool) if mask is None else raw(mask).expand(

@@ -82,7 +82,8 @@ class Backend:
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Return out [B,H,Sq,D], with the heads of v, in the dtype of q, and lse, float32 [B,H,Sq].
 
-        lse is the natural logarithm of each row's sum of exponentials. A row that sees no key gives
+        lse is the natural logarithm of each row's sum of exponentials, or undefined if the
+        problem does not want it. A row that sees no key gives
         0 and -inf. The problem describes x, and is neither refused nor empty. A sink is left out
         unless `adds_sink`.
         """

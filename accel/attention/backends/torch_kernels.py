@@ -272,12 +272,14 @@ class Cudnn(Backend):
             wide.k,
             wide.v,
             _added(wide, problem),
-            True,
+            problem.wants_lse,
             0.0,
             problem.mask == "square",
             False,
             scale=problem.scale,
         )
+        if not problem.wants_lse:
+            lse = out.new_empty(out.shape[:3], dtype=torch.float32)
         return _with_blind(out[..., : problem.out_dim], lse.view(lse.shape[:3]), x, blind)
 
     def backward(

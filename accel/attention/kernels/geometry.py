@@ -70,6 +70,11 @@ class Layout(NamedTuple):
         example = torch.empty_strided(self.shape, self.strides, device="meta")
         return Layout(self.shape, torch.empty_like(example).stride())
 
+    @classmethod
+    def contiguous(cls, shape: tuple[int, ...]) -> Layout:
+        """Return the layout of a new tensor."""
+        return cls(shape, torch.empty(shape, device="meta").stride())
+
     def named(self, name: str, axes: str) -> dict[str, int]:
         """Return the strides as kernel arguments: stride_<name><axis>."""
         return {

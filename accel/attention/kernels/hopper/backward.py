@@ -24,6 +24,7 @@ from accel.attention.kernels.hopper.backward_rows import prepare_rows
 from accel.attention.kernels.hopper.backward_sums import backward_sums
 from accel.attention.kernels.hopper.backward_wide import backward_wide
 from accel.attention.kernels.hopper.descriptors import describe, misfit
+from accel.attention.kernels.hopper.forward import _multiprocessors
 from accel.attention.ragged import Ragged
 from accel.runtime.call import KernelCall, Pointer, TensorBox
 from accel.runtime.launch import prepare
@@ -57,6 +58,9 @@ class Tiles:
     """
 
 
+WAVES = 4
+"""Query heads that share a key head are spread over several CTAs, whose dk and dv are added after,
+until there are so many CTAs for each multiprocessor: a causal mask gives them unequal work."""
 NEVER = 1 << 62
 TILES = {
     64: Tiles(128, 128, 128, 2, 1024),
@@ -124,7 +128,13 @@ def backward(
     tilts = () if slopes is None else (slopes,)
     given = () if dlse is None else (dlse,)
     plan.rows(out, dout, lse, rows, *sums, *starts[:1], *tilts, *given)
-    plan.keys(q, k, v, dout, rows, dk, dv, *sums, *starts, *tilts)
+    whole, parts = (dk, dv), (dk, dv)
+    if plan.split > 1:
+        parts = (_new_parts(dk, plan.split), _new_parts(dv, plan.split))
+    plan.keys(q, k, v, dout, rows, *parts, *sums, *starts, *tilts)
+    if plan.split > 1:
+        for part, sum_of_parts in zip(parts, whole, strict=True):
+            torch.sum(part.unflatten(1, (-1, plan.split)), 2, out=sum_of_parts)
     if sums:
         plan.queries(dq, *sums, *starts[:1])
     else:
@@ -147,6 +157,9 @@ class Kernels(NamedTuple, Generic[Kernel]):
     """The float32 elements that hold two numbers for each query of a tile."""
     sums_size: int
     """The float32 elements of the sum for dq; 0 if no kernel adds to it."""
+    split: int
+    """The parts of dk and dv of a key head, each of some of its query heads, that are then added
+    up."""
 
 
 @lru_cache(maxsize=4096)
@@ -160,14 +173,26 @@ def _plan(
 ) -> Kernels[Callable[..., None]]:
     g = geometry_of(key)
     calls = backward_calls(
-        g, out_strides, dout_strides, lse_strides, deterministic=deterministic, lse_grad=lse_grad
+        g,
+        out_strides,
+        dout_strides,
+        lse_strides,
+        deterministic=deterministic,
+        lse_grad=lse_grad,
+        processors=_multiprocessors(g.device),
     )
     launches = (
         prepare(calls.rows, g.device),
         prepare(calls.keys, g.device),
         prepare(calls.queries, g.device),
     )
-    return Kernels(*launches, calls.rows_size, calls.sums_size)
+    return Kernels(*launches, calls.rows_size, calls.sums_size, calls.split)
+
+
+def _split(g: Geometry, ctas: int, processors: int) -> int:
+    """Return the least number of parts, a divisor of the group, with enough CTAs, or the group."""
+    fits = (n for n in range(1, g.group) if g.group % n == 0 and n * ctas >= WAVES * processors)
+    return next(fits, g.group)
 
 
 def backward_calls(
@@ -178,8 +203,9 @@ def backward_calls(
     *,
     deterministic: bool,
     lse_grad: bool = False,
+    processors: int,
 ) -> Kernels[KernelCall]:
-    """Return what `backward` launches for a problem."""
+    """Return what `backward` launches for a problem on a GPU of so many multiprocessors."""
     size = next(size for size in TILES if size >= g.head_dim)
     wide = size == max(TILES)
     # Only the kernels of the largest heads have boxes of their own for narrower values.
@@ -261,9 +287,12 @@ def backward_calls(
         gl.NVMMASharedLayout(0, 32, 2),
     )
     options = {"num_warps": 4, "maxnreg": 168}
+    key_tiles = -(-g.longest[1] // tiles.keys)
+    split = _split(g, key_tiles * g.k.shape[1] * g.sequences, processors)
+    dk, dv = (_parts(x, split) for x in (g.k, g.v))
     keys = KernelCall(
         backward_wide if wide else backward_keys,
-        (-(-g.longest[1] // tiles.keys), g.k.shape[1], g.sequences),
+        (key_tiles, split * g.k.shape[1], g.sequences),
         {
             **{
                 "q_desc": boxes(g.q, tiles.queries),
@@ -271,7 +300,7 @@ def backward_calls(
                 "v_desc": value_boxes(g.v, 64),
             },
             **{"do_desc": value_boxes(dout, tiles.queries), "rows_desc": of_rows},
-            **{"dk_desc": boxes(g.k.like(), 64), "dv_desc": value_boxes(g.v.like(), 64)},
+            **{"dk_desc": boxes(dk, 64), "dv_desc": value_boxes(dv, 64)},
             **({} if wide else {"dq": sums}),
             **common,
         },
@@ -285,6 +314,7 @@ def backward_calls(
             },
             **({"DV": value_size} if wide else {"ATOMIC": atomic}),
             **rule,
+            **{"GROUP": g.group // split, "SPLIT": split},
         },
         options,
     )
@@ -332,4 +362,17 @@ def backward_calls(
         rounding if atomic else queries,
         2 * rows_size,
         rows_size * size if atomic else 0,
+        split,
     )
+
+
+def _new_parts(x: Tensor, split: int) -> Tensor:
+    return x.new_empty(_parts(Layout(tuple(x.shape), x.stride()), split).shape)
+
+
+def _parts(x: Layout, split: int) -> Layout:
+    """Return the layout of the parts of a gradient, or of the gradient itself if it has one."""
+    if split == 1:
+        return x.like()
+    batch, heads, length, dim = x.shape
+    return Layout.contiguous((batch, heads * split, length, dim))

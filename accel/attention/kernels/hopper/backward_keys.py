@@ -404,15 +404,12 @@ def _produce(
         stride_head,
         slopes,
     ) = problem
-    sequence, head, start_q, start_k = where
+    sequence, head, kv_head, start_q, start_k = where
     mbarrier.expect(kv_full, 4 * k_desc.block_type.nbytes)
     for w in gl.static_range(2):
-        load_rows(
-            k_desc, sequence, head, key + w * 64, start_k, seq_k, kv_full, k_smem.index(w), RAGGED
-        )
-        load_rows(
-            v_desc, sequence, head, key + w * 64, start_k, seq_k, kv_full, v_smem.index(w), RAGGED
-        )
+        row = key + w * 64
+        load_rows(k_desc, sequence, kv_head, row, start_k, seq_k, kv_full, k_smem.index(w), RAGGED)
+        load_rows(v_desc, sequence, kv_head, row, start_k, seq_k, kv_full, v_smem.index(w), RAGGED)
     for step in range(steps):
         stage = step % STAGES
         phase = ((step // STAGES) & 1) ^ 1
@@ -454,14 +451,15 @@ def backward_keys(
     slopes, heads, seq_q, seq_k, tiles_a_head, left, right, slopes_batch, scale, scale_log2,
     cap_log2,
     BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
-    ATOMIC: gl.constexpr, ROTATE: gl.constexpr,
+    SPLIT: gl.constexpr, ATOMIC: gl.constexpr, ROTATE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
     ALIBI: gl.constexpr,
     RAGGED: gl.constexpr,
 ):  # fmt: skip
     """Compute dk and dv of a tile of keys.
 
-    The grid is [key tiles of 128, kv heads, sequences]. With ATOMIC it also adds to dq;
+    The grid is [key tiles of 128, kv heads x SPLIT, sequences]: of the query heads
+    that share a key head, each CTA takes GROUP. With ATOMIC it also adds to dq;
     otherwise `backward_queries` computes that. `rows_desc` and `dq` are as
     `backward_rows.prepare_rows` leaves them.
     """
@@ -532,7 +530,7 @@ def backward_keys(
         steps,
         (sequence, head, start_k, scale),
     )
-    where = (sequence, head, start_q, start_k)
+    where = (sequence, head, head // SPLIT, start_q, start_k)
     gl.warp_specialize(
         [
             (

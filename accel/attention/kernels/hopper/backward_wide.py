@@ -217,10 +217,10 @@ def _produce(
         stride_head,
         slopes,
     ) = problem
-    sequence, head, start_q, start_k = where
+    sequence, head, kv_head, start_q, start_k = where
     mbarrier.expect(kv_full, k_desc.block_type.nbytes + v_desc.block_type.nbytes)
-    load_rows(k_desc, sequence, head, key, start_k, seq_k, kv_full, k_smem, RAGGED)
-    load_rows(v_desc, sequence, head, key, start_k, seq_k, kv_full, v_smem, RAGGED)
+    load_rows(k_desc, sequence, kv_head, key, start_k, seq_k, kv_full, k_smem, RAGGED)
+    load_rows(v_desc, sequence, kv_head, key, start_k, seq_k, kv_full, v_smem, RAGGED)
     for step in range(steps):
         stage = step % STAGES
         phase = ((step // STAGES) & 1) ^ 1
@@ -267,14 +267,15 @@ def backward_wide(
     cap_log2,
     BM: gl.constexpr, D: gl.constexpr, DV: gl.constexpr, STAGES: gl.constexpr,
     GROUP: gl.constexpr,
-    ROTATE: gl.constexpr,
+    SPLIT: gl.constexpr, ROTATE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
     ALIBI: gl.constexpr,
     RAGGED: gl.constexpr,
 ):  # fmt: skip
     """Compute dk and dv of a tile of keys.
 
-    The grid is [key tiles of 64, kv heads, sequences]. `rows_desc` is as
+    The grid is [key tiles of 64, kv heads x SPLIT, sequences]: of the query heads that
+    share a key head, each CTA takes GROUP. `rows_desc` is as
     `backward_rows.prepare_rows` leaves it.
     """
     kind: gl.constexpr = q_desc.dtype
@@ -337,7 +338,7 @@ def backward_wide(
         slopes,
     )
     args = (shared, bars, problem, dk_desc, dv_desc, steps, (sequence, head, start_k, scale))
-    where = (sequence, head, start_q, start_k)
+    where = (sequence, head, head // SPLIT, start_q, start_k)
     gl.warp_specialize(
         [
             (

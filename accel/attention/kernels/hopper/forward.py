@@ -128,9 +128,9 @@ def _locate(
     """Return row (-1: past the last tile), sequence, head, start and length of queries and of
     keys.
 
-    Heads form groups whose keys and values fit in the L2 cache; in a group the tiles that see
-    most keys come first. A ragged tile past the end of its sequence is skipped for the next
-    one.
+    Heads form rounds (`group` heads); in a round the tiles that see most keys come first. A ragged
+    tile past the end of its sequence is skipped, with those of the sequence's next heads, which
+    nobody need claim then.
     """
     tiles, row_tiles, heads, kv_group, all_heads, group = order
     row = -1
@@ -154,6 +154,9 @@ def _locate(
             seq_k = gl.load(starts_k + sequence + 1) - start_k
             if row >= seq_q:
                 row = -1
+                if COUNT:
+                    alike = gl.minimum(heads - head, together - place % together)
+                    gl.atomic_max(claims, t + alike - gl.num_programs(0), sem="relaxed")
                 t = _claim(claims, t, COUNT)
     return row, sequence, head, start_q, seq_q, start_k, seq_k
 
@@ -1093,9 +1096,9 @@ last tile, or of the diagonal's blocks, unused."""
 SHORT_KEYS = 1024
 """Up to here a tile takes so little time that a counter costs more than claiming gains, where all
 tiles are alike."""
-L2_BYTES = 24 << 20
-"""Keys and values that the tiles at work share: about half the L2 cache. A round of heads may have
-half as much more."""
+ROUND = 8
+"""The heads whose tiles are claimed together, if there are enough tiles. With fewer, the tiles at
+work differ so much in length that they read different keys; with more, too few share them."""
 
 
 def _shape(
@@ -1272,11 +1275,7 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         "heads": g.heads,
         "kv_group": g.group,
         "all_heads": all_heads,
-        "group": heads_at_once(
-            all_heads,
-            g.group,
-            max(1, longest_k) * (g.head_dim + g.v.shape[3]) * g.dtype.itemsize,
-        ),
+        "group": heads_at_once(g, row_tiles, processors),
         "rows_in_all": g.q.shape[2],
         "slopes_batch": g.slopes or 0,
         "bias_batch": g.bias.strides[0] if g.bias else 0,
@@ -1326,23 +1325,17 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
     )
 
 
-def heads_at_once(all_heads: int, group: int, head_bytes: int) -> int:
+def heads_at_once(g: Geometry, row_tiles: int, processors: int) -> int:
     """Return the query heads of a round, whose tiles are claimed together, longest first.
 
-    Rounds of one size leave no small last one, whose few tiles begin with the longest and would
-    keep less than all multiprocessors busy.
-
-    Args:
-        all_heads: query heads of all sequences.
-        group: query heads that share a key head.
-        head_bytes: the keys and values of a head.
+    A round has two tiles or more for each multiprocessor. All rounds have about one size: a small
+    last one, whose few tiles begin with the longest, would leave multiprocessors without work. In a
+    ragged batch, one round puts the tiles of all sequences in order.
     """
-    kv_heads = all_heads // group
-    fit = max(1, L2_BYTES // head_bytes)
-    even = next(n for n in range(min(kv_heads, fit + fit // 2), 0, -1) if kv_heads % n == 0)
-    if 2 * even < min(fit, kv_heads):  # such as a prime number of heads
-        even = -(-kv_heads // -(-kv_heads // fit))
-    return even * group
+    kv_heads = g.sequences * g.k.shape[1]
+    least = -(-max(ROUND, 2 * processors // row_tiles) // g.group)
+    rounds = 1 if g.ragged else max(1, kv_heads // least)
+    return -(-kv_heads // rounds) * g.group
 
 
 @cache

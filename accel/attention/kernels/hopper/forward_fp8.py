@@ -785,7 +785,7 @@ def forward_call(g: Geometry, processors: int, schedule: Schedule) -> KernelCall
             "heads": g.heads,
             "kv_group": g.group,
             "all_heads": all_heads,
-            "group": heads_at_once(all_heads, g.group, max(1, longest_k) * schedule.dim * 2),
+            "group": heads_at_once(g, row_tiles, processors),
             "rows_in_all": g.q.shape[2],
             "q_blocks": blocks_of(g.q.shape[2], QUERIES, sequences),
             "k_blocks": blocks_of(g.k.shape[2], KEYS, sequences),

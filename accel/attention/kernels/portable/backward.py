@@ -289,7 +289,7 @@ def _dbias_call(
         1 if stride == 0 else count for count, stride in zip(extent, strides, strict=True)
     )
     sums = tuple(count if stride == 0 else 1 for count, stride in zip(extent, strides, strict=True))
-    dbias = Layout(own, torch.empty(own, device="meta").stride())
+    dbias = Layout.contiguous(own)
     programs, terms = math.prod(tiles), math.prod(sums)
     parts = max(1, min(terms, _PROGRAMS * target.processors // max(1, programs)))
     chunk = cdiv(terms, parts)
