@@ -123,6 +123,52 @@ def test_biases_and_masks(name, causal, dim):
             assert_close((out,), exact[:1], plain[:1])
 
 
+@pytest.mark.parametrize("shape", [(20, 4, 200, 32), (30, 4, 49, 32), (3, 2, 120, 64)])
+def test_short_rows_with_a_bias_of_all_sequences(shape):
+    torch.manual_seed(6)
+    *draw, dout = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in "qkvd")
+    bias = torch.randn(1, shape[1], shape[2], shape[2], device="cuda", dtype=torch.bfloat16)
+
+    def function(attend):
+        return lambda q, k, v, added, **more: attend(q, k, v, bias=added, **more)
+
+    exact, plain = (
+        solved(function(reference), (*draw, bias), None, dout, None, dtype, dtype=dtype)
+        for dtype in (torch.float64, torch.bfloat16)
+    )
+    got = solved(function(attention), (*draw, bias), None, dout, None, backend="triton")
+    assert_close(got, exact, plain)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("sizes", [(192, 128), (128, 64), (256, 200), (80, 72)])
+def test_values_narrower_than_keys(sizes, causal):
+    """By every backend that can do the pass."""
+    torch.manual_seed(7)
+    dim, values = sizes
+    q = torch.randn(2, 4, 300, dim, device="cuda", dtype=torch.bfloat16)
+    k, v, dout = (
+        torch.randn(2, heads, 300, d, device="cuda", dtype=torch.bfloat16)
+        for heads, d in ((2, dim), (2, values), (4, values))
+    )
+    exact, plain = (
+        solved(reference, (q, k, v), None, dout, None, dtype, dtype=dtype, causal=causal)
+        for dtype in (torch.float64, torch.bfloat16)
+    )
+    problem = describe(q, k, v, causal=causal)
+    for direction in ("forward", "backward"):
+        for each in choose(problem, "auto", direction).candidates:
+            if each.refusal is not None or each.backend == "reference":
+                continue
+            if direction == "forward":
+                out = attention(q, k, v, causal=causal, backend=each.backend)
+                assert_close((out,), exact[:1], plain[:1])
+            else:
+                got = solved(attention, (q, k, v), None, dout, None, causal=causal,
+                             backend=each.backend)  # fmt: skip
+                assert_close(got, exact, plain)
+
+
 def test_a_sink_serves_every_backend_that_can_compute_the_rest():
     torch.manual_seed(1)
     draw = [torch.randn(2, 4, 257, 64, device="cuda", dtype=torch.bfloat16) for _ in range(4)]

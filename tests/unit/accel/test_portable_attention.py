@@ -61,6 +61,9 @@ CASES = {
     "bias of queries": case((2, 1, 40, 16), bias=(1, 1, 40, 1), softcap=2.0),
     "one bias for all": case((2, 2, 10, 16), bias=(1, 1, 1, 1)),
     "bias shared by sequences, summed in parts": case((5, 2, 20, 16), bias=(1, 2, 20, 20)),
+    "bias of short rows, shared by sequences": case(
+        (3, 2, 70, 16), (3, 1, 70, 16), torch.float16, bias=(1, 2, 70, 70), right=3, softcap=4.0
+    ),
     "mask": case((1, 2, 40, 16), bias=(1, 1, 40, 40), mask=True),
     "mask of keys, split": case((1, 1, 1, 16), (1, 1, 600, 16), bias=(1, 1, 1, 600), mask=True),
     "ALiBi, grouped, causal": case((2, 2, 35, 16), (2, 1, 35, 16), right=0, slopes=(2, 2)),

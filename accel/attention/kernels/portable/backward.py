@@ -54,7 +54,8 @@ class BackwardCalls(NamedTuple):
 
     row_sums: KernelCall
     dk_dv: KernelCall
-    dq: KernelCall
+    dq: KernelCall | None
+    """None if the kernel of dbias computes it."""
     dbias: KernelCall | None
     parts: int = 1
     """Above 1, the kernel of dbias writes so many float32 sums, which are then added."""
@@ -100,7 +101,7 @@ def backward(
         dout = torch.empty_like(q).copy_(dout)
     wanted = bias_grad and bias is not None and bias.dtype.is_floating_point
     key = geometry_key(q, k, v, left, right, scale, softcap, ragged, bias, slopes, visible)
-    row_sums, dk_dv, dq_launch, dbias_launch, parts = _plan(
+    row_sums, dk_dv, dq_launch, dbias_launch, parts, with_dq = _plan(
         key, out.stride(), dout.stride(), out.data_ptr() % ALIGNMENT == 0, wanted, dlse is not None
     )
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
@@ -121,7 +122,7 @@ def backward(
         size, kind = ((parts, *own), torch.float32) if parts > 1 else (own, bias.dtype)
         dbias = torch.empty(size, dtype=kind, device=bias.device)
         if dbias_launch:
-            dbias_launch(q, k, v, dout, lse, delta, *more, dbias)
+            dbias_launch(q, k, v, dout, lse, delta, *more, dbias, *((dq,) if with_dq else ()))
         if parts > 1:
             dbias = dbias.sum(0).to(bias.dtype)
     return dq, dk, dv, dbias
@@ -155,10 +156,11 @@ def backward_calls(
     inputs = (geometry.q, geometry.k, geometry.v)
     constants["UNIT"] = unit_of(dout, out, *inputs, *(x.like() for x in inputs))
     dbias, parts = _dbias_call(geometry, shared, constants, target) if bias_grad else (None, 1)
+    alone = dbias is None or not dbias.constants["DQ"]
     return BackwardCalls(
         _row_sums_call(geometry, out, dout, aligned, lse_grad, constants["UNIT"]),
         _dk_dv_call(geometry, shared, constants, target),
-        _dq_call(geometry, shared, constants, target),
+        _dq_call(geometry, shared, constants, target) if alone else None,
         dbias,
         parts,
     )
@@ -281,8 +283,8 @@ def _dbias_call(
     """
     assert geometry.bias is not None
     kind, strides, _ = geometry.bias
-    config = dbias_config(geometry.dtype, padded(geometry.head_dim))
     shape = (*geometry.q.shape[:3], geometry.k.shape[2])
+    config = dbias_config(geometry.dtype, padded(geometry.head_dim), shape[3])
     own = own_shape(shape, strides)
     extent = (*shape[:2], cdiv(shape[2], config.block_m), cdiv(shape[3], config.block_n))
     tiles = tuple(
@@ -290,6 +292,7 @@ def _dbias_call(
     )
     sums = tuple(count if stride == 0 else 1 for count, stride in zip(extent, strides, strict=True))
     dbias = Layout.contiguous(own)
+    with_dq = config.block_n >= shape[3]
     programs, terms = math.prod(tiles), math.prod(sums)
     parts = max(1, min(terms, _PROGRAMS * target.processors // max(1, programs)))
     chunk = cdiv(terms, parts)
@@ -301,6 +304,8 @@ def _dbias_call(
             **shared,
             **dbias.named("d", "bhmn"),
             "dbias_ptr": Pointer(torch.float32 if parts > 1 else kind),
+            "dq_ptr": Pointer(geometry.dtype) if with_dq else None,
+            **geometry.q.like().named("dq", "bhmd"),
             "tiles_m": tiles[2],
             "tiles_n": tiles[3],
             "own_batches": tiles[0],
@@ -318,6 +323,7 @@ def _dbias_call(
             "BLOCK_N": config.block_n,
             "SUM_M": strides[2] == 0,
             "SUM_N": strides[3] == 0,
+            "DQ": with_dq,
         },
         config.options,
     )
@@ -332,8 +338,9 @@ def _plan(
     aligned: bool,
     bias_grad: bool,
     lse_grad: bool,
-) -> tuple[Launch | None, Launch | None, Launch | None, Launch | None, int]:
-    """Return the launches of BackwardCalls, None where a grid is empty, and the parts of dbias."""
+) -> tuple[Launch | None, Launch | None, Launch | None, Launch | None, int, bool]:
+    """Return the launches of BackwardCalls, None where a grid is empty, the parts of dbias, and
+    whether its kernel computes dq."""
     geometry = geometry_of(key)
     *calls, parts = backward_calls(
         geometry, out_strides, dout_strides, aligned, bias_grad, target_of(geometry.device),
@@ -342,4 +349,4 @@ def _plan(
     row_sums, dk_dv, dq, dbias = (
         prepare(call, geometry.device) if call is not None and call.grid else None for call in calls
     )
-    return row_sums, dk_dv, dq, dbias, parts
+    return row_sums, dk_dv, dq, dbias, parts, calls[2] is None

@@ -420,20 +420,21 @@ def attention_dq(
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def attention_dbias(
-    q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, slopes_ptr, dbias_ptr,
+    q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, slopes_ptr, dbias_ptr, dq_ptr,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd,
     stride_gb, stride_gh, stride_gm, stride_gd, stride_bb, stride_bh, stride_bm, stride_bn,
-    stride_db, stride_dh, stride_dm, stride_dn, tiles_m, tiles_n, own_heads,
+    stride_db, stride_dh, stride_dm, stride_dn, stride_dqb, stride_dqh, stride_dqm, stride_dqd,
+    tiles_m, tiles_n, own_heads,
     own_batches, sum_batches, sum_heads, sum_tiles_m, sum_tiles_n, chunk, part_stride, heads, group,
-    seq_q, seq_k, left, right, qk_scale, softcap, slopes_batch,
+    seq_q, seq_k, left, right, scale, qk_scale, softcap, slopes_batch,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     SUM_M: tl.constexpr, SUM_N: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
     SOFTCAP: tl.constexpr, PRECISION: tl.constexpr, ALIBI: tl.constexpr, BIAS_STEP: tl.constexpr,
-    UNIT: tl.constexpr,
+    UNIT: tl.constexpr, DQ: tl.constexpr,
 ):  # fmt: skip
     """Compute one tile of the gradient of an additive bias, summed over broadcast dimensions in
-    a fixed order.
+    a fixed order. With DQ, where a tile has all keys, compute dq as well.
 
     The grid is tiles_n * tiles_m * own_heads * own_batches, each 1 where summed, times the parts
     into which the sum is split; `sum_*` count its terms, 1 where not summed. Each part sums `chunk`
@@ -476,15 +477,24 @@ def attention_dbias(
         tilt = 0.0
         if ALIBI:
             tilt = tl.load(slopes_ptr + batch * slopes_batch + head)
-        logs, _ = logs_and_slope(
+        logs, slope = logs_and_slope(
             tl.dot(q, tl.trans(k), input_precision=PRECISION), lse[:, None], bias, rows[:, None],
             cols[None, :],
             seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_bm, stride_bn, tilt, LEFT,
             RIGHT, SOFTCAP, "float", BIAS_STEP, True, False, ALIBI, False,
         )  # fmt: skip
-        total += tl.exp2(logs) * (
-            tl.dot(dout, tl.trans(v), input_precision=PRECISION) - delta[:, None]
-        )
+        ds = tl.exp2(logs) * (tl.dot(dout, tl.trans(v), input_precision=PRECISION) - delta[:, None])
+        total += ds
+        if DQ:
+            dq = tl.dot((ds * slope).to(k.dtype), k, input_precision=PRECISION)
+            dq_at = dq_ptr + wide(
+                batch * stride_dqb + head * stride_dqh + queries * stride_dqm, UNIT
+            )
+            tl.store(
+                dq_at[:, None] + dims[None, :] * stride_dqd,
+                (dq * scale).to(dq_ptr.dtype.element_ty),
+                mask=asked,
+            )
     at = dbias_ptr + part.to(tl.int64) * part_stride
     at += own_batch.to(tl.int64) * stride_db + own_head.to(tl.int64) * stride_dh
     rows, cols = (

@@ -56,6 +56,8 @@ def padded(head_dim: int) -> int:
     return max(16, 1 << (head_dim - 1).bit_length())
 
 
+_SHORT_KEYS, _SHORT_HEAD = 256, 64
+"""Up to here a tile of the bias's gradient has all keys."""
 # By family and padded head size, for 16-bit elements; smaller heads use the tiles of 64.
 _FORWARD = {
     "mma": {
@@ -190,13 +192,16 @@ def dq_config(capability: int, dtype: torch.dtype, block_d: int, biased: bool) -
     return (_DQ_BIASED_WGMMA if special else _DQ[kind])[max(64, block_d)]
 
 
-def dbias_config(dtype: torch.dtype, block_d: int) -> TileConfig:
-    """Return the tile for the gradient of an additive bias."""
-    return (
-        _exact(block_d)
-        if dtype == torch.float32
-        else TileConfig(64, 32 if block_d > 128 else 64, 4, 1)
-    )
+def dbias_config(dtype: torch.dtype, block_d: int, keys: int) -> TileConfig:
+    """Return the tile for the gradient of an additive bias.
+
+    One that has all keys computes the gradient of the queries as well.
+    """
+    if dtype == torch.float32:
+        return _exact(block_d)
+    if block_d <= _SHORT_HEAD and 64 < keys <= _SHORT_KEYS:
+        return TileConfig(64, 256 if keys > 128 else 128, 8, 1)
+    return TileConfig(64, 32 if block_d > 128 else 64, 4, 1)
 
 
 def _exact(block_d: int) -> TileConfig:
