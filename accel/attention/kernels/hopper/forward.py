@@ -47,6 +47,8 @@ LN2 = gl.constexpr(0.6931471805599453)
 BASE_2 = gl.constexpr(LOG2E)
 ROWS = gl.constexpr(64)
 """Queries of a consumer warpgroup: one row of wgmma instructions."""
+CLAIM_BEFORE = gl.constexpr(3)
+"""The next tile is claimed so many blocks of keys before a tile's last loads."""
 
 
 @gluon.jit
@@ -322,47 +324,37 @@ def _producer(
             v_rest,
             EV,
         )
-        # Claimed while these loads are under way, so that the next tile's follow this one's without
-        # a pause.
+        # Claimed late, so that who has the longest tile does not have the longest of the next ones,
+        # too, but early enough that the next tile's loads follow this one's without a pause.
+        soon = gl.maximum(blocks - CLAIM_BEFORE, 1)
+        keys = (last, sequence, kv_head, start_k, length_k)
+        _load_blocks(loads, keys, step, 1, soon, BN, RAGGED, TURNED, k_rest, v_rest, E, EV)
         served += 1
         t = _claim(claims, t, COUNT)
         tile = _locate(t, order, starts, claims, seq_q, seq_k, BM, RAGGED, COUNT)
         _publish(claimed, claim_full, claim_empty, served, tile, RAGGED)
-        for i in range(1, blocks):
-            key = (last - i) * BN
-            _load(
-                k_desc,
-                k_smem,
-                k_full,
-                k_empty,
-                step + i,
-                sequence,
-                kv_head,
-                key,
-                start_k,
-                length_k,
-                RAGGED,
-                0,
-                k_rest,
-                E,
-            )
-            _load(
-                v_desc,
-                v_smem,
-                v_full,
-                v_empty,
-                step + i,
-                sequence,
-                kv_head,
-                key,
-                start_k,
-                length_k,
-                RAGGED,
-                TURNED,
-                v_rest,
-                EV,
-            )
+        _load_blocks(loads, keys, step, soon, blocks, BN, RAGGED, TURNED, k_rest, v_rest, E, EV)
         step += blocks
+
+
+@gluon.jit
+def _load_blocks(
+    loads, keys, step, begin, end, BN: gl.constexpr, RAGGED: gl.constexpr, TURNED: gl.constexpr,
+    k_rest, v_rest, E: gl.constexpr, EV: gl.constexpr,
+):  # fmt: skip
+    """Load the blocks `begin` to `end` - 1 of keys and values, counted from the last one."""
+    descs, smem, bars = loads[0], loads[1], loads[2]
+    last, sequence, kv_head, start_k, length_k = keys
+    for i in range(begin, end):
+        key = (last - i) * BN
+        _load(
+            descs[1], smem[1], bars[2], bars[3], step + i, sequence, kv_head, key, start_k,
+            length_k, RAGGED, 0, k_rest, E,
+        )  # fmt: skip
+        _load(
+            descs[2], smem[2], bars[4], bars[5], step + i, sequence, kv_head, key, start_k,
+            length_k, RAGGED, TURNED, v_rest, EV,
+        )  # fmt: skip
 
 
 @gluon.jit
@@ -1097,8 +1089,8 @@ SHORT_KEYS = 1024
 """Up to here a tile takes so little time that a counter costs more than claiming gains, where all
 tiles are alike."""
 ROUND = 8
-"""The heads whose tiles are claimed together, if there are enough tiles. With fewer, the tiles at
-work differ so much in length that they read different keys; with more, too few share them."""
+"""The heads whose tiles are claimed together, if they are enough tiles: the keys and values of many
+more do not stay in the L2 cache."""
 
 
 def _shape(
