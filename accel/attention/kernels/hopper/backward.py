@@ -61,6 +61,8 @@ class Tiles:
 WAVES = 4
 """Query heads that share a key head are spread over several CTAs, whose dk and dv are added after,
 until there are so many CTAs for each multiprocessor: a causal mask gives them unequal work."""
+AT_ONCE = 8
+"""The most heads whose tiles under a causal mask run at once, the longest first."""
 NEVER = 1 << 62
 TILES = {
     64: Tiles(128, 128, 128, 2, 1024),
@@ -290,9 +292,13 @@ def backward_calls(
     key_tiles = -(-g.longest[1] // tiles.keys)
     split = _split(g, key_tiles * g.k.shape[1] * g.sequences, processors)
     dk, dv = (_parts(x, split) for x in (g.k, g.v))
+    longest_first = g.right is not None and g.left is None
+    together = [
+        _at_once(heads) if longest_first else 1 for heads in (split * g.k.shape[1], g.heads)
+    ]
     keys = KernelCall(
         backward_wide if wide else backward_keys,
-        (key_tiles, split * g.k.shape[1], g.sequences),
+        _grid(key_tiles, split * g.k.shape[1], g.sequences, together[0]),
         {
             **{
                 "q_desc": boxes(g.q, tiles.queries),
@@ -303,6 +309,7 @@ def backward_calls(
             **{"dk_desc": boxes(dk, 64), "dv_desc": value_boxes(dv, 64)},
             **({} if wide else {"dq": sums}),
             **common,
+            "at_once": together[0],
         },
         {
             **{
@@ -320,7 +327,7 @@ def backward_calls(
     )
     queries = KernelCall(
         backward_queries,
-        (-(-g.longest[0] // 128), g.heads, g.sequences),
+        _grid(-(-g.longest[0] // 128), g.heads, g.sequences, together[1]),
         {
             **{
                 "q_desc": boxes(g.q, 64),
@@ -329,6 +336,7 @@ def backward_calls(
             },
             **{"do_desc": value_boxes(dout, 64), "dq_desc": boxes(g.q.like(), 64), "rows": floats},
             **common,
+            "at_once": together[1],
         },
         {
             **{
@@ -364,6 +372,15 @@ def backward_calls(
         rows_size * size if atomic else 0,
         split,
     )
+
+
+def _at_once(heads: int) -> int:
+    return next(n for n in range(min(AT_ONCE, heads), 0, -1) if heads % n == 0)
+
+
+def _grid(tiles: int, heads: int, sequences: int, at_once: int) -> tuple[int, int, int]:
+    """Return the grid that `backward_tiles.own_tile` reads."""
+    return tiles * at_once, heads // at_once, sequences
 
 
 def _new_parts(x: Tensor, split: int) -> Tensor:

@@ -23,6 +23,7 @@ from accel.attention.kernels.hopper.backward_tiles import (
     capped,
     first_tile,
     is_cut,
+    own_tile,
     place,
     queries_of_keys,
     sees,
@@ -448,8 +449,8 @@ def _produce(
 @gluon.jit(do_not_specialize=VARYING)
 def backward_keys(
     q_desc, k_desc, v_desc, do_desc, rows_desc, dk_desc, dv_desc, dq, starts_q, starts_k,
-    slopes, heads, seq_q, seq_k, tiles_a_head, left, right, slopes_batch, scale, scale_log2,
-    cap_log2,
+    slopes, heads, seq_q, seq_k, tiles_a_head, left, right, slopes_batch, at_once, scale,
+    scale_log2, cap_log2,
     BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
     SPLIT: gl.constexpr, ATOMIC: gl.constexpr, ROTATE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
@@ -458,8 +459,8 @@ def backward_keys(
 ):  # fmt: skip
     """Compute dk and dv of a tile of keys.
 
-    The grid is [key tiles of 128, kv heads x SPLIT, sequences]: of the query heads
-    that share a key head, each CTA takes GROUP. With ATOMIC it also adds to dq;
+    The grid, as `own_tile` reads it, is [key tiles of 128, kv heads x SPLIT, sequences]: of the
+    query heads that share a key head, each CTA takes GROUP. With ATOMIC it also adds to dq;
     otherwise `backward_queries` computes that. `rows_desc` and `dq` are as
     `backward_rows.prepare_rows` leaves them.
     """
@@ -491,8 +492,8 @@ def backward_keys(
     mbarrier.init(done, count=2)
 
     sequence = gl.program_id(2)
-    head = gl.program_id(1)
-    key = gl.program_id(0) * 128
+    own, head, key_tiles = own_tile(at_once)
+    key = own * 128
     start_q, seq_q, start_k, seq_k = sequence_of(starts_q, starts_k, seq_q, seq_k, sequence, RAGGED)
     if ALIBI:
         slopes += sequence * slopes_batch + head * GROUP
@@ -500,7 +501,7 @@ def backward_keys(
     tile0 = first_tile(start_q, sequence, head * GROUP, heads, tiles_a_head, BM, RAGGED)
     rotation = 0
     if ROTATE:
-        rotation = gl.program_id(0) * tiles // gl.num_programs(0)
+        rotation = own * tiles // key_tiles
     steps = tiles * GROUP
     shared = (k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem)
     bars = (q_full, q_empty, do_full, do_empty, ds_full)

@@ -20,6 +20,7 @@ from accel.attention.kernels.hopper.backward_tiles import (
     first_tile,
     is_cut,
     keys_of_queries,
+    own_tile,
     sees,
     sequence_of,
     slope_of,
@@ -245,7 +246,8 @@ def _produce(
 @gluon.jit(do_not_specialize=VARYING)
 def backward_queries(
     q_desc, k_desc, v_desc, do_desc, dq_desc, rows, starts_q, starts_k, slopes,
-    heads, seq_q, seq_k, tiles_a_head, left, right, slopes_batch, scale, scale_log2, cap_log2,
+    heads, seq_q, seq_k, tiles_a_head, left, right, slopes_batch, at_once, scale, scale_log2,
+    cap_log2,
     BN: gl.constexpr, D: gl.constexpr, DV: gl.constexpr, K_STAGES: gl.constexpr,
     V_STAGES: gl.constexpr, TILE: gl.constexpr, GROUP: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
@@ -253,7 +255,7 @@ def backward_queries(
 ):  # fmt: skip
     """Compute dq of a tile of queries.
 
-    The grid is [query tiles of 128, heads, sequences]. `rows` is as
+    The grid, as `own_tile` reads it, is [query tiles of 128, heads, sequences]. `rows` is as
     `backward_rows.prepare_rows` leaves it, in tiles of TILE queries.
     """
     kind: gl.constexpr = q_desc.dtype
@@ -279,9 +281,9 @@ def backward_queries(
     mbarrier.init(q_full, count=1)
 
     sequence = gl.program_id(2)
-    head = gl.program_id(1)
+    own, head, query_tiles = own_tile(at_once)
     # The longest rows of a causal mask are the last.
-    query = (gl.num_programs(0) - 1 - gl.program_id(0)) * 128
+    query = (query_tiles - 1 - own) * 128
     start_q, seq_q, start_k, seq_k = sequence_of(starts_q, starts_k, seq_q, seq_k, sequence, RAGGED)
     if ALIBI:
         slopes += sequence * slopes_batch + head

@@ -10,8 +10,20 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-VARYING = ["heads", "seq_q", "seq_k", "tiles_a_head", "left", "right", "slopes_batch"]
+VARYING = ["heads", "seq_q", "seq_k", "tiles_a_head", "left", "right", "slopes_batch", "at_once"]
 """The numbers that no kernel is compiled anew for."""
+
+
+@gluon.jit
+def own_tile(at_once):
+    """Return this CTA's tile and head, and the number of tiles of a head.
+
+    The grid is [tiles x at_once, heads / at_once, sequences]: the heads that run at once begin with
+    their first tiles, which a causal mask makes the longest.
+    """
+    place = gl.program_id(0)
+    tiles = gl.num_programs(0) // at_once
+    return place // at_once, gl.program_id(1) * at_once + place % at_once, tiles
 
 
 @gluon.jit

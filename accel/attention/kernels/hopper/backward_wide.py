@@ -24,6 +24,7 @@ from accel.attention.kernels.hopper.backward_tiles import (
     capped,
     first_tile,
     is_cut,
+    own_tile,
     place,
     queries_of_keys,
     sees,
@@ -263,8 +264,8 @@ def _produce(
 @gluon.jit(do_not_specialize=VARYING)
 def backward_wide(
     q_desc, k_desc, v_desc, do_desc, rows_desc, dk_desc, dv_desc, starts_q, starts_k,
-    slopes, heads, seq_q, seq_k, tiles_a_head, left, right, slopes_batch, scale, scale_log2,
-    cap_log2,
+    slopes, heads, seq_q, seq_k, tiles_a_head, left, right, slopes_batch, at_once, scale,
+    scale_log2, cap_log2,
     BM: gl.constexpr, D: gl.constexpr, DV: gl.constexpr, STAGES: gl.constexpr,
     GROUP: gl.constexpr,
     SPLIT: gl.constexpr, ROTATE: gl.constexpr,
@@ -274,8 +275,8 @@ def backward_wide(
 ):  # fmt: skip
     """Compute dk and dv of a tile of keys.
 
-    The grid is [key tiles of 64, kv heads x SPLIT, sequences]: of the query heads that
-    share a key head, each CTA takes GROUP. `rows_desc` is as
+    The grid, as `own_tile` reads it, is [key tiles of 64, kv heads x SPLIT, sequences]: of the
+    query heads that share a key head, each CTA takes GROUP. `rows_desc` is as
     `backward_rows.prepare_rows` leaves it.
     """
     kind: gl.constexpr = q_desc.dtype
@@ -309,8 +310,8 @@ def backward_wide(
     mbarrier.init(kv_full, count=1)
 
     sequence = gl.program_id(2)
-    head = gl.program_id(1)
-    key = gl.program_id(0) * KEYS
+    own, head, key_tiles = own_tile(at_once)
+    key = own * KEYS
     start_q, seq_q, start_k, seq_k = sequence_of(starts_q, starts_k, seq_q, seq_k, sequence, RAGGED)
     if ALIBI:
         slopes += sequence * slopes_batch + head * GROUP
@@ -318,7 +319,7 @@ def backward_wide(
     tile0 = first_tile(start_q, sequence, head * GROUP, heads, tiles_a_head, BM, RAGGED)
     rotation = 0
     if ROTATE:
-        rotation = gl.program_id(0) * tiles // gl.num_programs(0)
+        rotation = own * tiles // key_tiles
     steps = tiles * GROUP
     shared = (k_smem, v_smem, q_smem, do_smem, rows_smem, p_smem, slope_smem)
     bars = (q_full, q_empty, do_full, do_empty, p_full, p_empty, kv_full)
