@@ -35,7 +35,7 @@ from accel import learning
 from accel.attention import BACKENDS, Problem, Ragged, attention, choose, describe
 from accel.attention.dispatch import refusal
 from accel.attention.inputs import Inputs, arrange
-from accel.attention.passes import backward, prepared
+from accel.attention.passes import backward, forward, prepared
 from accel.attention.reference import reference
 from accel.result import Direction
 from accel.runtime import power
@@ -210,7 +210,7 @@ class Runner:
             run = prepared(inputs[0], self.problem, name)
         if run is not None:
             return [partial(run, x.q, x.k, x.v) for x in inputs]
-        return [partial(BACKENDS[name].forward, x, self.problem) for x in inputs]
+        return [partial(forward, x, self.problem, name) for x in inputs]
 
     def _peer(self, peer: PeerCall, layout: str) -> list[Call]:
         calls: list[Call] = []

@@ -1,6 +1,7 @@
 """The Hopper forward kernel, compiled for sm_90 without a GPU, and what it says it does not
 take."""
 
+import heapq
 import re
 
 import pytest
@@ -17,6 +18,24 @@ BF16 = torch.bfloat16
 
 def call(dim, length=8192, **rules):
     return forward_call(problem(16, length, dim, **rules), processors=132)
+
+
+@pytest.mark.parametrize("dim", [64, 128, 256])
+@pytest.mark.parametrize("length", [2048, 4096, 8192, 16384])
+def test_causal_tiles_keep_all_multiprocessors_busy(dim, length):
+    """Who is free takes the next tile, which costs as much as the blocks of keys that it sees."""
+    heads = 16384 // length * 2048 // dim
+    numbers = forward_call(problem(heads, length, dim, right=0), processors=132)
+    asked, at_once = numbers.arguments, numbers.arguments["group"]
+    rows, keys = numbers.constants["C"] * 64, numbers.constants["BN"]
+    free, work = [0] * 132, 0
+    for first in range(0, heads, at_once):
+        for place in range(min(at_once, heads - first) * asked["row_tiles"]):
+            row = asked["row_tiles"] - 1 - place // min(at_once, heads - first)
+            blocks = -(-min((row + 1) * rows, length) // keys)
+            work += blocks
+            heapq.heapreplace(free, free[0] + blocks)
+    assert work / 132 / max(free) > 0.97
 
 
 MAIN = {

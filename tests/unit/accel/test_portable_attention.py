@@ -62,7 +62,10 @@ CASES = {
     "one bias for all": case((2, 2, 10, 16), bias=(1, 1, 1, 1)),
     "bias shared by sequences, summed in parts": case((5, 2, 20, 16), bias=(1, 2, 20, 20)),
     "bias of short rows, shared by sequences": case(
-        (3, 2, 70, 16), (3, 1, 70, 16), torch.float16, bias=(1, 2, 70, 70), right=3, softcap=4.0
+        (3, 2, 50, 16), (3, 1, 50, 16), torch.float16, bias=(1, 2, 50, 50), right=3, softcap=4.0
+    ),
+    "bias whose gradient has low and wide tiles": case(
+        (2, 1, 20, 16), (2, 1, 130, 16), torch.float16, bias=(1, 1, 20, 130)
     ),
     "mask": case((1, 2, 40, 16), bias=(1, 1, 40, 40), mask=True),
     "mask of keys, split": case((1, 1, 1, 16), (1, 1, 600, 16), bias=(1, 1, 1, 600), mask=True),

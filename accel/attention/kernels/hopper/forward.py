@@ -1089,8 +1089,8 @@ SHORT_KEYS = 1024
 """Up to here a tile takes so little time that a counter costs more than claiming gains, where all
 tiles are alike."""
 ROUND = 8
-"""The heads whose tiles are claimed together, if they are enough tiles: the keys and values of many
-more do not stay in the L2 cache."""
+"""The key heads whose tiles are claimed together, if they are enough tiles: the keys and values of
+many more do not stay in the L2 cache."""
 
 
 def _shape(
@@ -1321,13 +1321,11 @@ def heads_at_once(g: Geometry, row_tiles: int, processors: int) -> int:
     """Return the query heads of a round, whose tiles are claimed together, longest first.
 
     A round has two tiles or more for each multiprocessor. All rounds have about one size: a small
-    last one, whose few tiles begin with the longest, would leave multiprocessors without work. In a
-    ragged batch, one round puts the tiles of all sequences in order.
+    last one, whose few tiles begin with the longest, would leave multiprocessors without work.
     """
     kv_heads = g.sequences * g.k.shape[1]
-    least = -(-max(ROUND, 2 * processors // row_tiles) // g.group)
-    rounds = 1 if g.ragged else max(1, kv_heads // least)
-    return -(-kv_heads // rounds) * g.group
+    least = max(ROUND, 2 * processors // (row_tiles * g.group))
+    return -(-kv_heads // max(1, kv_heads // least)) * g.group
 
 
 @cache

@@ -56,8 +56,6 @@ def padded(head_dim: int) -> int:
     return max(16, 1 << (head_dim - 1).bit_length())
 
 
-_SHORT_KEYS, _SHORT_HEAD = 256, 64
-"""Up to here a tile of the bias's gradient has all keys."""
 # By family and padded head size, for 16-bit elements; smaller heads use the tiles of 64.
 _FORWARD = {
     "mma": {
@@ -178,6 +176,8 @@ def dk_dv_config(
     if dtype == torch.float32:
         return _exact(block_d)
     kind = family(capability)
+    if biased and kind == "wgmma" and rows <= 64 and block_d <= 64:
+        return TileConfig(32, 64, 4, 2)
     table = _DK_DV_BIASED_WGMMA if biased and kind == "wgmma" else _DK_DV[kind]
     config = table[max(64, block_d)]
     return config._replace(block_m=64) if rows <= 64 < config.block_m else config
@@ -195,12 +195,13 @@ def dq_config(capability: int, dtype: torch.dtype, block_d: int, biased: bool) -
 def dbias_config(dtype: torch.dtype, block_d: int, keys: int) -> TileConfig:
     """Return the tile for the gradient of an additive bias.
 
-    One that has all keys computes the gradient of the queries as well.
+    One that has all keys computes the gradient of the queries as well, which gains most at 64 keys;
+    wider tiles gain only if they are low, so that their sums stay in registers.
     """
     if dtype == torch.float32:
         return _exact(block_d)
-    if block_d <= _SHORT_HEAD and 64 < keys <= _SHORT_KEYS:
-        return TileConfig(64, 256 if keys > 128 else 128, 8, 1)
+    if block_d <= 32 and 128 < keys <= 256:
+        return TileConfig(16, 256, 4, 1)
     return TileConfig(64, 32 if block_d > 128 else 64, 4, 1)
 
 
