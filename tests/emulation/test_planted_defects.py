@@ -55,7 +55,7 @@ FORWARD = {
         "release_tile(v_empty, step + i)",
     ),
     "output scaled before it was waited for": (
-        ("        accs = _added(accs, E)\n        release_tile(v_empty, step + i - 1)"),
+        ("        accs = _added(accs, EV)\n        release_tile(v_empty, step + i - 1)"),
         "        release_tile(v_empty, step + i - 1)",
     ),
     "nobody's turn": ("mbarrier.arrive(turn.index((CID + 1) % C), count=1)", "pass"),
@@ -72,8 +72,8 @@ FORWARD = {
         "pass",
     ),
     "queries released twice": (
-        "        state = (_empty(D, E)",
-        ("        mbarrier.arrive(q_empty.index(q_slot), count=1)\n        state = (_empty(D, E)"),
+        "        state = (_empty(D, EV)",
+        ("        mbarrier.arrive(q_empty.index(q_slot), count=1)\n        state = (_empty(D, EV)"),
     ),
     "a tile claimed twice": ("return gl.num_programs(0) + t", "return gl.num_programs(0) - 1 + t"),
     "a tile never claimed": ("return gl.num_programs(0) + t", "return gl.num_programs(0) + 1 + t"),
@@ -178,8 +178,8 @@ BLOCKS = {
     ),
     "halves of a pair swapped": (
         "warpgroup.py",
-        "[low, high],\n            dtype=gl.int32",
-        "[high, low],\n            dtype=gl.int32",
+        "[low, high], dtype=gl.int32",
+        "[high, low], dtype=gl.int32",
     ),
 }
 """Of the blocks of which the forward kernel is built: in which file what is replaced by what."""
