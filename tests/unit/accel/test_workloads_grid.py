@@ -4,6 +4,8 @@ import math
 import random
 import time
 from collections import Counter
+from functools import partial
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -148,12 +150,20 @@ def test_a_comparison_names_what_cannot_be_done(run):
             assert cell.backend == ("flash" if name == "auto" else name)
 
 
-def test_contenders_take_turns():
-    from accel.runtime.timing import measure_in_turn
+def test_contenders_take_turns(monkeypatch):
+    """On a clock that the calls advance, so that other processes on the machine change nothing."""
+    from accel.runtime import timing
 
-    seconds, calls, reports, during = 0.02, [], [], []
-    loops = measure_in_turn(
-        [lambda i=i: calls.append(i) or sum(range(1000 * (1 + 9 * i))) for i in range(3)],
+    now, seconds, calls, reports, during = [0.0], 0.1, [], [], []
+    clock = SimpleNamespace(perf_counter=lambda: now[0], time=lambda: now[0])
+    monkeypatch.setattr(timing, "time", clock)
+
+    def call(i):
+        calls.append(i)
+        now[0] += 0.001 * (1 + 9 * i)
+
+    loops = timing.measure_in_turn(
+        [partial(call, i) for i in range(3)],
         seconds,
         CPU,
         lambda elapsed, count: reports.append((elapsed, count)),
@@ -168,7 +178,7 @@ def test_contenders_take_turns():
     counted = [len(loop.samples_ms) for loop in loops]
     assert sum(counted) == len(calls) - tried - len(during)  # the first of a slice is not counted
     assert all(loop.wall_s >= seconds for loop in loops)
-    assert loops[0].timing.median < loops[2].timing.median
+    assert [loop.timing.median for loop in loops] == pytest.approx([1, 10, 19])
 
 
 def test_the_first_contender_is_timed_twice_and_the_ratio_is_told(run):
