@@ -1,9 +1,10 @@
 """Measure serving: one stream, many streams, prefixes, times to the first token, attention.
 
-python -m tests.benchmarks.serving [--device cuda] [--shapes llama-8b,llama-1b] [--out FOLDER]
+python -m tests.benchmarks.serving [--device cuda] [--only many,small] [--out FOLDER]
 
-Models have random weights of real shapes, made on the device. On a GPU, transformers runs beside
-them if it is installed. Rows go to serving.csv.
+Models have random weights of real shapes, made on the device. Rows go to serving.csv, and the
+kernels of a token to serving_kernels.csv. With `--layers 2` the same kernels are compiled and
+nothing worth writing down is measured.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +29,12 @@ import torch
 from accel.serving import tiny
 from accel.serving.cache import BLOCK, PagedCache
 from accel.serving.engine import Engine
-from accel.serving.families import read_config
+from accel.serving.families import Config, read_config
 from accel.serving.linear import Linear
 from accel.serving.request import Ended, Piece, Request, Sampling
 from accel.serving.speculation import PromptLookup
 from accel.serving.tokens import Tokenizer
-from accel.serving.transformer import _Loader, load
+from accel.serving.transformer import Transformer, _Loader, load
 
 GREEDY = Sampling(temperature=0.0)
 
@@ -59,9 +61,10 @@ class RandomWeights:
 class Bench:
     """Collect rows."""
 
-    def __init__(self, device: str, out: Path) -> None:
-        self.device, self.out = device, out
+    def __init__(self, device: str, out: Path, layers: int = 0) -> None:
+        self.device, self.out, self._layers = device, out, layers
         self.rows: list[dict[str, Any]] = []
+        self.kernels: list[dict[str, Any]] = []
         self._began = time.monotonic()
         self._folder = Path(tempfile.mkdtemp())
         self.name = torch.cuda.get_device_name() if device == "cuda" else platform.processor()
@@ -80,7 +83,7 @@ class Bench:
             writer.writeheader()
             writer.writerows(self.rows)
 
-    def part(self, work: Callable[[], None]) -> None:
+    def part(self, work: Callable[[], object]) -> None:
         """Run a part; one that fails does not end the others."""
         try:
             work()
@@ -89,17 +92,24 @@ class Bench:
         if self.device == "cuda":
             torch.cuda.empty_cache()
 
-    def engine(self, shape: str, weights: str = "bfloat16", **more: Any) -> Engine:
-        """Return an engine with a model of random weights."""
+    def folder(self, shape: str) -> Path:
+        """Return a folder with what describes a model, without its weights."""
         folder = self._folder / shape
         if not folder.exists():
             real = tiny._weights
-            tiny._weights = lambda config, seed, dtype: iter(())  # only what describes the model
+            tiny._weights = lambda config, seed, dtype: iter(())
             try:
                 tiny.make(folder, shape)
             finally:
                 tiny._weights = real
+        return folder
+
+    def engine(self, shape: str, weights: str = "bfloat16", **more: Any) -> Engine:
+        """Return an engine with a model of random weights."""
+        folder = self.folder(shape)
         config = read_config(folder)
+        if self._layers:
+            config = shortened(config, self._layers)
         torch.manual_seed(0)
         source: Any = RandomWeights(config, self.device)
         model = _Loader(config, source, torch.device(self.device), weights).load(lambda _: None)
@@ -129,6 +139,22 @@ class Bench:
         return rate
 
 
+def shortened(config: Config, layers: int) -> Config:
+    """Return a model of fewer layers."""
+    return replace(
+        config, layers=layers, windows=config.windows[:layers], ropes=config.ropes[:layers],
+        experts=config.experts[:layers],
+    )  # fmt: skip
+
+
+def matrices(model: Transformer) -> list[Linear]:
+    """Return the matrices that each token is multiplied with, in that order."""
+    layers = [
+        (layer.qkv, layer.output, layer.feed.gate_up, layer.feed.down) for layer in model._layers
+    ]
+    return [*itertools.chain(*layers), model._head]
+
+
 def prompt(length: int, seed: int = 0, vocabulary: int = 500) -> tuple[int, ...]:
     generator = torch.Generator().manual_seed(seed)
     return tuple(torch.randint(5, vocabulary, (length,), generator=generator).tolist())
@@ -152,16 +178,7 @@ def request(length: int, limit: int, seed: int = 0) -> Request:
 def one_stream(bench: Bench, shape: str, weights: str) -> Engine:
     """Measure the tokens a second of one answer."""
     engine = bench.engine(shape, weights)
-    model = engine.model
-    matrices = [
-        model._head,
-        *(
-            m
-            for layer in model._layers
-            for m in (layer.qkv, layer.output, layer.feed.gate_up, layer.feed.down)
-        ),
-    ]
-    size = sum(matrix.nbytes for matrix in matrices)
+    size = sum(matrix.nbytes for matrix in matrices(engine.model))
     run(engine, request(64, 40))
     rates = []
     for seed in range(3):
@@ -194,7 +211,63 @@ def one_stream(bench: Bench, shape: str, weights: str) -> Engine:
         bench.row(
             f"graph {shape} {weights}, of the memory rate", alone * size / bench.rate, "share"
         )
+        bench.part(lambda: kernels(bench, engine, f"{shape} {weights}"))
     return engine
+
+
+def kernels(bench: Bench, engine: Engine, name: str) -> None:
+    """Write down where the time of one token's graph goes, kernel by kernel.
+
+    A kernel's time is from the end of the one before to its own, as it may begin early.
+    """
+    graph = engine.runner._graphs[1]
+    replays = 8
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(replays):
+            graph(graph.inputs[0])
+        bench.sync()
+    trace = bench.out / "trace.json"
+    profile.export_chrome_trace(str(trace))
+    events = [
+        event
+        for event in json.loads(trace.read_text())["traceEvents"]
+        if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")
+    ]
+    trace.unlink()
+    events.sort(key=lambda event: event["ts"] + event["dur"])
+    read = [matrix.nbytes for matrix in matrices(engine.model)]
+    products = [i for i, event in enumerate(events) if event["name"].startswith("multiply")]
+    known = {}
+    if len(products) == replays * len(read):
+        known = dict(zip(products, read * replays, strict=True))
+    found: dict[tuple[str, str, int], list[tuple[float, float]]] = {}
+    before = events[0]["ts"]
+    for i, event in enumerate(events):
+        end = event["ts"] + event["dur"]
+        grid = str(event.get("args", {}).get("grid", ""))
+        found.setdefault((event["name"][:60], grid, known.get(i, 0)), []).append(
+            (end - before, event["dur"])
+        )
+        before = end
+    rows = []
+    for (kernel, grid, size), spans in found.items():
+        typical = statistics.median(span for span, _ in spans)
+        alone = statistics.median(span for _, span in spans)
+        rows.append({
+            "model": name, "kernel": kernel, "grid": grid, "a token": len(spans) / replays,
+            "us": f"{typical:.2f}", "us begin to end": f"{alone:.2f}",
+            "us a token": f"{typical * len(spans) / replays:.1f}", "bytes": size,
+            "GB/s": f"{size / typical / 1e3:.0f}", "device": bench.name,
+            "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"),
+        })  # fmt: skip
+    rows.sort(key=lambda row: -float(row["us a token"]))
+    bench.kernels += rows
+    for row in rows:
+        print("  ", *list(row.values())[1:9], sep=" | ", flush=True)
+    with (bench.out / "serving_kernels.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(bench.kernels)
 
 
 def early(bench: Bench, shape: str) -> None:
@@ -301,10 +374,7 @@ def attention(bench: Bench, kind: str) -> float:
     from accel.runtime.graphs import Replay
     from accel.serving import gpu
 
-    engine_config = read_config(bench._folder / "llama-8b")
-    one = engine_config.__class__(
-        **{**engine_config.__dict__, "layers": 1, "windows": (0,), "ropes": engine_config.ropes[:1]}
-    )
+    one = shortened(read_config(bench.folder("llama-8b")), 1)
     streams, length = 64, 8192
     blocks = length // BLOCK
     cache = PagedCache(one, streams * blocks, torch.device("cuda"), torch.bfloat16, kind)
@@ -386,16 +456,16 @@ def large_caches(bench: Bench) -> None:
         bench.row(f"decode attention {kind}, of the memory rate", rate / bench.rate, "share")
 
 
-def cold_start(bench: Bench) -> None:
+def cold_start(bench: Bench, shape: str) -> None:
     """Measure the time from the start of a process to the first token of a model in files."""
     import subprocess
     import sys
 
     from safetensors.torch import save_file
 
-    folder = bench._folder / "llama-8b"
+    folder = bench.folder(shape)
     config = read_config(folder)
-    source: Any = RandomWeights(config, "cuda")
+    source: Any = RandomWeights(config, bench.device)
     c, kv = config.hidden, config.kv_heads * config.head_dim
     made = {
         "model.embed_tokens.weight": (config.vocabulary, c),
@@ -421,13 +491,13 @@ def cold_start(bench: Bench) -> None:
     torch.cuda.empty_cache()
     code = (
         "from pathlib import Path; import sys; from accel.serving.engine import Engine; "
-        "e = Engine.load(Path(sys.argv[1]), 'cuda', cache_tokens=16384); "
+        "e = Engine.load(Path(sys.argv[1]), sys.argv[2], cache_tokens=16384); "
         "s = e.submit(e.request('The GPU', 1)); e.step(); print(s.take())"
     )
     times = []
     for _ in range(2):
         began = time.perf_counter()
-        subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
+        subprocess.run([sys.executable, "-c", code, str(folder), bench.device], check=True)
         times.append(time.perf_counter() - began)
     bench.row("process start to the first token, 16 GB in cached files", times[-1], "s", each=times)
 
@@ -436,7 +506,7 @@ def correct(bench: Bench) -> None:
     """Compare the log probabilities of answers with those of transformers in fp32 on the CPU."""
     import transformers
 
-    folder = bench._folder / "tiny"
+    folder = bench.out / "tiny"
     tiny.make(folder)
     known = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     model = load(folder, bench.device)
@@ -472,7 +542,7 @@ def peer(bench: Bench, streams: int, length: int, limit: int) -> None:
     """Measure transformers with a static cache, at the same shape and load."""
     import transformers
 
-    config = transformers.AutoConfig.from_pretrained(bench._folder / "llama-8b")
+    config = transformers.AutoConfig.from_pretrained(bench.folder("llama-8b"))
     with torch.device("cuda"):
         model = transformers.AutoModelForCausalLM.from_config(
             config, dtype=torch.bfloat16, attn_implementation="sdpa"
@@ -503,13 +573,13 @@ def peer(bench: Bench, streams: int, length: int, limit: int) -> None:
             )
 
 
-def recurrent(bench: Bench, streams: int, length: int, limit: int) -> None:
-    """Measure RWKV-7 1.5B in the same scheduler: one answer, and many at once."""
+def recurrent(bench: Bench, streams: int, length: int, limit: int, shape: str) -> None:
+    """Measure RWKV-7 in the same scheduler: one answer, and many at once."""
     from accel.rwkv.tokenizer import Tokenizer as Vocabulary
     from tests.benchmarks import rwkv_gpu
 
     torch.manual_seed(0)
-    weights = rwkv_gpu.random_weights(*rwkv_gpu.SHAPES["1.5B"])
+    weights = rwkv_gpu.random_weights(*rwkv_gpu.SHAPES[shape])
     network = rwkv_gpu.ours(weights, torch.bfloat16)
     engine = Engine.of_network(
         network, Vocabulary({n + 1: bytes([n]) for n in range(256)}), streams, 2 * streams
@@ -524,7 +594,7 @@ def recurrent(bench: Bench, streams: int, length: int, limit: int) -> None:
         bench.sync()
         took = time.perf_counter() - began
         assert all(stream.ended.tokens == limit for stream in made)
-        name = f"RWKV-7 1.5B, {count} streams of {length} in, {limit} out, {which}"
+        name = f"RWKV-7 {shape}, {count} streams of {length} in, {limit} out, {which}"
         bench.row(
             name, count * limit / took, "tok/s", seconds=took, weights_GB=network.nbytes / 1e9
         )
@@ -534,35 +604,44 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--small", action="store_true", help="tiny models, to try the script")
-    parser.add_argument("--peers", action="store_true", help="run transformers, too")
+    parser.add_argument("--layers", type=int, default=0, help="fewer, to compile kernels first")
+    parser.add_argument("--only", help="parts, separated by commas, in the order they run")
     parser.add_argument("--out", type=Path, default=Path("tests/benchmarks/results"))
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
-    bench = Bench(args.device, args.out)
+    bench = Bench(args.device, args.out, args.layers)
     large, small = ("tiny", "tiny") if args.small else ("llama-8b", "llama-1b")
     streams, length, limit = (6, 100, 20) if args.small else (64, 1024, 256)
-    bench.part(lambda: correct(bench))
-    if args.device == "cuda":
-        bench.part(lambda: tiles(bench))
-        bench.part(lambda: early(bench, small))
+    quick = args.small or args.layers
 
-    def with_large() -> None:
+    def many() -> None:
         engine = one_stream(bench, large, "bfloat16")
         bench.part(lambda: many_streams(bench, engine, streams, length, limit))
         bench.part(lambda: prefix(bench, engine, 600 if args.small else 8192))
-        bench.part(lambda: first_tokens(bench, engine, streams - 1, 10 if args.small else 100))
+        bench.part(lambda: first_tokens(bench, engine, streams - 1, 10 if quick else 100))
 
-    bench.part(with_large)
-    for weights in ("int8",) if args.device == "cpu" else ("fp8", "int8", "int4"):
-        bench.part(lambda weights=weights: one_stream(bench, large, weights) and None)
-    bench.part(lambda: one_stream(bench, small, "bfloat16") and None)
-    if args.device == "cuda":
-        bench.part(lambda: large_caches(bench))
-        bench.part(lambda: recurrent(bench, streams, length, limit))
-        if args.peers:
-            bench.part(lambda: peer(bench, streams, length, limit))
-        bench.part(lambda: cold_start(bench))
+    parts: dict[str, Callable[[], object]] = {
+        "many": many,
+        "cold": lambda: cold_start(bench, large),
+        "rwkv": lambda: recurrent(bench, streams, length, limit, "0.1B" if args.small else "1.5B"),
+        "attention": lambda: large_caches(bench),
+        "small": lambda: one_stream(bench, small, "bfloat16"),
+        **{
+            weights: lambda weights=weights: one_stream(bench, large, weights)
+            for weights in ("fp8", "int8", "int4")
+        },
+        "tiles": lambda: tiles(bench),
+        "early": lambda: early(bench, small),
+        "correct": lambda: correct(bench),
+        "peer": lambda: peer(bench, streams, length, limit),
+    }
+    needs_gpu = {"rwkv", "attention", "fp8", "int4", "tiles", "early", "peer"}
+    chosen = args.only.split(",") if args.only else [
+        part for part in parts if args.device == "cuda" or part not in needs_gpu
+    ]  # fmt: skip
+    for part in chosen:
+        bench.part(parts[part])
 
 
 if __name__ == "__main__":
