@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -13,42 +13,68 @@ from accel.serving.families import Config
 from accel.serving.linear import Linear
 
 
+class Norm(NamedTuple):
+    """Divide rows by their root mean square, times a weight."""
+
+    weight: Tensor
+    """[C] fp32"""
+    eps: float
+
+
+class Heads(NamedTuple):
+    """Describe the vectors that a token has in attention."""
+
+    queries: int
+    keys: int
+    """As many as there are values."""
+    norms: tuple[Norm, Norm] | None
+    """Of each query and each key."""
+
+    @property
+    def every(self) -> int:
+        """Return the number of all."""
+        return self.queries + 2 * self.keys
+
+
 class Backend(Protocol):
     """Compute the parts of a transformer; the modules `cpu` and `gpu` do."""
 
-    def multiply(self, linear: Linear, x: Tensor) -> Tensor:
-        """Return x [T, K] times the matrix, plus its bias: [T, N] in the dtype of x."""
-        ...
-
-    def norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        """Return the rows of x [..., C] divided by their root mean square, times weight [C]."""
-        ...
-
-    def add_norm(
-        self, x: Tensor, part: Tensor, weight: Tensor, eps: float
-    ) -> tuple[Tensor, Tensor]:
-        """Return x + part [T, C], and its rows normalized."""
-        ...
-
-    def gated(self, linear: Linear, x: Tensor, activation: str) -> Tensor:
-        """Return act(gate) * up for x [T, K], of a matrix that is a gate and an up."""
-        ...
-
-    def turn_and_store(
+    def multiply(
         self,
-        qkv: Tensor,
-        heads: int,
+        linear: Linear,
+        x: Tensor,
+        norm: Norm | None = None,
+        add: Tensor | None = None,
+        precise: bool = False,
+    ) -> Tensor:
+        """Return x [T, K], normalized if asked, times the matrix, plus its bias and `add` [T, N].
+
+        The result is in the dtype of x, or in fp32 if it is to be precise.
+        """
+        ...
+
+    def normalized(self, x: Tensor, norm: Norm) -> Tensor:
+        """Return the rows of x [..., C] normalized."""
+        ...
+
+    def gated(self, linear: Linear, x: Tensor, norm: Norm | None, activation: str) -> Tensor:
+        """Return act(gate) * up for x [T, K], normalized if asked, of a gate and an up."""
+        ...
+
+    def queries(
+        self,
+        linear: Linear,
+        x: Tensor,
+        norm: Norm | None,
+        heads: Heads,
         turn: tuple[Tensor, Tensor] | None,
-        norms: tuple[Tensor, Tensor] | None,
-        eps: float,
         slots: Tensor,
         cache: PagedCache,
         layer: int,
     ) -> Tensor:
-        """Normalize and rotate queries and keys, store keys and values, and return the queries.
+        """Compute and rotate queries and keys, store keys and values, and return the queries.
 
-        Shapes: qkv [T, H + 2 Hkv, D]; turn, the cosine and sine [T, dims / 2]; norms [D] each;
-        slots [T]; the result [T, H, D].
+        Shapes: x [T, C]; turn, the cosine and sine [T, dims / 2]; slots [T]; the result [T, H, D].
         """
         ...
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from accel.serving import cpu_kernels
+from accel.serving.backend import Heads, Norm
 from accel.serving.batch import Batch
 from accel.serving.cache import PagedCache
 from accel.serving.families import Config
@@ -15,8 +16,16 @@ from accel.serving.linear import Linear
 from accel.serving.memory import BLOCK
 
 
-def multiply(linear: Linear, x: Tensor) -> Tensor:
-    """Return x [T, K] times the matrix, plus its bias: [T, N] in the dtype of x."""
+def multiply(
+    linear: Linear,
+    x: Tensor,
+    norm: Norm | None = None,
+    add: Tensor | None = None,
+    precise: bool = False,
+) -> Tensor:
+    """Return x [T, K], normalized if asked, times the matrix, plus bias and `add`: [T, N], fp32."""
+    if norm is not None:
+        x = normalized(x, norm)
     out = x.new_empty(len(x), linear.shape[0])
     rows, result = _array(x), _array(out)
     match linear.format:
@@ -35,48 +44,45 @@ def multiply(linear: Linear, x: Tensor) -> Tensor:
             raise ValueError(
                 "FP8 weights are multiplied on a GPU; on a CPU they are loaded as fp32"
             )
-    return out if linear.bias is None else out.add_(linear.bias)
+    if linear.bias is not None:
+        out += linear.bias
+    return out if add is None else out.add_(add)
 
 
-def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Return the rows of x [..., C] divided by their root mean square, times weight [C], fp32."""
+def normalized(x: Tensor, norm: Norm) -> Tensor:
+    """Return the rows of x [..., C] normalized, in fp32."""
     out = torch.empty(x.shape, dtype=torch.float32)
-    flat = x.reshape(-1, x.shape[-1])
-    cpu_kernels.norm(_array(flat), _array(weight), np.float32(eps), _array(out.view(flat.shape)))
+    rows, made = _array(x.reshape(-1, x.shape[-1])), _array(out.view(-1, x.shape[-1]))
+    cpu_kernels.norm(rows, _array(norm.weight), np.float32(norm.eps), made)
     return out
 
 
-def add_norm(x: Tensor, part: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Return x + part [T, C], and its rows normalized."""
-    total = x + part
-    return total, norm(total, weight, eps)
-
-
-def gated(linear: Linear, x: Tensor, activation: str) -> Tensor:
-    """Return act(gate) * up for x [T, K], of a matrix that is a gate and an up."""
-    both, out = multiply(linear, x), x.new_empty(len(x), linear.shape[0] // 2)
+def gated(linear: Linear, x: Tensor, norm: Norm | None, activation: str) -> Tensor:
+    """Return act(gate) * up for x [T, K], normalized if asked, of a gate and an up."""
+    both, out = multiply(linear, x, norm), x.new_empty(len(x), linear.shape[0] // 2)
     cpu_kernels.gated(_array(both), activation == "gelu_tanh", _array(out))
     return out
 
 
-def turn_and_store(
-    qkv: Tensor,
-    heads: int,
+def queries(
+    linear: Linear,
+    x: Tensor,
+    norm: Norm | None,
+    heads: Heads,
     turn: tuple[Tensor, Tensor] | None,
-    norms: tuple[Tensor, Tensor] | None,
-    eps: float,
     slots: Tensor,
     cache: PagedCache,
     layer: int,
 ) -> Tensor:
-    """Return the queries, and store keys and values; see `Backend.turn_and_store`."""
-    kv_heads = (qkv.shape[1] - heads) // 2
-    if norms is not None:
-        q, k, v = torch.split(qkv, [heads, kv_heads, kv_heads], dim=1)
-        qkv = torch.cat((norm(q, norms[0], eps), norm(k, norms[1], eps), v), dim=1)
+    """Return the queries, and store keys and values; see `Backend.queries`."""
+    qkv = multiply(linear, x, norm).view(len(x), heads.every, -1)
+    parts = [heads.queries, heads.keys, heads.keys]
+    if heads.norms is not None:
+        q, k, v = torch.split(qkv, parts, dim=1)
+        qkv = torch.cat((normalized(q, heads.norms[0]), normalized(k, heads.norms[1]), v), dim=1)
     if turn is not None:
-        cpu_kernels.turn(qkv.numpy(), heads + kv_heads, turn[0].numpy(), turn[1].numpy())
-    q, k, v = torch.split(qkv, [heads, kv_heads, kv_heads], dim=1)
+        cpu_kernels.turn(qkv.numpy(), sum(parts[:2]), turn[0].numpy(), turn[1].numpy())
+    q, k, v = torch.split(qkv, parts, dim=1)
     cache.write(layer, slots, k, v)
     return q
 

@@ -14,6 +14,7 @@ from accel.primitives.gemm.int4 import int4_gemm
 from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.launch import prepare
 from accel.serving import gpu_kernels as kernels
+from accel.serving.backend import Heads, Norm
 from accel.serving.batch import Batch
 from accel.serving.cache import PagedCache
 from accel.serving.families import Config
@@ -32,16 +33,14 @@ class Tile(NamedTuple):
     depth: int
     """Numbers of a row."""
     warps: int
-    stages: int
-    """Parts of rows that are on their way at once."""
-    lanes: int = 1
+    lanes: int
     """Neighbours that a thread multiplies at once."""
 
 
 ONE: dict[str, Tile] = {
-    "dense": Tile(2, 2048, 4, 1, 8),
-    "int8": Tile(4, 2048, 4, 1, 16),
-    "fp8": Tile(4, 2048, 4, 1, 16),
+    "dense": Tile(2, 2048, 4, 8),
+    "int8": Tile(4, 2048, 4, 16),
+    "fp8": Tile(4, 2048, 4, 16),
 }
 """By the format of the matrix: the fastest measured on an H200 (results/serving.csv)."""
 PROGRAMS = 528
@@ -79,26 +78,52 @@ def launch(
     _LAUNCHES[key](*(tensors[name] for name in kernel.arg_names if name in tensors))
 
 
-def multiply(linear: Linear, x: Tensor) -> Tensor:
-    """Return x [T, K] times the matrix, plus its bias: [T, N] in the dtype of x."""
-    if linear.format == "int4":
-        return int4_gemm(x, linear.int4, bias=linear.bias)
-    rows, depth = linear.shape
-    if len(x) > 1 and (linear.format == "dense" or len(x) > FEW):
-        weight = linear.dense(x.dtype)
-        bias = None if linear.bias is None else linear.bias.to(x.dtype)
-        return torch.nn.functional.linear(x, weight, bias)
-    out = x.new_empty(len(x), rows)
-    given: dict[str, Any] = {"bias": linear.bias, "x": x.contiguous(), "out": out}
-    if len(x) == 1:
-        _multiply_one(linear, given)
+def multiply(
+    linear: Linear,
+    x: Tensor,
+    norm: Norm | None = None,
+    add: Tensor | None = None,
+    precise: bool = False,
+) -> Tensor:
+    """Return x [T, K], normalized if asked, times the matrix, plus bias and `add`: [T, N]."""
+    dtype = torch.float32 if precise else x.dtype
+    if _reads_once(linear, x):
+        out = x.new_empty(1, linear.shape[0], dtype=dtype)
+        given, constants, tile = _one(linear, x, norm, linear.shape[0])
+        given |= {"add": add, "out": out, "half": 0}
+        constants |= {"ADDS": add is not None, "GATE": None}
+        _launch_one(kernels.multiply_one, linear.shape[0], tile, given, constants)
         return out
+    inner = x if norm is None else normalized(x, norm)
+    if linear.format == "int4":
+        made = int4_gemm(inner, linear.int4, bias=linear.bias)
+    elif linear.format == "dense" or len(x) > FEW:
+        weight = linear.dense(x.dtype)
+        if add is not None and linear.bias is None:
+            return torch.addmm(add, inner, weight.T).to(dtype)
+        bias = None if linear.bias is None else linear.bias.to(x.dtype)
+        made = torch.nn.functional.linear(inner, weight, bias)
+    else:
+        made = _few(linear, inner)
+    return (made if add is None else made + add).to(dtype)
+
+
+def _reads_once(linear: Linear, x: Tensor) -> bool:
+    """Return True if the kernels for one vector take these."""
+    return len(x) == 1 and linear.format != "int4"
+
+
+def _few(linear: Linear, x: Tensor) -> Tensor:
+    """Multiply at most FEW vectors with a quantized matrix."""
+    rows, depth = linear.shape
+    out = x.new_empty(len(x), rows)
     groups = 1 if linear.scales is None or linear.scales.dim() == 1 else linear.scales.shape[1]
     tokens = 16 if len(x) <= 16 else 32 if len(x) <= 32 else 64
     launch(
         kernels.multiply_few, (-(-rows // 64), -(-len(x) // tokens), 1),
-        {"weights": linear.values, "scales": linear.scales, **given, "tokens": len(x),
-         "rows": rows, "depth": depth, "groups": groups},
+        {"weights": linear.values, "scales": linear.scales, "bias": linear.bias,
+         "x": x.contiguous(), "out": out, "tokens": len(x), "rows": rows, "depth": depth,
+         "groups": groups},
         {"FORMAT": _FORMATS[linear.format], "BIASED": linear.bias is not None, "TOKENS": tokens,
          "ROWS": 64, "DEPTH": FP8_BLOCK},
         stages=3,
@@ -106,61 +131,50 @@ def multiply(linear: Linear, x: Tensor) -> Tensor:
     return out
 
 
-def _multiply_one(linear: Linear, given: dict[str, Any], gate: str | None = None) -> None:
-    """Multiply one vector; with a gate, `gelu` or `silu`, gate its first half of outputs."""
+def _one(
+    linear: Linear, x: Tensor, norm: Norm | None, made: int
+) -> tuple[dict[str, Any], dict[str, object], Tile]:
+    """Return what kernels for one vector share, with a tile for `made` rows at least two each."""
     rows, depth = linear.shape
     tile = ONE[linear.format]
-    given |= {"weights": linear.values, "scales": linear.scales, "rows": rows}
-    made = rows if gate is None else rows // 2
-    while tile.rows > 1 and made // tile.rows < PROGRAMS and 2 * tile.depth <= depth:
+    while tile.rows > 2 and rows // tile.rows < PROGRAMS and 2 * tile.depth <= depth:
         tile = tile._replace(rows=tile.rows // 2, depth=tile.depth * 2)
     groups = linear.scales.shape[1] if linear.scales is not None and linear.format == "fp8" else 1
+    given = {
+        "weights": linear.values, "scales": linear.scales, "bias": linear.bias,
+        "norm": None if norm is None else norm.weight, "x": x.contiguous(), "rows": rows,
+        "depth": depth, "groups": groups, "eps": 0.0 if norm is None else norm.eps,
+    }  # fmt: skip
     constants = {
-        "BIASED": linear.bias is not None, "ROWS": tile.rows, "DEPTH": tile.depth,
-        "STAGES": tile.stages, "LANES": tile.lanes, "FORMAT": _FORMATS[linear.format],
-        "GATE": gate,
+        "FORMAT": _FORMATS[linear.format], "BIASED": linear.bias is not None,
+        "NORMED": norm is not None, "ROWS": tile.rows, "DEPTH": tile.depth, "LANES": tile.lanes,
     }  # fmt: skip
-    given |= {"depth": depth, "groups": groups, "half": rows // 2}
-    grid = (-(-made // tile.rows), 1, 1)
-    launch(kernels.multiply_one, grid, given, constants, tile.warps, stages=1)
+    return given, constants, tile
 
 
-def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Return the rows of x [..., C] divided by their root mean square, times weight [C]."""
-    flat = x.reshape(-1, x.shape[-1])
-    return _norm(flat, None, weight, eps)[1].view(x.shape)
-
-
-def add_norm(x: Tensor, part: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Return x + part [T, C], and its rows normalized."""
-    return _norm(x, part, weight, eps)
-
-
-def _norm(x: Tensor, part: Tensor | None, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    width = x.shape[1]
-    out = torch.empty_like(x)
-    total = x if part is None else torch.empty_like(x)
-    arguments = {
-        "x": x, "part": part, "weight": weight, "total": None if part is None else total,
-        "out": out, "width": width, "eps": eps,
-    }  # fmt: skip
+def normalized(x: Tensor, norm: Norm) -> Tensor:
+    """Return the rows of x [..., C] divided by their root mean square, times the weight."""
+    out, width = torch.empty_like(x), x.shape[-1]
     wide = _power(width)
-    constants = {"ADDS": part is not None, "WIDE": wide}
-    launch(kernels.norm_rows, (len(x), 1, 1), arguments, constants, 8 if wide > 2048 else 4)
-    return total, out
+    launch(
+        kernels.norm_rows, (x.numel() // width, 1, 1),
+        {"x": x.contiguous(), "weight": norm.weight, "out": out, "width": width, "eps": norm.eps},
+        {"WIDE": wide}, 8 if wide > 2048 else 4,
+    )  # fmt: skip
+    return out
 
 
-def gated(linear: Linear, x: Tensor, activation: str) -> Tensor:
-    """Return act(gate) * up for x [T, K], of a matrix that is a gate and an up."""
-    width = linear.shape[0] // 2
-    gelu, fused = activation == "gelu_tanh", len(x) == 1 and linear.format != "int4"
-    if fused and (linear.format != "fp8" or width % FP8_BLOCK == 0):
-        out = x.new_empty(1, width)
-        given = {"bias": linear.bias, "x": x.contiguous(), "out": out}
-        _multiply_one(linear, given, "gelu" if gelu else "silu")
-        return out
-    both = multiply(linear, x)
+def gated(linear: Linear, x: Tensor, norm: Norm | None, activation: str) -> Tensor:
+    """Return act(gate) * up for x [T, K], normalized if asked, of a gate and an up."""
+    width, gelu = linear.shape[0] // 2, activation == "gelu_tanh"
     out = x.new_empty(len(x), width)
+    if _reads_once(linear, x):
+        given, constants, tile = _one(linear, x, norm, width)
+        given |= {"add": None, "out": out, "half": width}
+        constants |= {"ADDS": False, "GATE": "gelu" if gelu else "silu"}
+        _launch_one(kernels.multiply_one, linear.shape[0], tile, given, constants)
+        return out
+    both = multiply(linear, x, norm)
     wide = min(1024, _power(width))
     launch(
         kernels.gate_rows, (len(x), -(-width // wide), 1),
@@ -169,37 +183,71 @@ def gated(linear: Linear, x: Tensor, activation: str) -> Tensor:
     return out
 
 
-def turn_and_store(
-    qkv: Tensor,
-    heads: int,
+def _launch_one(
+    kernel: Any, rows: int, tile: Tile, given: dict[str, Any], constants: dict[str, object]
+) -> None:
+    launch(kernel, (-(-rows // tile.rows), 1, 1), given, constants, tile.warps, stages=1)
+
+
+def queries(
+    linear: Linear,
+    x: Tensor,
+    norm: Norm | None,
+    heads: Heads,
     turn: tuple[Tensor, Tensor] | None,
-    norms: tuple[Tensor, Tensor] | None,
-    eps: float,
     slots: Tensor,
     cache: PagedCache,
     layer: int,
 ) -> Tensor:
-    """Return the queries, and store keys and values; see `Backend.turn_and_store`."""
-    count, every, size = qkv.shape
-    kv_heads = (every - heads) // 2
+    """Return the queries, and store keys and values; see `Backend.queries`."""
+    size = linear.shape[0] // heads.every
     half = 0 if turn is None else turn[0].shape[1]
-    q = qkv.new_empty(count, heads, size)
+    q = x.new_empty(len(x), heads.queries, size)
+    whole = cache.scales is None and heads.norms is None and size % 2 == 0
+    if whole and half in (0, size // 2) and _reads_once(linear, x):
+        given, constants, tile = _one(linear, x, norm, linear.shape[0] // 2)
+        given |= {
+            "cos": turn and turn[0], "sin": turn and turn[1], "slots": slots, "q": q,
+            "keys": cache.values[layer, 0], "values": cache.values[layer, 1],
+            "heads": heads.queries, "kv_heads": heads.keys,
+        }  # fmt: skip
+        constants |= {"TURNED": half > 0, "HALF": size // 2}
+        _launch_one(kernels.multiply_heads, linear.shape[0], tile, given, constants)
+        return q
+    qkv = multiply(linear, x, norm)
+    turn_and_store(qkv, q, heads, turn, slots, cache, layer)
+    return q
+
+
+def turn_and_store(
+    qkv: Tensor,
+    q: Tensor,
+    heads: Heads,
+    turn: tuple[Tensor, Tensor] | None,
+    slots: Tensor,
+    cache: PagedCache,
+    layer: int,
+) -> None:
+    """Normalize and rotate queries and keys; write the queries, and store keys and values."""
+    size = q.shape[2]
+    half = 0 if turn is None else turn[0].shape[1]
     keys, values = cache.values[layer, 0], cache.values[layer, 1]
     scales = (None, None) if cache.scales is None else tuple(cache.scales[layer])
     most = 0.0 if cache.scales is None else 127.0 if keys.dtype == torch.int8 else 448.0
+    norms = heads.norms
     arguments = {
         "qkv": qkv, "cos": turn and turn[0], "sin": turn and turn[1],
-        "query_norm": norms and norms[0], "key_norm": norms and norms[1], "slots": slots, "q": q,
-        "keys": keys, "values": values, "key_scales": scales[0], "value_scales": scales[1],
-        "heads": heads, "kv_heads": kv_heads, "eps": eps,
+        "query_norm": norms and norms[0].weight, "key_norm": norms and norms[1].weight,
+        "slots": slots, "q": q, "keys": keys, "values": values, "key_scales": scales[0],
+        "value_scales": scales[1], "heads": heads.queries, "kv_heads": heads.keys,
+        "eps": 0.0 if norms is None else norms[0].eps,
     }  # fmt: skip
     constants = {
         "D": size, "HALF": half, "WIDE": _power(max(half, 1)),
         "REST": _power(max(size - 2 * half, 1)), "NORMS": norms is not None, "MOST": most,
         "ROUNDS": keys.dtype == torch.int8,
     }  # fmt: skip
-    launch(kernels.turn_and_store, (count, every, 1), arguments, constants, 1)
-    return q
+    launch(kernels.turn_and_store, (len(q), heads.every, 1), arguments, constants, 1)
 
 
 def attend_few(

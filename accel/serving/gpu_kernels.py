@@ -25,21 +25,13 @@ def after_others(EARLY: tl.constexpr):
 
 
 @triton.jit
-def norm_rows(
-    x, part, weight, total, out, width, eps,
-    ADDS: tl.constexpr, WIDE: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
-    """Divide each row of x (plus part) by its root mean square, times weight."""
+def norm_rows(x, weight, out, width, eps, WIDE: tl.constexpr, EARLY: tl.constexpr):
+    """Divide each row of x by its root mean square, times weight."""
     after_others(EARLY)
     row = tl.program_id(0).to(tl.int64) * width
     at = tl.arange(0, WIDE)
     inside = at < width
     value = tl.load(x + row + at, inside, 0.0).to(tl.float32)
-    if ADDS:
-        value += tl.load(part + row + at, inside, 0.0).to(tl.float32)
-        rounded = value.to(total.dtype.element_ty)
-        tl.store(total + row + at, rounded, inside)
-        value = rounded.to(tl.float32)
     scale = 1.0 / tl.sqrt(tl.sum(value * value, 0) / width + eps)
     made = value * scale * tl.load(weight + at, inside, 0.0)
     tl.store(out + row + at, made.to(out.dtype.element_ty), inside)
@@ -253,98 +245,134 @@ def attend_prompts(
 
 
 @triton.jit
-def fetched(rows, LANES: tl.constexpr):
-    """Fetch the first 1,024 bytes of rows [ROWS] into the second cache."""
-    lines = tl.arange(0, 8) * (8 * LANES)
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [rows[:, None] + lines[None, :]],
-        dtype=tl.int32, is_pure=False, pack=1,
-    )  # fmt: skip
-
-
-@triton.jit
-def multiply_one(
-    weights,
-    scales,
-    bias,
-    x,
-    out,
-    rows,
-    depth,
-    groups,
-    half,
-    FORMAT: tl.constexpr,
-    BIASED: tl.constexpr,
-    ROWS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    LANES: tl.constexpr,
-    STAGES: tl.constexpr,
-    GATE: tl.constexpr,
-    EARLY: tl.constexpr,
-):
-    """Compute a few rows of a matrix times one vector.
-
-    FORMAT is 0: dense; 1: int8 with a scale a row; 2: FP8 with a scale for 128 x 128, of which
-    ROWS is a divisor. A thread multiplies LANES neighbours at once. With GATE, `gelu` or `silu`,
-    the matrix is a gate of `half` rows and an up of as many, and the result is act(gate) * up. The
-    first weights are fetched into the second cache while the kernel before this one still runs.
-    """
-    first = tl.program_id(0) * ROWS
-    if GATE is not None:
-        made = product_rows(
-            weights, scales, bias, x, first, half, depth, groups, FORMAT, BIASED, ROWS, DEPTH,
-            LANES, STAGES, EARLY,
-        )  # fmt: skip
-        up = product_rows(
-            weights, scales, bias, x, half + first, rows, depth, groups, FORMAT, BIASED, ROWS,
-            DEPTH, LANES, STAGES, False,
-        )  # fmt: skip
-        # The two are rounded as what a product of its own would store.
-        made = made.to(out.dtype.element_ty).to(tl.float32)
-        made = activated(made, GATE == "gelu") * up.to(out.dtype.element_ty).to(tl.float32)
-        limit = half
-    else:
-        made = product_rows(
-            weights, scales, bias, x, first, rows, depth, groups, FORMAT, BIASED, ROWS, DEPTH,
-            LANES, STAGES, EARLY,
-        )  # fmt: skip
-        limit = rows
-    row = first + tl.arange(0, ROWS)
-    tl.store(out + row, made.to(out.dtype.element_ty), row < limit)
-
-
-@triton.jit
 def product_rows(
-    weights, scales, bias, x, first, rows, depth, groups,
-    FORMAT: tl.constexpr, BIASED: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr,
-    LANES: tl.constexpr, STAGES: tl.constexpr, EARLY: tl.constexpr,
+    weights, scales, bias, norm, x, row, exists, depth, groups, eps,
+    FORMAT: tl.constexpr, BIASED: tl.constexpr, NORMED: tl.constexpr, ROWS: tl.constexpr,
+    DEPTH: tl.constexpr, LANES: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Return ROWS rows from `first` on of a matrix times one vector; see `multiply_one`."""
-    row = first + tl.arange(0, ROWS)
-    exists = row < rows
+    """Return rows [ROWS] of a matrix times one vector, which is normalized first if NORMED.
+
+    FORMAT is 0: dense; 1: int8 with a scale a row; 2: FP8 with a scale for 128 x 128. A thread
+    multiplies LANES neighbours at once. Weights are on their way before they are needed: the first
+    ones while the kernel before this one still runs.
+    """
     lanes = tl.arange(0, DEPTH // LANES) * LANES
     at = lanes[:, None] + tl.arange(0, LANES)[None, :]
     place = weights + row.to(tl.int64)[:, None, None] * depth + at[None, :, :]
     given = exists[:, None, None]
-    if EARLY:
-        fetched(weights + row.to(tl.int64) * depth, LANES)
+    values = tl.load(place, given & (at < depth)[None, :, :], 0.0)
     after_others(EARLY)
     total = tl.zeros([ROWS, DEPTH // LANES], tl.float32)
-    for start in tl.range(0, depth, DEPTH, num_stages=STAGES):
+    squares = tl.zeros([DEPTH // LANES], tl.float32)
+    for start in range(0, depth, DEPTH):
         inside = start + at < depth
-        values = tl.load(place + start, given & inside[None, :, :], 0.0)
         vector = tl.load(x + start + at, inside, 0.0).to(tl.float32)
+        if NORMED:
+            squares += tl.sum(vector * vector, 1)
+            vector *= tl.load(norm + start + at, inside, 0.0)
         part = tl.sum(values.to(tl.float32) * vector[None, :, :], 2)
         if FORMAT == 2:
-            tile = (first // 128) * groups + (start + lanes) // 128
-            part *= tl.load(scales + tile, start + lanes < depth, 0.0)[None, :]
+            tile = (row // 128)[:, None] * groups + ((start + lanes) // 128)[None, :]
+            there = exists[:, None] & (start + lanes < depth)[None, :]
+            part *= tl.load(scales + tile, there, 0.0)
         total += part
+        following = start + DEPTH
+        values = tl.load(place + following, given & (following + at < depth)[None, :, :], 0.0)
     made = tl.sum(total, 1)
+    if NORMED:
+        made *= 1.0 / tl.sqrt(tl.sum(squares, 0) / depth + eps)
     if FORMAT == 1:
         made *= tl.load(scales + row, exists, 0.0)
     if BIASED:
         made += tl.load(bias + row, exists, 0.0)
     return made
+
+
+@triton.jit
+def in_pairs(rows: tl.constexpr, apart):
+    """Return the rows [ROWS] of a program, of which the second half lies `apart` from the first.
+
+    Rows are in groups of two parts of `apart` rows each, such as a gate and an up.
+    """
+    number = tl.arange(0, rows)
+    pair = tl.program_id(0) * (rows // 2) + number % (rows // 2)
+    return pair // apart * 2 * apart + pair % apart + number // (rows // 2) * apart
+
+
+@triton.jit
+def halves(made, ROWS: tl.constexpr):
+    """Return the first and the second half of numbers [ROWS]."""
+    return tl.split(tl.trans(tl.reshape(made, [2, ROWS // 2])))
+
+
+@triton.jit
+def multiply_one(
+    weights, scales, bias, norm, add, x, out, rows, depth, groups, half, eps,
+    FORMAT: tl.constexpr, BIASED: tl.constexpr, NORMED: tl.constexpr, ADDS: tl.constexpr,
+    ROWS: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr, GATE: tl.constexpr,
+    EARLY: tl.constexpr,
+):  # fmt: skip
+    """Compute a few rows of a matrix times one vector (see `product_rows`), plus `add`.
+
+    With GATE, `gelu` or `silu`, the matrix is a gate of `half` rows and an up of as many, and the
+    result is act(gate) * up.
+    """
+    if GATE is None:
+        row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    else:
+        row = in_pairs(ROWS, half)
+    made = product_rows(
+        weights, scales, bias, norm, x, row, row < rows, depth, groups, eps, FORMAT, BIASED,
+        NORMED, ROWS, DEPTH, LANES, EARLY,
+    )  # fmt: skip
+    if GATE is None:
+        if ADDS:
+            made += tl.load(add + row, row < rows, 0.0).to(tl.float32)
+        tl.store(out + row, made.to(out.dtype.element_ty), row < rows)
+    else:
+        gate, up = halves(made, ROWS)
+        place = tl.program_id(0) * (ROWS // 2) + tl.arange(0, ROWS // 2)
+        gated = activated(gate, GATE == "gelu") * up
+        tl.store(out + place, gated.to(out.dtype.element_ty), place < half)
+
+
+@triton.jit
+def multiply_heads(
+    weights, scales, bias, norm, x, cos, sin, slots, q, keys, values, rows, depth, groups, eps,
+    heads, kv_heads,
+    FORMAT: tl.constexpr, BIASED: tl.constexpr, NORMED: tl.constexpr, TURNED: tl.constexpr,
+    HALF: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr,
+    EARLY: tl.constexpr,
+):  # fmt: skip
+    """Compute some numbers of queries, keys and values of one token, rotate and store them."""
+    row = in_pairs(ROWS, HALF)
+    made = product_rows(
+        weights, scales, bias, norm, x, row, row < rows, depth, groups, eps, FORMAT, BIASED,
+        NORMED, ROWS, DEPTH, LANES, EARLY,
+    )  # fmt: skip
+    first, second = halves(made, ROWS)
+    pair = tl.program_id(0) * (ROWS // 2) + tl.arange(0, ROWS // 2)
+    head, at = pair // HALF, pair % HALF
+    if TURNED:
+        turns = head < heads + kv_heads
+        turn_cos, turn_sin = tl.load(cos + at, turns, 1.0), tl.load(sin + at, turns, 0.0)
+        turned = first * turn_cos - second * turn_sin
+        second = second * turn_cos + first * turn_sin
+        first = turned
+    place = head * (2 * HALF) + at
+    asks = head < heads
+    tl.store(q + place, first.to(q.dtype.element_ty), asks)
+    tl.store(q + place + HALF, second.to(q.dtype.element_ty), asks)
+    first, second = first.to(keys.dtype.element_ty), second.to(keys.dtype.element_ty)
+    slot = tl.load(slots).to(tl.int64) * kv_heads * (2 * HALF)
+    is_key = (head >= heads) & (head < heads + kv_heads)
+    place -= heads * (2 * HALF)
+    tl.store(keys + slot + place, first, is_key)
+    tl.store(keys + slot + place + HALF, second, is_key)
+    is_value = (head >= heads + kv_heads) & (head < heads + 2 * kv_heads)
+    place -= kv_heads * (2 * HALF)
+    tl.store(values + slot + place, first, is_value)
+    tl.store(values + slot + place + HALF, second, is_value)
 
 
 @triton.jit

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from accel.serving.backend import Backend, backend_for
+from accel.serving.backend import Backend, Heads, Norm, backend_for
 from accel.serving.batch import Batch
 from accel.serving.cache import PagedCache
 from accel.serving.checkpoint import Checkpoint
@@ -25,15 +25,14 @@ from accel.serving.rotary import Rope
 class Layer:
     """Hold the weights of a layer. A norm that the family lacks is None."""
 
-    norm: Tensor
+    norm: Norm
     qkv: Linear
-    query_norm: Tensor | None
-    key_norm: Tensor | None
+    heads: Heads
     output: Linear
-    norm_after: Tensor | None
-    feed_norm: Tensor
+    norm_after: Norm | None
+    feed_norm: Norm
     feed: FeedForward | Mixture
-    feed_norm_after: Tensor | None
+    feed_norm_after: Norm | None
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,11 @@ class FeedForward:
     gate_up: Linear
     down: Linear
 
-    def __call__(self, ops: Backend, x: Tensor, activation: str) -> Tensor:
-        """Return the layer's output for x [T, C]."""
-        return ops.multiply(self.down, ops.gated(self.gate_up, x, activation))
+    def __call__(
+        self, ops: Backend, x: Tensor, norm: Norm | None, activation: str, add: Tensor | None = None
+    ) -> Tensor:
+        """Return the layer's output for x [T, C], normalized if asked, plus `add`."""
+        return ops.multiply(self.down, ops.gated(self.gate_up, x, norm, activation), add=add)
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,11 @@ class Mixture:
     experts: tuple[FeedForward, ...]
     kind: Experts
 
-    def __call__(self, ops: Backend, x: Tensor, activation: str) -> Tensor:
-        """Return the weighted sum of the chosen experts' outputs for x [T, C]."""
+    def __call__(
+        self, ops: Backend, x: Tensor, norm: Norm, activation: str, add: Tensor | None = None
+    ) -> Tensor:
+        """Return the weighted sum of the chosen experts' outputs for x [T, C], plus `add`."""
+        x = ops.normalized(x, norm)
         likely = torch.softmax(ops.multiply(self.router, x).float(), dim=-1)
         shares, chosen = likely.topk(self.kind.chosen, dim=-1)
         if self.kind.normalized:
@@ -66,9 +70,9 @@ class Mixture:
         # In the order of the experts, so that a token's sum does not depend on the other tokens.
         for number in chosen.flatten().bincount().nonzero().flatten().tolist():
             token, place = (chosen == number).nonzero(as_tuple=True)
-            part = self.experts[number](ops, x[token], activation)
+            part = self.experts[number](ops, x[token], None, activation)
             out.index_add_(0, token, part * shares[token, place].unsqueeze(1).to(part.dtype))
-        return out
+        return out if add is None else out + add
 
 
 class Transformer:
@@ -79,7 +83,7 @@ class Transformer:
         config: Config,
         embeddings: Tensor,
         layers: list[Layer],
-        norm: Tensor,
+        norm: Norm,
         head: Linear,
         device: torch.device,
         dtype: torch.dtype,
@@ -110,51 +114,33 @@ class Transformer:
             batch: The tokens, whose predecessors are in the cache.
             cache: Is written to.
         """
-        config, eps, ops = self.config, self.config.eps, self._ops
+        config, ops = self.config, self._ops
         x = torch.nn.functional.embedding(batch.tokens, self._embeddings).to(self.dtype)
         if config.family.scaled_embeddings:
             x = x * self._scale
         turns = {
             rope: rotation(rope, batch.positions, radians) for rope, radians in self._ropes.items()
         }
-        inner = ops.norm(x, self._layers[0].norm, eps)
-        following = [*(layer.norm for layer in self._layers[1:]), self._norm]
-        for i, layer in enumerate(self._layers):
-            rope = config.ropes[i]
-            part = self._attend(i, layer, inner, turns[rope] if rope else None, batch, cache)
-            if layer.norm_after is not None:
-                part = ops.norm(part, layer.norm_after, eps)
-            x, inner = ops.add_norm(x, part, layer.feed_norm, eps)
-            part = layer.feed(ops, inner, config.activation)
-            if layer.feed_norm_after is not None:
-                part = ops.norm(part, layer.feed_norm_after, eps)
-            x, inner = ops.add_norm(x, part, following[i], eps)
+        for i, (layer, rope) in enumerate(zip(self._layers, config.ropes, strict=True)):
+            turn = turns[rope] if rope else None
+            q = ops.queries(layer.qkv, x, layer.norm, layer.heads, turn, batch.slots, cache, i)
+            found = ops.attend(q, i, batch, cache, config).flatten(1)
+            if layer.norm_after is None:
+                x = ops.multiply(layer.output, found, add=x)
+            else:
+                x = x + ops.normalized(ops.multiply(layer.output, found), layer.norm_after)
+            if layer.feed_norm_after is None:
+                x = layer.feed(ops, x, layer.feed_norm, config.activation, x)
+            else:
+                part = layer.feed(ops, x, layer.feed_norm, config.activation)
+                x = x + ops.normalized(part, layer.feed_norm_after)
         if not len(batch.wanted):
             return x.new_empty(0, config.vocabulary, dtype=torch.float32)
-        rows = inner if len(batch.wanted) == len(inner) else inner[batch.wanted]
-        logits = ops.multiply(self._head, rows).float()
+        rows = x if len(batch.wanted) == len(x) else x[batch.wanted]
+        logits = ops.multiply(self._head, rows, self._norm, precise=True)
         if config.final_softcap:
             logits = config.final_softcap * torch.tanh(logits / config.final_softcap)
         return logits
-
-    def _attend(
-        self,
-        number: int,
-        layer: Layer,
-        x: Tensor,
-        turn: tuple[Tensor, Tensor] | None,
-        batch: Batch,
-        cache: PagedCache,
-    ) -> Tensor:
-        config, ops = self.config, self._ops
-        heads, kv_heads, size = config.heads, config.kv_heads, config.head_dim
-        qkv = ops.multiply(layer.qkv, x).view(len(x), heads + 2 * kv_heads, size)
-        norms = None
-        if layer.query_norm is not None and layer.key_norm is not None:
-            norms = layer.query_norm, layer.key_norm
-        q = ops.turn_and_store(qkv, heads, turn, norms, config.eps, batch.slots, cache, number)
-        out = ops.attend(q, number, batch, cache, config)
-        return ops.multiply(layer.output, out.reshape(len(x), heads * size))
 
 
 def rotation(rope: Rope, positions: Tensor, radians: Tensor) -> tuple[Tensor, Tensor]:
@@ -233,14 +219,17 @@ class _Loader:
                  (f"{at}.self_attn.v_proj", key)], config.hidden,
             )  # fmt: skip
         feed_norm = "pre_feedforward_layernorm" if family.sandwich else "post_attention_layernorm"
-        inner = config.head_dim
-        normed = family.query_key_norm
+        norms = None
+        if family.query_key_norm:
+            norms = (
+                self._norm(f"{at}.self_attn.q_norm", config.head_dim),
+                self._norm(f"{at}.self_attn.k_norm", config.head_dim),
+            )
         wrapped = family.sandwich
         return Layer(
             self._norm(f"{at}.input_layernorm", config.hidden),
             qkv,
-            self._norm(f"{at}.self_attn.q_norm", inner) if normed else None,
-            self._norm(f"{at}.self_attn.k_norm", inner) if normed else None,
+            Heads(config.heads, config.kv_heads, norms),
             self._matrix(f"{at}.self_attn.o_proj", config.hidden, query),
             self._norm(f"{at}.post_attention_layernorm", config.hidden) if wrapped else None,
             self._norm(f"{at}.{feed_norm}", config.hidden),
@@ -266,9 +255,9 @@ class _Loader:
             gate_up = self._joined([(f"{at}.gate_proj", width), (f"{at}.up_proj", width)], hidden)
         return FeedForward(gate_up, self._matrix(f"{at}.down_proj", hidden, width))
 
-    def _norm(self, name: str, size: int) -> Tensor:
+    def _norm(self, name: str, size: int) -> Norm:
         weight = self._source.tensor(f"{name}.weight", size).float()
-        return (weight + self._config.family.norm_offset).to(self._device)
+        return Norm((weight + self._config.family.norm_offset).to(self._device), self._config.eps)
 
     def _matrix(self, name: str, rows: int, columns: int) -> Linear:
         return self._kept(self._source.linear(name, rows, columns))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from accel.runtime.call import compiled
 from accel.serving import cpu, gpu
+from accel.serving.backend import Heads, Norm
 from accel.serving.batch import Batch
 from accel.serving.cache import PagedCache
 from accel.serving.families import FAMILIES, Config
@@ -37,11 +39,17 @@ def off(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     return float((ours.float() - theirs.float()).norm() / theirs.float().norm())
 
 
+NORM = Norm(drawn(256, seed=2) + 1, 1e-6)
+
+
 def product_error(kind: str, tokens: int, biased: bool) -> float:
     weight = Linear("dense", drawn(200, 256), bias=drawn(200) if biased else None)
-    linear, x = weight.quantized(kind), drawn(tokens, 256, seed=1)
-    wanted = x @ linear.dense(torch.float32).T
-    return off(gpu.multiply(linear, x), wanted if linear.bias is None else wanted + linear.bias)
+    linear, x, add = weight.quantized(kind), drawn(tokens, 256, seed=1), drawn(tokens, 200, seed=3)
+    dense = linear.as_dense(torch.float32)
+    return max(
+        off(gpu.multiply(linear, x, *more), cpu.multiply(dense, x, *more))
+        for more in ((), (NORM,), (NORM, add), (None, add, True))
+    )
 
 
 @pytest.mark.parametrize("kind", ["dense", "int8", "fp8", "int4"])
@@ -51,15 +59,11 @@ def test_products_are_those_of_the_dense_matrix(interpreted, kind, tokens, biase
 
 
 def row_errors() -> float:
-    x, part, weight = drawn(3, 80), drawn(3, 80, seed=1), drawn(80, seed=2)
-    total, normed = gpu.add_norm(x, part, weight, 1e-6)
-    known = cpu.add_norm(x, part, weight, 1e-6)
-    errors = [off(total, known[0]), off(normed, known[1])]
-    errors.append(off(gpu.norm(x, weight, 1e-6), cpu.norm(x, weight, 1e-6)))
-    for kind in ("silu", "gelu_tanh"):
-        gate = Linear("dense", drawn(64, 80, seed=3), bias=drawn(64, seed=4))
-        for rows in (x, x[:1]):
-            errors.append(off(gpu.gated(gate, rows, kind), cpu.gated(gate, rows, kind)))
+    x, norm = drawn(3, 80), Norm(drawn(80, seed=2), 1e-6)
+    errors = [off(gpu.normalized(x, norm), cpu.normalized(x, norm))]
+    gate = Linear("dense", drawn(64, 80, seed=3), bias=drawn(64, seed=4))
+    for kind, by, rows in itertools.product(("silu", "gelu_tanh"), (None, norm), (x, x[:1])):
+        errors.append(off(gpu.gated(gate, rows, by, kind), cpu.gated(gate, rows, by, kind)))
     return max(errors)
 
 
@@ -74,12 +78,15 @@ def attention_error(kind: str, normed: bool, window: int, softcap: float, length
     positions = torch.arange(length)
     table = torch.randperm(8, generator=torch.Generator().manual_seed(1))[: -(-length // BLOCK)]
     slots = table[positions // BLOCK] * BLOCK + positions % BLOCK
-    qkv = drawn(length, 10, c.head_dim)
     rope = c.ropes[0]
     turn = rotation(rope, positions, torch.tensor(rope.frequencies)) if rope else None
-    norms = (drawn(c.head_dim, seed=4), drawn(c.head_dim, seed=5)) if normed else None
-    q = gpu.turn_and_store(qkv, 6, turn, norms, 1e-6, slots, caches[0], 0)
-    known = cpu.turn_and_store(qkv, 6, turn, norms, 1e-6, slots, caches[1], 0)
+    norms = [Norm(drawn(c.head_dim, seed=seed), 1e-6) for seed in (4, 5)]
+    heads = Heads(6, 2, (norms[0], norms[1]) if normed else None)
+    linear, x, norm = Linear("dense", drawn(240, 256)), drawn(length, 256, seed=1), NORM
+    q, known = (
+        ops.queries(linear, x, norm, heads, turn, slots, cache, 0)
+        for ops, cache in zip((gpu, cpu), caches, strict=True)
+    )
     errors = [off(q, known)]
     every = [cache.dense(0, table) for cache in caches]
     errors += [off(every[0][part], every[1][part]) for part in range(2)]
@@ -141,6 +148,27 @@ def test_paged_attention_is_that_of_a_cpu(
     assert interpreted(attention_error, kind, normed, window, softcap, length) < most
 
 
+def one_token_error(kind: str, turned: bool) -> float:
+    """Return the error of a token's queries, keys and values, which one kernel computes."""
+    c = config()
+    caches = [PagedCache(c, 8, torch.device("cpu"), torch.float32) for _ in range(2)]
+    linear = Linear("dense", drawn(240, 256), bias=drawn(240, seed=3)).quantized(kind)
+    position, slots = torch.tensor([37]), torch.tensor([3 * BLOCK + 5])
+    turn = rotation(Rope(()), position, 0.5 ** torch.arange(12)) if turned else None
+    q, known = (
+        ops.queries(matrix, drawn(1, 256), NORM, Heads(6, 2, None), turn, slots, cache, 0)
+        for ops, cache, matrix in zip(
+            (gpu, cpu), caches, (linear, linear.as_dense(torch.float32)), strict=True
+        )
+    )
+    return max(off(q, known), off(caches[0].values, caches[1].values))
+
+
+@pytest.mark.parametrize(("kind", "turned"), [("dense", True), ("int8", False), ("fp8", True)])
+def test_the_vectors_of_one_token_are_stored_as_on_a_cpu(interpreted, kind, turned) -> None:
+    assert interpreted(one_token_error, kind, turned) < 1e-5
+
+
 def calls(monkeypatch) -> dict[str, object]:
     """Return the launches of one layer of Llama 8B's shape, as a GPU would get them."""
     made: dict[str, object] = {}
@@ -160,18 +188,23 @@ def calls(monkeypatch) -> dict[str, object]:
         cache = PagedCache(c, 8, torch.device("cpu"), torch.bfloat16, kind)
         positions = torch.zeros(2, dtype=torch.int64)
         turn = (torch.empty(2, 64), torch.empty(2, 64))
-        qkv = bf16(2, 48, 128)
-        q = gpu.turn_and_store(qkv, 32, turn, None, 1e-6, positions, cache, 0)
+        q = bf16(2, 32, 128)
+        heads = Heads(32, 8, None)
+        gpu.turn_and_store(bf16(2, 48, 128), q, heads, turn, positions, cache, 0)
         rows, tables = torch.zeros(2, dtype=torch.int32), torch.zeros(2, 512, dtype=torch.int32)
         batch = Batch(rows, positions, positions, rows, tables, positions, ((40, 40),))
         gpu.attend_prompts(q, 0, batch, cache, c, q)
-    gpu.add_norm(bf16(2, 4096), bf16(2, 4096), torch.empty(4096), 1e-6)
+    norm = Norm(torch.empty(4096), 1e-6)
+    gpu.normalized(bf16(2, 4096), norm)
+    cache, turn = PagedCache(c, 8, torch.device("cpu"), torch.bfloat16), (turn[0][:1], turn[1][:1])
     for kind in ("dense", "int8", "fp8"):
-        linear = (
-            Linear("dense", drawn(256, 512)).quantized(kind).to(torch.device("cpu"), torch.bfloat16)
-        )
-        gpu.multiply(linear, bf16(1, 512))
-        gpu.gated(linear, bf16(1, 512), "silu")
+        cpu_device = torch.device("cpu")
+        linear = Linear("dense", drawn(256, 512)).quantized(kind).to(cpu_device, torch.bfloat16)
+        gpu.multiply(linear, bf16(1, 512), None, bf16(1, 256))
+        gpu.gated(linear, bf16(1, 512), norm, "silu")
+        wide = Linear("dense", drawn(48 * 128, 512)).quantized(kind)
+        wide = wide.to(cpu_device, torch.bfloat16)
+        gpu.queries(wide, bf16(1, 512), norm, heads, turn, positions[:1], cache, 0)
         if kind != "dense":
             gpu.multiply(linear, bf16(16, 512))
     return made
@@ -179,7 +212,7 @@ def calls(monkeypatch) -> dict[str, object]:
 
 def test_the_kernels_of_a_layer_compile_for_hopper_and_hardly_spill(monkeypatch) -> None:
     made = calls(monkeypatch)
-    assert len(made) >= 14
+    assert len(made) >= 17
     for name, call in made.items():
         used = needs(compiled(call, 90))
         assert used.shared <= SHARED_KIB[90] * 1024 and used.spilled <= 64, name
