@@ -13,7 +13,7 @@ from accel.serving.cache import PagedCache
 from accel.serving.memory import BLOCK
 from accel.serving.request import Request
 from accel.serving.runner import Runner
-from accel.serving.sampler import Row, choose
+from accel.serving.sampler import Row, Scores, choose
 from accel.serving.scheduler import Work
 from accel.serving.transformer import Transformer
 
@@ -69,10 +69,10 @@ class Draft:
     def _next(self) -> int:
         """Return the smaller model's choice, drawn with the chance of the answer's own."""
         work = Work(self, self._read, self.tokens[self._read :])
-        logits = self._shared.runner.run([work])[:, : self._shared.vocabulary]
+        logits = self._shared.runner.run([work]).logits[:, : self._shared.vocabulary]
         self._read = len(self.tokens)
         number = len(self.tokens) - len(self._request.prompt)
-        (choice,) = choose(logits, [Row(self._request.sampling, number)])
+        (choice,) = choose(Scores.of(logits), [Row(self._request.sampling, number)])
         return 0 if choice is None else choice.token
 
     def _grow(self, length: int) -> bool:

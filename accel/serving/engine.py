@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from accel.rwkv.model import RWKV7
 from accel.rwkv.tokenizer import Tokenizer as World
@@ -37,7 +36,7 @@ from accel.serving.recurrent import (
 )
 from accel.serving.request import Request, Sampling, Stream
 from accel.serving.runner import Runner
-from accel.serving.sampler import choose
+from accel.serving.sampler import Scores, choose
 from accel.serving.scheduler import Scheduler, Work
 from accel.serving.sequence import Reason, Sequence
 from accel.serving.speculation import PromptLookup, Speculator
@@ -390,8 +389,8 @@ class Engine:
             if sequence.stream.cancelled:
                 self._end(sequence, "cancelled")
 
-    def _advance(self, work: Items[Work[Sequence]], logits: Tensor) -> None:
-        """Choose tokens from a step's logits, as far as proposals were right."""
+    def _advance(self, work: Items[Work[Sequence]], scores: Scores) -> None:
+        """Choose tokens from a step's scores, as far as proposals were right."""
         choosing, first = [], 0
         for item in work:
             item.sequence.computed = item.start + len(item.tokens) - item.drafts
@@ -407,7 +406,7 @@ class Engine:
         while choosing:
             rows = [item.sequence.row() for item, _ in choosing]
             at = [place + depth for _, place in choosing]
-            chosen = choose(logits if len(at) == len(logits) else logits[at], rows)
+            chosen = choose(scores if len(at) == len(scores) else scores[at], rows)
             going_on = []
             for (item, place), choice in zip(choosing, chosen, strict=True):
                 sequence, draft = item.sequence, item.tokens[len(item.tokens) - item.drafts :]

@@ -121,7 +121,7 @@ def turn_and_store(
         tl.store(asked + HALF + at, second.to(q.dtype.element_ty), inside)
         tl.store(asked + beyond, rest.to(q.dtype.element_ty), rest_inside)
     else:
-        place = tl.load(slots + token) * kv_heads + (head - heads) % kv_heads
+        place = tl.load(slots + token).to(tl.int64) * kv_heads + (head - heads) % kv_heads
         if MOST > 0:
             largest = tl.maximum(tl.max(tl.abs(first), 0), tl.max(tl.abs(second), 0))
             scale = tl.maximum(tl.maximum(largest, tl.max(tl.abs(rest), 0)), 1e-30) / MOST

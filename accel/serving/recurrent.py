@@ -23,6 +23,7 @@ from accel.serving.errors import ModelRefused
 from accel.serving.files import weight_files
 from accel.serving.memory import WORK_BYTES, Weights
 from accel.serving.runner import GRAPHS
+from accel.serving.sampler import Scores
 from accel.serving.scheduler import Text, Work
 from accel.serving.states import LONGEST
 
@@ -119,12 +120,8 @@ class RecurrentRunner:
         self.together = model.device.type == "cuda"
 
     @torch.inference_mode()
-    def run(self, work: Sequence[Work[Text]]) -> Tensor:
-        """Advance the states of all texts.
-
-        Returns:
-            Logits [n, V] in fp32 on the model's device, for each work that chooses.
-        """
+    def run(self, work: Sequence[Work[Text]]) -> Scores:
+        """Advance the states of all texts, and return the scores of each work that chooses."""
         found: dict[int, Tensor] = {}
         single = [at for at, item in enumerate(work) if len(item.tokens) == 1 and self.together]
         most = GRAPHS[-1]
@@ -138,9 +135,8 @@ class RecurrentRunner:
                 self._cache.write(slots, state)
                 found[at] = logits
         wanted = [found[at].float() for at, item in enumerate(work) if item.chooses]
-        if not wanted:
-            return torch.empty(0, self._model.vocabulary, device=self._model.device)
-        return torch.stack(wanted)
+        nothing = torch.empty(0, self._model.vocabulary, device=self._model.device)
+        return Scores.of(torch.stack(wanted) if wanted else nothing)
 
     def _step(self, work: Sequence[Work[Text]]) -> Tensor:
         """Return the logits after one more token of each text, as one batch."""

@@ -12,13 +12,15 @@ from accel.runtime.graphs import Replay
 from accel.serving.batch import FEW_QUERIES, Batch
 from accel.serving.cache import PagedCache
 from accel.serving.memory import BLOCK
+from accel.serving.sampler import Scores
 from accel.serving.scheduler import Text, Work
 from accel.serving.transformer import Transformer
 
 GRAPHS = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64)
 """Numbers of tokens that a step is captured for; it is filled up to the next one."""
-_FIXED = 3
-"""Columns of a captured step's input before the table: token, position, slot."""
+_HEAD = 4
+"""Numbers of a captured step's input for each token before the tables begin: token, position, slot,
+and one that keeps the tables aligned."""
 
 
 class Runner:
@@ -36,54 +38,56 @@ class Runner:
         # The choice of experts is read back in a step, which a graph cannot do.
         dense = not any(model.config.experts)
         self._captures = model.device.type == "cuda" and dense
-        self._graphs: dict[int, Replay[Tensor]] = {}
+        self._graphs: dict[int, Replay[Scores]] = {}
         self._width = min(cache.blocks, -(-model.config.context // BLOCK))
+        self._every = torch.arange(GRAPHS[-1], device=model.device, dtype=torch.int32)
 
     @torch.inference_mode()
-    def run(self, work: Sequence[Work[Text]]) -> Tensor:
+    def run(self, work: Sequence[Work[Text]]) -> Scores:
         """Store the keys and values of all tokens.
 
         Returns:
-            Logits [n, V] in fp32 on the model's device: for each work that chooses, after its last
-            token and, before that, each token that is followed by a proposal.
+            The scores, for each work that chooses, after its last token and, before that, each
+            token that is followed by a proposal.
         """
         count = sum(len(item.tokens) for item in work)
         short = all(len(item.tokens) <= FEW_QUERIES for item in work)
         if self._captures and short and count <= GRAPHS[-1]:
             return self._replay(work, count)
-        return self._model.forward(self._batch(work), self._cache)
+        return Scores.of(self._model.forward(self._batch(work), self._cache))
 
-    def _replay(self, work: Sequence[Work[Text]], count: int) -> Tensor:
-        """Return the logits by the graph for this many tokens."""
+    def _replay(self, work: Sequence[Work[Text]], count: int) -> Scores:
+        """Return the scores by the graph for this many tokens."""
         size = next(size for size in GRAPHS if size >= count)
-        lines = np.zeros((size, _FIXED + self._width), dtype=np.int32)
-        lines[count:, _FIXED - 1] = self._cache.filler
+        numbers = np.zeros(size * (_HEAD + self._width), dtype=np.int32)
+        head, tables = numbers[: _HEAD * size].reshape(_HEAD, size), numbers[_HEAD * size :]
+        tables = tables.reshape(size, self._width)
+        head[2, count:] = self._cache.filler
         wanted: list[int] = []
         line = 0
         for item in work:
             table = item.sequence.table()
-            first = len(item.tokens) - item.drafts - 1 if item.chooses else len(item.tokens)
-            wanted += range(line + first, line + len(item.tokens))
-            lines[line : line + len(item.tokens), _FIXED : _FIXED + len(table)] = table
+            end = line + len(item.tokens)
+            wanted += range(end - item.drafts - 1 if item.chooses else end, end)
+            tables[line:end, : len(table)] = table
             for at, token in enumerate(item.tokens, item.start):
-                lines[line, :_FIXED] = token, at, table[at // BLOCK] * BLOCK + at % BLOCK
+                head[:3, line] = token, at, table[at // BLOCK] * BLOCK + at % BLOCK
                 line += 1
-        packed = torch.from_numpy(lines).to(self._model.device)
+        packed = torch.from_numpy(numbers)
         if size not in self._graphs:
-            self._graphs[size] = Replay(self._forward, packed)
-        logits = self._graphs[size](packed)
-        return logits[: len(wanted)] if wanted == list(range(len(wanted))) else logits[wanted]
+            self._graphs[size] = Replay(self._forward, packed.to(self._model.device))
+        graph = self._graphs[size]
+        graph.inputs[0].copy_(packed)
+        scores = graph(graph.inputs[0])
+        return scores[: len(wanted)] if wanted == list(range(len(wanted))) else scores[wanted]
 
-    def _forward(self, packed: Tensor) -> Tensor:
-        """Return the logits [T, V] of tokens that are each the last of a sequence."""
-        count = len(packed)
-        every = torch.arange(count, device=packed.device)
-        tokens, positions, slots = packed[:, :_FIXED].long().T.contiguous()
-        batch = Batch(
-            tokens, positions, slots, every.int(), packed[:, _FIXED:].contiguous(), every,
-            ((1, 1),) * count,
-        )  # fmt: skip
-        return self._model.forward(batch, self._cache)
+    def _forward(self, packed: Tensor) -> Scores:
+        """Return the scores after tokens that are each the last of a sequence."""
+        count = len(packed) // (_HEAD + self._width)
+        tokens, positions, slots, _ = packed[: _HEAD * count].view(_HEAD, count)
+        tables, every = packed[_HEAD * count :].view(count, self._width), self._every[:count]
+        batch = Batch(tokens, positions, slots, every, tables, every, ((1, 1),) * count)
+        return Scores.of(self._model.forward(batch, self._cache))
 
     def _batch(self, work: Sequence[Work[Text]]) -> Batch:
         tokens: list[int] = []

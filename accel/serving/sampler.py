@@ -30,19 +30,42 @@ class Row:
     """[V] bool on the CPU: tokens that a grammar allows."""
 
 
-def choose(logits: Tensor, rows: Sequence[Row]) -> list[Choice | None]:
-    """Choose a token for each row.
+@dataclass(frozen=True)
+class Scores:
+    """Hold what the model says of the next tokens."""
 
-    Args:
-        logits: [n, V] fp32.
-        rows: As many.
+    logits: Tensor
+    """[n, V] fp32"""
+    best: Tensor
+    """[n, 2] fp32: the largest, or NaN if there is one, and its token."""
+
+    @classmethod
+    def of(cls, logits: Tensor) -> Scores:
+        """Find the largest of logits; of few rows on a GPU in two stages."""
+        parts = math.gcd(logits.shape[1], 128)
+        if not logits.is_cuda or len(logits) > 8 or parts == 1:
+            return cls(logits, torch.stack([part.float() for part in logits.max(dim=1)], dim=1))
+        values, within = logits.view(len(logits), parts, -1).max(dim=2)
+        highest, part = values.max(dim=1, keepdim=True)
+        places = part * (logits.shape[1] // parts) + within.gather(1, part)
+        return cls(logits, torch.cat((highest, places), dim=1))
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    def __getitem__(self, rows: slice | list[int]) -> Scores:
+        return Scores(self.logits[rows], self.best[rows])
+
+
+def choose(scores: Scores, rows: Sequence[Row]) -> list[Choice | None]:
+    """Choose a token for each row.
 
     Returns:
         The choices; None for a row that has a NaN, or allows no token.
     """
-    plain = logits
-    logits = _constrained(logits, rows)
-    highest, tokens = _largest(logits)  # a NaN is the highest
+    plain, scores = scores.logits, _constrained(scores, rows)
+    best = scores.best.tolist()  # a NaN is the highest
+    chosen = [int(token) for _, token in best]
     for nucleus in (True, False):
         drawn = [
             i
@@ -50,34 +73,23 @@ def choose(logits: Tensor, rows: Sequence[Row]) -> list[Choice | None]:
             if row.sampling.temperature > 0 and (row.sampling.top_p < 1) == nucleus
         ]
         if drawn:
-            part = logits if len(drawn) == len(rows) else logits[drawn]
-            tokens[drawn] = _draw(part, [rows[i] for i in drawn], nucleus)
-    chosen, fine = tokens.tolist(), [math.isfinite(value) for value in highest.tolist()]
-    reported = [i for i, row in enumerate(rows) if row.sampling.logprobs >= 0 and fine[i]]
-    told = {i: _report(plain[i], chosen[i], rows[i].sampling.logprobs) for i in reported}
+            part = scores.logits if len(drawn) == len(rows) else scores.logits[drawn]
+            tokens = _draw(part, [rows[i] for i in drawn], nucleus).tolist()
+            for i, token in zip(drawn, tokens, strict=True):
+                chosen[i] = token
     return [
-        told.get(i, Choice(token)) if good else None
-        for i, (token, good) in enumerate(zip(chosen, fine, strict=True))
-    ]
+        None if not math.isfinite(highest)
+        else _report(plain[i], token, row.sampling.logprobs) if row.sampling.logprobs >= 0
+        else Choice(token)
+        for i, ((highest, _), token, row) in enumerate(zip(best, chosen, rows, strict=True))
+    ]  # fmt: skip
 
 
-def _largest(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the largest of each row and its place; of few rows on a GPU in two stages."""
-    parts = math.gcd(logits.shape[1], 128)
-    if not logits.is_cuda or len(logits) > 8 or parts == 1:
-        highest, places = logits.max(dim=1)
-        return highest, places
-    values, within = logits.view(len(logits), parts, -1).max(dim=2)
-    highest, part = values.max(dim=1, keepdim=True)
-    places = part * (logits.shape[1] // parts) + within.gather(1, part)
-    return highest.squeeze(1), places.squeeze(1)
-
-
-def _constrained(logits: Tensor, rows: Sequence[Row]) -> Tensor:
-    """Return the logits with penalties, and without what a grammar forbids."""
+def _constrained(scores: Scores, rows: Sequence[Row]) -> Scores:
+    """Return the scores with penalties, and without what a grammar forbids."""
     if not any(row.sampling.penalizes or row.allowed is not None for row in rows):
-        return logits
-    logits = logits.clone()
+        return scores
+    logits = scores.logits.clone()
     for i, row in enumerate(rows):
         sampling = row.sampling
         if sampling.repetition != 1 and (seen := row.prompt | row.counts.keys()):
@@ -93,7 +105,7 @@ def _constrained(logits: Tensor, rows: Sequence[Row]) -> Tensor:
             logits[i, at] -= sampling.presence + sampling.frequency * times
         if row.allowed is not None:
             logits[i].masked_fill_(~row.allowed.to(logits.device), -torch.inf)
-    return logits
+    return Scores.of(logits)
 
 
 def _draw(logits: Tensor, rows: Sequence[Row], nucleus: bool) -> Tensor:

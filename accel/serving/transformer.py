@@ -145,7 +145,9 @@ class Transformer:
 
 def rotation(rope: Rope, positions: Tensor, radians: Tensor) -> tuple[Tensor, Tensor]:
     """Return cosine and sine [T, dims / 2] in fp32, of positions [T] and frequencies."""
-    angles = positions.float().unsqueeze(1) * radians
+    angles = positions.unsqueeze(1) * radians
+    if rope.factor == 1:
+        return angles.cos(), angles.sin()
     return angles.cos() * rope.factor, angles.sin() * rope.factor
 
 

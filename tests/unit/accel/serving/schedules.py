@@ -110,10 +110,10 @@ class Schedules:
         def perhaps(work):
             if crashing and draw.random() < 0.04:
                 raise Crash
-            logits = run(work)
+            scores = run(work)
             if crashing and draw.random() < 0.04:
                 raise Crash
-            return logits
+            return scores
 
         engine.runner.run = perhaps
         left = [make_request(draw) for _ in range(draw.randrange(2, 8))]

@@ -19,7 +19,7 @@ from accel.serving.engine import Engine
 from accel.serving.errors import ModelRefused, RequestRefused
 from accel.serving.memory import footprint
 from accel.serving.request import Ended, Grammar, Piece, Request, Sampling
-from accel.serving.sampler import Row, choose
+from accel.serving.sampler import Row, Scores, choose
 from accel.serving.speculation import PromptLookup
 from accel.serving.transformer import load
 
@@ -172,7 +172,7 @@ def test_chance_follows_the_distribution():
         likely /= likely.sum()
         count = 4000
         rows = [Row(replace(sampling, seed=seed), 0) for seed in range(count)]
-        drawn = torch.tensor([c.token for c in choose(logits.expand(count, -1), rows)])
+        drawn = torch.tensor([c.token for c in choose(Scores.of(logits.expand(count, -1)), rows)])
         share = drawn.bincount(minlength=5) / count
         assert ((share - likely).abs() <= 5 * (likely * (1 - likely) / count).sqrt() + 1e-9).all()
 
@@ -180,18 +180,18 @@ def test_chance_follows_the_distribution():
 def test_penalties_change_what_occurred():
     logits = torch.tensor([[3.0, 2.9, -1.0]])
     row = Row(Sampling(0.0, frequency=0.2), 1, counts=Counter([0]))
-    assert choose(logits, [row])[0].token == 1
+    assert choose(Scores.of(logits), [row])[0].token == 1
     row = Row(Sampling(0.0, repetition=2.0), 1, prompt=frozenset([0, 1]))
-    assert choose(torch.tensor([[3.0, 2.9, 1.6]]), [row])[0].token == 2
+    assert choose(Scores.of(torch.tensor([[3.0, 2.9, 1.6]])), [row])[0].token == 2
 
 
 def test_a_nan_ends_one_request_alone(engine, monkeypatch):
     run = engine.runner.run
 
     def damaged(work):
-        logits = run(work).clone()
+        logits = run(work).logits.clone()
         logits[0] = torch.nan
-        return logits
+        return Scores.of(logits)
 
     good, bad = engine.request("One", 4), engine.request("Two", 4)
     (wanted,) = finish(engine, engine.submit(good))

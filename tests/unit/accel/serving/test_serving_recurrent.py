@@ -96,10 +96,10 @@ def test_the_batch_of_a_gpu_keeps_every_text_apart(network) -> None:
     texts = [Text(slot) for slot in range(6)]
     alone: dict[int, State | None] = dict.fromkeys(range(6))
     for members in ([0, 1, 2], [0, 1, 2], [2, 0], [0], [0, 1, 2, 3, 4, 5], [5, 4], [3]):
-        logits = runner.run(
+        scores = runner.run(
             [Work(texts[m], len(texts[m].tokens) - 1, texts[m].tokens[-1:]) for m in members]
         )
-        for member, found in zip(members, logits, strict=True):
+        for member, found in zip(members, scores.logits, strict=True):
             wanted, alone[member] = network.forward(texts[member].tokens[-1:], alone[member])
             torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
             texts[member].tokens.append(int(wanted.argmax()))
