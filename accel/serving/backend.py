@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -10,30 +10,7 @@ from torch import Tensor
 from accel.serving.batch import Batch
 from accel.serving.cache import PagedCache
 from accel.serving.families import Config
-from accel.serving.linear import Linear
-
-
-class Norm(NamedTuple):
-    """Divide rows by their root mean square, times a weight."""
-
-    weight: Tensor
-    """[C] fp32"""
-    eps: float
-
-
-class Heads(NamedTuple):
-    """Describe the vectors that a token has in attention."""
-
-    queries: int
-    keys: int
-    """As many as there are values."""
-    norms: tuple[Norm, Norm] | None
-    """Of each query and each key."""
-
-    @property
-    def every(self) -> int:
-        """Return the number of all."""
-        return self.queries + 2 * self.keys
+from accel.serving.linear import Heads, Linear, Norm
 
 
 class Backend(Protocol):

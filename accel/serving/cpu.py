@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 
 from accel.serving import cpu_kernels
-from accel.serving.backend import Heads, Norm
 from accel.serving.batch import Batch
 from accel.serving.cache import PagedCache
 from accel.serving.families import Config
-from accel.serving.linear import Linear
+from accel.serving.linear import Heads, Linear, Norm
 from accel.serving.memory import BLOCK
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -11,14 +10,13 @@ from torch import Tensor
 from accel.attention.kernels.decoding.plan import decoded
 from accel.attention.kernels.geometry import target_of
 from accel.primitives.gemm.int4 import int4_gemm
-from accel.runtime.call import KernelCall, Pointer
-from accel.runtime.launch import prepare
+from accel.serving import fp8
 from accel.serving import gpu_kernels as kernels
-from accel.serving.backend import Heads, Norm
 from accel.serving.batch import Batch
 from accel.serving.cache import PagedCache
 from accel.serving.families import Config
-from accel.serving.linear import FP8_BLOCK, Linear
+from accel.serving.launches import launch
+from accel.serving.linear import FP8_BLOCK, Heads, Linear, Norm
 from accel.serving.memory import BLOCK
 
 FEW = 64
@@ -45,37 +43,8 @@ ONE: dict[str, Tile] = {
 """By the format of the matrix: the fastest measured on an H200 (results/serving.csv)."""
 PROGRAMS = 528
 """Programs that keep a large GPU busy: a matrix of fewer rows is computed with smaller tiles."""
-EARLY = True
-"""Whether kernels begin before the one before has ended, on GPUs that can."""
 PROMPT_ROWS = 128
 """Queries of all heads of a key head that are attended with at once."""
-_LAUNCHES: dict[object, Any] = {}
-
-
-def launch(
-    kernel: Any,
-    grid: tuple[int, int, int],
-    arguments: Mapping[str, Any],
-    constants: Mapping[str, object],
-    warps: int = 4,
-    stages: int = 2,
-) -> None:
-    """Launch a kernel; it is prepared at the first use with these types, sizes and constants."""
-    tensors = {name: value for name, value in arguments.items() if isinstance(value, Tensor)}
-    described = {
-        name: Pointer(value.dtype, value.data_ptr() % 16 == 0) if name in tensors else value
-        for name, value in arguments.items()
-    }
-    device = next(iter(tensors.values())).device
-    key = (id(kernel), grid, tuple(described.items()), tuple(constants.items()), warps, device)
-    if key not in _LAUNCHES:
-        options = {"num_warps": warps, "num_stages": stages}
-        if "EARLY" in kernel.arg_names:
-            early = EARLY and target_of(device).capability >= 90
-            constants = {**constants, "EARLY": early}
-            options["launch_pdl"] = int(early)
-        _LAUNCHES[key] = prepare(KernelCall(kernel, grid, described, constants, options), device)
-    _LAUNCHES[key](*(tensors[name] for name in kernel.arg_names if name in tensors))
 
 
 def multiply(
@@ -89,10 +58,8 @@ def multiply(
     dtype = torch.float32 if precise else x.dtype
     if _reads_once(linear, x):
         out = x.new_empty(1, linear.shape[0], dtype=dtype)
-        given, constants, tile = _one(linear, x, norm, linear.shape[0])
-        given |= {"add": add, "out": out, "half": 0}
-        constants |= {"ADDS": add is not None, "GATE": None}
-        _launch_one(kernels.multiply_one, linear.shape[0], tile, given, constants)
+        given = {"add": add, "out": out, "half": 0}
+        _one("one", linear, x, norm, given, {"ADDS": add is not None, "GATE": None})
         return out
     inner = x if norm is None else normalized(x, norm)
     if linear.format == "int4":
@@ -132,24 +99,35 @@ def _few(linear: Linear, x: Tensor) -> Tensor:
 
 
 def _one(
-    linear: Linear, x: Tensor, norm: Norm | None, made: int
-) -> tuple[dict[str, Any], dict[str, object], Tile]:
-    """Return what kernels for one vector share, with a tile for `made` rows at least two each."""
+    which: str,
+    linear: Linear,
+    x: Tensor,
+    norm: Norm | None,
+    given: dict[str, Any],
+    constants: dict[str, object],
+) -> None:
+    """Launch a kernel for one vector, `one` or `heads`, with what only this one takes."""
     rows, depth = linear.shape
+    given |= {
+        "scales": linear.scales, "bias": linear.bias, "norm": None if norm is None else norm.weight,
+        "x": x.contiguous(), "rows": rows, "eps": 0.0 if norm is None else norm.eps,
+    }  # fmt: skip
+    constants |= {"BIASED": linear.bias is not None, "NORMED": norm is not None}
+    in_tiles = linear.format == "fp8" and depth % FP8_BLOCK == 0
+    if in_tiles and x.is_cuda and target_of(x.device).capability >= 89:
+        fp8.launch_one(which, linear, given, constants)
+        return
     tile = ONE[linear.format]
     while tile.rows > 2 and rows // tile.rows < PROGRAMS and 2 * tile.depth <= depth:
         tile = tile._replace(rows=tile.rows // 2, depth=tile.depth * 2)
     groups = linear.scales.shape[1] if linear.scales is not None and linear.format == "fp8" else 1
-    given = {
-        "weights": linear.values, "scales": linear.scales, "bias": linear.bias,
-        "norm": None if norm is None else norm.weight, "x": x.contiguous(), "rows": rows,
-        "depth": depth, "groups": groups, "eps": 0.0 if norm is None else norm.eps,
+    given |= {"weights": linear.values, "depth": depth, "groups": groups}
+    constants |= {
+        "FORMAT": _FORMATS[linear.format], "ROWS": tile.rows, "DEPTH": tile.depth,
+        "LANES": tile.lanes,
     }  # fmt: skip
-    constants = {
-        "FORMAT": _FORMATS[linear.format], "BIASED": linear.bias is not None,
-        "NORMED": norm is not None, "ROWS": tile.rows, "DEPTH": tile.depth, "LANES": tile.lanes,
-    }  # fmt: skip
-    return given, constants, tile
+    kernel = kernels.multiply_one if which == "one" else kernels.multiply_heads
+    launch(kernel, (-(-rows // tile.rows), 1, 1), given, constants, tile.warps, stages=1)
 
 
 def normalized(x: Tensor, norm: Norm) -> Tensor:
@@ -169,10 +147,8 @@ def gated(linear: Linear, x: Tensor, norm: Norm | None, activation: str) -> Tens
     width, gelu = linear.shape[0] // 2, activation == "gelu_tanh"
     out = x.new_empty(len(x), width)
     if _reads_once(linear, x):
-        given, constants, tile = _one(linear, x, norm, width)
-        given |= {"add": None, "out": out, "half": width}
-        constants |= {"ADDS": False, "GATE": "gelu" if gelu else "silu"}
-        _launch_one(kernels.multiply_one, linear.shape[0], tile, given, constants)
+        given = {"add": None, "out": out, "half": width}
+        _one("one", linear, x, norm, given, {"ADDS": False, "GATE": "gelu" if gelu else "silu"})
         return out
     both = multiply(linear, x, norm)
     wide = min(1024, _power(width))
@@ -181,12 +157,6 @@ def gated(linear: Linear, x: Tensor, norm: Norm | None, activation: str) -> Tens
         {"x": both, "out": out, "width": width}, {"GELU": gelu, "WIDE": wide},
     )  # fmt: skip
     return out
-
-
-def _launch_one(
-    kernel: Any, rows: int, tile: Tile, given: dict[str, Any], constants: dict[str, object]
-) -> None:
-    launch(kernel, (-(-rows // tile.rows), 1, 1), given, constants, tile.warps, stages=1)
 
 
 def queries(
@@ -205,14 +175,12 @@ def queries(
     q = x.new_empty(len(x), heads.queries, size)
     whole = cache.scales is None and heads.norms is None and size % 2 == 0
     if whole and half in (0, size // 2) and _reads_once(linear, x):
-        given, constants, tile = _one(linear, x, norm, linear.shape[0] // 2)
-        given |= {
+        given = {
             "cos": turn and turn[0], "sin": turn and turn[1], "slots": slots, "q": q,
             "keys": cache.values[layer, 0], "values": cache.values[layer, 1],
             "heads": heads.queries, "kv_heads": heads.keys,
         }  # fmt: skip
-        constants |= {"TURNED": half > 0, "HALF": size // 2}
-        _launch_one(kernels.multiply_heads, linear.shape[0], tile, given, constants)
+        _one("heads", linear, x, norm, given, {"TURNED": half > 0, "HALF": size // 2})
         return q
     qkv = multiply(linear, x, norm)
     turn_and_store(qkv, q, heads, turn, slots, cache, layer)

@@ -1,11 +1,11 @@
-"""A matrix of weights, as it is stored: in floating point, FP8, int8 or int4, and its product."""
+"""What a layer is made of: a matrix as it is stored (dense, FP8, int8, int4), a norm, heads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -124,6 +124,29 @@ class Linear:
         return Linear(
             self.format, values.to(device).contiguous(), moved(self.scales), moved(self.zeros), bias
         )
+
+
+class Norm(NamedTuple):
+    """Divide rows by their root mean square, times a weight."""
+
+    weight: Tensor
+    """[C] fp32"""
+    eps: float
+
+
+class Heads(NamedTuple):
+    """Describe the vectors that a token has in attention."""
+
+    queries: int
+    keys: int
+    """As many as there are values."""
+    norms: tuple[Norm, Norm] | None
+    """Of each query and each key."""
+
+    @property
+    def every(self) -> int:
+        """Return the number of all."""
+        return self.queries + 2 * self.keys
 
 
 def _biases(parts: Sequence[Linear]) -> Tensor | None:

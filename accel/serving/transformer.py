@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from accel.serving.backend import Backend, Heads, Norm, backend_for
+from accel.serving.backend import Backend, backend_for
 from accel.serving.batch import Batch
 from accel.serving.cache import PagedCache
 from accel.serving.checkpoint import Checkpoint
 from accel.serving.errors import ModelRefused
 from accel.serving.families import Config, Experts, read_config
-from accel.serving.linear import Format, Linear
+from accel.serving.linear import Format, Heads, Linear, Norm
 from accel.serving.memory import Weights
 from accel.serving.rotary import Rope
 

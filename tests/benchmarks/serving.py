@@ -272,12 +272,12 @@ def kernels(bench: Bench, engine: Engine, name: str) -> None:
 
 def early(bench: Bench, shape: str) -> None:
     """Find whether kernels should begin while the one before ends, and do so from then on."""
-    from accel.serving import gpu
+    from accel.serving import launches
 
     found = {}
     for begins in (True, False):
-        gpu.EARLY = begins
-        gpu._LAUNCHES.clear()
+        launches.EARLY = begins
+        launches._LAUNCHES.clear()
         engine = bench.engine(shape)
         run(engine, request(64, 40))
         graph = engine.runner._graphs[1]
@@ -289,8 +289,8 @@ def early(bench: Bench, shape: str) -> None:
         found[begins] = 100 / (time.perf_counter() - began)
         which = "early" if begins else "in turn"
         bench.row(f"graph of one token {shape}, kernels begin {which}", found[begins], "tok/s")
-    gpu.EARLY = found[True] > found[False]
-    gpu._LAUNCHES.clear()
+    launches.EARLY = found[True] > found[False]
+    launches._LAUNCHES.clear()
 
 
 def many_streams(bench: Bench, engine: Engine, streams: int, length: int, limit: int) -> None:

@@ -93,6 +93,14 @@ def convert_layout(x: Block, layout: object, assert_trivial: bool = False) -> Bl
     return Block(x.data)
 
 
+def exp(x: Block) -> Block:
+    return Block(torch.exp(x.data))
+
+
+def sqrt(x: Block) -> Block:
+    return Block(torch.sqrt(x.data))
+
+
 def exp2(x: Block) -> Block:
     return Block(torch.exp2(x.data))
 
@@ -254,6 +262,15 @@ def _spread_numbers(words: Block, least: Block, one: int, less: Block, dtype: to
     return Block((halves[0] * halves[1] + halves[2]).view(torch.int32).squeeze(-1))
 
 
+def _from_e4m3(words: Block) -> tuple[Block, Block]:
+    """Four numbers of E4M3 in each word as two pairs of fp16 in int32."""
+    four = words.data.unsqueeze(-1).view(float8e4nv).to(float16)
+    return split(Block(four.view(torch.int32)))
+
+
+_E4M3 = (
+    "{ .reg .b16 l, h; mov.b32 {l, h}, $2; cvt.rn.f16x2.e4m3x2 $0, l; cvt.rn.f16x2.e4m3x2 $1, h; }"
+)
 _SPREAD = "{ .reg .b32 v; lop3.b32 v, $1, 0x000f000f, $2, 0xea; fma.rn.%s $0, v, $3, $4; }"
 _FP16_PAIR = (
     "{ .reg .b16 low, high; mov.b32 {low, high}, $2; cvt.f32.f16 $0, low; cvt.f32.f16 $1, high; }"
@@ -265,6 +282,7 @@ INSTRUCTIONS: dict[tuple[str, int], Callable[..., Any]] = {
     ("mov.b32 {$0, $1}, $2;", 1): _unpacked,
     ("shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", 2): _widen_bf16,
     (_FP16_PAIR, 2): _widen_fp16,
+    (_E4M3, 1): _from_e4m3,
     (_SPREAD % "bf16x2", 1): partial(_spread_numbers, dtype=bfloat16),
     (_SPREAD % "f16x2", 1): partial(_spread_numbers, dtype=float16),
     ("cvt.rn.bf16x2.f32 $0, $2, $1;", 1): partial(_packed, dtype=bfloat16),
@@ -567,7 +585,7 @@ class Kernel:
 
     def __init__(self, body: Callable[..., Any], machine: Callable[[], Machine]) -> None:
         self.body, self.machine, self.__name__ = body, machine, body.__name__
-        self.names = list(inspect.signature(body).parameters)
+        self.names = self.arg_names = list(inspect.signature(body).parameters)
         self.constants = {
             name
             for name, p in inspect.signature(body).parameters.items()
@@ -586,11 +604,12 @@ class Kernel:
         *args: Any,
         num_warps: int,
         maxnreg: int = 255,
+        num_stages: int = 1,
         enable_fp_fusion: bool = True,
         launch_pdl: int = 0,
         **named: Any,
     ) -> Compiled:
-        del num_warps, maxnreg, enable_fp_fusion, launch_pdl
+        del num_warps, maxnreg, num_stages, enable_fp_fusion, launch_pdl
         given = inspect.signature(self.body).bind(*args, **named).arguments
         compiled = Compiled(
             self,

@@ -28,12 +28,15 @@ from tests.emulation.values import Whole
 
 ATTENTION = "accel.attention.kernels.hopper"
 PRODUCTS = "accel.primitives.gemm"
+SERVING = "accel.serving"
 _BLOCKS = ("accel.primitives.tiles.ring", "accel.primitives.tiles.warpgroup")
 """Modules in Gluon of which kernels are built."""
 Changes = Mapping[str, tuple[str, str]]
 """Of a file of the package, what is replaced by what."""
 _NUMBER = count()
-_PLAIN = ("accel.primitives.gemm.operands", "accel.primitives.gemm.problem")
+_PLAIN = (
+    "accel.primitives.gemm.operands", "accel.primitives.gemm.problem", "accel.serving.linear",
+)  # fmt: skip
 """Modules of these packages without kernels."""
 
 

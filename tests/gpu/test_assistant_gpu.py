@@ -50,12 +50,8 @@ def folder(tmp_path: Path) -> Path:
 # Before the others: a process that has computed on the GPU is on it until it ends, and then the GPU
 # is never idle.
 def test_the_assistant_uses_an_idle_gpu_and_its_process_is_gone_once_a_job_wants_it(
-    home: Path, folder: Path
+    home: Path, folder: Path, untouched: None
 ) -> None:
-    if torch.cuda.is_initialized():
-        pytest.skip(
-            "this process has used the GPU already, so that it is not idle: run this file by itself"
-        )
     with Client() as deck:
         deck.configure(
             model_folder=str(folder),

@@ -9,12 +9,11 @@ import pytest
 import torch
 
 from accel.runtime.call import compiled
-from accel.serving import cpu, gpu
-from accel.serving.backend import Heads, Norm
+from accel.serving import cpu, gpu, launches
 from accel.serving.batch import Batch
 from accel.serving.cache import PagedCache
 from accel.serving.families import FAMILIES, Config
-from accel.serving.linear import Linear
+from accel.serving.linear import Heads, Linear, Norm
 from accel.serving.memory import BLOCK
 from accel.serving.rotary import Rope
 from accel.serving.transformer import rotation
@@ -177,8 +176,8 @@ def calls(monkeypatch) -> dict[str, object]:
         made[f"{call.kernel.__name__} {dict(call.constants)}"] = call
         return lambda *tensors: None
 
-    monkeypatch.setattr(gpu, "prepare", note)
-    monkeypatch.setattr(gpu, "_LAUNCHES", {})
+    monkeypatch.setattr(launches, "prepare", note)
+    monkeypatch.setattr(launches, "_LAUNCHES", {})
 
     def bf16(*shape: int) -> torch.Tensor:
         return torch.empty(*shape, dtype=torch.bfloat16)

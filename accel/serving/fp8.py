@@ -1,0 +1,67 @@
+"""Launch products of one vector with a matrix in FP8; see `fp8_kernels`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from triton.experimental.gluon import language as gl
+
+from accel.serving.fp8_kernels import COLUMNS, EACH, ROWS, fp8_heads, fp8_one
+from accel.serving.launches import launch
+from accel.serving.linear import FP8_BLOCK, Linear
+
+MOST_PARTS, PROGRAMS = 8, 528
+"""A matrix with fewer programs than a GPU runs at once is cut into more parts of k."""
+
+
+def cut(rows: int, groups: int) -> int:
+    """Return the parts of k, which is the number of warps of a program."""
+    parts = 4
+    while parts < MOST_PARTS and rows // ROWS < PROGRAMS and groups >= 4 * parts:
+        parts *= 2
+    while parts > 1 and groups < 2 * parts:
+        parts //= 2
+    return parts
+
+
+def launch_one(
+    which: str, linear: Linear, given: dict[str, Any], constants: dict[str, object]
+) -> None:
+    """Launch `fp8_one` or `fp8_heads` with what they have in common, and what is given."""
+    rows, depth = linear.shape
+    groups = depth // FP8_BLOCK
+    parts = cut(rows, groups)
+    given |= {
+        "weights": linear.values.view(torch.int32), "words": depth // 4, "groups": groups,
+        "steps": -(-groups // parts),
+    }  # fmt: skip
+    constants |= {
+        "PARTS": parts, "WORDS_LAYOUT": _words(parts), "X_LAYOUT": _columns(parts),
+        "LAYOUT": gl.NVMMADistributedLayout([2, 0], [parts, 1, 1], [1, 16, 8]),
+    }  # fmt: skip
+    kernel = fp8_one if which == "one" else fp8_heads
+    launch(kernel, (-(-rows // ROWS), 1, 1), given, constants, parts)
+
+
+def _bits(size: int) -> list[int]:
+    return [1 << i for i in range(size.bit_length() - 1)]
+
+
+def _words(parts: int) -> gl.DistributedLinearLayout:
+    """Return the layout of words [parts, rows, words]: that of a left factor's pairs."""
+    return gl.DistributedLinearLayout(
+        [*([0, 0, i] for i in _bits(EACH)), [0, 8, 0]],
+        [[0, 0, EACH], [0, 0, 2 * EACH], [0, 1, 0], [0, 2, 0], [0, 4, 0]],
+        [[i, 0, 0] for i in _bits(parts)], [], [parts, ROWS, 4 * EACH],
+    )  # fmt: skip
+
+
+def _columns(parts: int) -> gl.DistributedLinearLayout:
+    """Return the layout of vectors [parts, columns, k]: that of a right factor's pairs."""
+    each = 4 * EACH
+    return gl.DistributedLinearLayout(
+        [[0, 0, i] for i in _bits(each)],
+        [[0, 0, each], [0, 0, 2 * each], [0, 1, 0], [0, 2, 0], [0, 4, 0]],
+        [[i, 0, 0] for i in _bits(parts)], [], [parts, COLUMNS, 4 * each],
+    )  # fmt: skip
