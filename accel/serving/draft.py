@@ -24,10 +24,8 @@ class DraftModel:
     def __init__(self, model: Transformer, cache: PagedCache, vocabulary: int) -> None:
         """Take a loaded model; tokens from `vocabulary` on are never proposed."""
         self.runner = Runner(model, cache)
-        self.context, self.vocabulary = (
-            model.config.context,
-            min(vocabulary, model.config.vocabulary),
-        )
+        self.context = model.config.context
+        self.vocabulary = min(vocabulary, model.config.vocabulary)
         self.free = list(range(cache.blocks))
 
     def begin(self, request: Request) -> Draft:

@@ -30,22 +30,21 @@ from accel.serving.memory import CacheFormat, Weights, footprint, free_host_byte
 from accel.serving.recurrent import (
     RecurrentModel,
     RecurrentRunner,
-    StateCache,
     load_recurrent,
     plan_states,
 )
 from accel.serving.request import Request, Sampling, Stream
 from accel.serving.runner import Runner
 from accel.serving.sampler import Scores, choose
-from accel.serving.scheduler import Scheduler, Work
-from accel.serving.sequence import Reason, Sequence
+from accel.serving.scheduler import Pool, Scheduler, Work
+from accel.serving.sequence import Reason, Sequence, Storage
 from accel.serving.speculation import PromptLookup, Speculator
-from accel.serving.states import StatePool, StateStorage
-from accel.serving.storage import PagedStorage, Pool, Storage
+from accel.serving.states import StateCache, StatePool, StateStorage
+from accel.serving.storage import PagedStorage
 from accel.serving.template import ChatTemplate, load_template
-from accel.serving.tokens import Tokenizer, Vocabulary
+from accel.serving.tokens import Tokenizer
 from accel.serving.transformer import Transformer, load
-from accel.serving.world import STOP, WorldTokenizer, world_template
+from accel.serving.world import STOP, Vocabulary, WorldTokenizer, world_template
 
 MOST_WAITING = 1024
 _LOG = logging.getLogger("serving")
@@ -115,14 +114,19 @@ class Engine:
         self.model, self.tokenizer, self.template, self.cache = model, tokenizer, template, cache
         self.chat_stops = chat_stops
         self.pool: Pool
+        self._new_storage: Callable[[Request], Storage]
         self.runner: Runner | RecurrentRunner
         if isinstance(model, RecurrentModel):
             assert isinstance(cache, StateCache), "RWKV-7 has states"
-            self.pool, self._new_storage = _states(cache)
+            states = self.pool = StatePool(cache)
+            self._new_storage = lambda request: StateStorage(
+                states, request.prompt, request.written
+            )
             self.runner = RecurrentRunner(model.network, cache, self._check)
         else:
             assert isinstance(cache, PagedCache), "a transformer has keys and values"
-            self.pool, self._new_storage = _blocks(cache, host_blocks, store)
+            blocks = self.pool = BlockPool(cache, host_blocks, store)
+            self._new_storage = lambda _: PagedStorage(blocks)
             self.runner = Runner(model, cache)
         default = _STATE_STEP_TOKENS if isinstance(cache, StateCache) else _STEP_TOKENS
         tokens = step_tokens or default[model.device.type]
@@ -442,20 +446,6 @@ class Engine:
         self._written.append((now, written))
         while now - self._written[0][0] > _RATE_S:
             self._written.pop(0)
-
-
-def _blocks(
-    cache: PagedCache, host_blocks: int, store: BlockStore | None
-) -> tuple[Pool, Callable[[Request], Storage]]:
-    """Return the pool of a transformer's blocks, and what makes a request's storage in it."""
-    pool = BlockPool(cache, host_blocks, store)
-    return pool, lambda request: PagedStorage(pool)
-
-
-def _states(cache: StateCache) -> tuple[Pool, Callable[[Request], Storage]]:
-    """Return the pool of states, and what makes a request's storage in it."""
-    pool = StatePool(cache)
-    return pool, lambda request: StateStorage(pool, request.prompt, request.written)
 
 
 def _free_bytes(device: str) -> int:

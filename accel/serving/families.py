@@ -50,34 +50,19 @@ class Family:
     """The size of a head unless config.json says otherwise; 0: hidden size / heads."""
 
 
+_GEMMA: dict[str, Any] = {
+    "norm_offset": 1.0, "sandwich": True, "scaled_embeddings": True, "activation": "gelu_tanh",
+    "tied": True, "head_dim": 256,
+}  # fmt: skip
 FAMILIES: dict[str, Family] = {
     "llama": Family("Llama or SmolLM"),
     "mistral": Family("Mistral", windows="all"),
     "qwen2": Family("Qwen 2.5", windows="tail"),
     "qwen3": Family("Qwen 3", query_key_norm=True, windows="tail", head_dim=128),
     "qwen3_moe": Family("Qwen 3 MoE", query_key_norm=True, windows="all", experts=True),
-    "gemma2": Family(
-        "Gemma 2",
-        norm_offset=1.0,
-        sandwich=True,
-        scaled_embeddings=True,
-        activation="gelu_tanh",
-        windows="alternate",
-        window_period=2,
-        tied=True,
-        head_dim=256,
-    ),
+    "gemma2": Family("Gemma 2", windows="alternate", window_period=2, **_GEMMA),
     "gemma3_text": Family(
-        "Gemma 3",
-        query_key_norm=True,
-        norm_offset=1.0,
-        sandwich=True,
-        scaled_embeddings=True,
-        activation="gelu_tanh",
-        windows="alternate",
-        window_period=6,
-        tied=True,
-        head_dim=256,
+        "Gemma 3", windows="alternate", window_period=6, query_key_norm=True, **_GEMMA
     ),
     "phi3": Family("Phi-3 or Phi-4", fused=True, windows="all"),
     "smollm3": Family("SmolLM3", windows="none", skips_rope=True, tied=True),
@@ -85,11 +70,8 @@ FAMILIES: dict[str, Family] = {
 """Families by the `model_type` of config.json."""
 
 _ACTIVATIONS = {
-    "silu": "silu",
-    "swish": "silu",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_tanh": "gelu_tanh",
-}
+    "silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_tanh": "gelu_tanh",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -145,10 +127,6 @@ class Config:
             width = experts.count * experts.intermediate if experts else self.intermediate
             total += attention + 3 * self.hidden * width
         return total
-
-    def kv_bytes(self, itemsize: float) -> int:
-        """Return the bytes of keys and values of one token in all layers."""
-        return int(2 * self.layers * self.kv_heads * self.head_dim * itemsize)
 
 
 RECURRENT = "rwkv7"
@@ -225,27 +203,14 @@ def _config(family: Family, raw: Mapping[str, Any], ends: tuple[int, ...]) -> Co
     softcap = float(raw.get("attn_logit_softcapping") or 0)
     scalar = float(raw.get("query_pre_attn_scalar") or head_dim)
     return Config(
-        family,
-        layers,
-        hidden,
-        heads,
-        kv_heads,
-        head_dim,
-        _whole(raw, "intermediate_size", 2**20),
-        _whole(raw, "vocab_size", 2**22),
+        family, layers, hidden, heads, kv_heads, head_dim,
+        _whole(raw, "intermediate_size", 2**20), _whole(raw, "vocab_size", 2**22),
         min([_whole(raw, "max_position_embeddings", 2**24, 2048), *limits]),
-        _positive(raw, "rms_norm_eps", 1e-6),
-        bool(raw.get("tie_word_embeddings", family.tied)),
-        _ACTIVATIONS[activation],
-        scalar**-0.5,
-        softcap if math.isfinite(softcap) else 0.0,
-        float(raw.get("final_logit_softcapping") or 0),
-        windows,
-        ropes,
-        _experts(family, raw, layers),
-        ends,
-        dict(raw.get("quantization_config") or {}),
-    )
+        _positive(raw, "rms_norm_eps", 1e-6), bool(raw.get("tie_word_embeddings", family.tied)),
+        _ACTIVATIONS[activation], scalar**-0.5, softcap if math.isfinite(softcap) else 0.0,
+        float(raw.get("final_logit_softcapping") or 0), windows, ropes,
+        _experts(family, raw, layers), ends, dict(raw.get("quantization_config") or {}),
+    )  # fmt: skip
 
 
 def _whole(raw: Mapping[str, Any], name: str, most: int, default: int | None = None) -> int:

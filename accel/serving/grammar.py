@@ -9,7 +9,7 @@ from torch import Tensor
 
 from accel.serving.errors import RequestRefused
 from accel.serving.request import Grammar
-from accel.serving.tokens import Vocabulary
+from accel.serving.world import Vocabulary
 
 _MOST_TEXT = 2**17
 

@@ -124,16 +124,11 @@ def footprint(folder: Path, config: Config | None = None) -> Footprint:
     config = config or read_config(folder)
     embedding = config.vocabulary * config.hidden
     vectors = 2 * config.layers * config.kv_heads
+    stored = sum(file.stat().st_size for file in weight_files(folder))
     return Footprint(
-        folder.name,
-        config.context,
-        sum(file.stat().st_size for file in weight_files(folder)),
-        config.parameters - embedding,
-        embedding,
-        vectors * config.head_dim,
-        vectors,
-        config.quantization.get("quant_method") == "fp8",
-    )
+        folder.name, config.context, stored, config.parameters - embedding, embedding,
+        vectors * config.head_dim, vectors, config.quantization.get("quant_method") == "fp8",
+    )  # fmt: skip
 
 
 def free_host_bytes() -> int:

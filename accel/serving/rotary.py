@@ -32,11 +32,6 @@ class Rope:
     limit: int = 0
     """The most positions that these angles are for; 0: as many as the model's context."""
 
-    @property
-    def dims(self) -> int:
-        """Return how many numbers of a head are rotated; the rest is left as it is."""
-        return 2 * len(self.frequencies)
-
 
 def rope_of(given: Mapping[str, Any], raw: Mapping[str, Any], head_dim: int) -> Rope:
     """Return the positions that config.json describes.

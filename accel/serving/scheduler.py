@@ -14,12 +14,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from accel.serving.blocks import BlockPool
 from accel.serving.sequence import Sequence
 from accel.serving.speculation import Proposer, Speculator
-from accel.serving.storage import Pool
+from accel.serving.states import StatePool
 
 DRAFT_TOKENS = 64
 """Tokens of a step up to which answers may have proposals."""
+Pool = BlockPool | StatePool
 PATIENCE = 500
 """Steps after which a waiting request counts as more important by one."""
 

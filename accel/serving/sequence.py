@@ -8,9 +8,12 @@ from typing import Literal
 from accel.serving.grammar import Matcher
 from accel.serving.request import Choice, Ended, Piece, Request, Stream
 from accel.serving.sampler import Row
-from accel.serving.storage import Storage
-from accel.serving.tokens import Vocabulary
+from accel.serving.states import StateStorage
+from accel.serving.storage import PagedStorage
+from accel.serving.world import Vocabulary
 
+Storage = PagedStorage | StateStorage
+"""What the model remembers of one text. Both have the same methods."""
 Reason = Literal["stop", "length", "cancelled", "error"]
 
 

@@ -13,32 +13,65 @@ from array import array
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from typing import Protocol
 
+from accel.rwkv.model import RWKV7
+from accel.rwkv.state import State
+
+_SPAN = {"cpu": 64, "cuda": 512}
+"""Tokens of a prompt that are computed at once: on a GPU, those of the captured graph."""
 LONGEST = 2**20
 """The most tokens of a text; the state sets no limit."""
 
 
-class StateMemory(Protocol):
-    """Hold one state in each slot; `accel.serving.recurrent.StateCache` does."""
+class StateCache:
+    """Hold one state in each slot. States are values, so that a copy takes no memory."""
 
-    @property
-    def blocks(self) -> int:
-        """Return the number of slots."""
-        ...
-
-    @property
-    def span(self) -> int:
-        """Return the tokens of a span of a prompt."""
-        ...
+    def __init__(self, model: RWKV7, slots: int) -> None:
+        """Begin with slots that hold the state before the first token."""
+        self.blocks = slots
+        """The number of slots."""
+        self.span = _SPAN[model.device.type]
+        self._fresh = model.fresh()
+        self._states: dict[int, State] = {}
+        self._batch: tuple[tuple[int, ...], State] = ((), self._fresh)
+        """Slots whose latest states are one batch, and that batch."""
 
     def clear(self, slot: int) -> None:
         """Make a slot hold the state before the first token."""
-        ...
+        self._part([slot])
+        self._states.pop(slot, None)
 
     def copy(self, source: int, target: int) -> None:
         """Copy a state."""
-        ...
+        self._part([source, target])
+        self._states[target] = self._states.get(source, self._fresh)
+
+    def read(self, slots: Sequence[int], size: int) -> State:
+        """Return the states of slots as one batch of `size`, filled up with fresh ones."""
+        if self._batch[0] == tuple(slots) and self._batch[1].batch == size:
+            return self._batch[1]
+        self._part(slots)
+        states = [self._states.get(slot, self._fresh) for slot in slots]
+        return (
+            State.join([*states, *[self._fresh] * (size - len(slots))]) if size > 1 else states[0]
+        )
+
+    def write(self, slots: Sequence[int], states: State) -> None:
+        """Store a batch of states; those after the slots are dropped."""
+        if len(slots) == 1 and states.batch == 1:
+            self._part(slots)
+            self._states[slots[0]] = states
+            return
+        if self._batch[0] != tuple(slots):
+            self._part(self._batch[0])
+        self._batch = (tuple(slots), states)
+
+    def _part(self, slots: Sequence[int]) -> None:
+        """Divide the batch, if it has any of these slots."""
+        members, states = self._batch
+        if not set(members).isdisjoint(slots):
+            self._states |= {slot: states.pick([at]) for at, slot in enumerate(members)}
+            self._batch = ((), self._fresh)
 
 
 class StatePool:
@@ -47,7 +80,7 @@ class StatePool:
     on_host = swaps = 0
     most_tokens = LONGEST
 
-    def __init__(self, memory: StateMemory) -> None:
+    def __init__(self, memory: StateCache) -> None:
         """Begin with all slots free."""
         self.memory = memory
         self._free = list(range(memory.blocks - 1, -1, -1))

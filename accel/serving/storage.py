@@ -1,107 +1,11 @@
-"""Where what the model remembers of a text is stored, for each kind of memory."""
+"""Hold what a transformer remembers of one text: blocks of keys and values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from accel.serving.blocks import BlockPool, Node
 from accel.serving.memory import BLOCK
-
-
-class Pool(Protocol):
-    """Give out blocks of memory to texts; `BlockPool` and `accel.serving.states.StatePool` do."""
-
-    @property
-    def total(self) -> int:
-        """Return the number of all blocks."""
-        ...
-
-    @property
-    def available(self) -> int:
-        """Return how many blocks could be taken now."""
-        ...
-
-    @property
-    def most_tokens(self) -> int:
-        """Return the most tokens of a text."""
-        ...
-
-    @property
-    def on_host(self) -> int:
-        """Return how many blocks are in the host's memory."""
-        ...
-
-    @property
-    def idle(self) -> int:
-        """Return how many blocks no text uses, which are kept for prompts that begin alike."""
-        ...
-
-    @property
-    def evictions(self) -> int:
-        """Return how many of these were given to others since the start."""
-        ...
-
-    @property
-    def swaps(self) -> int:
-        """Return how many of the evicted ones went to the host's memory."""
-        ...
-
-    def save_some(self, most: int = 4, *, wait: bool = False) -> bool:
-        """Save a few of the blocks that are to be kept, and return whether there were any."""
-        ...
-
-
-class Storage(Protocol):
-    """Hold what the model remembers of one text."""
-
-    def table(self) -> list[int]:
-        """Return its blocks in order."""
-        ...
-
-    def begin(self, known: Sequence[int]) -> int:
-        """Begin with what is stored of the first of these tokens, and return their number."""
-        ...
-
-    def next_count(self, computed: int, length: int, room: int) -> int:
-        """Return how many of a text's tokens are computed next; 0 if too few fit.
-
-        Args:
-            computed: Tokens that are stored.
-            length: Tokens of the text.
-            room: The most tokens.
-        """
-        ...
-
-    def missing(self, tokens: int) -> int:
-        """Return how many more blocks it needs to store its first `tokens` tokens."""
-        ...
-
-    def take(self) -> bool:
-        """Take one more block; return False if every block is in use."""
-        ...
-
-    def share(self, tokens: Sequence[int], computed: int) -> None:
-        """Let other texts use what is stored of its first `computed` tokens."""
-        ...
-
-    def mark(self, tokens: Sequence[int], computed: int) -> None:
-        """Keep what is stored of its first `computed` tokens for who goes on from there."""
-        ...
-
-    def keep(self) -> None:
-        """Have what it shares saved beyond the engine's life, if there is a store."""
-        ...
-
-    def pause(self, computed: int) -> None:
-        """Give its blocks, which store `computed` tokens, to whoever needs them; `begin` finds
-        what is left of them.
-        """
-        ...
-
-    def leave(self) -> None:
-        """Give its blocks back; what it shared stays known until it is evicted."""
-        ...
 
 
 class PagedStorage:
@@ -120,7 +24,11 @@ class PagedStorage:
         return [node.block for node in self._path if node.block is not None] + self._own
 
     def begin(self, known: Sequence[int]) -> int:
-        """Begin with the blocks that the tree knows, and a copy of one that begins alike."""
+        """Begin with the blocks that the tree knows, and a copy of one that begins alike.
+
+        Returns:
+            How many of these tokens they store.
+        """
         self._path = self._pool.match(known)
         stored = len(self._path) * BLOCK
         found = self._pool.partial(self._path, known[stored : stored + BLOCK])
@@ -130,11 +38,17 @@ class PagedStorage:
         return stored
 
     def next_count(self, computed: int, length: int, room: int) -> int:
-        """Return as many tokens as fit."""
+        """Return how many of a text's tokens are computed next; 0 if too few fit.
+
+        Args:
+            computed: Tokens that are stored.
+            length: Tokens of the text.
+            room: The most tokens.
+        """
         return min(length - computed, room)
 
     def missing(self, tokens: int) -> int:
-        """Return how many more blocks it needs."""
+        """Return how many more blocks it needs to store its first `tokens` tokens."""
         return max(0, -(-tokens // BLOCK) - len(self._path) - len(self._own))
 
     def take(self) -> bool:
@@ -145,7 +59,7 @@ class PagedStorage:
         return block is not None
 
     def share(self, tokens: Sequence[int], computed: int) -> None:
-        """Move its full blocks into the tree."""
+        """Let other texts use what is stored: move its full blocks into the tree."""
         while self._own and computed >= (len(self._path) + 1) * BLOCK:
             start = len(self._path) * BLOCK
             parent = self._path[-1] if self._path else None
@@ -156,11 +70,11 @@ class PagedStorage:
         """Do nothing: its blocks are in the tree."""
 
     def keep(self) -> None:
-        """Have its blocks in the tree saved by and by."""
+        """Have its blocks in the tree saved beyond the engine's life, if there is a store."""
         self._pool.keep(self._path)
 
     def pause(self, computed: int) -> None:
-        """Give its blocks back; those in the tree are found again."""
+        """Give its blocks to whoever needs them; `begin` finds again what is left in the tree."""
         del computed
         self.leave()
 

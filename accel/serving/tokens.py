@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
 
 from tokenizers import Tokenizer as Backend
 from tokenizers.decoders import DecodeStream
@@ -15,43 +14,6 @@ _FILE = "tokenizer.json"
 _MOST_BYTES = 64 * 2**20
 _BEFORE = 8
 """Tokens of the prompt that the text's pieces are decoded after: a space may belong to both."""
-
-
-class Decoder(Protocol):
-    """Convert an answer's tokens to text one by one."""
-
-    def add(self, token: int) -> str:
-        """Return the text that is complete with this token."""
-        ...
-
-
-class Vocabulary(Protocol):
-    """Convert text to tokens and back, by whatever a model's folder holds."""
-
-    def encode(self, text: str, most: int, *, special: bool = True) -> list[int]:
-        """Return the tokens of a text. Raises TooLong if there are more than `most`."""
-        ...
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens, without special ones."""
-        ...
-
-    def bytes_of(self, token: int) -> str:
-        """Return a token as the vocabulary writes it."""
-        ...
-
-    def pieces(self, prompt: Sequence[int]) -> Decoder:
-        """Return what converts the answer to a prompt."""
-        ...
-
-    def grammar_source(self, ends: Sequence[int], size: int) -> Any:
-        """Return the vocabulary in a form that llguidance reads.
-
-        Args:
-            ends: Tokens that end a text.
-            size: Logits of the model, which may be more than there are tokens.
-        """
-        ...
 
 
 class Tokenizer:
@@ -114,7 +76,12 @@ class Tokenizer:
         return Pieces(self, prompt)
 
     def grammar_source(self, ends: Sequence[int], size: int) -> str:
-        """Return the tokenizer.json."""
+        """Return the vocabulary in a form that llguidance reads: the tokenizer.json.
+
+        Args:
+            ends: Tokens that end a text.
+            size: Logits of the model, which may be more than there are tokens.
+        """
         del ends, size
         source: str = self.backend.to_str()
         return source

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from accel.rwkv.errors import ModelError
-from accel.rwkv.tokenizer import END, Tokenizer
+from accel.rwkv.tokenizer import END
+from accel.rwkv.tokenizer import Tokenizer as World
 from accel.serving.errors import ModelRefused, TooLong
 from accel.serving.template import ChatTemplate
+from accel.serving.tokens import Tokenizer
 
 _LONGEST = 128
 """Bytes of the longest token of the World vocabulary."""
@@ -39,7 +41,7 @@ STOP = "\n\nUser"
 class WorldTokenizer:
     """Convert text to tokens and back; a model's folder has the vocabulary."""
 
-    def __init__(self, vocabulary: Tokenizer) -> None:
+    def __init__(self, vocabulary: World) -> None:
         """Take a loaded vocabulary."""
         self.vocabulary = vocabulary
 
@@ -47,7 +49,7 @@ class WorldTokenizer:
     def load(cls, folder: Path) -> WorldTokenizer:
         """Load the vocabulary in a model's folder. Raises ModelRefused."""
         try:
-            return cls(Tokenizer.load(folder))
+            return cls(World.load(folder))
         except ModelError as e:
             raise ModelRefused(str(e)) from e
 
@@ -82,10 +84,14 @@ class WorldTokenizer:
         return TokenizerWrapper(_Source(self.vocabulary, ends[0], size))
 
 
+Vocabulary = Tokenizer | WorldTokenizer
+"""Converts text to tokens and back, by whatever a model's folder holds."""
+
+
 class WorldPieces:
     """Convert an answer's tokens to text one by one; part of a character is held back."""
 
-    def __init__(self, vocabulary: Tokenizer) -> None:
+    def __init__(self, vocabulary: World) -> None:
         self._vocabulary = vocabulary
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
@@ -99,7 +105,7 @@ class _Source:
 
     bos_token_id = None
 
-    def __init__(self, vocabulary: Tokenizer, end: int, size: int) -> None:
+    def __init__(self, vocabulary: World, end: int, size: int) -> None:
         # A model has more logits than there are tokens; no grammar allows special ones by itself.
         unused = range(vocabulary.size, size)
         self.eos_token_id, self.special_token_ids = end, [END, *unused]
