@@ -6,11 +6,13 @@ from pathlib import Path
 
 import msgspec
 
+from accel.rwkv.errors import ModelError
 from accel.rwkv.weights.header import read_header
 from accel.serving.errors import ModelRefused
 from accel.serving.families import RECURRENT, read_config, read_json
 from accel.serving.files import GGUF, weight_files
 from accel.serving.memory import Footprint, footprint
+from scheduler.protocol.errors import UserError
 
 
 class Described(msgspec.Struct, frozen=True):
@@ -45,6 +47,17 @@ def is_served(folder: Path) -> bool:
 def check_served(folder: Path) -> None:
     """Raise ModelRefused if the config.json in a folder names a model that cannot be served."""
     read_config(folder)
+
+
+def require_served(folder: Path) -> None:
+    """Raise UserError if a folder has no model that can be served; its weights are not read."""
+    try:
+        if is_served(folder):
+            describe_served(folder)
+        elif not (folder / "config.json").is_file():
+            raise ModelRefused(f"there is no config.json in {folder}. Name the folder of a model")
+    except (ModelRefused, ModelError, OSError) as e:
+        raise UserError(str(e)) from e
 
 
 def describe_served(folder: Path) -> Described:

@@ -255,6 +255,14 @@ def test_an_engine_that_is_killed_in_mid_stream_says_so_and_is_started_again(
 
 def test_a_folder_that_is_no_model_is_refused(shared_home: Path, sh: Shell, tmp_path: Path) -> None:
     assert "no config.json" in sh("serve", str(tmp_path), status=1)
+    odd = tmp_path / "odd"
+    tiny.make(odd)
+    config = json.loads((odd / "config.json").read_text())
+    (odd / "config.json").write_text(json.dumps({**config, "model_type": "mamba"}))
+    assert "the family 'mamba', which is not supported" in sh("serve", str(odd), status=1)
+    (tmp_path / "model.gguf").touch()
+    assert "in the format GGUF" in sh("serve", str(tmp_path / "model.gguf"), status=1)
+    assert "in the format GGUF" in sh("bench", "serve", str(tmp_path / "model.gguf"), status=1)
 
 
 def test_rwkv_7_is_served_by_the_same_engine(
@@ -281,14 +289,12 @@ def test_a_model_that_cannot_be_loaded_says_why(
 ) -> None:
     tiny.make(tmp_path / "odd")
     config = json.loads((tmp_path / "odd" / "config.json").read_text())
-    (tmp_path / "odd" / "config.json").write_text(json.dumps({**config, "model_type": "mamba"}))
+    (tmp_path / "odd" / "config.json").write_text(json.dumps({**config, "intermediate_size": 100}))
     with state_folder(tmp_path_factory.mktemp("odd") / "home") as home:
         settings.save(Settings(source="cpu", model_folder=TEMPLATE))
         with serving(home, str(tmp_path / "odd"), "--cpu") as served:
             status, _, body = served.ask("/v1/completions", {"model": "odd", "prompt": "x"})
-    assert (
-        status == 503 and "the family 'mamba', which is not supported" in body["error"]["message"]
-    )
+    assert status == 503 and "but config.json means" in body["error"]["message"]
 
 
 def test_a_job_serves_on_the_device_that_the_queue_gave_it(

@@ -9,9 +9,9 @@ from pathlib import Path
 from app.cli import arguments
 from app.cli.output import clear_progress, print_json, print_line, print_table, show_progress
 from assistant.inference.messages import Options
+from assistant.library.served import require_served
 from assistant.reports.files import write_private
 from assistant.serve.load_test import Load, LoadResult, chart, measure
-from scheduler.protocol.errors import UserError
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -51,8 +51,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Measure, and print a table."""
-    if not (args.folder / "config.json").is_file():
-        raise UserError(f"there is no config.json in {args.folder}. Name the folder of a model")
+    require_served(args.folder)
     folder = args.folder.expanduser().absolute()
     options = Options(str(folder), "cpu" if args.cpu else "auto", args.weights)
     load = Load(args.streams, args.words, args.tokens)

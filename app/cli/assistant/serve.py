@@ -13,6 +13,7 @@ from app.cli.assistant.events import device
 from app.cli.output import print_error, print_line
 from app.cli.token import read_token
 from assistant.inference.messages import Options
+from assistant.library.served import require_served
 from assistant.serve import client
 from assistant.serve.control import Control
 from assistant.serve.endpoint import OpenAIEndpoint
@@ -106,17 +107,21 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Serve until interrupted."""
-    if args.model is not None and not (args.model / "config.json").is_file():
-        raise UserError(f"there is no config.json in {args.model}. Name the folder of a model")
-    if args.held == "job" and not args.in_job:
-        return _submit(args)
     if not args.background:
-        return _serve(args)
+        return _begin(args)
     try:
-        return _serve(args)
+        return _begin(args)
     except UserError as e:
         report_ready(str(e))  # to the window, which started this
         return 1
+
+
+def _begin(args: Namespace) -> int:
+    if args.model is not None:
+        require_served(args.model)
+    if args.held == "job" and not args.in_job:
+        return _submit(args)
+    return _serve(args)
 
 
 def _serve(args: Namespace) -> int:
