@@ -86,31 +86,28 @@ def _take(place, left, group):
 
 
 @gluon.jit
-def _add(total, squares, words, x, scale, group, NORMED: gl.constexpr):
-    """Add the products of a group, and the squares of its part of the vector."""
-    at, norm_at, seen, left = x
+def _add(total, words, x, scale, group):
+    """Add the products of a group."""
+    at, seen, left = x
     scale_at, scale_left = scale
     LAYOUT: gl.constexpr = total.type.layout
     A: gl.constexpr = gl.DotOperandLayout(0, LAYOUT, 2)
     B: gl.constexpr = gl.DotOperandLayout(1, LAYOUT, 2)
     mask, start = seen & (group < left), group * (16 * _EACH)
     vector = gl.load(at + start, mask=mask, other=0.0).to(gl.float32)
-    if NORMED:
-        squares += gl.sum(vector * vector, 2)
-        vector *= gl.load(norm_at + start, mask=mask, other=0.0)
     factors = gl.load(scale_at + group, mask=group < scale_left, other=0.0)
     nothing = gl.zeros([total.shape[0], total.shape[1], total.shape[2]], gl.float32, LAYOUT)
     lowered = (vector * _LOWERED).to(gl.float16)
-    return total + mma_v2(_weights(words, A), _vector(lowered, B), nothing) * factors, squares
+    return total + mma_v2(_weights(words, A), _vector(lowered, B), nothing) * factors
 
 
 @gluon.jit
 def _product(
-    weights, scales, bias, norm, x, rows, words, groups, steps, apart, eps,
+    weights, scales, bias, x, rows, words, groups, steps, apart,
     PARTS: gl.constexpr, WORDS_LAYOUT: gl.constexpr, X_LAYOUT: gl.constexpr, LAYOUT: gl.constexpr,
-    PAIRED: gl.constexpr, BIASED: gl.constexpr, NORMED: gl.constexpr, EARLY: gl.constexpr,
+    PAIRED: gl.constexpr, BIASED: gl.constexpr, EARLY: gl.constexpr,
 ):  # fmt: skip
-    """Return this program's rows of the matrix times the vector, normalized first if NORMED."""
+    """Return this program's rows of the matrix times the vector."""
     part = _along(PARTS, WORDS_LAYOUT, 0) * steps
     row = _row(_along(_ROWS, WORDS_LAYOUT, 1), rows, apart, PAIRED).to(gl.int64)
     at = weights + row * words + (part * (4 * _EACH) + _along(4 * _EACH, WORDS_LAYOUT, 2))
@@ -127,20 +124,14 @@ def _product(
     column = _along(_COLUMNS, X_LAYOUT, 1)
     place = x_part * (16 * _EACH) + _along(16 * _EACH, X_LAYOUT, 2) + 0 * column
     seen = column < 1
-    given = (x + place, norm, seen, gl.minimum(groups - x_part, steps))
-    if NORMED:
-        given = (x + place, norm + place, seen, gl.minimum(groups - x_part, steps))
+    given = (x + place, seen, gl.minimum(groups - x_part, steps))
     total = gl.zeros([PARTS, _ROWS, _COLUMNS], gl.float32, LAYOUT)
-    squares = gl.zeros([PARTS, _COLUMNS], gl.float32, gl.SliceLayout(2, X_LAYOUT))
     for group in range(0, steps, 2):
-        total, squares = _add(total, squares, one, given, scale, group, NORMED)
+        total = _add(total, one, given, scale, group)
         one = _take(at, left, group + 2)
-        total, squares = _add(total, squares, two, given, scale, group + 1, NORMED)
+        total = _add(total, two, given, scale, group + 1)
         two = _take(at, left, group + 3)
     made = gl.sum(gl.sum(total, 2), 0) * _RAISED
-    if NORMED:
-        size = groups * (16 * _EACH)
-        made *= 1.0 / gl.sqrt(gl.sum(gl.sum(squares, 1), 0) / size + eps)
     if BIASED:
         OUT: gl.constexpr = made.type.layout
         made += gl.load(bias + _row(gl.arange(0, _ROWS, OUT), rows, apart, PAIRED))
@@ -155,10 +146,9 @@ def _halves(made):
 
 @gluon.jit(do_not_specialize=("rows", "groups", "steps", "half"))
 def fp8_one(
-    weights, scales, bias, norm, add, x, out, rows, words, groups, steps, half, eps,
+    weights, scales, bias, add, x, out, rows, words, groups, steps, half,
     PARTS: gl.constexpr, WORDS_LAYOUT: gl.constexpr, X_LAYOUT: gl.constexpr, LAYOUT: gl.constexpr,
-    BIASED: gl.constexpr, NORMED: gl.constexpr, ADDS: gl.constexpr, GATE: gl.constexpr,
-    EARLY: gl.constexpr,
+    BIASED: gl.constexpr, ADDS: gl.constexpr, GATE: gl.constexpr, EARLY: gl.constexpr,
 ):  # fmt: skip
     """Compute what `gpu_kernels.multiply_one` does.
 
@@ -169,8 +159,8 @@ def fp8_one(
     """
     PAIRED: gl.constexpr = GATE is not None
     made = _product(
-        weights, scales, bias, norm, x, rows, words, groups, steps, half, eps, PARTS, WORDS_LAYOUT,
-        X_LAYOUT, LAYOUT, PAIRED, BIASED, NORMED, EARLY,
+        weights, scales, bias, x, rows, words, groups, steps, half, PARTS, WORDS_LAYOUT, X_LAYOUT,
+        LAYOUT, PAIRED, BIASED, EARLY,
     )  # fmt: skip
     if PAIRED:
         gate, up = _halves(made)
@@ -190,16 +180,15 @@ def fp8_one(
 
 @gluon.jit(do_not_specialize=("rows", "groups", "steps"))
 def fp8_heads(
-    weights, scales, bias, norm, x, cos, sin, slots, q, keys, values, rows, words, groups, steps,
-    eps, heads, kv_heads,
+    weights, scales, bias, x, cos, sin, slots, q, keys, values, rows, words, groups, steps, heads,
+    kv_heads,
     PARTS: gl.constexpr, WORDS_LAYOUT: gl.constexpr, X_LAYOUT: gl.constexpr, LAYOUT: gl.constexpr,
-    BIASED: gl.constexpr, NORMED: gl.constexpr, TURNED: gl.constexpr, HALF: gl.constexpr,
-    EARLY: gl.constexpr,
+    BIASED: gl.constexpr, TURNED: gl.constexpr, HALF: gl.constexpr, EARLY: gl.constexpr,
 ):  # fmt: skip
     """Compute what `gpu_kernels.multiply_heads` does; see `fp8_one`."""
     made = _product(
-        weights, scales, bias, norm, x, rows, words, groups, steps, HALF, eps, PARTS, WORDS_LAYOUT,
-        X_LAYOUT, LAYOUT, True, BIASED, NORMED, EARLY,
+        weights, scales, bias, x, rows, words, groups, steps, HALF, PARTS, WORDS_LAYOUT, X_LAYOUT,
+        LAYOUT, True, BIASED, EARLY,
     )  # fmt: skip
     first, second = _halves(made)
     pair = gl.program_id(0) * (_ROWS // 2) + gl.arange(0, _ROWS // 2, first.type.layout)

@@ -35,6 +35,15 @@ class Tile(NamedTuple):
     """Neighbours that a thread multiplies at once."""
 
 
+class Kept(NamedTuple):
+    """Describe what one program computes at once that keeps the whole vector in registers."""
+
+    rows: int
+    warps: int
+    resident: int
+    """Programs of a multiprocessor."""
+
+
 ONE: dict[str, Tile] = {
     "dense": Tile(2, 2048, 4, 8),
     "int8": Tile(4, 2048, 4, 16),
@@ -98,6 +107,13 @@ def _few(linear: Linear, x: Tensor) -> Tensor:
     return out
 
 
+def kept_for(kind: str, depth: int) -> Kept | None:
+    """Return how programs that keep a vector of this length work; None: they had better not."""
+    if depth <= 2048:
+        return Kept(4 if kind == "int8" else 2, 4, 6)
+    return Kept(2, 4, 4) if depth <= 4096 else None
+
+
 def _one(
     which: str,
     linear: Linear,
@@ -108,26 +124,39 @@ def _one(
 ) -> None:
     """Launch a kernel for one vector, `one` or `heads`, with what only this one takes."""
     rows, depth = linear.shape
-    given |= {
-        "scales": linear.scales, "bias": linear.bias, "norm": None if norm is None else norm.weight,
-        "x": x.contiguous(), "rows": rows, "eps": 0.0 if norm is None else norm.eps,
-    }  # fmt: skip
-    constants |= {"BIASED": linear.bias is not None, "NORMED": norm is not None}
     in_tiles = linear.format == "fp8" and depth % FP8_BLOCK == 0
-    if in_tiles and x.is_cuda and target_of(x.device).capability >= 89:
+    cores = in_tiles and x.is_cuda and target_of(x.device).capability >= 89
+    kept = None if linear.format == "fp8" else kept_for(linear.format, depth)
+    if norm is not None and kept is None:
+        x, norm = normalized(x, norm), None
+    given |= {
+        "scales": linear.scales, "bias": linear.bias, "x": x.contiguous(), "rows": rows,
+    }  # fmt: skip
+    constants |= {"BIASED": linear.bias is not None}
+    if cores:
         fp8.launch_one(which, linear, given, constants)
         return
-    tile = ONE[linear.format]
-    while tile.rows > 2 and rows // tile.rows < PROGRAMS and 2 * tile.depth <= depth:
-        tile = tile._replace(rows=tile.rows // 2, depth=tile.depth * 2)
     groups = linear.scales.shape[1] if linear.scales is not None and linear.format == "fp8" else 1
-    given |= {"weights": linear.values, "depth": depth, "groups": groups}
+    given |= {
+        "weights": linear.values, "depth": depth, "groups": groups,
+        "norm": None if norm is None else norm.weight, "eps": 0.0 if norm is None else norm.eps,
+    }  # fmt: skip
+    tile = ONE[linear.format]
+    if kept is not None:
+        tile = Tile(kept.rows, _power(depth), kept.warps, tile.lanes)
+        tiles = -(-rows // tile.rows)
+        turns = -(-tiles // (target_of(x.device).processors * kept.resident))
+        programs = -(-tiles // turns)
+    else:
+        while tile.rows > 2 and rows // tile.rows < PROGRAMS and 2 * tile.depth <= depth:
+            tile = tile._replace(rows=tile.rows // 2, depth=tile.depth * 2)
+        programs = -(-rows // tile.rows)
     constants |= {
         "FORMAT": _FORMATS[linear.format], "ROWS": tile.rows, "DEPTH": tile.depth,
-        "LANES": tile.lanes,
+        "LANES": tile.lanes, "NORMED": norm is not None, "HELD": kept is not None,
     }  # fmt: skip
     kernel = kernels.multiply_one if which == "one" else kernels.multiply_heads
-    launch(kernel, (-(-rows // tile.rows), 1, 1), given, constants, tile.warps, stages=1)
+    launch(kernel, (programs, 1, 1), given, constants, tile.warps, stages=1)
 
 
 def normalized(x: Tensor, norm: Norm) -> Tensor:

@@ -245,58 +245,66 @@ def attend_prompts(
 
 
 @triton.jit
-def product_rows(
-    weights, scales, bias, norm, x, row, exists, depth, groups, eps,
-    FORMAT: tl.constexpr, BIASED: tl.constexpr, NORMED: tl.constexpr, ROWS: tl.constexpr,
-    DEPTH: tl.constexpr, LANES: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
-    """Return rows [ROWS] of a matrix times one vector, which is normalized first if NORMED.
-
-    FORMAT is 0: dense; 1: int8 with a scale a row; 2: FP8 with a scale for 128 x 128. A thread
-    multiplies LANES neighbours at once. Weights are on their way before they are needed: the first
-    ones while the kernel before this one still runs.
-    """
-    lanes = tl.arange(0, DEPTH // LANES) * LANES
-    at = lanes[:, None] + tl.arange(0, LANES)[None, :]
-    place = weights + row.to(tl.int64)[:, None, None] * depth + at[None, :, :]
-    given = exists[:, None, None]
-    values = tl.load(place, given & (at < depth)[None, :, :], 0.0)
-    after_others(EARLY)
-    total = tl.zeros([ROWS, DEPTH // LANES], tl.float32)
-    squares = tl.zeros([DEPTH // LANES], tl.float32)
-    for start in range(0, depth, DEPTH):
-        inside = start + at < depth
-        vector = tl.load(x + start + at, inside, 0.0).to(tl.float32)
-        if NORMED:
-            squares += tl.sum(vector * vector, 1)
-            vector *= tl.load(norm + start + at, inside, 0.0)
-        part = tl.sum(values.to(tl.float32) * vector[None, :, :], 2)
-        if FORMAT == 2:
-            tile = (row // 128)[:, None] * groups + ((start + lanes) // 128)[None, :]
-            there = exists[:, None] & (start + lanes < depth)[None, :]
-            part *= tl.load(scales + tile, there, 0.0)
-        total += part
-        following = start + DEPTH
-        values = tl.load(place + following, given & (following + at < depth)[None, :, :], 0.0)
-    made = tl.sum(total, 1)
-    if NORMED:
-        made *= 1.0 / tl.sqrt(tl.sum(squares, 0) / depth + eps)
-    if FORMAT == 1:
-        made *= tl.load(scales + row, exists, 0.0)
-    if BIASED:
-        made += tl.load(bias + row, exists, 0.0)
-    return made
+def load_rows(weights, row, rows, start, depth, DEPTH: tl.constexpr, LANES: tl.constexpr):
+    """Load a part [ROWS, DEPTH / LANES, LANES] of some rows; a thread has LANES neighbours."""
+    at = tl.arange(0, DEPTH // LANES)[:, None] * LANES + tl.arange(0, LANES)[None, :]
+    place = weights + row.to(tl.int64)[:, None, None] * depth + (start + at)[None, :, :]
+    return tl.load(place, (row < rows)[:, None, None] & (start + at < depth)[None, :, :], 0.0)
 
 
 @triton.jit
-def in_pairs(rows: tl.constexpr, apart):
-    """Return the rows [ROWS] of a program, of which the second half lies `apart` from the first.
+def load_vector(x, start, depth, DEPTH: tl.constexpr, LANES: tl.constexpr):
+    """Load a part [DEPTH / LANES, LANES] of a vector, in fp32."""
+    at = start + tl.arange(0, DEPTH // LANES)[:, None] * LANES + tl.arange(0, LANES)[None, :]
+    return tl.load(x + at, at < depth, 0.0).to(tl.float32)
 
-    Rows are in groups of two parts of `apart` rows each, such as a gate and an up.
+
+@triton.jit
+def product_rows(
+    weights, scales, x, row, rows, depth, groups, FORMAT: tl.constexpr, ROWS: tl.constexpr,
+    DEPTH: tl.constexpr, LANES: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """Return rows [ROWS] of a matrix times one vector, DEPTH numbers at once.
+
+    Weights are on their way before they are needed: the first ones while the kernel before this one
+    still runs.
     """
-    number = tl.arange(0, rows)
-    pair = tl.program_id(0) * (rows // 2) + number % (rows // 2)
-    return pair // apart * 2 * apart + pair % apart + number // (rows // 2) * apart
+    values = load_rows(weights, row, rows, 0, depth, DEPTH, LANES)
+    after_others(EARLY)
+    total = tl.zeros([ROWS, DEPTH // LANES], tl.float32)
+    for start in range(0, depth, DEPTH):
+        vector = load_vector(x, start, depth, DEPTH, LANES)
+        part = tl.sum(values.to(tl.float32) * vector[None, :, :], 2)
+        if FORMAT == 2:
+            lanes = start + tl.arange(0, DEPTH // LANES) * LANES
+            tile = (row // 128)[:, None] * groups + (lanes // 128)[None, :]
+            part *= tl.load(scales + tile, (row < rows)[:, None] & (lanes < depth)[None, :], 0.0)
+        total += part
+        values = load_rows(weights, row, rows, start + DEPTH, depth, DEPTH, LANES)
+    return tl.sum(total, 1)
+
+
+@triton.jit
+def held(norm, x, depth, eps, NORMED: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr):
+    """Return a vector that a program keeps in its registers, normalized if NORMED."""
+    vector = load_vector(x, 0, depth, DEPTH, LANES)
+    if NORMED:
+        scale = 1.0 / tl.sqrt(tl.sum(tl.sum(vector * vector, 1), 0) / depth + eps)
+        vector *= scale * load_vector(norm, 0, depth, DEPTH, LANES)
+    return vector
+
+
+@triton.jit
+def row_of(tile, apart, ROWS: tl.constexpr, PAIRED: tl.constexpr):
+    """Return the rows [ROWS] of a tile; PAIRED: the second half lies `apart` from the first.
+
+    Rows are then in groups of two parts of `apart` rows each, such as a gate and an up.
+    """
+    number = tl.arange(0, ROWS)
+    if not PAIRED:
+        return tile * ROWS + number
+    pair = tile * (ROWS // 2) + number % (ROWS // 2)
+    return pair // apart * 2 * apart + pair % apart + number // (ROWS // 2) * apart
 
 
 @triton.jit
@@ -306,52 +314,77 @@ def halves(made, ROWS: tl.constexpr):
 
 
 @triton.jit
-def multiply_one(
-    weights, scales, bias, norm, add, x, out, rows, depth, groups, half, eps,
-    FORMAT: tl.constexpr, BIASED: tl.constexpr, NORMED: tl.constexpr, ADDS: tl.constexpr,
-    ROWS: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr, GATE: tl.constexpr,
-    EARLY: tl.constexpr,
-):  # fmt: skip
-    """Compute a few rows of a matrix times one vector (see `product_rows`), plus `add`.
+def whole(made, scales, bias, row, rows, FORMAT: tl.constexpr, BIASED: tl.constexpr):
+    """Return rows of a product with their scale and bias."""
+    if FORMAT == 1:
+        made *= tl.load(scales + row, row < rows, 0.0)
+    if BIASED:
+        made += tl.load(bias + row, row < rows, 0.0)
+    return made
 
-    With GATE, `gelu` or `silu`, the matrix is a gate of `half` rows and an up of as many, and the
-    result is act(gate) * up.
-    """
+
+@triton.jit
+def finish_one(
+    made, tile, add, out, rows, half, ADDS: tl.constexpr, GATE: tl.constexpr, ROWS: tl.constexpr
+):
+    """Store rows of a product, gated or with something added."""
     if GATE is None:
-        row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    else:
-        row = in_pairs(ROWS, half)
-    made = product_rows(
-        weights, scales, bias, norm, x, row, row < rows, depth, groups, eps, FORMAT, BIASED,
-        NORMED, ROWS, DEPTH, LANES, EARLY,
-    )  # fmt: skip
-    if GATE is None:
+        row = tile * ROWS + tl.arange(0, ROWS)
         if ADDS:
             made += tl.load(add + row, row < rows, 0.0).to(tl.float32)
         tl.store(out + row, made.to(out.dtype.element_ty), row < rows)
     else:
         gate, up = halves(made, ROWS)
-        place = tl.program_id(0) * (ROWS // 2) + tl.arange(0, ROWS // 2)
+        place = tile * (ROWS // 2) + tl.arange(0, ROWS // 2)
         gated = activated(gate, GATE == "gelu") * up
         tl.store(out + place, gated.to(out.dtype.element_ty), place < half)
 
 
 @triton.jit
-def multiply_heads(
-    weights, scales, bias, norm, x, cos, sin, slots, q, keys, values, rows, depth, groups, eps,
-    heads, kv_heads,
-    FORMAT: tl.constexpr, BIASED: tl.constexpr, NORMED: tl.constexpr, TURNED: tl.constexpr,
-    HALF: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr,
-    EARLY: tl.constexpr,
+def multiply_one(
+    weights, scales, bias, norm, add, x, out, rows, depth, groups, half, eps,
+    FORMAT: tl.constexpr, BIASED: tl.constexpr, NORMED: tl.constexpr, ADDS: tl.constexpr,
+    ROWS: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr, HELD: tl.constexpr,
+    GATE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Compute some numbers of queries, keys and values of one token, rotate and store them."""
-    row = in_pairs(ROWS, HALF)
-    made = product_rows(
-        weights, scales, bias, norm, x, row, row < rows, depth, groups, eps, FORMAT, BIASED,
-        NORMED, ROWS, DEPTH, LANES, EARLY,
-    )  # fmt: skip
+    """Compute a few rows of a matrix times one vector, plus `add`.
+
+    FORMAT is 0: dense; 1: int8 with a scale a row; 2: FP8 with a scale for 128 x 128. With GATE,
+    `gelu` or `silu`, the matrix is a gate of `half` rows and an up of as many, and the result is
+    act(gate) * up. HELD: the vector stays in registers, normalized if NORMED, for all tiles of rows
+    of a program.
+    """
+    PAIRED: tl.constexpr = GATE is not None
+    tile = tl.program_id(0)
+    if HELD:
+        values = load_rows(weights, row_of(tile, half, ROWS, PAIRED), rows, 0, depth, DEPTH, LANES)
+        after_others(EARLY)
+        vector = held(norm, x, depth, eps, NORMED, DEPTH, LANES)
+        for at in range(tile, tl.cdiv(rows, ROWS), tl.num_programs(0)):
+            following = row_of(at + tl.num_programs(0), half, ROWS, PAIRED)
+            coming = load_rows(weights, following, rows, 0, depth, DEPTH, LANES)
+            made = tl.sum(tl.sum(values.to(tl.float32) * vector[None, :, :], 2), 1)
+            row = row_of(at, half, ROWS, PAIRED)
+            made = whole(made, scales, bias, row, rows, FORMAT, BIASED)
+            finish_one(made, at, add, out, rows, half, ADDS, GATE, ROWS)
+            values = coming
+    else:
+        row = row_of(tile, half, ROWS, PAIRED)
+        made = product_rows(
+            weights, scales, x, row, rows, depth, groups, FORMAT, ROWS, DEPTH, LANES, EARLY
+        )
+        made = whole(made, scales, bias, row, rows, FORMAT, BIASED)
+        finish_one(made, tile, add, out, rows, half, ADDS, GATE, ROWS)
+
+
+@triton.jit
+def finish_heads(
+    made, tile, cos, sin, slots, q, keys, values, heads, kv_heads,
+    TURNED: tl.constexpr, HALF: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Rotate and store pairs of numbers of a token's queries, keys and values."""
     first, second = halves(made, ROWS)
-    pair = tl.program_id(0) * (ROWS // 2) + tl.arange(0, ROWS // 2)
+    pair = tile * (ROWS // 2) + tl.arange(0, ROWS // 2)
     head, at = pair // HALF, pair % HALF
     if TURNED:
         turns = head < heads + kv_heads
@@ -373,6 +406,40 @@ def multiply_heads(
     place -= kv_heads * (2 * HALF)
     tl.store(values + slot + place, first, is_value)
     tl.store(values + slot + place + HALF, second, is_value)
+
+
+@triton.jit
+def multiply_heads(
+    weights, scales, bias, norm, x, cos, sin, slots, q, keys, values, rows, depth, groups, eps,
+    heads, kv_heads,
+    FORMAT: tl.constexpr, BIASED: tl.constexpr, NORMED: tl.constexpr, TURNED: tl.constexpr,
+    HALF: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr,
+    HELD: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """Compute some numbers of queries, keys and values of one token, rotate and store them."""
+    tile = tl.program_id(0)
+    if HELD:
+        found = load_rows(weights, row_of(tile, HALF, ROWS, True), rows, 0, depth, DEPTH, LANES)
+        after_others(EARLY)
+        vector = held(norm, x, depth, eps, NORMED, DEPTH, LANES)
+        for at in range(tile, tl.cdiv(rows, ROWS), tl.num_programs(0)):
+            following = row_of(at + tl.num_programs(0), HALF, ROWS, True)
+            coming = load_rows(weights, following, rows, 0, depth, DEPTH, LANES)
+            made = tl.sum(tl.sum(found.to(tl.float32) * vector[None, :, :], 2), 1)
+            made = whole(made, scales, bias, row_of(at, HALF, ROWS, True), rows, FORMAT, BIASED)
+            finish_heads(
+                made, at, cos, sin, slots, q, keys, values, heads, kv_heads, TURNED, HALF, ROWS
+            )
+            found = coming
+    else:
+        row = row_of(tile, HALF, ROWS, True)
+        made = product_rows(
+            weights, scales, x, row, rows, depth, groups, FORMAT, ROWS, DEPTH, LANES, EARLY
+        )
+        made = whole(made, scales, bias, row, rows, FORMAT, BIASED)
+        finish_heads(
+            made, tile, cos, sin, slots, q, keys, values, heads, kv_heads, TURNED, HALF, ROWS
+        )
 
 
 @triton.jit

@@ -42,10 +42,10 @@ class Scores:
     @classmethod
     def of(cls, logits: Tensor) -> Scores:
         """Find the largest of logits; of few rows on a GPU in two stages."""
-        parts = math.gcd(logits.shape[1], 128)
+        parts = math.gcd(logits.shape[1], 512)
         if not logits.is_cuda or len(logits) > 8 or parts == 1:
             return cls(logits, torch.stack([part.float() for part in logits.max(dim=1)], dim=1))
-        values, within = logits.view(len(logits), parts, -1).max(dim=2)
+        values, within = logits.view(len(logits), parts, logits.shape[1] // parts).max(dim=2)
         highest, part = values.max(dim=1, keepdim=True)
         places = part * (logits.shape[1] // parts) + within.gather(1, part)
         return cls(logits, torch.cat((highest, places), dim=1))

@@ -9,7 +9,7 @@ import torch
 
 from accel.serving import cpu
 from accel.serving.cache import PagedCache
-from accel.serving.linear import Heads, Linear, Norm
+from accel.serving.linear import Heads, Linear
 from accel.serving.rotary import Rope
 from accel.serving.transformer import rotation
 from tests.emulation.hopper import SERVING, Hopper
@@ -17,54 +17,47 @@ from tests.emulation.machine import Defect
 from tests.unit.accel.serving.test_serving_gpu import config, drawn, off
 
 
-def posed(rows: int, columns: int, biased: bool = True) -> tuple[Linear, torch.Tensor, Norm]:
-    bias = drawn(rows, seed=3) if biased else None
-    linear = Linear("dense", drawn(rows, columns), bias=bias).quantized("fp8")
+def posed(rows: int, columns: int) -> tuple[Linear, torch.Tensor]:
+    linear = Linear("dense", drawn(rows, columns), bias=drawn(rows, seed=3)).quantized("fp8")
     linear = replace(linear, values=linear.values.clone())  # nothing lies behind it
-    return linear, drawn(1, columns, seed=1), Norm(drawn(columns, seed=2) + 1, 1e-6)
+    return linear, drawn(1, columns, seed=1)
 
 
-def launched(
-    which: str, linear: Linear, x: torch.Tensor, norm: Norm | None, given, constants, **changes
-):
-    given |= {
-        "scales": linear.scales, "bias": linear.bias, "norm": norm and norm.weight, "x": x,
-        "rows": linear.shape[0], "eps": norm.eps if norm else 0.0,
-    }  # fmt: skip
-    constants |= {"BIASED": linear.bias is not None, "NORMED": norm is not None}
+def launched(which: str, linear: Linear, x: torch.Tensor, given, constants, **changes):
+    given |= {"scales": linear.scales, "bias": linear.bias, "x": x, "rows": linear.shape[0]}
+    constants |= {"BIASED": linear.bias is not None}
     Hopper(package=SERVING, **changes).module("fp8").launch_one(which, linear, given, constants)
 
 
-def error(rows: int, columns: int, normed: bool, gate: str | None = None, **changes) -> float:
-    linear, x, norm = posed(rows, columns)
+def error(rows: int, columns: int, gate: str | None = None, **changes) -> float:
+    linear, x = posed(rows, columns)
     made = rows if gate is None else rows // 2
     out, add = torch.full((1, made), torch.nan), drawn(1, made, seed=4) if gate is None else None
-    by = norm if normed else None
     given = {"add": add, "out": out, "half": 0 if gate is None else made}
     constants = {"ADDS": add is not None, "GATE": gate}
-    launched("one", linear, x, by, given, constants, **changes)
+    launched("one", linear, x, given, constants, **changes)
     dense = linear.as_dense(torch.float32)
     if gate is None:
-        return off(out, cpu.multiply(dense, x, by, add))
-    return off(out, cpu.gated(dense, x, by, "gelu_tanh" if gate == "gelu" else "silu"))
+        return off(out, cpu.multiply(dense, x, None, add))
+    return off(out, cpu.gated(dense, x, None, "gelu_tanh" if gate == "gelu" else "silu"))
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "normed", "gate"),
+    ("rows", "columns", "gate"),
     [
-        (40, 1280, True, None),  # ten groups
-        (35, 128, False, None),  # one group, rows that are no multiple of a program's
-        (276, 640, True, "silu"),  # five groups for two parts; an up begins within a tile of scales
-        (64, 384, False, "gelu"),
+        (40, 1280, None),  # ten groups
+        (35, 128, None),  # one group, rows that are no multiple of a program's
+        (276, 640, "silu"),  # five groups for two parts; an up begins within a tile of scales
+        (64, 384, "gelu"),
     ],
 )
-def test_products(rows, columns, normed, gate):
-    assert error(rows, columns, normed, gate) < 1e-3
+def test_products(rows, columns, gate):
+    assert error(rows, columns, gate) < 1e-3
 
 
 @pytest.mark.parametrize("turned", [True, False])
 def test_the_vectors_of_a_token_are_stored(turned):
-    linear, x, norm = posed(10 * 24, 256)
+    linear, x = posed(10 * 24, 256)
     caches = [PagedCache(config(), 8, torch.device("cpu"), torch.float32) for _ in range(2)]
     position, slots, q = torch.tensor([37]), torch.tensor([53]), torch.empty(1, 6, 24)
     turn = rotation(Rope(()), position, 0.5 ** torch.arange(12)) if turned else None
@@ -72,9 +65,9 @@ def test_the_vectors_of_a_token_are_stored(turned):
         "cos": turn and turn[0], "sin": turn and turn[1], "slots": slots, "q": q,
         "keys": caches[0].values[0, 0], "values": caches[0].values[0, 1], "heads": 6, "kv_heads": 2,
     }  # fmt: skip
-    launched("heads", linear, x, norm, given, {"TURNED": turned, "HALF": 12})
+    launched("heads", linear, x, given, {"TURNED": turned, "HALF": 12})
     heads, dense = Heads(6, 2, None), linear.as_dense(torch.float32)
-    known = cpu.queries(dense, x, norm, heads, turn, slots, caches[1], 0)
+    known = cpu.queries(dense, x, None, heads, turn, slots, caches[1], 0)
     assert off(q, known) < 1e-3 and off(caches[0].values, caches[1].values) < 1e-3
 
 
@@ -89,13 +82,12 @@ def test_the_vectors_of_a_token_are_stored(turned):
         ("range(0, steps, 2)", "range(0, steps - 1, 2)"),
         ("PAIRED) // 128 * groups", "PAIRED) // 256 * groups"),
         ("+ number // half * apart", ""),
-        ("squares += gl.sum(vector * vector, 2)", "squares += gl.sum(vector, 2)"),
         ("mask=place < half", "mask=place < 2 * half"),
     ],
-    ids=["order", "order of x", "address", "past the end", "ahead", "odd", "scale", "pair", "norm",
+    ids=["order", "order of x", "address", "past the end", "ahead", "odd", "scale", "pair",
          "store"],
 )  # fmt: skip
 def test_planted_defects_are_caught(old, new):
     changes = {"fp8_kernels.py": (old, new)}
     with pytest.raises((Defect, AssertionError, RuntimeError)):
-        assert error(276, 640, True, "silu", changes=changes) < 1e-3
+        assert error(276, 640, "silu", changes=changes) < 1e-3
