@@ -13,6 +13,7 @@ from app.assistant.captions import ANSWERS, DISMISSED, standing
 from app.language.texts import tr
 from app.widgets import theme
 from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
+from app.widgets.list_table import plain_cell
 from assistant.intents.choices import MAX_CHOICES, Choice
 from assistant.tools.proposal import Decision, Proposal
 
@@ -68,12 +69,12 @@ class ProposalCard(QFrame):
             return
         left = proposal.expires - time.time()
         is_open = not decision and left > 0
-        set_text(self.title, f"{proposal.title}?")
-        set_text(self.effect, proposal.effect)
+        set_text(self.title, f"{plain_cell(proposal.title)}?")
+        set_text(self.effect, plain_cell(proposal.effect))
         set_text(
             self.details,
             "\n".join(
-                tr("{caption}: {value}", caption=caption, value=value)
+                tr("{caption}: {value}", caption=caption, value=plain_cell(value))
                 for caption, value in proposal.details
             ),
         )

@@ -13,7 +13,8 @@ from app.cleanup.summary import FindingGroup, age, groups
 from app.format.values import memory
 from app.language.texts import tr, tr_noop, tr_sentence
 from app.widgets import theme
-from app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index
+from app.widgets.controls import plain_tooltip
+from app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index, plain_cell
 from assistant.housekeeping import TITLES, Finding
 
 HEADINGS = (tr_noop("Item"), tr_noop("Size"), tr_noop("Unused"), tr_noop("Reason"))
@@ -100,9 +101,9 @@ class FindModel(QAbstractItemModel):
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         match role:
             case Qt.ItemDataRole.DisplayRole:
-                return self._cell(index)
+                return plain_cell(self._cell(index))
             case Qt.ItemDataRole.ToolTipRole if index.column() in (0, 3):
-                return self._cell(index)
+                return plain_tooltip(self._cell(index))
             case Qt.ItemDataRole.TextAlignmentRole:
                 return _alignment(index.column())
             case Qt.ItemDataRole.CheckStateRole if self._has_box(index):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -49,8 +50,16 @@ def print_line(text: str = "") -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as indented JSON."""
-    print(msgspec.json.format(msgspec.json.encode(value)).decode(), flush=True)
+    """Print a value as indented JSON, with characters that control a terminal escaped."""
+    text = msgspec.json.format(msgspec.json.encode(value)).decode()
+    print(text if text.isascii() else "".join(map(_in_json, text)), flush=True)
+
+
+def _in_json(character: str) -> str:
+    """Return a character of JSON; JSON itself escapes only those of ASCII."""
+    if character.isprintable() or character == "\n":
+        return character
+    return json.dumps(character)[1:-1]
 
 
 def print_result(args: Namespace, value: Any, *lines: str) -> None:

@@ -20,7 +20,8 @@ from app.jobs.job_keys import WAITING
 from app.jobs.listing import JobLine, JobLines, drop_target
 from app.language.texts import tr, tr_noop
 from app.widgets import theme
-from app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index
+from app.widgets.controls import plain_tooltip
+from app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index, plain_cell
 from app.widgets.share_delegate import SHARE
 
 HEADINGS = (
@@ -202,7 +203,7 @@ class JobTable(QAbstractTableModel):
         row = line.row
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
             name = f"    {row.name}" if row.id in self.rows.indented else row.name
-            return (
+            text = (
                 str(row.id) if line.fold is None else f"×{len(self.rows.members[row.id])}",
                 name,
                 tr(row.state),
@@ -213,6 +214,7 @@ class JobTable(QAbstractTableModel):
                 row.eta,
                 row.tflops,
             )[column]
+            return plain_cell(text) if role == Qt.ItemDataRole.DisplayRole else plain_tooltip(text)
         if role == Qt.ItemDataRole.ForegroundRole:
             return QColor(_color(line, column))
         if role == Qt.ItemDataRole.TextAlignmentRole:

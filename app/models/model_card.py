@@ -20,6 +20,7 @@ from app.widgets.controls import (
     set_tooltip,
 )
 from app.widgets.fact_row import FactRow
+from app.widgets.list_table import plain_cell
 from assistant.library.describe import Model
 
 
@@ -36,7 +37,7 @@ class ModelCard(QFrame):
         self.setAccessibleName(tr("Model {name}", name=model.name))
         self.name = label(model.name, strong=True)
         self.pill = pill()
-        self.path = elided(model.path, size="small", meaning="muted")
+        self.path = elided(plain_cell(model.path), size="small", meaning="muted")
         set_tooltip(self.path, model.path)
         self.facts = FactRow(9)
         self.facts.show_facts(facts(model))

@@ -25,6 +25,7 @@ from app.widgets.controls import (
     show_if_any,
 )
 from app.widgets.fact_row import FactRow
+from app.widgets.list_table import plain_cell
 from assistant.serve.control_messages import Served
 from scheduler.protocol.snapshot import Snapshot
 
@@ -45,7 +46,7 @@ class ServedCard(QFrame):
         self.served = served
         self.setProperty("card", "true")
         self.setAccessibleName(tr("Served model {name}", name=served.name))
-        self.name = label(served.name, strong=True)
+        self.name = label(plain_cell(served.name), strong=True)
         self.pill = pill()
         self.place = label(size="small", meaning="muted")
         self.address = elided(served.address, size="small", meaning="muted")

@@ -26,7 +26,8 @@ from PySide6.QtWidgets import (
 
 from app.language.texts import tr, translating
 from app.widgets import theme
-from app.widgets.controls import NO_LIMIT, card
+from app.widgets.controls import NO_LIMIT, card, plain_tooltip
+from scheduler.protocol.progress import printable
 
 Index = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
@@ -117,15 +118,20 @@ class RowTable(QAbstractTableModel, Generic[R]):
         row, column = self.rows[index.row()], index.column()
         match role:
             case Qt.ItemDataRole.DisplayRole:
-                return row.cells[column]
+                return plain_cell(row.cells[column])
             case Qt.ItemDataRole.ToolTipRole:
-                return row.tooltip or row.cells[column]
+                return plain_tooltip(row.tooltip or row.cells[column])
             case Qt.ItemDataRole.TextAlignmentRole:
                 return RIGHT if self.columns[column].right else LEFT
             case Qt.ItemDataRole.ForegroundRole:
                 color = self.color(row, column)
                 return None if color is None else QColor(color)
         return None
+
+
+def plain_cell(text: str) -> str:
+    """Return the text of a cell without characters that hide or turn round what it says."""
+    return text if text.isprintable() else printable(text)
 
 
 class ListTable(QTableView):

@@ -17,7 +17,7 @@ GUIDES = {
     "desktop shows a notification. The setting on_job_end can run a command, and the "
     "setting webhook can send a message.",
     "results": "The page Jobs shows the log, the result and the report of each job. In a "
-    "terminal: `gpudeck logs 7` and `gpudeck show 7`.",
+    "terminal: `gpudeck logs 7` and `gpudeck results 7`.",
     "fans": "GPU Deck reads fans, clocks and power limits, and does not set them: the "
     "driver does, for example by `nvidia-smi -pl 300`.",
     "hold_running": "Only a job that waits can be held. A job that runs can be cancelled "

@@ -19,6 +19,7 @@ from accel.serving.errors import ModelRefused
 from accel.serving.memory import Footprint
 from assistant.library.served import describe_served, is_served
 from scheduler.protocol.errors import NotFound, UserError
+from scheduler.protocol.progress import printable
 
 BYTES = {"cpu": 4, "cuda": 2}
 """Bytes of a number by device: fp32 on a CPU, bf16 on a GPU (see `assistant.engine`)."""
@@ -75,8 +76,9 @@ def model_errors() -> Iterator[None]:
 
 
 def name_of(path: str) -> str:
-    """Return the name of the model at `path`."""
-    return Path(path).stem if path.endswith((".pth", ".safetensors")) else Path(path).name
+    """Return the name of the model at `path`, without characters that hide what it says."""
+    file = Path(path)
+    return printable(file.stem if path.endswith((".pth", ".safetensors")) else file.name)
 
 
 def describe(path: str | Path) -> Model:

@@ -19,6 +19,7 @@ from assistant.query.request import Query, Span
 from assistant.query.table import AGGREGATES, ROWS, SUBJECTS
 from scheduler.client import Client
 from scheduler.protocol.errors import DaemonGone, UserError
+from scheduler.protocol.progress import printable
 from scheduler.protocol.units import GIB
 
 _ABOUT = (
@@ -108,7 +109,9 @@ def ask(question: str) -> str:
         raise ToolError(str(e)) from e
     if answer.proposal is None:
         return answer.text
-    command = f"gpudeck ask {shlex.quote(question)}"
+    words = printable(question)
+    end = "-- " if words.startswith("-") else ""
+    command = f"gpudeck ask {end}{shlex.quote(words)}"
     return (
         f"{answer.text}\n\nNothing was done. A person can approve it in the window, or in a "
         f"terminal with: {command}"
