@@ -167,7 +167,7 @@ class Welcome(QWidget):
         self._across = across
         for at, made in enumerate(self.steps.values()):
             self._grid.removeWidget(made)
-            self._grid.addWidget(made, *divmod(at, across))
+            self._grid.addWidget(made, *divmod(at, across), Qt.AlignmentFlag.AlignTop)
         for at in range(_MOST_ACROSS):
             self._grid.setColumnStretch(at, int(at < across))
 

@@ -156,9 +156,8 @@ def dated(text: str, words: Words) -> str:
 
 def _recognised(text: str, words: Words, depth: int) -> str | None:
     """Return a sentence that fits a pattern; None where none does."""
-    for pattern, expression in _expressions():
-        found = expression.fullmatch(text)
-        if found is not None:
+    for pattern, beginning in _beginnings():
+        if text.startswith(beginning) and (found := _expression(pattern).fullmatch(text)):
             parts = {
                 name: _part(name, value, words, depth - 1)
                 for name, value in found.groupdict().items()
@@ -203,16 +202,18 @@ def _names(words: Words) -> dict[str, str]:
 
 
 @cache
-def _expressions() -> tuple[tuple[str, re.Pattern[str]], ...]:
+def _beginnings() -> tuple[tuple[str, str], ...]:
+    """Return all patterns, each with its text before its first part: few are ever compiled."""
     every = (
         *state_sentences.PATTERNS,
         *result_sentences.PATTERNS,
         *PATTERNS,
         *device_sentences.PATTERNS,
     )
-    return tuple((pattern, _expression(pattern)) for pattern in every)
+    return tuple((pattern, pattern.partition("{")[0]) for pattern in every)
 
 
+@cache
 def _expression(pattern: str) -> re.Pattern[str]:
     parts = re.split(r"(\{\w+\})", pattern)
     whole = "".join(
