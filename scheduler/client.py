@@ -201,9 +201,9 @@ class Client:
         """Forecast where and when a job would start. Raises what `submit` raises."""
         return self.foresee_spec(self.spec(argv, options))
 
-    def foresee_spec(self, spec: Spec) -> Forecast:
-        """Forecast as `foresee` does, for a Spec."""
-        return self.send(Foresee(spec))
+    def foresee_spec(self, spec: Spec, count: int = 1) -> Forecast:
+        """Forecast as `foresee` does, for a Spec, and for the last of `count` jobs like it."""
+        return self.send(Foresee(spec, count))
 
     def foresee_job(self, job: int) -> Forecast:
         """Forecast where and when a waiting job will start.

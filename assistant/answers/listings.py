@@ -95,7 +95,9 @@ def capacity(query: Query, rows: Rows, words: Words) -> list[str]:
     kept = {note.kind: note.values for note in rows.notes}
     if "recording" in kept:
         return []  # its note says so, behind that of the free memory
-    wanted, now = wanted_job(kept["wanted"], words), kept["wanted"][2]
+    wanted, (now, count) = wanted_job(kept["wanted"], words), kept["wanted"][2:]
+    if isinstance(count, int) and count > 1:
+        wanted = words.text("the last of {n} such jobs ({job})", n=count, job=wanted)
     why = phrases.escaped(translated(str(reason or ""), words), 400)
     if rows.rows[0].absent:
         return [words.text("No: {job} can never start here: {why}.", job=wanted, why=why)]

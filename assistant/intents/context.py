@@ -72,7 +72,7 @@ def fitted(asked: Request, spots: Spots, state: State) -> Fitted:
     if isinstance(asked, Query) and asked.subject == "manual":
         return Fitted(_about(asked, spots))
     if isinstance(asked, Query) and asked.subject == "capacity":
-        return Fitted(_times_that(asked, spots, state))
+        return Fitted(_for_jobs(_times_that(asked, spots, state), spots))
     if isinstance(asked, Query):
         return _in_unit(_of_devices(_with_cost(asked, spots), spots, state), spots)
     text = unaccented(spots.request.casefold().replace("’", "'"))
@@ -107,6 +107,22 @@ def _times_that(asked: Query, spots: Spots, state: State) -> Query:
     if spots.find("pron", "them") is None or asked.amount != numbers[0] * 1e9:
         return asked
     return msgspec.structs.replace(asked, amount=numbers[0] * last.amount)
+
+
+def _for_jobs(asked: Query, spots: Spots) -> Query:
+    """Return a question of capacity for as many jobs as it counts: `room for two 20 GB jobs`."""
+    jobs = next((spot for spot in spots.spots if spot.means("noun", "job")), None)
+    if jobs is None:
+        return asked
+    before = spots.tokens[max(jobs.first - 2, 0) : jobs.first]
+    while before and before[-1].kind == "quantity":
+        before = before[:-1]
+    counted = before[-1] if before and before[-1].kind == "number" else None
+    if counted is None or counted.value < _PAIR or counted.value != int(counted.value):
+        return asked
+    count = int(counted.value)
+    gpus = spots.counts.get("device", 0) if asked.gpus == count else asked.gpus
+    return msgspec.structs.replace(asked, limit=count, gpus=gpus)
 
 
 def _of_devices(asked: Query, spots: Spots, state: State) -> Fitted:

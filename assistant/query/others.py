@@ -161,11 +161,13 @@ def queue(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
 def capacity(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     """Return where and when such a job would start, by a dry run of the daemon."""
     wanted = query.gpus or (1 if query.amount or snapshot.devices else 0)
+    count = query.limit or 1
     options = {"gpus": wanted, **({"memory": round(query.amount)} if query.amount else {})}
     columns = (Column("start", "moment"), Column("devices"), Column("reason"))
     row: Row
     try:
-        found = daemon.foresee(["true"], **options)  # type: ignore[arg-type]
+        spec = daemon.spec(["true"], options)  # type: ignore[arg-type]
+        found = daemon.foresee_spec(spec, count)
     except UserError as e:
         row = Row("plan", "plan", (None, None, str(e)), ("never",))
     else:
@@ -173,7 +175,7 @@ def capacity(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         where = ", ".join(labels.get(device, device) for device in found.devices)
         at = found.at if found.reason else snapshot.time
         row = Row("plan", "plan", (at, where, plain(found.reason, 400)))
-    values = (wanted, query.amount, snapshot.time)
+    values = (wanted, query.amount, snapshot.time, count)
     notes: tuple[Note, ...] = (Note("wanted", values),)
     recorded = snapshot.source.startswith("replay") and wanted <= len(snapshot.devices)
     if query.amount or recorded:

@@ -67,6 +67,7 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True, tag="query"):
     """Rows are added up by `user` or `name`."""
     order: Literal["", "up", "down"] = ""
     limit: int = 0
+    """The most rows; of capacity, so many jobs at once."""
     other: Query | None = None
     """What it is compared with."""
     amount: float = 0.0

@@ -152,7 +152,9 @@ SUBJECTS = {
         ("devices", "jobs", "time"),
     ),
     "queue": Subject("the queue and its groups", {}, (), ("group",)),
-    "capacity": Subject("where and when a job would start (a dry run)", {}, (), ("gpus", "amount")),
+    "capacity": Subject(
+        "where and when a job would start (a dry run)", {}, (), ("gpus", "amount", "limit")
+    ),
     "settings": Subject("settings with their values", {}, (), ("text",)),
     "models": Subject(
         "models for the assistant, those that are served, and the largest that fits",

@@ -28,10 +28,14 @@ def forecast(
     lanes: JobsByLane,
     devices: Sequence[Device],
     conditions: Conditions,
+    before: Sequence[Job] = (),
 ) -> Forecast:
     """Return where and when a job would start that is in none of the lanes.
 
     Jobs that are served after it do not matter, but for those of other users, whose shares change.
+
+    Args:
+        before: Jobs like it that are in none of the lanes, and are served right before it.
     """
     waiting = {
         key: ahead
@@ -39,7 +43,7 @@ def forecast(
         # users who share the queue overtake each other
         if (ahead := [j for j in lane if conditions.hours or turn(j) < turn(job)])
     }
-    waiting.setdefault(requirements(job.spec), []).append(job)
+    waiting.setdefault(requirements(job.spec), []).extend((*before, job))
     active, first, now = {j.id: j for j in running}, None, conditions.now
     for _ in range(max(1, min(MAX_PASSES, MAX_LANES // len(waiting)))):
         plan = make_plan(active.values(), _begun(waiting, conditions.now), devices, conditions)

@@ -86,14 +86,20 @@ class Planner:
         self._next_begin = min(begins, default=math.inf)
         self.latest = make_plan(running, self._lanes(later), devices, conditions)
 
-    def forecast(self, job: Job, devices: Sequence[Device], availability: Availability) -> Forecast:
+    def forecast(
+        self,
+        job: Job,
+        devices: Sequence[Device],
+        availability: Availability,
+        before: Sequence[Job] = (),
+    ) -> Forecast:
         """Return where and when a job will start that waits, or was not submitted."""
         conditions = self._conditions(availability)
         after = open_dependencies(job.spec, self._index.active, conditions.ends)
         if after is not None:
             return make_forecast((), None, after, conditions.now)
         running = self._index.occupying
-        return forecast(job, running, self._lanes(), devices, conditions)
+        return forecast(job, running, self._lanes(), devices, conditions, before)
 
     def _begin_later(self, now: float) -> set[int]:
         """Return the jobs that do not start yet, by the clock as it is now."""

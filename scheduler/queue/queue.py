@@ -126,10 +126,14 @@ class Queue:
         return self._submission.submitted(token)
 
     def forecast(
-        self, spec: Spec, devices: Sequence[Device], availability: Availability = UNKNOWN
+        self,
+        spec: Spec,
+        devices: Sequence[Device],
+        availability: Availability = UNKNOWN,
+        count: int = 1,
     ) -> Forecast:
-        """Return where and when a job would start; see `Submission.forecast`."""
-        return self._submission.forecast(spec, devices, availability)
+        """Return where and when the last of equal jobs would start; see `Submission.forecast`."""
+        return self._submission.forecast(spec, devices, availability, count)
 
     def forecast_job(
         self, job_id: int, devices: Sequence[Device], availability: Availability = UNKNOWN

@@ -105,15 +105,16 @@ class Submission:
             raise UserError(f"the job can't run: {render(failed, 0.0)}")
 
     def forecast(
-        self, spec: Spec, devices: Sequence[Device], availability: Availability
+        self, spec: Spec, devices: Sequence[Device], availability: Availability, count: int = 1
     ) -> Forecast:
-        """Return where and when a job would start. Raises what `submit` raises."""
+        """Return where and when the last of equal jobs would start. Raises what `submit` raises."""
         self._store.check_room()
         check_environment(spec.env, spec.where)
         self._check(spec, devices, availability)
         known = (*self._index.active, *(job.id for job in self._index.ended))
-        job = Job(1 + max(known, default=0), bound(spec, devices), time.time(), Queued())
-        return self._planner.forecast(job, devices, availability)
+        first, spec, now = 1 + max(known, default=0), bound(spec, devices), time.time()
+        *before, job = (Job(first + i, spec, now, Queued()) for i in range(count))
+        return self._planner.forecast(job, devices, availability, before)
 
     def forecast_job(
         self, job_id: int, devices: Sequence[Device], availability: Availability

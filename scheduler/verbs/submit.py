@@ -16,6 +16,9 @@ from scheduler.protocol.submissions import check_token, indexed, new_token
 from scheduler.protocol.wire import Peer
 from scheduler.verbs.request import Daemon, Request
 
+MOST_FORESEEN = 100
+"""The most equal jobs of which the start of the last is foreseen."""
+
 
 def check_folders(specs: Iterable[Spec]) -> None:
     """Raise UserError where a job is to run in a folder that does not exist.
@@ -98,12 +101,18 @@ class Foresee(Request[Forecast], frozen=True, tag="foresee"):
     """Forecast where and when the job would start; submit nothing."""
 
     spec: Spec
+    count: int = 1
+    """So many jobs like it; the forecast is that of the last."""
 
     def check(self) -> None:
+        if not 1 <= self.count <= MOST_FORESEEN:
+            raise UserError(f"a forecast is for 1 to {MOST_FORESEEN} equal jobs; got {self.count}")
         check_folders([self.spec])
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Forecast:
-        return daemon.queue.forecast(self.spec, daemon.monitor.devices, daemon.availability())
+        return daemon.queue.forecast(
+            self.spec, daemon.monitor.devices, daemon.availability(), self.count
+        )
 
 
 class ForeseeJob(Request[Forecast], frozen=True, tag="foresee_job"):

@@ -36,7 +36,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--aggregate", choices=AGGREGATES, default="", help="one value for all rows")
     add("--by", choices=GROUPINGS, default="", help="add the rows up")
     add("--order", choices=("up", "down"), default="", help="by the measure")
-    add("--limit", type=arguments.positive_count, default=0, metavar="N", help="the first N rows")
+    add(
+        "--limit",
+        type=arguments.positive_count,
+        default=0,
+        metavar="N",
+        help="the first N rows; capacity: so many jobs at once",
+    )
     add("--memory", default="", metavar="SIZE", help="capacity: what a job would reserve per GPU")
     add("--count", type=arguments.positive_count, default=0, help="capacity: how many GPUs")
     add("--name", default="", help="the name of a setting")

@@ -421,6 +421,24 @@ def test_what_would_happen_is_about_the_job_behind_if() -> None:
 
 
 @pytest.mark.parametrize(
+    ("request_", "count", "gpus"),
+    [
+        ("can I start two jobs of 20 GB now?", 2, 0), ("can they fit (two 20 GB jobs)?", 2, 0),
+        ("passen zwei Jobs mit 20 GB?", 2, 0),
+        ("kann ich jetzt 3 Jobs mit je 20 GB starten?", 3, 0),
+        ("puis-je lancer deux jobs de 20 Go ?", 2, 0), ("¿caben dos jobs de 20 GB?", 2, 0),
+        ("when would two jobs with 2 gpus each start?", 2, 2),
+        ("when would a 2-GPU job start?", 0, 2),
+    ],
+)  # fmt: skip
+def test_room_is_asked_for_as_many_jobs_as_are_counted(request_, count, gpus) -> None:
+    found = read(request_, State()).request
+    assert isinstance(found, Query) and found.subject == "capacity"
+    assert (found.limit, found.gpus) == (count, gpus)
+    assert found.amount == (0.0 if "gpu" in request_.lower() else 20e9)
+
+
+@pytest.mark.parametrize(
     ("request_", "amount"),
     [
         ("is there room for a 70B in fp16 somewhere?", 140e9),

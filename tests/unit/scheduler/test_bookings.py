@@ -180,3 +180,11 @@ def test_no_job_that_may_outlast_the_beginning_starts_on_a_reserved_gpu(
         now = min((at for at in moments if at > now), default=math.inf)
         jobs = [j for j in jobs if ends.get(j.id) != now]
     assert started == set(range(len(asked))), "all start in the end"
+
+
+def test_the_forecast_for_equal_jobs_is_that_of_the_last() -> None:
+    conditions = Conditions(Availability(USES), {}, 0.0)
+    *before, last = (job(number, hours=1.0) for number in range(1, 5))
+    assert forecast(before[-1], [], {}, GPUS, conditions, before[:-1]).at == 0.0
+    assert forecast(last, [], {}, GPUS, conditions, before).at == HOUR, "there are three GPUs"
+    assert forecast(last, [], {}, GPUS, conditions).at == 0.0
