@@ -5,7 +5,8 @@
 Shapes are those of published models, groups have 128 columns. All contenders of a shape take turns;
 each replays a CUDA graph over matrices that do not fit the cache together. Every result is checked
 against float64. The rate counts each byte of the weights as they are stored, vectors and results
-once; `of_copy` is its share of the rate at which the GPU copies.
+once; `of_copy` is its share of the rate at which the GPU copies. `stream` only reads the weights,
+so that no product can be faster than the faster of its two.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
+import triton
+import triton.language as tl
 from torch import Tensor
 
 from accel.primitives.gemm.int4 import int4_backend, int4_gemm
@@ -35,8 +38,27 @@ LAYERS = {
 VECTORS = (1, 2, 4, 8, 16, 32, 64)
 CUTS = tuple(Cut(rows, parts) for rows in (16, 32) for parts in (1, 2, 4, 8, 16))
 GROUP = 128
+STREAMED = (2048, 4096)
+"""The words that a program of `stream` reads."""
 BOUNDS = {"torch int4": 2e-2}
 """Of the relative error; torch's zeros are rounded to bfloat16. Others: 5e-3."""
+
+
+@triton.jit
+def read_all(words, sums, count, block: tl.constexpr):
+    """Read `block` words and write their sum, so that all of them must be read."""
+    at = tl.program_id(0) * block + tl.arange(0, block)
+    taken = tl.load(words + at, mask=at < count, other=0)
+    tl.store(sums + tl.program_id(0), tl.sum(taken, 0))
+
+
+def stream(p: Posed, block: int) -> Tensor:
+    """Read the weights of a matrix and return sums of their words."""
+    words = p.ours.packed.view(torch.int32)
+    programs = triton.cdiv(words.numel(), block)
+    sums = words.new_empty(programs)
+    read_all[(programs,)](words, sums, words.numel(), block)
+    return sums
 
 
 class Posed:
@@ -78,6 +100,8 @@ def contenders(count: int, sweep: bool) -> dict[str, Callable[[Posed], Tensor]]:
     if count > 1:
         for name in ("few", "tiles"):
             calls[name] = lambda p, name=name: int4_gemm(p.x, p.ours, backend=name)  # type: ignore[misc]
+    for block in STREAMED:
+        calls[f"stream {block}"] = lambda p, block=block: stream(p, block)  # type: ignore[misc]
     if sweep:
         for cut in CUTS:
             calls[f"{cut.rows} x {cut.parts}"] = lambda p, cut=cut: few(p.x, p.ours, None, cut)  # type: ignore[misc]
@@ -113,7 +137,8 @@ def rows(seconds: float, counts: tuple[int, ...], sweep: bool) -> Iterator[dict[
             ready, errors = {}, {}
             for name, call in contenders(count, sweep and count in (1, 16)).items():
                 try:
-                    errors[name] = error(sets[0], call(sets[0]))
+                    reads = name.startswith("stream")
+                    errors[name] = 0.0 if reads else error(sets[0], call(sets[0]))
                     assert errors[name] < BOUNDS.get(name, 5e-3), errors[name]
                     ready[name] = Captured(
                         lambda call=call, sets=sets: [call(p) for p in sets], CUDA
@@ -130,7 +155,11 @@ def rows(seconds: float, counts: tuple[int, ...], sweep: bool) -> Iterator[dict[
                 for name, m in zip(ready, loops, strict=True)
             }
             for name, ms in times.items():
-                moved = sets[0].moved if name != "cublas bf16" else sets[0].wide.nbytes
+                moved = sets[0].moved
+                if name == "cublas bf16":
+                    moved = sets[0].wide.nbytes
+                elif name.startswith("stream"):
+                    moved = sets[0].ours.packed.nbytes
                 rate = moved / ms["median"] / 1e6
                 yield {
                     **where, "layer": layer, "m": count, "n": n, "k": k, "contender": name,

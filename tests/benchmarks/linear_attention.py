@@ -2,11 +2,11 @@
 
     python -m tests.benchmarks.linear_attention [--kinds gdn,ssd] [--minutes 2] [--out FOLDER]
 
-Shapes are those of fla-core's own registry of benchmarks. First the forward pass of every kind and
-shape is timed in turns with the peer's, then the backward pass alone, and at last errors are
-measured on short inputs. The table is written after every cell, so that a run that ends early
-leaves what it had. Processes of their own compile all kernels of both beforehand, at the same time,
-and the peer's kernels are tuned briefly (`peer_tuning`).
+Shapes are those of fla-core's own registry of benchmarks, or those that FlashQLA published. First
+the forward pass of every kind and shape is timed in turns with the peer's, then the backward pass
+alone, and at last errors are measured on short inputs. The table is written after every cell, so
+that a run that ends early leaves what it had. Processes of their own compile all kernels of both
+beforehand, at the same time, and the peer's kernels are tuned briefly (`peer_tuning`).
 
 Errors are relative to the float64 recurrence over the first tokens, beside those of the recurrence
 in the tensors' own dtype. On Hopper, fla-core refuses its gated backward pass with Triton 3.4 to
@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,14 +38,40 @@ from accel.runtime.timing import measure_in_turn
 from tests.benchmarks.peer_tuning import brief_tuning, compile_all
 from tests.benchmarks.rows import RESULTS, context, spread, write
 
-SHAPES = (
-    (1, 8192, 96, 128),
-    (2, 16384, 16, 128),
-    (4, 2048, 16, 128),
-    (4, 4096, 64, 128),
-    (8, 2048, 32, 256),
-    (8, 1024, 8, 64),
-)
+
+class Shape(NamedTuple):
+    """Hold the sizes of a problem; the heads are those of the values, which share those of keys."""
+
+    batch: int
+    tokens: int
+    heads: int
+    size: int
+    shared: int = 1
+
+    def of(self, kind: str) -> Shape:
+        """Return the sizes for a kind, which may always have heads of one size."""
+        head = SIZES_OF.get(kind, self.size)
+        return self._replace(heads=self.heads * self.size // head, size=head)
+
+
+SHAPES = {
+    "registry": (
+        Shape(1, 8192, 96, 128),
+        Shape(2, 16384, 16, 128),
+        Shape(4, 2048, 16, 128),
+        Shape(4, 4096, 64, 128),
+        Shape(8, 2048, 32, 256),
+        Shape(8, 1024, 8, 64),
+    ),
+    "flashqla": (
+        Shape(1, 32768, 64, 128, 4),
+        Shape(1, 32768, 8, 128, 4),
+        Shape(1, 32768, 32, 128, 2),
+        Shape(1, 32768, 8, 128, 2),
+    ),
+}
+"""Those of fla-core's registry, and those of the gated delta rule that FlashQLA published times of:
+16 heads of keys with 64 of values and 2 with 8 forward, 16 with 32 and 4 with 8 backward."""
 SIZES_OF = {"rwkv7": 64}
 """The head size that a kind always has; its heads are more then, for the same channels."""
 DEVICE = torch.device("cuda", 0)
@@ -78,14 +104,16 @@ class Inputs:
         )
 
 
-def inputs(kind: str, batch: int, length: int, heads: int, size: int) -> Inputs:
+def inputs(kind: str, shape: Shape) -> Inputs:
     """Draw inputs as they are in models: keys of length 1, decays of a few percent a token."""
+    batch, length, heads, size, shared = shape.of(kind)
 
     def drawn(*shape: int) -> Tensor:
         return torch.randn(*shape, device=DEVICE)
 
     vectors = (batch, length, heads, size)
-    q, k, v = (drawn(*vectors) for _ in range(3))
+    q, k = (drawn(batch, length, heads // shared, size) for _ in range(2))
+    v = drawn(*vectors)
     tensors = {"q": q, "k": functional.normalize(k, dim=-1), "v": v}
     if KINDS[kind].decay == "head":
         tensors["decay"] = -functional.softplus(drawn(batch, length, heads) - 3)
@@ -249,25 +277,18 @@ def _short(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:120]
 
 
-def posed(kind: str, shape: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
-    """Return batch, tokens, heads and head size of a kind at a shape."""
-    batch, length, count, size = shape
-    head = SIZES_OF.get(kind, size)
-    return batch, length, count * size // head, head
-
-
-def compilations(kinds: Sequence[str], shapes: int) -> list[str]:
+def compilations(kinds: Sequence[str], shapes: str) -> list[str]:
     """Return what `compile_one` takes: the peer compiles anew for each number of heads."""
     peers, own = {}, {}
     for kind in kinds:
-        for n, shape in enumerate(SHAPES[:shapes]):
-            batch, _, heads, head = posed(kind, shape)
-            peers[kind, heads, head] = f"{kind}:{n}:peer"
-            own[kind, head, batch * heads >= MANY] = f"{kind}:{n}:ours"
+        for n, shape in enumerate(SHAPES[shapes]):
+            batch, _, heads, head, shared = shape.of(kind)
+            peers[kind, heads, head, shared] = f"{kind}:{shapes}:{n}:peer"
+            own[kind, head, shared, batch * heads >= MANY] = f"{kind}:{shapes}:{n}:ours"
     return [*peers.values(), *own.values()]
 
 
-def compile_first(kinds: Sequence[str], shapes: int, seconds: float) -> None:
+def compile_first(kinds: Sequence[str], shapes: str, seconds: float) -> None:
     """Compile the kernels of every head size in processes of their own, into Triton's cache."""
     command = [sys.executable, "-m", "tests.benchmarks.linear_attention", "--compile"]
     environment = {**os.environ, "FLA_CACHE_RESULTS": "0", "OMP_NUM_THREADS": "1"}
@@ -284,21 +305,20 @@ def compile_first(kinds: Sequence[str], shapes: int, seconds: float) -> None:
             print("not compiled in time:", process.args, flush=True)
 
 
-def compile_one(kind: str, shape: int, whose: str) -> None:
+def compile_one(kind: str, shape: Shape, whose: str) -> None:
     """Run a short problem like a shape once, forward and backward; `whose` is `ours` or `peer`."""
-    batch, _, heads, head = posed(kind, SHAPES[shape])
     run = ours
     if whose == "peer":
         compile_all()
         run = peer
-    x = inputs(kind, batch, 1024, heads, head)
+    x = inputs(kind, shape._replace(tokens=1024))
     try:
         with torch.no_grad():
             run(x)
         out = run(x)
         torch.autograd.grad(out, list(x.tensors.values()), torch.randn_like(out))
     except Exception as e:  # noqa: BLE001 - the others are compiled all the same
-        print(kind, heads, head, whose, _short(e), flush=True)
+        print(kind, shape, whose, _short(e), flush=True)
 
 
 class Table:
@@ -307,13 +327,14 @@ class Table:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._where = context(torch.cuda.get_device_name(), ("torch", "triton", "fla-core"))
-        self.rows: dict[tuple[str, tuple[int, int, int, int]], Row] = {}
+        self.rows: dict[tuple[str, Shape], Row] = {}
 
-    def add(self, kind: str, shape: tuple[int, int, int, int], found: Row) -> None:
+    def add(self, kind: str, shape: Shape, found: Row) -> None:
         """Add columns to a row; those that it lacks are empty."""
-        batch, length, heads, head = posed(kind, shape)
+        batch, length, heads, head, shared = shape.of(kind)
         empty = dict.fromkeys((*_columns("forward"), *_columns("backward"), *ERRORS), "")
         sizes = {"batch": batch, "tokens": length, "heads": heads, "head_size": head}
+        sizes["key_heads"] = heads // shared
         new: Row = {**self._where, "kind": kind, **sizes, **empty}
         self.rows.setdefault((kind, shape), new).update(found)
         print(kind, *sizes.values(), {k: v for k, v in found.items() if v != ""}, flush=True)
@@ -321,31 +342,31 @@ class Table:
 
 
 def timed(
-    kinds: Sequence[str], shapes: int, measure: Callable[[Inputs], Row], table: Table, until: float
+    kinds: Sequence[str], shapes: str, measure: Callable[[Inputs], Row], table: Table, until: float
 ) -> None:
     """Time every kind at every shape, as long as there is time."""
     for kind in kinds:
-        for shape in SHAPES[:shapes]:
+        for shape in SHAPES[shapes]:
             if time.monotonic() > until:
                 print("no time for", kind, shape, flush=True)
                 continue
             torch.cuda.empty_cache()
             try:
-                table.add(kind, shape, measure(inputs(kind, *posed(kind, shape))))
+                table.add(kind, shape, measure(inputs(kind, shape)))
             except Exception as e:  # noqa: BLE001 - the other shapes are measured all the same
                 print(kind, shape, _short(e), flush=True)
 
 
 def check(table: Table, until: float) -> None:
     """Add the errors of every kind and head size to its rows."""
-    known: dict[tuple[str, int], Row] = {}
+    known: dict[tuple[str, int, int], Row] = {}
     # of each head size the fewest heads, as the peer compiles anew for others
-    for kind, shape in sorted(table.rows, key=lambda key: posed(*key)[2]):
-        _, _, heads, head = posed(kind, shape)
-        if (kind, head) not in known and time.monotonic() < until:
-            known[kind, head] = dict(errors(inputs(kind, 1, CHECKED, heads, head)))
-        if (kind, head) in known:
-            table.add(kind, shape, known[kind, head])
+    for kind, shape in sorted(table.rows, key=lambda key: key[1].of(key[0]).heads):
+        like = (kind, shape.of(kind).size, shape.shared)
+        if like not in known and time.monotonic() < until:
+            known[like] = dict(errors(inputs(kind, shape._replace(batch=1, tokens=CHECKED))))
+        if like in known:
+            table.add(kind, shape, known[like])
 
 
 def main() -> None:
@@ -354,16 +375,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.15, help="for each contender and pass")
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--kinds", default=",".join(ORDER))
-    parser.add_argument("--shapes", type=int, default=len(SHAPES), help="how many of them")
+    parser.add_argument("--shapes", choices=SHAPES, default="registry")
     parser.add_argument("--compile-first", type=float, default=40.0, help="at most these seconds")
-    parser.add_argument("--compile", metavar="KIND:SHAPE:WHOSE", help="compile one problem only")
+    parser.add_argument(
+        "--compile", metavar="KIND:SHAPES:NUMBER:WHOSE", help="compile one problem only"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     until = time.monotonic() + 60 * given.minutes
     kinds = given.kinds.split(",")
     if given.compile:
-        kind, shape, whose = given.compile.split(":")
-        compile_one(kind, int(shape), whose)
+        kind, shapes, number, whose = given.compile.split(":")
+        compile_one(kind, SHAPES[shapes][int(number)], whose)
         return
     if given.compile_first:
         compile_first(kinds, given.shapes, given.compile_first)

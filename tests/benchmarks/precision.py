@@ -24,12 +24,16 @@ from torch.nn import functional
 from accel.precision.conversion import convert
 from accel.precision.history import update_scales
 from accel.precision.linear import RECIPES
+from accel.precision.selection import dynamic_precision_select
 from accel.precision.transformer import TransformerLayer
 from accel.runtime.timing import measure_in_turn
 from tests.benchmarks.rows import RESULTS, context, spread, write
 
-SHAPES = ((8192, 4096, 4096), (8192, 4096, 14336), (8192, 14336, 4096), (16384, 8192, 8192))
-"""Rows, inputs and outputs."""
+SHAPES = (
+    (8192, 4096, 4096), (8192, 4096, 14336), (8192, 14336, 4096), (16384, 8192, 8192),
+    (16384, 768, 3072), (2048, 2048, 2048),
+)  # fmt: skip
+"""Rows, inputs and outputs; the last two are too small to gain."""
 CUDA = torch.device("cuda", 0)
 VOCABULARY, LONGEST = 50304, 1024
 WIDTH, HEADS, DEPTH = 768, 12, 12
@@ -46,6 +50,14 @@ def torchao_layers(layer: nn.Linear) -> Iterator[tuple[str, nn.Module]]:
         yield f"torchao {recipe}", torch.compile(made)
 
 
+def selected(plain: nn.Linear, x: Tensor) -> nn.Module:
+    """Return the layer as `dynamic_precision_select` leaves it."""
+    model = nn.Sequential(copy.deepcopy(plain))
+    choice = dynamic_precision_select(model, lambda m: m(x))
+    print(choice, flush=True)
+    return convert(model, choice.recipe, wanted=choice)
+
+
 def layers(seconds: float, peers: bool) -> Iterator[dict[str, object]]:
     """Time linear layers, all contenders of a shape in turns."""
     where = context(torch.cuda.get_device_name(), ("torch", "triton"))
@@ -56,6 +68,7 @@ def layers(seconds: float, peers: bool) -> Iterator[dict[str, object]]:
         made: dict[str, nn.Module] = {"bf16": plain}
         for recipe in RECIPES:
             made[recipe] = convert(copy.deepcopy(plain), recipe)
+        made["auto"] = selected(plain, x)
         layer = made["delayed"]
         layer(x)
         update_scales(layer)
@@ -234,7 +247,7 @@ def gpt(given: argparse.Namespace, until: float) -> Iterator[dict[str, object]]:
     """Train with each recipe from each seed on the same text."""
     where = context(torch.cuda.get_device_name(), ("torch", "triton"))
     held = text(0, 64, given.batch, given.length)
-    for seed in range(given.seeds):
+    for seed in range(given.first_seed, given.first_seed + given.seeds):
         batches = text(seed + 10, given.steps, given.batch, given.length)
         base: dict[str, Any] = {}
         for recipe in ("bf16", *given.recipes.split(",")):
@@ -263,6 +276,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.15, help="for each contender")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--recipes", default="row,block")
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--batch", type=int, default=16, help="sequences a step")

@@ -22,7 +22,7 @@ from accel.primitives.linear_attention.memory_kernels import (
     stored,
     vectors,
 )
-from accel.primitives.tiles.products import product
+from accel.primitives.tiles.products import fine_product, product
 from accel.primitives.tiles.scans import joined_inverses
 
 TINY = tl.constexpr(16)
@@ -76,16 +76,26 @@ def between(
 
 
 @triton.jit
+def score_product(x, y, FINE: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: tl.constexpr):
+    """Return x yᵀ in float32; FINE: their factors are not rounded."""
+    if FINE:
+        out = fine_product(x, tl.trans(y), COMPUTE, PRECISION)
+    else:
+        out = product(x, tl.trans(y), COMPUTE, PRECISION)
+    return out
+
+
+@triton.jit
 def chunk_scores(
     q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, first, length, block, head, heads, scale,
     KEYS: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr, CHUNK: tl.constexpr,
     ROWS: tl.constexpr, CHANNEL: tl.constexpr, STRONGEST: tl.constexpr, PLAIN: tl.constexpr,
     ERASES: tl.constexpr, EXCLUSIVE: tl.constexpr, SIGN: tl.constexpr, COMPUTE: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, FINE: tl.constexpr,
 ):  # fmt: skip
     """Return qk, qb, ak and ab of a block of rows with all tokens of their chunk, [ROWS, CHUNK].
 
-    Those that a rule lacks are undefined.
+    Those that a rule lacks are undefined. With FINE they are nearly as exact as their factors e^G.
     """
     tokens, rows = tl.arange(0, CHUNK), block * ROWS + tl.arange(0, ROWS)
     shared, share = head // GROUP, heads // GROUP
@@ -116,15 +126,15 @@ def chunk_scores(
                 b = stored(b_ptr, first, tokens, length, head, heads, dims, KEYS)
             if CHANNEL:
                 b = b.to(tl.float32) * beside_columns
-            qb += product(q, tl.trans(b), COMPUTE, PRECISION)
-            ab += product(a, tl.trans(b), COMPUTE, PRECISION)
+            qb += score_product(q, b, FINE, COMPUTE, PRECISION)
+            ab += score_product(a, b, FINE, COMPUTE, PRECISION)
         if PLAIN:
             k = stored(k_ptr, first, tokens, length, shared, share, dims, KEYS)
             if CHANNEL:
                 k = k.to(tl.float32) * beside_columns
-            qk += product(q, tl.trans(k), COMPUTE, PRECISION)
+            qk += score_product(q, k, FINE, COMPUTE, PRECISION)
             if ERASES:
-                ak += product(a, tl.trans(k), COMPUTE, PRECISION)
+                ak += score_product(a, k, FINE, COMPUTE, PRECISION)
     past = rows[:, None] > tokens[None, :]
     if CHANNEL:
         seen = rows[:, None] >= tokens[None, :]
@@ -160,7 +170,7 @@ def scores(
     qk, qb, ak, ab = chunk_scores(
         q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, first, length, block, head, heads, scale,
         KEYS, BLOCK, GROUP, CHUNK, ROWS, CHANNEL, STRONGEST, PLAIN, ERASES, EXCLUSIVE, SIGN,
-        COMPUTE, PRECISION,
+        COMPUTE, PRECISION, False,
     )  # fmt: skip
     if PLAIN:
         store_square(qk_ptr, qk, chunk, head, heads, rows, CHUNK)
@@ -203,7 +213,8 @@ def prepare(
     That is the scores unless they are in blocks of rows and exist already; T = (I - ab)^-1,
     T a e^G and T times the values or ak · values; and the factors e^G and beta e^{G_C - G} of every
     token, or with a decay for each channel e^{G_C} of every channel and `reads`, `keys` and
-    `gains`, which are q e^G, k e^{G_C - G} and b e^{G_C - G}.
+    `gains`, which are q e^G, k e^{G_C - G} and b e^{G_C - G}. Where gradients will be wanted (they
+    need `solved`) such scores are computed finely: gradients of decays are small differences.
     """
     chunk, head = tl.program_id(0), tl.program_id(1)
     first, length = tl.load(chunks_ptr + chunk * 3), tl.load(chunks_ptr + chunk * 3 + 1)
@@ -213,7 +224,7 @@ def prepare(
         qk, qb, ak, ab = chunk_scores(
             q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, first, length, 0, head, heads, scale,
             KEYS, BLOCK, GROUP, CHUNK, ROWS, CHANNEL, STRONGEST, PLAIN, ERASES, EXCLUSIVE, SIGN,
-            COMPUTE, PRECISION,
+            COMPUTE, PRECISION, CHANNEL and solved_ptr is not None,
         )  # fmt: skip
         if PLAIN:
             store_square(qk_ptr, qk, chunk, head, heads, tokens, CHUNK)

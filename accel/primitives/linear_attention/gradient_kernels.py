@@ -183,6 +183,12 @@ def replaced(
     return b
 
 
+@triton.jit
+def rounded(x, COMPUTE: tl.constexpr):
+    """Return what enters a product as a factor, in float32."""
+    return x.to(COMPUTE).to(tl.float32)
+
+
 @triton.jit(do_not_specialize=["heads"])
 def input_gradients(
     q_ptr, k_ptr, v_ptr, a_ptr, b_ptr, beta_ptr, u_ptr, dout_ptr, dx_ptr, decay_ptr, states_ptr,
@@ -255,10 +261,10 @@ def input_gradients(
     dend = tl.where(block == 0, dend * tl.sum(tl.exp(whole), 0), 0.0)
     if PLAIN:
         k = vectors(k_ptr, first, rows, length, shared, share, dims, KEYS) * writing
-        dend += tl.sum(k * dk, 0)
+        dend += tl.sum(rounded(k, COMPUTE) * dk, 0)
     if ERASES:
         b = replaced(a_ptr, b_ptr, beta_ptr, first, rows, length, head, heads, dims, KEYS, GROUP)
-        dend += tl.sum(b * writing * db, 0)
+        dend += tl.sum(rounded(b * writing, COMPUTE) * db, 0)
 
     q_all = vectors(q_ptr, first, tokens, length, shared, share, dims, KEYS) * scale
     a_all, k_all, b_all = q_all, q_all, q_all
@@ -297,27 +303,29 @@ def input_gradients(
                 ROWS, CHANNEL, COMPUTE, PRECISION,
             )  # fmt: skip
 
-    dq *= reading
+    # Gradients of sums take the very factors that entered the products, so that what a pair of
+    # tokens gives to one sum and takes from the other cancels.
     q = vectors(q_ptr, first, rows, length, shared, share, dims, KEYS) * scale
-    dsums = q * dq
-    store_vectors(dq_ptr, dq * scale, first, rows, length, head, heads, dims, KEYS)
+    dsums = rounded(q * reading, COMPUTE) * dq
+    store_vectors(dq_ptr, dq * reading * scale, first, rows, length, head, heads, dims, KEYS)
     if PLAIN:
-        dk *= writing
-        dsums -= vectors(k_ptr, first, rows, length, shared, share, dims, KEYS) * dk
-        store_vectors(dk_ptr, dk, first, rows, length, head, heads, dims, KEYS)
+        k = vectors(k_ptr, first, rows, length, shared, share, dims, KEYS)
+        dsums -= rounded(k * writing, COMPUTE) * dk
+        store_vectors(dk_ptr, dk * writing, first, rows, length, head, heads, dims, KEYS)
     if ERASES:
+        a = vectors(a_ptr, first, rows, length, shared, share, dims, KEYS) * SIGN
+        b = replaced(a_ptr, b_ptr, beta_ptr, first, rows, length, head, heads, dims, KEYS, GROUP)
+        dsums -= rounded(b * writing, COMPUTE) * db
+        past = rounded(a * erasing, COMPUTE) * da
         da *= erasing * SIGN
         db *= writing
-        a = vectors(a_ptr, first, rows, length, shared, share, dims, KEYS)
-        dsums -= db * replaced(
-            a_ptr, b_ptr, beta_ptr, first, rows, length, head, heads, dims, KEYS, GROUP
-        )
         if EXCLUSIVE:
-            store_sums(dpast_ptr, a * da, first, rows, length, head, heads, dims, KEYS, CHANNEL)
+            store_sums(dpast_ptr, past, first, rows, length, head, heads, dims, KEYS, CHANNEL)
         else:
-            dsums += a * da
+            dsums += past
         if b_ptr is None:
-            store_sums(dbeta_ptr, a * db, first, rows, length, head, heads, dims, KEYS, False)
+            by_beta = a * db * SIGN
+            store_sums(dbeta_ptr, by_beta, first, rows, length, head, heads, dims, KEYS, False)
             da += db * betas(beta_ptr, first, rows, length, head, heads)[:, None]
         else:
             store_vectors(db_ptr, db, first, rows, length, head, heads, dims, KEYS)

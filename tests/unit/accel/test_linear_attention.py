@@ -20,6 +20,7 @@ from accel.primitives.linear_attention.problem import Operands
 from accel.primitives.linear_attention.reference import recurrence
 from accel.runtime.call import compiled
 from tests.kernel_code import launched
+from tests.unit.accel import interpreted_bfloat16
 from tests.unit.accel.compiled import SHARED_KIB
 
 STARTS = [0, 0, 66, 129]
@@ -69,8 +70,12 @@ def gradients(
 ) -> dict[str, Tensor]:
     """Return outputs, states and the gradients of a random sum of both."""
     leaves = {n: t.detach().to(dtype).requires_grad_() for n, t in x.items()}
-    function = {"recurrence": recurrence, "chunked": chunked, "fused": fused}[run]
-    out, last = function(problem(kind, leaves, starts))
+    given = problem(kind, leaves, starts)
+    if run == "rounded recurrence":
+        out, last = recurrence(given.to(dtype))
+    else:
+        function = {"recurrence": recurrence, "chunked": chunked, "fused": fused}[run]
+        out, last = function(given)
     random = torch.Generator().manual_seed(8)
     weights = [torch.randn(t.shape, generator=random, dtype=torch.float64) for t in (out, last)]
     loss = (out.double() * weights[0]).sum() + (last.double() * weights[1]).sum()
@@ -131,6 +136,32 @@ def gradients_ignoring_overflow(
 
     with np.errstate(over="ignore", invalid="ignore"):
         return gradients("fused", kind, x, torch.float32, starts)
+
+
+@pytest.mark.xdist_group("interpreted")
+@pytest.mark.parametrize("kind", ["rwkv7", pytest.param("kda", marks=pytest.mark.slow)])
+def test_gradients_in_bfloat16_are_as_exact_as_those_of_the_recurrence(
+    interpreted, kind, one_thread
+):
+    # decays' gradients are small differences of what tokens give and take
+    x = drawn(kind, 1, 128, 64, 64, strength=0.6)
+    x = {n: t.bfloat16().double() for n, t in x.items()}
+    exact = gradients("recurrence", kind, x, torch.float64)
+    naive = gradients("rounded recurrence", kind, x, torch.bfloat16)
+    got = interpreted(gradients_in_bfloat16, kind, x)
+
+    def errors(found: dict[str, Tensor]) -> dict[str, float]:
+        return {n: float((found[n].double() - e).norm() / e.norm()) for n, e in exact.items()}
+
+    assert errors(got)["decay"] <= errors(naive)["decay"]
+    assert max(errors(got).values()) <= max(errors(naive).values())
+
+
+def gradients_in_bfloat16(kind: str, x: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Run the kernels with bfloat16 as a GPU computes with it."""
+    with pytest.MonkeyPatch.context() as patches:
+        interpreted_bfloat16.install(patches)
+        return gradients("fused", kind, x, torch.bfloat16)
 
 
 @pytest.mark.parametrize("kind", KINDS)
