@@ -70,8 +70,8 @@ def _forward(
         out [m,n]; xᵀ and Wᵀ in FP8, each followed by its scales (empty without training); and the
         largest magnitudes of x and of W, float32 [2], of the recipe `delayed`.
     """
-    most = torch.zeros(2, dtype=torch.float32, device=x.device)
     delayed = recipe == "delayed"
+    most = (x.new_zeros if delayed else x.new_empty)(2, dtype=torch.float32)
     x_along, x_across = _rounded(x, _OF_X[recipe], scale_x, training, most[:1] if delayed else None)
     w_along, w_across = _rounded(
         weight, _OF_W[recipe], scale_w, training, most[1:] if delayed else None
@@ -113,7 +113,17 @@ def _gradients(
     return dx, dw
 
 
-forward_op = torch.library.custom_op("gpudeck::fp8_linear", mutates_args=())(_forward)
+def _unshared(*given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return what `_forward` does, in tensors that share no memory, as an operator must."""
+    out, x, x_scales, weight, weight_scales, most = _forward(*given)
+    return out, x, x_scales.clone(), weight, weight_scales.clone(), most
+
+
+forward_op = torch.library.custom_op(
+    "gpudeck::fp8_linear",
+    mutates_args=(),
+    schema=str(torch.library.infer_schema(_forward, mutates_args=())),
+)(_unshared)
 backward_op = torch.library.custom_op("gpudeck::fp8_linear_backward", mutates_args=())(_gradients)
 
 
@@ -222,10 +232,10 @@ def _product(a: Fp8, b: Fp8, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
 
 
 def _parts(x: Fp8 | None, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Return values and scales as tensors of their own, which an operator must return."""
+    """Return values and scales, empty ones for None."""
     if x is None:
         return like.new_empty(0, dtype=E4M3), like.new_empty(0, dtype=torch.float32)
-    return x.values.contiguous(), x.scales.clone()
+    return x.values.contiguous(), x.scales
 
 
 def _fake(x: Tensor, kind: Granularity, training: bool) -> tuple[Tensor, Tensor]:

@@ -93,44 +93,69 @@ def by_row(
 
 
 @triton.jit
-def largest_of_columns(
+def raise_to(most_ptr, places, count, found):
+    """Raise elements of `most` float32 to what was found, where they exist."""
+    # magnitudes are not negative, so that their bits are ordered like the numbers
+    at = most_ptr.to(tl.pointer_type(tl.int32), bitcast=True) + places
+    tl.atomic_max(at, found.to(tl.int32, bitcast=True), mask=places < count)
+
+
+@triton.jit
+def largest_both_ways(
     x_ptr, most_ptr, row_count, column_count, stride_row, stride_column,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
-    """Raise `most` float32 to the largest finite magnitude of each column; it has whole blocks."""
+    """Raise `most` float32 to the largest finite magnitude of each row and then of each column."""
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     most = tl.zeros([ROWS, COLUMNS], tl.float32)
     for step in range(STEPS):
         rows = (tl.program_id(0) * STEPS + step) * ROWS + tl.arange(0, ROWS)
         x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
-        most = tl.maximum(most, finite_size(x))
-    # magnitudes are not negative, so that their bits are ordered like the numbers
-    found = tl.max(most, 0).to(tl.int32, bitcast=True)
-    tl.atomic_max(most_ptr.to(tl.pointer_type(tl.int32), bitcast=True) + columns, found)
+        size = finite_size(x)
+        raise_to(most_ptr, rows, row_count, tl.max(size, 1))
+        most = tl.maximum(most, size)
+    raise_to(most_ptr + row_count, columns, column_count, tl.max(most, 0))
 
 
 @triton.jit
-def across(
-    x_ptr, most_ptr, out_ptr, scales_ptr, row_count, column_count, stride_row, stride_column,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, LIMIT: tl.constexpr,
+def by_rows_and_columns(
+    x_ptr, most_ptr, out_ptr, across_ptr, scales_ptr, row_count, column_count, stride_row,
+    stride_column, ROWS: tl.constexpr, COLUMNS: tl.constexpr, LIMIT: tl.constexpr,
 ):  # fmt: skip
-    """Write the transposed matrix [columns, rows], rounded along the rows of x.
+    """Round by the largest magnitudes of rows, and transposed by those of columns.
 
-    Scales are those of whole columns, whose largest magnitudes are known, or without `most_ptr` of
-    ROWS elements of a column, which lie in memory as [rows / ROWS, columns].
+    Scales are those of all rows and then of all columns.
     """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
-    if most_ptr is None:
-        scale = scale_of(tl.max(finite_size(x), 0), LIMIT)
-        at = scales_ptr + tl.program_id(0).to(tl.int64) * column_count + columns
-        tl.store(at, scale, mask=columns < column_count)
-    else:
-        most = tl.load(most_ptr + columns, mask=columns < column_count, other=0.0)
-        scale = scale_of(most, LIMIT)
-        # every program of these columns stores the same
-        tl.store(scales_ptr + columns, scale, mask=columns < column_count)
+    scale = scale_of(tl.load(most_ptr + rows, mask=rows < row_count, other=0.0), LIMIT)
+    # every program of these rows, or columns, stores the same
+    tl.store(scales_ptr + rows, scale, mask=rows < row_count)
+    values = rounded(x, inverse_of(scale)[:, None], LIMIT)
+    store_tile(out_ptr, values, rows, columns, row_count, column_count)
+    there = columns < column_count
+    scale = scale_of(tl.load(most_ptr + row_count + columns, mask=there, other=0.0), LIMIT)
+    tl.store(scales_ptr + row_count + columns, scale, mask=there)
+    values = rounded(x, inverse_of(scale)[None, :], LIMIT)
+    store_tile(across_ptr, tl.trans(values), columns, rows, column_count, row_count)
+
+
+@triton.jit
+def across(
+    x_ptr, out_ptr, scales_ptr, row_count, column_count, stride_row, stride_column,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, LIMIT: tl.constexpr,
+):  # fmt: skip
+    """Write the transposed matrix [columns, rows], rounded along the rows of x.
+
+    Scales are those of ROWS elements of a column, and lie in memory as [rows / ROWS, columns].
+    """
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+    scale = scale_of(tl.max(finite_size(x), 0), LIMIT)
+    at = scales_ptr + tl.program_id(0).to(tl.int64) * column_count + columns
+    tl.store(at, scale, mask=columns < column_count)
     values = rounded(x, inverse_of(scale)[None, :], LIMIT)
     store_tile(out_ptr, tl.trans(values), columns, rows, column_count, row_count)
 

@@ -17,7 +17,7 @@ from accel.runtime.named import launch
 
 _BLOCKS = {"ROWS": 64, "COLUMNS": 64}
 _AMAX = {"ROWS": 16, "COLUMNS": 128, "STEPS": 8}
-_COLUMN_AMAX = {"ROWS": 32, "COLUMNS": 64, "STEPS": 8}
+_BOTH_AMAX = {"ROWS": 32, "COLUMNS": 128, "STEPS": 8}
 _ROW_COLUMNS = 4096
 _TILE_ROWS = 32
 _WARPS = {"num_warps": 8, "num_stages": 2}
@@ -64,10 +64,9 @@ def both_ways(
         return _by_tensor(x, dtype, scale, along, across, most)
     if granularity == "block":
         return _by_block(x, dtype, across)
-    one = _by_row if granularity == "row" else _by_tile
-    return Rounded(
-        one(x, dtype) if along else None, _across(x, dtype, granularity) if across else None
-    )
+    if granularity == "tile":
+        return Rounded(_by_tile(x, dtype) if along else None, _across(x, dtype) if across else None)
+    return _by_rows_and_columns(x, dtype) if across else Rounded(_by_row(x, dtype), None)
 
 
 def amax(x: Tensor) -> Tensor:
@@ -127,29 +126,37 @@ def _by_tile(x: Tensor, dtype: torch.dtype) -> Fp8:
     return Fp8(out, scales, "tile")
 
 
-def _across(x: Tensor, dtype: torch.dtype, granularity: Granularity) -> Fp8:
-    """Return the transpose with scales of its rows, or of its tiles."""
+def _by_rows_and_columns(x: Tensor, dtype: torch.dtype) -> Rounded:
+    """Return both with scales of their rows: one reading finds all, and a second one rounds."""
+    out, turned = _targets(x, dtype, True, True)
+    rows, columns = x.shape
+    most = x.new_zeros(rows + columns, dtype=torch.float32)
+    down, right = _BOTH_AMAX["ROWS"] * _BOTH_AMAX["STEPS"], _BOTH_AMAX["COLUMNS"]
+    tensors: dict[str, Tensor | None] = {"x_ptr": x, "most_ptr": most}
+    grid = (-(-rows // down), -(-columns // right), 1)
+    launch(kernels.largest_both_ways, grid, tensors, _sizes(x), _BOTH_AMAX, x.device)
+    scales = torch.empty_like(most)
+    grid = (-(-rows // _BLOCKS["ROWS"]), -(-columns // _BLOCKS["COLUMNS"]), 1)
+    tensors |= {"out_ptr": out, "across_ptr": turned, "scales_ptr": scales}
+    constants = {**_BLOCKS, "LIMIT": torch.finfo(dtype).max}
+    launch(kernels.by_rows_and_columns, grid, tensors, _sizes(x), constants, x.device)
+    assert out is not None and turned is not None
+    of_rows, of_columns = scales[:rows, None], scales[rows:, None]
+    return Rounded(Fp8(out, of_rows, "row"), Fp8(turned, of_columns, "row"))
+
+
+def _across(x: Tensor, dtype: torch.dtype) -> Fp8:
+    """Return the transpose with scales of its tiles."""
     _, out = _targets(x, dtype, False, True)
     rows, columns = x.shape
-    most = None
-    if granularity == "row":
-        width = _COLUMN_AMAX["COLUMNS"]
-        most = x.new_zeros(-(-columns // width) * width, dtype=torch.float32)
-        grid = (
-            -(-rows // (_COLUMN_AMAX["ROWS"] * _COLUMN_AMAX["STEPS"])),
-            -(-columns // width), 1,
-        )  # fmt: skip
-        tensors: dict[str, Tensor | None] = {"x_ptr": x, "most_ptr": most}
-        launch(kernels.largest_of_columns, grid, tensors, _sizes(x), _COLUMN_AMAX, x.device)
-    shape = (1 if granularity == "row" else -(-rows // BLOCK), columns)
-    scales = x.new_empty(shape, dtype=torch.float32).t()
-    blocks = _BLOCKS if granularity == "row" else {"ROWS": BLOCK, "COLUMNS": 64}
-    grid = (-(-rows // blocks["ROWS"]), -(-columns // blocks["COLUMNS"]), 1)
-    tensors = {"x_ptr": x, "most_ptr": most, "out_ptr": out, "scales_ptr": scales}
+    scales = x.new_empty(-(-rows // BLOCK), columns, dtype=torch.float32).t()
+    blocks = {"ROWS": BLOCK, "COLUMNS": 64}
+    grid = (-(-rows // BLOCK), -(-columns // blocks["COLUMNS"]), 1)
+    tensors = {"x_ptr": x, "out_ptr": out, "scales_ptr": scales}
     constants = {**blocks, "LIMIT": torch.finfo(dtype).max}
     launch(kernels.across, grid, tensors, _sizes(x), constants, x.device)
     assert out is not None
-    return Fp8(out, scales, granularity)
+    return Fp8(out, scales, "tile")
 
 
 def _by_block(x: Tensor, dtype: torch.dtype, across: bool) -> Rounded:
