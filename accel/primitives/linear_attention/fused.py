@@ -246,7 +246,8 @@ def _chunk_gradients(launch: _Launcher, x: Tensors) -> None:
     s, chunks = launch.shape, len(launch.at.chunks)
     blocks = {"KEY_BLOCK": s.key_block, "BLOCK": s.value_block}
     launch(gradient_kernels.score_gradients, (chunks, s.heads, 1), blocks, x)
-    grid = (chunks * s.blocks_of_rows, s.blocks_of_keys, s.heads)
+    blocks = {"KEY_BLOCK": s.gradient_block, "BLOCK": s.value_block}
+    grid = (chunks * s.blocks_of_rows, -(-s.keys // s.gradient_block), s.heads)
     launch(gradient_kernels.input_gradients, grid, blocks, x)
     if s.channel:
         grid, blocks = (chunks, s.heads, s.blocks_of_keys), {"SIZE": s.keys, "BLOCK": s.key_block}
