@@ -26,7 +26,7 @@ from app.widgets.state_pill import StateDelegate
 
 _LEAST_PROGRESS = 170
 """Pixels of the column that takes what is left; below them, others are left out."""
-_SCARCE_PROGRESS = 60
+_SCARCE_PROGRESS = 90
 """Pixels of that column below which durations are left out, too, and not scrolled sideways."""
 _ARROW = 26
 """Pixels at the left of a name, where the arrow of an array or a group is."""
