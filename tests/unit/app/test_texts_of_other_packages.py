@@ -8,10 +8,14 @@ import pytest
 
 from accel.workloads.catalog import WORKLOADS
 from app.assistant.notes import LEFT_OUT, noted
+from app.assistant.session_files import own_presets
 from app.code.told import told as told_of_code
 from app.format.result_words import told
 from app.language import texts
 from app.workloads.form import WorkloadForm
+from assistant.intents.router import route, shipped_router
+from assistant.intents.spots import Known
+from assistant.intents.state import State
 
 
 @pytest.fixture(params=["de", "fr", "es"], autouse=True)
@@ -66,6 +70,18 @@ def test_numbers_of_what_was_found_in_code_are_grouped_as_in_the_language(langua
     shown = told_of_code(gain)
     assert "1,5 GiB" in shown and "2,048" not in shown
     assert told_of_code("not run: no inputs were found with which its code runs").count("run") == 0
+
+
+def test_the_presets_ask_the_same_in_each_language(language: str) -> None:
+    router = shipped_router()
+
+    def read(texts_: tuple[str, ...]) -> list[object]:
+        return [route(text, Known((), ()), State(), 1e9, router).request for text in texts_]
+
+    translated = tuple(preset.text for preset in own_presets())
+    texts.use("en")
+    english = tuple(preset.text for preset in own_presets())
+    assert read(translated) == read(english) and None not in read(english)
 
 
 def test_notes_are_kept_in_english_and_shown_in_the_language(language: str) -> None:
