@@ -9,6 +9,40 @@ LINKED_FORM = tr_noop("its attention is linked")
 LINKED = tr_noop(
     "It is linked already. Undo restores the file, and keeps later edits of other lines."
 )
+_USES = (
+    tr_noop("the attention scores {what}"),
+    tr_noop("the attention weights {what}"),
+    tr_noop("are collected"),
+    tr_noop("are an index"),
+    tr_noop("are negated"),
+    tr_noop("are compared"),
+    tr_noop("are tested"),
+    tr_noop("go into an unusual product"),
+    tr_noop("are selected after the softmax"),
+    tr_noop("are passed to {function}"),
+    tr_noop("are a bias of other scores"),
+    tr_noop("are changed after the softmax"),
+    tr_noop("go into another product before a softmax"),
+    tr_noop("are mixed between heads"),
+    tr_noop("are multiplied with scores"),
+    tr_noop("are made of other scores"),
+    tr_noop("are normalised twice"),
+    tr_noop("are rearranged outside this file"),
+    tr_noop("are used beside the output"),
+    tr_noop("are shown"),
+    tr_noop("are unpacked"),
+    tr_noop("are kept in {place}"),
+    tr_noop("are stored in a container"),
+    tr_noop("are added into another tensor"),
+    tr_noop("are changed in a container"),
+    tr_noop("are returned"),
+    tr_noop("are iterated over"),
+    tr_noop("two tensors of scores are combined"),
+    tr_noop("dropout is always active"),
+    tr_noop("a new Dropout is always active"),
+    tr_noop("it is called in an unusual way"),
+)
+"""Why attention is left alone: what is done with its scores or weights."""
 _PATTERNS = Patterns(
     (
         LINKED_FORM,
@@ -66,6 +100,7 @@ _PATTERNS = Patterns(
         tr_noop("its mask and scores are programs, which torch.compile fuses"),
         tr_noop("{what}; while dropout is active it is computed as written"),
         tr_noop("{what} (line {line})"),
+        *_USES,
         tr_noop("nothing in it is linked"),
         tr_noop("it was changed meanwhile; scan it again"),
         tr_noop("it is no regular file"),
