@@ -197,8 +197,7 @@ def _cost(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> 
     kwh, price, currency = values
     if not isinstance(kwh, int | float) or not isinstance(price, int | float) or not price:
         return words.text(
-            "The cost is unknown: the price of a kWh is not set. Set it with: "
-            "`gpudeck settings energy_price PRICE`"
+            "The cost is unknown: the price of a kWh is not set. Set it on the page Settings."
         )
     unit = f" {phrases.escaped(str(currency), 12)}" if currency else ""
     return words.text(

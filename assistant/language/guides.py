@@ -11,8 +11,8 @@ GUIDES = {
     "CSV. The jobs are written as JSON, not as CSV: `gpudeck jobs --json`.",
     "history": "The history is kept for thirty days: in steps of ten seconds for a day, of a "
     "minute for seven days, and of ten minutes after that.",
-    "quiet": "The setting idle_hours_off says when the assistant must not use a GPU: `gpudeck "
-    "settings idle_hours_off 09:00-18:00`. It may still write on the CPU.",
+    "quiet": "The setting idle_hours_off says when the assistant must not use a GPU, such as "
+    "09:00-18:00; it is on the page Settings. It may still write on the CPU.",
     "notify": "When a job ends that ran for at least the setting notify_minutes, the "
     "desktop shows a notification. The setting on_job_end can run a command, and the "
     "setting webhook can send a message.",
@@ -33,8 +33,8 @@ GUIDES = {
     "`--group` it is kept for a group at a later time. In the window: Jobs, Reservations.",
     "charts": "The Dashboard shows the charts of all GPUs; a click on a GPU opens its page with "
     "the history of each value. The wheel zooms, and dragging moves the time.",
-    "revive": "No: a job that was cancelled or has ended cannot be released. `gpudeck retry 7` "
-    "runs it again as a new job.",
+    "revive": "No: a job that was cancelled or has ended cannot be released. `gpudeck ask "
+    '"retry job 7"` runs it again as a new job.',
     "slot": "A CPU slot is a place for one job that uses no GPU. A job waits for a slot "
     "while as many such jobs run as may run at once.",
 }

@@ -205,7 +205,7 @@ def settings(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     values = msgspec.structs.asdict(snapshot.settings)
     values["webhook"] = "set" if values["webhook"] else ""
     if query.text and query.text not in values:
-        raise NotFound(f"no setting is called {plain(query.text, 40)}. See: gpudeck settings")
+        raise NotFound(f"no setting is called {plain(query.text, 40)}. See: gpudeck query settings")
     names = [query.text] if query.text else sorted(values)
     rows = tuple(
         Row(f"setting {name}", name, (str(values[name]) if values[name] != "" else "not set",))

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from app.cli.catalog import COMMANDS
+
 ROOT = Path(__file__).parents[2]
 ODD = (
     r"reports no progress$(?<!it reports no progress)", r"needs a processor", r"run on \d+ already",
@@ -86,6 +88,18 @@ def test_no_odd_wording_is_in_a_catalogue(language: str) -> None:
     file = ROOT / "assistant" / "language" / "catalogues" / f"{language}.po"
     odd = re.compile("|".join(ODD_TRANSLATED[language]))
     assert not [text for text in entries(file, "msgstr") if odd.search(text)]
+
+
+def test_each_command_that_a_text_names_exists() -> None:
+    known = {command.name for command in COMMANDS}
+    named = re.compile(r"(?:`|: |with )gpudeck ([a-z][a-z-]+)")
+    found = [
+        f"{where}: {name}"
+        for where, text in shown()
+        for name in named.findall(text)
+        if name not in known
+    ]
+    assert found == []
 
 
 def test_an_odd_wording_would_be_found() -> None:
