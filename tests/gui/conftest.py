@@ -17,11 +17,13 @@ import pytest
 from PySide6.QtCore import (
     QCoreApplication,
     QEvent,
+    Qt,
     QThread,
     QtMsgType,
     Signal,
     qInstallMessageHandler,
 )
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -186,6 +188,7 @@ class Fed:
 def fed(qapp: QApplication, clean_qt: None) -> Iterator[Fed]:
     made = Fed(qapp)
     yield made
+    QTest.keyRelease(made.window, Qt.Key.Key_Control)  # a key with modifiers leaves them pressed
     made.window.close()
     made.window.deleteLater()
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
