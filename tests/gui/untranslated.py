@@ -102,8 +102,8 @@ def pseudo_language() -> Iterator[None]:
     """Word all texts that are made meanwhile in the pseudo language."""
     chosen = texts._Chosen
     before = chosen.language, chosen.texts, chosen.scheduler
-    chosen.texts = chosen.scheduler = pseudo = Pseudo()
-    chosen.language = pseudo.language  # of English, some texts are not even looked at
+    chosen.texts = chosen.scheduler = Pseudo()
+    chosen.language = "pseudo"  # type: ignore[assignment] # what is kept by language stays apart
     try:
         yield
     finally:
