@@ -11,15 +11,15 @@ from accel.serving.fp8_kernels import COLUMNS, EACH, ROWS, fp8_heads, fp8_one
 from accel.serving.launches import launch
 from accel.serving.linear import FP8_BLOCK, Linear
 
-MOST_PARTS, PROGRAMS = 8, 528
-"""A matrix with fewer programs than a GPU runs at once is cut into more parts of k."""
+MANY_ROWS = 65536
+"""A matrix of more rows keeps a GPU busy with programs of fewer warps."""
+LONG = 64
+"""Groups of columns from which on a row is cut into more parts."""
 
 
 def cut(rows: int, groups: int) -> int:
     """Return the parts of k, which is the number of warps of a program."""
-    parts = 4
-    while parts < MOST_PARTS and rows // ROWS < PROGRAMS and groups >= 4 * parts:
-        parts *= 2
+    parts = 4 if rows > MANY_ROWS else 16 if groups > LONG else 8
     while parts > 1 and groups < 2 * parts:
         parts //= 2
     return parts
