@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -14,6 +15,8 @@ from accel.primitives.linear_attention.plan import (
     CHUNK,
     Shape,
     Tables,
+    cut,
+    parts_of,
     passing,
     shape_of,
     tables,
@@ -54,8 +57,10 @@ def fused(x: Operands) -> tuple[Tensor, Tensor]:
 class _Launcher:
     """Launch kernels on the tensors of one problem by the names of their arguments."""
 
-    def __init__(self, shape: Shape, at: Tables, scale: float) -> None:
-        self.shape, self.at = shape, at
+    def __init__(
+        self, shape: Shape, bounds: tuple[tuple[int, int], ...], device: torch.device, scale: float
+    ) -> None:
+        self.shape, self.bounds, self.at = shape, bounds, tables(bounds, device)
         self._numbers = {"heads": shape.heads, "scale": float(scale)}
 
     def __call__(
@@ -67,7 +72,7 @@ class _Launcher:
         options: Mapping[str, int] = named.USUAL,
     ) -> None:
         """Launch a kernel; `blocks` are constants besides those of the shape."""
-        tensors = {**tensors, "chunks": self.at.chunks, "sequences": self.at.sequences}
+        tensors = {"chunks": self.at.chunks, "sequences": self.at.sequences, **tensors}
         pointers = {f"{name}_ptr": x for name, x in tensors.items()}
         constants = {**self.shape.constants, **blocks}
         device = self.at.chunks.device
@@ -118,7 +123,7 @@ def _posed(
     inputs: Tensors = {n: None if x is None else x.contiguous() for n, x in given.items()}
     inputs["decay"] = decay.float().contiguous()
     inputs["start"] = None if state is None else state.float().contiguous()
-    return _Launcher(shape, tables(bounds, q.device), scale), inputs
+    return _Launcher(shape, bounds, q.device, scale), inputs
 
 
 def _prepared(launch: _Launcher, inputs: Tensors, *, kept: bool) -> Tensors:
@@ -163,21 +168,60 @@ def _prepared(launch: _Launcher, inputs: Tensors, *, kept: bool) -> Tensors:
 
 def _scan(launch: _Launcher, x: Tensors, *, outputs: bool) -> Tensors:
     """Return the last states with the outputs, or with all states and the corrections u."""
-    s, v, sequences = launch.shape, cast(Tensor, x["v"]), len(launch.at.sequences)
-    states = (launch.at.places, s.heads, s.keys, s.values)
+    s, v, at = launch.shape, cast(Tensor, x["v"]), launch.at
+    states = (at.places, s.heads, s.keys, s.values)
     found = _empty(
         v,
         {
             "out": (outputs, v.shape, s.dtype),
             "states": (not outputs, states, s.kept),
             "u": (not outputs and s.rule.erases, v.shape, s.kept),
-            "last": (True, (sequences, *states[1:]), torch.float32),
         },
     )
-    columns, options = passing(s, _capability(v.device), sequences)
-    grid = (-(-s.values // columns), s.heads, sequences)
-    launch(scan_kernels.scan, grid, {"BLOCK": columns}, x | found, options)
-    return found
+    columns, _ = passing(s, _capability(v.device), len(at.sequences))
+    programs = -(-s.values // columns) * s.heads * len(at.sequences)
+    parts = parts_of(programs, at.longest, s.rule, _processors(v.device)) if outputs else 1
+    if parts > 1:
+        x = x | _parted(launch, x, parts)
+    last = _passed_on(launch, x | found)
+    return found | {"last": last[parts - 1 :: parts]}
+
+
+def _parted(launch: _Launcher, x: Tensors, parts: int) -> Tensors:
+    """Return sequences that are cut into parts, and the states before them.
+
+    A part turns the state S before it into M S + L: L is the last state after none, and M that
+    after the identity where nothing but corrections is written.
+    """
+    device = cast(Tensor, x["v"]).device
+    x = x | dict.fromkeys(("out", "states", "u"))
+    x["sequences"] = lines = cut(launch.bounds, parts, device)
+    s = launch.shape
+    identity = torch.eye(s.keys, device=device).expand(len(lines), s.heads, -1, -1).contiguous()
+    start, added = x["start"], _passed_on(launch, x | {"start": None})
+    added = added.view(-1, parts, s.heads, s.keys, s.values)
+    only = {"start": identity, "v": None, "constants": None}
+    kept = _passed_on(launch, x | only, width=s.keys).view(-1, parts, s.heads, s.keys, s.keys)
+    states = [torch.zeros_like(added[:, 0]) if start is None else start]
+    for part in range(parts - 1):
+        states.append(added[:, part] + kept[:, part] @ states[-1])
+    return {"sequences": lines, "start": torch.stack(states, 1).flatten(0, 1)}
+
+
+def _passed_on(launch: _Launcher, x: Tensors, width: int | None = None) -> Tensor:
+    """Pass states on from chunk to chunk; return those after each sequence.
+
+    width: the columns of states that nothing but corrections is written to.
+    """
+    s, device = launch.shape, launch.at.chunks.device
+    sequences = len(cast(Tensor, x.get("sequences", launch.at.sequences)))
+    values, plain = (s.values, s.rule.plain) if width is None else (width, False)
+    columns, options = passing(s, _capability(device), sequences)
+    blocks = {"BLOCK": columns, "VALUES": values, "PLAIN": plain}
+    last = torch.empty(sequences, s.heads, s.keys, values, device=device)
+    grid = (-(-values // columns), s.heads, sequences)
+    launch(scan_kernels.scan, grid, blocks, x | {"last": last}, options)
+    return last
 
 
 def _empty(like: Tensor, wanted: Mapping[str, tuple[bool, Sequence[int], torch.dtype]]) -> Tensors:
@@ -186,6 +230,14 @@ def _empty(like: Tensor, wanted: Mapping[str, tuple[bool, Sequence[int], torch.d
         name: like.new_empty(size, dtype=dtype) if want else None
         for name, (want, size, dtype) in wanted.items()
     }
+
+
+@cache
+def _processors(device: torch.device) -> int:
+    """Return the multiprocessors of a GPU, and 1 where kernels are interpreted."""
+    if device.type != "cuda":
+        return 1
+    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def _capability(device: torch.device) -> tuple[int, int] | None:

@@ -26,6 +26,10 @@ _ALL, MANY = (128, 8, 3), 90
 """The same for keys of 128 with so many heads of all sequences that they fill a GPU."""
 
 
+_FEWEST, _GAIN = 8, 0.75
+"""The chunks that a part of a sequence has at least, and the share of time from which it pays."""
+
+
 @dataclass(frozen=True)
 class Shape:
     """Hold what the kernels are specialised to and how they are cut into programs."""
@@ -110,6 +114,8 @@ class Tables:
     sequences: Tensor
     places: int
     """The number of states that are kept: one before each chunk and one after each sequence."""
+    longest: int
+    """The chunks of the longest sequence."""
 
 
 @lru_cache(maxsize=256)
@@ -128,7 +134,23 @@ def tables(bounds: tuple[tuple[int, int], ...], device: torch.device) -> Tables:
         torch.tensor(rows, dtype=torch.int32).reshape(-1, width).to(device)
         for rows, width in ((chunks, 3), (sequences, 2))
     )
-    return Tables(table, lines, len(chunks) + len(bounds))
+    longest = max((count for _, count in sequences), default=0)
+    return Tables(table, lines, len(chunks) + len(bounds), longest)
+
+
+@lru_cache(maxsize=256)
+def cut(bounds: tuple[tuple[int, int], ...], parts: int, device: torch.device) -> Tensor:
+    """Return the table of sequences that are cut into parts, each followed by its others."""
+    lines: list[tuple[int, int]] = []
+    chunk = 0
+    for begin, end in bounds:
+        count = -(-(end - begin) // CHUNK)
+        size = -(-count // parts)
+        for part in range(parts):
+            first = min(part * size, count)
+            lines.append((chunk + first, min(size, count - first)))
+        chunk += count
+    return torch.tensor(lines, dtype=torch.int32).reshape(-1, 2).to(device)
 
 
 def passing(
@@ -156,6 +178,22 @@ def passing(
         "num_warps": warps,
         "num_stages": max(1, min(stages, room // of_a_chunk + copied)),
     }
+
+
+def parts_of(programs: int, chunks: int, rule: Rule, processors: int) -> int:
+    """Return into how many parts, at work at the same time, to cut sequences of so many chunks.
+
+    Parts cost passes of their own: what each adds to a state, about 0.7 of a pass, and what it
+    makes of the state before it, which is as much again where a rule erases.
+    """
+
+    def cost(parts: int) -> float:
+        passes = 1.0 if parts == 1 else 2.4 if rule.erases else 1.8
+        return passes * -(-programs * parts // processors) / parts
+
+    able = [parts for parts in (1, 2, 4, 8, 16) if parts == 1 or chunks >= _FEWEST * parts]
+    best = min(able, key=cost)
+    return best if cost(best) < _GAIN * cost(1) else 1
 
 
 def wide(size: int, least: int = 16) -> int:

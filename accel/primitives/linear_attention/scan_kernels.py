@@ -33,7 +33,8 @@ def scan(
     [BLOCK, WIDTH], and with it all that is multiplied with it: a product's left factor stays in
     registers, and only what was loaded goes through shared memory. WIDTH is KEYS rounded up to a
     power of two. With a decay for each head `reads`, `keys` and `gains` are q, k and a themselves,
-    which SHARED heads share.
+    which SHARED heads share. Without `constants_ptr` nothing is written but corrections of what the
+    state holds: with PLAIN False that is what a sequence makes of the state before it.
     """
     head, sequence = tl.program_id(1), tl.program_id(2)
     shared, share = head // SHARED, heads // SHARED
@@ -48,7 +49,7 @@ def scan(
     # What follows is loaded a chunk ahead, which the compiler does only for operands of products.
     next_shrink = shrinking(factors_ptr, chunk, head, heads, dims, KEYS, CHUNK, CHANNEL)
     next_reached = token_factors(factors_ptr, chunk, head, heads, tokens, False, CHUNK, CHANNEL)
-    if ERASES:
+    if ERASES and constants_ptr is not None:
         constants = stored(constants_ptr, begin, tokens, end - begin, head, heads, values, VALUES)
     for n in range(count):
         here, first = chunk + n, begin + n * CHUNK
@@ -68,11 +69,13 @@ def scan(
         out = tl.zeros([BLOCK, CHUNK], tl.float32)
         if ERASES:
             erases = stored(erases_ptr, first, tokens, length, head, heads, dims, KEYS)
-            u = tl.trans(constants.to(tl.float32))
-            constants = stored(
-                constants_ptr, first + CHUNK, tokens, end - first - CHUNK, head, heads, values,
-                VALUES,
-            )  # fmt: skip
+            u = tl.zeros([BLOCK, CHUNK], tl.float32)
+            if constants_ptr is not None:
+                u = tl.trans(constants.to(tl.float32))
+                constants = stored(
+                    constants_ptr, first + CHUNK, tokens, end - first - CHUNK, head, heads, values,
+                    VALUES,
+                )  # fmt: skip
             u += product(before, tl.trans(erases), COMPUTE, PRECISION)
             if u_ptr is not None:
                 store_vectors(

@@ -15,7 +15,7 @@ from accel.primitives.linear_attention.api import choose, linear_attention, oper
 from accel.primitives.linear_attention.chunked import chunked
 from accel.primitives.linear_attention.fused import fused
 from accel.primitives.linear_attention.kinds import KINDS
-from accel.primitives.linear_attention.plan import Shape, passing
+from accel.primitives.linear_attention.plan import Shape, parts_of, passing
 from accel.primitives.linear_attention.problem import Operands
 from accel.primitives.linear_attention.reference import recurrence
 from accel.runtime.call import compiled
@@ -136,6 +136,32 @@ def gradients_ignoring_overflow(
 
     with np.errstate(over="ignore", invalid="ignore"):
         return gradients("fused", kind, x, torch.float32, starts)
+
+
+@pytest.mark.xdist_group("interpreted")
+@pytest.mark.parametrize(
+    "kind", ["gdn", *(pytest.param(k, marks=pytest.mark.slow) for k in ("ssd", "rwkv7", "gla"))]
+)
+def test_sequences_that_are_cut_into_parts_give_the_output_of_the_recurrence(interpreted, kind):
+    starts = [0, 0, 260, 390]  # 0, 5 and 3 chunks in parts of 2 and 1, of which some are empty
+    x = drawn(kind, 1, starts[-1], 20, 24, strength=0.1, sequences=len(starts) - 1)
+    out, last = recurrence(problem(kind, x, starts))
+    found = interpreted(in_four_parts, kind, {n: t.float() for n, t in x.items()}, starts)
+    assert_close(found, {"out": out, "last": last}, 1e-5)
+
+
+def in_four_parts(kind: str, x: dict[str, Tensor], starts: list[int]) -> dict[str, Tensor]:
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setitem(fused.__globals__, "parts_of", lambda *_: 4)
+        out, last = fused(problem(kind, x, starts))
+    return {"out": out, "last": last}
+
+
+def test_sequences_are_cut_where_few_programs_have_many_chunks():
+    gdn, ssd = KINDS["gdn"].rule, KINDS["ssd"].rule
+    assert [parts_of(n, 512, gdn, 132) for n in (16, 32, 64, 128)] == [8, 4, 1, 1]
+    assert [parts_of(n, 512, ssd, 132) for n in (16, 32, 64, 128)] == [8, 4, 1, 1]
+    assert parts_of(16, 15, gdn, 132) == 1 and parts_of(1, 32, gdn, 132) == 4
 
 
 @pytest.mark.xdist_group("interpreted")
