@@ -310,6 +310,8 @@ _UNTIL_TOLD = re.compile(
     r"|hasta (?:que yo|nuevo aviso))"
 )
 """A pause lasts until it is ended."""
+_LACKING = re.compile(r"\w\s+no[\s-]+\w")
+"""Jobs that lack something, as in `all jobs with no GPU`, which no order can name."""
 _EXCEPTING = ("exc:", "notfirst:", "notlast:", "last:", "first:", "mem:")
 
 
@@ -332,6 +334,7 @@ def _allowed(symbols: Sequence[str], spots: Spots, corrected: bool) -> bool:
     told = stops and _UNTIL_TOLD.search(unaccented(spots.request.casefold())) is not None
     if spots.find("cond") is not None and not (corrected or warns or told):
         return False
-    if spots.find("not") is not None and not (corrected or stops):
+    lacking = spots.find("not") is not None or _LACKING.search(spots.request.casefold())
+    if lacking and not (corrected or stops):
         return False
     return spots.find("except") is None or any(kind in symbols for kind in _EXCEPTING)

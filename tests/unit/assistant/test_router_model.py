@@ -125,6 +125,9 @@ def test_a_meaning_names_nothing_that_the_request_does_not(request_) -> None:
         "don't you dare stop job 7", "stop job 7 unless it is done", "stop job 7 tomorrow",
         "kindly terminate job 7 once job 9 is over", "bitte job 7 erst morgen beenden",
         "no pares el trabajo 7", "ne touche pas au job 7",
+        "cancel all jobs with no gpu", "retry all jobs with no errors", "cancel all no-gpu jobs",
+        "brich alle jobs mit keiner gpu ab", "annule les jobs avec aucun gpu",
+        "cancela los jobs con ninguna gpu",
     ],
 )  # fmt: skip
 def test_no_order_follows_from_words_that_forbid_or_delay_it(request_) -> None:
