@@ -7,6 +7,8 @@ from PySide6.QtWidgets import QApplication
 
 from tests.gui.untranslated import PAGES, accented, untranslated
 
+pytestmark = pytest.mark.xdist_group("untranslated")  # one window for all pages
+
 
 @pytest.fixture(scope="module")
 def found(qapp: QApplication) -> dict[str, list[str]]:
