@@ -235,7 +235,7 @@ def backward(
     With `waves`, the query heads of a key head are spread over several CTAs.
     """
     del sink  # out and lse contain it
-    hopper.backward.WAVES = waves
+    hopper.backward.WAVES, hopper.backward.LEAST_STEPS = waves, 0
     dlse = _dlse(inputs[1], lse_grad)
     if dlse is not None:
         dlse = dlse.masked_fill(inputs[5] == -math.inf, 0.0)

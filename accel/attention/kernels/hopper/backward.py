@@ -60,7 +60,10 @@ class Tiles:
 
 WAVES = 4
 """Query heads that share a key head are spread over several CTAs, whose dk and dv are added after,
-until there are so many CTAs for each multiprocessor: a causal mask gives them unequal work."""
+until there are so many CTAs for each multiprocessor: a causal mask gives them unequal work. Half as
+many are left as they are."""
+LEAST_STEPS = 12
+"""The tiles of queries that a CTA has at least after that: adding up must not cost more."""
 AT_ONCE = 8
 """The most heads whose tiles under a causal mask run at once, the longest first."""
 NEVER = 1 << 62
@@ -191,10 +194,20 @@ def _plan(
     return Kernels(*launches, calls.rows_size, calls.sums_size, calls.split)
 
 
-def _split(g: Geometry, ctas: int, processors: int) -> int:
-    """Return the least number of parts, a divisor of the group, with enough CTAs, or the group."""
-    fits = (n for n in range(1, g.group) if g.group % n == 0 and n * ctas >= WAVES * processors)
-    return next(fits, g.group)
+def _split(g: Geometry, ctas: int, steps: int, processors: int) -> int:
+    """Return into how many parts, a divisor of the group, dk and dv are split.
+
+    Args:
+        g: the problem.
+        ctas: the CTAs without any split.
+        steps: the tiles of queries of such a CTA.
+        processors: the multiprocessors.
+    """
+    if 2 * ctas >= WAVES * processors:
+        return 1
+    parts = [n for n in range(1, g.group + 1) if g.group % n == 0]
+    wanted = next((n for n in parts if n * ctas >= WAVES * processors), g.group)
+    return max(n for n in parts if n == 1 or (n <= wanted and steps >= n * LEAST_STEPS))
 
 
 def backward_calls(
@@ -290,7 +303,9 @@ def backward_calls(
     )
     options = {"num_warps": 4, "maxnreg": 168}
     key_tiles = -(-g.longest[1] // tiles.keys)
-    split = _split(g, key_tiles * g.k.shape[1] * g.sequences, processors)
+    seen = g.longest[0] if g.left is None else min(g.longest[0], g.left + tiles.keys)
+    steps = g.group * -(-seen // tiles.queries)
+    split = _split(g, key_tiles * g.k.shape[1] * g.sequences, steps, processors)
     dk, dv = (_parts(x, split) for x in (g.k, g.v))
     longest_first = g.right is not None and g.left is None
     together = [
