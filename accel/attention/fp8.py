@@ -161,12 +161,21 @@ def kernel_refusal(problem: Problem) -> str | None:
 
 
 def error_of(
-    q: Tensor, k: Tensor, v: Tensor, *, precision: str = "fp8", backend: str = "auto", **rules: Any
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    precision: str = "fp8",
+    seqlens: Ragged | None = None,
+    layout: str = "bhsd",
+    backend: str = "auto",
+    **rules: Any,
 ) -> Error:
     """Measure what a precision costs in error on the caller's own tensors.
 
     Args:
         precision: "fp8".
+        seqlens, layout: as for `fp8_attention`.
         backend: as for `fp8_attention`; `auto` is the emulation where there is no kernel.
         rules: causal, window, scale and softcap; see `accel.attention.attention`.
 
@@ -177,13 +186,14 @@ def error_of(
     """
     checked_precision(precision)
     with torch.no_grad():
+        x = arrange(q, k, v, None, seqlens, layout)
         if backend == "auto":
-            x = arrange(q, k, v, None, None, "bhsd")
             asked: dict[str, Any] = {"causal": False, "window": (None, None), "scale": None}
             p = problem_of(x, **{**asked, "softcap": 0.0, **rules}, deterministic=False)
             backend = "emulation" if any(_kernel_rules(p)) else "hopper"
-        out, choice = fp8_attention(q, k, v, backend=backend, return_choice=True, **rules)
-        truth = reference(q, k, v, **rules)
+        given: dict[str, Any] = {"seqlens": seqlens, "layout": layout, **rules}
+        out, choice = fp8_attention(q, k, v, backend=backend, return_choice=True, **given)
+        truth = as_given(reference(x.q, x.k, x.v, ragged=seqlens, **rules), seqlens, layout)
         away = out.double() - truth
         rounding = truth.to(q.dtype).double() - truth
     return Error(

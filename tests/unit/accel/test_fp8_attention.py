@@ -199,6 +199,22 @@ def test_error_of_says_what_it_costs():
         accel.attention.error_of(q, k, v, precision="int8")
 
 
+def test_error_of_takes_ragged_batches_and_both_layouts():
+    q, k, v = qkv(heads=2, kv_heads=2, seq_q=200, seq_k=200)
+    found = accel.attention.error_of(q, k, v, causal=True)
+    turned = [x.transpose(1, 2) for x in (q, k, v)]
+    assert accel.attention.error_of(*turned, layout="bshd", causal=True) == found
+    ragged = [x[0] for x in turned]
+    one, two = (Ragged.of(n, n, device="cpu") for n in ([200], [130, 70]))
+    assert accel.attention.error_of(*ragged, seqlens=one, causal=True) == found
+    parted = emulated(*ragged, seqlens=two, causal=True).double()
+    exact = [reference(*(x[:, :, at] for x in (q, k, v)), causal=True)[0].transpose(0, 1)
+             for at in (slice(130), slice(130, 200))]  # fmt: skip
+    away = (parted - torch.cat(exact)).square().mean().sqrt()
+    found = accel.attention.error_of(*ragged, seqlens=two, causal=True)
+    assert found.rmse == pytest.approx(float(away))
+
+
 def pre_pass():
     """Compare the kernel with its emulation, where kernels are interpreted."""
     torch.manual_seed(0)
