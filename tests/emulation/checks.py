@@ -172,6 +172,19 @@ def check_forward(
     return out, lse
 
 
+def check_ragged_forward(
+    hopper: Hopper, heads: tuple[int, int], lengths_q: list[int], lengths_k: list[int]
+) -> None:
+    """Every sequence's out and lse are, bit for bit, what it has alone."""
+    ragged, places = ragged_of(lengths_q, lengths_k)
+    _, q, k, v = tensors(64, heads, (sum(lengths_q), sum(lengths_k)))
+    out, lse = forward(hopper, q, k, v, ragged=ragged, scale=0.1, **FULL)
+    for at_q, at_k in places:
+        alone = [x[:, :, at] for x, at in ((q, at_q), (k, at_k), (v, at_k))]
+        expected = forward(Hopper(), *alone, scale=0.1, **FULL)
+        assert expected[0].equal(out[:, :, at_q]) and expected[1].equal(lse[:, :, at_q])
+
+
 def gradients(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, dtype: torch.dtype, **asked: Any
 ) -> tuple[Tensor, ...]:

@@ -21,6 +21,7 @@ from tests.emulation.checks import (
     backward,
     check_backward,
     check_forward,
+    check_ragged_forward,
     forward,
     ragged_of,
     tensors,
@@ -212,6 +213,23 @@ def test_ragged_is_each_sequence_alone(dim, deterministic, rule):
         else:
             assert_forward(*alone[1:], own_out, own_lse, **asked)
             assert_gradients(own, *alone, own_out, **asked)
+
+
+@pytest.mark.parametrize("rule", [CAUSAL, pytest.param(FULL, marks=pytest.mark.emulation)])
+def test_rounds_of_heads(rule):
+    """Three heads whose tiles are claimed together, and then two."""
+    hopper = Hopper(processors=2)
+    hopper.forward.ROUND = 2
+    check_forward(hopper, *tensors(64, (5, 5), (150, 290))[1:], scale=0.1, **rule)
+
+
+@pytest.mark.emulation
+@pytest.mark.parametrize("seed", range(4))
+def test_rounds_of_ragged_batches(seed):
+    """Rounds begin and end within a sequence; each tile past a sequence's end is skipped once."""
+    hopper = Hopper(seed=seed, processors=2)
+    hopper.forward.ROUND = 4
+    check_ragged_forward(hopper, (3, 3), [70, 0, 130, 20, 1], [50, 9, 140, 40, 1])
 
 
 @DIMS

@@ -11,13 +11,11 @@ import pytest
 
 from tests.emulation.checks import (
     CAUSAL,
-    FULL,
     RULES,
     VARIANTS,
     check_backward,
     check_forward,
-    forward,
-    ragged_of,
+    check_ragged_forward,
     tensors,
     with_atomics,
 )
@@ -142,6 +140,17 @@ FORWARD = {
     ),
     "lse of rows past the end": ("mask=rows < seq_q)", "mask=rows < seq_q + 1)"),
     "key head of another group": ("kv_head = head // kv_group", "kv_head = head % kv_group"),
+    "rounds: heads past the last": ("gl.minimum(group, all_heads - first)", "group"),
+    "rounds: the heads of the first round again": ("head = first + place % t", "head = place % t"),
+    "rounds: a smaller last round in rows of a whole one": (
+        "row_tiles - 1 - place // together",
+        "row_tiles - 1 - place // group",
+    ),
+    "ragged: one head too many skipped": ("claims, t + alike -", "claims, t + alike + 1 -"),
+    "ragged: heads of the next sequence skipped": (
+        "gl.minimum(heads - head, together - place % together)",
+        "together - place % together",
+    ),
 }
 """Of forward.py: what is replaced by what."""
 
@@ -341,6 +350,28 @@ BACKWARD = {
         "row // TILE, seq_q",
         "query // TILE, seq_q",
     ),
+    "parts: keys of another head": ("backward_keys.py", "head // SPLIT", "head % SPLIT"),
+    "wide: parts: keys of another head": ("backward_wide.py", "head // SPLIT", "head % SPLIT"),
+    "parts: rows of other query heads": (
+        "backward_keys.py",
+        "first_tile(start_q, sequence, head * GROUP,",
+        "first_tile(start_q, sequence, head // SPLIT * GROUP,",
+    ),
+    "turns: a tile by its head": (
+        "backward_tiles.py",
+        "return place // at_once,",
+        "return place % tiles,",
+    ),
+    "turns: only the first heads": (
+        "backward_tiles.py",
+        "gl.program_id(1) * at_once + place % at_once",
+        "place % at_once",
+    ),
+    "parts: added to those of another key head": (
+        "backward.py",
+        "part.unflatten(1, (-1, plan.split)), 2",
+        "part.unflatten(1, (plan.split, -1)), 1",
+    ),
     "tiles: ALiBi aligned with the first key": (
         "backward_tiles.py",
         "(tile * BM + seq_k - seq_q)",
@@ -383,21 +414,14 @@ def examine_forward(changes, orders=ORDERS):
             scale=0.1,
             **CAUSAL,
         )
-        ragged, places = ragged_of([70, 0, 130, 20], [50, 9, 140, 40])
-        _, q, k, v = tensors(64, (2, 1), (220, 239))
-        out, lse = forward(
-            Hopper(seed=seed, processors=2, changes=changes),
-            q,
-            k,
-            v,
-            ragged=ragged,
-            scale=0.1,
-            **FULL,
-        )
-        for at_q, at_k in places:
-            alone = [x[:, :, at] for x, at in ((q, at_q), (k, at_k), (v, at_k))]
-            expected = forward(Hopper(), *alone, scale=0.1, **FULL)
-            assert expected[0].equal(out[:, :, at_q]) and expected[1].equal(lse[:, :, at_q])
+        hopper = Hopper(seed=seed, processors=2, changes=changes)
+        check_ragged_forward(hopper, (2, 1), [70, 0, 130, 20], [50, 9, 140, 40])
+        hopper = Hopper(seed=seed, processors=2, changes=changes)
+        hopper.forward.ROUND = 2
+        check_forward(hopper, *tensors(64, (5, 5), (150, 290))[1:], scale=0.1, **CAUSAL)
+        hopper = Hopper(seed=seed, processors=2, changes=changes)
+        hopper.forward.ROUND = 4
+        check_ragged_forward(hopper, (3, 3), [70, 0, 130, 20, 1], [50, 9, 140, 40, 1])
 
 
 def examine_backward(changes, orders=ORDERS):
@@ -416,6 +440,10 @@ def examine_backward(changes, orders=ORDERS):
             check_backward(hopper, *tensors(dim, (2, 1), (150, 290)), scale=0.1, **EVERY[rule])
         hopper = Hopper(seed=seed, changes=changes)
         check_backward(hopper, *tensors(64, (1, 1), (300, 100)), scale=0.1, **EVERY["ALiBi"])
+        for dim, heads in ((64, (6, 2)), (256, (4, 2)), (64, (12, 4))):
+            hopper = with_atomics(Hopper(seed=seed, changes=changes))
+            spread = tensors(dim, heads, (150, 290))
+            check_backward(hopper, *spread, scale=0.1, waves=20, **CAUSAL)
 
 
 def some(defects):
