@@ -175,7 +175,11 @@ class HostsPage(QWidget):
         """Show a tile for each device of the chosen machine."""
         chosen = self.chosen()
         host = shown_host(snapshot, chosen.key) if chosen is not None else None
-        name = f"{chosen.cells[0]}: {chosen.cells[DEVICES]}" if chosen is not None else ""
+        name = (
+            tr("{caption}: {value}", caption=chosen.cells[0], value=chosen.cells[DEVICES])
+            if chosen is not None
+            else ""
+        )
         self.devices.show_host(snapshot, host, name)
         other = chosen is not None and chosen.key != LOCAL
         for action in ("host.test", "host.remove", "host.copy"):
