@@ -69,7 +69,7 @@ class ProposalCard(QFrame):
             return
         left = proposal.expires - time.time()
         is_open = not decision and left > 0
-        set_text(self.title, f"{plain_cell(proposal.title)}?")
+        set_text(self.title, tr("{title}?", title=plain_cell(proposal.title)))
         set_text(self.effect, plain_cell(proposal.effect))
         set_text(
             self.details,
