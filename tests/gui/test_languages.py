@@ -91,7 +91,7 @@ def test_the_palette_finds_actions_by_words_of_both_languages() -> None:
 def test_shortcuts_are_listed_below_the_titles_of_the_pages() -> None:
     groups = shortcut_groups(PAGES)
     assert [*groups][:2] == ["Überall", "Übersicht"]
-    assert ("Alarme zeigen", "Ctrl+6") in groups["Überall"]
+    assert ("Alarme anzeigen", "Ctrl+6") in groups["Überall"]
 
 
 @pytest.mark.parametrize(

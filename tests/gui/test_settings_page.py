@@ -149,7 +149,7 @@ def test_a_row_speaks_the_language_of_the_window(german):
     row, state = SettingRow(setting), State()
     state.snapshot = snapshots.cpu_snapshot()
     assert row.title == "Messrate"
-    assert row.help.text().startswith("Messungen je Sekunde")
+    assert row.help.text().startswith("Messungen pro Sekunde")
     assert row.matches(["messrate"]) and row.matches(["telemetry_hz"]) and row.matches(["rate"])
     for typed, said in (("99", "höchstens 10"), ("viel", "Messrate: eine Zahl, nicht 'viel'")):
         row.submit(typed, state, row, None, lambda _: None)

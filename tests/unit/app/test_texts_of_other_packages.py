@@ -50,7 +50,7 @@ def test_every_mistake_in_a_form_is_told_in_the_language() -> None:
         ("the same kernel twice: 1.002 (0.998 to 1.010)",
          "derselbe Kernel zweimal: 1,002 (0,998 bis 1,010)"),
         ("cannot do this: it takes no softcap; takes no window on a CPU",
-         "kann das nicht: Es nimmt keinen Softcap; nimmt auf einer CPU kein Fenster"),
+         "kann das nicht: Es unterstützt kein Softcap; unterstützt auf einer CPU kein Fenster"),
         ("{braces} nobody knows", "{braces} nobody knows"),
     ],
 )  # fmt: skip

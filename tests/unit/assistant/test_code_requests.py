@@ -130,7 +130,7 @@ def test_the_answer_lists_what_can_be_linked_and_proposes_the_command(project):
 @pytest.mark.parametrize(
     ("language", "part"),
     [
-        ("de", "2 gefunden, 1 zu beschleunigen"),
+        ("de", "2 gefunden, 1 davon beschleunigbar"),
         ("fr", "2 trouvées, 1 peuvent"),
         ("es", "2 encontradas"),
     ],
