@@ -8,12 +8,14 @@ import pytest
 import torch
 
 from accel.attention import emulation
+from accel.attention.kernels.quantised import KEYS, QUERIES, Quantised, blocks_of
 from accel.attention.problem import Problem
-from tests.emulation.checks import CAUSAL, FULL, RULES, poisoned, tensors
+from tests.emulation.checks import CAUSAL, FULL, RULES, poisoned, ragged_of, tensors
 from tests.emulation.hopper import Hopper
 from tests.emulation.machine import Defect
 
 BF16, FP16 = torch.bfloat16, torch.float16
+MORE = pytest.mark.emulation
 
 
 def check(hopper, dim, heads, lengths, *, dtype=BF16, segment=0, **rule):
@@ -29,8 +31,13 @@ def check(hopper, dim, heads, lengths, *, dtype=BF16, segment=0, **rule):
         out, lse = kernels.forward(
             made, torch.zeros(1, dtype=torch.int32), q, k, v, scale=dim**-0.5, ragged=None, **rule
         )
+    assert_emulated(out, lse, made, q, k, **rule)
+
+
+def assert_emulated(out, lse, made, q, k, **rule):
+    (batch, heads, seq_q, dim), dtype = q.shape, q.dtype
     p = Problem(
-        batch=2, heads=heads[0], kv_heads=heads[1], seq_q=lengths[0], seq_k=lengths[1],
+        batch=batch, heads=heads, kv_heads=k.shape[1], seq_q=seq_q, seq_k=k.shape[2],
         head_dim=dim, dtype=dtype, device=q.device, capability=None, scale=dim**-0.5, **rule,
     )  # fmt: skip
     exact, exact_lse = emulation.attend(made, p, torch.float64)
@@ -68,6 +75,66 @@ def test_forward(dim, rule):
 def test_lengths(lengths):
     for rule in (CAUSAL, FULL, {**FULL, "left": 300, "right": -20}):
         check(Hopper(), 64, (1, 1), lengths, **rule)
+
+
+def end_to_end(parts, ragged, q, k, centre):
+    """Lay the quantised sequences end to end as the pre-pass does; what nobody may read is NaN."""
+    q_blocks, k_blocks = (
+        blocks_of(x.shape[2], rows, len(parts)) for x, rows in ((q, QUERIES), (k, KEYS))
+    )
+    dim = q.shape[3]
+    starts = list(zip(ragged.starts_q.tolist(), ragged.starts_k.tolist(), strict=False))
+    q8, k8, v8 = (
+        torch.full((1, x.shape[1], *sizes), 0x7F, dtype=torch.uint8).view(torch.float8_e4m3fn)
+        for x, sizes in (
+            (q, (q.shape[2], dim)), (k, (k.shape[2], dim)), (k, (dim, k_blocks * KEYS))
+        )
+    )  # fmt: skip
+    q_scales, k_scales, v_scales = (
+        torch.full((1, x.shape[1], size), math.nan)
+        for x, size in ((q, q_blocks), (k, k_blocks), (k, k_blocks))
+    )
+    for i, (part, (at_q, at_k)) in enumerate(zip(parts, starts, strict=False)):
+        if part is None:
+            continue
+        q8[:, :, at_q : at_q + part.q.shape[2]] = part.q
+        k8[:, :, at_k : at_k + part.k.shape[2]] = part.k
+        first_q, first_k = at_q // QUERIES + i, at_k // KEYS + i
+        blocks = part.k_scales.shape[2]
+        q_scales[:, :, first_q : first_q + part.q_scales.shape[2]] = part.q_scales
+        k_scales[:, :, first_k : first_k + blocks] = part.k_scales
+        v_scales[:, :, first_k : first_k + blocks] = part.v_scales
+        v8[..., first_k * KEYS : (first_k + blocks) * KEYS] = part.v
+    return Quantised(q8, k8, v8, q_scales, k_scales, v_scales, centre)
+
+
+@pytest.mark.parametrize(
+    "rule", ["causal", pytest.param("full", marks=MORE), pytest.param("window", marks=MORE)]
+)
+@pytest.mark.parametrize("dim", [64, *(pytest.param(d, marks=MORE) for d in (128, 256))])
+def test_ragged_is_each_sequence_alone(dim, rule):
+    check_ragged(Hopper(processors=2), dim, **RULES[rule])
+
+
+def check_ragged(hopper, dim, **rule):
+    ragged, places = ragged_of([70, 0, 130, 20], [50, 9, 200, 40])
+    _, q, k, v = tensors(dim, (2, 1), (220, 299))
+    alone = [(q[:, :, at_q], k[:, :, at_k], v[:, :, at_k]) for at_q, at_k in places]
+    for _, _, values in alone:  # of mean 0, so that none has a centre of its own
+        values[:, :, 1::2] = -values[:, :, : values.shape[2] // 2 * 2 : 2]
+    centre = torch.linspace(-2, 2, dim)[None, None]  # the sequences share one
+    parts = [
+        emulation.quantise(*x)._replace(v_centre=centre) if x[0].numel() else None for x in alone
+    ]
+    made = end_to_end(parts, ragged, q, k, centre)
+    claims = torch.zeros(1, dtype=torch.int32)
+    with poisoned():
+        out, lse = hopper.module("forward_fp8").forward(
+            made, claims, q, k, v, scale=dim**-0.5, ragged=ragged, **rule
+        )
+    for (at_q, _), part, (q_alone, k_alone, _) in zip(places, parts, alone, strict=True):
+        if part is not None:
+            assert_emulated(out[:, :, at_q], lse[:, :, at_q], part, q_alone, k_alone, **rule)
 
 
 @pytest.mark.parametrize(
@@ -135,3 +202,16 @@ def test_a_planted_defect_of_segments_is_found(change):
         check(
             Hopper(changes={"forward_fp8.py": change}), 256, (1, 1), (130, 900), segment=256, **FULL
         )
+
+
+@pytest.mark.emulation
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("start_q // ROWS + sequence", "start_q // ROWS"),
+        ("gl.load(starts + sequence) // SHARED + sequence", "gl.load(starts + sequence) // SHARED"),
+    ],
+)
+def test_a_planted_defect_of_ragged_batches_is_found(change):
+    with pytest.raises((AssertionError, Defect)):
+        check_ragged(Hopper(processors=2, changes={"forward_fp8.py": change}), 64, **CAUSAL)
