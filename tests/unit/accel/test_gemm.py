@@ -257,6 +257,42 @@ def test_auto_takes_what_was_measured_fastest_near_a_shape(monkeypatch):
         choose.cache_clear()
 
 
+def test_auto_takes_the_fastest_at_every_measured_shape(monkeypatch):
+    """Also of the products that our functions make: their names must be those of the table."""
+    made = {"bfloat16"}
+    for recipe in ("tensor", "row", "block"):
+        left, right = (fp8_quantize(drawn(256, 256), kinds[recipe]) for kinds in (OF_A, OF_B))
+        scales = (left.scales, right.t.scales)
+        made.add(
+            arrange(left.values, right.t.values, None, None, None, scales, None).problem.precision
+        )
+    rows = [row for file in table.SHIPPED.glob("*.csv") for row in table.read(file)]
+    assert {row.precision for row in rows} == made
+    monkeypatch.setattr(dispatch, "_gpu", lambda p: "NVIDIA H200")
+    choose.cache_clear()
+    shapes = {(row.precision, row.m, row.n, row.k) for row in rows}
+    assert len(shapes) >= 110
+    rules = {
+        "bfloat16": (torch.bfloat16, {}),
+        "fp8-tensor": (E4M3, {"scaling": "outer"}),
+        "fp8-row": (E4M3, {"scaling": "outer", "steps": Steps(1, 1)}),
+        "fp8-block1x128": (E4M3, {"scaling": "block", "steps": Steps(1, 128)}),
+    }
+    try:
+        for precision, m, n, k in shapes:
+            dtype, rest = rules[precision]
+            p = on_gpu(m, n, k, dtype, **rest)
+            assert p.precision == precision
+            rates = {
+                row.backend: row.tflops
+                for row in rows
+                if (row.precision, row.m, row.n, row.k) == (precision, m, n, k)
+            }
+            assert rates[choose(p).backend] >= 0.99 * max(rates.values()), p
+    finally:
+        choose.cache_clear()
+
+
 def test_backends_refuse_what_they_cannot_multiply():
     old = choose(on_gpu(64, 64, 64, E4M3, scaling="outer", capability=(8, 0)))
     assert old.backend == "torch" and "EMULATED" in old.reason

@@ -211,13 +211,58 @@ def test_no_tokens_leave_the_state_as_it_was():
     torch.testing.assert_close(found.state, x["state"])
 
 
-def test_bfloat16_is_at_least_as_exact_as_the_recurrence_in_bfloat16(one_thread):
-    x = {n: t.bfloat16() for n, t in drawn("gdn", tokens=200).items()}
-    exact = recurrence(problem("gdn", x).to(torch.float64))[0]
-    naive = recurrence(problem("gdn", x).to(torch.bfloat16))[0]
-    got = linear_attention(kind="gdn", **x)
-    assert got.out.dtype == torch.bfloat16
-    assert (got.out.double() - exact).norm() <= (naive.double() - exact).norm()
+def largest_error(found: dict[str, Tensor], exact: dict[str, Tensor]) -> float:
+    return max(float((found[n].double() - e).norm() / e.norm()) for n, e in exact.items())
+
+
+@pytest.mark.parametrize(
+    "size", [100, *(pytest.param(s, marks=pytest.mark.slow) for s in (64, 256))]
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_strong_decays_in_bfloat16_are_at_least_as_exact_as_in_the_recurrence(
+    kind, size, one_thread
+):
+    x = drawn(kind, 1, 130, size, size, strength=9.9)
+    x = {n: t.bfloat16().double() for n, t in x.items()}
+    exact = gradients("recurrence", kind, x, torch.float64)
+    naive = gradients("rounded recurrence", kind, x, torch.bfloat16)
+    got = gradients("chunked", kind, x, torch.bfloat16)
+    assert got["out"].dtype == torch.bfloat16
+    assert largest_error(got, exact) <= largest_error(naive, exact)
+    assert largest_error(got, {"out": exact["out"]}) <= largest_error(naive, {"out": exact["out"]})
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("interpreted")
+@pytest.mark.parametrize("size", [64, 100])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_kernels_are_as_exact_at_strong_decays_as_the_recurrence(
+    interpreted, kind, size, one_thread
+):
+    """Of outputs, states and gradients the worst; GLA's and KDA's outputs alone are not."""
+    x = drawn(kind, 1, 70, size, size, strength=9.9)
+    x = {n: t.bfloat16().double() for n, t in x.items()}
+    exact = gradients("recurrence", kind, x, torch.float64)
+    naive = gradients("rounded recurrence", kind, x, torch.bfloat16)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONWARNINGS", "ignore")  # factors that are masked may overflow
+        got = interpreted(gradients_in_bfloat16, kind, x)
+    assert largest_error(got, exact) <= largest_error(naive, exact)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_million_tokens_are_as_exact_as_the_recurrence(one_thread):
+    tokens, tail = 2**20, 3000
+    x = {n: t.bfloat16() for n, t in drawn("gdn", 1, tokens, strength=0.05).items()}
+    got = linear_attention(kind="gdn", **x).out[:, -500:]
+    # what came before has decayed by a factor of about e^-60
+    end = {n: t[:, -tail:] for n, t in x.items() if n != "state"} | {"state": x["state"]}
+    exact, naive = (
+        recurrence(problem("gdn", end).to(dtype))[0][:, -500:].double()
+        for dtype in (torch.float64, torch.bfloat16)
+    )
+    assert (got.double() - exact).norm() <= (naive - exact).norm()
 
 
 def test_the_backend_is_named_and_never_another():

@@ -179,6 +179,26 @@ def test_delayed_scales_follow_the_largest_of_the_last_steps():
     assert torch.equal(layer.pending, before)
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_bad_numbers_and_zeros_do_not_stay_in_delayed_scales(bad):
+    layer = precision.convert(nn.Linear(40, 24, bias=False), "delayed")
+    assert isinstance(layer, Fp8Linear)
+    x = batch(5)
+    layer(x)
+    precision.update_scales(layer)
+    expected, scales = layer(x), layer.scales()
+    spoiled = x.clone()
+    spoiled[int((x.abs().amax(1)).argmin()), 7] = bad
+    assert int(layer(spoiled).isnan().any(1).sum()) == 1
+    precision.update_scales(layer)
+    assert layer.scales() == scales
+    assert torch.equal(layer(x), expected)
+    for _ in range(HISTORY + 1):
+        assert not layer(torch.zeros_like(x)).any()
+        precision.update_scales(layer)
+    assert bool(layer(x).isfinite().all())
+
+
 def test_training_goes_on_bit_for_bit_with_saved_histories():
     whole = precision.convert(model(), "delayed")
     trained(whole, 3)
