@@ -1,6 +1,10 @@
 """The portable Triton kernels, interpreted on the CPU, against the float64 reference."""
 
 import importlib
+import importlib.util
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +19,7 @@ from accel.attention.kernels.geometry import (
     geometry_of,
     target_of,
 )
-from accel.attention.kernels.portable import backward, forward
+from accel.attention.kernels.portable import backward, forward, kernel_backward
 from accel.attention.ragged import Ragged
 from accel.attention.reference import reference
 
@@ -177,6 +181,55 @@ def test_the_answer_and_the_gradients_are_those_of_the_reference(interpreted, na
     assert_as_exact(
         got, exact(q, k, v, dout, bias, **rules), exact(q, k, v, dout, bias, dtype=q.dtype, **rules)
     )
+
+
+SHORT, IN_PARTS = (
+    "bias of short rows, shared by sequences", "bias shared by sequences, summed in parts"
+)  # fmt: skip
+
+
+def planted(old, new, *args, **given):
+    """Return `gradients` with a defect in the source of the kernel of the bias's gradient."""
+    module = importlib.import_module("accel.attention.kernels.portable.backward")
+    source = Path(kernel_backward.__file__).read_text()
+    assert source.count(old) == 1, f"{source.count(old)} times: {old}"
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "planted.py"
+        file.write_text(source.replace(old, new))
+        spec = importlib.util.spec_from_file_location("planted", file)
+        altered = sys.modules["planted"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(altered)
+        known, module.attention_dbias = module.attention_dbias, altered.attention_dbias
+        module._plan.cache_clear()
+        try:
+            return gradients(*args, **given)
+        finally:
+            module.attention_dbias = known
+            module._plan.cache_clear()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new", "name"),
+    [
+        ("tl.dot((ds * slope).to(k.dtype), k", "tl.dot(ds.to(k.dtype), k", SHORT),
+        ("batch * stride_dqb + head * stride_dqh + queries * stride_dqm",
+         "batch * stride_dqb + kv_head * stride_dqh + queries * stride_dqm", SHORT),
+        ("// sum_heads).to(tl.int64)", "// sum_heads * 0).to(tl.int64)", SHORT),
+        ("range(part * chunk,", "range(part * chunk + 1,", IN_PARTS),
+        ("(part + 1) * chunk)", "(part + 1) * chunk - 1)", IN_PARTS),
+        ("part.to(tl.int64) * part_stride", "part.to(tl.int64) * 0", IN_PARTS),
+    ],
+)  # fmt: skip
+def test_a_planted_defect_of_the_gradient_of_a_bias_is_seen(interpreted, old, new, name):
+    q, k, v, dout, bias = data(CASES[name])
+    rules = rules_of(CASES[name])
+    expanded = bias.expand(*q.shape[:3], k.shape[2])
+    truth, plain = (exact(q, k, v, dout, bias, dtype=t, **rules) for t in (torch.float64, q.dtype))
+    assert_as_exact(interpreted(gradients, dout, q, k, v, bias=expanded, **rules), truth, plain)
+    got = interpreted(planted, old, new, dout, q, k, v, bias=expanded, **rules)
+    with pytest.raises(AssertionError):
+        assert_as_exact(got, truth, plain)
 
 
 def test_sequences_end_to_end_do_not_see_each_other(interpreted):
