@@ -23,7 +23,7 @@ from accel.rwkv.tokenizer import Tokenizer as World
 from accel.serving.blocks import BlockPool, BlockStore
 from accel.serving.cache import PagedCache
 from accel.serving.draft import DraftModel
-from accel.serving.errors import ModelRefused, RequestRefused, TooLong
+from accel.serving.errors import NOT_FINITE, ModelRefused, RequestRefused, TooLong
 from accel.serving.families import is_recurrent, read_config
 from accel.serving.grammar import Grammars
 from accel.serving.memory import CacheFormat, Weights, footprint, free_host_bytes
@@ -415,7 +415,7 @@ class Engine:
             for (item, place), choice in zip(choosing, chosen, strict=True):
                 sequence, draft = item.sequence, item.tokens[len(item.tokens) - item.drafts :]
                 if choice is None:
-                    self._end(sequence, "error", _NOT_FINITE)
+                    self._end(sequence, "error", NOT_FINITE)
                     continue
                 written += 1
                 reason = sequence.add(choice)
@@ -455,9 +455,6 @@ def _free_bytes(device: str) -> int:
 
 class _Overtaken(Exception):
     """Signal that a step is given up: its states are as before."""
-
-
-_NOT_FINITE = "the model's output is not finite: its weights are damaged, or overflow in this type"
 
 
 def _draft(

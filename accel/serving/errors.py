@@ -13,3 +13,6 @@ class RequestRefused(ValueError):
 
 class TooLong(RequestRefused):
     """Report a prompt, or a prompt and its answer, that do not fit."""
+
+
+NOT_FINITE = "the model's output is not finite: its weights are damaged, or overflow in this type"

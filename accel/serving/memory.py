@@ -28,6 +28,18 @@ _CPU_TOKENS = 16384
 _PER_WEIGHT = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.0, "fp8": 1.0, "int4": 0.5625}
 
 
+class CacheError(msgspec.Struct, frozen=True):
+    """Say how a quantized cache changes what a model says of the next tokens."""
+
+    tokens: int
+    """Of the text that was read with both caches."""
+    divergence: float
+    """Of the probabilities from those with an exact cache, in nats (Kullback-Leibler), on average
+    over the text's tokens."""
+    same: int
+    """Tokens after which the likeliest one is the same."""
+
+
 @dataclass(frozen=True)
 class Room:
     """Say what a model needs. All but `blocks` are bytes."""

@@ -42,19 +42,29 @@ class Scores:
     @classmethod
     def of(cls, logits: Tensor) -> Scores:
         """Find the largest of logits; of few rows on a GPU in two stages."""
-        parts = math.gcd(logits.shape[1], 512)
-        if not logits.is_cuda or len(logits) > 8 or parts == 1:
-            return cls(logits, torch.stack([part.float() for part in logits.max(dim=1)], dim=1))
-        values, within = logits.view(len(logits), parts, logits.shape[1] // parts).max(dim=2)
-        highest, part = values.max(dim=1, keepdim=True)
-        places = part * (logits.shape[1] // parts) + within.gather(1, part)
-        return cls(logits, torch.cat((highest, places), dim=1))
+        staged = logits.is_cuda and len(logits) <= 8
+        return cls(logits, largest(logits, math.gcd(logits.shape[1], 512) if staged else 1))
 
     def __len__(self) -> int:
         return len(self.logits)
 
     def __getitem__(self, rows: slice | list[int]) -> Scores:
         return Scores(self.logits[rows], self.best[rows])
+
+
+def largest(logits: Tensor, parts: int) -> Tensor:
+    """Return the largest of each row, or NaN, and its token: [n, 2] in fp32.
+
+    Args:
+        logits: [n, V]; n is 0 in a step of prompts that chooses no token.
+        parts: Of a row, which are searched side by side. They divide V.
+    """
+    if parts == 1:
+        return torch.stack([part.float() for part in logits.max(dim=1)], dim=1)
+    size = logits.shape[1] // parts
+    values, within = logits.view(len(logits), parts, size).max(dim=2)
+    highest, part = values.max(dim=1, keepdim=True)
+    return torch.cat((highest, part * size + within.gather(1, part)), dim=1)
 
 
 def choose(scores: Scores, rows: Sequence[Row]) -> list[Choice | None]:

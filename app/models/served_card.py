@@ -57,7 +57,7 @@ class ServedCard(QFrame):
         self.stop.setAccessibleName(tr("Stop serving {name}", name=served.name))
         self.progress = ProgressLine()
         self.state = label(size="small", wrap=True)
-        self.facts = FactRow(6)
+        self.facts = FactRow(7)
         titles = (tr("Speed"), tr("Cache used"), tr("Prefix hits"), tr("Requests"))
         self.sparks = tuple(SparkCard(title, tr("two minutes")) for title in titles)
         self._values = tuple(deque[float](maxlen=_KEPT) for _ in titles)

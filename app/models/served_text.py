@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.format.values import duration, first_capital, memory, significant
+from app.format.values import duration, first_capital, memory, precise, significant
 from app.language.texts import tr, tr_noop, tr_sentence, tr_whole
 from assistant.serve.control_messages import Served
 from scheduler.protocol.snapshot import Snapshot
@@ -118,6 +118,8 @@ def facts(served: Served) -> list[tuple[str, str]]:
         (tr("Context"), tr("{tokens} tokens", tokens=tr_whole(served.context))),
         (tr("Loaded in"), duration(served.seconds)),
     ]
+    if (error := served.cache_error) is not None:
+        found.insert(2, (tr("Cache error"), f"{precise(error.divergence)} nats"))
     right = accepted(served)
     return [*found, (tr("Drafts accepted"), right)] if right else found
 

@@ -72,7 +72,9 @@ def serve(options: m.Options, requests: BinaryIO, output: Output) -> None:
     device = _device(options, output)
     import torch
 
+    from accel.serving.cache_error import cache_error
     from accel.serving.engine import Engine
+    from accel.serving.transformer import Transformer
     from assistant.inference.prompt_store import PromptStore, model_key
 
     torch.set_num_threads(1)  # the kernels are ours, and more threads of torch only wait
@@ -88,11 +90,14 @@ def serve(options: m.Options, requests: BinaryIO, output: Output) -> None:
         store=store,
         progress=lambda done: output.send(m.Loading(min(done, total), total)),
     )  # fmt: skip
+    error = None
+    if isinstance(engine.model, Transformer) and options.cache != "auto":
+        error = cache_error(engine.model, engine.tokenizer, options.cache)
     gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "") if device == "cuda" else ""
     output.send(
         m.Ready(
             device, engine.model.weights, engine.context, engine.cache_tokens,
-            time.monotonic() - began, gpu,
+            time.monotonic() - began, gpu, options.cache, error,
         )
     )  # fmt: skip
     with engine.running():

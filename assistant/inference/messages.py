@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from accel.serving.memory import CacheFormat, Weights
+from accel.serving.memory import CacheError, CacheFormat, Weights
 from assistant.completion import Token, Wanted
 
 MOST_SENT = 256
@@ -74,6 +74,9 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     seconds: float
     gpu: str = ""
     """What CUDA_VISIBLE_DEVICES names, if it is on a GPU."""
+    cache: CacheFormat = "auto"
+    cache_error: CacheError | None = None
+    """Measured on this model; None: the cache is exact."""
 
 
 class Waiting(msgspec.Struct, frozen=True, tag="waiting"):

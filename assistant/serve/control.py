@@ -95,7 +95,7 @@ class Control:
             return msgspec.structs.replace(
                 made, device=started.device, gpu=started.gpu, weights=started.weights,
                 context=started.context, cache_tokens=started.cache_tokens,
-                seconds=started.seconds,
+                seconds=started.seconds, cache=started.cache, cache_error=started.cache_error,
             )  # fmt: skip
         if loading is not None:
             return msgspec.structs.replace(made, done=loading.done, total=loading.total)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from accel.serving.memory import CacheError, CacheFormat
 from assistant.messages import Chunk, Failed, Waiting
 
 Held = Literal["lease", "job"]
@@ -52,6 +53,9 @@ class Served(msgspec.Struct, frozen=True, tag="served"):
     weights: str = ""
     context: int = 0
     cache_tokens: int = 0
+    cache: CacheFormat = "auto"
+    cache_error: CacheError | None = None
+    """Measured on this model; None: the cache is exact."""
     done: int = 0
     total: int = 0
     """Bytes of the weights while they are loaded."""

@@ -15,6 +15,7 @@ from html import escape
 
 import msgspec
 
+from accel.serving.memory import CacheError, CacheFormat
 from accel.serving.request import Sampling
 from assistant.completion import Wanted
 from assistant.inference import messages as m
@@ -61,6 +62,9 @@ class LoadResult(msgspec.Struct, frozen=True):
     load: Load
     loaded_s: float
     measured: tuple[Measured, ...]
+    cache: CacheFormat = "auto"
+    cache_error: CacheError | None = None
+    """None: the cache is exact."""
 
 
 async def measure(
@@ -81,8 +85,9 @@ async def measure(
             progress(f"{streams} streams")
             found.append(await _round(process, load, streams, streams))
         return LoadResult(
-            name, started.device, started.weights, load, started.seconds, tuple(found)
-        )
+            name, started.device, started.weights, load, started.seconds, tuple(found),
+            started.cache, started.cache_error,
+        )  # fmt: skip
     finally:
         await process.stop()
 

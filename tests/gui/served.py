@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from accel.serving.memory import Footprint
+from accel.serving.memory import CacheError, Footprint
 from app.models.requests import ServedNow
 from assistant.library.describe import Model
 from assistant.serve.control_messages import Served
@@ -47,7 +47,7 @@ FIGURES = {
 LLAMA = Served(
     "Llama-3.1-8B-Instruct", "/m/Llama-3.1-8B-Instruct", 8420, 4711, "lease", "ready",
     device="cuda", gpu="GPU-0", weights="bfloat16", context=16384, cache_tokens=81920,
-    seconds=6.6, figures=FIGURES,
+    cache="fp8", cache_error=CacheError(64, 0.0012, 63), seconds=6.6, figures=FIGURES,
 )  # fmt: skip
 LOADING = Served(
     "Phi-4-mini", "/m/Phi-4-mini", 8421, 4712, "job", "loading", done=2 * GIB, total=7 * GIB,

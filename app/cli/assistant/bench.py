@@ -46,6 +46,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         default="auto",
         help="how weights are kept (default: auto, as they are stored)",
     )
+    parser.add_argument(
+        "--cache",
+        choices=("auto", "fp8", "int8"),
+        default="auto",
+        help="how keys and values are kept (default: auto, as they are computed); the error of the "
+        "others is measured on this model",
+    )
     parser.add_argument("--chart", type=Path, metavar="FILE.svg", help="also draw a chart")
 
 
@@ -53,7 +60,7 @@ def run(args: Namespace) -> int:
     """Measure, and print a table."""
     require_served(args.folder)
     folder = args.folder.expanduser().absolute()
-    options = Options(str(folder), "cpu" if args.cpu else "auto", args.weights)
+    options = Options(str(folder), "cpu" if args.cpu else "auto", args.weights, args.cache)
     load = Load(args.streams, args.words, args.tokens)
     try:
         result = asyncio.run(measure(options, folder.name, load, show_progress))
@@ -74,6 +81,12 @@ def _print(result: LoadResult) -> None:
         f"{result.model} on {result.device}, {result.weights}, loaded in {result.loaded_s:.1f} s; "
         f"prompts of {load.words} words, answers of {load.tokens} tokens"
     )
+    if (error := result.cache_error) is not None:
+        print_line(
+            f"keys and values in {result.cache}: over {error.tokens} tokens, the probabilities of "
+            f"the next one are {error.divergence:.2g} nats (Kullback-Leibler) from those with an "
+            f"exact cache, and the likeliest is the same after {error.same}"
+        )
     head = ("streams", "tokens/s", "TTFT P50", "P95", "P99", "TPOT P50", "P95", "P99 (ms)")
     rows: list[tuple[str, ...]] = [head]
     for each in result.measured:

@@ -19,7 +19,7 @@ from accel.serving.engine import Engine
 from accel.serving.errors import ModelRefused, RequestRefused
 from accel.serving.memory import footprint
 from accel.serving.request import Ended, Grammar, Piece, Request, Sampling
-from accel.serving.sampler import Row, Scores, choose
+from accel.serving.sampler import Row, Scores, choose, largest
 from accel.serving.speculation import PromptLookup
 from accel.serving.transformer import load
 
@@ -74,6 +74,36 @@ def test_256_greedy_tokens_are_those_of_transformers(family, tmp_path, folder, e
         pass
     events = [stream.take() for _ in range(len(stream._events))]
     assert [c.token for e in events if isinstance(e, Piece) for c in e.choices] == wanted
+
+
+@pytest.mark.parametrize("parts", [1, 64])
+def test_the_largest_logits_are_found_in_parts_as_in_one(parts):
+    logits = torch.randn(5, 512, generator=torch.Generator().manual_seed(0))
+    logits[1], logits[2, 100] = 0, torch.nan  # all are alike; the result is not finite
+    found = largest(logits, parts)
+    kept = [0, 1, 3, 4]
+    assert torch.equal(found[kept, 0], logits.amax(dim=1)[kept]) and found[2].isnan()[0]
+    assert torch.equal(logits[torch.arange(5), found[:, 1].long()][kept], found[kept, 0])
+    assert int(found[2, 1]) == 100
+    assert largest(logits[:0], parts).shape == (0, 2)  # a step of prompts may choose nothing
+
+
+def test_a_step_of_a_prompt_that_chooses_no_token_is_followed_by_the_same_answer(folder, engine):
+    model = load(folder)
+    cache = PagedCache(model.config, 8, model.device, torch.float32)
+    mine = Engine(model, engine.tokenizer, None, cache, step_tokens=16)
+    request = replace(engine.request("The queue waits. " * 8, 5), ignore_end=True)
+    assert 32 < len(request.prompt) <= 48
+    run, chosen = mine.runner.run, []
+
+    def counted(work):
+        scores = run(work)
+        chosen.append(len(scores))
+        return scores
+
+    mine.runner.run = counted
+    texts = [finish(each, each.submit(request)) for each in (mine, engine)]
+    assert texts[0] == texts[1] and chosen == [0, 0, 1, 1, 1, 1, 1]
 
 
 def test_an_answer_ends_before_a_stop_text_that_comes_in_pieces(engine):

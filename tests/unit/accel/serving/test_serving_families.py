@@ -10,11 +10,14 @@ from safetensors.torch import load_file, save_file
 from serving_models import FAMILIES, logits, oracle
 
 from accel.primitives.quantize.int4 import pack
+from accel.serving import tiny
 from accel.serving.cache import PagedCache, quantize_kv_cache
+from accel.serving.cache_error import cache_error
 from accel.serving.checkpoint import Checkpoint
 from accel.serving.errors import ModelRefused
 from accel.serving.families import read_config
 from accel.serving.linear import Linear
+from accel.serving.tokens import Tokenizer
 from accel.serving.transformer import load
 
 TOKENS = torch.randint(3, 320, (100,), generator=torch.Generator().manual_seed(2))
@@ -139,6 +142,20 @@ def test_a_quantized_cache_is_close(folder, kind, most):
     exact = logits(model, TOKENS)
     cache = PagedCache(model.config, 20, model.device, torch.float32, kind)
     assert 0 < distance(logits(model, TOKENS, cache), exact) < most
+
+
+def test_the_error_of_a_quantized_cache_is_measured_on_the_model_itself(tmp_path):
+    tiny.make(tmp_path)
+    model, tokenizer = load(tmp_path), Tokenizer.load(tmp_path)
+    exact, int8, fp8 = (cache_error(model, tokenizer, kind) for kind in ("auto", "int8", "fp8"))
+    assert (exact.divergence, exact.same, exact.tokens) == (0, 64, 64)
+    assert 0 < int8.divergence < fp8.divergence < 0.1
+    assert int8.same > 60
+    damaged = load_file(tmp_path / "model.safetensors")
+    damaged["model.norm.weight"][:] = torch.nan
+    changed(tmp_path, tmp_path, tensors=damaged)
+    with pytest.raises(ModelRefused, match="not finite"):
+        cache_error(load(tmp_path), tokenizer, "int8")
 
 
 def test_keys_are_quantized_within_half_a_step():
