@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,8 @@ from accel.primitives.gemm.problem import Problem, Steps
 from accel.primitives.gemm.reference import reference
 from accel.primitives.quantize.fp8 import fp8_quantize
 from accel.runtime.call import compiled
-from tests.unit.accel.compiled import SHARED_KIB, needs
+from tests.kernel_code import launched
+from tests.unit.accel.compiled import SHARED_KIB, TARGETS, needs
 
 E4M3 = torch.float8_e4m3fn
 
@@ -141,6 +143,25 @@ def test_the_kernel_multiplies_fp4(interpreted):
     rules = {"format": "mxfp4", "bias": bias, "out_dtype": torch.float32, "activation": "relu"}
     got = interpreted(accel.fp4_gemm, a, b, backend="native", **rules)
     torch.testing.assert_close(got, accel.fp4_gemm(a, b, **rules), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("m", [16, 4096])
+def test_tiles_fit_the_shared_memory_of_every_target(m, target):
+    a, b = torch.zeros(m, 4096, dtype=torch.bfloat16), torch.zeros(4096, 2048, dtype=torch.bfloat16)
+    posed = [arrange(a, b, None, "silu", None, None, None)]
+    if target >= 89:
+        scales = torch.ones(m, 32), torch.ones(32, 16)
+        posed.append(
+            arrange(a.to(E4M3), b.t().to(E4M3).t(), None, None, torch.bfloat16, scales, None)
+        )
+    for given in posed:
+        x = replace(given, problem=replace(given.problem, capability=divmod(target, 10)))
+        calls = list(launched(lambda x=x: portable.portable(x)))
+        assert calls
+        for name, call in calls:
+            assert compiled(call, target).metadata.shared <= SHARED_KIB[target] * 1024, name
 
 
 @pytest.mark.matrix
