@@ -240,6 +240,7 @@ _SHAPES = {
     "device": r"(?:\S+ )?(?:GPU [\d:.]+|CPU)|the CPU",
     "gpu": r"(?:GPU \d+(?:, | and )?)+",
     "numbers": r"[\d, ]+",
+    "version": r"[\d.]+",
     "process": r"pid \d+ \(.+?\)(?: and \d+ more)?",
     "jobs": r"jobs (?:\d+, )*\d+ and \d+|job \d+",
 }

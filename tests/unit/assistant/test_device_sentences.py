@@ -66,3 +66,8 @@ def test_what_is_quoted_in_a_sentence_on_a_device_stays() -> None:
     assert translated(said, german) == said
     reserved = busy_causes.explain(busy_causes.Reserved("ada", NOW))
     assert "ada" in translated(reserved, german)
+
+
+def test_versions_keep_their_point() -> None:
+    told = translated("needs compute capability 9.0; this GPU has 8.6", words("de"))
+    assert told == "braucht Compute Capability 9.0; diese GPU hat 8.6"
