@@ -51,6 +51,8 @@ _LOG = logging.getLogger("serving")
 _STEP_TOKENS = {"cpu": 64, "cuda": 2048}
 _STATE_STEP_TOKENS = {"cpu": 128, "cuda": 2048}
 """For states: beside 64 answers there is room for a span of a prompt."""
+_DRAFTS = {"cpu": 3, "cuda": 8}
+"""Proposals that one step checks: on a CPU, each costs much of what a token alone does."""
 _DRAFT_CACHE = 16384
 """Tokens of all texts that a draft model remembers; beyond that it proposes nothing."""
 _LONG_PROMPT = 512
@@ -104,7 +106,7 @@ class Engine:
         step_tokens: int = 0,
         most_running: int = 64,
         speculator: Speculator | None = None,
-        most_drafts: int = 8,
+        most_drafts: int = 0,
         chat_stops: tuple[str, ...] = (),
     ) -> None:
         """Take a loaded model and a cache of its kind; see `load` for the rest.
@@ -130,7 +132,8 @@ class Engine:
             self.runner = Runner(model, cache)
         default = _STATE_STEP_TOKENS if isinstance(cache, StateCache) else _STEP_TOKENS
         tokens = step_tokens or default[model.device.type]
-        self.scheduler = Scheduler(self.pool, tokens, most_running, speculator, most_drafts)
+        drafts = most_drafts or _DRAFTS[model.device.type]
+        self.scheduler = Scheduler(self.pool, tokens, most_running, speculator, drafts)
         self._grammars = Grammars(tokenizer, model.config.vocabulary, model.config.ends)
         self._new: list[Sequence] = []
         self._lock = threading.Condition()

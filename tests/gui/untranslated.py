@@ -111,7 +111,7 @@ def pseudo_language() -> Iterator[None]:
 
 
 NOT_TRANSLATED = {
-    "units": "GiB MiB KiB TiB GHz MHz TFLOP TFLOPs GFLOP FLOP FLOPs GB MB TB min kWh",
+    "units": "GiB MiB KiB TiB GHz MHz TFLOP TFLOPs GFLOP FLOP FLOPs GB MB TB min kWh nats",
     "hardware, programs and formats": """GPU GPUs CPU CPUs NVIDIA AMD EPYC Intel NVLink PCIe HBM
         PID Deck gpudeck nvidia smi NVML Python PyTorch CUDA Slurm Ray Triton cuDNN cuBLAS Hopper
         FlashAttention RWKV Hugging Face Linux Markdown CSV JSON PDF HTML SVG PNG SSH URL HTTP API

@@ -1,0 +1,133 @@
+"""Measure what looking up tokens in the prompt brings to edits of code.
+
+python -m tests.benchmarks.serving_lookup [--device cpu] [--shape NAME] [--edits 10] [--out FOLDER]
+
+The edits are changes of one Python file from this repository's history: the prompt is the file as
+it was, the answer is the file as it became. A model with random weights edits no code, so each
+token that it chooses is replaced by the one of the true edit, after its scores were computed: the
+time is that of a model which makes this edit, and proposals are right as often as they would be.
+Answers with and without the lookup take turns; only the time after the first token counts. Tokens
+are those of the RWKV World vocabulary. Rows go to serving_lookup.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from accel.rwkv.tokenizer import Tokenizer as World
+from accel.serving import engine as serving_engine
+from accel.serving.request import Choice, Request
+from accel.serving.sampler import Row, Scores, choose
+from accel.serving.speculation import PromptLookup
+from tests.benchmarks import serving
+from tests.benchmarks.rows import RESULTS, context, write
+
+MODEL = Path(__file__).parents[2] / "assets" / "rwkv7-deck-13m"
+"""Whose vocabulary is used."""
+TOKENS = range(200, 1000)
+"""Of a file before and after its edit."""
+CHANGED = 0.3
+"""The largest share of lines that an edit adds or removes."""
+
+
+def git(*asked: str) -> str:
+    """Return what git says of this repository."""
+    return subprocess.run(("git", *asked), capture_output=True, text=True, check=True).stdout
+
+
+def edits(most: int) -> Iterator[tuple[str, str, str]]:
+    """Yield a name, the text before and the text after, of one edit for each commit."""
+    found = 0
+    for commit in git("log", "--format=%h", "--no-merges", "-n", "400", "--", "*.py").split():
+        for line in git("show", "--format=", "--numstat", commit, "--", "*.py").splitlines():
+            added, removed, file = line.split("\t")
+            if "=>" in file or not added.isdigit() or min(int(added), int(removed)) == 0:
+                continue
+            after = git("show", f"{commit}:{file}")
+            if int(added) + int(removed) > CHANGED * len(after.splitlines()):
+                continue
+            yield f"{commit}:{file}", git("show", f"{commit}^:{file}"), after
+            found += 1
+            break
+        if found == most:
+            return
+
+
+class TrueEdit:
+    """Choose the tokens of the true answer, as if the model had."""
+
+    def __init__(self) -> None:
+        self.answer: list[int] = []
+
+    def __call__(self, scores: Scores, rows: Sequence[Row]) -> list[Choice | None]:
+        made = choose(scores, rows)
+        return [
+            None if one is None else replace(one, token=self.answer[row.number])
+            for one, row in zip(made, rows, strict=True)
+        ]
+
+
+def seconds(engine: serving_engine.Engine, asked: Request) -> tuple[float, int]:
+    """Return the time of an answer after its first token, and the steps that it took."""
+    stream, steps, began = engine.submit(asked), 0, 0.0
+    while stream.ended is None:
+        engine.step()
+        while stream.take() is not None:
+            began = began or time.perf_counter()
+        steps += bool(began)
+    if engine.model.device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began, steps
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--shape", default="smollm-135m")
+    parser.add_argument("--edits", type=int, default=10)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    bench = serving.Bench(args.device, Path(tempfile.mkdtemp()))
+    vocabulary = World.load(MODEL)
+    engines = {
+        "plain": bench.engine(args.shape),
+        "lookup": bench.engine(args.shape, speculator=PromptLookup()),
+    }
+    for engine in engines.values():
+        serving.run(engine, serving.request(64, 16))  # compiles what is compiled at first use
+    serving_engine.choose = true = TrueEdit()
+    rows, gains = [], []
+    for name, before, after in edits(400):
+        prompt, answer = vocabulary.encode(before), vocabulary.encode(after)
+        if len(prompt) not in TOKENS or len(answer) not in TOKENS or len(gains) == args.edits:
+            continue
+        most = engines["plain"].model.config.vocabulary
+        prompt, true.answer = [t % most for t in prompt], [t % most for t in answer]
+        asked = Request(tuple(prompt), len(answer), serving.GREEDY, ignore_end=True)
+        taken = {who: seconds(engine, asked) for who, engine in engines.items()}
+        gains.append(taken["plain"][0] / taken["lookup"][0])
+        rows += [
+            {"edit": name, "implementation": who, "prompt": len(prompt), "answer": len(answer),
+             "seconds": f"{time_:.3f}", "tokens_a_step": f"{(len(answer) - 1) / steps:.3f}",
+             "lookup_beside_plain": f"{gains[-1]:.3f}"}
+            for who, (time_, steps) in taken.items()
+        ]  # fmt: skip
+        print(name, taken, f"{gains[-1]:.3f}", flush=True)
+    device = torch.cuda.get_device_name() if args.device == "cuda" else "CPU, one thread"
+    known = {"shape": args.shape, **context(device, ("torch", "numba"))}
+    print(f"median {statistics.median(gains):.3f}, least {min(gains):.3f}")
+    write("serving_lookup", [{**row, **known} for row in rows], args.out)
+
+
+if __name__ == "__main__":
+    main()
