@@ -14,6 +14,8 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from accel.primitives.tiles.warpgroup import along
+
 ROWS, COLUMNS = 16, 8
 EACH = 8
 """Words of four weights that a thread has of a row of a group, which is 128 columns."""
@@ -52,16 +54,6 @@ def _vector(x, LAYOUT: gl.constexpr):
     ordered = x.reshape([PARTS, _COLUMNS, 4, _EACH, 2, 2]).permute((0, 3, 4, 2, 5, 1))
     ordered = ordered.reshape([PARTS, 16 * _EACH, _COLUMNS])
     return gl.convert_layout(ordered, LAYOUT, assert_trivial=True)
-
-
-@gluon.jit
-def _along(COUNT: gl.constexpr, LAYOUT: gl.constexpr, DIM: gl.constexpr):
-    """Return 0 to COUNT - 1 along a dimension of three."""
-    FIRST: gl.constexpr = 1 if DIM == 0 else 0
-    SECOND: gl.constexpr = 1 if DIM == 2 else 2
-    INNER: gl.constexpr = gl.SliceLayout(SECOND, LAYOUT)
-    numbers = gl.arange(0, COUNT, gl.SliceLayout(FIRST, INNER))
-    return gl.expand_dims(gl.expand_dims(numbers, FIRST), SECOND)
 
 
 @gluon.jit
@@ -108,21 +100,21 @@ def _product(
     PAIRED: gl.constexpr, BIASED: gl.constexpr, EARLY: gl.constexpr,
 ):  # fmt: skip
     """Return this program's rows of the matrix times the vector."""
-    part = _along(PARTS, WORDS_LAYOUT, 0) * steps
-    row = _row(_along(_ROWS, WORDS_LAYOUT, 1), rows, apart, PAIRED).to(gl.int64)
-    at = weights + row * words + (part * (4 * _EACH) + _along(4 * _EACH, WORDS_LAYOUT, 2))
+    part = along(PARTS, WORDS_LAYOUT, 0) * steps
+    row = _row(along(_ROWS, WORDS_LAYOUT, 1), rows, apart, PAIRED).to(gl.int64)
+    at = weights + row * words + (part * (4 * _EACH) + along(4 * _EACH, WORDS_LAYOUT, 2))
     left = gl.minimum(groups - part, steps)
     # two groups are always on their way, the first while the kernel before this one still runs
     one, two = _take(at, left, 0), _take(at, left, 1)
     if EARLY:
         gdc_launch_dependents()
         gdc_wait()
-    scale_part = _along(PARTS, LAYOUT, 0) * steps
-    scale_row = _row(_along(_ROWS, LAYOUT, 1), rows, apart, PAIRED) // 128 * groups
+    scale_part = along(PARTS, LAYOUT, 0) * steps
+    scale_row = _row(along(_ROWS, LAYOUT, 1), rows, apart, PAIRED) // 128 * groups
     scale = (scales + (scale_row + scale_part), gl.minimum(groups - scale_part, steps))
-    x_part = _along(PARTS, X_LAYOUT, 0) * steps
-    column = _along(_COLUMNS, X_LAYOUT, 1)
-    place = x_part * (16 * _EACH) + _along(16 * _EACH, X_LAYOUT, 2) + 0 * column
+    x_part = along(PARTS, X_LAYOUT, 0) * steps
+    column = along(_COLUMNS, X_LAYOUT, 1)
+    place = x_part * (16 * _EACH) + along(16 * _EACH, X_LAYOUT, 2) + 0 * column
     seen = column < 1
     given = (x + place, seen, gl.minimum(groups - x_part, steps))
     total = gl.zeros([PARTS, _ROWS, _COLUMNS], gl.float32, LAYOUT)

@@ -17,6 +17,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 
+from accel.primitives.tiles.warpgroup import along
+
 
 @gluon.jit
 def _pair(words, least, less, dtype: gl.constexpr):
@@ -101,16 +103,6 @@ def _add(total, taken, x, group):
     return total + sums * gl.expand_dims(scales.to(gl.float32), 2)
 
 
-@gluon.jit
-def _along(COUNT: gl.constexpr, LAYOUT: gl.constexpr, DIM: gl.constexpr):
-    """Return 0 to COUNT - 1 along a dimension of three."""
-    FIRST: gl.constexpr = 1 if DIM == 0 else 0
-    SECOND: gl.constexpr = 1 if DIM == 2 else 2
-    INNER: gl.constexpr = gl.SliceLayout(SECOND, LAYOUT)
-    numbers = gl.arange(0, COUNT, gl.SliceLayout(FIRST, INNER))
-    return gl.expand_dims(gl.expand_dims(numbers, FIRST), SECOND)
-
-
 @gluon.jit(do_not_specialize=("count", "rows", "groups", "steps"))
 def int4_few_product(
     weights, scales, zeros, bias, x, out, count, rows, words, groups, steps, stride_x,
@@ -129,10 +121,10 @@ def int4_few_product(
     ROW: gl.constexpr = gl.SliceLayout(2, WORDS_LAYOUT)
     SUM: gl.constexpr = gl.SliceLayout(2, LAYOUT)
     first, vector = gl.program_id(0) * ROWS, gl.program_id(1) * COUNT
-    part = _along(PARTS, WORDS_LAYOUT, 0) * steps
+    part = along(PARTS, WORDS_LAYOUT, 0) * steps
     # rows past the end are read as the last one, and not stored
-    row = gl.minimum(first + _along(ROWS, WORDS_LAYOUT, 1), rows - 1).to(gl.int64)
-    at = weights + row * words + (part * WORDS + _along(WORDS, WORDS_LAYOUT, 2))
+    row = gl.minimum(first + along(ROWS, WORDS_LAYOUT, 1), rows - 1).to(gl.int64)
+    at = weights + row * words + (part * WORDS + along(WORDS, WORDS_LAYOUT, 2))
     zero_part = gl.expand_dims(gl.arange(0, PARTS, gl.SliceLayout(1, ROW)), 1) * steps
     zero_row = gl.expand_dims(gl.arange(0, ROWS, gl.SliceLayout(0, ROW)), 0)
     zero_at = zeros + (gl.minimum(first + zero_row, rows - 1) * groups + zero_part)
@@ -145,10 +137,10 @@ def int4_few_product(
         gl.minimum(groups - zero_part, steps),
         gl.minimum(groups - scale_part, steps),
     )
-    x_part = _along(PARTS, X_LAYOUT, 0) * steps
-    x_vector = vector + _along(COUNT, X_LAYOUT, 1)
+    x_part = along(PARTS, X_LAYOUT, 0) * steps
+    x_vector = vector + along(COUNT, X_LAYOUT, 1)
     x_at = x + x_vector.to(gl.int64) * stride_x
-    x_at += x_part * (32 * EACH) + _along(32 * EACH, X_LAYOUT, 2)
+    x_at += x_part * (32 * EACH) + along(32 * EACH, X_LAYOUT, 2)
     given = (x_at, x_vector < count, gl.minimum(groups - x_part, steps))
     total = gl.zeros([PARTS, ROWS, COUNT], gl.float32, LAYOUT)
     # two groups are always on their way

@@ -1,6 +1,7 @@
 """Work on tiles in the registers of a warpgroup, in Gluon for Hopper (sm_90).
 
 Names and meanings are those of the blocks in Triton; `softmax` explains the running softmax.
+`along` serves kernels for other GPUs as well.
 """
 
 from __future__ import annotations
@@ -109,3 +110,13 @@ def widen(x):
             "cvt.f32.f16 $0, low; cvt.f32.f16 $1, high; }"
         )
     return gl.inline_asm_elementwise(asm, "=f,=f,r", [x], dtype=gl.float32, is_pure=True, pack=2)
+
+
+@gluon.jit
+def along(COUNT: gl.constexpr, LAYOUT: gl.constexpr, DIM: gl.constexpr):
+    """Return 0 to COUNT - 1 along a dimension of three."""
+    FIRST: gl.constexpr = 1 if DIM == 0 else 0
+    SECOND: gl.constexpr = 1 if DIM == 2 else 2
+    INNER: gl.constexpr = gl.SliceLayout(SECOND, LAYOUT)
+    numbers = gl.arange(0, COUNT, gl.SliceLayout(FIRST, INNER))
+    return gl.expand_dims(gl.expand_dims(numbers, FIRST), SECOND)
