@@ -4,7 +4,9 @@
 
 Shapes are those of published models. All contenders of a shape take turns in one run; each
 replays a CUDA graph over inputs that do not fit the cache together. Every result is checked against
-float64 first. `--sweep` also times the Hopper kernel with other tiles.
+float64 first. In FP8 each backend is timed twice: on operands that were rounded before, and with
+the rounding of `a` in the figure, as that of activations is in a layer. `--sweep` also times the
+Hopper kernel with other tiles.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,11 +26,19 @@ from accel.primitives.gemm.backends import BACKENDS
 from accel.primitives.gemm.low_precision import OF_A, OF_B
 from accel.primitives.gemm.operands import Operands, arrange
 from accel.primitives.gemm.reference import reference
-from accel.primitives.quantize.fp8 import DTYPES, GRANULARITIES, Fp8, emulated, fp8_quantize
+from accel.primitives.quantize.fp8 import (
+    DTYPES,
+    GRANULARITIES,
+    Fp8,
+    Granularity,
+    emulated,
+    fp8_quantize,
+)
 from accel.primitives.quantize.fused import both_ways
 from accel.runtime.graphs import Captured
-from accel.runtime.timing import copies_beyond_cache, measure_in_turn
+from accel.runtime.timing import copies_beyond_cache
 from tests.benchmarks.rows import RESULTS, context, spread, write
+from tests.benchmarks.turns import in_turn
 
 LAYERS = {
     "Llama-3-8B qkv": (6144, 4096), "Llama-3-8B gate_up": (28672, 4096),
@@ -63,11 +74,15 @@ ROWS = {
         *((m, "Llama-3-8B qkv") for m in (1, 16, 64)),
     ),
 }
-RECIPES = ("block", "row", "tensor")
+RECIPES = ("block", "row", "tensor", "tile")
+"""Those of fp8_gemm, and scales of 1x128 tiles for both operands."""
+LEFT: dict[str, Granularity] = {**OF_A, "tile": "tile"}
+RIGHT: dict[str, Granularity] = {**OF_B, "tile": "tile"}
+PARTS = ("bfloat16", *RECIPES, "rounding")
 CONTENDERS = ("cublas", "hopper", "triton")
 CHECKED = 128
 """The rows that are checked against float64."""
-BOUNDS = {"bfloat16": 3e-3, "block": 4e-3, "row": 1e-2, "tensor": 1e-2}
+BOUNDS = {"bfloat16": 3e-3, "block": 4e-3, "row": 1e-2, "tensor": 1e-2, "tile": 4e-3}
 """Of the relative error: rounding to bfloat16, and sums of FP8 that the tensor cores shorten."""
 SWEPT = {
     "2x256x4": hopper.Shape(2, 256, 4, 240, 24, 168),
@@ -99,18 +114,34 @@ FEW = {
 CUDA = torch.device("cuda", 0)
 
 
-def posed(m: int, n: int, k: int, precision: str, count: int) -> list[Operands]:
+class Posed(NamedTuple):
+    """Hold the operands of a product, and what the left one was rounded from."""
+
+    operands: Operands
+    source: Tensor
+    granularity: Granularity | None
+    """Of the left operand; None in bfloat16."""
+
+    def rounded(self) -> Operands:
+        """Round the left operand again."""
+        assert self.granularity is not None
+        left = fp8_quantize(self.source, self.granularity)
+        return replace(self.operands, a=left.values.unsqueeze(0), scale_a=left.scales)
+
+
+def posed(m: int, n: int, k: int, precision: str, count: int) -> list[Posed]:
     """Draw `count` sets of operands; a weight [n,k] is the right one."""
     made = []
     for _ in range(count):
-        a, b = torch.randn(m, k, device=CUDA), torch.randn(n, k, device=CUDA)
+        a, b = (torch.randn(size, k, device=CUDA).bfloat16() for size in (m, n))
         if precision == "bfloat16":
-            made.append(arrange(a.bfloat16(), b.bfloat16().t(), None, None, None, None, None))
+            made.append(Posed(arrange(a, b.t(), None, None, None, None, None), a, None))
             continue
-        left = fp8_quantize(a.bfloat16(), OF_A[precision])
-        right = fp8_quantize(b.bfloat16(), OF_B[precision]).t
+        left = fp8_quantize(a, LEFT[precision])
+        right = fp8_quantize(b, RIGHT[precision]).t
         scales = (left.scales, right.scales)
-        made.append(arrange(left.values, right.values, None, None, torch.bfloat16, scales, None))
+        x = arrange(left.values, right.values, None, None, torch.bfloat16, scales, None)
+        made.append(Posed(x, a, LEFT[precision]))
     return made
 
 
@@ -125,38 +156,44 @@ def error(x: Operands, out: Tensor) -> float:
     return found if found == found else 1e30
 
 
-Calls = dict[str, Callable[[Operands], Tensor]]
+Calls = dict[str, Callable[[Posed], Tensor]]
 Spreads = dict[str, dict[str, float]]
+WITH_ROUNDING = " with rounding"
+"""Ends the name of a contender that rounds `a` in its time."""
 
 
-def timed(
-    sets: list[Operands],
-    calls: Calls,
-    bound: float,
-    seconds: float,
-) -> Spreads:
+def by_backend(name: str) -> Callable[[Posed], Tensor]:
+    """Return a call of a backend."""
+    return lambda x: BACKENDS[name].run(x.operands)
+
+
+def rounding_by_backend(name: str) -> Callable[[Posed], Tensor]:
+    """Return a call of a backend after the rounding of `a`."""
+    return lambda x: BACKENDS[name].run(x.rounded())
+
+
+def timed(sets: list[Posed], calls: Calls, bound: float, seconds: float) -> Spreads:
     """Check and time contenders in turns; return milliseconds of those that are right."""
     ready: dict[str, Captured] = {}
     errors: dict[str, float] = {}
     for name, call in calls.items():
         try:
-            for x in sets[:1]:
-                errors[name] = error(x, call(x))
+            errors[name] = error(sets[0].operands, call(sets[0]))
             if not errors[name] < bound:
-                print("WRONG", name, sets[0].problem.precision, errors[name], flush=True)
+                print("WRONG", name, sets[0].operands.problem.precision, errors[name], flush=True)
                 continue
             ready[name] = Captured(lambda call=call: [call(x) for x in sets], CUDA)  # type: ignore[misc]
         except Exception as e:  # noqa: BLE001 - the others are measured all the same
             print("refused:", name, f"{type(e).__name__}: {e}".splitlines()[0][:160], flush=True)
     if not ready:
         return {}
-    measured = measure_in_turn(list(ready.values()), seconds, CUDA, lambda *_: None, lambda _: None)
     return {
         name: {
             **{s: v / len(sets) if s != "count" else v for s, v in spread(m.samples_ms).items()},
             "error": errors[name],
+            "clock_mhz": round(mhz),
         }
-        for name, m in zip(ready, measured, strict=True)
+        for name, (m, mhz) in zip(ready, in_turn(list(ready.values()), seconds, CUDA), strict=True)
     }
 
 
@@ -165,43 +202,40 @@ def _rates(flops: float, found: Spreads) -> dict[str, str]:
 
 
 def rows(seconds: float, until: float, precisions: list[str]) -> Iterator[dict[str, object]]:
-    """Measure every shape, as long as there is time."""
+    """Measure every shape, in the order of the precisions, as long as there is time."""
     where = context(torch.cuda.get_device_name(), ("torch", "triton"))
-    posed_all = [
-        (precision, m, layer)
-        for kind, every in ROWS.items()
-        for m, layer in every
-        for precision in (("bfloat16",) if kind == "bfloat16" else RECIPES)
-        if precision in precisions
-    ]
-    posed_all.sort(key=lambda p: RECIPES.index(p[0]) if p[0] in RECIPES else -1)
-    for precision, m, layer in posed_all:
-        if time.monotonic() > until:
-            print("no time for", precision, m, layer, flush=True)
-            return
-        n, k = LAYERS[layer]
-        size = (m + n) * k * (2 if precision == "bfloat16" else 1) + 2 * m * n
-        sets = posed(m, n, k, precision, min(8, copies_beyond_cache(size, CUDA)))
-        p = sets[0].problem
-        names = [name for name in CONTENDERS if BACKENDS[name].refusal(p) is None]
-        found = timed(sets, {n: BACKENDS[n].run for n in names}, BOUNDS[precision], seconds)
-        for name, ms in found.items():
-            tflops = p.flops / ms["median"] / 1e9
-            yield {
-                **where, "precision": p.precision, "layer": layer, "m": m, "n": n, "k": k,
-                "backend": name, "ms": ms["median"], "p95_ms": ms["p95"], "count": ms["count"],
-                "tflops": f"{tflops:.1f}", "gb_s": f"{p.moved / ms['median'] / 1e6:.0f}",
-                "times_cublas": f"{found['cublas']['median'] / ms['median']:.3f}"
-                if "cublas" in found
-                else "",
-                "error": f"{ms['error']:.2e}",
-            }  # fmt: skip
-        print(p.precision, m, layer, _rates(p.flops, found), flush=True)
-        del sets
-        torch.cuda.empty_cache()
+    for precision in precisions:
+        for m, layer in ROWS["bfloat16" if precision == "bfloat16" else "fp8"]:
+            if time.monotonic() > until:
+                print("no time for", precision, m, layer, flush=True)
+                continue
+            n, k = LAYERS[layer]
+            size = (m + n) * k * (2 if precision == "bfloat16" else 1) + 2 * m * n
+            sets = posed(m, n, k, precision, min(8, copies_beyond_cache(size, CUDA)))
+            p = sets[0].operands.problem
+            names = [name for name in CONTENDERS if BACKENDS[name].refusal(p) is None]
+            calls: Calls = {name: by_backend(name) for name in names}
+            if precision != "bfloat16":
+                calls |= {name + WITH_ROUNDING: rounding_by_backend(name) for name in names}
+            found = timed(sets, calls, BOUNDS[precision], seconds)
+            for name, ms in found.items():
+                backend = name.removesuffix(WITH_ROUNDING)
+                peer = found.get(name.replace(backend, "cublas"))
+                yield {
+                    **where, "precision": p.precision, "layer": layer, "m": m, "n": n, "k": k,
+                    "backend": backend, "rounding": name != backend, "ms": ms["median"],
+                    "p95_ms": ms["p95"], "count": ms["count"], "clock_mhz": ms["clock_mhz"],
+                    "tflops": f"{p.flops / ms['median'] / 1e9:.1f}",
+                    "gb_s": f"{p.moved / ms['median'] / 1e6:.0f}",
+                    "times_cublas": f"{peer['median'] / ms['median']:.3f}" if peer else "",
+                    "error": f"{ms['error']:.2e}",
+                }  # fmt: skip
+            print(p.precision, m, layer, _rates(p.flops, found), flush=True)
+            del sets
+            torch.cuda.empty_cache()
 
 
-def quantising(seconds: float) -> list[dict[str, object]]:
+def rounding(seconds: float) -> list[dict[str, object]]:
     """Time rounding to FP8, alone and with the transpose, as a share of the memory's rate."""
     where = context(torch.cuda.get_device_name(), ("torch", "triton"))
     found = []
@@ -216,14 +250,14 @@ def quantising(seconds: float) -> list[dict[str, object]]:
             ]
             for call in calls:
                 call()
-            ours, base = measure_in_turn(calls, seconds, CUDA, lambda *_: None, lambda _: None)
+            (ours, mhz), (base, _) = in_turn(calls, seconds, CUDA)
             ms, copied = (spread(m.samples_ms)["median"] for m in (ours, base))
             moved = x.numel() * (2 + 1 + across)
             rate, of_copy = moved / ms / 1e6, 4 * x.numel() / copied / 1e6
             share = f"{rate / of_copy:.3f}"
             row = {
                 **where, "granularity": granularity, "with_transpose": across, "ms": ms,
-                "gb_s": f"{rate:.0f}", "share_of_copy": share,
+                "clock_mhz": round(mhz), "gb_s": f"{rate:.0f}", "share_of_copy": share,
             }  # fmt: skip
             found.append(row)
             print("quantise", granularity, across, f"{ms:.3f} ms", share, flush=True)
@@ -255,23 +289,23 @@ def sweep(seconds: float) -> None:
     for precision, names in SWEPT_FOR.items():
         for m, n, k in SWEPT_SHAPES:
             sets = posed(m, n, k, precision, 1)
-            calls: Calls = {"cublas": BACKENDS["cublas"].run}
+            calls: Calls = {"cublas": by_backend("cublas")}
             for name in names:
-                calls[name] = lambda x, s=SWEPT[name]: hopper.with_shape(x, s)  # type: ignore[misc]
+                calls[name] = lambda x, s=SWEPT[name]: hopper.with_shape(x.operands, s)  # type: ignore[misc]
             for t in SWEPT_TILES[precision]:
-                calls[str(tuple(t[:5]))] = lambda x, t=t: portable.with_tiles(x, t)  # type: ignore[misc]
+                calls[str(tuple(t[:5]))] = lambda x, t=t: portable.with_tiles(x.operands, t)  # type: ignore[misc]
             found = timed(sets, calls, BOUNDS[precision], seconds)
-            flops = sets[0].problem.flops
+            flops = sets[0].operands.problem.flops
             print("sweep", precision, (m, n, k), _rates(flops, found), flush=True)
     for precision in ("bfloat16", "block"):
         for m in (1, 16, 64):
             n, k = LAYERS["DeepSeek-V3 o"]
             sets = posed(m, n, k, precision, 2)
-            calls = {"cublas": BACKENDS["cublas"].run}
+            calls = {"cublas": by_backend("cublas")}
             for name, (bm, bk, stages, splits) in FEW.items():
                 inner = 128 if precision == "block" else bk
                 t = portable.Tiles(bm, max(16, m), inner, 4, stages, splits, True)
-                calls[name] = lambda x, t=t: portable.with_tiles(x, t)  # type: ignore[misc]
+                calls[name] = lambda x, t=t: portable.with_tiles(x.operands, t)  # type: ignore[misc]
             found = timed(sets, calls, BOUNDS[precision], seconds)
             times = {name: f"{v['median'] * 1e3:.1f} us" for name, v in found.items()}
             print("few", precision, (m, n, k), times, flush=True)
@@ -284,18 +318,20 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--sweep", action="store_true")
-    parser.add_argument("--precisions", default=",".join(("bfloat16", *RECIPES)))
+    parser.add_argument("--parts", default=",".join(PARTS), help="in the order of measuring")
     given = parser.parse_args()
     until = time.monotonic() + 60 * given.minutes
+    parts = given.parts.split(",")
     with torch.no_grad():
-        exactness()
         if given.sweep:
             sweep(given.seconds)
-        write("fp8_quantize", quantising(given.seconds), given.out)
         found = []
-        for row in rows(given.seconds, until, given.precisions.split(",")):
+        for row in rows(given.seconds, until, [p for p in parts if p != "rounding"]):
             found.append(row)
             write("gemm", found, given.out)
+        if "rounding" in parts:
+            exactness()
+            write("fp8_quantize", rounding(given.seconds), given.out)
 
 
 if __name__ == "__main__":
