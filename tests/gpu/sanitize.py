@@ -1,11 +1,12 @@
-"""Our kernels under NVIDIA's compute-sanitizer, on small shapes: out-of-bounds and misaligned
-accesses (memcheck), races in shared memory (racecheck). On a machine with a GPU and the CUDA
-toolkit:
+"""Attention's kernels under NVIDIA's compute-sanitizer: out-of-bounds and misaligned accesses
+(memcheck), races in shared memory (racecheck). On a machine with a GPU and the CUDA toolkit:
 
-    python -m tests.gpu.sanitize [--tools memcheck,racecheck] [--families control,triton] [--limit 60]
+    python -m tests.gpu.sanitize [--tools memcheck,racecheck] [--workers 5] [--limit 90] [--only TEXT]
 
-Each kernel family, head size and tool is a process of its own, several at once, and tells what it
-found when it ends; one that outlives the limit counts as a failure.
+The calls are those of `tests.gpu.sanitized`. Each worker takes a share of them, in three processes:
+one compiles and runs a call, and then one with each tool runs it again, which takes the compiled
+kernels from Triton's cache. results/sanitizer.csv has a row for each call and tool; one that did
+not end within the limit has the verdict `not finished`, which is a failure.
 
 The race checker knows nothing of hand-overs between warps of several kinds: it calls those of a
 minimal kernel races, too (`tests.gpu.handover`), and those within cuDNN's own attention. So what it
@@ -23,136 +24,122 @@ import ast
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import time
+import warnings
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from itertools import product
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
 
-from accel.attention import Ragged
-from accel.attention.inputs import arrange, problem_of
 from accel.attention.kernels import hopper
-from accel.attention.passes import backward, forward
+from tests.benchmarks.rows import RESULTS, context, write
 from tests.gpu import handover
+from tests.gpu.sanitized import CASES, launches, run
 
-FAMILIES = ("control", "hopper forward", "hopper backward", "triton")
+CONTROL = "control"
+"""The minimal kernel, which shows what the race checker says of every hand-over."""
 HAND_OVERS = {("_publish", "_field"), ("_produce", "_consume")}
 """Which function writes to shared memory what which other one reads, an mbarrier between them."""
-DIMS = (64, 128, 256)
-AT_ONCE = 6
+MOST_ERROR = 1e-2
+MOST_ERROR_OF_FP8 = 8e-2
+TOOLS = {
+    "memcheck": (),
+    "racecheck": ("--racecheck-report", "hazard", "--print-limit", "100000"),
+}
 
 
-def shapes(dim: int) -> list[tuple[tuple[torch.Tensor, ...], dict[str, object]]]:
-    """Lengths off the tiles, grouped heads, causal, windows, and a ragged batch with an empty
-    sequence."""
-
-    def tensors(*sizes: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
-        return tuple(torch.randn(size, device="cuda", dtype=torch.bfloat16) for size in sizes)
-
-    ragged = Ragged.of((100, 0, 130), device="cuda")
-    return [
-        (tensors((1, 2, 330, dim), (1, 1, 330, dim), (1, 1, 330, dim)), {"causal": True}),
-        (tensors((1, 2, 70, dim), (1, 2, 133, dim), (1, 2, 133, dim)), {"window": (50, None)}),
-        (tensors((230, 2, dim), (230, 2, dim), (230, 2, dim)), {"causal": True, "seqlens": ragged}),
-    ]
+def calls(only: str = "") -> list[str]:
+    """Return the names of the calls, the most important first."""
+    return [name for name in (CONTROL, *CASES) if only in name]
 
 
-def run(family: str, dim: int) -> None:
-    """What the sanitizer watches. Prints how far each answer is from that of `math`."""
-    if family == "control":
-        print(f"control: error {handover.run():.2e}")
-        return
-    backend, _, only = family.partition(" ")
-    for tensors, rules in shapes(dim):
-        x = arrange(*tensors, None, rules.pop("seqlens", None), "bhsd")
-        p = problem_of(
-            x,
-            scale=None,
-            softcap=0.0,
-            deterministic=False,
-            **{"causal": False, "window": (None, None), **rules},
-        )
-        exact = forward(x, p, "math")
-        found = [forward(x, p, backend)[0]] if only != "backward" else []
-        wanted = [exact[0]] if only != "backward" else []
-        if only != "forward":
-            dout = torch.randn_like(x.q)
-            found += backward(dout, x, *exact, p, backend)[:3]
-            wanted += backward(dout, x, *exact, p, "math")[:3]
-        torch.cuda.synchronize()
-        print(
-            f"{family} d{dim} {p}:",
-            *(
-                f"{float((a - b).norm() / b.norm()):.2e}"
-                for a, b in zip(found, wanted, strict=True)
-            ),
-        )
+def each(names: Sequence[str], compiled: Path, first: bool) -> None:
+    """Run calls and tell what they launched; the first process does so for those that follow.
+
+    Args:
+        names: the calls.
+        compiled: a folder with a file for each call whose kernels are compiled.
+        first: whether this process compiles.
+    """
+    warnings.simplefilter("ignore")
+    torch.zeros(1, device="cuda")
+    counted = launches()
+    for name in names:
+        done = compiled / name.replace(" ", "_")
+        while not first and not done.exists():
+            time.sleep(0.2)
+        counted.clear()
+        print(f"begin {name}", flush=True)
+        began = time.monotonic()
+        try:
+            error = handover.run() if name == CONTROL else run(CASES[name])
+        except Exception as e:  # noqa: BLE001 - one call that fails must not end the others
+            print(f"failed {name}: {type(e).__name__}: {e}", flush=True)
+            done.touch()
+            continue
+        kernels = " ".join(f"{kernel}*{n}" for kernel, n in sorted(counted.items()))
+        print(f"end {name}: {time.monotonic() - began:.1f} {error:.3g} {kernels}", flush=True)
+        done.touch()
 
 
-def compiled(family: str, dim: int, limit: int) -> None:
-    """Run it without a tool, so that every kernel lies in Triton's cache."""
-    subprocess.run(
-        [sys.executable, "-m", "tests.gpu.sanitize", "--one", f"{family},{dim}"],
-        timeout=5 * limit,
-        check=True,
-    )
-
-
-def watched(sanitizer: str, tool: str, family: str, dim: int, limit: int) -> bool:
-    """Whether all is well; tells what was found."""
-    fine, told = found(sanitizer, tool, family, dim, limit)
-    print(f"{'ok' if fine else 'NOT OK'}: {told}", flush=True)
-    return fine
-
-
-def found(sanitizer: str, tool: str, family: str, dim: int, limit: int) -> tuple[bool, str]:
-    """Whether all is well, and what to tell."""
-    every = (
-        ["--racecheck-report", "hazard", "--print-limit", "100000"] if tool == "racecheck" else []
-    )
-    argv = [
-        sanitizer,
-        "--tool",
-        tool,
-        "--error-exitcode",
-        "9",
-        *every,
-        sys.executable,
-        "-m",
-        "tests.gpu.sanitize",
-    ]
-    try:
-        done = subprocess.run(
-            [*argv, "--one", f"{family},{dim}"],
-            capture_output=True,
-            text=True,
-            timeout=limit,
-            env={**os.environ, "PYTHONWARNINGS": "ignore"},
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return False, f"{tool} {family} d{dim}: not finished after {limit} s"
-    said = done.stdout + done.stderr
-    kinds = Counter(kind_of(*pair) for pair in _PAIR.findall(said))
-    told = (
-        f"{tool} {family} d{dim}: exit {done.returncode}, {''.join(said.strip().splitlines()[-1:])}"
-    )
-    fine = done.returncode == 0 or (
-        done.returncode == 9 and bool(kinds) and not any(kind.startswith("race") for kind in kinds)
-    )
-    return fine, told + "".join(f"\n  {count} times {kind}" for kind, count in kinds.most_common())
-
-
+_CALL = re.compile(
+    r"^begin (?P<name>.+)\n(?P<said>(?:(?!begin |end ).*\n)*)"
+    r"(?:end .+: (?P<seconds>\S+) (?P<error>\S+) ?(?P<kernels>.*)$)?",
+    re.MULTILINE,
+)
 _PAIR = re.compile(
     r"(?:Write|Read) Thread .* in (\S+\.py):(\d+)\n.*(?:Write|Read) Thread .* in (\S+\.py):(\d+)"
 )
+_REPORT = re.compile(r"^========= (?!COMPUTE-SANITIZER|ERROR SUMMARY|RACECHECK SUMMARY)\S.*$", re.M)
+
+
+def verdicts(tool: str, log: str) -> Iterator[dict[str, object]]:
+    """Yield a row for each call that a log tells of."""
+    for call in _CALL.finditer(log):
+        name, said = call["name"], call["said"]
+        reports = Counter(_REPORT.findall(said))
+        kinds = Counter(kind_of(*pair) for pair in _PAIR.findall(said))
+        explained = sum(n for kind, n in kinds.items() if not kind.startswith("race"))
+        errors = reports.total() - explained
+        yield {
+            "tool": tool,
+            "call": name,
+            "kernels": call["kernels"] or "",
+            "launches": sum(int(k.rpartition("*")[2]) for k in (call["kernels"] or "").split()),
+            "errors": errors,
+            "entry": kinds["entry"],
+            "hand_overs": explained - kinds["entry"],
+            "relative_error": call["error"] or "",
+            "seconds": call["seconds"] or "",
+            "verdict": _verdict(name, call["error"], errors),
+            "said": "; ".join(_told(said, reports, kinds))[:600],
+        }
+
+
+def _verdict(name: str, error: str | None, errors: int) -> str:
+    if error is None:
+        return "not finished"
+    most = MOST_ERROR_OF_FP8 if name.startswith("fp8") else MOST_ERROR
+    if errors:
+        return "errors"
+    return "ok" if float(error) <= most else "wrong"
+
+
+def _told(said: str, reports: Counter[str], kinds: Counter[str]) -> Iterator[str]:
+    """Yield what a tool reports, each kind once, and why a call failed."""
+    yield from (line for line in said.splitlines() if line.startswith("failed "))
+    yield from (f"{n} times {kind}" for kind, n in kinds.most_common())
+    if not kinds:
+        yield from (f"{n} times {line[10:]}" for line, n in reports.most_common(3))
 
 
 def kind_of(file: str, line: str, other_file: str, other_line: str) -> str:
-    """What two accesses to the same place in shared memory are to each other."""
+    """Return what two accesses to the same place in shared memory are to each other."""
     first, second = (
         _function(Path(f).name, int(n)) for f, n in ((file, line), (other_file, other_line))
     )
@@ -165,8 +152,8 @@ def kind_of(file: str, line: str, other_file: str, other_line: str) -> str:
 
 
 def _function(name: str, line: int) -> str:
-    """The function of our kernels at that line; `entry` for the kernels themselves, which only
-    set up and send their warps off."""
+    """Return the function of our kernels at that line; `entry` for the kernels themselves, which
+    only set up and send their warps off."""
     for file in (*Path(hopper.__file__).parent.glob("*.py"), Path(handover.__file__)):
         if file.name == name:
             for node in ast.parse(file.read_text()).body:
@@ -178,40 +165,103 @@ def _function(name: str, line: int) -> str:
     return f"{name}:{line}"
 
 
+def started(
+    tool: str, names: Sequence[str], folder: Path, number: int
+) -> tuple[str, Path, subprocess.Popen[bytes]]:
+    """Start a process over a share of the calls, without a tool to compile them.
+
+    Returns:
+        The tool, the file that the process writes, and the process, the first of its group.
+    """
+    log = folder / f"{tool or 'compile'}.{number}"
+    watched = (sanitizer(), "--tool", tool, *TOOLS[tool]) if tool else ()
+    argv = [
+        sys.executable,
+        "-m",
+        "tests.gpu.sanitize",
+        "--each",
+        ",".join(names),
+        str(folder),
+        tool,
+    ]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*watched, *argv], stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    return tool, log, process
+
+
+def sanitizer() -> str:
+    """Return the path of compute-sanitizer."""
+    found = shutil.which("compute-sanitizer", path=f"{os.environ['PATH']}:/usr/local/cuda/bin")
+    if found is None:
+        raise SystemExit("compute-sanitizer is not on the path: it comes with the CUDA toolkit")
+    return found
+
+
+def watched(
+    names: Sequence[str], tools: Sequence[str], workers: int, limit: float
+) -> list[dict[str, object]]:
+    """Return a row for each call and tool."""
+    deadline = time.monotonic() + limit
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        running = [
+            started(tool, names[number::workers], folder, number)
+            for number in range(workers)
+            for tool in ("", *tools)
+        ]
+        for _, _, process in running:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        rows = [
+            row
+            for tool, log, _ in running
+            for row in verdicts(tool or "none", log.read_text(errors="replace"))
+        ]
+    begun = {(row["tool"], row["call"]) for row in rows}
+    blank = dict.fromkeys(rows[0], "") if rows else {}
+    return rows + [
+        blank | {"tool": tool, "call": name, "verdict": "not begun"}
+        for tool in tools
+        for name in names
+        if (tool, name) not in begun
+    ]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tools", default="memcheck,racecheck")
-    parser.add_argument("--families", default=",".join(FAMILIES))
-    parser.add_argument("--limit", type=int, default=60)
-    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--tools", default=",".join(TOOLS))
+    parser.add_argument("--only", default="", help="calls whose name contains this")
+    parser.add_argument("--workers", type=int, default=5)
+    parser.add_argument("--limit", type=float, default=90.0, help="seconds for everything")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--each", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one:
-        family, dim = options.one.split(",")
-        run(family, int(dim))
+    if options.each:
+        names, folder, tool = options.each
+        each(names.split(","), Path(folder), first=not tool)
         return 0
-    sanitizer = shutil.which("compute-sanitizer") or shutil.which(
-        "compute-sanitizer", path="/usr/local/cuda/bin"
-    )
-    if sanitizer is None:
-        print(
-            "compute-sanitizer is not on the path: it comes with the CUDA toolkit", file=sys.stderr
-        )
-        return 1
-    kernels = [
-        case
-        for case in product(options.families.split(","), DIMS)
-        if case[0] != "control" or case[1] == DIMS[0]
-    ]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(lambda kernel: compiled(*kernel, options.limit), kernels))
-        cases = product(options.tools.split(","), kernels)
-        fine = list(
-            pool.map(lambda case: watched(sanitizer, case[0], *case[1], options.limit), cases)
-        )
-    print(f"{sum(fine)} of {len(fine)} are well")
-    return 0 if all(fine) else 1
+    rows = watched(calls(options.only), options.tools.split(","), options.workers, options.limit)
+    where = context(torch.cuda.get_device_name(), ("torch", "triton"))
+    where["versions"] += f" compute-sanitizer={_version()}"
+    write("sanitizer", [row | where for row in rows], options.out)
+    for row in rows:
+        print(row["verdict"], row["tool"], row["call"], row["kernels"], row["said"], sep="; ")
+    fine = sum(row["verdict"] == "ok" for row in rows)
+    print(f"{fine} of {len(rows)} are well")
+    return 0 if fine == len(rows) else 1
+
+
+def _version() -> str:
+    said = subprocess.run([sanitizer(), "--version"], capture_output=True, text=True, check=True)
+    found = re.search(r"Version (\S+)", said.stdout)
+    return found[1] if found else "unknown"
 
 
 if __name__ == "__main__":
