@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accel.attention.api import attention, explain, learning
+    from accel.attention.api import attention, explain
     from accel.attention.emulation import blockwise_softmax, fp8_block_quantize
     from accel.attention.flash3 import (
         FlashAttention3,
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from accel.attention.frameworks.flash_attn import flash_attn_func, flash_attn_varlen_func
     from accel.attention.frameworks.sdpa import install, uninstall
     from accel.attention.ragged import Ragged
+    from accel.lessons.mode import learning
     from accel.primitives.gemm.api import explain_gemm, gemm
     from accel.primitives.gemm.grouped import grouped_gemm
     from accel.primitives.gemm.int4 import int4_gemm
@@ -84,7 +85,7 @@ _HOME = {
     "int4_gemm": "primitives.gemm.int4",
     "int4_quantize": "primitives.quantize.int4",
     "install": "attention.frameworks.sdpa",
-    "learning": "attention.api",
+    "learning": "lessons.mode",
     "linear_attention": "primitives.linear_attention.api",
     "uninstall": "attention.frameworks.sdpa",
 }

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor
 
-from accel.attention import learned
 from accel.attention.backends import Run
 from accel.attention.dispatch import Choice, choose
 from accel.attention.documents import in_documents
@@ -28,11 +27,11 @@ from accel.attention.inputs import (
     even_heads,
     problem_of,
 )
-from accel.attention.learned import Mode
 from accel.attention.lessons import Use, learn_forward, use_of
 from accel.attention.passes import Attention, Decided, forward_op, prepared, ran, ready
 from accel.attention.problem import Problem, default_scale
 from accel.attention.ragged import Ragged
+from accel.lessons.mode import on_change
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -56,6 +55,7 @@ class Plan:
 
 
 _PLANS: dict[object, Plan] = {}
+on_change(_PLANS.clear)
 
 
 class Options(TypedDict, total=False):
@@ -402,31 +402,6 @@ def _learned(plan: Plan, use: Use, x: Inputs) -> Plan:
     chosen = choose(problem)
     run = None if plan.run is None else prepared(x, problem, chosen.backend)
     return replace(plan, forward=chosen, run=run)
-
-
-def learning(mode: Mode | None = None) -> Mode:
-    """Set whether `auto` measures shapes that come back, in this process; return the mode.
-
-    Args:
-        mode: `once` (at first): a shape without a measurement is measured at its second call, and
-            its backward pass in the second backward pass. `idle`: shapes are only counted, and GPU
-            Deck measures them while the GPU is idle. `off`: neither, and what was learned is not
-            used. None leaves the mode as it is.
-
-    A measurement takes at most 30 ms beside the first call of each backend, which may compile its
-    kernels, or one call of each where calls are longer. Nothing is measured in a CUDA graph, by
-    compiled programs, or for deterministic gradients. Results are kept on disk for later programs.
-
-    Raises:
-        ValueError: if there is no such mode.
-    """
-    if mode is not None:
-        if mode not in get_args(Mode):
-            raise ValueError(f"learning is one of {', '.join(get_args(Mode))}; got {mode!r}")
-        learned.set_mode(mode)
-        choose.cache_clear()
-        _PLANS.clear()
-    return learned.mode()
 
 
 def _compiled(

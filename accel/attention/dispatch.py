@@ -8,7 +8,6 @@ needed, no tensors.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,8 +19,9 @@ from accel.attention import learned, prediction, table
 from accel.attention.backends import BACKENDS, Direction
 from accel.attention.prediction import Geometry
 from accel.attention.problem import Problem, dtype_name
-from accel.attention.records import Measured
 from accel.attention.spot import extras
+from accel.lessons.mode import on_change
+from accel.lessons.records import Measured
 from accel.runtime.backend_names import check_name
 
 NOT_FOR_AUTO = ("reference",)
@@ -115,6 +115,9 @@ def choose(problem: Problem, backend: str = "auto", direction: Direction = "forw
     return Choice(backend, "named by the caller", candidates, direction)
 
 
+on_change(choose.cache_clear)
+
+
 def preferred(problem: Problem) -> tuple[str, ...]:
     """Return the order in which `auto` tries backends if nothing has been measured.
 
@@ -198,10 +201,7 @@ def _reason(speed: Expectation, rated: Mapping[str, float], ranked: list[str]) -
     """Return why the first of `ranked` runs, and how fast the others are."""
     first, *behind = ranked
     if speed.lesson is not None:
-        us = speed.lesson.microseconds
-        at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(speed.lesson.at))
-        then = "".join(f", {other} {us[other]:.4g}" for other in behind)
-        return f"measured fastest here on {at}, {us[first]:.4g} us{then}"
+        return speed.lesson.reason(ranked)
     then = "".join(f", {other} {rated[other]:.0f}" for other in behind)
     where = " and ".join(speed.gpus)
     how = "measured fastest on" if speed.basis == "measured" else "predicted from measurements on"
@@ -231,9 +231,7 @@ def _expected(p: Problem, direction: Direction) -> Expectation:
     backends down equally, until it is measured.
     """
     if (lesson := learned.found(p, direction)) is not None:
-        flops = lesson.flops / 1e6
-        rates = {name: flops / us for name, us in lesson.microseconds.items()}
-        return Expectation("measured here", rates, lesson)
+        return Expectation("measured here", lesson.tflops, lesson)
     if p.bias != "none":  # no table has masks or biases, which some kernels are far slower with
         return Expectation("predicted", {})
     rows, at = _rows(p, direction), _place(p)

@@ -8,14 +8,16 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from accel.attention import learned, usage
+from accel.attention import usage
 from accel.attention.dispatch import choose, contenders
 from accel.attention.inputs import Inputs
 from accel.attention.lessons import measure
 from accel.attention.passes import backward, forward, ready
 from accel.attention.problem import Problem, default_scale
-from accel.attention.records import Direction, Shape, Used
+from accel.attention.records import Shape, Used
 from accel.attention.spot import spot
+from accel.lessons.records import Direction
+from accel.lessons.store import gpu
 
 LARGEST = 0.25
 """The share of the free memory that the tensors of a shape may take."""
@@ -27,7 +29,7 @@ def pending(device: torch.device) -> Iterator[tuple[Used, Problem, Direction]]:
 
     Ragged batches are left to the programs, as their lengths are not known.
     """
-    own = learned.gpu(device)
+    own = gpu(device)
     for used in sorted(usage.read(), key=lambda u: -(u.forward + u.backward)):
         if used.gpu != own.name or used.shape.ragged:
             continue

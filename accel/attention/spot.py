@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 
 from accel.attention.problem import Problem, dtype_name
+from accel.lessons.spots import step
 
-OCTAVE = 4
-"""The number of steps in which a size doubles: sizes of one step differ by a fifth at most."""
 _TOLD = frozenset(
     (
         "batch", "heads", "kv_heads", "seq_q", "seq_k", "head_dim", "dtype", "device",
@@ -59,8 +57,3 @@ def extras(p: Problem) -> list[str]:
         if field.name not in _TOLD and (value := getattr(p, field.name)) != field.default
     ]
     return found
-
-
-def step(n: int) -> int:
-    """Return the step in which a size lies."""
-    return round(OCTAVE * math.log2(max(1, n)))

@@ -13,10 +13,11 @@ from typing import Protocol
 
 import msgspec
 
-from accel.attention import learned
 from accel.attention.problem import Problem, dtype_name
 from accel.attention.records import Shape, Used, decode_used, encode_used, used_file
 from accel.attention.spot import spot
+from accel.lessons.mode import learning
+from accel.lessons.store import gpu
 from accel.runtime import shared_file
 
 EVERY_S = 30.0
@@ -89,17 +90,17 @@ class Notes:
 
 
 def _write(counts: Iterable[Count]) -> None:
-    if learned.mode() != "off":
+    if learning() != "off":
         with contextlib.suppress(OSError):
             note(counts)
 
 
 def _used(c: Count, now: float) -> Used:
-    gpu = learned.gpu(c.problem.device)
+    own = gpu(c.problem.device)
     forward, backward = c.calls - c.noted[0], c.backward - c.noted[1]
     text = str(c.problem).removesuffix(f" on {c.problem.device}")
     return Used(
-        gpu.name, gpu.uuid, spot(c.problem), text, _shape(c.problem), forward, backward, now
+        own.name, own.uuid, spot(c.problem), text, _shape(c.problem), forward, backward, now
     )
 
 

@@ -21,7 +21,6 @@ import msgspec
 import torch
 from torch import nn
 
-from accel.attention.api import learning
 from accel.inject import guesses
 from accel.inject.compare import Run, trial
 from accel.inject.finding import Site, Speedup
@@ -31,6 +30,7 @@ from accel.inject.prove import Proof, Trial
 from accel.inject.rewrite import Change, changes
 from accel.inject.scores import SMALL
 from accel.inject.speedup import predicted
+from accel.lessons.mode import learning
 
 SIZES = {
     "cpu": (Sizes(), Sizes(1, 2, 64, 16)),

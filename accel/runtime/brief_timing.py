@@ -9,7 +9,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 
 import torch
 
@@ -30,14 +29,19 @@ Call = Callable[[], object]
 
 
 def medians(
-    calls: Mapping[str, Call], device: torch.device, most_ms: float = MOST_MS
+    calls: Mapping[str, Call],
+    device: torch.device,
+    most_ms: float = MOST_MS,
+    *,
+    cold: bool = False,
 ) -> tuple[dict[str, float], dict[str, str], int]:
     """Return the median microseconds of each contender, why others failed, and the timed calls.
 
     Each contender is called once before, to compile and to load. Rounds in which all take turns, in
     both orders alternately, go on until `most_ms` have passed since the first of them, or each has
     had MOST_CALLS calls. The first round counts only where it is the last, because it shows how
-    long the launches take. A contender that raises an exception takes no further part.
+    long the launches take. A contender that raises an exception takes no further part. With `cold`
+    a GPU's last-level cache is emptied before each timed call, as other layers of a model do.
     """
     failed: dict[str, str] = {}
     left: dict[str, Call] = {}
@@ -49,16 +53,18 @@ def medians(
             failed[name] = f"{type(e).__name__}: {str(e).partition(chr(10))[0]}"
     samples: dict[str, list[float]] = {name: [] for name in left}
     counts, done, wait = dict.fromkeys(left, 1), dict.fromkeys(left, 0), _WAIT_MS[0]
+    at_once = 1 if cold else _AT_ONCE
+    other = _beyond_cache(device) if cold and device.type == "cuda" else None
     if device.type == "cuda":
         _mark(device).synchronize()  # what the caller launched before is not counted
     begun, rounds = time.perf_counter(), 0
     while left:
         order = list(left) if rounds % 2 == 0 else list(left)[::-1]
-        times, wait = _round([(left[name], counts[name]) for name in order], device, wait)
+        times, wait = _round([(left[name], counts[name]) for name in order], device, wait, other)
         for name, ms in zip(order, times, strict=True):
             samples[name] = [*(samples[name] if rounds > 1 else ()), ms * 1e3]
             done[name] += counts[name]
-            counts[name] = min(_AT_ONCE, max(1, int(_MARKED_MS / max(ms, 1e-4))))
+            counts[name] = min(at_once, max(1, int(_MARKED_MS / max(ms, 1e-4))))
         rounds += 1
         longest = 2 * sum(times) / 1e3
         if time.perf_counter() - begun + longest > most_ms / 1e3:
@@ -75,9 +81,15 @@ def medians(
 
 
 def _round(
-    turns: list[tuple[Call, int]], device: torch.device, wait_ms: float
+    turns: list[tuple[Call, int]],
+    device: torch.device,
+    wait_ms: float,
+    other: torch.Tensor | None,
 ) -> tuple[list[float], float]:
-    """Return the milliseconds of a call of each, and how long the GPU should wait next time."""
+    """Return the milliseconds of a call of each, and how long the GPU should wait next time.
+
+    `other` is read before each turn, if it is given.
+    """
     if device.type != "cuda":
         times = []
         for call, count in turns:
@@ -88,18 +100,27 @@ def _round(
         return times, wait_ms
     torch.cuda._sleep(int(wait_ms * _CYCLES_A_MS))  # type: ignore[no-untyped-call]
     start = time.perf_counter()
-    marks = [_mark(device)]
+    spans = []
+    before = _mark(device)
     for call, count in turns:
+        if other is not None:
+            other.sum()
+            before = _mark(device)
         for _ in range(count):
             call()
-        marks.append(_mark(device))
+        after = _mark(device)
+        spans.append((before, after, count))
+        before = after
     host_ms = (time.perf_counter() - start) * 1e3
-    marks[-1].synchronize()
-    times = [
-        before.elapsed_time(after) / count
-        for (before, after), (_, count) in zip(pairwise(marks), turns, strict=True)
-    ]
+    before.synchronize()
+    times = [first.elapsed_time(last) / count for first, last, count in spans]
     return times, min(max(_WAIT_MS[0], 1.3 * host_ms), _WAIT_MS[1])
+
+
+def _beyond_cache(device: torch.device) -> torch.Tensor:
+    """Return a tensor whose reading leaves nothing else in a GPU's last-level cache."""
+    size = 2 * torch.cuda.get_device_properties(device).L2_cache_size
+    return torch.zeros(size // 4, dtype=torch.float32, device=device)
 
 
 def _mark(device: torch.device) -> torch.cuda.Event:

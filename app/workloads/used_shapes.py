@@ -6,14 +6,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from accel.attention.records import (
-    Measured,
-    Used,
-    decode_learned,
-    decode_used,
-    learned_file,
-    used_file,
-)
+from accel.attention.records import Used, decode_used, used_file
+from accel.lessons.records import Measured, decode_learned, learned_file
 from app.format.values import significant
 from app.language.texts import tr, tr_decimal, tr_noop, tr_whole
 
@@ -124,7 +118,7 @@ class UsedShapes:
 
     def refresh(self) -> bool:
         """Return True if the rows are others now."""
-        files = (used_file(), learned_file())
+        files = (used_file(), learned_file("attention"))
         now = tuple(file.stat().st_mtime if file.exists() else 0.0 for file in files)
         if now == self._seen:
             return False

@@ -24,9 +24,9 @@ from accel import learning
 from accel.attention import Problem, describe, table
 from accel.attention.backends import BACKENDS, Direction
 from accel.attention.dispatch import refusal
-from accel.attention.learned import software
 from accel.attention.passes import backward, forward, ready
 from accel.attention.table import Row
+from accel.lessons.store import software
 from accel.runtime import brief_timing
 from tests.benchmarks.attention_models import CUDA, Draw, draws
 from tests.benchmarks.attention_shapes import ModelShape

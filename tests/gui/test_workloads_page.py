@@ -10,6 +10,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
 from accel.attention import records
+from accel.lessons.records import Measured, encode_learned, learned_file
 from app.widgets import theme
 from app.workloads.page import EMPTY, SEARCHING
 from scheduler.protocol.search import ENDED
@@ -195,13 +196,13 @@ def shapes_of_programs(at: float = NOW):
     ]
     us = {"hopper": 128.0, "cudnn": 160.0}
     learned = [
-        records.Measured(
+        Measured(
             "H200", "GPU-1", "torch", "forward", "spot", text, 7.4e10, "cudnn", us, 40, at
         )
     ]  # fmt: skip
     records.used_file().parent.mkdir(parents=True, exist_ok=True)
     records.used_file().write_bytes(records.encode_used(used))
-    records.learned_file().write_bytes(records.encode_learned(learned))
+    learned_file("attention").write_bytes(encode_learned(learned))
 
 
 def test_shapes_of_the_users_programs_stand_beside_attention_with_what_was_gained(

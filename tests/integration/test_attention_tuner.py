@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from accel.attention import attention, choose, learned, lessons, records, usage
+from accel.attention import attention, choose, learned, lessons, usage
+from accel.lessons import measuring
+from accel.lessons.mode import learning
+from accel.lessons.records import decode_learned, learned_file
 from accel.runtime import shared_file
 from scheduler.client import Client
 from scheduler.protocol import paths, settings
@@ -36,11 +39,11 @@ def deck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     (tmp_path / "gpu").mkdir()
     monkeypatch.setenv("FAKE_GPU", str(tmp_path / "gpu"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT)]))
-    monkeypatch.setattr(lessons, "DEVICES", ("cpu",))
+    monkeypatch.setattr(measuring, "DEVICES", ("cpu",))
     with state_folder(tmp_path / "home"):
         settings.save(SETTINGS)
         assert not attention_is_due()
-        learned.set_mode("idle")
+        learning("idle")
         q = torch.randn(1, 2, 24, 16, requires_grad=True)
         for _ in range(3):
             attention(q, q, q, causal=True).sum().backward()
@@ -54,9 +57,9 @@ def deck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
             eventually(lambda: log.exists() and told in log.read_text(), 60.0)
             eventually(lambda: not client.snapshot().devices[0].leased)
             yield client
-    learned.set_mode("once")
+    learning("once")
     lessons.forget()
-    learned.forget()
+    learned.STORE.forget()
     choose.cache_clear()
 
 
@@ -72,7 +75,7 @@ def tuner(tmp_path: Path, *manner: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def measured() -> set[str]:
-    return {m.direction for m in records.decode_learned(shared_file.read(records.learned_file()))}
+    return {m.direction for m in decode_learned(shared_file.read(learned_file("attention")))}
 
 
 @pytest.mark.slow

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import torch
 
-from accel.attention import idle_lessons, lessons
+from accel.attention import idle_lessons
+from accel.lessons import measuring
 from accel.runtime import capability
 from assistant.host import attention_tuner
 
 GPU, SLOWLY = Path(sys.argv[1]), "slowly" in sys.argv
 HELD = 3 * 2**30
-lessons.DEVICES = ("cpu",)
+measuring.DEVICES = ("cpu",)
 idle_lessons.contenders = lambda *_: ("flash", "math")
 cpu = capability.ComputeDevice(torch.device("cpu"), "CPU", 1, 1, None)
 torch.set_num_threads(1)

@@ -16,6 +16,8 @@ from accel.attention import (
     records,
     usage,
 )
+from accel.lessons import measuring
+from accel.lessons.records import decode_learned, learned_file
 from accel.runtime import shared_file
 
 CPU = torch.device("cpu")
@@ -24,7 +26,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(lessons, "DEVICES", ("cpu",))
+    monkeypatch.setattr(measuring, "DEVICES", ("cpu",))
     for module in (lessons, idle_lessons):
         monkeypatch.setattr(module, "contenders", lambda *_: ("flash", "math"))
     forget()
@@ -35,13 +37,13 @@ def home(tmp_path, monkeypatch):
 
 
 def forget():
-    learned.forget()
+    learned.STORE.forget()
     lessons.forget()
     choose.cache_clear()
 
 
 def kept():
-    return records.decode_learned(shared_file.read(records.learned_file()))
+    return decode_learned(shared_file.read(learned_file("attention")))
 
 
 def use():

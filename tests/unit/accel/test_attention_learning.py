@@ -22,13 +22,13 @@ from accel.attention import (
     choose,
     describe,
     explain,
-    learned,
     lessons,
-    records,
     spot,
 )
 from accel.attention.api import _PLANS
-from accel.attention.records import Measured
+from accel.attention.learned import STORE
+from accel.lessons import measuring, records, store
+from accel.lessons.records import Measured
 from accel.runtime import brief_timing, shared_file
 
 SHAPE = (1, 2, 24, 16)
@@ -38,7 +38,7 @@ SHAPE = (1, 2, 24, 16)
 def own(tmp_path, monkeypatch):
     """A state folder of its own, a CPU that learns, and two backends that could win there."""
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(lessons, "DEVICES", ("cpu", "cuda"))
+    monkeypatch.setattr(measuring, "DEVICES", ("cpu", "cuda"))
     monkeypatch.setattr(lessons, "contenders", lambda *_: ("flash", "math"))
     forget()
     yield tmp_path / "home"
@@ -47,7 +47,7 @@ def own(tmp_path, monkeypatch):
 
 
 def forget():
-    learned.forget()
+    STORE.forget()
     lessons.forget()
     choose.cache_clear()
     _PLANS.clear()
@@ -58,15 +58,15 @@ def tensors(shape=SHAPE, grad=False):
 
 
 def kept():
-    return records.decode_learned(shared_file.read(records.learned_file()))
+    return records.decode_learned(shared_file.read(STORE.file))
 
 
 def fastest(monkeypatch, name):
     """Let a backend be the fastest by so much that no pause of the machine changes it."""
     original = brief_timing.medians
 
-    def medians(calls, device, most_ms=brief_timing.MOST_MS):
-        found, failed, count = original(calls, device, most_ms)
+    def medians(calls, device, **how):
+        found, failed, count = original(calls, device, **how)
         return {n: us * (1e-3 if n == name else 1e3) for n, us in found.items()}, failed, count
 
     monkeypatch.setattr(brief_timing, "medians", medians)
@@ -142,43 +142,43 @@ def test_what_is_measured_survives_the_process_and_other_versions_do_not_count(o
     attention(q, k, v)
     forget()
     assert attention(q, k, v, return_choice=True)[1].backend == "math"
-    learned.software.cache_clear()
-    monkeypatch.setattr(learned, "versions", lambda: {"torch": "1.0", "driver": "1"})
+    store.software.cache_clear()
+    monkeypatch.setattr(store, "versions", lambda: {"torch": "1.0", "driver": "1"})
     forget()
     assert attention(q, k, v, return_choice=True)[1].backend == "flash"
     attention(q, k, v)
-    learned.software.cache_clear()
+    store.software.cache_clear()
     assert len({m.software for m in kept()}) == 2
 
 
 def test_another_card_of_the_name_is_believed_until_this_one_is_measured(own):
     problem = describe(*tensors())
-    card = learned.gpu(problem.device)
+    card = store.gpu(problem.device)
 
     def told(uuid, name, fast):
         us = {"flash": 2.0, "math": 2.0} | {fast: 1.0}
         return Measured(
-            name, uuid, learned.software(), "forward", spot.spot(problem), "", 1.0, "flash", us, 2,
+            name, uuid, store.software(), "forward", spot.spot(problem), "", 1.0, "flash", us, 2,
             0.0,
         )  # fmt: skip
 
-    learned.record(told("GPU-9", "another card", "math"))
+    STORE.record(told("GPU-9", "another card", "math"))
     choose.cache_clear()
     assert choose(problem).basis == "order"
-    learned.record(told("GPU-1", card.name, "math"))
+    STORE.record(told("GPU-1", card.name, "math"))
     choose.cache_clear()
     assert choose(problem).backend == "math"
-    learned.record(told(card.uuid, card.name, "flash"))
+    STORE.record(told(card.uuid, card.name, "flash"))
     choose.cache_clear()
     assert choose(problem).backend == "flash" and len(kept()) == 3
 
 
 def test_a_lead_of_a_percent_changes_nothing(own):
     problem = describe(*tensors())
-    card = learned.gpu(problem.device)
+    card = store.gpu(problem.device)
     for us, chosen in ((98.5, "flash"), (97.0, "math")):
-        learned.record(
-            Measured(card.name, card.uuid, learned.software(), "forward", spot.spot(problem), "",
+        STORE.record(
+            Measured(card.name, card.uuid, store.software(), "forward", spot.spot(problem), "",
                      1.0, "flash", {"flash": 100.0, "math": us}, 2, 0.0)
         )  # fmt: skip
         choose.cache_clear()
@@ -215,7 +215,7 @@ def test_a_capture_is_left_alone_and_the_next_call_measures(own, monkeypatch):
     """What the driver would answer during a capture; the rest is real."""
     q, k, v = tensors()
     with monkeypatch.context() as capture:
-        capture.setattr(lessons, "_is_recorded", lambda device: True)
+        capture.setattr(measuring, "is_recorded", lambda device: True)
         for _ in range(4):
             attention(q, k, v)
         assert kept() == []
@@ -262,7 +262,7 @@ def test_nothing_is_measured_where_nothing_can_be_kept_and_one_line_says_so(own)
 
 def test_a_damaged_file_is_told_once_and_replaced_by_the_next_measurement(own):
     own.mkdir()
-    records.learned_file().write_bytes(b'{"format": 1, "measured": [{"gpu": 3')
+    STORE.file.write_bytes(b'{"format": 1, "measured": [{"gpu": 3')
     q, k, v = tensors()
     with pytest.warns(UserWarning, match="does not use what it learned: .*attention-learned.json"):
         attention(q, k, v)
@@ -273,12 +273,12 @@ def test_a_damaged_file_is_told_once_and_replaced_by_the_next_measurement(own):
 
 
 def test_the_file_is_its_owners_alone_and_the_oldest_are_dropped(own, monkeypatch):
-    monkeypatch.setattr(learned, "MOST", 3)
+    monkeypatch.setattr(store, "MOST", 3)
     for length in (8, 16, 32, 64):
         for _ in range(2):
             attention(*tensors((1, 1, length, 8)))
     assert [m.spot.rsplit(" ", 1)[1] for m in kept()] == ["keys16", "keys20", "keys24"]
-    assert stat.S_IMODE(records.learned_file().stat().st_mode) == 0o600
+    assert stat.S_IMODE(STORE.file.stat().st_mode) == 0o600
     assert {f.name for f in own.iterdir()} == {
         "attention-learned.json", "attention-learned.json.lock"
     }  # fmt: skip
@@ -288,7 +288,7 @@ def writer(number, count, ready):
     """Record `count` measurements of its own, as a process does at its calls."""
     ready.wait()
     for i in range(count):
-        learned.record(
+        STORE.record(
             Measured("gpu", "uuid", "torch", "forward", f"{number}.{i}", "", 1.0, "a", {"a": 1.0},
                      1, 0.0)
         )  # fmt: skip
@@ -315,7 +315,7 @@ def test_processes_that_write_at_once_lose_nothing(own):
 
 
 def test_a_writer_killed_at_any_moment_leaves_a_whole_file_and_no_lock(own):
-    learned.record(Measured("gpu", "", "", "forward", "first", "", 1.0, "a", {"a": 1.0}, 1, 0.0))
+    STORE.record(Measured("gpu", "", "", "forward", "first", "", 1.0, "a", {"a": 1.0}, 1, 0.0))
     ready = multiprocessing.get_context("fork").Event()
     ready.set()
     for moment in range(8):
@@ -327,9 +327,9 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_file_and_no_lock(own):
         os.kill(process.pid, signal.SIGKILL)
         process.join()
         assert "first" in {m.spot for m in kept()}
-    learned.record(Measured("gpu", "", "", "forward", "last", "", 1.0, "a", {"a": 1.0}, 1, 0.0))
+    STORE.record(Measured("gpu", "", "", "forward", "last", "", 1.0, "a", {"a": 1.0}, 1, 0.0))
     assert {"first", "last"} <= {m.spot for m in kept()}
-    assert json.loads(records.learned_file().read_bytes())["format"] == records.FORMAT
+    assert json.loads(STORE.file.read_bytes())["format"] == records.FORMAT
 
 
 def test_a_lock_that_is_never_released_delays_nobody_for_long(own, monkeypatch):
@@ -337,7 +337,10 @@ def test_a_lock_that_is_never_released_delays_nobody_for_long(own, monkeypatch):
     q, k, v = tensors()
     attention(q, k, v)
     told = "does not keep what it learned: another process has"
-    with shared_file._locked(records.learned_file()), pytest.warns(UserWarning, match=told):
+    with (
+        shared_file._locked(STORE.file),
+        pytest.warns(UserWarning, match=told),
+    ):
         attention(q, k, v)
     assert attention(q, k, v, return_choice=True)[1].basis == "measured here" and kept() == []
 

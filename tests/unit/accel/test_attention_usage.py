@@ -9,11 +9,13 @@ import torch
 
 import accel
 from accel.attention import attention, lessons, records, usage
+from accel.lessons import measuring
 
 PROGRAM = """
 import torch, accel
-from accel.attention import attention, lessons
-lessons.DEVICES = ("cpu",)
+from accel.attention import attention
+from accel.lessons import measuring
+measuring.DEVICES = ("cpu",)
 q = torch.randn(1, 2, 24, 16, requires_grad=True)
 for _ in range({calls}):
     attention(q, q, q, causal=True).sum().backward()
@@ -24,7 +26,7 @@ for _ in range({calls}):
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(lessons, "DEVICES", ("cpu", "cuda"))
+    monkeypatch.setattr(measuring, "DEVICES", ("cpu", "cuda"))
     lessons.forget()
     yield tmp_path / "home"
     accel.learning("once")

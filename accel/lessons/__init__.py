@@ -1,0 +1,6 @@
+"""What operations learn about their backends on this machine: measured once, kept, and gone by.
+
+`records` describes what was measured and needs no torch; `store` keeps it on disk for one
+operation; `measuring` decides which calls are measured, and measures them; `spots` rounds sizes;
+`mode` is what `accel.learning` was told.
+"""

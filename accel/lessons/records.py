@@ -1,0 +1,121 @@
+"""Describe what was measured on this machine, and read and write it; the module needs no torch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+from accel.runtime.state_folder import state_folder
+
+Direction = Literal["forward", "backward"]
+FORMAT = 1
+TIE = 1.02
+"""Backends whose times differ by less than this factor are level."""
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """Tell how fast each backend was at one shape, in one direction."""
+
+    gpu: str
+    uuid: str
+    software: str
+    """The versions, such as "torch 2.11.0, cudnn 9.19.0, triton 3.6.0, driver 580.159.04"."""
+    direction: Direction
+    spot: str
+    """The description that problems share for which this measurement counts."""
+    shape: str
+    """The problem that was measured, as text."""
+    flops: float
+    """The operations of the pass."""
+    predicted: str
+    """The backend that `auto` had chosen before."""
+    microseconds: dict[str, float]
+    """The median of each backend's calls."""
+    calls: int
+    """The number of timed calls, of all backends together."""
+    at: float
+    """Seconds since the epoch."""
+    tie: float = TIE
+    """The lead that another backend needs to take the place of the predicted one."""
+
+    @property
+    def fastest(self) -> str:
+        """Return the fastest backend, or the predicted one if that is as good as level."""
+        return min(self.costs, key=self.costs.__getitem__)
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """Return the microseconds by which backends are compared: those of the predicted one are a
+        little less, since so few calls cannot tell a few percent."""
+        us = self.microseconds
+        return {name: t / self.tie if name == self.predicted else t for name, t in us.items()}
+
+    @property
+    def gain(self) -> float | None:
+        """Return how many times as fast as the predicted backend the fastest one was."""
+        before = self.microseconds.get(self.predicted)
+        return None if before is None else before / self.microseconds[self.fastest]
+
+    @property
+    def tflops(self) -> dict[str, float]:
+        """Return the TFLOP/s of each backend."""
+        return {name: self.flops / us / 1e6 for name, us in self.microseconds.items()}
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Return the key under which a newer measurement replaces this one."""
+        return self.uuid, self.software, self.direction, self.spot
+
+    def reason(self, ranked: Sequence[str]) -> str:
+        """Return in words why the first of some backends was chosen, beside the others."""
+        first, *behind = ranked
+        us = self.microseconds
+        at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.at))
+        then = "".join(f", {other} {us[other]:.4g}" for other in behind)
+        return f"measured fastest here on {at}, {us[first]:.4g} us{then}"
+
+
+class _Learned(msgspec.Struct):
+    format: int
+    measured: list[Measured]
+
+
+def learned_file(operation: str) -> Path:
+    """Return the path of what was measured of an operation, in the state folder."""
+    return state_folder() / f"{operation}-learned.json"
+
+
+def decode_learned(contents: bytes) -> list[Measured]:
+    """Return the measurements that a file holds; an empty one holds none.
+
+    Raises:
+        ValueError: if it is not such a file.
+    """
+    return decoded(contents, _Learned).measured if contents else []
+
+
+def encode_learned(measured: list[Measured]) -> bytes:
+    """Return the contents of a file."""
+    return msgspec.json.encode(_Learned(FORMAT, measured))
+
+
+_File = TypeVar("_File", bound=msgspec.Struct)
+
+
+def decoded(contents: bytes, kind: type[_File]) -> _File:
+    """Return the contents of a file of a kind that has a format.
+
+    Raises:
+        ValueError: if it is not such a file.
+    """
+    try:
+        held = msgspec.json.decode(contents, type=kind)
+    except msgspec.DecodeError as e:  # also for wrong types
+        raise ValueError(f"not a file of measurements: {e}") from e
+    if (found := getattr(held, "format", None)) != FORMAT:
+        raise ValueError(f"the format is {found}, not {FORMAT}")
+    return held

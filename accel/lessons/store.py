@@ -1,0 +1,144 @@
+"""Keep what was measured of an operation, by GPU, driver and versions.
+
+There is one file for all processes of a user; see `accel.runtime.shared_file`. What was measured
+with other versions stays in it for the programs that use these, and is not used otherwise.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from accel.lessons.mode import learning
+from accel.lessons.records import (
+    Direction,
+    Measured,
+    decode_learned,
+    encode_learned,
+    learned_file,
+)
+from accel.runtime import shared_file
+from accel.runtime.capability import cpu_name, versions
+
+MOST = 4096
+"""The most measurements that are kept; the oldest are dropped first."""
+_SOFTWARE = ("torch", "cudnn", "triton", "driver")
+_PACKAGES = ("gpudeck", "flash-attn-4", "vllm")
+
+
+class Gpu(NamedTuple):
+    """Identify a device."""
+
+    name: str
+    uuid: str
+
+
+class Store:
+    """Read and write the measurements of one operation; what was read is kept until `forget`."""
+
+    def __init__(self, operation: str) -> None:
+        self.operation = operation
+        self._known: dict[tuple[str, ...], Measured] | None = None
+        self._can_keep: bool | None = None
+
+    @property
+    def file(self) -> Path:
+        """Return the path of the file."""
+        return learned_file(self.operation)
+
+    def record(self, measured: Measured) -> None:
+        """Keep a measurement, on disk and for this process; a damaged file is replaced, and one
+        that cannot be written causes a warning: this process goes by the measurement all the
+        same."""
+
+        def merged(contents: bytes) -> bytes:
+            try:
+                held = {m.identity: m for m in decode_learned(contents)}
+            except ValueError:
+                held = {}
+            held.pop(measured.identity, None)
+            held[measured.identity] = measured
+            return encode_learned(list(held.values())[-MOST:])
+
+        try:
+            held = decode_learned(shared_file.change(self.file, merged))
+        except OSError as e:
+            held = [measured]
+            warnings.warn(f"{self.operation} does not keep what it learned: {e}", stacklevel=2)
+        self._all().update({m.identity: m for m in held})
+
+    def found(self, device: torch.device, direction: Direction, spot: str) -> Measured | None:
+        """Return what was measured at a spot with the present versions, on this GPU or on another
+        one of the same name; None while learning is off."""
+        if learning() == "off":
+            return None
+        own, here = gpu(device), software()
+        exact = self._all().get((own.uuid, here, direction, spot))
+        if exact is not None:
+            return exact
+        alike = [
+            m
+            for m in self._all().values()
+            if (m.gpu, m.software, m.direction, m.spot) == (own.name, here, direction, spot)
+        ]
+        return max(alike, key=lambda m: m.at, default=None)
+
+    def can_keep(self) -> bool:
+        """Return whether results can be kept on disk; if not, one line says so."""
+        if self._can_keep is None:
+            try:
+                shared_file.check_writable(self.file)
+                self._can_keep = True
+            except OSError as e:
+                self._can_keep = False
+                warnings.warn(
+                    f"{self.operation} does not learn, because it cannot keep it: {e}", stacklevel=2
+                )
+        return self._can_keep
+
+    def forget(self) -> None:
+        """Read the file again, and find out whether it can be written, when that is needed next."""
+        self._known = self._can_keep = None
+
+    def _all(self) -> dict[tuple[str, ...], Measured]:
+        """Return all measurements on disk; a damaged file causes one warning."""
+        if self._known is None:
+            self._known = {}
+            try:
+                held = decode_learned(shared_file.read(self.file))
+                self._known = {m.identity: m for m in held}
+            except (OSError, ValueError) as e:
+                warnings.warn(
+                    f"{self.operation} does not use what it learned: {self.file}: {e}. The next"
+                    " measurement replaces the file",
+                    stacklevel=2,
+                )
+        return self._known
+
+
+@lru_cache(maxsize=16)
+def gpu(device: torch.device) -> Gpu:
+    """Return the name and the UUID of a GPU; those of a CPU are its name."""
+    if device.type != "cuda":
+        return Gpu(cpu_name(), cpu_name())
+    if not torch.cuda.is_available():  # a problem that is only described
+        return Gpu("", "")
+    properties = torch.cuda.get_device_properties(device)
+    return Gpu(properties.name, str(properties.uuid))
+
+
+@lru_cache(maxsize=1)
+def software() -> str:
+    """Return the versions that a measurement depends on."""
+    told = [f"{name} {version}" for name, version in versions().items() if name in _SOFTWARE]
+    for package in _PACKAGES:
+        try:
+            told.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return ", ".join(told)
