@@ -1,35 +1,36 @@
 """Compare `accel.flex_attention` with compiled FlexAttention on the latter's own benchmark matrix.
 
     python -m tests.benchmarks.attention_flex [--seconds 0.1] [--limit 100] [--out DIR]
-    python -m tests.benchmarks.attention_flex --warm 3/12     # compiles a share, in parallel
+    python -m tests.benchmarks.attention_flex --together FOLDER   # several processes at once
+    python -m tests.benchmarks.attention_flex --together FOLDER --warm   # compile only
 
-Compiling FlexAttention for a cell takes longer than measuring it: run `--lengths 8192 --warm I/12`
-for I from 0 to 11 at once (a common TORCHINDUCTOR_CACHE_DIR, 50 s each), then `--lengths 8192
---seconds 0.05`, one length after the other.
+Compiling FlexAttention for a cell takes longer than measuring it. Processes that name the same
+folder share the cells (see `shared_gpu`); a common TORCHINDUCTOR_CACHE_DIR keeps what they
+compiled, and FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED=1 what flash-attn-4 did.
 
 The matrix is that of attention-gym's flash_h200.yaml: a batch of 4, 16 heads over 4 or 16, head
 sizes of 64 and 128, 2,048 to 32,768 tokens, bfloat16, forward and backward. As there, ALiBi is
 causal, a window is of 512 keys, and documents are 4 of random lengths in one row of 4 x S tokens,
-causal. Both get the same tensors, score function and block mask; the kernels of a call are timed
-as a CUDA graph, in turns, ours twice (the ratio of the two is in the column same_twice). Making a
-block mask (mask_ms) and recognising it (read_ms) are told apart. FlexAttention's backend FLASH
-takes part where flash-attn-4 is installed. Outputs are compared with float64 for one head, and
-gradients with FlexAttention's.
+causal, and the forward pass is that of a training step. All get the same tensors, score function
+and block mask; the kernels of a pass are timed as a CUDA graph, in turns, ours twice (the ratio of
+the two is in the column same_twice). Ours goes by what it learned in the calls before. Making a
+block mask (mask_ms) and recognising it (read_ms) are told apart, each for the second time.
+FlexAttention's backend FLASH takes part where flash-attn-4 is installed. Outputs are compared with
+float64 for one head, and gradients with each other.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
 import math
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import util
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 import torch._functorch.config
@@ -37,13 +38,14 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 import accel
+from accel.attention.backends.fa4 import installed
 from accel.attention.flex import recognise
 from accel.attention.reference import reference
 from accel.result import Direction
-from accel.runtime import power
-from accel.runtime.graphs import Captured
-from accel.runtime.timing import measure_in_turn, timing_of
-from tests.benchmarks.rows import RESULTS, context
+from accel.runtime.timing import timing_of
+from tests.benchmarks.rows import RESULTS, context, merge
+from tests.benchmarks.shared_gpu import SharedGpu
+from tests.benchmarks.turns import in_turn
 
 CUDA = torch.device("cuda", 0)
 BATCH, HEADS, WINDOW = 4, 16, 512
@@ -51,7 +53,9 @@ KINDS = ("alibi", "causal", "documents", "window", "noop")
 LENGTHS = (8192, 2048, 32768, 4096, 16384)
 """In the order of their importance, as the time may not suffice for all."""
 _CHECKED_ROWS = 256
-_DENSE = 40_000
+_GRADIENTS_APART = 0.05
+"""Gradients in bfloat16 differ by less than a hundredth; wrong ones by far more."""
+_DENSE = 20_000
 """Up to this length FlexAttention makes a mask by evaluating all pairs at once."""
 _BLOCK = 128
 
@@ -89,10 +93,15 @@ class Problem:
         self.dout = torch.randn_like(self.q)
         self.documents = self._documents() if cell.kind == "documents" else None
         self.score_mod = _alibi if cell.kind == "alibi" else None
-        self.mask_ms, self.block_mask = _timed(partial(self._mask, length))
-        self.read_ms, _ = _timed(
-            partial(recognise, self.q, self.k, self.score_mod, self.block_mask)
-        )
+        self.block_mask = self._mask(length)
+        recognise(self.q, self.k, self.score_mod, self.block_mask)
+        self.mask_ms = self.read_ms = math.nan
+
+    def time_mask(self) -> None:
+        """Make the block mask again, and read it, by the clock."""
+        self.mask_ms, again = _timed(partial(self._mask, self.cell.size[1]))
+        score_mod = None if self.score_mod is None else partial(self.score_mod)  # not read yet
+        self.read_ms, _ = _timed(partial(recognise, self.q, self.k, score_mod, again))
 
     def _documents(self) -> Tensor:
         tokens = BATCH * self.cell.length
@@ -111,7 +120,7 @@ class Problem:
             return seen & (i - j <= WINDOW) if self.cell.kind == "window" else seen
 
         if length <= _DENSE:
-            return create_block_mask(visible, None, None, length, length, device="cuda")
+            return create_block_mask(visible, None, None, length, length, device=CUDA)
         return _mask_of_bands(visible, length)
 
     def leaves(self) -> list[Tensor]:
@@ -188,121 +197,165 @@ def _alibi(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
     return score + (j - i) * torch.exp2(-((h + 1) * 8.0 / HEADS))
 
 
-def contenders(problem: Problem) -> Iterator[tuple[str, Callable[..., Any]]]:
+def contenders() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield the functions that take part."""
     yield "ours", accel.flex_attention
     torch._dynamo.reset()
     yield "flex", torch.compile(flex_attention, dynamic=False)
-    if util.find_spec("flash_attn") is not None:
+    if installed():
         flash = partial(flex_attention, kernel_options={"BACKEND": "FLASH"})
         yield "flex FLASH", torch.compile(flash, dynamic=False)
 
 
-def captured(
-    problem: Problem, attend: Callable[..., Any], direction: Direction
-) -> tuple[Callable[[], object], tuple[Tensor, ...]]:
-    """Return a function that replays a pass as a CUDA graph, and the gradients that it computes."""
-    if direction == "forward":
-        return Captured(lambda: problem.call(attend), CUDA), ()
-    # A compiled backward pass that reuses the buffers of its forward pass could run only once.
-    torch._functorch.config.donated_buffer = False
-    # Autograd runs a backward pass on the stream of its forward pass, which is the one captured.
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        # Leaves that another stream has seen would bring it into the capture.
+class Passes:
+    """Hold both passes of a contender as CUDA graphs."""
+
+    def __init__(self, problem: Problem, attend: Callable[..., Any]) -> None:
+        # Autograd runs a backward pass on the stream of its forward pass, which is the one
+        # captured; leaves that another stream has seen would bring that one into the capture.
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            leaves = problem.leaves()
+            self.out: Tensor = problem.call(attend, leaves)
+            self._run = partial(
+                torch.autograd.grad, self.out, leaves, problem.dout, retain_graph=True
+            )
+            self._run()
+            self._forward, _ = _graph(lambda: problem.call(attend, leaves), stream)
+            self._backward, self.grads = _graph(self._run, stream)
+
+    def replay(self, direction: Direction) -> Callable[[], object]:
+        """Return the function that runs a pass again."""
+        return self._forward.replay if direction == "forward" else self._backward.replay
+
+
+def _graph(run: Callable[[], Any], stream: torch.cuda.Stream) -> tuple[torch.cuda.CUDAGraph, Any]:
+    """Return the graph of a call, and the call's result, which a replay computes again."""
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        kept = run()
+    torch.cuda.synchronize()
+    graph.replay()
+    torch.cuda.synchronize()
+    return graph, kept
+
+
+def learn(problem: Problem) -> None:
+    """Call ours as a program would until it has learned both passes."""
+    for _ in range(3):
         leaves = problem.leaves()
-        out = problem.call(attend, leaves)
-        run = partial(torch.autograd.grad, out, leaves, problem.dout, retain_graph=True)
-        run()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            kept = run()
-    torch.cuda.synchronize()
-    graph.replay()
-    torch.cuda.synchronize()
-    return partial(_replay, graph, run), kept
+        torch.autograd.grad(problem.call(accel.flex_attention, leaves), leaves, problem.dout)
 
 
-def _replay(graph: torch.cuda.CUDAGraph, kept: object) -> None:
-    """Replay a graph whose kernels read what is kept."""
-    graph.replay()
+def load_backends(problem: Problem) -> None:
+    """Call every backend that can compute a cell, so that its kernels are loaded when it counts."""
+    for name in ("hopper", "triton", "cudnn", "fa3", "fa4"):
+        leaves = problem.leaves()
+        try:
+            out = problem.call(accel.flex_attention, leaves, backend=name)
+            torch.autograd.grad(out, leaves, problem.dout)
+        except ValueError:  # this backend computes other cells
+            continue
+        except Exception as e:  # noqa: BLE001 - `auto` goes on without it
+            print(f"{problem.cell}: {name} fails: {_told(e)[:300]}", flush=True)
 
 
-def measured(cell: Cell, direction: Direction, seconds: float) -> list[dict[str, object]]:
-    """Return a row for each contender of a cell."""
+def measured(cell: Cell, seconds: float, gpu: SharedGpu) -> list[dict[str, object]]:
+    """Return a row for each contender of a cell in both directions."""
+    accel.learning("off")
     problem = Problem(cell)
-    rows: list[dict[str, object]] = []
-    calls: list[Callable[[], object]] = []
-    known: tuple[Tensor, ...] = ()
-    for name, attend in contenders(problem):
+    load_backends(problem)
+    accel.learning("once")
+    with gpu.alone():
+        problem.time_mask()
+        learn(problem)
+    passes: dict[str, Passes] = {}
+    rows = []
+    for name, attend in contenders():
         row: dict[str, object] = {
             "kind": cell.kind, "head_dim": cell.head_dim, "length": cell.length,
-            "kv_heads": cell.kv_heads, "direction": direction, "contender": name, "ran": "",
+            "kv_heads": cell.kv_heads, "contender": name,
             "mask_ms": f"{problem.mask_ms:.4g}", "read_ms": f"{problem.read_ms:.4g}",
         }  # fmt: skip
-        rows.append(row)
+        rows += [row | {"direction": direction} for direction in get_args(Direction)]
         try:
-            out = problem.call(attend)
-            error, plain = problem.error(out)
-            row |= {"error": f"{error:.3g}", "plain_error": f"{plain:.3g}"}
-            if error > 2 * plain + 1e-5:
-                row["note"] = "wrong"
-                continue
-            if name == "ours":
-                given = problem.leaves() if direction == "backward" else ()
-                _, choice = problem.call(attend, given, return_choice=True)
-                row |= {"ran": choice.backend, "why": choice.reason[:100]}
-            call, grads = captured(problem, attend, direction)
-            known = known or grads
-            row["grads_apart"] = ", ".join(
-                f"{float((a.float() - b.float()).norm() / b.float().norm()):.2g}"
-                for a, b in zip(known, grads, strict=True)
-            )
+            note = _checked(problem, attend, passes, name)
         except Exception as e:  # noqa: BLE001 - one contender that fails must not end the others
-            row["note"] = f"failed: {type(e).__name__}: {str(e).partition(chr(10))[0]}"[:160]
-            continue
-        calls.append(call)
-        row["call"] = call
-    _time(rows, calls, problem, direction, seconds)
-    return rows
+            note = {"note": f"failed: {type(e).__name__}: {_told(e)}"[:300]}
+        rows[-2:] = [one | note for one in rows[-2:]]
+    _name_ours(problem, rows)
+    with gpu.alone():
+        for direction in get_args(Direction):
+            those = [row for row in rows if row["direction"] == direction]
+            _time([row for row in those if row["contender"] in passes], passes, problem, seconds)
+    return [dict.fromkeys(COLUMNS, "") | row for row in rows]
+
+
+def _told(e: Exception) -> str:
+    """Return the lines of an error that say what was refused, without the compiler's preamble."""
+    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
+    return " | ".join(lines[:3])
+
+
+def _checked(
+    problem: Problem, attend: Callable[..., Any], passes: dict[str, Passes], name: str
+) -> dict[str, object]:
+    """Capture a contender's passes, and return what is known of its errors."""
+    found = Passes(problem, attend)
+    error, plain = problem.error(found.out.detach())
+    told: dict[str, object] = {"error": f"{error:.3g}", "plain_error": f"{plain:.3g}"}
+    if error > 2 * plain + 1e-5:
+        return told | {"note": "wrong"}
+    first = next(iter(passes.values()), found)
+    apart = [
+        float((a.float() - b.float()).norm() / b.float().norm())
+        for a, b in zip(first.grads, found.grads, strict=True)
+    ]
+    told["grads_apart"] = ", ".join(f"{x:.2g}" for x in apart)
+    if max(apart) > _GRADIENTS_APART:
+        return told | {"note": "gradients differ from ours"}
+    passes[name] = found
+    return told
+
+
+def _name_ours(problem: Problem, rows: list[dict[str, object]]) -> None:
+    """Write into our rows what ran."""
+    for row in rows:
+        if row["contender"] == "ours" and not row.get("note"):
+            leaves = problem.leaves() if row["direction"] == "backward" else ()
+            _, choice = problem.call(accel.flex_attention, leaves, return_choice=True)
+            row |= {"ran": choice.backend, "why": choice.reason[:100]}
 
 
 def _time(
-    rows: list[dict[str, object]],
-    calls: list[Callable[[], object]],
-    problem: Problem,
-    direction: Direction,
-    seconds: float,
+    rows: list[dict[str, object]], passes: dict[str, Passes], problem: Problem, seconds: float
 ) -> None:
-    timed = [row for row in rows if "call" in row]
-    for row in timed:
-        del row["call"]
-    if not timed:
+    """Time one direction of all contenders in turn, and ours twice."""
+    if not rows:
         return
-    twice = timed[0]["contender"] == "ours"
-    readings: list[list[power.SensorReading]] = [[] for _ in range(len(calls) + twice)]
-    loops = measure_in_turn(
-        [*calls, calls[0]] if twice else calls, seconds, CUDA, lambda *_: None,
-        lambda i: readings[i].append(power.read(CUDA)),
-    )  # fmt: skip
+    direction: Direction = rows[0]["direction"]  # type: ignore[assignment]
+    calls = [passes[str(row["contender"])].replay(direction) for row in rows]
+    twice = rows[0]["contender"] == "ours"
+    measured = in_turn([*calls, calls[0]] if twice else calls, seconds, CUDA)
     flops = 4.0 * HEADS * problem.pairs * problem.cell.head_dim
     flops *= 2.5 if direction == "backward" else 1.0
-    times = [timing_of([1e3 * ms for ms in loop.samples_ms]) for loop in loops]
-    for row, t, sensed in zip(timed, times, readings, strict=False):
+    times = [timing_of([1e3 * ms for ms in loop.samples_ms]) for loop, _ in measured]
+    for row, t, (_, mhz) in zip(rows, times, measured, strict=False):
         row |= {
             "us": f"{t.median:.5g}", "p5": f"{t.p5:.5g}", "p95": f"{t.p95:.5g}", "count": t.count,
             "tflops": f"{flops / t.median / 1e6:.4g}",
-            "sm_mhz": f"{power.in_turn(sensed, CUDA).sm_mhz or 0:.0f}",
+            "sm_mhz": f"{mhz:.0f}",
         }  # fmt: skip
         if twice:
             row["same_twice"] = f"{times[0].median / times[-1].median:.4g}"
             row["ours_is_faster_by"] = f"{t.median / times[0].median:.4g}"
 
 
+KEYS = ("kind", "head_dim", "length", "kv_heads", "direction")
 COLUMNS = (
-    "kind", "head_dim", "length", "kv_heads", "direction", "contender", "ran", "us", "p5", "p95",
+    *KEYS, "contender", "ran", "us", "p5", "p95",
     "count", "tflops", "ours_is_faster_by", "same_twice", "error", "plain_error", "grads_apart",
     "mask_ms", "read_ms", "sm_mhz", "why", "note",
 )  # fmt: skip
@@ -310,53 +363,68 @@ COLUMNS = (
 
 def main() -> None:
     """Measure as many cells as the time suffices for, and write each as it comes."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=0.1, help="for each contender of a cell")
     parser.add_argument("--limit", type=float, default=math.inf, help="no cell begins after these")
-    parser.add_argument("--warm", help="I/N: compile every N-th cell's peers from the I-th on")
+    parser.add_argument("--together", type=Path, help="the folder that processes share")
+    parser.add_argument("--warm", action="store_true", help="compile only")
     parser.add_argument("--lengths", default="")
+    parser.add_argument("--kinds", default="")
     parser.add_argument("--out", type=Path, default=RESULTS)
     asked = parser.parse_args()
     begun = time.monotonic()
-    accel.learning("off")
-    lengths = [int(n) for n in asked.lengths.split(",") if n]
-    chosen = [c for c in cells() if not lengths or c.length in lengths]
-    if asked.warm:
-        first, every = map(int, asked.warm.split("/"))
-        for cell in chosen[first::every]:
-            if time.monotonic() - begun < asked.limit:
-                _warm(cell)
-        return
-    asked.out.mkdir(parents=True, exist_ok=True)
-    where = context(torch.cuda.get_device_name(), ("torch", "triton"))
-    with (asked.out / "attention_flex.csv").open("w", newline="") as f:
-        table = csv.DictWriter(f, fieldnames=[*COLUMNS, *where])
-        table.writeheader()
-        for cell in chosen:
-            for direction in ("forward", "backward"):
-                if time.monotonic() - begun > asked.limit:
-                    return
-                rows = measured(cell, direction, asked.seconds)  # type: ignore[arg-type]
-                table.writerows({**row, **where} for row in rows)
-                f.flush()
-                shown = ", ".join(
-                    f"{r['contender']} {r.get('tflops', '')} {r.get('note', '')}" for r in rows
-                )
-                ratio = next((r.get("ours_is_faster_by") for r in rows[1:]), "")
-                print(f"{time.monotonic() - begun:.0f} s {cell} {direction}: {shown} -> {ratio}",
+    # A compiled backward pass that reuses the buffers of its forward pass could run only once.
+    torch._functorch.config.donated_buffer = False
+    lengths, kinds = (text.split(",") if text else [] for text in (asked.lengths, asked.kinds))
+    chosen = [
+        cell
+        for cell in cells()
+        if (not lengths or str(cell.length) in lengths) and (not kinds or cell.kind in kinds)
+    ]
+    packages = ("torch", "triton", "flash-attn-4")[: 3 if installed() else 2]
+    where = context(torch.cuda.get_device_name(), packages)
+    with tempfile.TemporaryDirectory() as folder:
+        gpu = SharedGpu(asked.together or Path(folder))
+        for cell in gpu.claimed(chosen):
+            if time.monotonic() - begun > asked.limit:
+                return
+            if asked.warm:
+                warm(cell)
+            else:
+                with gpu.preparing():
+                    rows = measured(cell, asked.seconds, gpu)
+                merge("attention_flex", [row | where for row in rows], KEYS, asked.out)
+                print(f"{time.monotonic() - begun:.0f} s {cell}", *_lines(rows), sep="; ",
                       flush=True)  # fmt: skip
+            torch.cuda.empty_cache()
 
 
-def _warm(cell: Cell) -> None:
-    """Compile the peers of a cell, whose kernels then are in the caches on disk."""
+def _lines(rows: list[dict[str, object]]) -> Iterator[str]:
+    """Yield what the rows of a cell say."""
+    for direction in get_args(Direction):
+        those = [row for row in rows if row["direction"] == direction]
+        said = (
+            f"{r['contender']} {r['ran']} {r['tflops'] or r['note']} ({r['ours_is_faster_by']})"
+            for r in those
+        )
+        yield f"{direction}: {', '.join(said)}"
+
+
+def warm(cell: Cell) -> None:
+    """Compile all that a cell needs, which then is in the caches on disk."""
+    accel.learning("off")
     problem = Problem(cell)
-    for name, attend in contenders(problem):
+    load_backends(problem)
+    for name, attend in contenders():
+        leaves = problem.leaves()
         try:
-            problem.call(attend)
-            leaves = problem.leaves()
             torch.autograd.grad(problem.call(attend, leaves), leaves, problem.dout)
         except Exception as e:  # noqa: BLE001 - the run itself says what fails
-            print(cell, name, type(e).__name__, str(e)[:200], flush=True)
+            print(cell, name, type(e).__name__, str(e)[:3000], flush=True)
+    torch.cuda.synchronize()
+    print("compiled", cell, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Judge `auto` on the zoo: attention of published models that no table contains.
 
     python -m tests.benchmarks.attention_models [--seconds 0.15] [--only TEXT] [--skip NAMES]
-    python -m tests.benchmarks.attention_models --warm 3/12     # compiles a share, in parallel
+    python -m tests.benchmarks.attention_models --together FOLDER [--warm]   # several processes
     python -m tests.benchmarks.attention_models --judge FILE    # sums up what was measured
 
 Every contender is checked against float64 on fresh inputs, then all are timed in turn as CUDA
@@ -11,8 +11,9 @@ leave them, and is timed in the layout that its backend likes best. It takes par
 shipped tables alone, and as `learned`, after calls on these tensors were measured; cold twice, and
 the ratio of the two is in the column same_twice. Peers are torch's kernels, flash-attn-4,
 FlashAttention-3 and FlexAttention. One that fails or is wrong stays in the file and out of the
-ratio. Our own kernels take part by name, which tells a wrong choice from a slow kernel. The file is
-written after each shape.
+ratio. Our own kernels take part by name, which tells a wrong choice from a slow kernel. The rows of
+a pass replace those that the file has of it. Processes that name the same folder share the passes
+(see `shared_gpu`); --warm only compiles.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import argparse
 import csv
 import math
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,12 +40,13 @@ from accel.attention.inputs import Inputs, arrange
 from accel.attention.passes import backward, forward, prepared
 from accel.attention.reference import reference
 from accel.result import Direction
-from accel.runtime import power
 from accel.runtime.graphs import Captured
-from accel.runtime.timing import copies_beyond_cache, measure_in_turn, timing_of
+from accel.runtime.timing import copies_beyond_cache, timing_of
 from tests.benchmarks.attention_peers import PeerCall, peers
 from tests.benchmarks.attention_shapes import SHAPES, ModelShape
-from tests.benchmarks.rows import RESULTS, context, write
+from tests.benchmarks.rows import RESULTS, context, merge
+from tests.benchmarks.shared_gpu import SharedGpu
+from tests.benchmarks.turns import in_turn
 
 PEER_BACKENDS = ("flash", "cudnn", "fa4", "fa3", "efficient")
 OWN = ("hopper", "triton")
@@ -134,8 +137,14 @@ def _bias(shape: ModelShape) -> Tensor | None:
 class Runner:
     """Prepare every contender of a shape in one direction."""
 
-    def __init__(self, shape: ModelShape, direction: Direction, skip: Sequence[str] = ()) -> None:
-        self.shape, self.direction, self.skip = shape, direction, skip
+    def __init__(
+        self,
+        shape: ModelShape,
+        direction: Direction,
+        skip: Sequence[str] = (),
+        gpu: SharedGpu | None = None,
+    ) -> None:
+        self.shape, self.direction, self.skip, self.gpu = shape, direction, skip, gpu
         learning("off")
         self.sets = draws(shape)
         first = self.sets[0]
@@ -159,12 +168,16 @@ class Runner:
         ]  # fmt: skip
 
     def contenders(self) -> Iterator[tuple[str, Callable[[], list[Call]]]]:
-        """Yield each contender with a function that returns its call for each set."""
+        """Yield each contender with a function that returns its call for each set.
+
+        The backends come before what is learned by them, so that their kernels are loaded by then.
+        """
         yield "auto", self._auto
-        yield "learned", self._learned
         for name in (*OWN, *PEER_BACKENDS):
             if name not in self.skip and refusal(self.problem, name, self.direction) is None:
                 yield name, partial(self._backend, name, BACKENDS[name].layout)
+        if self.gpu is not None:
+            yield "learned", partial(self._learned, self.gpu)
         for name, peer in peers(self.shape, self._plain_inputs(self.sets[0], "bhsd")):
             yield name, partial(self._peer, peer, "bshd" if name == "fa4 func" else "bhsd")
 
@@ -172,9 +185,14 @@ class Runner:
         learning("off")
         return self._by_choice()
 
-    def _learned(self) -> list[Call]:
+    def _learned(self, gpu: SharedGpu) -> list[Call]:
         """Let `auto` learn as in a program, by three calls, and return its calls from then on."""
         learning("once")
+        with gpu.alone():
+            self._use()
+        return self._by_choice()
+
+    def _use(self) -> None:
         x = self.sets[0]
         grad = self.direction == "backward"
         leaves = [t.detach().requires_grad_(grad) for t in (x.q, x.k, x.v)]
@@ -184,7 +202,6 @@ class Runner:
                 out = attention(*leaves, bias=bias, seqlens=x.ragged, **self.rules)
             if grad:
                 out.backward(x.dout)
-        return self._by_choice()
 
     def _by_choice(self) -> list[Call]:
         """Return the calls of `auto` as it chooses now."""
@@ -404,51 +421,44 @@ def measured(
     direction: Direction,
     seconds: float,
     limit: float,
-    skip: Sequence[str] = (),
+    skip: Sequence[str],
+    gpu: SharedGpu,
 ) -> tuple[list[dict[str, object]], str]:
     """Return the rows of one shape in one direction, and a line that sums them up.
 
     Raises:
         ValueError: if `attention` cannot compute the shape.
     """
-    runner = Runner(shape, direction, skip)
+    runner = Runner(shape, direction, skip, gpu)
     known = list(truth(shape, direction, runner.sets[0]))
     rows = list(ready(runner, known, limit))
     timed = [row for row in rows if "call" in row]
     calls = [row.pop("call") for row in timed]
     if timed and timed[0]["contender"] == "auto":
         calls.append(captured(runner._auto(), autograd=False))
-    readings: list[list[power.SensorReading]] = [[] for _ in calls]
-    loops = (
-        measure_in_turn(
-            calls, seconds, CUDA, lambda *_: None, lambda i: readings[i].append(power.read(CUDA))
-        )
-        if calls
-        else ()
-    )
+    with gpu.alone():
+        loops = in_turn(calls, seconds, CUDA) if calls else []
     flops = shape.flops * (2.5 if direction == "backward" else 1.0)
     medians: dict[str, float] = {}
-    for row, loop, sensed in zip(timed, loops, readings, strict=False):
+    for row, (loop, mhz) in zip(timed, loops, strict=False):
         t = timing_of([1e3 * ms / len(runner.sets) for ms in loop.samples_ms])
         medians[str(row["contender"])] = t.median
-        clock = power.in_turn(sensed, CUDA)
         row |= {
             "us": f"{t.median:.5g}", "p5": f"{t.p5:.5g}", "p95": f"{t.p95:.5g}", "count": t.count,
-            "tflops": f"{flops / t.median / 1e6:.5g}", "sm_mhz": f"{clock.sm_mhz or 0:.0f}",
-            "celsius": f"{clock.celsius or 0:.0f}",
+            "tflops": f"{flops / t.median / 1e6:.5g}", "sm_mhz": f"{mhz:.0f}",
         }  # fmt: skip
     rivals = (n for n in medians if n not in (*JUDGED, *OWN))
     best = min(rivals, key=medians.__getitem__, default="")
     ratios = {n: medians[best] / medians[n] for n in JUDGED if best and n in medians}
     twin = 0.0
     if len(loops) > len(timed):
-        again = timing_of([1e3 * ms / len(runner.sets) for ms in loops[-1].samples_ms])
+        again = timing_of([1e3 * ms / len(runner.sets) for ms in loops[-1][0].samples_ms])
         twin = medians["auto"] / again.median
     about = {
         name: getattr(shape, name)
         for name in ("group", "name", "batch", "heads", "kv_heads", "seq_q", "seq_k", "head_dim")
     } | {"causal": shape.causal, "left": shape.left, "softcap": shape.softcap, "mask": shape.mask}
-    blank = dict.fromkeys(("us", "p5", "p95", "count", "tflops", "sm_mhz", "celsius"), "")
+    blank = dict.fromkeys(("us", "p5", "p95", "count", "tflops", "sm_mhz"), "")
     full = []
     for row in rows:
         name = str(row["contender"])
@@ -523,19 +533,12 @@ def misses(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
                 yield f"{contender} {direction} {name}: {told}; at fault: {fault}"
 
 
-def warm(shapes: Sequence[ModelShape], part: int, of: int, skip: Sequence[str]) -> None:
-    """Run every contender once for a share of the shapes, so that kernels lie compiled on disk."""
-    passes = [(shape, direction) for shape in shapes for direction in _directions(shape)]
-    for shape, direction in passes[part::of]:
-        try:
-            runner = Runner(shape, direction, skip)
-        except ValueError:
-            continue
-        rows = ready(runner, [])
-        notes = [f"{row['contender']}: {row['note']}" for row in rows if row["note"]]
-        print(shape.name, direction, *notes, sep="; ", flush=True)
-        torch.cuda.empty_cache()
-    torch.cuda.synchronize()
+def warm(shape: ModelShape, direction: Direction, skip: Sequence[str]) -> str:
+    """Run every contender of a pass once, so that kernels lie compiled on disk, and return a line
+    that says what failed."""
+    rows = ready(Runner(shape, direction, skip), [])
+    notes = [f"{row['contender']}: {row['note']}" for row in rows if row["note"]]
+    return "; ".join(("compiled", shape.name, direction, *notes))
 
 
 def _directions(shape: ModelShape) -> tuple[Direction, ...]:
@@ -553,7 +556,10 @@ def main() -> None:
     parser.add_argument("--skip", default="", help="backends by name that take no part, such as"
                         " flash,efficient; torch's own choice among them always does")  # fmt: skip
     parser.add_argument("--judge", type=Path, help="sum up a file that was measured before")
-    parser.add_argument("--warm", metavar="PART/OF", help="compile only")
+    parser.add_argument("--together", type=Path, help="the folder that processes share")
+    parser.add_argument("--warm", action="store_true", help="compile only")
+    parser.add_argument("--until", type=float, default=math.inf, help="no pass begins after these"
+                        " seconds")  # fmt: skip
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     if options.judge:
@@ -566,26 +572,43 @@ def main() -> None:
     torch.set_grad_enabled(False)  # but where a peer's own backward pass is recorded
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.zeros(1, device=CUDA)
-    if options.warm:
-        part, of = map(int, options.warm.split("/"))
-        warm(SHAPES[: options.first], part, of, skip)
-        return
-    rows: list[dict[str, object]] = []
+    passes = [
+        (shape, direction)
+        for shape in SHAPES[: options.first]
+        if options.only in shape.name or options.only in shape.group
+        for direction in _directions(shape)
+    ]
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        gpu = SharedGpu(options.together or Path(folder))
+        for shape, direction in gpu.claimed(passes):
+            if time.monotonic() - begun > options.until:
+                return
+            try:
+                if options.warm:
+                    line = warm(shape, direction, skip)
+                else:
+                    with gpu.preparing():
+                        line = _written(shape, direction, options, skip, gpu)
+            except ValueError as e:
+                line = f"{direction:8} {shape.name}: not computed: {e}"
+            print(f"{time.monotonic() - begun:.0f} s {line}", flush=True)
+            torch.cuda.empty_cache()
+
+
+def _written(
+    shape: ModelShape,
+    direction: Direction,
+    options: argparse.Namespace,
+    skip: Sequence[str],
+    gpu: SharedGpu,
+) -> str:
+    """Measure a pass and write its rows into the file; return a line that sums them up."""
+    rows, line = measured(shape, direction, options.seconds, options.limit, skip, gpu)
     there = {d.metadata["Name"] for d in metadata.distributions()}
     where = context(torch.cuda.get_device_name(), [p for p in PACKAGES if p in there])
-    for shape in SHAPES[: options.first]:
-        if options.only in shape.name or options.only in shape.group:
-            for direction in _directions(shape):
-                try:
-                    new, line = measured(shape, direction, options.seconds, options.limit, skip)
-                except ValueError as e:
-                    print(f"{direction:8} {shape.name}: not computed: {e}", flush=True)
-                    continue
-                rows += [row | where for row in new]
-                print(line, flush=True)
-                write("attention_zoo", rows, options.out)
-                torch.cuda.empty_cache()
-    print(*summary(rows), *misses(rows), sep="\n")
+    merge("attention_zoo", [row | where for row in rows], ("name", "direction"), options.out)
+    return line
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import datetime
+import fcntl
+import os
 import platform
 import statistics
 from collections.abc import Mapping, Sequence
@@ -47,3 +49,31 @@ def write(name: str, rows: Sequence[Mapping[str, object]], folder: Path = RESULT
         out.writeheader()
         out.writerows(rows)
     return file
+
+
+def merge(
+    name: str,
+    rows: Sequence[Mapping[str, object]],
+    keys: Sequence[str],
+    folder: Path = RESULTS,
+) -> Path:
+    """Write `rows` to NAME.csv instead of those that have the same values of `keys`.
+
+    Several processes may do so at once.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}.csv"
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        kept: list[Mapping[str, object]] = []
+        if file.exists():
+            with file.open(newline="") as f:
+                kept = list(csv.DictReader(f))
+        new = {tuple(str(row[key]) for key in keys) for row in rows}
+        kept = [row for row in kept if tuple(str(row[key]) for key in keys) not in new]
+        columns = list(rows[0])
+        kept = [{column: row.get(column, "") for column in columns} for row in kept]
+        return write(name, [*kept, *rows], folder)
+    finally:
+        os.close(lock)
