@@ -47,18 +47,24 @@ class SharedGpu:
         try:
             yield
         finally:
-            torch.cuda.synchronize()
+            _finish()
             fcntl.flock(self._gpu, fcntl.LOCK_UN)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Hold the GPU alone, within `preparing`, which goes on afterwards."""
-        torch.cuda.synchronize()
+        _finish()
         fcntl.flock(self._waiting, fcntl.LOCK_SH)
         fcntl.flock(self._gpu, fcntl.LOCK_EX)  # gives the shared lock back first
         try:
             yield
         finally:
-            torch.cuda.synchronize()
+            _finish()
             fcntl.flock(self._gpu, fcntl.LOCK_SH)
             fcntl.flock(self._waiting, fcntl.LOCK_UN)
+
+
+def _finish() -> None:
+    """Wait until the GPU has done what this process asked for."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
