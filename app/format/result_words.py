@@ -26,7 +26,6 @@ _REASONS = (
     tr_noop("{n} measurements written to {file}"),
     tr_noop("measured fastest"),
     tr_noop("measured fastest here on {time}, {figures}"),
-    tr_noop("measured fastest near this shape, {figures}"),
     tr_noop("measured fastest on {gpu}, {figures}"),
     tr_noop("measured fastest on {gpu}"),
     tr_noop("predicted from measurements on {gpu}, {figures}"),

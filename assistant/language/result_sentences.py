@@ -9,8 +9,6 @@ PATTERNS = (
     "measured fastest on {devices}, {used} TFLOP/s",
     "predicted from measurements on {devices}, {used} TFLOP/s{quote}",
     "predicted from measurements on {devices}, {used} TFLOP/s",
-    "measured fastest near this shape, {used} TFLOP/s{quote}",
-    "measured fastest near this shape, {used} TFLOP/s",
     "the first of {names} that can do it",
     "not measured on this GPU",
     "the first that can",

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from accel.primitives.gemm.backends import BACKENDS
 from accel.primitives.gemm.dispatch import GemmChoice, choose
+from accel.primitives.gemm.lessons import chosen
 from accel.primitives.gemm.operands import Operands, arrange
 from accel.primitives.gemm.plain import activated
 
@@ -60,7 +61,8 @@ def gemm(
             out = out + bias
         return activated(out, activation or "none").to(out_dtype or a.dtype)
     x = arrange(a, b, bias, activation, out_dtype, scales, tile_size)
-    return run(x, choose(x.problem, backend).backend)
+    choice = chosen(x) if backend == "auto" else choose(x.problem, backend)
+    return run(x, choice.backend)
 
 
 def explain_gemm(a: Tensor, b: Tensor, *, backend: str = "auto", **rules: Any) -> GemmChoice:

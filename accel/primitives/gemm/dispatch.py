@@ -1,20 +1,31 @@
 """Choose the backend: the named one, or with `auto` the fastest by measurements.
 
-Only the description of a problem is needed, no tensors.
+What this machine measured at the problem's spot decides (`accel.primitives.gemm.lessons`), else the
+nearest row of a table. Only the description of a problem is needed, no tensors.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import torch
 
+from accel.lessons.mode import on_change
+from accel.lessons.store import Store
 from accel.primitives.gemm import table
 from accel.primitives.gemm.backends import BACKENDS
 from accel.primitives.gemm.problem import FP8, Problem
 from accel.runtime.backend_names import check_name
 
+LEARNED = Store("gemm")
+POSSIBLE = 0.6
+"""A backend that is expected to have less than this share of the best one's speed is not measured.
+"""
+Basis = Literal["named", "measured here", "measured", "predicted", "order"]
+"""Why a backend runs: the caller named it; it was measured fastest by this machine at such a call,
+or by the table at this shape, or at the nearest one; or it is the first that can."""
 EMULATED = "FP8 is EMULATED in float32 on this device"
 
 
@@ -26,11 +37,18 @@ class GemmChoice:
     reason: str
     refusals: dict[str, str]
     tflops: dict[str, float]
-    """Measured TFLOP/s of backends at the nearest shape, if any is near."""
+    """TFLOP/s of backends, as they were measured at this shape or at the nearest one."""
+    basis: Basis = "named"
+
+    @property
+    def is_measured(self) -> bool:
+        """Return whether measurements of this very shape decided."""
+        return self.basis in ("measured here", "measured")
 
     def __str__(self) -> str:
         lines = [f"{self.backend} ({self.reason})"]
-        lines += [f"  {name}: {rate:.0f} TFLOP/s measured" for name, rate in self.tflops.items()]
+        kind = "measured" if self.is_measured else "expected"
+        lines += [f"  {name}: {rate:.0f} TFLOP/s {kind}" for name, rate in self.tflops.items()]
         return "\n".join([*lines, *(f"  {name}: it {why}" for name, why in self.refusals.items())])
 
 
@@ -45,9 +63,8 @@ def choose(p: Problem, backend: str = "auto") -> GemmChoice:
     check_name(backend, BACKENDS)
     whys = {name: b.refusal(p) for name, b in BACKENDS.items()}
     refusals = {name: why for name, why in whys.items() if why is not None}
-    rates = table.measured(p, _gpu(p))
     if backend == "auto":
-        return _automatic(p, refusals, rates)
+        return _automatic(p, refusals)
     if backend in refusals:
         able = [name for name in BACKENDS if name not in refusals]
         raise ValueError(
@@ -57,28 +74,55 @@ def choose(p: Problem, backend: str = "auto") -> GemmChoice:
     reason = "named by the caller"
     if backend == "torch" and p.dtype in FP8:
         reason += f"; {EMULATED}"
-    return GemmChoice(backend, reason, refusals, rates)
+    return GemmChoice(backend, reason, refusals, table.measured(p, _gpu(p)).tflops)
 
 
-def _automatic(p: Problem, refusals: dict[str, str], rates: dict[str, float]) -> GemmChoice:
+on_change(choose.cache_clear)
+
+
+def contenders(p: Problem) -> tuple[str, ...]:
+    """Return the backends that could be the fastest, the present choice first.
+
+    `torch`, which has no kernels of its own, is one of them only where nothing else can.
+    """
+    choice = choose(p)
+    able = [n for n, b in BACKENDS.items() if b.automatic and n not in choice.refusals]
+    able = [n for n in able if n != "torch"] or able
+    rates = choice.tflops
+    least = POSSIBLE * max((rates[n] for n in able if n in rates), default=0.0)
+    possible = [n for n in able if rates.get(n, least) >= least]
+    return tuple(sorted(possible, key=lambda n: n != choice.backend))
+
+
+def _automatic(p: Problem, refusals: dict[str, str]) -> GemmChoice:
     """Choose the fastest of the measured backends, or else the first in the order of preference.
 
     cuBLAS comes first where nothing is measured, and torch last: with FP8 it would emulate.
     """
     able = [n for n, b in BACKENDS.items() if b.automatic and n not in refusals]
-    rated = sorted((n for n in able if n in rates), key=lambda n: -rates[n])
-    if rated:
-        name = rated[0]
-        then = "".join(f", {other} {rates[other]:.0f}" for other in rated[1:])
-        reason = f"auto: measured fastest near this shape, {rates[name]:.0f} TFLOP/s{then}"
-        return GemmChoice(name, reason, refusals, rates)
+    lesson = None if p.deterministic else LEARNED.found(p.device, "forward", p.spot)
+    if lesson is not None:
+        ranked = sorted((n for n in able if n in lesson.costs), key=lesson.costs.__getitem__)
+        if ranked:
+            why = f"auto: {lesson.reason(ranked)}"
+            return GemmChoice(ranked[0], why, refusals, lesson.tflops, "measured here")
+    near = table.measured(p, _gpu(p))
+    ranked = sorted((n for n in able if n in near.tflops), key=lambda n: -near.tflops[n])
+    if ranked:
+        rates = [f"{name} {near.tflops[name]:.0f}" for name in ranked[1:]]
+        how = "measured fastest on" if near.exact else "predicted from measurements on"
+        told = f"{near.gpu}, {near.tflops[ranked[0]]:.0f} TFLOP/s"
+        return GemmChoice(
+            ranked[0], f"auto: {how} {', '.join([told, *rates])}", refusals, near.tflops,
+            "measured" if near.exact else "predicted",
+        )  # fmt: skip
     name = next(n for n in ("cublas", "triton", "torch", "hopper") if n in able)
     reason = "auto: not measured on this GPU; the first that can"
     if name == "torch":
         reason = "auto: no kernel runs here"
         if p.dtype in FP8:
             reason += f"; {EMULATED}"
-    return GemmChoice(name, reason, refusals, rates)
+    return GemmChoice(name, reason, refusals, {}, "order")
 
 
 def _gpu(p: Problem) -> str | None:

@@ -71,7 +71,7 @@ def arrange(
         torch.cuda.get_device_capability(device) if device.type == "cuda" else None,
         scaling, steps, bias is not None, activation or "none",
         left.stride(2) == 1 or k == 1, right.stride(1) == 1 or k == 1,
-        boxes(left) and boxes(right), tile,
+        boxes(left) and boxes(right), tile, torch.are_deterministic_algorithms_enabled(),
     )  # fmt: skip
     scale_a, scale_b = (None, None) if scales is None else (s.float() for s in scales)
     return Operands(left, right, scale_a, scale_b, bias, problem, shape)

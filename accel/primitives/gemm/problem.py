@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
+
+from accel.lessons.spots import step
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
@@ -26,6 +29,8 @@ class Steps(NamedTuple):
 
 
 NO_STEPS = Steps(0, 0)
+_SIZES = ("batch", "m", "n", "k")
+_MACHINE = ("device", "capability", "deterministic")
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,12 @@ class Problem:
     """
     tile: int | None = None
     """The rows and columns of a tile of the result that the caller asks for."""
+    deterministic: bool = False
+    """True if the result must not depend on what was measured when."""
+
+    def __str__(self) -> str:
+        sizes = f"{self.m} x {self.n} x {self.k}, {self.precision}"
+        return sizes if self.batch == 1 else f"{self.batch} times {sizes}"
 
     @property
     def flops(self) -> float:
@@ -75,3 +86,19 @@ class Problem:
         if self.scaling == "block":
             return f"fp8-block{self.steps.a}x{self.steps.b}"
         return "fp8-row" if 1 in self.steps else "fp8-tensor"
+
+    @property
+    def spot(self) -> str:
+        """Return what problems share that are computed fastest by the same backend.
+
+        Rows and batches, which vary from call to call, are rounded to steps; the sizes of weights,
+        and whatever else changes the work of a kernel, are told exactly.
+        """
+        sizes = f"batch{step(self.batch)} rows{step(self.m)} {self.n}x{self.k}"
+        rest = [
+            f"{field.name}={value}"
+            for field in dataclasses.fields(self)
+            if field.name not in (*_SIZES, *_MACHINE)
+            and (value := getattr(self, field.name)) != field.default
+        ]
+        return " ".join([sizes, *rest]).replace("torch.", "")

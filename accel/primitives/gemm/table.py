@@ -9,6 +9,7 @@ import csv
 import math
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -39,24 +40,36 @@ class Row(msgspec.Struct, frozen=True):
     date: str
 
 
-def measured(p: Problem, gpu: str | None) -> dict[str, float]:
-    """Return the TFLOP/s of each backend at the nearest measured shape; empty if none is near.
+class Nearest(NamedTuple):
+    """What was measured at the nearest shape."""
+
+    tflops: dict[str, float]
+    """Of each backend; empty if no shape is near."""
+    gpu: str = ""
+    """Where it was measured."""
+    exact: bool = False
+    """Whether it is this very shape, on this type of GPU."""
+
+
+def measured(p: Problem, gpu: str | None) -> Nearest:
+    """Return the TFLOP/s of each backend at the nearest measured shape.
 
     Measured were single products of operands with k side by side and without an epilogue.
     """
     if gpu is None or p.batch != 1 or not (p.a_along and p.b_along) or 0 in (p.m, p.n, p.k):
-        return {}
+        return Nearest({})
     rows = _rows(gpu, p.precision) or _rows(ALIKE.get(gpu, ""), p.precision)
     at = _place(p.m, p.n, p.k)
-    best, found = math.inf, dict[str, float]()
+    best, found = math.inf, Nearest({})
     for row in rows:
         apart = [abs(x - y) for x, y in zip(at, _place(row.m, row.n, row.k), strict=True)]
         distance = math.hypot(*apart)
         if max(apart) > REACH or distance > best:
             continue
         if distance < best:
-            best, found = distance, {}
-        found[row.backend] = row.tflops
+            exact = (row.gpu, row.m, row.n, row.k) == (gpu, p.m, p.n, p.k)
+            best, found = distance, Nearest({}, row.gpu, exact)
+        found.tflops[row.backend] = row.tflops
     return found
 
 

@@ -269,7 +269,11 @@ def test_auto_takes_what_was_measured_fastest_near_a_shape(monkeypatch):
     choose.cache_clear()
     try:
         near = choose(on_gpu(4096, 4096, 5000))
-        assert near.backend == "hopper" and "measured fastest near this shape" in near.reason
+        assert near.backend == "hopper" and near.basis == "predicted"
+        assert near.reason == "auto: predicted from measurements on GPU, 710 TFLOP/s, cublas 700"
+        exact = choose(on_gpu(4096, 4096, 16384))
+        assert exact.backend == "cublas" and exact.basis == "measured"
+        assert exact.reason == "auto: measured fastest on GPU, 720 TFLOP/s, hopper 690"
         assert choose(on_gpu(4096, 4096, 12000)).backend == "cublas"
         far = choose(on_gpu(64, 4096, 4096))
         assert far.backend == "cublas" and "not measured" in far.reason

@@ -1,0 +1,86 @@
+"""Measure products at calls whose shapes come back; see `accel.lessons.measuring`."""
+
+from __future__ import annotations
+
+import warnings
+from functools import lru_cache
+
+import torch
+
+from accel.lessons import measuring
+from accel.primitives.gemm.backends import BACKENDS
+from accel.primitives.gemm.dispatch import LEARNED, GemmChoice, choose, contenders
+from accel.primitives.gemm.operands import Operands
+from accel.primitives.gemm.problem import Problem
+
+TIE = 1.005
+"""The lead that takes the place of the predicted backend: products of one shape vary less than
+attention."""
+_IN_CACHE = 2.0
+"""Products that move less than this multiple of the last-level cache are measured without it."""
+
+Use = measuring.Use[Problem]
+
+_USES: dict[str, Use] = {}
+
+
+def chosen(x: Operands) -> GemmChoice:
+    """Return the choice of `auto` for a call, which may be measured now."""
+    p = x.problem
+    choice = choose(p)
+    if (
+        p.device.type not in measuring.DEVICES
+        or torch.compiler.is_compiling()
+        or p.deterministic
+        or p.flops == 0
+    ):
+        return choice
+    use = _use_of(p)
+    use.calls += 1
+    if not use.is_due("forward", p.device) or choice.is_measured or not LEARNED.can_keep():
+        return choice
+    names = contenders(p)
+    if len(names) < 2:
+        return choice
+    try:
+        measure(x, choice, names)
+    except torch.OutOfMemoryError:
+        warnings.warn(f"gemm is not measured at {p}: no memory of the GPU is left", stacklevel=2)
+    return choose(p)
+
+
+def measure(x: Operands, choice: GemmChoice, names: tuple[str, ...]) -> None:
+    """Time the named backends in turn, record the result, and let `auto` go by it.
+
+    Raises:
+        RuntimeError: if all of them fail.
+    """
+    p = x.problem
+    subject = measuring.Subject(
+        p.device, "forward", p.spot, str(p), p.flops, choice.backend, TIE
+    )  # fmt: skip
+    cold = p.moved < _IN_CACHE * _cache(p.device)
+    measuring.measure(
+        LEARNED, subject, lambda name: lambda: BACKENDS[name].run(x), names, cold=cold
+    )
+    choose.cache_clear()
+
+
+def forget() -> None:
+    """Forget all counts."""
+    _USES.clear()
+    _use_of.cache_clear()
+
+
+@lru_cache(maxsize=4096)
+def _use_of(p: Problem) -> Use:
+    """Return the count of the problem's spot."""
+    return _USES.setdefault(f"{p.device} {p.spot}", Use(p))
+
+
+@lru_cache(maxsize=16)
+def _cache(device: torch.device) -> int:
+    """Return the bytes of a GPU's last-level cache, 0 for a CPU's."""
+    if device.type != "cuda":
+        return 0
+    return torch.cuda.get_device_properties(device).L2_cache_size

@@ -1,0 +1,275 @@
+"""`auto` measures products that come back: when, what it keeps, and what it leaves alone.
+
+The backends and the clock are real: torch, and Triton's kernels in its interpreter, which is a
+thousand times as slow and yet what is chosen where nothing was measured. Only that a CPU learns at
+all, and which two compete there, are the tests' own. What all operations share is tested with
+attention (test_attention_learning.py).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import accel
+from accel.lessons import measuring, store
+from accel.lessons.records import Measured, decode_learned
+from accel.primitives.gemm import dispatch, lessons, table
+from accel.primitives.gemm.api import explain_gemm, gemm
+from accel.primitives.gemm.backends import BACKENDS
+from accel.primitives.gemm.dispatch import LEARNED, choose, contenders
+from accel.primitives.gemm.problem import Problem, Steps
+from accel.runtime import shared_file
+
+pytestmark = pytest.mark.xdist_group("interpreted")
+
+
+@contextmanager
+def learner(home: Path) -> Iterator[pytest.MonkeyPatch]:
+    """Let this process learn on its CPU, where torch and the interpreted kernels compete."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUDECK_HOME", str(home))
+        patch.setattr(measuring, "DEVICES", ("cpu",))
+        patch.setattr(lessons, "contenders", lambda _: ("triton", "torch"))
+        forget()
+        try:
+            yield patch
+        finally:
+            accel.learning("once")
+            forget()
+
+
+def forget() -> None:
+    LEARNED.forget()
+    lessons.forget()
+    choose.cache_clear()
+
+
+def kept() -> list[Measured]:
+    return decode_learned(shared_file.read(LEARNED.file))
+
+
+def drawn(m: int = 16, n: int = 16, k: int = 32, **how: Any) -> tuple[Tensor, Tensor]:
+    return torch.randn(m, k, **how), torch.randn(k, n, **how)
+
+
+def ran(a: Tensor, b: Tensor, **rules: Any) -> str:
+    """Multiply, check the product, and return what `auto` would run now."""
+    torch.testing.assert_close(gemm(a, b, **rules), a @ b, rtol=1e-4, atol=1e-4)
+    return explain_gemm(a, b).backend
+
+
+def second_call(home: Path) -> tuple[list[str], list[str], list[Measured], str]:
+    with learner(home):
+        a, b = drawn()
+        before = [str(explain_gemm(a, b))]
+        backends = [ran(a, b) for _ in range(2)]
+        found = kept()
+        forget()
+        backends.append(ran(a, b))
+        return backends, [*before, str(explain_gemm(a, b))], found, LEARNED.file.name
+
+
+def test_the_second_call_is_measured_and_decides_from_then_on(interpreted, tmp_path):
+    backends, said, [m], name = interpreted(second_call, tmp_path)
+    assert backends == ["triton", "torch", "torch"]
+    assert "not measured on this GPU" in said[0]
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    assert f"auto: measured fastest here on {day} " in said[1] and " us, triton " in said[1]
+    assert "TFLOP/s measured" in said[1]
+    assert set(m.microseconds) == {"torch", "triton"} and m.predicted == "triton"
+    assert m.fastest == "torch" and m.gain is not None and m.gain > 1
+    assert (m.shape, m.flops, m.direction) == ("16 x 16 x 32, float32", 16384.0, "forward")
+    assert abs(m.at - time.time()) < 60 and "torch 2" in m.software and m.uuid
+    assert name == "gemm-learned.json"
+
+
+def left_alone(home: Path) -> list[int]:
+    found = []
+    with learner(home) as patch:
+        a, b = drawn()
+
+        def three(call: Callable[[], object]) -> None:
+            for _ in range(3):
+                call()
+            found.append(len(kept()))
+
+        for mode in ("off", "idle"):
+            accel.learning(mode)
+            three(lambda: ran(a, b))
+        accel.learning("once")
+        three(lambda: gemm(a, b, backend="triton"))
+        three(lambda: gemm(a[:0], b))
+        torch.use_deterministic_algorithms(True)
+        three(lambda: ran(a, b))
+        torch.use_deterministic_algorithms(False)
+        with patch.context() as capture:  # what the driver would answer during a capture
+            capture.setattr(measuring, "is_recorded", lambda device: True)
+            three(lambda: ran(a, b))
+        found.append(len(kept()))
+        ran(a, b)
+        found.append(len(kept()))
+    return found
+
+
+def test_modes_named_backends_captures_and_deterministic_programs_are_left_alone(
+    interpreted, tmp_path
+):
+    assert interpreted(left_alone, tmp_path) == [0, 0, 0, 0, 0, 0, 0, 1]
+
+
+def told_apart(home: Path) -> list[str]:
+    with learner(home):
+        for m in (100, 104, 96):
+            ran(*drawn(m))
+        for _ in range(2):
+            a, b = drawn(3)
+            ran(a, b)
+            gemm(a, b, bias=torch.zeros(16))
+            ran(a, b.t().contiguous().t())
+            ran(torch.randn(4, 3, 32), b)
+            gemm(a.bfloat16(), b.bfloat16())
+        return [m.spot for m in kept()]
+
+
+def test_rows_of_one_step_are_measured_once_and_other_work_apart(interpreted, tmp_path):
+    assert interpreted(told_apart, tmp_path) == [
+        "batch0 rows27 16x32 dtype=float32 out_dtype=float32 b_along=False",
+        "batch0 rows6 16x32 dtype=float32 out_dtype=float32 b_along=False",
+        "batch0 rows6 16x32 dtype=float32 out_dtype=float32 bias=True b_along=False",
+        "batch0 rows6 16x32 dtype=float32 out_dtype=float32",
+        "batch0 rows14 16x32 dtype=float32 out_dtype=float32 b_along=False",
+        "batch0 rows6 16x32 dtype=bfloat16 out_dtype=bfloat16 b_along=False",
+    ]
+
+
+def training(home: Path) -> tuple[list[str], bool]:
+    with learner(home):
+        a, b = (t.requires_grad_() for t in drawn(8))
+        for _ in range(2):
+            a.grad = b.grad = None
+            gemm(a, b).square().sum().backward()
+        grads = [a.grad, b.grad]
+        a.grad = b.grad = None
+        (a @ b).square().sum().backward()
+        same = all(
+            torch.allclose(x, y, rtol=1e-4, atol=1e-4)
+            for x, y in zip(grads, (a.grad, b.grad), strict=True)
+        )
+        return [m.shape for m in kept()], same
+
+
+def test_the_products_of_gradients_are_measured_as_others_are(interpreted, tmp_path):
+    shapes, same = interpreted(training, tmp_path)
+    assert same
+    assert shapes == ["8 x 16 x 32, float32", "8 x 32 x 16, float32", "32 x 16 x 8, float32"]
+
+
+def failing_kernel(x: object) -> Tensor:
+    raise RuntimeError("no such kernel\nand more")
+
+
+def in_trouble(home: Path) -> tuple[list[str], list[list[str]]]:
+    told, measured = [], []
+    with learner(home) as patch, warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        broken = replace(BACKENDS["torch"], run=failing_kernel)
+        with patch.context() as failing:
+            failing.setitem(BACKENDS, "torch", broken)
+            assert [ran(*drawn()) for _ in range(2)] == ["triton", "triton"]
+
+        def full(*_: object, **__: object) -> None:
+            raise torch.OutOfMemoryError("tried to allocate")
+
+        with patch.context() as failing:
+            failing.setattr(measuring.brief_timing, "medians", full)
+            assert [ran(*drawn(32)) for _ in range(3)] == ["triton"] * 3
+        measured = [list(m.microseconds) for m in kept()]
+        told = [str(w.message) for w in heard if "gemm" in str(w.message)]
+    return told, measured
+
+
+def test_a_backend_that_fails_or_finds_no_memory_is_told_and_the_caller_gets_the_product(
+    interpreted, tmp_path
+):
+    told, measured = interpreted(in_trouble, tmp_path)
+    assert told == [
+        "gemm goes on without torch, which failed at 16 x 16 x 32, float32: RuntimeError: no such"
+        " kernel",
+        "gemm is not measured at 32 x 16 x 32, float32: no memory of the GPU is left",
+    ]
+    assert measured == [["triton"]]
+
+
+def of_other_versions(home: Path) -> tuple[list[str], int]:
+    with learner(home) as patch:
+        a, b = drawn()
+        backends = [ran(a, b), ran(a, b)]
+        store.software.cache_clear()
+        patch.setattr(store, "versions", lambda: {"torch": "1.0", "driver": "1"})
+        forget()
+        backends += [ran(a, b), ran(a, b)]
+        store.software.cache_clear()
+        return backends, len({m.software for m in kept()})
+
+
+def test_what_was_measured_with_other_versions_does_not_count(interpreted, tmp_path):
+    assert interpreted(of_other_versions, tmp_path) == (["triton", "torch", "triton", "torch"], 2)
+
+
+def many(home: Path, number: int) -> int:
+    """Multiply shapes of its own and one that all programs share, each twice."""
+    with learner(home):
+        for n in (16, *range(100 * number, 100 * number + 6)):
+            a, b = drawn(n=n)
+            for _ in range(2):
+                gemm(a, b)
+    return os.getpid()
+
+
+@pytest.mark.slow
+def test_programs_that_measure_at_once_lose_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(3, mp_context=context) as programs:
+        assert len(set(programs.map(many, [tmp_path] * 3, range(1, 4)))) > 1
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
+    sizes = {int(m.shape.split(" x ")[1]) for m in kept()}
+    assert sizes == {16, *(100 * number + i for number in range(1, 4) for i in range(6))}
+
+
+def on_gpu(m: int, n: int, k: int, **rules: Any) -> Problem:
+    device = torch.device("cuda", 0)
+    return Problem(1, m, n, k, torch.bfloat16, torch.bfloat16, device, (9, 0), **rules)
+
+
+def test_only_what_could_win_takes_part(monkeypatch):
+    rows = tuple(
+        table.Row("GPU", "bfloat16", 4096, 4096, 4096, name, 1.0, rate, "torch 2", "2026-11-23")
+        for name, rate in (("cublas", 700.0), ("hopper", 710.0), ("triton", 400.0))
+    )
+    monkeypatch.setattr(table, "_shipped", lambda: rows)
+    monkeypatch.setattr(dispatch, "_gpu", lambda p: "GPU")
+    table._rows.cache_clear()
+    choose.cache_clear()
+    try:
+        assert contenders(on_gpu(4096, 4096, 5000)) == ("hopper", "cublas")
+        assert contenders(on_gpu(16, 4096, 4096)) == ("cublas", "hopper", "triton")
+        assert contenders(on_gpu(16, 4096, 4096, tile=64)) == ("triton",)
+        fp8 = replace(on_gpu(64, 33, 64), dtype=torch.float8_e4m3fn, scaling="outer")
+        assert contenders(replace(fp8, steps=Steps(1, 1), boxes=False)) == ("triton",)
+    finally:
+        table._rows.cache_clear()
+        choose.cache_clear()
