@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.format.result_words import told
 from app.format.results import result_of, summarize_result
 from app.format.values import Meaning, ago, clock, device_label, duration, significant
 from app.language.texts import tr, tr_date, tr_decimal, tr_list, tr_noop, tr_sentence
@@ -268,7 +267,7 @@ def _doing(job: Job, now: float) -> str:
         case Failed() | Lost() | Cancelled():
             text = tr_sentence(state.reason)
         case Done() if (result := result_of(job)) is not None:
-            text = told(result.verdict)
+            text = tr_sentence(result.verdict)
     return text
 
 

@@ -10,9 +10,8 @@ import msgspec
 
 from accel import result as results
 from accel.result import Check, Result, Sensors
-from app.format.result_words import told
 from app.format.values import ago, clock, duration, precise, significant
-from app.language.texts import tr, tr_count, tr_decimal
+from app.language.texts import tr, tr_count, tr_decimal, tr_sentence
 from scheduler.protocol.jobs import Job
 
 MOST_SHOWN = 100.0
@@ -71,7 +70,7 @@ def summarize_result(job: Job) -> ResultSummary | None:
         job=job.id,
         workload=result.workload,
         passed=result.passed,
-        verdict=told(result.verdict),
+        verdict=tr_sentence(result.verdict),
         tflops=significant(result.tflops),
         headline=_headline(result),
         timing=timing,
@@ -83,7 +82,7 @@ def summarize_result(job: Job) -> ResultSummary | None:
 def _facts(result: Result) -> Iterator[tuple[str, str]]:
     if len(result.cells) > 1:
         yield tr("Grid"), _grid(result)
-    reason = told(result.reason)
+    reason = tr_sentence(result.reason)
     yield tr("Backend"), tr("{caption}: {value}", caption=result.backend, value=reason)
     yield tr("Device"), result.device
     for check in result.checks:
@@ -102,7 +101,7 @@ def _facts(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def _checked(check: Check) -> str:
-    name = told(check.name)
+    name = tr_sentence(check.name)
     if "error" not in check.name:
         name = tr("{check}: error", check=name)
     values = {"check": name, "error": f"{check.error:.2e}", "limit": f"{check.bound:.2e}"}
@@ -172,7 +171,7 @@ def _misses(result: Result) -> Iterator[str]:
         if not cell.tflops and cell.note:
             found[cell.contender, cell.note] = found.get((cell.contender, cell.note), 0) + 1
     for (contender, note), count in found.items():
-        text = tr("{caption}: {value}", caption=contender, value=told(note))
+        text = tr("{caption}: {value}", caption=contender, value=tr_sentence(note))
         cells = tr_count("({n} cell)", "({n} cells)", count)
         yield f"{text} {cells}" if len(result.cells) > 1 else text
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from accel.result import Cell
-from app.format.result_words import told
 from app.format.results import describe_sensors
 from app.format.values import precise
-from app.language.texts import tr, tr_count, tr_decimal, tr_noop
+from app.language.texts import tr, tr_count, tr_decimal, tr_noop, tr_sentence
 
 FASTEST = tr_noop("fastest")
 """The choice that stands for the fastest contender of each shape, apart from `auto`."""
@@ -82,7 +81,7 @@ def name(cell: Cell) -> str:
 def problem(cell: Cell) -> str:
     """Describe the shape: `batch 1, heads 16 over 4, sequence 4096, head size 128, ...`."""
     if cell.sizes:
-        return f"{told(cell.sizes)}, {cell.dtype}, {tr(_PASSES[cell.direction])}"
+        return f"{tr_sentence(cell.sizes)}, {cell.dtype}, {tr(_PASSES[cell.direction])}"
     heads = f"{cell.heads}"
     if cell.heads != cell.kv_heads:
         heads = tr("{heads} over {kv_heads}", heads=heads, kv_heads=cell.kv_heads)
@@ -117,7 +116,7 @@ def describe(cell: Cell) -> str:
             lines.append(
                 tr(
                     "{check}: error {error}, more than the allowed {limit}",
-                    check=told(check.name),
+                    check=tr_sentence(check.name),
                     error=f"{check.error:.2e}",
                     limit=f"{check.bound:.2e}",
                 )
@@ -126,7 +125,7 @@ def describe(cell: Cell) -> str:
             lines.append(
                 tr(
                     "{check} {error} of {limit} allowed",
-                    check=told(check.name),
+                    check=tr_sentence(check.name),
                     error=f"{check.error:.2e}",
                     limit=f"{check.bound:.2e}",
                 )
@@ -147,5 +146,5 @@ def describe(cell: Cell) -> str:
             )
         )
     if cell.note:
-        lines.append(told(cell.note))
+        lines.append(tr_sentence(cell.note))
     return "\n".join(lines)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from accel.result import Cell, twins
-from app.format.result_words import told
-from app.language.texts import tr, tr_count, tr_decimal
+from app.language.texts import tr, tr_count, tr_decimal, tr_sentence
 from app.workloads import cells as c
 
 AUTO = "auto"
@@ -107,7 +106,7 @@ def _summary(cells: Sequence[Cell]) -> str:
         behind,
         percent=f"{100 * (1 - TARGET):.0f}",
     )
-    return "; ".join(filter(None, [against, late if behind else "", told(twins(cells))]))
+    return "; ".join(filter(None, [against, late if behind else "", tr_sentence(twins(cells))]))
 
 
 def _reached(mean: float, shapes: int) -> str:

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 from accel.workloads.catalog import AUTO, Param, Workload, split
 from accel.workloads.grid import directions, shapes
-from app.format.result_words import told
 from app.format.values import duration, first_capital, memory, scaled
-from app.language.texts import tr, tr_count
+from app.language.texts import tr, tr_count, tr_sentence
 from scheduler.protocol.job_options import JobOptions, make_spec
 from scheduler.protocol.submissions import PendingTokens
 from scheduler.verbs.submit import Submit
@@ -58,7 +57,7 @@ class WorkloadForm:
             try:
                 shapes(self.values)
             except ValueError as e:
-                wrong["kv_heads"] = told(str(e))
+                wrong["kv_heads"] = tr_sentence(str(e))
         return wrong
 
     def estimate(self) -> str | None:
@@ -134,7 +133,7 @@ def _wrong(param: Param, value: str) -> str | None:
     try:
         param.check(value)
     except ValueError as e:
-        return told(str(e).removeprefix(f"{param.name} ").removesuffix(f"; got {value!r}"))
+        return tr_sentence(str(e).removeprefix(f"{param.name} ").removesuffix(f"; got {value!r}"))
     return None
 
 

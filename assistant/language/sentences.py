@@ -120,11 +120,12 @@ PATTERNS = (
 """The more specific first; those of `state_sentences` and `result_sentences` come before all of
 these, and those of `device_sentences` after them."""
 _SENTENCES = {
-    "sub", "when", "problem", "jobs", "process", "holder", "action", "kind", "shown", "status",
+    "sub", "when", "problem", "refusal", "jobs", "process", "holder", "action", "kind", "shown",
+    "status",
 }  # fmt: skip
 _LISTS = {"rest", "faults"}
 _TIMES = {"time", "begin", "end"}
-_NUMBERS = {"amount", "size", "less", "used", "span"}
+_NUMBERS = {"amount", "size", "less", "used", "span", "figures", "mean", "low", "high"}
 """The parts that are sentences themselves, lists of sentences, moments, and numbers."""
 _DEPTH = 4
 _MOST_COMMAS = 4
@@ -143,7 +144,9 @@ def translated(text: str, words: Words, depth: int = _DEPTH) -> str:
         return found
     first, both, rest = text.partition("; ")
     if both and (head := _recognised(first, words, depth)) is not None:
-        return words.text("{sub}; {rest}", sub=head, rest=_list(rest, words, depth))
+        devices = "; " not in rest or re.match(_SHAPES["device"], rest)
+        more = _list(rest, words, depth) if devices else translated(rest, words, depth)
+        return words.text("{sub}; {rest}", sub=head, rest=more)
     return _list(text, words, depth) if ", " in text and "GPU" in text else text
 
 
@@ -174,6 +177,8 @@ def _part(name: str, value: str, words: Words, depth: int) -> str:
         return _list(value, words, depth)
     if name in _NUMBERS:
         return words.numbers(value)
+    if name == "tokens":
+        return words.whole(int(value.replace(",", "")))
     if name == "devices":
         return words.listed(re.split(", | and ", value))
     return dated(value, words) if name in _TIMES else value
@@ -181,6 +186,8 @@ def _part(name: str, value: str, words: Words, depth: int) -> str:
 
 def _list(text: str, words: Words, depth: int) -> str:
     """Return a list whose items may have commas themselves: the shortest that fits is the next."""
+    if "GPU" not in text and (whole := _recognised(text, words, depth)) is not None:
+        return whole
     left, items = text.split(", "), []
     while left and depth:
         for length in range(1, min(_MOST_COMMAS, len(left)) + 1):
@@ -241,6 +248,11 @@ _SHAPES = {
     "gpu": r"(?:GPU \d+(?:, | and )?)+",
     "numbers": r"[\d, ]+",
     "version": r"[\d.]+",
+    "devices": r"[^;]+?",
+    "backend": r"\w+",
+    "refusal": r"(?:(?!; not \w+: it ).)+",
+    "figures": r"\d[^;]*",
+    "tokens": r"[\d,]+",
     "process": r"pid \d+ \(.+?\)(?: and \d+ more)?",
     "jobs": r"jobs (?:\d+, )*\d+ and \d+|job \d+",
 }

@@ -10,7 +10,6 @@ from accel.workloads.catalog import WORKLOADS
 from app.assistant.notes import LEFT_OUT, noted
 from app.assistant.session_files import own_presets
 from app.code.told import told as told_of_code
-from app.format.result_words import told
 from app.language import texts
 from app.workloads.form import WorkloadForm
 from assistant.intents.router import route, shipped_router
@@ -45,6 +44,16 @@ def test_every_mistake_in_a_form_is_told_in_the_language() -> None:
          " compute capability 10.0; this GPU has 9.0",
          "auto: am schnellsten gemessen auf NVIDIA H100 80GB HBM3, 612 TFLOP/s, fa3 590; nicht fa4:"
          " Es braucht Compute Capability 10.0; diese GPU hat 9.0"),
+        ("auto: measured fastest here on 2026-11-22 14:03 UTC, 512.3 us, fa3 590.1; not fa4: it"
+         " needs compute capability 10.0; this GPU has 9.0; not fa3: it has no backward pass",
+         "auto: hier am 2026-11-22 14:03 UTC am schnellsten gemessen, 512,3 us, fa3 590,1; nicht"
+         " fa4: Es braucht Compute Capability 10.0; diese GPU hat 9.0; nicht fa3: Es hat keinen"
+         " Rückwärtsdurchgang"),
+        ("fail: relative error, 3 rows is 3.1e-02, above the bound 2.4e-03; 2 of 48 cells were"
+         " wrong, first fa3 at rwkv7, batch 8, 2,048 tokens, 16 heads of 64",
+         "nicht bestanden: relativer Fehler, 3 Zeilen ist 3.1e-02, über der Grenze 2.4e-03; 2 von"
+         " 48 Zellen waren falsch, als erste fa3 bei rwkv7, Batch 8, 2.048 Tokens, 16 Köpfe zu"
+         " 64"),
         ("the fastest of 48 cells: forward, head size 128, sequence 8192, causal",
          "die schnellste von 48 Zellen: vorwärts, Kopfgröße 128, Sequenz 8192, kausal"),
         ("the same kernel twice: 1.002 (0.998 to 1.010)",
@@ -55,7 +64,7 @@ def test_every_mistake_in_a_form_is_told_in_the_language() -> None:
     ],
 )  # fmt: skip
 def test_reasons_and_verdicts_of_results(language: str, told_in_english: str, german: str) -> None:
-    shown = told(told_in_english)
+    shown = texts.tr_sentence(told_in_english)
     if language == "de":
         assert shown == german
     elif german != told_in_english:
