@@ -20,7 +20,7 @@ _PYTEST = (
     "-o",
     "filterwarnings=",
 )
-_MODEL = "{work}/model"
+_MODEL = "assets/rwkv7-deck-13m"
 _CUDA = ("--device", "cuda")
 
 
@@ -56,10 +56,6 @@ def _sanitized(tool: str, family: str, seconds: float) -> Step:
     )
 
 
-def _training(what: str, *arguments: str) -> tuple[str, ...]:
-    return ("-m", f"assistant.training.{what}", _MODEL, *arguments)
-
-
 def _bench(name: str, *arguments: str) -> tuple[str, ...]:
     return ("-m", f"tests.benchmarks.{name}", *arguments, "--out", "{out}")
 
@@ -68,21 +64,12 @@ _SANITIZED = tuple(
     product(("memcheck", "racecheck"), ("hopper forward", "hopper backward", "triton"))
 )
 _RIGHT = "attention: right on the GPU"
-_SAMPLES = _training("data", "--workers", "12")
 
 STEPS: tuple[Step, ...] = (
     _tests("hopper-forward", _RIGHT, 100, "half", ("test_hopper_forward",), workers=8),
     _tests("hopper-backward", _RIGHT, 120, "half", ("test_hopper_backward",), workers=8),
     _tests("portable", _RIGHT, 120, "half", ("test_portable_attention",), "not memory", 8),
     _tests("attention", _RIGHT, 240, "half", ("test_attention_gpu",), "not memory", 8),
-    Step(
-        "samples",
-        "assistant: what the model learns from",
-        _SAMPLES,
-        150,
-        needs=("tokenizers",),
-        makes="model/data.npz",
-    ),
     Step(
         "grid",
         "attention: 48 cells against every peer",
@@ -99,12 +86,12 @@ STEPS: tuple[Step, ...] = (
     ),
     Step("host", "attention: host time of a call, by layer", _bench("host_time"), 40, "machine"),
     Step(
-        "train",
-        "assistant: the second model",
-        _training("train", *_CUDA, "--minutes", "7", "--rows", "512"),
+        "router",
+        "assistant: a model that reads requests, trained anew",
+        ("-m", "assistant.training.router", "{work}/router", "--seconds", "300"),
         450,
         "half",
-        after=("samples",),
+        needs=("tokenizers",),
     ),
     *(_sanitized(tool, family, 150) for tool, family in _SANITIZED),
     Step(
@@ -170,21 +157,11 @@ STEPS: tuple[Step, ...] = (
         needs=("nvitop",),
     ),
     Step(
-        "evaluate",
-        "assistant: on what is held out",
-        _training("evaluate", *_CUDA),
-        180,
-        "half",
-        after=("train",),
-    ),
-    Step("card", "assistant: the model's card", _training("card"), 10, after=("evaluate",)),
-    Step(
         "truth",
         "assistant: invented numbers, the model writes",
         _bench("truth", "--model", _MODEL, *_CUDA),
         420,
         "half",
-        after=("train",),
     ),
     Step(
         "tflops-truth",

@@ -394,9 +394,10 @@ def test_a_chat_is_cancelled_and_an_unusable_model_says_why(
     client_.stop(found.port)
     with pytest.raises(UserError, match="not served any more"):
         client_.ServedChat().ask(found, ("x",), lambda event: None)
-    (tmp_path / "odd").mkdir()
-    (tmp_path / "odd" / "config.json").write_text('{"model_type": "mamba"}')
+    tiny.make(tmp_path / "odd")
+    config = json.loads((tmp_path / "odd" / "config.json").read_text())
+    (tmp_path / "odd" / "config.json").write_text(json.dumps({**config, "intermediate_size": 100}))
     odd = client_.start(Options(str(tmp_path / "odd"), "cpu"), 0)
     eventually(lambda: client_.served_models()[0].phase == "failed")
-    assert "'mamba', which is not supported" in client_.served_models()[0].note
+    assert "but config.json means" in client_.served_models()[0].note
     client_.stop(odd.port)
