@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.precision --steps 2000 --seeds 3 --batch 4 --length 256 --out FOLDER
 
-A layer is timed forward and backward, rounding included, uncompiled; torchao's layers also as
-torch.compile makes them, which is how they are meant. The GPT (124M parameters) learns text that is
-made here: a Markov chain over 50,304 tokens with frequencies by Zipf's law. A step of training is
-one CUDA graph, so that the host's time does not count.
+A layer is timed forward and backward, rounding included: as it is, as torch.compile makes it (which
+is how torchao's layers are meant), and captured as one CUDA graph. The GPT (124M parameters) learns
+text that is made here: a Markov chain over 50,304 tokens with frequencies by Zipf's law. A step of
+training is one CUDA graph, so that the host's time does not count.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import copy
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ from accel.precision.history import update_scales
 from accel.precision.linear import RECIPES
 from accel.precision.selection import dynamic_precision_select
 from accel.precision.transformer import TransformerLayer
+from accel.runtime import power
+from accel.runtime.graphs import Captured
 from accel.runtime.timing import measure_in_turn
 from tests.benchmarks.rows import RESULTS, context, spread, write
 
@@ -58,47 +60,77 @@ def selected(plain: nn.Linear, x: Tensor) -> nn.Module:
     return convert(model, choice.recipe, wanted=choice)
 
 
-def layers(seconds: float, peers: bool) -> Iterator[dict[str, object]]:
+def contenders(plain: nn.Linear, x: Tensor, peers: bool, recipes: Sequence[str]) -> dict[str, Any]:
+    """Return the layer in bf16, by each recipe, and those of torchao if `peers`."""
+    made: dict[str, nn.Module] = {"bf16": plain}
+    for recipe in recipes:
+        layer = made[recipe] = convert(copy.deepcopy(plain), recipe)  # type: ignore[arg-type]
+        layer(x)
+        update_scales(layer)
+        made[f"{recipe} compiled"] = torch.compile(copy.deepcopy(layer))
+    made["auto"] = selected(plain, x)
+    if peers:
+        try:
+            made |= dict(torchao_layers(plain))
+        except Exception as e:  # noqa: BLE001 - a peer that refuses is a result
+            print("torchao:", f"{type(e).__name__}: {e}"[:200], flush=True)
+    return made
+
+
+def able(
+    made: Mapping[str, nn.Module], x: Tensor, dout: Tensor, graphs: Sequence[str]
+) -> tuple[dict[str, Callable[[], object]], dict[str, float]]:
+    """Return what runs, as calls, and how far its results are from those in bf16."""
+    exact = [t.double() for t in _step(made["bf16"], x, dout)()]
+    calls: dict[str, Callable[[], object]] = {}
+    errors = {}
+    for name, layer in made.items():
+        began = time.perf_counter()
+        try:
+            call = _step(layer, x, dout)
+            got = call()
+            call()
+            errors[name] = max(
+                float((g.double() - e).norm() / e.norm()) for g, e in zip(got, exact, strict=True)
+            )
+            calls[name] = call
+            if name in graphs:
+                calls[f"{name} graph"] = Captured(call, CUDA)
+                errors[f"{name} graph"] = errors[name]
+        except Exception as e:  # noqa: BLE001 - the others are measured all the same
+            print("refused:", name, f"{type(e).__name__}: {e}"[:300], flush=True)
+        if (seconds := time.perf_counter() - began) > 1:
+            print(f"  {name} was ready after {seconds:.0f} s", flush=True)
+    return calls, errors
+
+
+def layers(given: argparse.Namespace, until: float) -> Iterator[dict[str, object]]:
     """Time linear layers, all contenders of a shape in turns."""
-    where = context(torch.cuda.get_device_name(), ("torch", "triton"))
-    for rows, inputs, outputs in SHAPES:
+    recipes = [name for name in given.layer_recipes.split(",") if name]
+    for rows, inputs, outputs in SHAPES[given.skip : given.skip + given.shapes]:
+        if time.monotonic() > until:
+            return
+        where = context(torch.cuda.get_device_name(), ("torch", "triton"))
         plain = nn.Linear(inputs, outputs, bias=False, device=CUDA, dtype=torch.bfloat16)
         x = torch.randn(rows, inputs, device=CUDA, dtype=torch.bfloat16, requires_grad=True)
         dout = torch.randn(rows, outputs, device=CUDA, dtype=torch.bfloat16)
-        made: dict[str, nn.Module] = {"bf16": plain}
-        for recipe in RECIPES:
-            made[recipe] = convert(copy.deepcopy(plain), recipe)
-        made["auto"] = selected(plain, x)
-        layer = made["delayed"]
-        layer(x)
-        update_scales(layer)
-        if peers:
-            try:
-                made |= dict(torchao_layers(plain))
-            except Exception as e:  # noqa: BLE001 - a peer that refuses is a result
-                print("torchao:", f"{type(e).__name__}: {e}"[:200], flush=True)
-        ready = {name: _step(one, x, dout) for name, one in made.items()}
-        exact = [t.double() for t in ready["bf16"]()]
-        errors, able = {}, {}
-        for name, call in ready.items():
-            try:
-                got = call()
-                call()
-                errors[name] = max(
-                    float((g.double() - e).norm() / e.norm())
-                    for g, e in zip(got, exact, strict=True)
-                )
-                able[name] = call
-            except Exception as e:  # noqa: BLE001 - the others are measured all the same
-                print("refused:", name, f"{type(e).__name__}: {e}"[:300], flush=True)
-        loops = measure_in_turn(list(able.values()), seconds, CUDA, lambda *_: None, lambda _: None)
-        ms = {name: spread(m.samples_ms) for name, m in zip(able, loops, strict=True)}
+        made = contenders(plain, x, not given.no_peers, recipes)
+        calls, errors = able(made, x, dout, ("bf16", *recipes))
+        if given.warm:
+            continue
+        readings: list[list[power.SensorReading]] = [[] for _ in calls]
+        loops = measure_in_turn(
+            list(calls.values()), given.seconds, CUDA, lambda *_: None,
+            lambda i, readings=readings: readings[i].append(power.read(CUDA)),  # type: ignore[misc]
+        )  # fmt: skip
+        ms = {name: spread(m.samples_ms) for name, m in zip(calls, loops, strict=True)}
         base = ms["bf16"]["median"]
-        for name, found in ms.items():
+        for (name, found), sensed in zip(ms.items(), readings, strict=True):
             tflops = 6.0 * rows * inputs * outputs / found["median"] / 1e9
             yield {
                 **where, "rows": rows, "inputs": inputs, "outputs": outputs, "layer": name,
                 "ms": found["median"], "p95_ms": found["p95"], "count": found["count"],
+                "clock_mhz": f"{power.in_turn(sensed, CUDA).sm_mhz or 0:.0f}",
                 "tflops": f"{tflops:.0f}", "times_bf16": f"{base / found['median']:.3f}",
                 "difference_to_bf16": f"{errors[name]:.2e}",
             }  # fmt: skip
@@ -110,8 +142,9 @@ def _step(layer: nn.Module, x: Tensor, dout: Tensor) -> Callable[[], tuple[Tenso
     parameters = list(layer.parameters())
 
     def run() -> tuple[Tensor, ...]:
-        out = layer(x)
-        return (out.detach(), *torch.autograd.grad(out, [x, *parameters], dout))
+        with torch.enable_grad():
+            out = layer(x)
+            return (out.detach(), *torch.autograd.grad(out, [x, *parameters], dout))
 
     return run
 
@@ -283,13 +316,17 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=LONGEST, help="tokens a sequence")
     parser.add_argument("--eager", action="store_true", help="steps without CUDA graphs")
     parser.add_argument("--only", choices=["layers", "gpt"])
+    parser.add_argument("--layer-recipes", default=",".join(RECIPES))
+    parser.add_argument("--skip", type=int, default=0, help="shapes of layers to leave out first")
+    parser.add_argument("--shapes", type=int, default=len(SHAPES), help="how many then to time")
+    parser.add_argument("--warm", action="store_true", help="only compile the layers")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     until = time.monotonic() + 60 * given.minutes
     if given.only != "gpt":
         found = []
-        for row in layers(given.seconds, not given.no_peers):
+        for row in layers(given, until):
             found.append(row)
             write("fp8_linear", found, given.out)
     if given.only != "layers":
