@@ -353,6 +353,12 @@ def warp_specialize(
     )
 
 
+def assume(given: Any) -> None:
+    """What the compiler may rely on must be so."""
+    if not given:
+        raise Defect("what the compiler was told to assume is not so")
+
+
 def _init(barriers: Barriers, count: int) -> None:
     barriers.one.count = barriers.one.pending = count
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
+LN2 = gl.constexpr(0.6931471805599453)
+
 
 @gluon.jit
 def anchor(m, BLIND: gl.constexpr):
@@ -20,17 +22,52 @@ def anchor(m, BLIND: gl.constexpr):
 
 
 @gluon.jit
+def advance(m, most, BLIND: gl.constexpr):
+    """Return the new m of rows that see a score of `most`, and its anchor.
+
+    Sums so far are then to be multiplied by 2^(m - anchor).
+    """
+    new = gl.maximum(m, most)
+    return new, anchor(new, BLIND)
+
+
+@gluon.jit
 def softmax_step(scores, m, l, scale, BLIND: gl.constexpr):
     """Take a block of scores into a softmax in base 2; see `softmax.softmax_step`.
 
     Returns:
         The weights [rows, columns], the new m and l, and the factor [rows] of earlier sums.
     """
-    new = gl.maximum(m, gl.max(scores, 1) * scale)
-    base = anchor(new, BLIND)
+    new, base = advance(m, gl.max(scores, 1) * scale, BLIND)
     weights = gl.exp2(scores * scale - gl.expand_dims(base, 1))
     shrink = gl.exp2(m - base)
     return weights, new, l * shrink + gl.sum(weights, 1), shrink
+
+
+@gluon.jit
+def softmax_end(m, l):
+    """Return the factor that makes means of sums with weights, and logarithms of sums (base e).
+
+    A row that saw no score has l = 0 and m = -inf: its means are 0, and its logarithm is -inf.
+    """
+    return 1.0 / gl.where(l == 0.0, 1.0, l), (m + gl.log2(l)) * LN2
+
+
+@gluon.jit
+def inverse(x):
+    """Return 1 / x to the last bit but one, in one instruction; a division takes eight."""
+    return gl.inline_asm_elementwise(
+        "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=gl.float32, is_pure=True, pack=1
+    )
+
+
+@gluon.jit
+def bounded(x, most):
+    """Return most * tanh(x / (2 log2 e)), as exact as float32, unlike the hardware's tanh.approx.
+
+    It is most - 2 most / (1 + 2^x), exact at both ends, where 2^x is 0 or infinite.
+    """
+    return most - 2.0 * most * inverse(1.0 + gl.exp2(x))
 
 
 @gluon.jit

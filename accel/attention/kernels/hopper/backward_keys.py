@@ -11,7 +11,6 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
-    mbarrier,
     tma,
     warpgroup_mma,
     warpgroup_mma_wait,
@@ -32,6 +31,15 @@ from accel.attention.kernels.hopper.backward_tiles import (
     tilt_of_keys,
 )
 from accel.attention.kernels.hopper.descriptors import load_rows, store_rows
+from accel.primitives.tiles.ring import (
+    arrivals,
+    await_tile,
+    barriers,
+    expect_bytes,
+    expect_tile,
+    publish_tile,
+    release_tile,
+)
 from accel.primitives.tiles.warpgroup import spread, widen
 from accel.runtime.gluon import tma_load
 
@@ -110,7 +118,6 @@ def _step(
     operand: gl.constexpr = gl.DotOperandLayout(0, acc_layout, 2)
     kind: gl.constexpr = q_smem.dtype
     stage = step % STAGES
-    phase = (step // STAGES) & 1
     member, tile = place(step, tiles, first, rotation, GROUP)
     tilt = slope_of(slopes, member, ALIBI)
     rows = rows_smem.index(stage)
@@ -119,11 +126,11 @@ def _step(
     do = do_smem.index(stage)
 
     # The accumulators begin with -lse and -delta.
-    mbarrier.wait(q_full.index(stage), phase)
+    await_tile(q_full, step)
     s = zeros if CAPPED else spread(rows.slice(0, 1).load(s_layout), zeros)
     dp = spread(rows.slice(1, 1).load(s_layout), zeros)
     s = warpgroup_mma(k_smem.index(W), q.permute((1, 0)), s, use_acc=not CAPPED, is_async=True)
-    mbarrier.wait(do_full.index(stage), phase)
+    await_tile(do_full, step)
     dp = warpgroup_mma(v_smem.index(W), do.permute((1, 0)), dp, is_async=True)
     s = warpgroup_mma_wait(1, deps=(s,))
     p, slope = _weights(
@@ -137,8 +144,8 @@ def _step(
         ds = ds * slope
     dk = warpgroup_mma(gl.convert_layout(ds.to(kind), operand), q, dk, is_async=True)
     dk, dv = warpgroup_mma_wait(0, deps=(dk, dv))
-    mbarrier.arrive(q_empty.index(stage), count=1)
-    mbarrier.arrive(do_empty.index(stage), count=1)
+    release_tile(q_empty, step)
+    release_tile(do_empty, step)
     return dk, dv
 
 
@@ -177,7 +184,6 @@ def _step_with_dq(
     operand: gl.constexpr = gl.DotOperandLayout(0, acc_layout, 2)
     kind: gl.constexpr = q_smem.dtype
     stage = step % STAGES
-    phase = (step // STAGES) & 1
     member, tile = place(step, tiles, first, rotation, GROUP)
     tilt = slope_of(slopes, member, ALIBI)
     rows = rows_smem.index(stage)
@@ -185,7 +191,7 @@ def _step_with_dq(
     q = q_smem.index(stage)
     do = do_smem.index(stage)
 
-    mbarrier.wait(q_full.index(stage), phase)
+    await_tile(q_full, step)
     s = zeros if CAPPED else spread(rows.slice(0, 1).load(s_layout), zeros)
     s = warpgroup_mma(k_smem.index(W), q.permute((1, 0)), s, use_acc=not CAPPED, is_async=True)
     part = _multiply_dq(step - 1, shared, bars, W, D)
@@ -198,7 +204,7 @@ def _step_with_dq(
     if step > 0:
         _add_dq(step - 1, part, problem, dq, W, BM, D, GROUP)
     dp = spread(rows.slice(1, 1).load(s_layout), zeros)
-    mbarrier.wait(do_full.index(stage), phase)
+    await_tile(do_full, step)
     dp = warpgroup_mma(v_smem.index(W), do.permute((1, 0)), dp, is_async=True)
     dv = warpgroup_mma(gl.convert_layout(p, operand), do, dv, is_async=True)
     dp = warpgroup_mma_wait(1, deps=(dp,))
@@ -210,11 +216,11 @@ def _step_with_dq(
     # that of the last step, waited for above.
     ds_smem.index(step % 2 * 2 + W).store(ds)
     fence_async_shared()
-    mbarrier.arrive(ds_full.index(step % 2), count=1)
+    publish_tile(ds_full, step)
     dk = warpgroup_mma(gl.convert_layout(ds, operand), q, dk, is_async=True)
     dk, dv = warpgroup_mma_wait(0, deps=(dk, dv))
-    mbarrier.arrive(q_empty.index(stage), count=1)
-    mbarrier.arrive(do_empty.index(stage), count=1)
+    release_tile(q_empty, step)
+    release_tile(do_empty, step)
     return dk, dv
 
 
@@ -228,8 +234,9 @@ def _multiply_dq(step, shared, bars, W: gl.constexpr, D: gl.constexpr):
     q_full, q_empty, do_full, do_empty, ds_full = bars
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
     part = gl.zeros([64, 64], gl.float32, layout)
-    slot = (step + 2) % 2
-    mbarrier.wait(ds_full.index(slot), (((step + 2) // 2) & 1) ^ 1)
+    step += 4  # two rounds on, of the same slot and parity: passed at once for -1
+    slot = step % 2
+    await_tile(ds_full, step)
     for w in gl.static_range(2):
         ds = ds_smem.index(slot * 2 + w)
         k = k_smem.index(w)
@@ -299,7 +306,7 @@ def _consume(
     kind: gl.constexpr = q_smem.dtype
     dk = gl.zeros([64, D], gl.float32, acc_layout)
     dv = gl.zeros([64, D], gl.float32, acc_layout)
-    mbarrier.wait(kv_full, 0)
+    await_tile(kv_full, 0)
     if not ATOMIC:
         for step in range(steps):
             dk, dv = _step(
@@ -350,8 +357,8 @@ def _consume(
     store_rows(dv_desc, sequence, head, key + W * 64, start_k, seq_k, v_smem.index(W), RAGGED)
     if ATOMIC:
         # The other warpgroup reads these keys for its part of dq.
-        mbarrier.arrive(done, count=1)
-        mbarrier.wait(done, 0)
+        publish_tile(done, 0)
+        await_tile(done, 0)
     k_smem.index(W).store((dk * scale).to(kind))
     fence_async_shared()
     store_rows(dk_desc, sequence, head, key + W * 64, start_k, seq_k, k_smem.index(W), RAGGED)
@@ -406,18 +413,17 @@ def _produce(
         slopes,
     ) = problem
     sequence, head, kv_head, start_q, start_k = where
-    mbarrier.expect(kv_full, 4 * k_desc.block_type.nbytes)
+    expect_bytes(kv_full, 0, 4 * k_desc.block_type.nbytes)
+    kv_there = kv_full.index(0)
     for w in gl.static_range(2):
         row = key + w * 64
-        load_rows(k_desc, sequence, kv_head, row, start_k, seq_k, kv_full, k_smem.index(w), RAGGED)
-        load_rows(v_desc, sequence, kv_head, row, start_k, seq_k, kv_full, v_smem.index(w), RAGGED)
+        load_rows(k_desc, sequence, kv_head, row, start_k, seq_k, kv_there, k_smem.index(w), RAGGED)
+        load_rows(v_desc, sequence, kv_head, row, start_k, seq_k, kv_there, v_smem.index(w), RAGGED)
     for step in range(steps):
         stage = step % STAGES
-        phase = ((step // STAGES) & 1) ^ 1
         member, tile = place(step, tiles, first, rotation, GROUP)
         q_head = head * GROUP + member
-        mbarrier.wait(q_empty.index(stage), phase)
-        mbarrier.expect(q_full.index(stage), q_desc.block_type.nbytes + rows_desc.block_type.nbytes)
+        expect_tile(q_full, q_empty, step, q_desc.block_type.nbytes + rows_desc.block_type.nbytes)
         load_rows(
             q_desc,
             sequence,
@@ -431,8 +437,7 @@ def _produce(
         )
         row = 2 * (tile0 + member * stride_head + tile)
         tma_load(rows_desc, [row, 0], q_full.index(stage), rows_smem.index(stage))
-        mbarrier.wait(do_empty.index(stage), phase)
-        mbarrier.expect(do_full.index(stage), do_desc.block_type.nbytes)
+        expect_tile(do_full, do_empty, step, do_desc.block_type.nbytes)
         load_rows(
             do_desc,
             sequence,
@@ -474,22 +479,11 @@ def backward_keys(
     do_smem = gl.allocate_shared_memory(kind, [STAGES, BM, D], q_layout)
     rows_smem = gl.allocate_shared_memory(gl.float32, [STAGES, 2, BM], rows_desc.layout)
     ds_smem = gl.allocate_shared_memory(kind, [4 if ATOMIC else 1, 64, BM], ds_layout)
-    q_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    q_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    do_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    do_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    ds_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    kv_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    done = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    for i in gl.static_range(STAGES):
-        mbarrier.init(q_full.index(i), count=1)
-        mbarrier.init(do_full.index(i), count=1)
-        mbarrier.init(q_empty.index(i), count=2)
-        mbarrier.init(do_empty.index(i), count=2)
-    for i in gl.static_range(2):
-        mbarrier.init(ds_full.index(i), count=2)
-    mbarrier.init(kv_full, count=1)
-    mbarrier.init(done, count=2)
+    q_full, q_empty = barriers(STAGES, 2)
+    do_full, do_empty = barriers(STAGES, 2)
+    ds_full = arrivals(2, 2)
+    kv_full = arrivals(1, 1)
+    done = arrivals(1, 2)
 
     sequence = gl.program_id(2)
     own, head, key_tiles = own_tile(at_once)

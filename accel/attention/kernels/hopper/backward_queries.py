@@ -8,7 +8,6 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
-    mbarrier,
     tma,
     warpgroup_mma,
     warpgroup_mma_wait,
@@ -27,6 +26,14 @@ from accel.attention.kernels.hopper.backward_tiles import (
     tilt_of_keys,
 )
 from accel.attention.kernels.hopper.descriptors import load_rows, store_rows
+from accel.primitives.tiles.ring import (
+    arrivals,
+    await_tile,
+    barriers,
+    expect_bytes,
+    expect_tile,
+    release_tile,
+)
 
 
 @gluon.jit
@@ -57,14 +64,14 @@ def _consume(
         minus_lse *= scale_log2
     tilt = slope_of(slopes, 0, ALIBI)
     if steps > 0:
-        mbarrier.wait(q_full, 0)
+        await_tile(q_full, 0)
     for step in range(steps):
         k_stage = step % K_STAGES
         v_stage = step % V_STAGES
         k = k_smem.index(k_stage)
-        mbarrier.wait(k_full.index(k_stage), (step // K_STAGES) & 1)
+        await_tile(k_full, step)
         s = warpgroup_mma(q, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
-        mbarrier.wait(v_full.index(v_stage), (step // V_STAGES) & 1)
+        await_tile(v_full, step)
         dp = warpgroup_mma(
             do, v_smem.index(v_stage).permute((1, 0)), zeros, use_acc=False, is_async=True
         )
@@ -85,7 +92,7 @@ def _consume(
                 )
         p = gl.exp2(s)
         dp = warpgroup_mma_wait(0, deps=(dp,))
-        mbarrier.arrive(v_empty.index(v_stage), count=1)
+        release_tile(v_empty, step)
         ds = p * (dp + minus_delta)
         if CAPPED:
             ds = ds * slope
@@ -96,7 +103,7 @@ def _consume(
             is_async=True,
         )
         dq = warpgroup_mma_wait(0, deps=(dq,))
-        mbarrier.arrive(k_empty.index(k_stage), count=1)
+        release_tile(k_empty, step)
     q.store((dq * scale).to(kind))
     fence_async_shared()
     store_rows(dq_desc, sequence, head, query + W * 64, start_q, seq_q, q, RAGGED)
@@ -187,7 +194,8 @@ def _produce(
     sequence, head, start_q, start_k, slopes = where
     kv_head = head // GROUP
     if steps > 0:
-        mbarrier.expect(q_full, 2 * (q_desc.block_type.nbytes + do_desc.block_type.nbytes))
+        expect_bytes(q_full, 0, 2 * (q_desc.block_type.nbytes + do_desc.block_type.nbytes))
+        q_there = q_full.index(0)
         for w in gl.static_range(2):
             load_rows(
                 q_desc,
@@ -196,7 +204,7 @@ def _produce(
                 query + w * 64,
                 start_q,
                 seq_q,
-                q_full,
+                q_there,
                 q_smem.index(w),
                 RAGGED,
             )
@@ -207,7 +215,7 @@ def _produce(
                 query + w * 64,
                 start_q,
                 seq_q,
-                q_full,
+                q_there,
                 do_smem.index(w),
                 RAGGED,
             )
@@ -215,8 +223,7 @@ def _produce(
         k_stage = step % K_STAGES
         v_stage = step % V_STAGES
         key = first + step * BN
-        mbarrier.wait(k_empty.index(k_stage), ((step // K_STAGES) & 1) ^ 1)
-        mbarrier.expect(k_full.index(k_stage), k_desc.block_type.nbytes)
+        expect_tile(k_full, k_empty, step, k_desc.block_type.nbytes)
         load_rows(
             k_desc,
             sequence,
@@ -228,8 +235,7 @@ def _produce(
             k_smem.index(k_stage),
             RAGGED,
         )
-        mbarrier.wait(v_empty.index(v_stage), ((step // V_STAGES) & 1) ^ 1)
-        mbarrier.expect(v_full.index(v_stage), v_desc.block_type.nbytes)
+        expect_tile(v_full, v_empty, step, v_desc.block_type.nbytes)
         load_rows(
             v_desc,
             sequence,
@@ -267,18 +273,9 @@ def backward_queries(
     do_smem = gl.allocate_shared_memory(kind, [2, 64, DV], do_layout)
     k_smem = gl.allocate_shared_memory(kind, [K_STAGES, BN, D], k_layout)
     v_smem = gl.allocate_shared_memory(kind, [V_STAGES, BN, DV], v_layout)
-    q_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    k_full = gl.allocate_shared_memory(gl.int64, [K_STAGES, 1], mbarrier.MBarrierLayout())
-    k_empty = gl.allocate_shared_memory(gl.int64, [K_STAGES, 1], mbarrier.MBarrierLayout())
-    v_full = gl.allocate_shared_memory(gl.int64, [V_STAGES, 1], mbarrier.MBarrierLayout())
-    v_empty = gl.allocate_shared_memory(gl.int64, [V_STAGES, 1], mbarrier.MBarrierLayout())
-    for i in gl.static_range(K_STAGES):
-        mbarrier.init(k_full.index(i), count=1)
-        mbarrier.init(k_empty.index(i), count=2)
-    for i in gl.static_range(V_STAGES):
-        mbarrier.init(v_full.index(i), count=1)
-        mbarrier.init(v_empty.index(i), count=2)
-    mbarrier.init(q_full, count=1)
+    q_full = arrivals(1, 1)
+    k_full, k_empty = barriers(K_STAGES, 2)
+    v_full, v_empty = barriers(V_STAGES, 2)
 
     sequence = gl.program_id(2)
     own, head, query_tiles = own_tile(at_once)

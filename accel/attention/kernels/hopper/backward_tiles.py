@@ -10,6 +10,8 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
+from accel.primitives.tiles.warpgroup import bounded
+
 VARYING = ["heads", "seq_q", "seq_k", "tiles_a_head", "left", "right", "slopes_batch", "at_once"]
 """The numbers that no kernel is compiled anew for."""
 
@@ -157,10 +159,9 @@ def sees(query, key, seq_q, seq_k, left, right, LEFT: gl.constexpr, RIGHT: gl.co
 def capped(s, minus_lse, scale_log2, cap_log2):
     """Return log2 of the weights under a softcap, and the softcap's derivative.
 
-    `minus_lse` is in log2 units, scale_log2 = scale / cap * log2 e. tanh(x) = 1 - 2 / (1 +
-    e^2x) is exact at both ends, where e^2x is 0 or infinite.
+    `minus_lse` is in log2 units, scale_log2 = scale / cap * log2 e.
     """
-    t = 1.0 - 2.0 / (1.0 + gl.exp2(s * (2.0 * scale_log2)))
+    t = bounded(s * (2.0 * scale_log2), 1.0)
     return t * cap_log2 + minus_lse, 1.0 - t * t
 
 

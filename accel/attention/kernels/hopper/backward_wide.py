@@ -13,7 +13,6 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
-    mbarrier,
     tma,
     warpgroup_mma,
     warpgroup_mma_wait,
@@ -33,6 +32,16 @@ from accel.attention.kernels.hopper.backward_tiles import (
     tilt_of_keys,
 )
 from accel.attention.kernels.hopper.descriptors import load_rows, store_rows
+from accel.primitives.tiles.ring import (
+    arrivals,
+    await_slot,
+    await_tile,
+    barriers,
+    expect_bytes,
+    expect_tile,
+    publish_tile,
+    release_tile,
+)
 from accel.primitives.tiles.warpgroup import spread, widen
 from accel.runtime.gluon import tma_load
 
@@ -73,13 +82,12 @@ def _weights(
     kind: gl.constexpr = q_smem.dtype
     zeros = gl.zeros([KEYS, BM], gl.float32, s_layout)
     dv = gl.zeros([KEYS, DV], gl.float32, acc_layout)
-    mbarrier.wait(kv_full, 0)
+    await_tile(kv_full, 0)
     for step in range(steps):
         stage = step % STAGES
-        phase = (step // STAGES) & 1
         slot = step % 2
         rows = rows_smem.index(stage)
-        mbarrier.wait(q_full.index(stage), phase)
+        await_tile(q_full, step)
         s = zeros if CAPPED else spread(rows.slice(0, 1).load(s_layout), zeros)
         s = warpgroup_mma(
             k_smem, q_smem.index(stage).permute((1, 0)), s, use_acc=not CAPPED, is_async=True
@@ -89,7 +97,7 @@ def _weights(
             s, slope = capped(s, rows.slice(0, 1).load(s_layout), scale_log2, cap_log2)
         else:
             s = s * scale_log2
-        mbarrier.arrive(q_empty.index(stage), count=1)
+        release_tile(q_empty, step)
         member, tile = place(step, tiles, first, rotation, GROUP)
         if ALIBI:
             keys = gl.expand_dims(key + gl.arange(0, KEYS, gl.SliceLayout(1, s_layout)), 1)
@@ -105,12 +113,12 @@ def _weights(
                     sees(queries, keys, seq_q, seq_k, left, right, LEFT, RIGHT), s, -float("inf")
                 )
         p = gl.exp2(s).to(kind)
-        mbarrier.wait(p_empty.index(slot), ((step // 2) & 1) ^ 1)
+        await_slot(p_empty, step)
         p_smem.index(slot).store(p)
         if CAPPED:
             slope_smem.index(slot).store(slope.to(kind))
-        mbarrier.arrive(p_full.index(slot), count=1)
-        mbarrier.wait(do_full.index(stage), phase)
+        publish_tile(p_full, step)
+        await_tile(do_full, step)
         dv = warpgroup_mma(
             gl.convert_layout(p, gl.DotOperandLayout(0, acc_layout, 2)),
             do_smem.index(stage),
@@ -118,10 +126,10 @@ def _weights(
             is_async=True,
         )
         dv = warpgroup_mma_wait(0, deps=(dv,))
-        mbarrier.arrive(do_empty.index(stage), count=1)
+        release_tile(do_empty, step)
     if steps > 0:
         # The other warpgroup has multiplied by v for the last time.
-        mbarrier.wait(p_empty.index((steps - 1) % 2), ((steps - 1) // 2) & 1)
+        await_slot(p_empty, steps + 1)
     v_smem.store(dv.to(kind))
     fence_async_shared()
     store_rows(dv_desc, sequence, head, key, start_k, seq_k, v_smem, RAGGED)
@@ -162,24 +170,23 @@ def _slopes(
     kind: gl.constexpr = q_smem.dtype
     zeros = gl.zeros([KEYS, BM], gl.float32, s_layout)
     dk = gl.zeros([KEYS, D], gl.float32, acc_layout)
-    mbarrier.wait(kv_full, 0)
+    await_tile(kv_full, 0)
     for step in range(steps):
         stage = step % STAGES
-        phase = (step // STAGES) & 1
         slot = step % 2
         rows = rows_smem.index(stage)
-        mbarrier.wait(q_full.index(stage), phase)
+        await_tile(q_full, step)
         dp = spread(rows.slice(1, 1).load(s_layout), zeros)
-        mbarrier.wait(do_full.index(stage), phase)
+        await_tile(do_full, step)
         dp = warpgroup_mma(v_smem, do_smem.index(stage).permute((1, 0)), dp, is_async=True)
-        mbarrier.wait(p_full.index(slot), (step // 2) & 1)
+        await_tile(p_full, step)
         p = p_smem.index(slot).load(s_layout)
         dp = warpgroup_mma_wait(0, deps=(dp,))
         ds = widen(p) * dp
         if CAPPED:
             ds = ds * widen(slope_smem.index(slot).load(s_layout))
-        mbarrier.arrive(p_empty.index(slot), count=1)
-        mbarrier.arrive(do_empty.index(stage), count=1)
+        release_tile(p_empty, step)
+        release_tile(do_empty, step)
         dk = warpgroup_mma(
             gl.convert_layout(ds.to(kind), gl.DotOperandLayout(0, acc_layout, 2)),
             q_smem.index(stage),
@@ -187,7 +194,7 @@ def _slopes(
             is_async=True,
         )
         dk = warpgroup_mma_wait(0, deps=(dk,))
-        mbarrier.arrive(q_empty.index(stage), count=1)
+        release_tile(q_empty, step)
     # The first warpgroup needed k for P, which is here.
     k_smem.store((dk * scale).to(kind))
     fence_async_shared()
@@ -219,16 +226,15 @@ def _produce(
         slopes,
     ) = problem
     sequence, head, kv_head, start_q, start_k = where
-    mbarrier.expect(kv_full, k_desc.block_type.nbytes + v_desc.block_type.nbytes)
-    load_rows(k_desc, sequence, kv_head, key, start_k, seq_k, kv_full, k_smem, RAGGED)
-    load_rows(v_desc, sequence, kv_head, key, start_k, seq_k, kv_full, v_smem, RAGGED)
+    expect_bytes(kv_full, 0, k_desc.block_type.nbytes + v_desc.block_type.nbytes)
+    kv_there = kv_full.index(0)
+    load_rows(k_desc, sequence, kv_head, key, start_k, seq_k, kv_there, k_smem, RAGGED)
+    load_rows(v_desc, sequence, kv_head, key, start_k, seq_k, kv_there, v_smem, RAGGED)
     for step in range(steps):
         stage = step % STAGES
-        phase = ((step // STAGES) & 1) ^ 1
         member, tile = place(step, tiles, first, rotation, GROUP)
         q_head = head * GROUP + member
-        mbarrier.wait(q_empty.index(stage), phase)
-        mbarrier.expect(q_full.index(stage), q_desc.block_type.nbytes + rows_desc.block_type.nbytes)
+        expect_tile(q_full, q_empty, step, q_desc.block_type.nbytes + rows_desc.block_type.nbytes)
         load_rows(
             q_desc,
             sequence,
@@ -246,8 +252,7 @@ def _produce(
             q_full.index(stage),
             rows_smem.index(stage),
         )
-        mbarrier.wait(do_empty.index(stage), phase)
-        mbarrier.expect(do_full.index(stage), do_desc.block_type.nbytes)
+        expect_tile(do_full, do_empty, step, do_desc.block_type.nbytes)
         load_rows(
             do_desc,
             sequence,
@@ -292,22 +297,10 @@ def backward_wide(
     rows_smem = gl.allocate_shared_memory(gl.float32, [STAGES, 2, BM], rows_desc.layout)
     p_smem = gl.allocate_shared_memory(kind, [2, KEYS, BM], p_layout)
     slope_smem = gl.allocate_shared_memory(kind, [2, KEYS if CAPPED else 8, BM], p_layout)
-    q_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    q_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    do_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    do_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    p_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    p_empty = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    kv_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    for i in gl.static_range(STAGES):
-        mbarrier.init(q_full.index(i), count=1)
-        mbarrier.init(do_full.index(i), count=1)
-        mbarrier.init(q_empty.index(i), count=2)
-        mbarrier.init(do_empty.index(i), count=2)
-    for i in gl.static_range(2):
-        mbarrier.init(p_full.index(i), count=1)
-        mbarrier.init(p_empty.index(i), count=1)
-    mbarrier.init(kv_full, count=1)
+    q_full, q_empty = barriers(STAGES, 2)
+    do_full, do_empty = barriers(STAGES, 2)
+    p_full, p_empty = barriers(2, 1)
+    kv_full = arrivals(1, 1)
 
     sequence = gl.program_id(2)
     own, head, key_tiles = own_tile(at_once)

@@ -26,7 +26,6 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
-    mbarrier,
     tma,
     warpgroup_mma,
     warpgroup_mma_wait,
@@ -36,14 +35,31 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from accel.attention.kernels.geometry import Geometry, bias_pointer, geometry_key, geometry_of
 from accel.attention.kernels.hopper.descriptors import describe, load_rows, misfit, store_rows
 from accel.attention.ragged import Ragged
-from accel.primitives.tiles.ring import await_tile, expect_tile, release_tile
-from accel.primitives.tiles.warpgroup import pack, softmax_step, unpack, widen
+from accel.primitives.tiles.ring import (
+    arrivals,
+    await_slot,
+    await_tile,
+    await_turn,
+    barriers,
+    expect_tile,
+    pass_turn,
+    publish_tile,
+    release_tile,
+)
+from accel.primitives.tiles.warpgroup import (
+    advance,
+    bounded,
+    pack,
+    softmax_end,
+    softmax_step,
+    unpack,
+    widen,
+)
 from accel.runtime.call import KernelCall, Pointer, TensorBox
 from accel.runtime.gluon import tma_load
 from accel.runtime.launch import prepare
 
 LOG2E = 1.4426950408889634
-LN2 = gl.constexpr(0.6931471805599453)
 BASE_2 = gl.constexpr(LOG2E)
 ROWS = gl.constexpr(64)
 """Queries of a consumer warpgroup: one row of wgmma instructions."""
@@ -91,7 +107,7 @@ def _take(claimed, claim_full, claim_empty, served, seq_q, seq_k, RAGGED: gl.con
     """
     FIELDS: gl.constexpr = 6 if RAGGED else 3
     at = (served & 1) * FIELDS
-    mbarrier.wait(claim_full.index(served & 1), (served >> 1) & 1)
+    await_tile(claim_full, served)
     row = _field(claimed, at)
     sequence = _field(claimed, at + 1)
     head = _field(claimed, at + 2)
@@ -100,7 +116,7 @@ def _take(claimed, claim_full, claim_empty, served, seq_q, seq_k, RAGGED: gl.con
         start_q = _field(claimed, at + 3)
         seq_q = _field(claimed, at + 4)
         seq_k = _field(claimed, at + 5)
-    mbarrier.arrive(claim_empty.index(served & 1), count=1)
+    release_tile(claim_empty, served)
     return row, sequence, head, start_q, seq_q, seq_k
 
 
@@ -172,7 +188,7 @@ def _publish(claimed, claim_full, claim_empty, served, tile, RAGGED: gl.constexp
     FIELDS: gl.constexpr = 6 if RAGGED else 3
     nil = gl.full([1], 0, gl.int32, gl.BlockedLayout([1], [32], [1], [0]))
     at = (served & 1) * FIELDS
-    mbarrier.wait(claim_empty.index(served & 1), (served >> 1) & 1 ^ 1)
+    await_slot(claim_empty, served)
     claimed.index(at).store(nil + row)
     claimed.index(at + 1).store(nil + sequence)
     claimed.index(at + 2).store(nil + head)
@@ -180,7 +196,7 @@ def _publish(claimed, claim_full, claim_empty, served, tile, RAGGED: gl.constexp
         claimed.index(at + 3).store(nil + start_q)
         claimed.index(at + 4).store(nil + seq_q)
         claimed.index(at + 5).store(nil + seq_k)
-    mbarrier.arrive(claim_full.index(served & 1), count=1)
+    publish_tile(claim_full, served)
 
 
 @gluon.jit
@@ -257,7 +273,6 @@ def _producer(
     seq_q, seq_k, left, right = bounds
     tiles, row_tiles, heads, kv_group, all_heads, group = order
     C: gl.constexpr = turn.shape[0]
-    Q_STAGES: gl.constexpr = q_smem.shape[0] // C
     BM: gl.constexpr = C * ROWS
     step = 0
     served = 0
@@ -285,18 +300,18 @@ def _producer(
             E,
         )
         for c in gl.static_range(C):
-            slot = (served % Q_STAGES) * C + c
-            mbarrier.wait(q_empty.index(slot), (served // Q_STAGES) & 1 ^ 1)
+            part = served * C + c
+            slot = part % q_smem.shape[0]
             if E:
-                mbarrier.expect(
-                    q_full.index(slot), q_desc.block_type.nbytes + q_rest[0].block_type.nbytes
+                expect_tile(
+                    q_full, q_empty, part, q_desc.block_type.nbytes + q_rest[0].block_type.nbytes
                 )
                 load_rows(
                     q_rest[0], sequence, head, row + c * ROWS, start_q, length_q,
                     q_full.index(slot), q_rest[1].index(slot), RAGGED, q_smem.shape[2],
                 )  # fmt: skip
             else:
-                mbarrier.expect(q_full.index(slot), q_desc.block_type.nbytes)
+                expect_tile(q_full, q_empty, part, q_desc.block_type.nbytes)
             load_rows(
                 q_desc,
                 sequence,
@@ -390,25 +405,24 @@ def _store(
     """
     row, sequence, head, start_q, seq_q, heads, rows_in_all = tile
     O_LAYOUT: gl.constexpr = acc.type.layout
-    C: gl.constexpr = o_turn.shape[0]
     O_SLOTS: gl.constexpr = o_smem.shape[0]
     shrink = 1.0
     if SINK:
         sink = gl.load(sinks + head) * BASE_2
         before = m
-        m = gl.maximum(m, sink)
-        base = gl.where(m == -float("inf"), 0.0, m)
+        m, base = advance(m, sink, True)
         shrink = gl.exp2(before - base)
         l = l * shrink + gl.exp2(sink - base)
-    inverse = shrink / gl.where(l == 0.0, 1.0, l)
-    acc = acc * gl.expand_dims(gl.convert_layout(inverse, gl.SliceLayout(1, O_LAYOUT)), 1)
+    mean, logs = softmax_end(m, l)
+    mean = mean * shrink
+    acc = acc * gl.expand_dims(gl.convert_layout(mean, gl.SliceLayout(1, O_LAYOUT)), 1)
     rows = row + gl.arange(0, ROWS, m.type.layout)
     place = (sequence * heads + head).to(gl.int64) * seq_q
     if RAGGED:
         place = head.to(gl.int64) * rows_in_all + start_q
-    gl.store(lse + place + rows, (m + gl.log2(l)) * LN2, mask=rows < seq_q)
+    gl.store(lse + place + rows, logs, mask=rows < seq_q)
     if O_SLOTS == 1:
-        mbarrier.wait(o_turn.index(CID), stored & 1 if CID else stored & 1 ^ 1)
+        await_turn(o_turn, stored, CID)
         box = o_smem.index(0)
     else:
         tma.store_wait(0)
@@ -416,7 +430,7 @@ def _store(
     box.store(acc.to(o_smem.dtype))
     if E:
         E_LAYOUT: gl.constexpr = last.type.layout
-        last = last * gl.expand_dims(gl.convert_layout(inverse, gl.SliceLayout(1, E_LAYOUT)), 1)
+        last = last * gl.expand_dims(gl.convert_layout(mean, gl.SliceLayout(1, E_LAYOUT)), 1)
         rest[1].index(CID if O_SLOTS > 1 else 0).store(last.to(o_smem.dtype))
     fence_async_shared()
     store_rows(o_desc, sequence, head, row, start_q, seq_q, box, RAGGED)
@@ -427,7 +441,7 @@ def _store(
         )  # fmt: skip
     if O_SLOTS == 1:
         tma.store_wait(0)
-        mbarrier.arrive(o_turn.index((CID + 1) % C), count=1)
+        pass_turn(o_turn, CID)
 
 
 @gluon.jit
@@ -485,14 +499,13 @@ def _issue(
     """
     k_smem, v_smem = smem[1], smem[2]
     k_full, k_empty, v_full, turn = bars[2], bars[3], bars[4], bars[6]
-    C: gl.constexpr = turn.shape[0]
     STAGES: gl.constexpr = k_smem.shape[0]
     BN: gl.constexpr = k_smem.shape[1]
     k_slot = step % STAGES
     # The very first step has no block before it: it multiplies zeros, and the result is forgotten.
     before = gl.maximum(step - 1, 0)
     await_tile(k_full, step)
-    mbarrier.wait(turn.index(CID), step & 1 if CID else step & 1 ^ 1)
+    await_turn(turn, step, CID)
     nothing = gl.zeros(
         [ROWS, BN], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
     )
@@ -505,7 +518,7 @@ def _issue(
         s = warpgroup_mma(q_last, keys, s, is_async=True)
     await_tile(v_full, before)
     accs = _add(p, v_smem.index(before % STAGES), accs, rest, before % STAGES, EV)
-    mbarrier.arrive(turn.index((CID + 1) % C), count=1)
+    pass_turn(turn, CID)
     if EV:
         s = warpgroup_mma_wait(2, deps=(s,))
     else:
@@ -519,14 +532,6 @@ def _fresh(x):
     """Return x, of which the compiler does not know that it is the same as in the last block."""
     return gl.inline_asm_elementwise(
         "mov.b32 $0, $1;", "=f,f", [x], dtype=gl.float32, is_pure=False, pack=1
-    )
-
-
-@gluon.jit
-def _inverse(x):
-    """Return 1 / x to the last bit but one, in one instruction; a division takes eight."""
-    return gl.inline_asm_elementwise(
-        "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=gl.float32, is_pure=True, pack=1
     )
 
 
@@ -617,8 +622,7 @@ def _softmax(
     """
     scale, cap, scale_in, slope = factors
     if SOFTCAP:
-        # tanh(x) = 1 - 2 / (1 + exp(2x)), as exact as float32, which tanh.approx is not.
-        s = cap - 2.0 * cap * _inverse(1.0 + gl.exp2(s * scale_in))
+        s = bounded(s * scale_in, cap)
     if BIAS == "bool":
         s = gl.where(biases != 0, s, -float("inf"))
     elif BIAS == "float":
@@ -708,7 +712,6 @@ def _consumer(
     q_full, q_empty, k_full, k_empty, v_full, v_empty, turn, o_turn, claim_full, claim_empty = bars
     seq_q, seq_k, left, right = bounds
     C: gl.constexpr = turn.shape[0]
-    Q_STAGES: gl.constexpr = q_smem.shape[0] // C
     STAGES: gl.constexpr = k_smem.shape[0]
     BM: gl.constexpr = C * ROWS
     BN: gl.constexpr = k_smem.shape[1]
@@ -759,9 +762,10 @@ def _consumer(
             whole = last + 1 - (gl.maximum(row + ROWS - 1 + shift - left, 0) + BN - 1) // BN
             whole = gl.minimum(gl.maximum(whole, part), blocks)
 
-        q_slot = (served % Q_STAGES) * C + CID
+        q_part = served * C + CID
+        q_slot = q_part % q_smem.shape[0]
         q = q_smem.index(q_slot)
-        mbarrier.wait(q_full.index(q_slot), (served // Q_STAGES) & 1)
+        await_tile(q_full, q_part)
         biases = _load_biases(biases_at, last, seq_k, BN, S_LAYOUT, CUT, BIAS, STEP)
         sides = (rest[1][0].index(q_slot), rest[1][1], rest[1][2])
         p = unpack(pairs, q.dtype, P_LAYOUT)
@@ -774,7 +778,7 @@ def _consumer(
             s, m, l, last, place, factors, CUT, RIGHT, LEFT, SOFTCAP, ALIBI, biases, BIAS
         )
         accs = _added(accs, EV)
-        mbarrier.arrive(v_empty.index(gl.maximum(step - 1, 0) % STAGES), count=1, pred=step > 0)
+        release_tile(v_empty, gl.maximum(step - 1, 0), step > 0)
         if step > 0:
             tile = (
                 row_before,
@@ -863,7 +867,7 @@ def _consumer(
                 EV,
             )
         accs, m, l, pairs = state
-        mbarrier.arrive(q_empty.index(q_slot), count=1)
+        release_tile(q_empty, q_part)
         step += blocks
         served += 1
         row_before = row
@@ -935,7 +939,6 @@ def hopper_forward(
     FIELDS: gl.constexpr = 6 if RAGGED else 3
     ROW_BOX: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, D], dtype)
     KEY_BOX: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BN, D], dtype)
-    BARRIER: gl.constexpr = mbarrier.MBarrierLayout()
     q_smem = gl.allocate_shared_memory(dtype, [Q_STAGES * C, ROWS, D], ROW_BOX)
     k_smem = gl.allocate_shared_memory(dtype, [STAGES, BN, D], KEY_BOX)
     v_smem = gl.allocate_shared_memory(dtype, [STAGES, BN, D], KEY_BOX)
@@ -943,30 +946,12 @@ def hopper_forward(
     claimed = gl.allocate_shared_memory(
         gl.int32, [2 * FIELDS, 1], gl.SwizzledSharedLayout(1, 1, 1, [0])
     )
-    q_full = gl.allocate_shared_memory(gl.int64, [Q_STAGES * C, 1], BARRIER)
-    q_empty = gl.allocate_shared_memory(gl.int64, [Q_STAGES * C, 1], BARRIER)
-    k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], BARRIER)
-    k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], BARRIER)
-    v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], BARRIER)
-    v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], BARRIER)
-    turn = gl.allocate_shared_memory(gl.int64, [C, 1], BARRIER)
-    o_turn = gl.allocate_shared_memory(gl.int64, [C, 1], BARRIER)
-    claim_full = gl.allocate_shared_memory(gl.int64, [2, 1], BARRIER)
-    claim_empty = gl.allocate_shared_memory(gl.int64, [2, 1], BARRIER)
-    for i in gl.static_range(Q_STAGES * C):
-        mbarrier.init(q_full.index(i), count=1)
-        mbarrier.init(q_empty.index(i), count=1)
-    for i in gl.static_range(STAGES):
-        mbarrier.init(k_full.index(i), count=1)
-        mbarrier.init(k_empty.index(i), count=C)
-        mbarrier.init(v_full.index(i), count=1)
-        mbarrier.init(v_empty.index(i), count=C)
-    for i in gl.static_range(C):
-        mbarrier.init(turn.index(i), count=1)
-        mbarrier.init(o_turn.index(i), count=1)
-    for i in gl.static_range(2):
-        mbarrier.init(claim_full.index(i), count=1)
-        mbarrier.init(claim_empty.index(i), count=C)
+    q_full, q_empty = barriers(Q_STAGES * C, 1)
+    k_full, k_empty = barriers(STAGES, C)
+    v_full, v_empty = barriers(STAGES, C)
+    turn = arrivals(C, 1)
+    o_turn = arrivals(C, 1)
+    claim_full, claim_empty = barriers(2, C)
     descs = (q_desc, k_desc, v_desc, o_desc)
     smem = (q_smem, k_smem, v_smem, o_smem, claimed)
     rest = (descs, (q_smem, k_smem, v_smem, o_smem))

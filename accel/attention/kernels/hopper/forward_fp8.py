@@ -25,7 +25,6 @@ from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
-    mbarrier,
     tma,
     warpgroup_mma,
     warpgroup_mma_wait,
@@ -56,8 +55,15 @@ from accel.attention.kernels.quantised import (
     padded_head,
 )
 from accel.attention.ragged import Ragged
-from accel.primitives.tiles.ring import await_tile, release_tile
-from accel.primitives.tiles.warpgroup import anchor
+from accel.primitives.tiles.ring import (
+    arrivals,
+    await_tile,
+    await_turn,
+    barriers,
+    pass_turn,
+    release_tile,
+)
+from accel.primitives.tiles.warpgroup import advance, anchor, bounded
 from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.launch import prepare
 
@@ -174,7 +180,6 @@ def _issue(q, smem, bars, quads, acc, step, CID: gl.constexpr, TWO_LEVELS: gl.co
     """
     k_smem, v_smem = smem[1], smem[2]
     k_full, k_empty, v_full, turn = bars[2], bars[3], bars[4], bars[6]
-    C: gl.constexpr = turn.shape[0]
     STAGES: gl.constexpr = k_smem.shape[0]
     BN: gl.constexpr = k_smem.shape[1]
     k_slot = step % STAGES
@@ -182,7 +187,7 @@ def _issue(q, smem, bars, quads, acc, step, CID: gl.constexpr, TWO_LEVELS: gl.co
     before = gl.maximum(step - 1, 0)
     p = _factor(quads, gl.DotOperandLayout(0, acc.type.layout, 4))
     await_tile(k_full, step)
-    mbarrier.wait(turn.index(CID), step & 1 if CID else step & 1 ^ 1)
+    await_turn(turn, step, CID)
     nothing = gl.zeros(
         [ROWS, BN], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 32])
     )
@@ -192,7 +197,7 @@ def _issue(q, smem, bars, quads, acc, step, CID: gl.constexpr, TWO_LEVELS: gl.co
     await_tile(v_full, before)
     values = v_smem.index(before % STAGES).permute((1, 0))
     acc = warpgroup_mma(p, values, acc, use_acc=not TWO_LEVELS, is_async=True)
-    mbarrier.arrive(turn.index((CID + 1) % C), count=1)
+    pass_turn(turn, CID)
     s = warpgroup_mma_wait(1, deps=(s,))
     release_tile(k_empty, step)
     return s, acc
@@ -220,13 +225,11 @@ def _softmax(
     """
     if SOFTCAP:
         cap, scale_in = softcap
-        # tanh(x) = 1 - 2 / (1 + exp(2x)), as exact as float32, which tanh.approx is not.
-        s = cap - 2.0 * cap / (1.0 + gl.exp2(s * (factor * scale_in)))
+        s = bounded(s * (factor * scale_in), cap)
         factor = 1.0
     if MASKED:
         s = _mask(s, block, place, RIGHT, LEFT)
-    m_new = gl.maximum(m, _row_max(s) * factor)
-    base = anchor(m_new, MASKED)
+    m_new, base = advance(m, _row_max(s) * factor, MASKED)
     quads, sums = _weights(s * factor - gl.expand_dims(base - SHIFT, 1), POLYNOMIALS)
     alpha = gl.exp2(m - base)
     sums = gl.convert_layout(sums, l.type.layout)
@@ -358,7 +361,6 @@ def _consumer(
     softcap = (cap, scale_in)
     q_scales, k_scales, v_scales, v_centre, q_blocks, k_blocks = scales
     C: gl.constexpr = turn.shape[0]
-    Q_STAGES: gl.constexpr = q_smem.shape[0] // C
     STAGES: gl.constexpr = k_smem.shape[0]
     BM: gl.constexpr = C * ROWS
     BN: gl.constexpr = k_smem.shape[1]
@@ -417,9 +419,10 @@ def _consumer(
             whole = last + 1 - (gl.maximum(row + ROWS - 1 + shift - left, 0) + BN - 1) // BN
             whole = gl.minimum(gl.maximum(whole, part), blocks)
 
-        q_slot = (served % Q_STAGES) * C + CID
+        q_part = served * C + CID
+        q_slot = q_part % q_smem.shape[0]
         q = q_smem.index(q_slot)
-        mbarrier.wait(q_full.index(q_slot), (served // Q_STAGES) & 1)
+        await_tile(q_full, q_part)
         s, final = _issue(q, smem, bars, quads, acc, step, CID, TWO_LEVELS)
         m_before = m
         l_before = l
@@ -429,7 +432,7 @@ def _consumer(
             POLYNOMIALS,
         )  # fmt: skip
         final = warpgroup_mma_wait(0, deps=(final,))
-        mbarrier.arrive(v_empty.index(gl.maximum(step - 1, 0) % STAGES), count=1, pred=step > 0)
+        release_tile(v_empty, gl.maximum(step - 1, 0), step > 0)
         quads = _moved(fresh)
         if step > 0:
             tile = (
@@ -488,7 +491,7 @@ def _consumer(
                 PINNED,
             )  # fmt: skip
         acc, m, l, quads, k_next, v_now, v_next = state
-        mbarrier.arrive(q_empty.index(q_slot), count=1)
+        release_tile(q_empty, q_part)
         step += blocks
         served += 1
         row_before = row
@@ -560,7 +563,6 @@ def hopper_forward_fp8(
     KEY_BOX: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BN, D], gl.float8e4nv)
     VALUE_BOX: gl.constexpr = gl.NVMMASharedLayout.get_default_for([D, BN], gl.float8e4nv)
     OUT_BOX: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, D], o_desc.dtype)
-    BARRIER: gl.constexpr = mbarrier.MBarrierLayout()
     q_smem = gl.allocate_shared_memory(gl.float8e4nv, [Q_STAGES * C, ROWS, D], ROW_BOX)
     k_smem = gl.allocate_shared_memory(gl.float8e4nv, [STAGES, BN, D], KEY_BOX)
     v_smem = gl.allocate_shared_memory(gl.float8e4nv, [STAGES, D, BN], VALUE_BOX)
@@ -568,30 +570,12 @@ def hopper_forward_fp8(
     claimed = gl.allocate_shared_memory(
         gl.int32, [2 * FIELDS, 1], gl.SwizzledSharedLayout(1, 1, 1, [0])
     )
-    q_full = gl.allocate_shared_memory(gl.int64, [Q_STAGES * C, 1], BARRIER)
-    q_empty = gl.allocate_shared_memory(gl.int64, [Q_STAGES * C, 1], BARRIER)
-    k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], BARRIER)
-    k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], BARRIER)
-    v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], BARRIER)
-    v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], BARRIER)
-    turn = gl.allocate_shared_memory(gl.int64, [C, 1], BARRIER)
-    o_turn = gl.allocate_shared_memory(gl.int64, [C, 1], BARRIER)
-    claim_full = gl.allocate_shared_memory(gl.int64, [2, 1], BARRIER)
-    claim_empty = gl.allocate_shared_memory(gl.int64, [2, 1], BARRIER)
-    for i in gl.static_range(Q_STAGES * C):
-        mbarrier.init(q_full.index(i), count=1)
-        mbarrier.init(q_empty.index(i), count=1)
-    for i in gl.static_range(STAGES):
-        mbarrier.init(k_full.index(i), count=1)
-        mbarrier.init(k_empty.index(i), count=C)
-        mbarrier.init(v_full.index(i), count=1)
-        mbarrier.init(v_empty.index(i), count=C)
-    for i in gl.static_range(C):
-        mbarrier.init(turn.index(i), count=1)
-        mbarrier.init(o_turn.index(i), count=1)
-    for i in gl.static_range(2):
-        mbarrier.init(claim_full.index(i), count=1)
-        mbarrier.init(claim_empty.index(i), count=C)
+    q_full, q_empty = barriers(Q_STAGES * C, 1)
+    k_full, k_empty = barriers(STAGES, C)
+    v_full, v_empty = barriers(STAGES, C)
+    turn = arrivals(C, 1)
+    o_turn = arrivals(C, 1)
+    claim_full, claim_empty = barriers(2, C)
     descs = (q_desc, k_desc, v_desc, o_desc)
     smem = (q_smem, k_smem, v_smem, o_smem, claimed)
     bars = (
