@@ -51,9 +51,10 @@ _ALL = {
                           "relance tous les jobs échoués", "reintenta todos los jobs fallidos"),
 }  # fmt: skip
 _GPUS = {
-    "drain": ("drain gpu {n}", "leere gpu {n}", "draine le gpu {n}", "drena la gpu {n}"),
-    "undrain": ("undrain gpu {n}",),
-}
+    "drain": ("drain gpu {n}", "leere gpu {n}", "sperre gpu {n}", "draine le gpu {n}",
+              "drena la gpu {n}"),
+    "undrain": ("undrain gpu {n}", "entsperre gpu {n}"),
+}  # fmt: skip
 _SETS = ("all", "queued", "running", "failed")
 
 

@@ -175,6 +175,8 @@ class _Reader:
             return "set"
         if verb == "undrain" and jobs and not s.find("noun", "device"):
             return "release"  # "gib ihn wieder frei"
+        if verb in ("release", "resume") and s.targets["device"] and not s.targets["job"]:
+            return "undrain"  # "entsperre GPU 0"
         if verb in ("submit", "set", "hold", "move") and s.find("before") and jobs:
             return "move"
         return self._of_jobs(verb) if jobs else self._of_queue(verb)

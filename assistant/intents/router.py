@@ -329,6 +329,9 @@ def _allowed(symbols: Sequence[str], spots: Spots, corrected: bool) -> bool:
         return False  # "release it, and set its priority to 3" are two orders
     if spots.find("noun", "group") and symbols[0] in ("do:pause", "do:resume") and len(symbols) < 2:
         return False  # a group that does not exist is not the whole queue
+    whole_queue = symbols in (["do:pause"], ["do:resume"])
+    if whole_queue and spots.find("pron") and not (spots.find("noun") or spots.find("all")):
+        return False  # "reprends-la" is for a job
     warns = symbols[0] == "do:set"  # "tell me if it gets hotter than 80 degrees"
     stops = symbols == ["do:pause"]  # "freeze the queue, nothing new should start until i say so"
     told = stops and _UNTIL_TOLD.search(unaccented(spots.request.casefold())) is not None

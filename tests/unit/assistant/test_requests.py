@@ -221,6 +221,7 @@ def test_no_sentence_that_is_not_the_order_acts_or_has_other_targets() -> None:
         Order("pause"),
         Order("resume"),
         Order("drain", devices=(3,)),
+        Order("undrain", devices=(3,)),
         Order("kill", number=4321),
     ],
 )

@@ -378,7 +378,7 @@ def test_a_last_word_that_takes_nothing_back_leaves_the_order() -> None:
     "request_",
     ["hold it", "put it on hold", "release them", "halte ihn an", "pausiere sie", "suspends-le",
      "retiens-le", "mets-le en attente", "mets-les en pause", "libère-le", "retenlo", "pausala",
-     "ponlo en espera", "pausalos"],
+     "ponlo en espera", "pausalos", "reprends-la", "reanúdala", "reanúdalo", "setze sie fort"],
 )  # fmt: skip
 def test_holding_what_nobody_named_never_pauses_the_queue(request_) -> None:
     for model in (None, shipped_router()):
@@ -402,6 +402,15 @@ def test_holding_what_nobody_named_never_pauses_the_queue(request_) -> None:
 def test_the_queue_is_paused_whatever_was_spoken_of_before(request_, group) -> None:
     for model in (None, shipped_router()):
         assert route(request_, KNOWN, STATE, NOW, model).request == Order("pause", group=group)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    ["undrain gpu 2", "entsperre GPU 2", "gib GPU 2 frei", "débloque le gpu 2", "réactive le gpu 2",
+     "desbloquea la gpu 2", "reactiva la gpu 2"],
+)  # fmt: skip
+def test_a_gpu_is_put_back_into_service_by_the_words_that_release_a_job(request_) -> None:
+    assert read(request_).request == Order("undrain", devices=(2,))
 
 
 @pytest.mark.parametrize(
