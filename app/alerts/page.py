@@ -26,6 +26,7 @@ from app.widgets.controls import (
     filter_box,
     pill,
     row,
+    set_pill,
     set_text,
 )
 from app.widgets.fold_row import FoldRow
@@ -91,7 +92,7 @@ class AlertsPage(QWidget):
         self.table.selectionModel().currentRowChanged.connect(self._choose)
         self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.table.customContextMenuRequested.connect(self._show_menu)
-        self.count = pill(capital=False)
+        self.count = pill()
         self.filter = filter_box(tr("Search alerts (Ctrl+F)"))
         self.filter.textChanged.connect(self.refresh)
         self.kinds = choice_box(tr("Which alerts"), SHOWN)
@@ -171,8 +172,10 @@ class AlertsPage(QWidget):
             self.table.choose_row(keys.index(chosen.key) if chosen and chosen.key in keys else 0)
         count, new = len(snapshot.alerts), unacknowledged(snapshot)
         counted = tr("{n} active, {new} new", n=count, new=new)
-        set_text(self.count, counted if count else tr("No active alerts"))
-        theme.mark(self.count, "pill", "hot" if snapshot.alerts else "succeeded")
+        if count:
+            set_pill(self.count, counted, "hot")
+        else:
+            set_pill(self.count, tr("No active alerts"), "succeeded")
         set_text(self.empty, tr(NOTHING_FOUND) if every else tr(EMPTY))
         self._stack.setCurrentIndex(0 if self.model.rows else 1)
         raised = {alert.id for alert in snapshot.alerts}

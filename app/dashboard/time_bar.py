@@ -18,9 +18,9 @@ SPANS = {
     "10 min": 600.0,
     "1 h": 3600.0,
     "6 h": 21600.0,
-    "1 d": 86400.0,
-    "7 d": 604800.0,
-    "30 d": 2592000.0,
+    tr_noop("1 d"): 86400.0,
+    tr_noop("7 d"): 604800.0,
+    tr_noop("30 d"): 2592000.0,
 }
 """Seconds of each button."""
 
@@ -59,10 +59,10 @@ class TimeBar(QWidget):
         )
         self.spans = [
             button(
-                text,
+                tr(text),
                 lambda _=False, s=seconds: self.chosen.emit(s),
                 kind="quiet",
-                tooltip=tr("Show the last {time}", time=text),
+                tooltip=tr("Show the last {time}", time=tr(text)),
                 checkable=True,
             )
             for text, seconds in SPANS.items()

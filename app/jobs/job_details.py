@@ -10,7 +10,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QPushButton, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
 from app.format.job_rows import JobFacts, details
-from app.format.values import clock, first_capital
+from app.format.values import clock
 from app.jobs.job_charts import JobCharts
 from app.jobs.log_view import LogTail, LogView
 from app.jobs.requests import ReadLog
@@ -32,6 +32,7 @@ from app.widgets.controls import (
     elided,
     pill,
     row,
+    set_pill,
     set_text,
 )
 from app.widgets.safe_text import SafeText
@@ -83,7 +84,7 @@ class JobDetails(QWidget):
         self.title = elided()
         self.title.setProperty("strong", "true")
         self.title.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
-        self.state = pill(capital=False)
+        self.state = pill()
         self.doing = elided(meaning="muted")
         self.earlier = button(tr("Earlier"), tooltip=tr("Move it before the job above it (Alt+Up)"))
         self.later = button(tr("Later"), tooltip=tr("Move it after the job below it (Alt+Down)"))
@@ -176,8 +177,7 @@ class JobDetails(QWidget):
         shown = details(job, snapshot)
         self._show_table(fact_table(shown, self._events, snapshot.time))
         set_text(self.title, shown.title)
-        set_text(self.state, first_capital(tr(shown.state)))
-        theme.mark(self.state, "pill", pill_meaning(shown.state, shown.meaning))
+        set_pill(self.state, tr(shown.state), pill_meaning(shown.state, shown.meaning))
         set_text(self.doing, shown.doing if job.active else "")
         self.output.text.setPlaceholderText(tr("No output yet") if job.active else tr("No output"))
         self.hold.setText(tr("Release") if job.spec.hold else tr("Hold"))

@@ -16,6 +16,7 @@ from app.widgets.controls import (
     label,
     pill,
     row,
+    set_pill,
     set_text,
     set_tooltip,
 )
@@ -88,8 +89,7 @@ class ModelCard(QFrame):
         """
         usable = not self.model.problem and self.serve is None
         word, meaning = self._state(used, served)
-        set_text(self.pill, word)
-        theme.mark(self.pill, "pill", meaning)
+        set_pill(self.pill, word, meaning)
         set_text(self.needs, needs)
         self.needs.setVisible(bool(needs))
         self.problem.setVisible(bool(self.model.problem))

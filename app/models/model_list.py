@@ -30,7 +30,9 @@ def parameters(model: Model) -> str:
     count = model.parameters
     if not count:
         return "–"
-    return f"{significant(count / 1e9)} B" if count >= 1e9 else f"{significant(count / 1e6)} M"
+    if count >= 1e9:
+        return tr("{size} B", size=significant(count / 1e9))
+    return tr("{size} M", size=significant(count / 1e6))
 
 
 def is_used(model: Model, used: str) -> bool:

@@ -21,6 +21,7 @@ from app.widgets.controls import (
     label,
     pill,
     row,
+    set_pill,
     set_text,
     show_if_any,
 )
@@ -66,9 +67,7 @@ class ServedCard(QFrame):
     def show_served(self, served: Served, snapshot: Snapshot | None) -> None:
         """Show what it does now; called once a second."""
         self.served = served
-        word, meaning = served_text.pill(served)
-        set_text(self.pill, word)
-        theme.mark(self.pill, "pill", meaning)
+        set_pill(self.pill, *served_text.pill(served))
         set_text(self.place, served_text.place(served, snapshot))
         show_if_any(self.state, served_text.state(served))
         theme.mark(self.state, "meaning", "failed" if served.phase == "failed" else "")

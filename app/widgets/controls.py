@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from PySide6.QtCore import QEvent, QObject, QRectF, QSize, Qt, SignalInstance
-from PySide6.QtGui import QColor, QFont, QHelpEvent, QKeySequence, QPainter, QPaintEvent, QShortcut
+from PySide6.QtGui import QColor, QHelpEvent, QKeySequence, QPainter, QPaintEvent, QShortcut
 from PySide6.QtWidgets import (
     QBoxLayout,
     QComboBox,
@@ -28,6 +28,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.format.values import first_capital
 from app.language.texts import tr
 from app.widgets import theme
 
@@ -144,21 +145,18 @@ def badge(text: str, tooltip: str = "") -> QLabel:
     return made
 
 
-def pill(text: str = "", meaning: str = "muted", *, capital: bool = True) -> QLabel:
-    """Return a state as a rounded word in its colour.
-
-    Args:
-        meaning: one of `stylesheet.pill_colors`.
-        capital: show the words with capitals, whatever the text has.
-    """
-    made = label(text)
-    made.setProperty("pill", meaning)
-    font = made.font()
-    if capital:
-        font.setCapitalization(QFont.Capitalization.Capitalize)
-    made.setFont(font)
+def pill() -> QLabel:
+    """Return a label that shows a state as a rounded word in its colour; see `set_pill`."""
+    made = label()
+    made.setProperty("pill", "muted")
     made.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
     return made
+
+
+def set_pill(shown: QLabel, text: str, meaning: str) -> None:
+    """Show a state, which begins with a capital, in the colour of one of `pill_colors`."""
+    set_text(shown, first_capital(text))
+    theme.mark(shown, "pill", meaning)
 
 
 def empty_label(text: str = "") -> QLabel:

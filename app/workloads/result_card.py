@@ -22,6 +22,7 @@ from app.widgets.controls import (
     label,
     pill,
     row,
+    set_pill,
     set_text,
     show_if_any,
 )
@@ -47,8 +48,7 @@ class ActiveJobCard(QWidget):
     def show_job(self, job: JobRow) -> None:
         """Show another job, or its new state."""
         set_text(self.title, tr("Job {job} · {name}", job=job.id, name=job.name))
-        set_text(self.state, tr(job.state))
-        theme.mark(self.state, "pill", job.meaning or "accent")
+        set_pill(self.state, tr(job.state), job.meaning or "accent")
         set_text(self.doing, job.doing)
         self.progress.set_share(job.share)
 
@@ -101,9 +101,11 @@ class ResultCard(QWidget):
         outcome = tr(job.state)
         if job.doing:
             outcome = tr("{caption}: {value}", caption=outcome, value=job.doing)
-        set_text(self.verdict, summary.verdict if summary else outcome)
         passed = summary is not None and summary.passed
-        self._style_verdict("succeeded" if passed else "", job.meaning)
+        set_pill(
+            self.verdict, summary.verdict if summary else outcome, "succeeded" if passed else ""
+        )
+        self._style_verdict(passed, job.meaning)
         for part in (self._numbers, self.params, self.save):
             part.setVisible(summary is not None)
         if summary is None or self._summary is None or summary.job != self._summary.job:
@@ -113,15 +115,14 @@ class ResultCard(QWidget):
         self._summary = summary
         self._show_view()
 
-    def _style_verdict(self, pill_of: str, meaning: str) -> None:
+    def _style_verdict(self, passed: bool, meaning: str) -> None:
         """Show a verdict of one word as a pill, and what went wrong as a text that wraps."""
         policy = QSizePolicy.Policy
-        self.verdict.setWordWrap(not pill_of)
+        self.verdict.setWordWrap(not passed)
         self.verdict.setSizePolicy(
-            policy.Maximum if pill_of else policy.Expanding,
-            policy.Fixed if pill_of else policy.Preferred,
+            policy.Maximum if passed else policy.Expanding,
+            policy.Fixed if passed else policy.Preferred,
         )
-        theme.mark(self.verdict, "pill", pill_of)
         theme.mark(self.verdict, "meaning", "failed" if meaning == "failed" else "")
 
     def show_cells(self, result: Result | None, others: Iterable[Result]) -> None:

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 from PySide6.QtCore import QTranslator
-from PySide6.QtGui import QFontMetricsF
+from PySide6.QtGui import QFont, QFontMetricsF
 from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit
 
 from app.format.values import GIB, ago, duration, format_field, significant
 from app.jobs.form import JobForm
 from app.language import texts
+from app.models.model_list import parameters
 from app.settings.form import SETTINGS, change
 from app.shell.desktop import translate
 from app.shell.memory import WindowMemory
@@ -23,8 +25,9 @@ from app.shell.rail import Rail
 from app.shell.sheets import shortcut_groups
 from app.shell.window import PAGES
 from app.widgets import theme
-from app.widgets.controls import ask_save_path
+from app.widgets.controls import ask_save_path, pill, set_pill
 from app.workloads.result_export import as_csv
+from assistant.library.describe import Model
 from scheduler.protocol import settings
 from scheduler.protocol.errors import UserError
 from scheduler.protocol.settings import Settings
@@ -155,3 +158,16 @@ def test_titles_of_pages_have_room_in_the_rail(
         assert [t for t in titles() if metrics.horizontalAdvance(t) > room - 2 * theme.XS] == []
     finally:
         texts.use("en")
+
+
+@pytest.mark.usefixtures("german")
+def test_states_spans_and_sizes_are_written_as_in_german(fed: Fed) -> None:
+    state = pill()
+    set_pill(state, "wird nicht mehr bedient", "accent")
+    assert state.text() == "Wird nicht mehr bedient"
+    assert state.font().capitalization() == QFont.Capitalization.MixedCase
+    spans = [button.text() for button in fed.window.dashboard.bar.spans]
+    assert spans == ["1 min", "10 min", "1 h", "6 h", "1 T", "7 T", "30 T"]
+    large = Model("/m/llama", "llama", parameters=8_030_261_248)
+    assert parameters(large) == "8,03 Mrd."
+    assert parameters(replace(large, parameters=134_500_000)) == "134 Mio."

@@ -50,7 +50,7 @@ def test_a_served_model_shows_what_it_does_and_is_stopped(fed):
     assert (facts["Context"], facts["Drafts accepted"]) == ("16,384 tokens", "60 %")
     assert facts["Cache error"] == "0.0012 nats"
     assert (llama.pill.text(), llama.pill.property("pill")) == ("Serving", "succeeded")
-    assert phi.pill.text() == "loading"
+    assert phi.pill.text() == "Loading"
     assert not llama.progress.isVisible() and not llama.state.isVisible()
     assert phi.state.text() == "Loading: 2.0 GiB of 7.0 GiB, about 3.8 s left"
     assert phi.progress.share == pytest.approx(2 / 7) and not phi.sparks[0].isVisible()
@@ -104,7 +104,7 @@ def test_what_fits_is_shown_for_what_is_chosen_and_the_model_is_started(fed):
     assert not form.start.isEnabled(), "it is served already"
     assert not form.isVisible(), "whether it fits is no question any more"
     (above,) = page.serving.cards.values()
-    assert page.cards[QWEN.path].pill.text() == above.pill.text() == "loading", "one state"
+    assert page.cards[QWEN.path].pill.text() == above.pill.text() == "Loading", "one state"
     ready = msgspec.structs.replace(other, phase="ready", device="cpu")
     page.serving.look()
     fed.reply(FindServed, ServedNow((ready,), GIB))

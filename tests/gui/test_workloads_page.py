@@ -104,7 +104,7 @@ def test_the_page_shows_progress_the_result_and_earlier_results(fed):
     assert page.active.title.text() == "Job 9 · attention"
     assert "held by job 8" in page.active.doing.text()
     assert page.result.title.text() == "Job 6 · attention"
-    assert (page.result.verdict.text(), page.result.figure.text()) == ("pass", "0.085")
+    assert (page.result.verdict.text(), page.result.figure.text()) == ("Pass", "0.085")
     assert "CPU: AMD EPYC" in page.result.facts.toPlainText()
     assert len(page.bars.marks()) == 3
     assert [bar.job for bar in page.bars.bars] == [6, 5, 1], "the newest is on top"
@@ -173,7 +173,7 @@ def test_a_failed_verdict_is_marked(fed):
     fed.window.show_page("workloads")
     made = snapshots.cpu_snapshot()
     fed.feed(msgspec.structs.replace(made, jobs=made.jobs[4:]))
-    assert fed.window.workloads.result.verdict.text().startswith("fail: out is off")
+    assert fed.window.workloads.result.verdict.text().startswith("Fail: out is off")
     assert fed.window.workloads.result.verdict.property("meaning") == "failed"
 
 
