@@ -324,10 +324,43 @@ def whole(made, scales, bias, row, rows, FORMAT: tl.constexpr, BIASED: tl.conste
 
 
 @triton.jit
-def finish_one(
-    made, tile, add, out, rows, half, ADDS: tl.constexpr, GATE: tl.constexpr, ROWS: tl.constexpr
-):
+def each_tile(
+    weights, scales, bias, norm, x, rows, depth, groups, eps, apart, FINISH: tl.constexpr, given,
+    CHOSEN: tl.constexpr, FORMAT: tl.constexpr, BIASED: tl.constexpr, NORMED: tl.constexpr,
+    PAIRED: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr,
+    HELD: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """Call FINISH with a program's rows of a matrix times one vector, its tile and what is given.
+
+    FORMAT is 0: dense; 1: int8 with a scale a row; 2: FP8 with a scale for 128 x 128. HELD: the
+    vector stays in registers, normalized if NORMED, for all tiles of rows of a program.
+    """
+    tile = tl.program_id(0)
+    row = row_of(tile, apart, ROWS, PAIRED)
+    if HELD:
+        values = load_rows(weights, row, rows, 0, depth, DEPTH, LANES)
+        after_others(EARLY)
+        vector = held(norm, x, depth, eps, NORMED, DEPTH, LANES)
+        for at in range(tile, tl.cdiv(rows, ROWS), tl.num_programs(0)):
+            following = row_of(at + tl.num_programs(0), apart, ROWS, PAIRED)
+            coming = load_rows(weights, following, rows, 0, depth, DEPTH, LANES)
+            made = tl.sum(tl.sum(values.to(tl.float32) * vector[None, :, :], 2), 1)
+            row = row_of(at, apart, ROWS, PAIRED)
+            FINISH(whole(made, scales, bias, row, rows, FORMAT, BIASED), at, ROWS, given, CHOSEN)
+            values = coming
+    else:
+        made = product_rows(
+            weights, scales, x, row, rows, depth, groups, FORMAT, ROWS, DEPTH, LANES, EARLY
+        )
+        FINISH(whole(made, scales, bias, row, rows, FORMAT, BIASED), tile, ROWS, given, CHOSEN)
+
+
+@triton.jit
+def finish_one(made, tile, ROWS: tl.constexpr, given, CHOSEN: tl.constexpr):
     """Store rows of a product, gated or with something added."""
+    add, out, rows, half = given
+    ADDS: tl.constexpr = CHOSEN[0]
+    GATE: tl.constexpr = CHOSEN[1]
     if GATE is None:
         row = tile * ROWS + tl.arange(0, ROWS)
         if ADDS:
@@ -347,42 +380,24 @@ def multiply_one(
     ROWS: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr, HELD: tl.constexpr,
     GATE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Compute a few rows of a matrix times one vector, plus `add`.
+    """Compute a few rows of a matrix times one vector, plus `add`; see `each_tile`.
 
-    FORMAT is 0: dense; 1: int8 with a scale a row; 2: FP8 with a scale for 128 x 128. With GATE,
-    `gelu` or `silu`, the matrix is a gate of `half` rows and an up of as many, and the result is
-    act(gate) * up. HELD: the vector stays in registers, normalized if NORMED, for all tiles of rows
-    of a program.
+    With GATE, `gelu` or `silu`, the matrix is a gate of `half` rows and an up of as many, and the
+    result is act(gate) * up.
     """
-    PAIRED: tl.constexpr = GATE is not None
-    tile = tl.program_id(0)
-    if HELD:
-        values = load_rows(weights, row_of(tile, half, ROWS, PAIRED), rows, 0, depth, DEPTH, LANES)
-        after_others(EARLY)
-        vector = held(norm, x, depth, eps, NORMED, DEPTH, LANES)
-        for at in range(tile, tl.cdiv(rows, ROWS), tl.num_programs(0)):
-            following = row_of(at + tl.num_programs(0), half, ROWS, PAIRED)
-            coming = load_rows(weights, following, rows, 0, depth, DEPTH, LANES)
-            made = tl.sum(tl.sum(values.to(tl.float32) * vector[None, :, :], 2), 1)
-            row = row_of(at, half, ROWS, PAIRED)
-            made = whole(made, scales, bias, row, rows, FORMAT, BIASED)
-            finish_one(made, at, add, out, rows, half, ADDS, GATE, ROWS)
-            values = coming
-    else:
-        row = row_of(tile, half, ROWS, PAIRED)
-        made = product_rows(
-            weights, scales, x, row, rows, depth, groups, FORMAT, ROWS, DEPTH, LANES, EARLY
-        )
-        made = whole(made, scales, bias, row, rows, FORMAT, BIASED)
-        finish_one(made, tile, add, out, rows, half, ADDS, GATE, ROWS)
+    each_tile(
+        weights, scales, bias, norm, x, rows, depth, groups, eps, half, finish_one,
+        (add, out, rows, half), (ADDS, GATE), FORMAT, BIASED, NORMED, GATE is not None, ROWS, DEPTH,
+        LANES, HELD, EARLY,
+    )  # fmt: skip
 
 
 @triton.jit
-def finish_heads(
-    made, tile, cos, sin, slots, q, keys, values, heads, kv_heads,
-    TURNED: tl.constexpr, HALF: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
+def finish_heads(made, tile, ROWS: tl.constexpr, given, CHOSEN: tl.constexpr):
     """Rotate and store pairs of numbers of a token's queries, keys and values."""
+    cos, sin, slots, q, keys, values, heads, kv_heads = given
+    TURNED: tl.constexpr = CHOSEN[0]
+    HALF: tl.constexpr = CHOSEN[1]
     first, second = halves(made, ROWS)
     pair = tile * (ROWS // 2) + tl.arange(0, ROWS // 2)
     head, at = pair // HALF, pair % HALF
@@ -417,29 +432,11 @@ def multiply_heads(
     HELD: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Compute some numbers of queries, keys and values of one token, rotate and store them."""
-    tile = tl.program_id(0)
-    if HELD:
-        found = load_rows(weights, row_of(tile, HALF, ROWS, True), rows, 0, depth, DEPTH, LANES)
-        after_others(EARLY)
-        vector = held(norm, x, depth, eps, NORMED, DEPTH, LANES)
-        for at in range(tile, tl.cdiv(rows, ROWS), tl.num_programs(0)):
-            following = row_of(at + tl.num_programs(0), HALF, ROWS, True)
-            coming = load_rows(weights, following, rows, 0, depth, DEPTH, LANES)
-            made = tl.sum(tl.sum(found.to(tl.float32) * vector[None, :, :], 2), 1)
-            made = whole(made, scales, bias, row_of(at, HALF, ROWS, True), rows, FORMAT, BIASED)
-            finish_heads(
-                made, at, cos, sin, slots, q, keys, values, heads, kv_heads, TURNED, HALF, ROWS
-            )
-            found = coming
-    else:
-        row = row_of(tile, HALF, ROWS, True)
-        made = product_rows(
-            weights, scales, x, row, rows, depth, groups, FORMAT, ROWS, DEPTH, LANES, EARLY
-        )
-        made = whole(made, scales, bias, row, rows, FORMAT, BIASED)
-        finish_heads(
-            made, tile, cos, sin, slots, q, keys, values, heads, kv_heads, TURNED, HALF, ROWS
-        )
+    each_tile(
+        weights, scales, bias, norm, x, rows, depth, groups, eps, HALF, finish_heads,
+        (cos, sin, slots, q, keys, values, heads, kv_heads), (TURNED, HALF), FORMAT, BIASED,
+        NORMED, True, ROWS, DEPTH, LANES, HELD, EARLY,
+    )  # fmt: skip
 
 
 @triton.jit
