@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from accel.serving.batch import Batch
-from accel.serving.cache import PagedCache
+from accel.serving.cache import PagedCache, Place
 from accel.serving.families import Config
 from accel.serving.linear import Heads, Linear, Norm
 
@@ -39,19 +39,11 @@ class Backend(Protocol):
         ...
 
     def queries(
-        self,
-        linear: Linear,
-        x: Tensor,
-        norm: Norm | None,
-        heads: Heads,
-        turn: tuple[Tensor, Tensor] | None,
-        slots: Tensor,
-        cache: PagedCache,
-        layer: int,
+        self, linear: Linear, x: Tensor, norm: Norm | None, heads: Heads, place: Place
     ) -> Tensor:
         """Compute and rotate queries and keys, store keys and values, and return the queries.
 
-        Shapes: x [T, C]; turn, the cosine and sine [T, dims / 2]; slots [T]; the result [T, H, D].
+        Shapes: x [T, C]; the result [T, H, D].
         """
         ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -133,3 +134,14 @@ class PagedCache:
 
 def _slots(block: int) -> slice:
     return slice(block * BLOCK, (block + 1) * BLOCK)
+
+
+class Place(NamedTuple):
+    """Say where the keys and values of tokens are stored, and how keys and queries are rotated."""
+
+    turn: tuple[Tensor, Tensor] | None
+    """The cosine and sine, [T, dims / 2] each; None: they are not rotated."""
+    slots: Tensor
+    """[T]"""
+    cache: PagedCache
+    layer: int

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from accel.serving import cpu_kernels
 from accel.serving.batch import Batch
-from accel.serving.cache import PagedCache
+from accel.serving.cache import PagedCache, Place
 from accel.serving.families import Config
 from accel.serving.linear import Heads, Linear, Norm
 from accel.serving.memory import BLOCK
@@ -63,26 +63,18 @@ def gated(linear: Linear, x: Tensor, norm: Norm | None, activation: str) -> Tens
     return out
 
 
-def queries(
-    linear: Linear,
-    x: Tensor,
-    norm: Norm | None,
-    heads: Heads,
-    turn: tuple[Tensor, Tensor] | None,
-    slots: Tensor,
-    cache: PagedCache,
-    layer: int,
-) -> Tensor:
+def queries(linear: Linear, x: Tensor, norm: Norm | None, heads: Heads, place: Place) -> Tensor:
     """Return the queries, and store keys and values; see `Backend.queries`."""
     qkv = multiply(linear, x, norm).view(len(x), heads.every, -1)
     parts = [heads.queries, heads.keys, heads.keys]
     if heads.norms is not None:
         q, k, v = torch.split(qkv, parts, dim=1)
         qkv = torch.cat((normalized(q, heads.norms[0]), normalized(k, heads.norms[1]), v), dim=1)
-    if turn is not None:
-        cpu_kernels.turn(qkv.numpy(), sum(parts[:2]), turn[0].numpy(), turn[1].numpy())
+    if place.turn is not None:
+        cos, sin = place.turn
+        cpu_kernels.turn(qkv.numpy(), sum(parts[:2]), cos.numpy(), sin.numpy())
     q, k, v = torch.split(qkv, parts, dim=1)
-    cache.write(layer, slots, k, v)
+    place.cache.write(place.layer, place.slots, k, v)
     return q
 
 

@@ -13,7 +13,7 @@ from accel.primitives.gemm.int4 import int4_gemm
 from accel.serving import fp8
 from accel.serving import gpu_kernels as kernels
 from accel.serving.batch import Batch
-from accel.serving.cache import PagedCache
+from accel.serving.cache import PagedCache, Place
 from accel.serving.families import Config
 from accel.serving.launches import launch
 from accel.serving.linear import FP8_BLOCK, Heads, Linear, Norm
@@ -189,45 +189,28 @@ def gated(linear: Linear, x: Tensor, norm: Norm | None, activation: str) -> Tens
     return out
 
 
-def queries(
-    linear: Linear,
-    x: Tensor,
-    norm: Norm | None,
-    heads: Heads,
-    turn: tuple[Tensor, Tensor] | None,
-    slots: Tensor,
-    cache: PagedCache,
-    layer: int,
-) -> Tensor:
+def queries(linear: Linear, x: Tensor, norm: Norm | None, heads: Heads, place: Place) -> Tensor:
     """Return the queries, and store keys and values; see `Backend.queries`."""
-    size = linear.shape[0] // heads.every
+    size, turn, cache = linear.shape[0] // heads.every, place.turn, place.cache
     half = 0 if turn is None else turn[0].shape[1]
     q = x.new_empty(len(x), heads.queries, size)
     whole = cache.scales is None and heads.norms is None and size % 2 == 0
     if whole and half in (0, size // 2) and _reads_once(linear, x):
         given = {
-            "cos": turn and turn[0], "sin": turn and turn[1], "slots": slots, "q": q,
-            "keys": cache.values[layer, 0], "values": cache.values[layer, 1],
+            "cos": turn and turn[0], "sin": turn and turn[1], "slots": place.slots, "q": q,
+            "keys": cache.values[place.layer, 0], "values": cache.values[place.layer, 1],
             "heads": heads.queries, "kv_heads": heads.keys,
         }  # fmt: skip
         _one("heads", linear, x, norm, given, {"TURNED": half > 0, "HALF": size // 2})
         return q
     qkv = multiply(linear, x, norm)
-    turn_and_store(qkv, q, heads, turn, slots, cache, layer)
+    turn_and_store(qkv, q, heads, place)
     return q
 
 
-def turn_and_store(
-    qkv: Tensor,
-    q: Tensor,
-    heads: Heads,
-    turn: tuple[Tensor, Tensor] | None,
-    slots: Tensor,
-    cache: PagedCache,
-    layer: int,
-) -> None:
+def turn_and_store(qkv: Tensor, q: Tensor, heads: Heads, place: Place) -> None:
     """Normalize and rotate queries and keys; write the queries, and store keys and values."""
-    size = q.shape[2]
+    size, (turn, slots, cache, layer) = q.shape[2], place
     half = 0 if turn is None else turn[0].shape[1]
     keys, values = cache.values[layer, 0], cache.values[layer, 1]
     scales = (None, None) if cache.scales is None else tuple(cache.scales[layer])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from accel.serving.backend import Backend, backend_for
 from accel.serving.batch import Batch
-from accel.serving.cache import PagedCache
+from accel.serving.cache import PagedCache, Place
 from accel.serving.checkpoint import Checkpoint
 from accel.serving.errors import ModelRefused
 from accel.serving.families import Config, Experts, read_config
@@ -123,7 +123,9 @@ class Transformer:
         }
         for i, (layer, rope) in enumerate(zip(self._layers, config.ropes, strict=True)):
             turn = turns[rope] if rope else None
-            q = ops.queries(layer.qkv, x, layer.norm, layer.heads, turn, batch.slots, cache, i)
+            q = ops.queries(
+                layer.qkv, x, layer.norm, layer.heads, Place(turn, batch.slots, cache, i)
+            )
             found = ops.attend(q, i, batch, cache, config).flatten(1)
             if layer.norm_after is None:
                 x = ops.multiply(layer.output, found, add=x)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from accel.serving import cpu
-from accel.serving.cache import PagedCache
+from accel.serving.cache import PagedCache, Place
 from accel.serving.linear import Heads, Linear
 from accel.serving.rotary import Rope
 from accel.serving.transformer import rotation
@@ -67,7 +67,7 @@ def test_the_vectors_of_a_token_are_stored(turned):
     }  # fmt: skip
     launched("heads", linear, x, given, {"TURNED": turned, "HALF": 12})
     heads, dense = Heads(6, 2, None), linear.as_dense(torch.float32)
-    known = cpu.queries(dense, x, None, heads, turn, slots, caches[1], 0)
+    known = cpu.queries(dense, x, None, heads, Place(turn, slots, caches[1], 0))
     assert off(q, known) < 1e-3 and off(caches[0].values, caches[1].values) < 1e-3
 
 

@@ -13,7 +13,7 @@ import torch
 
 from accel.serving import cpu, gpu, tiny
 from accel.serving.batch import Batch
-from accel.serving.cache import PagedCache
+from accel.serving.cache import PagedCache, Place
 from accel.serving.engine import Engine
 from accel.serving.linear import Heads, Linear, Norm
 from accel.serving.request import Piece, Sampling
@@ -77,8 +77,9 @@ def test_the_vectors_of_one_token_are_stored(kind: str, size: int, turned: bool)
         turn = rotation(Rope(()), torch.tensor([900]), 0.7 ** torch.arange(size // 2))
     slots = torch.tensor([53])
     given = turn and (turn[0].to(GPU), turn[1].to(GPU))
-    q = gpu.queries(there, x.to(GPU), on_gpu(norm), heads, given, slots.to(GPU), caches[0], 0)
-    known = cpu.queries(here, x.float(), norm, heads, turn, slots, caches[1], 0)
+    stored = Place(given, slots.to(GPU), caches[0], 0)
+    q = gpu.queries(there, x.to(GPU), on_gpu(norm), heads, stored)
+    known = cpu.queries(here, x.float(), norm, heads, Place(turn, slots, caches[1], 0))
     assert off(q.cpu(), known) < 6e-3
     assert off(caches[0].values.cpu(), caches[1].values) < 6e-3
 

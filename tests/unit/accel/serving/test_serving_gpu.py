@@ -10,7 +10,7 @@ import torch
 from accel.runtime.call import compiled
 from accel.serving import cpu, gpu, launches
 from accel.serving.batch import Batch
-from accel.serving.cache import PagedCache
+from accel.serving.cache import PagedCache, Place
 from accel.serving.families import FAMILIES, Config
 from accel.serving.linear import Heads, Linear, Norm
 from accel.serving.memory import BLOCK
@@ -98,7 +98,7 @@ def attention_error(kind: str, normed: bool, window: int, softcap: float, length
     heads = Heads(6, 2, (norms[0], norms[1]) if normed else None)
     linear, x, norm = Linear("dense", drawn(240, 256)), drawn(length, 256, seed=1), NORM
     q, known = (
-        ops.queries(linear, x, norm, heads, turn, slots, cache, 0)
+        ops.queries(linear, x, norm, heads, Place(turn, slots, cache, 0))
         for ops, cache in zip((gpu, cpu), caches, strict=True)
     )
     errors = [off(q, known)]
@@ -170,7 +170,7 @@ def one_token_error(kind: str, turned: bool) -> float:
     position, slots = torch.tensor([37]), torch.tensor([3 * BLOCK + 5])
     turn = rotation(Rope(()), position, 0.5 ** torch.arange(12)) if turned else None
     q, known = (
-        ops.queries(matrix, drawn(1, 256), NORM, Heads(6, 2, None), turn, slots, cache, 0)
+        ops.queries(matrix, drawn(1, 256), NORM, Heads(6, 2, None), Place(turn, slots, cache, 0))
         for ops, cache, matrix in zip(
             (gpu, cpu), caches, (linear, linear.as_dense(torch.float32)), strict=True
         )
@@ -204,7 +204,7 @@ def calls(monkeypatch) -> dict[str, object]:
         turn = (torch.empty(2, 64), torch.empty(2, 64))
         q = bf16(2, 32, 128)
         heads = Heads(32, 8, None)
-        gpu.turn_and_store(bf16(2, 48, 128), q, heads, turn, positions, cache, 0)
+        gpu.turn_and_store(bf16(2, 48, 128), q, heads, Place(turn, positions, cache, 0))
         rows, tables = torch.zeros(2, dtype=torch.int32), torch.zeros(2, 512, dtype=torch.int32)
         batch = Batch(rows, positions, positions, rows, tables, positions, ((40, 40),))
         gpu.attend_prompts(q, 0, batch, cache, c, q)
@@ -218,7 +218,7 @@ def calls(monkeypatch) -> dict[str, object]:
         gpu.gated(linear, bf16(1, 512), norm, "silu")
         wide = Linear("dense", drawn(48 * 128, 512)).quantized(kind)
         wide = wide.to(cpu_device, torch.bfloat16)
-        gpu.queries(wide, bf16(1, 512), norm, heads, turn, positions[:1], cache, 0)
+        gpu.queries(wide, bf16(1, 512), norm, heads, Place(turn, positions[:1], cache, 0))
         if kind != "dense":
             gpu.multiply(linear, bf16(16, 512))
     return made
