@@ -1,12 +1,13 @@
 """Matrix products on a GPU, beside cuBLAS.
 
-    python -m tests.benchmarks.gemm --minutes 3 --out FOLDER [--sweep]
+    python -m tests.benchmarks.gemm --minutes 3 --out FOLDER [--sweep few]
 
 Shapes are those of published models. All contenders of a shape take turns in one run; each
 replays a CUDA graph over inputs that do not fit the cache together. Every result is checked against
 float64 first. In FP8 each backend is timed twice: on operands that were rounded before, and with
-the rounding of `a` in the figure, as that of activations is in a layer. `--sweep` also times the
-Hopper kernel with other tiles.
+the rounding of `a` in the figure, as that of activations is in a layer. gemm_auto.csv says which
+backend `auto` takes by the shipped table, which by two calls without it, and how fast these are
+beside the best. `--sweep` also times the kernels with other tiles.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import torch
 from torch import Tensor
 
-from accel.primitives.gemm import hopper, portable
+import accel
+from accel.lessons import measuring
+from accel.lessons.records import Measured
+from accel.primitives.gemm import dispatch, hopper, lessons, portable, table
 from accel.primitives.gemm.backends import BACKENDS
+from accel.primitives.gemm.dispatch import choose
 from accel.primitives.gemm.low_precision import OF_A, OF_B
 from accel.primitives.gemm.operands import Operands, arrange
 from accel.primitives.gemm.reference import reference
@@ -105,12 +111,17 @@ SWEPT_TILES = {
 }  # fmt: skip
 SWEPT_SHAPES = ((8192, 8192, 8192), (4096, 4096, 7168))
 FEW = {
-    f"{m}x{k}x{stages} split {splits}": (m, k, stages, splits)
-    for m, k, stages, splits in (
-        (64, 128, 4, 4), (64, 128, 5, 8), (64, 256, 4, 4), (64, 256, 4, 8), (128, 128, 4, 8),
-        (64, 128, 5, 16), (32, 256, 4, 4), (64, 64, 6, 8),
-    )
-}  # fmt: skip
+    f"{m} rows of b, {stages} stages, k in {splits}": (m, stages, splits)
+    for m in (64, 128)
+    for stages in (4, 6, 8)
+    for splits in (1, 2, 3, 4, 6, 8)
+}
+FEW_SHAPES = [
+    (layer, "block", m)
+    for layer in ("DeepSeek-V3 o", "DeepSeek-V3 gate_up", "Llama-3-8B qkv")
+    for m in (16, 64)
+]
+AS_CHOSEN = ("cublas", "triton")
 CUDA = torch.device("cuda", 0)
 
 
@@ -201,11 +212,50 @@ def _rates(flops: float, found: Spreads) -> dict[str, str]:
     return {name: f"{flops / ms['median'] / 1e9:.0f}" for name, ms in found.items()}
 
 
-def rows(seconds: float, until: float, precisions: list[str]) -> Iterator[dict[str, object]]:
-    """Measure every shape, in the order of the precisions, as long as there is time."""
+def learned(x: Posed) -> Measured | None:
+    """Return what `auto` learns at two calls without the shipped table; None without a choice."""
+    accel.learning("once")
+    with mock.patch.object(table, "measured", lambda *_: table.Nearest({})):
+        for _ in range(measuring.AT_CALL):
+            BACKENDS[lessons.chosen(x.operands).backend].run(x.operands)
+    problem = x.operands.problem
+    return dispatch.LEARNED.found(problem.device, "forward", problem.spot)
+
+
+def by_table(x: Posed) -> str:
+    """Return the backend that the shipped table gives."""
+    accel.learning("off")
+    return choose(x.operands.problem).backend
+
+
+def judged(x: Posed, lesson: Measured, found: Spreads) -> dict[str, object]:
+    """Return how fast the choices of `auto` are beside the best backend."""
+    ms = {name: at["median"] for name, at in found.items() if name in BACKENDS}
+    best = min(ms, key=ms.__getitem__)
+    cold = by_table(x)
+    return {
+        "best": best, "ms": ms[best], "learned": lesson.fastest,
+        "learned_share": f"{ms[best] / ms[lesson.fastest]:.3f}",
+        "by_table": cold, "by_table_share": f"{ms[best] / ms[cold]:.3f}",
+        "microseconds_learned": " ".join(f"{n} {us:g}" for n, us in lesson.microseconds.items()),
+        "calls": lesson.calls,
+    }  # fmt: skip
+
+
+Tables = tuple[list[dict[str, object]], list[dict[str, object]]]
+
+
+def rows(seconds: float, until: float, precisions: list[str], least: int) -> Iterator[Tables]:
+    """Measure every shape of `least` rows or more, precision by precision, while there is time.
+
+    Yields:
+        The rows of gemm.csv and of gemm_auto.csv, of one shape after the other.
+    """
     where = context(torch.cuda.get_device_name(), ("torch", "triton"))
     for precision in precisions:
         for m, layer in ROWS["bfloat16" if precision == "bfloat16" else "fp8"]:
+            if m < least:
+                continue
             if time.monotonic() > until:
                 print("no time for", precision, m, layer, flush=True)
                 continue
@@ -217,20 +267,24 @@ def rows(seconds: float, until: float, precisions: list[str]) -> Iterator[dict[s
             calls: Calls = {name: by_backend(name) for name in names}
             if precision != "bfloat16":
                 calls |= {name + WITH_ROUNDING: rounding_by_backend(name) for name in names}
+            lesson = learned(sets[0])
             found = timed(sets, calls, BOUNDS[precision], seconds)
+            shape = {**where, "precision": p.precision, "layer": layer, "m": m, "n": n, "k": k}
+            timings: list[dict[str, object]] = []
             for name, ms in found.items():
                 backend = name.removesuffix(WITH_ROUNDING)
                 peer = found.get(name.replace(backend, "cublas"))
-                yield {
-                    **where, "precision": p.precision, "layer": layer, "m": m, "n": n, "k": k,
-                    "backend": backend, "rounding": name != backend, "ms": ms["median"],
+                timings.append({
+                    **shape, "backend": backend, "rounding": name != backend, "ms": ms["median"],
                     "p95_ms": ms["p95"], "count": ms["count"], "clock_mhz": ms["clock_mhz"],
                     "tflops": f"{p.flops / ms['median'] / 1e9:.1f}",
                     "gb_s": f"{p.moved / ms['median'] / 1e6:.0f}",
                     "times_cublas": f"{peer['median'] / ms['median']:.3f}" if peer else "",
                     "error": f"{ms['error']:.2e}",
-                }  # fmt: skip
+                })  # fmt: skip
+            choices = [{**shape, **judged(sets[0], lesson, found)}] if found and lesson else []
             print(p.precision, m, layer, _rates(p.flops, found), flush=True)
+            yield timings, choices
             del sets
             torch.cuda.empty_cache()
 
@@ -285,7 +339,7 @@ def exactness() -> None:
 
 
 def sweep(seconds: float) -> None:
-    """Time the kernels with other tiles; read off the terminal."""
+    """Time the kernels with other tiles on many rows; read off the terminal."""
     for precision, names in SWEPT_FOR.items():
         for m, n, k in SWEPT_SHAPES:
             sets = posed(m, n, k, precision, 1)
@@ -297,18 +351,26 @@ def sweep(seconds: float) -> None:
             found = timed(sets, calls, BOUNDS[precision], seconds)
             flops = sets[0].operands.problem.flops
             print("sweep", precision, (m, n, k), _rates(flops, found), flush=True)
-    for precision in ("bfloat16", "block"):
-        for m in (1, 16, 64):
-            n, k = LAYERS["DeepSeek-V3 o"]
-            sets = posed(m, n, k, precision, 2)
-            calls = {"cublas": by_backend("cublas")}
-            for name, (bm, bk, stages, splits) in FEW.items():
-                inner = 128 if precision == "block" else bk
-                t = portable.Tiles(bm, max(16, m), inner, 4, stages, splits, True)
-                calls[name] = lambda x, t=t: portable.with_tiles(x.operands, t)  # type: ignore[misc]
-            found = timed(sets, calls, BOUNDS[precision], seconds)
-            times = {name: f"{v['median'] * 1e3:.1f} us" for name, v in found.items()}
-            print("few", precision, (m, n, k), times, flush=True)
+
+
+def sweep_few(seconds: float) -> None:
+    """Time the Triton kernel with other tiles on few rows; read off the terminal."""
+    for layer, precision, m in FEW_SHAPES:
+        n, k = LAYERS[layer]
+        sets = posed(m, n, k, precision, min(8, copies_beyond_cache(n * k, CUDA)))
+        calls: Calls = {name: by_backend(name) for name in AS_CHOSEN}
+        for name, (bm, stages, splits) in FEW.items():
+            inner = 128 if precision == "block" else 256 // sets[0].operands.a.itemsize
+            t = portable.Tiles(bm, max(16, m), inner, 4, stages, splits, True)
+            calls[name] = lambda x, t=t: portable.with_tiles(x.operands, t)  # type: ignore[misc]
+        found = timed(sets, calls, BOUNDS[precision], seconds)
+        us = {name: f"{found[name]['median'] * 1e3:.1f}" for name in found}
+        ranked = sorted(found, key=lambda name: found[name]["median"])
+        told = [f"{name} {us[name]}" for name in (*AS_CHOSEN, *ranked[:10]) if name in us]
+        print("few", precision, (m, n, k), "us:", "; ".join(told), flush=True)
+
+
+SWEEPS = {"many": sweep, "few": sweep_few}
 
 
 def main() -> None:
@@ -317,18 +379,21 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.1, help="for each contender")
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--sweep", action="store_true")
+    parser.add_argument("--rows", type=int, default=1, help="the fewest of a shape")
+    parser.add_argument("--sweep", choices=SWEEPS)
     parser.add_argument("--parts", default=",".join(PARTS), help="in the order of measuring")
     given = parser.parse_args()
     until = time.monotonic() + 60 * given.minutes
     parts = given.parts.split(",")
     with torch.no_grad():
         if given.sweep:
-            sweep(given.seconds)
-        found = []
-        for row in rows(given.seconds, until, [p for p in parts if p != "rounding"]):
-            found.append(row)
-            write("gemm", found, given.out)
+            SWEEPS[given.sweep](given.seconds)
+            return
+        found: Tables = [], []
+        for new in rows(given.seconds, until, [p for p in parts if p != "rounding"], given.rows):
+            for name, kept, more in zip(("gemm", "gemm_auto"), found, new, strict=True):
+                kept.extend(more)
+                write(name, kept, given.out)
         if "rounding" in parts:
             exactness()
             write("fp8_quantize", rounding(given.seconds), given.out)

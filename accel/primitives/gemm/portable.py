@@ -12,7 +12,7 @@ from triton.runtime.interpreter import InterpretedFunction
 from accel.primitives.gemm import portable_kernels as kernels
 from accel.primitives.gemm.operands import Operands
 from accel.primitives.gemm.problem import BLOCK, FP8, Problem, Steps
-from accel.runtime.named import launch
+from accel.runtime.named import USUAL, launch
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, *FP8)
 FEW_ROWS = 64
@@ -81,6 +81,12 @@ def _few_rows(p: Problem, processors: int, wide: int, hopper: bool) -> Tiles:
     return Tiles(m, n, k, 4, 4 if hopper else 3, splits, swapped=True)
 
 
+def early(p: Problem) -> bool:
+    """Return whether kernels may begin before the one before them has ended: parts of k are added
+    by a second kernel, whose launch would take a tenth of the time of a few rows."""
+    return p.m <= FEW_ROWS and p.capability is not None and p.capability >= (9, 0)
+
+
 def with_tiles(x: Operands, t: Tiles) -> Tensor:
     """Compute a product with these tiles."""
     p = x.problem
@@ -129,9 +135,10 @@ def _launch(x: Operands, t: Tiles, target: Tensor, steps: int, splits: int) -> N
         "STEP_A": shares.a, "STEP_B": shares.b,
         "BIAS": "none" if not p.bias else "rows" if t.swapped else "columns",
         "ACTIVATION": p.activation, "PRECISION": "ieee", "WHOLE": p.k % t.k == 0,
+        "EARLY": early(p),
     }  # fmt: skip
     grid = (-(-m // t.m) * -(-n // t.n), p.batch, splits)
-    options = {"num_warps": t.warps, "num_stages": t.stages}
+    options = {"num_warps": t.warps, "num_stages": t.stages, "launch_pdl": int(early(p))}
     launch(kernels.product, grid, tensors, numbers, constants, p.device, options)
 
 
@@ -149,9 +156,11 @@ def _finish(x: Operands, parts: Tensor, out: Tensor) -> None:
     constants = {
         "SPLITS": len(parts), "SCALING": p.scaling, "STEP_A": p.steps.a, "STEP_B": p.steps.b,
         "BIAS": "columns" if p.bias else "none", "ACTIVATION": p.activation, "BN": columns,
+        "EARLY": early(p),
     }  # fmt: skip
     grid = (p.batch * p.m, -(-p.n // columns), 1)
-    launch(kernels.finish, grid, tensors, numbers, constants, p.device)
+    options = {**USUAL, "launch_pdl": int(early(p))}
+    launch(kernels.finish, grid, tensors, numbers, constants, p.device, options)
 
 
 def _scale_strides(a: Tensor | None, b: Tensor | None) -> dict[str, int]:
