@@ -8,29 +8,30 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from accel.attention import usage
 from accel.attention.dispatch import choose, contenders
 from accel.attention.inputs import Inputs
 from accel.attention.lessons import measure
 from accel.attention.passes import backward, forward, ready
 from accel.attention.problem import Problem, default_scale
-from accel.attention.records import Shape, Used
+from accel.attention.records import Shape
 from accel.attention.spot import spot
+from accel.attention.usage import USAGE
 from accel.lessons.records import Direction
 from accel.lessons.store import gpu
+from accel.lessons.usage import Pending
 
 LARGEST = 0.25
 """The share of the free memory that the tensors of a shape may take."""
 
 
-def pending(device: torch.device) -> Iterator[tuple[Used, Problem, Direction]]:
+def pending(device: torch.device) -> Iterator[Pending]:
     """Yield what programs used on this type of GPU and nobody measured with the present versions,
     the most frequent shape first.
 
     Ragged batches are left to the programs, as their lengths are not known.
     """
     own = gpu(device)
-    for used in sorted(usage.read(), key=lambda u: -(u.forward + u.backward)):
+    for used in sorted(USAGE.read(), key=lambda u: -(u.forward + u.backward)):
         if used.gpu != own.name or used.shape.ragged:
             continue
         problem = posed(used.shape, device)
@@ -39,7 +40,7 @@ def pending(device: torch.device) -> Iterator[tuple[Used, Problem, Direction]]:
         directions: tuple[Direction, ...] = ("forward", "backward")
         for direction in directions if used.backward else directions[:1]:
             if not choose(problem, direction=direction).is_measured:
-                yield used, problem, direction
+                yield Pending(used.text, direction, partial(tune, problem, direction))
 
 
 def posed(shape: Shape, device: torch.device) -> Problem:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from accel.attention import usage
 from accel.attention.dispatch import Choice, choose, contenders
 from accel.attention.learned import STORE
 from accel.attention.problem import Problem
 from accel.attention.spot import spot
+from accel.attention.usage import USAGE
 from accel.lessons import measuring
 from accel.lessons.measuring import Passes, Subject
 from accel.lessons.records import Measured
@@ -16,7 +16,6 @@ from accel.lessons.records import Measured
 Use = measuring.Use[Problem]
 
 _USES: dict[str, Use] = {}
-_NOTES = usage.Notes()
 
 
 def use_of(problem: Problem) -> Use | None:
@@ -31,7 +30,7 @@ def learn_forward(use: Use, problem: Problem, choice: Choice, passes: Passes) ->
     """Count a call, and return True if the forward pass was measured now: choose again."""
     use.calls += 1
     if use.calls & (use.calls - 1) == 0:  # seldom: the file is written beside the caller's work
-        _NOTES.write_if_due(_USES.values())
+        USAGE.write_if_due(_USES.values())
     return _learn(use, problem, choice, passes)
 
 

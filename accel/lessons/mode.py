@@ -18,9 +18,9 @@ def learning(new: Mode | None = None) -> Mode:
 
     Args:
         new: `once` (at first): a shape without a measurement is measured at its second call, and
-            the backward pass of attention in the second backward pass. `idle`: nothing is measured
-            at calls; shapes of attention are counted, and GPU Deck measures them while the GPU is
-            idle. `off`: neither, and what was learned is not used. None leaves the mode as it is.
+            the backward pass of attention in the second backward pass. `idle`: shapes are only
+            counted, and GPU Deck measures them while the GPU is idle. `off`: neither, and what was
+            learned is not used. None leaves the mode as it is.
 
     A measurement takes at most 30 ms beside the first call of each backend, which may compile its
     kernels, or one call of each where calls are longer. Nothing is measured in a CUDA graph, by

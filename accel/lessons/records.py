@@ -1,11 +1,14 @@
-"""Describe what was measured on this machine, and read and write it; the module needs no torch."""
+"""Describe what was measured on this machine and what programs used, and read and write the files.
+
+The module needs no torch.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
@@ -79,14 +82,44 @@ class Measured(msgspec.Struct, frozen=True):
         return f"measured fastest here on {at}, {us[first]:.4g} us{then}"
 
 
+_Shape = TypeVar("_Shape")
+
+
+class Used(msgspec.Struct, Generic[_Shape], frozen=True):
+    """Tell how often programs computed an operation at a spot of a GPU."""
+
+    gpu: str
+    uuid: str
+    spot: str
+    text: str
+    """The shape in words."""
+    shape: _Shape
+    """The first problem that was met at the spot, so that it can be posed again."""
+    forward: int
+    """Calls."""
+    backward: int
+    at: float
+    """Seconds since the epoch, of the last call that was counted."""
+
+
 class _Learned(msgspec.Struct):
     format: int
     measured: list[Measured]
 
 
+class _Counted(msgspec.Struct, Generic[_Shape]):
+    format: int
+    used: list[Used[_Shape]]
+
+
 def learned_file(operation: str) -> Path:
     """Return the path of what was measured of an operation, in the state folder."""
     return state_folder() / f"{operation}-learned.json"
+
+
+def used_file(operation: str) -> Path:
+    """Return the path of what programs used of an operation, in the state folder."""
+    return state_folder() / f"{operation}-used.json"
 
 
 def decode_learned(contents: bytes) -> list[Measured]:
@@ -95,7 +128,7 @@ def decode_learned(contents: bytes) -> list[Measured]:
     Raises:
         ValueError: if it is not such a file.
     """
-    return decoded(contents, _Learned).measured if contents else []
+    return _decoded(contents, _Learned).measured if contents else []
 
 
 def encode_learned(measured: list[Measured]) -> bytes:
@@ -103,15 +136,25 @@ def encode_learned(measured: list[Measured]) -> bytes:
     return msgspec.json.encode(_Learned(FORMAT, measured))
 
 
-_File = TypeVar("_File", bound=msgspec.Struct)
-
-
-def decoded(contents: bytes, kind: type[_File]) -> _File:
-    """Return the contents of a file of a kind that has a format.
+def decode_used(contents: bytes, shape: type[_Shape]) -> list[Used[_Shape]]:
+    """Return the shapes that a file holds; an empty one holds none.
 
     Raises:
         ValueError: if it is not such a file.
     """
+    kind = _Counted[shape]  # type: ignore[valid-type]
+    return _decoded(contents, kind).used if contents else []
+
+
+def encode_used(used: list[Used[_Shape]]) -> bytes:
+    """Return the contents of a file."""
+    return msgspec.json.encode(_Counted(FORMAT, used))
+
+
+_File = TypeVar("_File", bound=msgspec.Struct)
+
+
+def _decoded(contents: bytes, kind: type[_File]) -> _File:
     try:
         held = msgspec.json.decode(contents, type=kind)
     except msgspec.DecodeError as e:  # also for wrong types

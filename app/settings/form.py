@@ -219,7 +219,7 @@ SETTINGS = (
         tr_noop("Tune attention"),
         tr_noop(
             "Measure backends for your programs while a GPU is idle. What computes their attention "
-            "shapes fastest is used by them from then on."
+            "and matrix products fastest is used by them from then on."
         ),
         "switch",
         group="Assistant",

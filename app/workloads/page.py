@@ -41,7 +41,7 @@ from app.workloads.form_view import WorkloadFormView
 from app.workloads.result_bars import ResultBars
 from app.workloads.result_card import ActiveJobCard, ResultCard
 from app.workloads.result_export import SaveResult
-from app.workloads.used_shapes import UsedShapes
+from app.workloads.used_shapes import KINDS, UsedShapes
 from app.workloads.used_shapes_view import UsedShapesView
 from app.workloads.workload_choice import WorkloadChoice
 from scheduler.protocol.jobs import Done, Failed, Job
@@ -53,8 +53,11 @@ EMPTY = tr_noop(
     "This workload has not run yet. "
     "Fill in the form and choose Run to see progress and results here."
 )
-OF_ATTENTION = ("attention", "tune", "compare", "validate")
-"""The workloads beside which the shapes of the user's own programs stand."""
+USED_BY = {
+    **dict.fromkeys(("attention", "tune", "compare", "validate"), "attention"),
+    "gemm": "gemm",
+}
+"""The workloads beside which shapes of the user's own programs stand, and of which operation."""
 CEILINGS = ("gemm", "copy")
 """The workloads that measure the ceilings of a roofline."""
 _MOST_WHOLE = 4
@@ -122,7 +125,8 @@ class WorkloadsPage(QWidget):
         self.empty = empty_label(tr(EMPTY))
         self.bars = ResultBars()
         self.past = label(tr("Earlier results, TFLOP/s"), strong=True)
-        self.used, self.used_view = UsedShapes(), UsedShapesView()
+        self.used = {operation: UsedShapes(operation) for operation in KINDS}
+        self.used_view = UsedShapesView()
         self._lay_out()
         self.choose(self.name)
 
@@ -171,15 +175,19 @@ class WorkloadsPage(QWidget):
         self.result.setVisible(ended is not None)
         self._rule.setVisible(active is not None and ended is not None)
         set_text(self.empty, tr(SEARCHING if self.name in self._seeking else EMPTY))
-        if self.used.refresh():
-            self.used_view.show_rows(self.used.rows)
-            show_if_any(self._unread, self.used.problem)
+        self._show_used()
         self._open_form()
-        told = bool(self.used.rows or self.used.problem)
-        self._used.setVisible(self.name in OF_ATTENTION and told)
         self.empty.setVisible(not mine)
         self._show_past()
         self._side.setVisible(not self._past.isHidden() or not self._used.isHidden())
+
+    def _show_used(self) -> None:
+        """Show the shapes that programs used of the workload's operation."""
+        used = self.used.get(USED_BY.get(self.name, ""))
+        self._used.setVisible(used is not None and used.refresh())
+        if used is not None:
+            self.used_view.show_rows(used.rows)
+            show_if_any(self._unread, used.problem)
 
     def _jobs(self, name: str) -> list[Job]:
         """Return the known jobs of a workload, the newest first."""
@@ -338,7 +346,7 @@ class WorkloadsPage(QWidget):
         self._past = card(column(self.past, Stretch(self.bars)))
         policy = QSizePolicy.Policy
         self._past.setSizePolicy(policy.Preferred, policy.Maximum)
-        title = label(tr("Attention shapes that your programs used"), strong=True)
+        title = label(tr("Shapes that your programs used"), strong=True)
         self._unread = label(meaning="failed", wrap=True)
         self._used = card(column(title, self._unread, Stretch(self.used_view)))
         self._used.setSizePolicy(policy.Preferred, policy.Maximum)

@@ -1,4 +1,4 @@
-"""The attention shapes of the user's programs: how often, how fast, and what was gained."""
+"""The shapes that the user's programs compute: how often, how fast, and what was gained."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from accel.attention.records import Used, decode_used, used_file
-from accel.lessons.records import Measured, decode_learned, learned_file
+from accel.attention.records import Shape
+from accel.lessons.records import (
+    Measured,
+    Used,
+    decode_learned,
+    decode_used,
+    learned_file,
+    used_file,
+)
+from accel.primitives.gemm import records as products
 from app.format.values import significant
 from app.language.texts import tr, tr_decimal, tr_noop, tr_whole
 
@@ -68,7 +76,10 @@ class UsedShape:
         return f"{calls} {when}"
 
 
-def used_shapes(used: Iterable[Used], measured: Iterable[Measured]) -> tuple[UsedShape, ...]:
+AnyUsed = Used[Shape | products.Shape]
+
+
+def used_shapes(used: Iterable[AnyUsed], measured: Iterable[Measured]) -> tuple[UsedShape, ...]:
     """Return a row for each shape and direction, the most frequent first."""
     newest: dict[tuple[str, str, str], Measured] = {
         (m.gpu, m.spot, m.direction): m for m in sorted(measured, key=lambda m: m.at)
@@ -82,7 +93,7 @@ def used_shapes(used: Iterable[Used], measured: Iterable[Measured]) -> tuple[Use
     return tuple(sorted(rows, key=lambda row: -row.calls))
 
 
-def _row(used: Used, direction: str, calls: int, m: Measured | None) -> UsedShape:
+def _row(used: AnyUsed, direction: str, calls: int, m: Measured | None) -> UsedShape:
     if m is None:
         return UsedShape(_short(used), used.text, direction, calls, "", 0.0, None, "")
     tflops = m.flops / m.microseconds[m.fastest] / 1e6
@@ -91,9 +102,11 @@ def _row(used: Used, direction: str, calls: int, m: Measured | None) -> UsedShap
     return UsedShape(_short(used), used.text, direction, *found)
 
 
-def _short(used: Used) -> str:
-    """Return batch, heads, lengths and head size, and what else the shape asks for."""
+def _short(used: AnyUsed) -> str:
+    """Return the sizes and what else a shape asks for."""
     s = used.shape
+    if isinstance(s, products.Shape):
+        return used.text
     heads = f"{s.heads}" if s.heads == s.kv_heads else f"{s.heads}/{s.kv_heads}"
     seq = f"{s.seq_q}"
     if s.seq_q != s.seq_k:
@@ -107,28 +120,34 @@ def _short(used: Used) -> str:
     return ", ".join([tr("{batch} × {heads} heads × {seq} × {size}", **values), *wishes])
 
 
-class UsedShapes:
-    """Read the rows from the state folder when its files have changed."""
+KINDS: dict[str, type[Shape | products.Shape]] = {"attention": Shape, "gemm": products.Shape}
+"""The operations that count shapes, which are also the names of their workloads."""
 
-    def __init__(self) -> None:
+
+class UsedShapes:
+    """Read the rows of one operation from the state folder when its files have changed."""
+
+    def __init__(self, operation: str) -> None:
+        self._operation = operation
         self.rows: tuple[UsedShape, ...] = ()
         self.problem = ""
         """Why they cannot be read."""
         self._seen: tuple[float, ...] | None = None
 
     def refresh(self) -> bool:
-        """Return True if the rows are others now."""
-        files = (used_file(), learned_file("attention"))
+        """Read what has changed, and return whether there is anything to show."""
+        files = (used_file(self._operation), learned_file(self._operation))
         now = tuple(file.stat().st_mtime if file.exists() else 0.0 for file in files)
         if now == self._seen:
-            return False
+            return bool(self.rows or self.problem)
         self._seen = now
         try:
             used, learned = (file.read_bytes() if file.exists() else b"" for file in files)
-            self.rows, self.problem = used_shapes(decode_used(used), decode_learned(learned)), ""
+            counted = decode_used(used, KINDS[self._operation])
+            self.rows, self.problem = used_shapes(counted, decode_learned(learned)), ""
         except (OSError, ValueError) as e:
             self.rows, self.problem = (
                 (),
                 tr("The shapes that your programs used cannot be read: {why}", why=e),
             )
-        return True
+        return bool(self.rows or self.problem)

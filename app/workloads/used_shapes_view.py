@@ -1,4 +1,4 @@
-"""Paint the attention shapes that programs used as rows: the shape, its calls, and its speed."""
+"""Paint the shapes that programs used as rows: the shape, its calls, and its speed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class UsedShapesView(MarkChart):
     """Show the most frequent shapes."""
 
     def __init__(self) -> None:
-        super().__init__(tr("Attention shapes that your programs used"))
+        super().__init__(tr("Shapes that your programs used"))
         self.rows: tuple[UsedShape, ...] = ()
 
     def show_rows(self, rows: tuple[UsedShape, ...]) -> None:

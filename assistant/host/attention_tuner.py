@@ -1,6 +1,6 @@
-"""The process that measures attention: `python -m assistant.host.attention_tuner`.
+"""The process that measures attention and products: `python -m assistant.host.attention_tuner`.
 
-The daemon starts it when programs have used attention shapes since it ran last
+The daemon starts it when programs have used shapes since it ran last
 (`scheduler.services.helper_service`). It waits for idle devices without torch, leases a GPU as the
 assistant does, measures, and ends: only the end of a process frees its GPU memory. It is evicted
 like the assistant. Each measurement is kept as soon as it is made.
@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from itertools import chain
 
 from assistant.gpu_lease import GpuLease
 from assistant.idle import Cancelled, wait_until_idle
@@ -33,15 +34,16 @@ def measure_used_shapes() -> int:
     """Measure what programs used and nobody measured yet; return the number of measurements."""
     import torch
 
-    from accel.attention import idle_lessons
+    from accel.attention import idle_lessons as attention
+    from accel.primitives.gemm import idle_lessons as gemm
     from accel.runtime.capability import current
 
     device, count = current().torch_device, 0
-    for used, problem, direction in idle_lessons.pending(device):
+    for text, direction, measure in chain(attention.pending(device), gemm.pending(device)):
         with torch.no_grad():
-            if idle_lessons.tune(problem, direction):
+            if measure():
                 count += 1
-                _LOG.info("measured: %s, %s", used.text, direction)
+                _LOG.info("measured: %s, %s", text, direction)
     return count
 
 

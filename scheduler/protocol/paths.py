@@ -182,13 +182,13 @@ def callback_log() -> Path:
 
 
 def attention_tuner_log() -> Path:
-    """Return the log of the process that measures attention while a GPU is idle."""
+    """Return the log of the process that measures shapes while a GPU is idle."""
     return home() / "attention_tuner.log"
 
 
-def attention_used_file() -> Path:
-    """Return the file in which programs count the attention shapes that they compute."""
-    return home() / "attention-used.json"
+def used_files() -> tuple[Path, ...]:
+    """Return the files in which programs count the shapes of attention and of products."""
+    return home() / "attention-used.json", home() / "gemm-used.json"
 
 
 def attention_tuned_file() -> Path:

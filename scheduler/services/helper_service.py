@@ -113,12 +113,15 @@ class HelperService:
 
 
 def attention_is_due() -> bool:
-    """Return whether programs used attention shapes since the tuner last went through them."""
+    """Return whether programs used shapes of attention or products since the tuner last went
+    through them."""
+    used = max(map(_changed_at, paths.used_files()))
+    return used > _changed_at(paths.attention_tuned_file())
+
+
+def _changed_at(file: Path) -> float:
+    """Return when a file was changed, 0 if there is none."""
     try:
-        used = paths.attention_used_file().stat().st_mtime
+        return file.stat().st_mtime
     except OSError:
-        return False
-    try:
-        return used > paths.attention_tuned_file().stat().st_mtime
-    except OSError:
-        return True
+        return 0.0

@@ -10,7 +10,15 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
 from accel.attention import records
-from accel.lessons.records import Measured, encode_learned, learned_file
+from accel.lessons.records import (
+    Measured,
+    Used,
+    encode_learned,
+    encode_used,
+    learned_file,
+    used_file,
+)
+from accel.primitives.gemm import records as products
 from app.widgets import theme
 from app.workloads.page import EMPTY, SEARCHING
 from scheduler.protocol.search import ENDED
@@ -191,8 +199,8 @@ def shapes_of_programs(at: float = NOW):
     shape = records.Shape(1, 32, 8, 3000, 3000, 128, "bfloat16", None, 0, 0.0, "none", False, False)
     text = "batch 1, heads 32 over 8, sequence 3000, head size 128, bfloat16, causal"
     used = [
-        records.Used("H200", "GPU-1", "spot", text, shape, 1234, 617, at),
-        records.Used("H200", "GPU-1", "other", "batch 128, heads 12", shape, 40, 0, at),
+        Used("H200", "GPU-1", "spot", text, shape, 1234, 617, at),
+        Used("H200", "GPU-1", "other", "batch 128, heads 12", shape, 40, 0, at),
     ]
     us = {"hopper": 128.0, "cudnn": 160.0}
     learned = [
@@ -200,8 +208,8 @@ def shapes_of_programs(at: float = NOW):
             "H200", "GPU-1", "torch", "forward", "spot", text, 7.4e10, "cudnn", us, 40, at
         )
     ]  # fmt: skip
-    records.used_file().parent.mkdir(parents=True, exist_ok=True)
-    records.used_file().write_bytes(records.encode_used(used))
+    used_file("attention").parent.mkdir(parents=True, exist_ok=True)
+    used_file("attention").write_bytes(encode_used(used))
     learned_file("attention").write_bytes(encode_learned(learned))
 
 
@@ -222,11 +230,23 @@ def test_shapes_of_the_users_programs_stand_beside_attention_with_what_was_gaine
         (40, "forward", "", "not measured yet"),
     ]
     assert "hopper was fastest on " in page.used_view.rows[0].tooltip
-    page.choose("gemm")
+    page.choose("copy")
     assert not page.used_view.isVisible()
+    text = "4096 x 6144 x 4096, bfloat16"
+    sizes = (1, 4096, 6144, 4096, "bfloat16", "bfloat16", "none", (0, 0), False, "none")
+    shape = products.Shape(*sizes, True, True, True, None)
+    product = Used("H200", "GPU-1", "spot", text, shape, 96, 0, NOW)
+    used_file("gemm").write_bytes(encode_used([product]))
+    page.choose("gemm")
+    page.refresh()
+    assert [(r.calls, r.short, r.speed) for r in page.used_view.rows] == [
+        (96, text, "not measured yet")
+    ]
     page.choose("attention")
-    records.used_file().write_text("{")
-    os.utime(records.used_file(), (1, 1))
+    page.refresh()
+    assert len(page.used_view.rows) == 3
+    used_file("attention").write_text("{")
+    os.utime(used_file("attention"), (1, 1))
     page.refresh()
     assert not page.used_view.rows and "cannot be read" in page._unread.text()
     assert page._unread.isVisible()

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from accel.attention import attention, choose, learned, lessons, usage
+from accel.attention import attention, choose, learned, lessons
+from accel.attention.usage import USAGE
 from accel.lessons import measuring
 from accel.lessons.mode import learning
 from accel.lessons.records import decode_learned, learned_file
@@ -47,7 +48,7 @@ def deck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
         q = torch.randn(1, 2, 24, 16, requires_grad=True)
         for _ in range(3):
             attention(q, q, q, causal=True).sum().backward()
-        usage.note(lessons._USES.values())
+        USAGE.note(lessons._USES.values())
         with Client() as client:
             ready(client)
             eventually(lambda: isinstance(client.snapshot().devices[0].use, Idle))

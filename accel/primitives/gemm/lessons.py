@@ -12,6 +12,7 @@ from accel.primitives.gemm.backends import BACKENDS
 from accel.primitives.gemm.dispatch import LEARNED, GemmChoice, choose, contenders
 from accel.primitives.gemm.operands import Operands
 from accel.primitives.gemm.problem import Problem
+from accel.primitives.gemm.usage import USAGE
 
 TIE = 1.005
 """The lead that takes the place of the predicted backend: products of one shape vary less than
@@ -37,6 +38,8 @@ def chosen(x: Operands) -> GemmChoice:
         return choice
     use = _use_of(p)
     use.calls += 1
+    if use.calls & (use.calls - 1) == 0:  # seldom: the file is written beside the caller's work
+        USAGE.write_if_due(_USES.values())
     if not use.is_due("forward", p.device) or choice.is_measured or not LEARNED.can_keep():
         return choice
     names = contenders(p)

@@ -13,11 +13,10 @@ from accel.attention import (
     idle_lessons,
     learned,
     lessons,
-    records,
-    usage,
 )
+from accel.attention.usage import USAGE
 from accel.lessons import measuring
-from accel.lessons.records import decode_learned, learned_file
+from accel.lessons.records import decode_learned, learned_file, used_file
 from accel.runtime import shared_file
 
 CPU = torch.device("cpu")
@@ -57,12 +56,12 @@ def use():
             attention(q, k, k, bias=bias)
     lengths = accel.Ragged.of([10, 14], device="cpu")
     attention(*(torch.randn(24, 2, 16) for _ in range(3)), seqlens=lengths)
-    usage.note(lessons._USES.values())
+    USAGE.note(lessons._USES.values())
 
 
 def test_every_dense_shape_that_was_used_is_measured_once_in_the_passes_that_were_used(home):
     use()
-    told = [(used.text, direction) for used, _, direction in idle_lessons.pending(CPU)]
+    told = [(text, direction) for text, direction, _ in idle_lessons.pending(CPU)]
     assert told == [
         ("batch 1, heads 4 over 2, sequence 24 over 40, head size 16, float32, causal", "forward"),
         ("batch 1, heads 4 over 2, sequence 24 over 40, head size 16, float32, causal", "backward"),
@@ -74,9 +73,8 @@ def test_every_dense_shape_that_was_used_is_measured_once_in_the_passes_that_wer
         ),
     ]
     accel.learning("once")
-    for _, problem, direction in idle_lessons.pending(CPU):
-        assert idle_lessons.tune(problem, direction)
-        assert choose(problem, direction=direction).basis == "measured here"
+    for _, _, measure in idle_lessons.pending(CPU):
+        assert measure()
     assert list(idle_lessons.pending(CPU)) == [] and len(kept()) == 4
     q, k = torch.randn(1, 4, 24, 16), torch.randn(1, 2, 40, 16)
     assert choose(describe(q, k, k, causal=True)).basis == "measured here"
@@ -85,10 +83,10 @@ def test_every_dense_shape_that_was_used_is_measured_once_in_the_passes_that_wer
 def test_shapes_of_other_cards_and_unknown_wishes_are_left_alone(home):
     use()
     changed = [
-        msgspec.structs.replace(usage.read()[0], gpu="another card"),
-        msgspec.structs.replace(usage.read()[1], spot="float32 d16 something=new"),
+        msgspec.structs.replace(USAGE.read()[0], gpu="another card"),
+        msgspec.structs.replace(USAGE.read()[1], spot="float32 d16 something=new"),
     ]
-    records.used_file().write_bytes(msgspec.json.encode({"format": 1, "used": changed}))
+    used_file("attention").write_bytes(msgspec.json.encode({"format": 1, "used": changed}))
     assert list(idle_lessons.pending(CPU)) == []
 
 

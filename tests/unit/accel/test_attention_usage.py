@@ -8,13 +8,16 @@ import pytest
 import torch
 
 import accel
-from accel.attention import attention, lessons, records, usage
-from accel.lessons import measuring
+from accel.attention import attention, lessons
+from accel.attention.usage import USAGE
+from accel.lessons import measuring, usage
+from accel.lessons.records import used_file
 
 PROGRAM = """
 import torch, accel
 from accel.attention import attention
-from accel.lessons import measuring
+from accel.lessons import measuring, usage
+from accel.lessons.records import used_file
 measuring.DEVICES = ("cpu",)
 q = torch.randn(1, 2, 24, 16, requires_grad=True)
 for _ in range({calls}):
@@ -43,12 +46,12 @@ def run(calls, end=""):
 def test_programs_add_to_the_counts_when_they_end_and_not_if_learning_is_off(home):
     assert run(3).returncode == run(5, "raise SystemExit(0)").returncode == 0
     run(4, "accel.learning('off')")
-    [used] = usage.read()
+    [used] = USAGE.read()
     assert (used.forward, used.backward) == (8, 8)
     assert used.text == "batch 1, heads 2, sequence 24, head size 16, float32, causal"
     assert used.spot == "float32 d16 heads4 queries18 keys18 causal square"
     assert (used.shape.seq_q, used.shape.right, used.shape.dtype) == (24, 0, "float32")
-    assert records.used_file().stat().st_mode & 0o777 == 0o600
+    assert used_file("attention").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_long_program_writes_now_and_then_and_counts_nothing_twice(home, monkeypatch):
@@ -56,12 +59,12 @@ def test_a_long_program_writes_now_and_then_and_counts_nothing_twice(home, monke
     x = torch.randn(1, 1, 8, 8)
     for _ in range(9):
         attention(x, x, x)
-    assert usage.read()[0].forward == 8
-    usage.note(lessons._USES.values())
-    usage.note(lessons._USES.values())
-    [used] = usage.read()
+    assert USAGE.read()[0].forward == 8
+    USAGE.note(lessons._USES.values())
+    USAGE.note(lessons._USES.values())
+    [used] = USAGE.read()
     assert used.forward == 9 and used.text == "batch 1, heads 1, sequence 8, head size 8, float32"
-    assert records.used_file().stat().st_mode & 0o777 == 0o600
+    assert used_file("attention").stat().st_mode & 0o777 == 0o600
 
 
 def test_nothing_is_counted_while_learning_is_off(home, monkeypatch):
@@ -70,14 +73,14 @@ def test_nothing_is_counted_while_learning_is_off(home, monkeypatch):
     x = torch.randn(1, 1, 8, 8)
     for _ in range(9):
         attention(x, x, x)
-    assert usage.read() == []
+    assert USAGE.read() == []
 
 
 def test_a_damaged_file_is_begun_anew(home):
     home.mkdir()
-    records.used_file().write_text("{")
-    assert usage.read() == []
+    used_file("attention").write_text("{")
+    assert USAGE.read() == []
     x = torch.randn(1, 1, 8, 8)
     attention(x, x, x)
-    usage.note(lessons._USES.values())
-    assert len(usage.read()) == 1
+    USAGE.note(lessons._USES.values())
+    assert len(USAGE.read()) == 1

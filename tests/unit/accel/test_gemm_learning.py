@@ -26,11 +26,14 @@ from torch import Tensor
 import accel
 from accel.lessons import measuring, store
 from accel.lessons.records import Measured, decode_learned
-from accel.primitives.gemm import dispatch, lessons, table
+from accel.primitives.gemm import dispatch, idle_lessons, lessons, table
 from accel.primitives.gemm.api import explain_gemm, gemm
 from accel.primitives.gemm.backends import BACKENDS
 from accel.primitives.gemm.dispatch import LEARNED, choose, contenders
+from accel.primitives.gemm.low_precision import OF_A, OF_B
+from accel.primitives.gemm.operands import arrange
 from accel.primitives.gemm.problem import Problem, Steps
+from accel.primitives.quantize.fp8 import fp8_quantize
 from accel.runtime import shared_file
 
 pytestmark = pytest.mark.xdist_group("interpreted")
@@ -273,3 +276,39 @@ def test_only_what_could_win_takes_part(monkeypatch):
     finally:
         table._rows.cache_clear()
         choose.cache_clear()
+
+
+def while_idle(home: Path) -> tuple[list[str], list[bool], list[str], list[str]]:
+    with learner(home) as patch:
+        patch.setattr(idle_lessons, "contenders", lambda _: ("triton", "torch"))
+        accel.learning("idle")
+        a, b = drawn()
+        for _ in range(4):
+            ran(a, b)
+            gemm(a, b.t().contiguous().t(), bias=torch.zeros(16))
+        ran(*drawn(3))
+        lessons.USAGE.note(lessons._USES.values())
+        found = list(idle_lessons.pending(torch.device("cpu")))
+        measured = [p.measure() for p in found]
+        left = [p.text for p in idle_lessons.pending(torch.device("cpu"))]
+        return [p.text for p in found], measured, left, [ran(a, b), explain_gemm(a, b).basis]
+
+
+def test_idle_mode_counts_products_and_they_are_measured_later(interpreted, tmp_path):
+    told, measured, left, now = interpreted(while_idle, tmp_path)
+    assert told == ["16 x 16 x 32, float32", "16 x 16 x 32, float32", "3 x 16 x 32, float32"]
+    assert measured == [True] * 3 and left == []
+    assert now == ["torch", "measured here"]
+
+
+@pytest.mark.parametrize("recipe", ["tensor", "row", "block", "tile"])
+def test_products_are_posed_again_as_they_were(recipe):
+    a, b = drawn(40, 300, 260)
+    left = fp8_quantize(a, OF_A.get(recipe, "tile"))
+    right = fp8_quantize(b.t().contiguous(), OF_B.get(recipe, "tile")).t
+    x = arrange(left.values, right.values, None, "silu", None, (left.scales, right.scales), None)
+    again = idle_lessons.drawn(x.problem)
+    assert again.problem == x.problem
+    for one, other in ((x.scale_a, again.scale_a), (x.scale_b, again.scale_b)):
+        assert one is not None and other is not None
+        assert one.shape == other.shape

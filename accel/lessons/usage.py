@@ -1,0 +1,122 @@
+"""Count which shapes programs compute, so that GPU Deck can measure them while a GPU is idle.
+
+Only shapes and numbers of calls are kept, for each GPU, in one file an operation for all processes
+of a user.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import time
+from collections.abc import Callable, Collection
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+import torch
+
+from accel.lessons.measuring import Use
+from accel.lessons.mode import learning
+from accel.lessons.records import Direction, Used, decode_used, encode_used, used_file
+from accel.lessons.store import gpu
+from accel.runtime import shared_file
+
+EVERY_S = 30.0
+"""The least time between two writes of a process, which writes once more at its end."""
+MOST = 1024
+"""The most shapes that are kept; those not used for the longest time are dropped first."""
+
+_Problem = TypeVar("_Problem")
+_Shape = TypeVar("_Shape")
+
+
+class Described(NamedTuple, Generic[_Shape]):
+    """Describe a problem as the file has it."""
+
+    device: torch.device
+    spot: str
+    text: str
+    """The shape in words, without the device."""
+    shape: _Shape
+
+
+class Pending(NamedTuple):
+    """Something that programs used and nobody measured."""
+
+    text: str
+    """The shape in words."""
+    direction: Direction
+    measure: Callable[[], bool]
+    """Measures it on random tensors; returns False if there is no choice."""
+
+
+class Usage(Generic[_Problem, _Shape]):
+    """Read and write the counts of one operation."""
+
+    def __init__(
+        self, operation: str, kind: type[_Shape], described: Callable[[_Problem], Described[_Shape]]
+    ) -> None:
+        self._operation, self._kind, self._described = operation, kind, described
+        self._last: float | None = None
+
+    def read(self) -> list[Used[_Shape]]:
+        """Return what was counted; nothing if the file is damaged, which the next write replaces.
+
+        Raises:
+            OSError: if the file cannot be read.
+        """
+        return self._held(shared_file.read(used_file(self._operation)))
+
+    def note(self, counts: Collection[Use[_Problem]]) -> None:
+        """Add what was counted since the last time to the file.
+
+        Raises:
+            OSError: if it cannot be written.
+        """
+        now = time.time()
+        new = [self._used(c, now) for c in counts if (c.calls, c.backward) != c.noted]
+        if not new:
+            return
+
+        def merged(contents: bytes) -> bytes:
+            held = {(u.uuid, u.spot): u for u in self._held(contents)}
+            for u in new:
+                old = held.pop((u.uuid, u.spot), None)
+                held[u.uuid, u.spot] = msgspec.structs.replace(
+                    u,
+                    forward=u.forward + (old.forward if old else 0),
+                    backward=u.backward + (old.backward if old else 0),
+                )
+            return encode_used(list(held.values())[-MOST:])
+
+        shared_file.change(used_file(self._operation), merged)
+        for c in counts:
+            c.noted = (c.calls, c.backward)
+
+    def write_if_due(self, counts: Collection[Use[_Problem]]) -> None:
+        """Write if the last time is long ago, and at the end of the process. A file that cannot be
+        written is left alone: the counts serve the user's convenience only."""
+        now = time.monotonic()
+        if self._last is None:
+            atexit.register(self._write, counts)
+            self._last = now
+        elif now - self._last >= EVERY_S:
+            self._last = now
+            self._write(counts)
+
+    def _write(self, counts: Collection[Use[_Problem]]) -> None:
+        if learning() != "off":
+            with contextlib.suppress(OSError):
+                self.note(counts)
+
+    def _used(self, c: Use[_Problem], now: float) -> Used[_Shape]:
+        device, spot, text, shape = self._described(c.problem)
+        own = gpu(device)
+        forward, backward = c.calls - c.noted[0], c.backward - c.noted[1]
+        return Used(own.name, own.uuid, spot, text, shape, forward, backward, now)
+
+    def _held(self, contents: bytes) -> list[Used[_Shape]]:
+        try:
+            return decode_used(contents, self._kind)
+        except ValueError:
+            return []

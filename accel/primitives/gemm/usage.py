@@ -1,0 +1,22 @@
+"""Describe the products that programs compute; see `accel.lessons.usage`."""
+
+from __future__ import annotations
+
+import torch
+
+from accel.lessons.usage import Described, Usage
+from accel.primitives.gemm.problem import Problem
+from accel.primitives.gemm.records import Shape
+
+
+def _described(p: Problem) -> Described[Shape]:
+    given = {name: getattr(p, name) for name in Shape.__struct_fields__}
+    named = {
+        name: str(of).removeprefix("torch.")
+        for name, of in given.items()
+        if isinstance(of, torch.dtype)
+    }
+    return Described(p.device, p.spot, str(p), Shape(**{**given, **named}))
+
+
+USAGE = Usage("gemm", Shape, _described)
