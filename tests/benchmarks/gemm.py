@@ -4,10 +4,10 @@
 
 Shapes are those of published models. All contenders of a shape take turns in one run; each
 replays a CUDA graph over inputs that do not fit the cache together. Every result is checked against
-float64 first. In FP8 each backend is timed twice: on operands that were rounded before, and with
-the rounding of `a` in the figure, as that of activations is in a layer. gemm_auto.csv says which
-backend `auto` takes by the shipped table, which by two calls without it, and how fast these are
-beside the best. `--sweep` also times the kernels with other tiles.
+float64 first. In FP8 cuBLAS and what `auto` learned are timed twice: on operands that were rounded
+before, and with the rounding of `a` in the figure, as that of activations is in a layer.
+gemm_auto.csv says which backend `auto` takes by the shipped table, which by two calls without it,
+and how fast these are beside the best. `--sweep` times the kernels with other tiles instead.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ SWEPT_SHAPES = ((8192, 8192, 8192), (4096, 4096, 7168))
 FEW = {
     f"{m} rows of b, {stages} stages, k in {splits}": (m, stages, splits)
     for m in (64, 128)
-    for stages in (4, 6, 8)
+    for stages in (4, 8, 12)
     for splits in (1, 2, 3, 4, 6, 8)
 }
 FEW_SHAPES = [
@@ -265,9 +265,10 @@ def rows(seconds: float, until: float, precisions: list[str], least: int) -> Ite
             p = sets[0].operands.problem
             names = [name for name in CONTENDERS if BACKENDS[name].refusal(p) is None]
             calls: Calls = {name: by_backend(name) for name in names}
-            if precision != "bfloat16":
-                calls |= {name + WITH_ROUNDING: rounding_by_backend(name) for name in names}
             lesson = learned(sets[0])
+            if precision != "bfloat16":
+                both = [name for name in names if name in ("cublas", lesson and lesson.fastest)]
+                calls |= {name + WITH_ROUNDING: rounding_by_backend(name) for name in both}
             found = timed(sets, calls, BOUNDS[precision], seconds)
             shape = {**where, "precision": p.precision, "layer": layer, "m": m, "n": n, "k": k}
             timings: list[dict[str, object]] = []
@@ -338,7 +339,7 @@ def exactness() -> None:
     print("exactness checked", flush=True)
 
 
-def sweep(seconds: float) -> None:
+def sweep(seconds: float, out: Path) -> None:
     """Time the kernels with other tiles on many rows; read off the terminal."""
     for precision, names in SWEPT_FOR.items():
         for m, n, k in SWEPT_SHAPES:
@@ -353,8 +354,9 @@ def sweep(seconds: float) -> None:
             print("sweep", precision, (m, n, k), _rates(flops, found), flush=True)
 
 
-def sweep_few(seconds: float) -> None:
-    """Time the Triton kernel with other tiles on few rows; read off the terminal."""
+def sweep_few(seconds: float, out: Path) -> None:
+    """Time the Triton kernel with other tiles on few rows, and write gemm_few.csv."""
+    where, rows = context(torch.cuda.get_device_name(), ("torch", "triton")), []
     for layer, precision, m in FEW_SHAPES:
         n, k = LAYERS[layer]
         sets = posed(m, n, k, precision, min(8, copies_beyond_cache(n * k, CUDA)))
@@ -368,6 +370,15 @@ def sweep_few(seconds: float) -> None:
         ranked = sorted(found, key=lambda name: found[name]["median"])
         told = [f"{name} {us[name]}" for name in (*AS_CHOSEN, *ranked[:10]) if name in us]
         print("few", precision, (m, n, k), "us:", "; ".join(told), flush=True)
+        rows += [
+            {
+                **where, "precision": sets[0].operands.problem.precision, "layer": layer, "m": m,
+                "n": n, "k": k, "contender": name, "ms": at["median"], "p95_ms": at["p95"],
+                "count": at["count"], "clock_mhz": at["clock_mhz"], "error": f"{at['error']:.2e}",
+            }
+            for name, at in found.items()
+        ]  # fmt: skip
+        write("gemm_few", rows, out)
 
 
 SWEEPS = {"many": sweep, "few": sweep_few}
@@ -387,7 +398,7 @@ def main() -> None:
     parts = given.parts.split(",")
     with torch.no_grad():
         if given.sweep:
-            SWEEPS[given.sweep](given.seconds)
+            SWEEPS[given.sweep](given.seconds, given.out)
             return
         found: Tables = [], []
         for new in rows(given.seconds, until, [p for p in parts if p != "rounding"], given.rows):
