@@ -137,6 +137,7 @@ BACKENDS = (
 )  # fmt: skip
 """The names of `accel.attention`'s backends, for forms; each may refuse a shape or a device."""
 
+FP8_RECIPES = ("tensor", "row", "block")
 PRODUCTS = ("auto", "cublas", "hopper", "triton", "torch")
 """The names of `accel.gemm`'s backends, for forms."""
 RECIPES = ("plain", "delayed", "tensor", "row", "block")
@@ -456,7 +457,11 @@ WORKLOADS: tuple[Workload, ...] = (
                 cpu_default="1024",
                 group="Shape",
             ),
-            _DTYPE,
+            msgspec.structs.replace(
+                _DTYPE,
+                help="data type of the inputs; fp8-: and what shares a scale",
+                choices=(*_DTYPES, *(f"fp8-{recipe}" for recipe in FP8_RECIPES)),
+            ),
             Param("backend", "Backend", "choice", "auto", "what computes it", PRODUCTS),
             _seconds("how long the timed loop runs", "10", "4"),
         ),

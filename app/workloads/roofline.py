@@ -52,8 +52,8 @@ class Roofline:
     """The ranges of both axes."""
 
 
-MEASURED = ("bfloat16", "float16", "float32")
-"""The data types that the workload `gemm` measures."""
+MEASURED = ("bfloat16", "float16", "float32", "fp8")
+"""The data types that the workload `gemm` measures; the scales of FP8 may be any."""
 _MANY = 3000.0
 _ROUNDING = 1e-9
 
@@ -72,7 +72,7 @@ def roofline(result: Result, others: Iterable[Result], contender: str, direction
     near = [r for r in others if r.device == result.device and r.passed]
     # a matrix product is no ceiling of itself
     near_products = (r for r in near if r.workload == "gemm" and operation != "gemm")
-    gemm = next((r for r in near_products if r.params.get("dtype") == dtype), None)
+    gemm = next((r for r in near_products if _kind(r.params.get("dtype")) == dtype), None)
     copy = next((r for r in near if r.workload == "copy"), None)
     peak, source = peak_tflops(result.device, dtype) or 0.0, tr("data sheet")
     if gemm:
@@ -108,6 +108,11 @@ def roofline(result: Result, others: Iterable[Result], contender: str, direction
         _round_range([*(p.intensity for p in points), *knee], room=2.0),
         _round_range([*(p.tflops for p in points), *([peak] if peak else [])], room=1.25),
     )
+
+
+def _kind(dtype: object) -> str:
+    """Return a data type of the workload `gemm` without what shares a scale."""
+    return str(dtype).partition("-")[0]
 
 
 def _labelled(source: str, rate: float, unit: str) -> str:

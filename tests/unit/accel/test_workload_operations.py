@@ -69,7 +69,7 @@ def test_a_wrong_answer_fails_the_comparison(tmp_path, monkeypatch):
     from accel.workloads import gemm
 
     right = gemm.compare
-    monkeypatch.setattr(gemm, "compare", lambda c, a, b: right(c * 1.01, a, b))
+    monkeypatch.setattr(gemm, "compare", lambda c, x: right(c * 1.01, x))
     status, r = result(
         tmp_path, monkeypatch, "compare", compare.work, "--operation=gemm", "--sizes=32",
         "--seconds=0.1",

@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 
 from accel import result as results
 from accel.attention.reference import reference
+from accel.primitives.gemm.api import run as multiplied
+from accel.primitives.gemm.operands import arrange
 from accel.result import Check
+from accel.runtime.capability import current
 from accel.workloads import attention as attention_workload
 from accel.workloads import catalog, gemm, linear_attention, precision
 from accel.workloads import copy as copy_workload
@@ -343,18 +346,37 @@ def test_one_token_has_no_gradient_to_divide_by(way, capsys):
     )
 
 
+def operands(a, b):
+    return arrange(a, b, None, None, None, None, None)
+
+
 def test_the_check_of_the_product_catches_less_precision_than_asked_for():
     a, b = torch.randn(128, 128), torch.randn(128, 128)
-    assert all(c.passed for c in gemm.compare(a @ b, a, b))
+    assert all(c.passed for c in gemm.compare(a @ b, operands(a, b)))
     tf32 = [
         (x.view(torch.int32) & ~0x1FFF).view(torch.float32) for x in (a, b)
     ]  # TF32 keeps 10 bits of 23
-    assert not gemm.compare(tf32[0] @ tf32[1], a, b)[0].passed
+    assert not gemm.compare(tf32[0] @ tf32[1], operands(a, b))[0].passed
+
+
+@pytest.mark.parametrize("recipe", ["tensor", "row", "block"])
+def test_a_product_in_fp8_is_checked_against_what_was_rounded(recipe, capsys):
+    argv = ["--size=300", "--seconds=0.1", f"--dtype=fp8-{recipe}"]
+    assert RUN["gemm"](argv) == 0
+    said = capsys.readouterr().out
+    assert "FP8 is EMULATED in float32 on this device" in said
+    x = gemm.posed(1200, f"fp8-{recipe}", current())
+    right = multiplied(x, "torch")
+    assert gemm.compare(right, x)[0].passed
+    assert not gemm.compare(right * 1.02, x)[0].passed
+    wrong = right.clone()
+    wrong[:, 1024:] *= 1.1  # the columns of the second part have scales of their own
+    assert not gemm.compare(wrong, x)[0].passed
 
 
 def test_an_answer_that_is_not_finite_is_a_failed_check_that_a_result_can_hold():
     a, b = torch.randn(8, 8), torch.randn(8, 8)
-    checks = gemm.compare((a @ b).fill_(float("nan")), a, b)
+    checks = gemm.compare((a @ b).fill_(float("nan")), operands(a, b))
     assert [c.passed for c in checks] == [False]
     assert msgspec.json.decode(msgspec.json.encode(checks), type=tuple[Check, ...]) == checks
     with pytest.raises(ValueError, match="nan"):
