@@ -213,7 +213,9 @@ def test_the_roof_is_that_of_the_precision():
     assert [p.tflops for p in made.points] == [900.0]
     assert "4096 rows, 4096 to 4096 features, fp8, forward and backward" in made.points[0].tooltip
     assert "relative error of out 3.00e-02 of 6.00e-02 allowed" in made.points[0].tooltip
-    measured = replace(ceiling_results()[0], params={"size": 8192, "dtype": "fp8-row"}, tflops=1402.0)
+    measured = replace(
+        ceiling_results()[0], params={"size": 8192, "dtype": "fp8-row"}, tflops=1402.0
+    )
     made = roofline(layer, [measured, *ceiling_results()], "row", "both")
     assert (made.peak, made.peak_label) == (1402, "matrix product 1402 TFLOP/s")
     # a matrix product is compared with the data sheet, not with itself
