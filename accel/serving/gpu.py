@@ -10,7 +10,7 @@ from torch import Tensor
 from accel.attention.kernels.decoding.plan import decoded
 from accel.attention.kernels.geometry import target_of
 from accel.primitives.gemm.int4 import int4_gemm
-from accel.serving import fp8
+from accel.serving import eight_bits
 from accel.serving import gpu_kernels as kernels
 from accel.serving.batch import Batch
 from accel.serving.cache import PagedCache, Place
@@ -125,17 +125,15 @@ def _one(
 ) -> None:
     """Launch a kernel for one vector, `one` or `heads`, with what only this one takes."""
     rows, depth = linear.shape
-    in_tiles = linear.format == "fp8" and depth % FP8_BLOCK == 0
-    cores = in_tiles and x.is_cuda and target_of(x.device).capability >= 89
-    kept = None if linear.format == "fp8" else kept_for(linear.format, depth)
+    kept = kept_for(linear.format, depth)
     if norm is not None and kept is None:
         x, norm = normalized(x, norm), None
     given |= {
         "scales": linear.scales, "bias": linear.bias, "x": x.contiguous(), "rows": rows,
     }  # fmt: skip
     constants |= {"BIASED": linear.bias is not None}
-    if cores:
-        fp8.launch_one(which, linear, given, constants)
+    if x.is_cuda and eight_bits.can(linear, target_of(x.device).capability):
+        eight_bits.launch_one(which, linear, given, constants)
         return
     groups = linear.scales.shape[1] if linear.scales is not None and linear.format == "fp8" else 1
     given |= {

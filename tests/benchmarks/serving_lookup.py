@@ -7,22 +7,26 @@ it was, the answer is the file as it became. A model with random weights edits n
 token that it chooses is replaced by the one of the true edit, after its scores were computed: the
 time is that of a model which makes this edit, and proposals are right as often as they would be.
 Answers with and without the lookup take turns; only the time after the first token counts. Tokens
-are those of the RWKV World vocabulary. Rows go to serving_lookup.csv.
+are those of the RWKV World vocabulary. `--save FILE` writes the edits as JSON and ends;
+`--from FILE` measures with these, where the history is not at hand. Rows go to serving_lookup.csv.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import torch
 
+from accel.runtime.power import SensorWatch
 from accel.rwkv.tokenizer import Tokenizer as World
 from accel.serving import engine as serving_engine
 from accel.serving.request import Choice, Request
@@ -44,9 +48,8 @@ def git(*asked: str) -> str:
     return subprocess.run(("git", *asked), capture_output=True, text=True, check=True).stdout
 
 
-def edits(most: int) -> Iterator[tuple[str, str, str]]:
-    """Yield a name, the text before and the text after, of one edit for each commit."""
-    found = 0
+def edits(vocabulary: World) -> Iterator[tuple[str, list[int], list[int]]]:
+    """Yield a name, the tokens before and those after, of at most one edit for each commit."""
     for commit in git("log", "--format=%h", "--no-merges", "-n", "400", "--", "*.py").split():
         for line in git("show", "--format=", "--numstat", commit, "--", "*.py").splitlines():
             added, removed, file = line.split("\t")
@@ -55,11 +58,11 @@ def edits(most: int) -> Iterator[tuple[str, str, str]]:
             after = git("show", f"{commit}:{file}")
             if int(added) + int(removed) > CHANGED * len(after.splitlines()):
                 continue
-            yield f"{commit}:{file}", git("show", f"{commit}^:{file}"), after
-            found += 1
+            prompt = vocabulary.encode(git("show", f"{commit}^:{file}"))
+            answer = vocabulary.encode(after)
+            if len(prompt) in TOKENS and len(answer) in TOKENS:
+                yield f"{commit}:{file}", prompt, answer
             break
-        if found == most:
-            return
 
 
 class TrueEdit:
@@ -94,11 +97,19 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--shape", default="smollm-135m")
     parser.add_argument("--edits", type=int, default=10)
+    parser.add_argument("--save", type=Path, metavar="FILE")
+    parser.add_argument("--from", dest="source", type=Path, metavar="FILE")
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    if args.source is not None:
+        chosen = json.loads(args.source.read_text())[: args.edits]
+    else:
+        chosen = list(islice(edits(World.load(MODEL)), args.edits))
+    if args.save is not None:
+        args.save.write_text(json.dumps(chosen))
+        return
     bench = serving.Bench(args.device, Path(tempfile.mkdtemp()))
-    vocabulary = World.load(MODEL)
     engines = {
         "plain": bench.engine(args.shape),
         "lookup": bench.engine(args.shape, speculator=PromptLookup()),
@@ -107,24 +118,26 @@ def main() -> None:
         serving.run(engine, serving.request(64, 16))  # compiles what is compiled at first use
     serving_engine.choose = true = TrueEdit()
     rows, gains = [], []
-    for name, before, after in edits(400):
-        prompt, answer = vocabulary.encode(before), vocabulary.encode(after)
-        if len(prompt) not in TOKENS or len(answer) not in TOKENS or len(gains) == args.edits:
-            continue
-        most = engines["plain"].model.config.vocabulary
-        prompt, true.answer = [t % most for t in prompt], [t % most for t in answer]
+    most = engines["plain"].model.config.vocabulary
+    for name, before, after in chosen:
+        prompt, answer = [t % most for t in before], [t % most for t in after]
+        true.answer = answer
         asked = Request(tuple(prompt), len(answer), serving.GREEDY, ignore_end=True)
-        taken = {who: seconds(engine, asked) for who, engine in engines.items()}
+        with SensorWatch(engines["plain"].model.device) as watch:
+            taken = {who: seconds(engine, asked) for who, engine in engines.items()}
         gains.append(taken["plain"][0] / taken["lookup"][0])
         rows += [
             {"edit": name, "implementation": who, "prompt": len(prompt), "answer": len(answer),
              "seconds": f"{time_:.3f}", "tokens_a_step": f"{(len(answer) - 1) / steps:.3f}",
-             "lookup_beside_plain": f"{gains[-1]:.3f}"}
+             "lookup_beside_plain": f"{gains[-1]:.3f}",
+             "clock_mhz": round(watch.sensors().sm_mhz or 0)}
             for who, (time_, steps) in taken.items()
         ]  # fmt: skip
         print(name, taken, f"{gains[-1]:.3f}", flush=True)
-    device = torch.cuda.get_device_name() if args.device == "cuda" else "CPU, one thread"
-    known = {"shape": args.shape, **context(device, ("torch", "numba"))}
+    device, compiler = "CPU, one thread", "numba"
+    if args.device == "cuda":
+        device, compiler = torch.cuda.get_device_name(), "triton"
+    known = {"shape": args.shape, **context(device, ("torch", compiler))}
     print(f"median {statistics.median(gains):.3f}, least {min(gains):.3f}")
     write("serving_lookup", [{**row, **known} for row in rows], args.out)
 

@@ -268,8 +268,19 @@ def _from_e4m3(words: Block) -> tuple[Block, Block]:
     return split(Block(four.view(torch.int32)))
 
 
+def _from_int8(words: Block) -> tuple[Block, Block]:
+    """Four numbers of int8 in each word as two pairs of fp16 in int32."""
+    four = words.data.unsqueeze(-1).view(torch.int8).to(float16)
+    return split(Block(four.view(torch.int32)))
+
+
 _E4M3 = (
     "{ .reg .b16 l, h; mov.b32 {l, h}, $2; cvt.rn.f16x2.e4m3x2 $0, l; cvt.rn.f16x2.e4m3x2 $1, h; }"
+)
+_INT8 = (
+    "{ .reg .b32 w, l, h, c; xor.b32 w, $2, 0x80808080; mov.b32 c, 0x64806480;"
+    " prmt.b32 l, w, 0x64646464, 0x4140; prmt.b32 h, w, 0x64646464, 0x4342;"
+    " sub.f16x2 $0, l, c; sub.f16x2 $1, h, c; }"
 )
 _SPREAD = "{ .reg .b32 v; lop3.b32 v, $1, 0x000f000f, $2, 0xea; fma.rn.%s $0, v, $3, $4; }"
 _FP16_PAIR = (
@@ -283,6 +294,7 @@ INSTRUCTIONS: dict[tuple[str, int], Callable[..., Any]] = {
     ("shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", 2): _widen_bf16,
     (_FP16_PAIR, 2): _widen_fp16,
     (_E4M3, 1): _from_e4m3,
+    (_INT8, 1): _from_int8,
     (_SPREAD % "bf16x2", 1): partial(_spread_numbers, dtype=bfloat16),
     (_SPREAD % "f16x2", 1): partial(_spread_numbers, dtype=float16),
     ("cvt.rn.bf16x2.f32 $0, $2, $1;", 1): partial(_packed, dtype=bfloat16),

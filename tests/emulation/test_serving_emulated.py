@@ -1,4 +1,4 @@
-"""Products of one vector with a matrix in FP8, their own source, on an emulated GPU."""
+"""Products of one vector with a matrix in FP8 or int8, their own source, on an emulated GPU."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from tests.emulation.hopper import SERVING, Hopper
 from tests.emulation.machine import Defect
 from tests.unit.accel.serving.test_serving_gpu import config, drawn, off
 
+KINDS: tuple[Format, ...] = ("fp8", "int8")
 
-def posed(rows: int, columns: int) -> tuple[Linear, torch.Tensor]:
-    linear = Linear("dense", drawn(rows, columns), bias=drawn(rows, seed=3)).quantized("fp8")
+
+def posed(kind: Format, rows: int, columns: int) -> tuple[Linear, torch.Tensor]:
+    linear = Linear("dense", drawn(rows, columns), bias=drawn(rows, seed=3)).quantized(kind)
     linear = replace(linear, values=linear.values.clone())  # nothing lies behind it
     return linear, drawn(1, columns, seed=1)
 
@@ -26,11 +28,13 @@ def posed(rows: int, columns: int) -> tuple[Linear, torch.Tensor]:
 def launched(which: str, linear: Linear, x: torch.Tensor, given, constants, **changes):
     given |= {"scales": linear.scales, "bias": linear.bias, "x": x, "rows": linear.shape[0]}
     constants |= {"BIASED": linear.bias is not None}
-    Hopper(package=SERVING, **changes).module("fp8").launch_one(which, linear, given, constants)
+    Hopper(package=SERVING, **changes).module("eight_bits").launch_one(
+        which, linear, given, constants
+    )
 
 
-def error(rows: int, columns: int, gate: str | None = None, **changes) -> float:
-    linear, x = posed(rows, columns)
+def error(kind: Format, rows: int, columns: int, gate: str | None = None, **changes) -> float:
+    linear, x = posed(kind, rows, columns)
     made = rows if gate is None else rows // 2
     out, add = torch.full((1, made), torch.nan), drawn(1, made, seed=4) if gate is None else None
     given = {"add": add, "out": out, "half": 0 if gate is None else made}
@@ -42,6 +46,7 @@ def error(rows: int, columns: int, gate: str | None = None, **changes) -> float:
     return off(out, cpu.gated(dense, x, None, "gelu_tanh" if gate == "gelu" else "silu"))
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("rows", "columns", "gate"),
     [
@@ -51,13 +56,13 @@ def error(rows: int, columns: int, gate: str | None = None, **changes) -> float:
         (64, 384, "gelu"),
     ],
 )
-def test_products(rows, columns, gate):
-    assert error(rows, columns, gate) < 1e-3
+def test_products(kind, rows, columns, gate):
+    assert error(kind, rows, columns, gate) < 1e-3
 
 
-@pytest.mark.parametrize("turned", [True, False])
-def test_the_vectors_of_a_token_are_stored(turned):
-    linear, x = posed(10 * 24, 256)
+@pytest.mark.parametrize(("kind", "turned"), [("fp8", True), ("fp8", False), ("int8", True)])
+def test_the_vectors_of_a_token_are_stored(kind, turned):
+    linear, x = posed(kind, 10 * 24, 256)
     caches = [PagedCache(config(), 8, torch.device("cpu"), torch.float32) for _ in range(2)]
     position, slots, q = torch.tensor([37]), torch.tensor([53]), torch.empty(1, 6, 24)
     turn = rotation(Rope(()), position, 0.5 ** torch.arange(12)) if turned else None
@@ -77,7 +82,7 @@ def test_the_vectors_of_a_token_are_stored(turned):
         (".permute((0, 1, 3, 4, 2, 5))", ".permute((0, 1, 3, 2, 4, 5))"),
         (".permute((0, 3, 4, 2, 5, 1))", ".permute((0, 3, 2, 4, 5, 1))"),
         ("gl.minimum(group, left - 1)", "group"),
-        ("seen & (group < left)", "seen & (group <= left)"),
+        ("seen & (group < x_left)", "seen & (group <= x_left)"),
         ("one = _take(at, left, group + 2)", "one = _take(at, left, group)"),
         ("range(0, steps, 2)", "range(0, steps - 1, 2)"),
         ("PAIRED) // 128 * groups", "PAIRED) // 256 * groups"),
@@ -88,6 +93,6 @@ def test_the_vectors_of_a_token_are_stored(turned):
          "store"],
 )  # fmt: skip
 def test_planted_defects_are_caught(old, new):
-    changes = {"fp8_kernels.py": (old, new)}
+    changes = {"eight_bits_kernels.py": (old, new)}
     with pytest.raises((Defect, AssertionError, RuntimeError)):
-        assert error(276, 640, "silu", changes=changes) < 1e-3
+        assert error("fp8", 276, 640, "silu", changes=changes) < 1e-3

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from accel.runtime.call import compiled
-from accel.serving import cpu, gpu, launches
+from accel.serving import cpu, eight_bits, gpu, launches
 from accel.serving.batch import Batch
 from accel.serving.cache import PagedCache, Place
 from accel.serving.families import FAMILIES, Config
@@ -221,12 +221,16 @@ def calls(monkeypatch) -> dict[str, object]:
         gpu.queries(wide, bf16(1, 512), norm, heads, Place(turn, positions[:1], cache, 0))
         if kind != "dense":
             gpu.multiply(linear, bf16(16, 512))
+            given = {"add": None, "out": bf16(1, 128), "half": 128, "scales": linear.scales,
+                     "bias": None, "x": bf16(1, 512), "rows": 256}  # fmt: skip
+            gate = {"ADDS": False, "GATE": "silu", "BIASED": False}
+            eight_bits.launch_one("one", linear, given, gate)  # a CPU is not asked to
     return made
 
 
 def test_the_kernels_of_a_layer_compile_for_hopper_and_hardly_spill(monkeypatch) -> None:
     made = calls(monkeypatch)
-    assert len(made) >= 17
+    assert len(made) >= 19
     for name, call in made.items():
         used = needs(compiled(call, 90))
         assert used.shared <= SHARED_KIB[90] * 1024 and used.spilled <= 64, name

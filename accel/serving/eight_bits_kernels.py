@@ -1,10 +1,10 @@
-"""Products of one vector with a matrix in FP8, in Gluon, for compute capability 8.9 on.
+"""Products of one vector with a matrix in FP8 or int8, in Gluon.
 
 The memory's rate sets their speed. Weights go straight from there into the registers in which the
-tensor cores take them, 16 bytes a thread at once, and become fp16 by one instruction for two of
-them. A warp has all rows of its program and a part of k of its own; the order of k within a group
-is free, as long as the vector has the same one. The vector is one of eight columns, the others are
-zero.
+tensor cores take them, 16 bytes a thread at once, and become fp16 there: two of FP8 by one
+instruction, which needs compute capability 8.9, and four of int8 by five. A warp has all rows of
+its program and a part of k of its own; the order of k within a group is free, as long as the vector
+has the same one. The vector is one of eight columns, the others are zero.
 """
 
 from __future__ import annotations
@@ -26,14 +26,23 @@ those below 2^-8 are exact to 2^-20."""
 _RAISED = gl.constexpr(2.0**6)
 
 
+FROM_FP8 = (
+    "{ .reg .b16 l, h; mov.b32 {l, h}, $2; cvt.rn.f16x2.e4m3x2 $0, l; cvt.rn.f16x2.e4m3x2 $1, h; }"
+)
+FROM_INT8 = (
+    "{ .reg .b32 w, l, h, c; xor.b32 w, $2, 0x80808080; mov.b32 c, 0x64806480;"
+    " prmt.b32 l, w, 0x64646464, 0x4140; prmt.b32 h, w, 0x64646464, 0x4342;"
+    " sub.f16x2 $0, l, c; sub.f16x2 $1, h, c; }"
+)
+"""A byte b below the byte 0x64 is 1024 + b in fp16, from which 1152 is subtracted."""
+_FROM_FP8, _FROM_INT8 = gl.constexpr(FROM_FP8), gl.constexpr(FROM_INT8)
+
+
 @gluon.jit
-def _weights(words, LAYOUT: gl.constexpr):
+def _weights(words, LAYOUT: gl.constexpr, INT8: gl.constexpr):
     """Return the weights of a group [parts, rows, k] as left factors."""
     PARTS: gl.constexpr = words.shape[0]
-    CONVERTED: gl.constexpr = (
-        "{ .reg .b16 l, h; mov.b32 {l, h}, $2;"
-        " cvt.rn.f16x2.e4m3x2 $0, l; cvt.rn.f16x2.e4m3x2 $1, h; }"
-    )
+    CONVERTED: gl.constexpr = _FROM_INT8 if INT8 else _FROM_FP8
     first, second = gl.inline_asm_elementwise(
         CONVERTED, "=r,=r,r", [words], dtype=(gl.int32, gl.int32), is_pure=True, pack=1,
     )  # fmt: skip
@@ -78,26 +87,29 @@ def _take(place, left, group):
 
 
 @gluon.jit
-def _add(total, words, x, scale, group):
+def _add(total, words, x, scale, group, INT8: gl.constexpr):
     """Add the products of a group."""
-    at, seen, left = x
+    at, seen, x_left = x
     scale_at, scale_left = scale
     LAYOUT: gl.constexpr = total.type.layout
     A: gl.constexpr = gl.DotOperandLayout(0, LAYOUT, 2)
     B: gl.constexpr = gl.DotOperandLayout(1, LAYOUT, 2)
-    mask, start = seen & (group < left), group * (16 * _EACH)
+    mask, start = seen & (group < x_left), group * (16 * _EACH)
     vector = gl.load(at + start, mask=mask, other=0.0).to(gl.float32)
-    factors = gl.load(scale_at + group, mask=group < scale_left, other=0.0)
-    nothing = gl.zeros([total.shape[0], total.shape[1], total.shape[2]], gl.float32, LAYOUT)
-    lowered = (vector * _LOWERED).to(gl.float16)
-    return total + mma_v2(_weights(words, A), _vector(lowered, B), nothing) * factors
+    left, right = _weights(words, A, INT8), _vector((vector * _LOWERED).to(gl.float16), B)
+    if INT8:
+        return mma_v2(left, right, total)
+    else:
+        factors = gl.load(scale_at + group, mask=group < scale_left, other=0.0)
+        nothing = gl.zeros([total.shape[0], total.shape[1], total.shape[2]], gl.float32, LAYOUT)
+        return total + mma_v2(left, right, nothing) * factors
 
 
 @gluon.jit
 def _product(
     weights, scales, bias, x, rows, words, groups, steps, apart,
     PARTS: gl.constexpr, WORDS_LAYOUT: gl.constexpr, X_LAYOUT: gl.constexpr, LAYOUT: gl.constexpr,
-    PAIRED: gl.constexpr, BIASED: gl.constexpr, EARLY: gl.constexpr,
+    PAIRED: gl.constexpr, INT8: gl.constexpr, BIASED: gl.constexpr, EARLY: gl.constexpr,
 ):  # fmt: skip
     """Return this program's rows of the matrix times the vector."""
     part = along(PARTS, WORDS_LAYOUT, 0) * steps
@@ -119,14 +131,16 @@ def _product(
     given = (x + place, seen, gl.minimum(groups - x_part, steps))
     total = gl.zeros([PARTS, _ROWS, _COLUMNS], gl.float32, LAYOUT)
     for group in range(0, steps, 2):
-        total = _add(total, one, given, scale, group)
+        total = _add(total, one, given, scale, group, INT8)
         one = _take(at, left, group + 2)
-        total = _add(total, two, given, scale, group + 1)
+        total = _add(total, two, given, scale, group + 1, INT8)
         two = _take(at, left, group + 3)
     made = gl.sum(gl.sum(total, 2), 0) * _RAISED
+    own = _row(gl.arange(0, _ROWS, made.type.layout), rows, apart, PAIRED)
+    if INT8:
+        made *= gl.load(scales + own)
     if BIASED:
-        OUT: gl.constexpr = made.type.layout
-        made += gl.load(bias + _row(gl.arange(0, _ROWS, OUT), rows, apart, PAIRED))
+        made += gl.load(bias + own)
     return made
 
 
@@ -137,22 +151,23 @@ def _halves(made):
 
 
 @gluon.jit(do_not_specialize=("rows", "groups", "steps", "half"))
-def fp8_one(
+def eight_bits_one(
     weights, scales, bias, add, x, out, rows, words, groups, steps, half,
     PARTS: gl.constexpr, WORDS_LAYOUT: gl.constexpr, X_LAYOUT: gl.constexpr, LAYOUT: gl.constexpr,
-    BIASED: gl.constexpr, ADDS: gl.constexpr, GATE: gl.constexpr, EARLY: gl.constexpr,
+    INT8: gl.constexpr, BIASED: gl.constexpr, ADDS: gl.constexpr, GATE: gl.constexpr,
+    EARLY: gl.constexpr,
 ):  # fmt: skip
     """Compute what `gpu_kernels.multiply_one` does.
 
     Args:
         weights: int32 [rows, words], four weights in each.
-        scales: fp32 [rows / 128, groups].
+        scales: fp32 [rows / 128, groups]; of int8, fp32 [rows].
         steps: the groups of a part; there are PARTS, and as many warps.
     """
     PAIRED: gl.constexpr = GATE is not None
     made = _product(
         weights, scales, bias, x, rows, words, groups, steps, half, PARTS, WORDS_LAYOUT, X_LAYOUT,
-        LAYOUT, PAIRED, BIASED, EARLY,
+        LAYOUT, PAIRED, INT8, BIASED, EARLY,
     )  # fmt: skip
     if PAIRED:
         gate, up = _halves(made)
@@ -171,16 +186,17 @@ def fp8_one(
 
 
 @gluon.jit(do_not_specialize=("rows", "groups", "steps"))
-def fp8_heads(
+def eight_bits_heads(
     weights, scales, bias, x, cos, sin, slots, q, keys, values, rows, words, groups, steps, heads,
     kv_heads,
     PARTS: gl.constexpr, WORDS_LAYOUT: gl.constexpr, X_LAYOUT: gl.constexpr, LAYOUT: gl.constexpr,
-    BIASED: gl.constexpr, TURNED: gl.constexpr, HALF: gl.constexpr, EARLY: gl.constexpr,
+    INT8: gl.constexpr, BIASED: gl.constexpr, TURNED: gl.constexpr, HALF: gl.constexpr,
+    EARLY: gl.constexpr,
 ):  # fmt: skip
-    """Compute what `gpu_kernels.multiply_heads` does; see `fp8_one`."""
+    """Compute what `gpu_kernels.multiply_heads` does; see `eight_bits_one`."""
     made = _product(
         weights, scales, bias, x, rows, words, groups, steps, HALF, PARTS, WORDS_LAYOUT, X_LAYOUT,
-        LAYOUT, True, BIASED, EARLY,
+        LAYOUT, True, INT8, BIASED, EARLY,
     )  # fmt: skip
     first, second = _halves(made)
     pair = gl.program_id(0) * (_ROWS // 2) + gl.arange(0, _ROWS // 2, first.type.layout)

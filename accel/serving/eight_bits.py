@@ -1,4 +1,4 @@
-"""Launch products of one vector with a matrix in FP8; see `fp8_kernels`."""
+"""Launch products of one vector with a matrix in FP8 or int8; see `eight_bits_kernels`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import Any
 import torch
 from triton.experimental.gluon import language as gl
 
-from accel.serving.fp8_kernels import COLUMNS, EACH, ROWS, fp8_heads, fp8_one
+from accel.serving.eight_bits_kernels import (
+    COLUMNS,
+    EACH,
+    ROWS,
+    eight_bits_heads,
+    eight_bits_one,
+)
 from accel.serving.launches import launch
 from accel.serving.linear import FP8_BLOCK, Linear
 
@@ -15,6 +21,16 @@ MANY_ROWS = 65536
 """A matrix of more rows keeps a GPU busy with programs of fewer warps."""
 LONG = 64
 """Groups of columns from which on a row is cut into more parts."""
+
+
+_CAPABILITY = {"fp8": 89, "int8": 80}
+"""The least for each format."""
+
+
+def can(linear: Linear, capability: int) -> bool:
+    """Return True if a matrix can be multiplied like this on a GPU of a compute capability."""
+    least = _CAPABILITY.get(linear.format)
+    return least is not None and capability >= least and linear.shape[1] % FP8_BLOCK == 0
 
 
 def cut(rows: int, groups: int) -> int:
@@ -28,7 +44,7 @@ def cut(rows: int, groups: int) -> int:
 def launch_one(
     which: str, linear: Linear, given: dict[str, Any], constants: dict[str, object]
 ) -> None:
-    """Launch `fp8_one` or `fp8_heads` with what they have in common, and what is given."""
+    """Launch a kernel, `one` or `heads`, with what both take, and what is given."""
     rows, depth = linear.shape
     groups = depth // FP8_BLOCK
     parts = cut(rows, groups)
@@ -38,9 +54,10 @@ def launch_one(
     }  # fmt: skip
     constants |= {
         "PARTS": parts, "WORDS_LAYOUT": _words(parts), "X_LAYOUT": _columns(parts),
+        "INT8": linear.format == "int8",
         "LAYOUT": gl.NVMMADistributedLayout([2, 0], [parts, 1, 1], [1, 16, 8]),
     }  # fmt: skip
-    kernel = fp8_one if which == "one" else fp8_heads
+    kernel = eight_bits_one if which == "one" else eight_bits_heads
     launch(kernel, (-(-rows // ROWS), 1, 1), given, constants, parts)
 
 
