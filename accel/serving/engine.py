@@ -20,6 +20,7 @@ import torch
 
 from accel.rwkv.model import RWKV7
 from accel.rwkv.tokenizer import Tokenizer as World
+from accel.serving.batch import FEW_QUERIES
 from accel.serving.blocks import BlockPool, BlockStore
 from accel.serving.cache import PagedCache
 from accel.serving.draft import DraftModel
@@ -51,8 +52,9 @@ _LOG = logging.getLogger("serving")
 _STEP_TOKENS = {"cpu": 64, "cuda": 2048}
 _STATE_STEP_TOKENS = {"cpu": 128, "cuda": 2048}
 """For states: beside 64 answers there is room for a span of a prompt."""
-_DRAFTS = {"cpu": 3, "cuda": 8}
-"""Proposals that one step checks: on a CPU, each costs much of what a token alone does."""
+_DRAFTS = {"cpu": 3, "cuda": FEW_QUERIES - 1}
+"""Proposals that one step checks. On a CPU, each costs much of what a token alone does; on a GPU, a
+captured step takes them with the token before them."""
 _DRAFT_CACHE = 16384
 """Tokens of all texts that a draft model remembers; beyond that it proposes nothing."""
 _LONG_PROMPT = 512

@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from accel.runtime import power
 from accel.serving import tiny
 from accel.serving.cache import BLOCK, PagedCache
 from accel.serving.engine import Engine
@@ -71,9 +72,11 @@ class Bench:
         self.rate = self._memory_rate()
 
     def row(self, what: str, value: float, unit: str, **more: Any) -> None:
+        clock = power.read(torch.device("cuda", 0))[0] if self.device == "cuda" else None
         made = {
             "figure": what, "value": f"{value:.5g}", "unit": unit, "detail": json.dumps(more),
             "device": self.name, "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"),
+            "clock_mhz": round(clock or 0),
         }  # fmt: skip
         self.rows.append(made)
         at = time.monotonic() - self._began
@@ -236,7 +239,8 @@ def kernels(bench: Bench, engine: Engine, name: str) -> None:
     trace.unlink()
     events.sort(key=lambda event: event["ts"] + event["dur"])
     read = [matrix.nbytes for matrix in matrices(engine.model)]
-    products = [i for i, event in enumerate(events) if event["name"].startswith("multiply")]
+    own = ("multiply", "eight_bits")
+    products = [i for i, event in enumerate(events) if event["name"].startswith(own)]
     known = {}
     if len(products) == replays * len(read):
         known = dict(zip(products, read * replays, strict=True))

@@ -9,7 +9,7 @@ import torch
 
 from accel.serving import cpu
 from accel.serving.cache import PagedCache, Place
-from accel.serving.linear import Heads, Linear
+from accel.serving.linear import Format, Heads, Linear
 from accel.serving.rotary import Rope
 from accel.serving.transformer import rotation
 from tests.emulation.hopper import SERVING, Hopper
