@@ -245,6 +245,16 @@ def judged(x: Posed, lesson: Measured, found: Spreads) -> dict[str, object]:
 Tables = tuple[list[dict[str, object]], list[dict[str, object]]]
 
 
+def warm(precisions: list[str]) -> None:
+    """Compile all kernels, beside whatever else runs."""
+    for precision in precisions:
+        for m, layer in ROWS["bfloat16" if precision == "bfloat16" else "fp8"]:
+            (x,) = posed(m, *LAYERS[layer], precision, 1)
+            for name in CONTENDERS:
+                if BACKENDS[name].refusal(x.operands.problem) is None:
+                    BACKENDS[name].run(x.operands)
+
+
 def rows(seconds: float, until: float, precisions: list[str], least: int) -> Iterator[Tables]:
     """Measure every shape of `least` rows or more, precision by precision, while there is time.
 
@@ -391,12 +401,16 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--rows", type=int, default=1, help="the fewest of a shape")
+    parser.add_argument("--warm", action="store_true", help="only compile")
     parser.add_argument("--sweep", choices=SWEEPS)
     parser.add_argument("--parts", default=",".join(PARTS), help="in the order of measuring")
     given = parser.parse_args()
     until = time.monotonic() + 60 * given.minutes
     parts = given.parts.split(",")
     with torch.no_grad():
+        if given.warm:
+            warm(parts)
+            return
         if given.sweep:
             SWEEPS[given.sweep](given.seconds, given.out)
             return
