@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from accel.primitives.gemm.api import gemm
+from accel.primitives.gemm.api import explain_gemm, gemm
 from accel.primitives.quantize.fp4 import Format, Fp4, fp4_quantize
 from accel.primitives.quantize.fp8 import Fp8, Granularity, fp8_quantize
 
@@ -68,7 +68,8 @@ def fp4_gemm(
         format: `nvfp4` or `mxfp4`, of what is quantised here.
         bias, activation, out_dtype: as for `gemm`.
         backend: as for `gemm`, or `native`: the tensor cores of Blackwell (compute capability 10
-            on), which multiply FP4 themselves. `auto` does not take it, as it never ran on one.
+            on), which multiply FP4 themselves. `auto` does not take it, as it never ran on one. See
+            `fp4_backend` for what runs.
 
     Raises:
         ValueError: if the inputs do not fit together, or the named backend cannot compute them.
@@ -84,20 +85,43 @@ def fp4_gemm(
     )
 
 
+def fp4_backend(a: Fp4, b: Fp4, *, backend: str = "auto") -> str:
+    """Return what `fp4_gemm` runs for these operands: `native`, or EMULATED and by which backend.
+
+    Raises:
+        ValueError: if the named backend cannot compute them.
+    """
+    if backend == "native":
+        _check_native(a, b)
+        return backend
+    left, right = _unscaled(a, b)
+    choice = explain_gemm(left, right, out_dtype=torch.float32, backend=backend)
+    held = str(left.dtype).removeprefix("torch.")
+    return f"{choice.backend}, FP4 is EMULATED in {held} on this device"
+
+
 def _emulated(left: Fp4, right: Fp4, backend: str) -> Tensor:
-    held = torch.bfloat16 if left.packed.device.type == "cuda" else torch.float32
     # the scale of both tensors is applied to the sums, as bfloat16 could not hold it
-    out = gemm(
-        left.unscaled(held), right.unscaled(held).t(), out_dtype=torch.float32, backend=backend
-    )
+    out = gemm(*_unscaled(left, right), out_dtype=torch.float32, backend=backend)
     return out * (left.tensor_scale * right.tensor_scale)
 
 
+def _unscaled(left: Fp4, right: Fp4) -> tuple[Tensor, Tensor]:
+    held = torch.bfloat16 if left.packed.device.type == "cuda" else torch.float32
+    return left.unscaled(held), right.unscaled(held).t()
+
+
 def _native(left: Fp4, right: Fp4) -> Tensor:
+    from accel.primitives.gemm import fp4
+
+    _check_native(left, right)
+    return fp4.multiply(left, right, torch.float32)
+
+
+def _check_native(left: Fp4, right: Fp4) -> None:
     from accel.primitives.gemm import fp4
 
     if left.columns != right.columns:
         raise ValueError(f"both operands must share k; got {left.columns} and {right.columns}")
     if (why := fp4.refusal(left.packed.device)) is not None:
         raise ValueError(f"backend native cannot do this: it {why}. auto emulates it")
-    return fp4.multiply(left, right, torch.float32)

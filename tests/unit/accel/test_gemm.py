@@ -14,7 +14,7 @@ import accel
 from accel.primitives.gemm import dispatch, fp4, grouped, portable, table
 from accel.primitives.gemm.api import explain_gemm, gemm
 from accel.primitives.gemm.dispatch import choose
-from accel.primitives.gemm.low_precision import OF_A, OF_B
+from accel.primitives.gemm.low_precision import OF_A, OF_B, fp4_backend
 from accel.primitives.gemm.operands import arrange
 from accel.primitives.gemm.problem import Problem, Steps
 from accel.primitives.gemm.reference import reference
@@ -178,6 +178,10 @@ def test_blackwell_multiplies_fp4_itself(kind, instruction, target):
 def test_fp4_is_emulated_where_no_tensor_core_multiplies_it():
     with pytest.raises(ValueError, match="backend native cannot do this: it runs on CUDA GPUs"):
         accel.fp4_gemm(drawn(32, 32), drawn(32, 32), backend="native")
+    a, b = (accel.fp4_quantize(drawn(32, 32)) for _ in range(2))
+    assert fp4_backend(a, b) == "torch, FP4 is EMULATED in float32 on this device"
+    with pytest.raises(ValueError, match="backend native cannot do this: it runs on CUDA GPUs"):
+        fp4_backend(a, b, backend="native")
 
 
 def test_experts_multiply_their_own_rows():
