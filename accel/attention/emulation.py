@@ -153,7 +153,7 @@ def _rounded(x: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     size = torch.nn.functional.pad(size, (0, 0, 0, blocks * rows - x.shape[2]))
     largest = size.view(*size.shape[:2], blocks, rows, -1).amax((3, 4))
     scales = (largest / LARGEST).clamp(min=LEAST_SCALE)
-    small = x / _spread(scales, rows, x.shape[2])
+    small = x * _spread(1 / scales, rows, x.shape[2])
     return small.clamp(-LARGEST, LARGEST).to(E4M3), scales
 
 

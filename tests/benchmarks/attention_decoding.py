@@ -28,6 +28,7 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from accel.attention.backends.fa3 import library
 from accel.attention.kernels.decoding import plan
+from accel.runtime import power
 from accel.runtime.graphs import recorded
 from accel.runtime.peaks import peak_bandwidth
 from tests.benchmarks.rows import RESULTS, context, write
@@ -352,6 +353,11 @@ class Graph:
         return begin, end
 
 
+def sm_mhz() -> float:
+    """Return the clock of the multiprocessors now."""
+    return power.read(torch.device("cuda", 0))[0] or 0.0
+
+
 def measured(cell: Cell, calls: dict[str, Call], seconds: float) -> Iterator[dict[str, Any]]:
     """Yield the median microseconds of a call, their spread, and its error, of each that works."""
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
@@ -364,10 +370,12 @@ def measured(cell: Cell, calls: dict[str, Call], seconds: float) -> Iterator[dic
             print(f"  {name}: {str(e).strip().splitlines()[0][:150]}", flush=True)
             torch.cuda.synchronize()
     samples: dict[str, list[float]] = {name: [] for name in graphs}
+    clocks: list[float] = []
     until = time.monotonic() + seconds * max(1, len(graphs))
     order = list(graphs)
     while time.monotonic() < until or len(samples[order[0]]) < 5:
         pairs = {name: graphs[name].launch() for name in order}
+        clocks.append(sm_mhz())  # while they run
         torch.cuda.synchronize()
         for name, (begin, end) in pairs.items():
             samples[name].append(begin.elapsed_time(end) * 1e3 / graphs[name].count)
@@ -380,6 +388,7 @@ def measured(cell: Cell, calls: dict[str, Call], seconds: float) -> Iterator[dic
         yield {
             "implementation": name, "microseconds": f"{statistics.median(found):.5g}",
             "low": f"{found[len(found) // 20]:.5g}", "high": f"{found[-1 - len(found) // 20]:.5g}",
+            "sm_mhz": f"{statistics.median(clocks):.0f}",
             "error": f"{error(cell, copies[-1], graph.results[-1]):.3g}",
         }  # fmt: skip
 

@@ -1,15 +1,16 @@
 """FP8 attention on a Hopper GPU, beside cuDNN's and FlashAttention-3's.
 
-    python -m tests.benchmarks.attention_fp8 [--sweep] [--fa3 FILE] [--seconds 0.15] [--out DIR]
+    python -m tests.benchmarks.attention_fp8 [--warm] [--sweep] [--seconds 0.15] [--out DIR]
 
 Every cell has 16384 tokens and heads x head size = 2048, and 32768 tokens where a sequence has as
 many. Kernels alone are timed, in turns; ours also with its pre-pass, which the peers, with a scale
 of 1, do without. First the kernels are checked: against their emulation in float64 on the same
 quantised tensors, then their errors on FlashAttention-3's outliers, on sinks and on 131072 keys
-beside the errors of the emulation. With --sweep other schedules of our kernel are timed, too.
+beside the errors of the emulation. With --sweep other schedules of our kernel are timed, too;
+--warm only compiles, all kernels at once.
 
 Peers: `nvidia-cudnn-frontend` (its output is FP8), and FlashAttention-3 as the package vllm builds
-it (bfloat16 output, sums promoted to float32), from the file given.
+it (bfloat16 output, sums promoted to float32), if they are installed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import torch
 from torch import Tensor
 
 from accel.attention import emulation
+from accel.attention.backends.fa3 import library
 from accel.attention.inputs import Inputs, problem_of
 from accel.attention.kernels.geometry import Geometry, geometry_key, geometry_of
 from accel.attention.kernels.hopper import forward_fp8
@@ -36,6 +38,7 @@ from accel.attention.kernels.hopper.forward_fp8 import SCHEDULES, Schedule, forw
 from accel.attention.kernels.portable.quantise import quantise, quantise_call
 from accel.attention.kernels.quantised import Quantised
 from accel.attention.ragged import Ragged
+from accel.runtime import power
 from accel.runtime.call import compiled
 from accel.runtime.launch import prepare
 from accel.runtime.timing import measure_in_turn
@@ -43,7 +46,8 @@ from tests.benchmarks.rows import RESULTS, context, spread, write
 
 E4M3, BF16 = torch.float8_e4m3fn, torch.bfloat16
 LENGTHS = (2048, 8192, 16384, 32768)
-HEAD_SIZES = (64, 128, 256)
+HEAD_SIZES = (128, 256, 64)
+CUDA = torch.device("cuda", 0)
 _THREE = {
     "consumers": 3,
     "keys": 64,
@@ -353,15 +357,13 @@ def own_calls(x: Inputs, causal: bool, sweep: bool) -> Iterator[tuple[str, Calla
     yield "ours with pre-pass", whole
 
 
-def contenders(
-    x: Inputs, causal: bool, sweep: bool, fa3: bool
-) -> Iterator[tuple[str, Callable[[], object]]]:
+def contenders(x: Inputs, causal: bool, sweep: bool) -> Iterator[tuple[str, Callable[[], object]]]:
     yield from own_calls(x, causal, sweep)
     ways: dict[str, Callable[[], Callable[[], object]]] = {
         "cudnn": partial(cudnn_call, x, causal, "bshd"),
         "cudnn bhsd": partial(cudnn_call, x, causal, "bhsd"),
     }
-    if fa3:
+    if library():
         ways["fa3"] = partial(fa3_call, x, causal)
     for name, make in ways.items():
         try:
@@ -371,25 +373,28 @@ def contenders(
 
 
 def measure(
-    shape: tuple[int, int, int, int, bool], seconds: float, sweep: bool, fa3: bool
+    shape: tuple[int, int, int, int, bool], seconds: float, sweep: bool
 ) -> Iterator[dict[str, object]]:
     batch, heads, seq, dim, causal = shape
     x = Inputs(*tensors(batch, heads, heads, seq, seq, dim))
-    named = dict(contenders(x, causal, sweep, fa3))
+    named = dict(contenders(x, causal, sweep))
     for _ in range(2):
         for call in named.values():
             call()
     torch.cuda.synchronize()
     calls = list(named.values())
+    readings: list[list[power.SensorReading]] = [[] for _ in calls]
     found = measure_in_turn(
-        calls, seconds, torch.device("cuda", 0), lambda *_: None, lambda _: None
+        calls, seconds, CUDA, lambda *_: None, lambda i: readings[i].append(power.read(CUDA))
     )
-    for name, measured in zip(named, found, strict=True):
+    for name, measured, sensed in zip(named, found, readings, strict=True):
+        clock = power.in_turn(sensed, CUDA)
         took = spread(measured.samples_ms)
         rate = flops(batch, heads, seq, dim, causal) / took["median"] / 1e9
         yield {
             "head_dim": dim, "causal": causal, "seq": seq, "batch": batch, "heads": heads,
-            "contender": name, "tflops": f"{rate:.1f}",
+            "contender": name, "tflops": f"{rate:.1f}", "sm_mhz": f"{clock.sm_mhz or 0:.0f}",
+            "celsius": f"{clock.celsius or 0:.0f}",
             **{f"{key}_ms" if key != "count" else key: value for key, value in took.items()},
         }  # fmt: skip
 
@@ -401,14 +406,16 @@ def main() -> None:
     parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)))
     parser.add_argument("--unchecked", action="store_true", help="do not check the kernels first")
     parser.add_argument("--errors", default="", help="only the cases whose names have this")
-    parser.add_argument("--fa3", type=Path)
+    parser.add_argument("--warm", action="store_true", help="only compile the kernels")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     lengths = tuple(map(int, options.lengths.split(",")))
     start = time.perf_counter()
     torch.manual_seed(0)
-    build_all(lengths, options.sweep)
-    print(f"built in {time.perf_counter() - start:.0f} s", flush=True)
+    if options.warm:
+        build_all(lengths, options.sweep)
+        print(f"built in {time.perf_counter() - start:.0f} s", flush=True)
+        return
     if not options.unchecked:
         print(*check(), sep="\n", flush=True)
     where = context(torch.cuda.get_device_name(0), ("torch", "triton"))
@@ -418,11 +425,11 @@ def main() -> None:
     if lost:
         write("attention_fp8_errors", lost, options.out)
     print(f"checked after {time.perf_counter() - start:.0f} s", flush=True)
-    if options.fa3:
-        torch.ops.load_library(str(options.fa3))  # type: ignore[no-untyped-call]
+    if library():
+        torch.ops.load_library(library())  # type: ignore[no-untyped-call]
     rows: list[dict[str, object]] = []
     for shape in shapes(lengths):
-        new = list(measure(shape, options.seconds, options.sweep, bool(options.fa3)))
+        new = list(measure(shape, options.seconds, options.sweep))
         rows += [{**where, **row} for row in new]
         write("attention_fp8", rows, options.out)
         print(f"d{shape[3]} S{shape[2]} {'causal' if shape[4] else 'full'}:",

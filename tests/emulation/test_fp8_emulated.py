@@ -77,7 +77,7 @@ def test_lengths(lengths):
         check(Hopper(), 64, (1, 1), lengths, **rule)
 
 
-def end_to_end(parts, ragged, q, k, centre):
+def end_to_end(parts, ragged, q, k):
     """Lay the quantised sequences end to end as the pre-pass does; what nobody may read is NaN."""
     q_blocks, k_blocks = (
         blocks_of(x.shape[2], rows, len(parts)) for x, rows in ((q, QUERIES), (k, KEYS))
@@ -94,9 +94,11 @@ def end_to_end(parts, ragged, q, k, centre):
         torch.full((1, x.shape[1], size), math.nan)
         for x, size in ((q, q_blocks), (k, k_blocks), (k, k_blocks))
     )
+    centre = torch.full((len(parts), k.shape[1], dim), math.nan)
     for i, (part, (at_q, at_k)) in enumerate(zip(parts, starts, strict=False)):
         if part is None:
             continue
+        centre[i] = part.v_centre[0]
         q8[:, :, at_q : at_q + part.q.shape[2]] = part.q
         k8[:, :, at_k : at_k + part.k.shape[2]] = part.k
         first_q, first_k = at_q // QUERIES + i, at_k // KEYS + i
@@ -120,13 +122,10 @@ def check_ragged(hopper, dim, **rule):
     ragged, places = ragged_of([70, 0, 130, 20], [50, 9, 200, 40])
     _, q, k, v = tensors(dim, (2, 1), (220, 299))
     alone = [(q[:, :, at_q], k[:, :, at_k], v[:, :, at_k]) for at_q, at_k in places]
-    for _, _, values in alone:  # of mean 0, so that none has a centre of its own
-        values[:, :, 1::2] = -values[:, :, : values.shape[2] // 2 * 2 : 2]
-    centre = torch.linspace(-2, 2, dim)[None, None]  # the sequences share one
-    parts = [
-        emulation.quantise(*x)._replace(v_centre=centre) if x[0].numel() else None for x in alone
-    ]
-    made = end_to_end(parts, ragged, q, k, centre)
+    for i, (_, _, values) in enumerate(alone):
+        values.add_(3 * (i - 1))  # a centre each
+    parts = [emulation.quantise(*x) if x[0].numel() else None for x in alone]
+    made = end_to_end(parts, ragged, q, k)
     claims = torch.zeros(1, dtype=torch.int32)
     with poisoned():
         out, lse = hopper.module("forward_fp8").forward(
@@ -172,7 +171,10 @@ DEFECTS = {
         "        release_tile(v_empty, step + i - 1)\n"
         "        part = warpgroup_mma_wait(0, deps=(part,))\n",
     ),
-    "centre of the next head": ("row = head // kv_group\n", "row = head // kv_group + 1\n"),
+    "centre of the next head": (
+        "+ head // kv_group\n    centre",
+        "+ head // kv_group + 1\n    centre",
+    ),
     "shift left in the sums": ("m - SHIFT, sums", "m, sums"),
     "one half of a block's sum forgotten": ("(total + part) * rows", "total + part * rows"),
 }
@@ -210,6 +212,7 @@ def test_a_planted_defect_of_segments_is_found(change):
     [
         ("start_q // ROWS + sequence", "start_q // ROWS"),
         ("gl.load(starts + sequence) // SHARED + sequence", "gl.load(starts + sequence) // SHARED"),
+        ("row = sequence * (heads // kv_group)", "row = 0"),
     ],
 )
 def test_a_planted_defect_of_ragged_batches_is_found(change):

@@ -45,11 +45,11 @@ class Quantised(NamedTuple):
     """float32 [B,Hkv,N]."""
     v_scales: Tensor
     v_centre: Tensor
-    """float32 [B,Hkv,D]: what was subtracted from all values of a head.
+    """float32 [sequences,Hkv,D]: what was subtracted from all values of a head of a sequence.
 
     The tensor cores add products of E4M3 with few bits and cut off the rest: sums of values around
-    0 stay small, and lose little. It is the mean of the head's first KEYS values, or 0 where that
-    is below CERTAIN standard errors.
+    0 stay small, and lose little. It is the mean of the sequence's first KEYS values, or 0 where
+    that is below CERTAIN standard errors.
     """
 
 

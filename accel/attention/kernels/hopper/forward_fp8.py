@@ -298,14 +298,12 @@ def _sweep(
 
 
 @gluon.jit
-def _centre(v_centre, sequence, head, numbers, sums, like, RAGGED: gl.constexpr):
+def _centre(v_centre, sequence, head, numbers, sums, like):
     """Return what the weights' `sums` add to an output for the values' centre."""
     D: gl.constexpr = like.shape[1]
     LAYOUT: gl.constexpr = like.type.layout
     heads, kv_group, rows_in_all = numbers
-    row = head // kv_group
-    if not RAGGED:
-        row += sequence * (heads // kv_group)
+    row = sequence * (heads // kv_group) + head // kv_group
     centre = gl.load(v_centre + (row * D + gl.arange(0, D, gl.SliceLayout(0, LAYOUT))))
     sums = gl.convert_layout(sums, gl.SliceLayout(1, LAYOUT))
     return gl.expand_dims(sums, 1) * gl.expand_dims(centre, 0)
@@ -451,7 +449,7 @@ def _consumer(
                 if segments > 0:
                     final += _fetch(kept, m_kept, m_before, O_LAYOUT)
             sums = gl.convert_layout(gl.sum(l_before, 1), ROW)
-            final += _centre(v_centre, sequence_before, head_before, numbers, sums, final, RAGGED)
+            final += _centre(v_centre, sequence_before, head_before, numbers, sums, final)
             _store(
                 final, m_before - SHIFT, sums, lse, descs[3], o_smem, o_turn, tile,
                 served, CID, RAGGED,
@@ -525,7 +523,7 @@ def _consumer(
             rows_in_all,
         )
         sums = gl.convert_layout(gl.sum(l, 1), ROW)
-        final += _centre(v_centre, sequence_before, head_before, numbers, sums, final, RAGGED)
+        final += _centre(v_centre, sequence_before, head_before, numbers, sums, final)
         _store(final, m - SHIFT, sums, lse, descs[3], o_smem, o_turn, tile, served, CID, RAGGED)
         tma.store_wait(0)
 

@@ -16,6 +16,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.runtime.interpreter import InterpretedFunction
 
 from accel.attention.kernels.geometry import Geometry, Layout, geometry_key, geometry_of
 from accel.attention.kernels.quantised import (
@@ -37,6 +38,11 @@ from accel.attention.ragged import Ragged
 from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.launch import prepare
 
+SPAN = 4
+"""Blocks of values that one program quantises, which reads the values of the centre once."""
+MANY = 1024
+"""Blocks of values from which on programs take SPAN of them."""
+
 
 @triton.jit
 def _sequence(block, starts, sequences, ROWS: tl.constexpr):
@@ -53,33 +59,49 @@ def _sequence(block, starts, sequences, ROWS: tl.constexpr):
 
 
 @triton.jit
-def _place(batch, block, starts, sequences, rows, ROWS: tl.constexpr, RAGGED: tl.constexpr):
-    """Return batch, the block's first row in it, the block's number in its sequence, and the
-    sequence's length."""
+def _place(block, starts, sequences, rows, ROWS: tl.constexpr, RAGGED: tl.constexpr):
+    """Return the block's sequence, its first row, the block's number in it, and its length."""
+    sequence = 0
     begin = 0
     if RAGGED:
         sequence = _sequence(block, starts, sequences, ROWS)
         begin = tl.load(starts + sequence)
         rows = tl.load(starts + sequence + 1) - begin
         block -= begin // ROWS + sequence
-    return begin, block, rows
+    return sequence, begin, block, rows
 
 
 @triton.jit
-def _quantised(x, LARGEST: tl.constexpr, LEAST: tl.constexpr):
-    """Return x rounded to numbers of E4M3, and its scale.
+def _scale(most, LARGEST: tl.constexpr, LEAST: tl.constexpr):
+    """Return the scale of numbers of which none is larger than one of `most`.
 
-    NaN is passed over by the scale and stays in its place. The numbers are rounded here because
-    Triton's interpreter rounds to E4M3 wrongly.
+    NaN is passed over.
     """
-    scale = tl.maximum(tl.max(tl.max(tl.abs(x), 1), 0) / LARGEST, LEAST)
-    x = tl.minimum(
-        tl.maximum(x / scale, -LARGEST, tl.PropagateNan.ALL), LARGEST, tl.PropagateNan.ALL
-    )
-    power = (x.to(tl.int32, bitcast=True) & 0x7F800000).to(tl.float32, bitcast=True)
-    # Added to x it leaves three bits behind the first one, or multiples of 2**-9, in the sum.
-    magic = tl.maximum(power, 0.015625, tl.PropagateNan.ALL) * 1572864.0
-    return (x + magic) - magic, scale
+    return tl.maximum(tl.max(tl.max(most, 1), 0) / LARGEST, LEAST)
+
+
+@triton.jit
+def _rounded(x, LARGEST: tl.constexpr, INTERPRETED: tl.constexpr):
+    """Return x in E4M3, saturated; NaN stays in its place.
+
+    Triton's interpreter neither rounds to E4M3 nor saturates as a GPU does.
+    """
+    if INTERPRETED:
+        x = tl.minimum(tl.maximum(x, -LARGEST, tl.PropagateNan.ALL), LARGEST, tl.PropagateNan.ALL)
+        power = (x.to(tl.int32, bitcast=True) & 0x7F800000).to(tl.float32, bitcast=True)
+        # Added to x it leaves three bits behind the first one, or multiples of 2**-9, in the sum.
+        magic = tl.maximum(power, 0.015625, tl.PropagateNan.ALL) * 1572864.0
+        x = (x + magic) - magic
+    return x.to(tl.float8e4nv)
+
+
+@triton.jit
+def _turned(source, rotation_ptr, here, at, DIM: tl.constexpr, HEAD_DIM: tl.constexpr):
+    """Return the product of columns `at` of rows with the rotation's rows `at`, in its first
+    columns."""
+    x = tl.load(source + at[None, :], mask=here[:, None] & (at[None, :] < HEAD_DIM), other=0.0)
+    columns = tl.arange(0, at.shape[0])
+    return tl.dot(x, tl.load(rotation_ptr + at[:, None] * DIM + columns[None, :]))
 
 
 @triton.jit
@@ -87,57 +109,115 @@ def _rotated_rows(
     x_ptr, y_ptr, scale_ptr, rotation_ptr, unit, stride_b, stride_h, stride_n, starts, sequences,
     batch, head, heads, block, blocks, rows,
     ROWS: tl.constexpr, DIM: tl.constexpr, HEAD_DIM: tl.constexpr, LARGEST: tl.constexpr,
-    LEAST: tl.constexpr, RAGGED: tl.constexpr
+    LEAST: tl.constexpr, RAGGED: tl.constexpr, INTERPRETED: tl.constexpr
 ):  # fmt: skip
-    """Quantise a block of rows of q or k after its multiplication by the rotation."""
-    begin, place, length = _place(batch, block, starts, sequences, rows, ROWS, RAGGED)
+    """Quantise a block of rows of q or k after its multiplication by the rotation.
+
+    The Hadamard matrix of 128 or 256 columns has that of 64 in its parts, with the signs of the one
+    of 2 or 4: the products with the parts are added and subtracted, which is exact in float32.
+    """
+    PART: tl.constexpr = 64
+    _, begin, place, length = _place(block, starts, sequences, rows, ROWS, RAGGED)
     row = place * ROWS + tl.arange(0, ROWS)
-    at = tl.arange(0, DIM)
+    at = tl.arange(0, PART)
     here = row < length
     source = x_ptr + batch.to(tl.int64) * stride_b + head.to(tl.int64) * stride_h
-    source += (begin + row).to(tl.int64)[:, None] * stride_n + at[None, :]
-    x = tl.load(source, mask=here[:, None] & (at[None, :] < HEAD_DIM), other=0.0)
-    rotation = tl.load(rotation_ptr + at[:, None] * DIM + at[None, :])
-    y, scale = _quantised(tl.dot(x, rotation), LARGEST, LEAST)
-    first = (batch * heads + head).to(tl.int64) * rows + begin
-    target = y_ptr + (first + row)[:, None] * DIM + at[None, :]
-    tl.store(target, y.to(tl.float8e4nv), mask=here[:, None])
+    source += (begin + row).to(tl.int64)[:, None] * stride_n
+    first = _turned(source, rotation_ptr, here, at, DIM, HEAD_DIM)
+    if DIM == PART:
+        parts = (first,)
+        most = tl.abs(first)
+    else:
+        second = _turned(source, rotation_ptr, here, PART + at, DIM, HEAD_DIM)
+        plus = first + second
+        minus = first - second
+        parts = (plus, minus)
+        if DIM == 4 * PART:
+            third = _turned(source, rotation_ptr, here, 2 * PART + at, DIM, HEAD_DIM)
+            fourth = _turned(source, rotation_ptr, here, 3 * PART + at, DIM, HEAD_DIM)
+            more = third + fourth
+            less = third - fourth
+            parts = (plus + more, minus + less, plus - more, minus - less)
+        most = tl.abs(parts[0])
+        for i in tl.static_range(1, DIM // PART):
+            most = tl.maximum(most, tl.abs(parts[i]))
+    scale = _scale(most, LARGEST, LEAST)
+    inverse = 1.0 / scale
+    first_row = (batch * heads + head).to(tl.int64) * rows + begin
+    target = y_ptr + (first_row + row)[:, None] * DIM + at[None, :]
+    for i in tl.static_range(DIM // PART):
+        y = _rounded(parts[i] * inverse, LARGEST, INTERPRETED)
+        tl.store(target + i * PART, y, mask=here[:, None])
     tl.store(scale_ptr + (batch * heads + head) * blocks + block, scale * unit)
+
+
+@triton.jit
+def _centre(source, stride_n, length, inside, ROWS: tl.constexpr, CERTAIN: tl.constexpr):
+    """Return the mean of the first values of a sequence, or 0 where it is not certain."""
+    to = tl.arange(0, ROWS)
+    rows = source + to.to(tl.int64)[:, None] * stride_n
+    first = tl.load(rows, mask=(to < length)[:, None] & inside, other=0.0).to(tl.float32)
+    count = tl.minimum(length, ROWS)
+    centre = tl.sum(first, 0) / count
+    error = (tl.sum(first * first, 0) / count - centre * centre) / count
+    certain = (centre * centre > CERTAIN * CERTAIN * error) & (tl.abs(centre) < float("inf"))
+    return tl.where(certain, centre, 0.0)
+
+
+@triton.jit
+def _centred(source, stride_n, row, length, inside, centre):
+    """Load values less their centre; 0 for rows that do not exist."""
+    here = (row < length)[:, None] & inside
+    x = tl.load(source + row.to(tl.int64)[:, None] * stride_n, mask=here, other=0.0)
+    return tl.where(here, x.to(tl.float32) - centre[None, :], 0.0)
+
+
+@triton.jit
+def _byte(x, inverse, place: tl.constexpr, LARGEST: tl.constexpr, INTERPRETED: tl.constexpr):
+    """Return x in E4M3 as one of the four bytes of a word."""
+    y = _rounded(x * inverse, LARGEST, INTERPRETED)
+    return y.to(tl.uint8, bitcast=True).to(tl.uint32) << (8 * place)
 
 
 @triton.jit
 def _turned_values(
     x_ptr, y_ptr, scale_ptr, centre_ptr, stride_b, stride_h, stride_n, starts, sequences, batch,
     head, heads, block, blocks, rows, ROWS: tl.constexpr, DIM: tl.constexpr, HEAD_DIM: tl.constexpr,
-    LARGEST: tl.constexpr, LEAST: tl.constexpr, RAGGED: tl.constexpr, CERTAIN: tl.constexpr
+    LARGEST: tl.constexpr, LEAST: tl.constexpr, RAGGED: tl.constexpr, CERTAIN: tl.constexpr,
+    SPAN: tl.constexpr, INTERPRETED: tl.constexpr
 ):  # fmt: skip
-    """Quantise a block of values and lay its keys side by side, in the order of
-    `quantised.place_of_key`."""
-    begin, place, length = _place(batch, block, starts, sequences, rows, ROWS, RAGGED)
-    to = tl.arange(0, ROWS)
-    key = (to & -16) | ((to >> 1) & 1) << 3 | ((to >> 2) & 3) << 1 | (to & 1)
-    row = place * ROWS + key
+    """Quantise SPAN blocks of values of one sequence and lay their keys side by side, in the order
+    of `quantised.place_of_key`: four keys that become neighbours are one word."""
+    sequence, begin, place, length = _place(block, starts, sequences, rows, ROWS, RAGGED)
     at = tl.arange(0, DIM)
-    source = x_ptr + batch.to(tl.int64) * stride_b + head.to(tl.int64) * stride_h + at[None, :]
     inside = at[None, :] < HEAD_DIM
-    first = tl.load(source + to[:, None] * stride_n, mask=(to < rows)[:, None] & inside, other=0.0)
-    first = first.to(tl.float32)
-    count = tl.minimum(rows, ROWS)
-    centre = tl.sum(first, 0) / count
-    error = (tl.sum(first * first, 0) / count - centre * centre) / count
-    certain = (centre * centre > CERTAIN * CERTAIN * error) & (tl.abs(centre) < float("inf"))
-    centre = tl.where(certain, centre, 0.0)
-    if block == 0:
-        tl.store(centre_ptr + (batch * heads + head) * DIM + at, centre)
-    here = (row < length)[:, None] & inside
-    x = tl.load(source + (begin + row).to(tl.int64)[:, None] * stride_n, mask=here, other=0.0)
-    x = tl.where(here, x.to(tl.float32) - centre[None, :], 0.0)
-    y, scale = _quantised(x, LARGEST, LEAST)
-    turned = tl.trans(y.to(tl.float8e4nv))
-    turned_row = (batch * heads + head).to(tl.int64) * DIM + at
-    target = y_ptr + turned_row[:, None] * (blocks * ROWS) + block * ROWS + to[None, :]
-    tl.store(target, turned)
-    tl.store(scale_ptr + (batch * heads + head) * blocks + block, scale)
+    source = x_ptr + batch.to(tl.int64) * stride_b + head.to(tl.int64) * stride_h + at[None, :]
+    if RAGGED:
+        source += begin.to(tl.int64) * stride_n
+    centre = _centre(source, stride_n, length, inside, ROWS, CERTAIN)
+    if place == 0:
+        owner = sequence if RAGGED else batch
+        tl.store(centre_ptr + (owner * heads + head) * DIM + at, centre)
+    word = tl.arange(0, ROWS // 4)
+    key = (word >> 2) * 16 + (word & 3) * 2
+    base = (batch * heads + head).to(tl.int64) * DIM + at
+    target = y_ptr.to(tl.pointer_type(tl.uint32)) + base[:, None] * (blocks * (ROWS // 4))
+    for i in range(SPAN):
+        if block + i < blocks:
+            row = (place + i) * ROWS + key
+            a = _centred(source, stride_n, row, length, inside, centre)
+            b = _centred(source, stride_n, row + 1, length, inside, centre)
+            c = _centred(source, stride_n, row + 8, length, inside, centre)
+            d = _centred(source, stride_n, row + 9, length, inside, centre)
+            most = tl.maximum(tl.maximum(tl.abs(a), tl.abs(b)), tl.maximum(tl.abs(c), tl.abs(d)))
+            scale = _scale(most, LARGEST, LEAST)
+            inverse = 1.0 / scale
+            low = _byte(a, inverse, 0, LARGEST, INTERPRETED)
+            low |= _byte(b, inverse, 1, LARGEST, INTERPRETED)
+            high = _byte(c, inverse, 2, LARGEST, INTERPRETED)
+            high |= _byte(d, inverse, 3, LARGEST, INTERPRETED)
+            tl.store(target + ((block + i) * (ROWS // 4) + word)[None, :], tl.trans(low | high))
+            tl.store(scale_ptr + (batch * heads + head) * blocks + block + i, scale)
 
 
 _NUMBERS = (
@@ -159,38 +239,40 @@ def quantise_attention(
     stride_qb, stride_qh, stride_qn, stride_kb, stride_kh, stride_kn, stride_vb, stride_vh,
     stride_vn, seq_q, seq_k, heads, kv_heads, batches, sequences, q_blocks, k_blocks, unit,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr, HEAD_DIM: tl.constexpr,
-    LARGEST: tl.constexpr, LEAST: tl.constexpr, CERTAIN: tl.constexpr, RAGGED: tl.constexpr
+    LARGEST: tl.constexpr, LEAST: tl.constexpr, CERTAIN: tl.constexpr, RAGGED: tl.constexpr,
+    SPAN: tl.constexpr, INTERPRETED: tl.constexpr
 ):  # fmt: skip
     at = tl.program_id(0)
     if at == 0:
         tl.store(claims_ptr, 0)
-    queries = batches * heads * q_blocks
+    spans = tl.cdiv(k_blocks, SPAN)
+    values = batches * kv_heads * spans
     keys = batches * kv_heads * k_blocks
-    if at < queries:
-        block = at % q_blocks
-        head = (at // q_blocks) % heads
-        _rotated_rows(
-            q_ptr, q8_ptr, q_scale_ptr, rotation_ptr, unit, stride_qb, stride_qh, stride_qn,
-            starts_q_ptr, sequences, at // q_blocks // heads, head, heads, block, q_blocks, seq_q,
-            QUERIES, DIM, HEAD_DIM, LARGEST, LEAST, RAGGED,
+    if at < values:
+        head = (at // spans) % kv_heads
+        _turned_values(
+            v_ptr, v8_ptr, v_scale_ptr, v_centre_ptr, stride_vb, stride_vh, stride_vn,
+            starts_k_ptr, sequences, at // spans // kv_heads, head, kv_heads, at % spans * SPAN,
+            k_blocks, seq_k, KEYS, DIM, HEAD_DIM, LARGEST, LEAST, RAGGED, CERTAIN, SPAN,
+            INTERPRETED,
         )  # fmt: skip
-    elif at < queries + keys:
-        at -= queries
+    elif at < values + keys:
+        at -= values
         block = at % k_blocks
         head = (at // k_blocks) % kv_heads
         _rotated_rows(
             k_ptr, k8_ptr, k_scale_ptr, rotation_ptr, unit, stride_kb, stride_kh, stride_kn,
             starts_k_ptr, sequences, at // k_blocks // kv_heads, head, kv_heads, block, k_blocks,
-            seq_k, KEYS, DIM, HEAD_DIM, LARGEST, LEAST, RAGGED,
+            seq_k, KEYS, DIM, HEAD_DIM, LARGEST, LEAST, RAGGED, INTERPRETED,
         )  # fmt: skip
     else:
-        at -= queries + keys
-        block = at % k_blocks
-        head = (at // k_blocks) % kv_heads
-        _turned_values(
-            v_ptr, v8_ptr, v_scale_ptr, v_centre_ptr, stride_vb, stride_vh, stride_vn,
-            starts_k_ptr, sequences, at // k_blocks // kv_heads, head, kv_heads, block, k_blocks,
-            seq_k, KEYS, DIM, HEAD_DIM, LARGEST, LEAST, RAGGED, CERTAIN,
+        at -= values + keys
+        block = at % q_blocks
+        head = (at // q_blocks) % heads
+        _rotated_rows(
+            q_ptr, q8_ptr, q_scale_ptr, rotation_ptr, unit, stride_qb, stride_qh, stride_qn,
+            starts_q_ptr, sequences, at // q_blocks // heads, head, heads, block, q_blocks, seq_q,
+            QUERIES, DIM, HEAD_DIM, LARGEST, LEAST, RAGGED, INTERPRETED,
         )  # fmt: skip
 
 
@@ -217,7 +299,7 @@ def _plan(key: tuple[object, ...]) -> Callable[..., tuple[Quantised, Tensor]]:
         (*g.q.shape[:2], blocks_of(g.q.shape[2], QUERIES, sequences)),
         (*g.k.shape[:2], k_blocks),
         (*g.k.shape[:2], k_blocks),
-        (*g.k.shape[:2], padded_head(g.head_dim)),
+        (sequences or g.k.shape[0], g.k.shape[1], padded_head(g.head_dim)),
     ]
 
     def run(q: Tensor, k: Tensor, v: Tensor, *starts: Tensor) -> tuple[Quantised, Tensor]:
@@ -239,6 +321,8 @@ def quantise_call(g: Geometry) -> KernelCall:
     k_blocks = blocks_of(g.k.shape[2], KEYS, sequences)
     dim = padded_head(g.head_dim)
     batches, heads, kv_heads = g.q.shape[0], g.heads, g.k.shape[1]
+    span = 1 if g.ragged or batches * kv_heads * k_blocks < MANY else SPAN
+    interpreted = isinstance(quantise_attention, InterpretedFunction)
     eighth, scales = Pointer(E4M3), Pointer(torch.float32)
     starts = Pointer(torch.int32, False) if g.ragged else None
 
@@ -247,7 +331,7 @@ def quantise_call(g: Geometry) -> KernelCall:
 
     return KernelCall(
         quantise_attention,
-        batches * (heads * q_blocks + 2 * kv_heads * k_blocks),
+        batches * (heads * q_blocks + kv_heads * (k_blocks + -(-k_blocks // span))),
         {
             **{f"{name}_ptr": g.pointer() for name in "qkv"},
             "rotation_ptr": Pointer(g.dtype),
@@ -279,6 +363,8 @@ def quantise_call(g: Geometry) -> KernelCall:
             "LEAST": LEAST_SCALE,
             "CERTAIN": CERTAIN_ERRORS,
             "RAGGED": g.ragged is not None,
+            "SPAN": span,
+            "INTERPRETED": interpreted,
         },
-        {"num_warps": 4 if dim <= 128 else 8, "num_stages": 1},
+        {"num_warps": dim // 16, "maxnreg": 128, "num_stages": 1},
     )
