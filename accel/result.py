@@ -124,6 +124,9 @@ class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
     tflops: float = 0.0
     """`flops` divided by the median time and 1e12; 0 if nothing was timed."""
     checks: tuple[Check, ...] = ()
+    """For each answer the one that is nearest to its bound."""
+    error: float = 0.0
+    """The largest relative error of an answer, ||out - ref|| / ||ref||; 0 if none was checked."""
     trials: Trials | None = None
     sensors: Sensors = NO_SENSORS
     twin: float = 0.0

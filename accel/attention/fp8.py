@@ -139,10 +139,7 @@ def choose(problem: Problem, backend: str = "auto") -> Choice:
         raise ValueError(
             f"no backend for FP8 is called {backend!r}. There are: {', '.join(BACKENDS)}"
         )
-    refusals = {
-        KERNEL: kernel_refusal(problem),
-        EMULATION: "; ".join(_rules(problem)) or None,
-    }
+    refusals = {name: refusal(problem, name) for name in (KERNEL, EMULATION)}
     name = BACKENDS[backend]
     if why := refusals[name]:
         other = (
@@ -155,9 +152,10 @@ def choose(problem: Problem, backend: str = "auto") -> Choice:
     return Choice(name, reason, tuple(Candidate(n, why) for n, why in refusals.items()))
 
 
-def kernel_refusal(problem: Problem) -> str | None:
-    """Return why the kernel for FP8 cannot compute a problem, or None."""
-    return "; ".join((*_kernel_rules(problem), *_rules(problem))) or None
+def refusal(problem: Problem, name: str = KERNEL) -> str | None:
+    """Return why KERNEL or EMULATION cannot compute a problem, or None."""
+    kernel = _kernel_rules(problem) if name == KERNEL else ()
+    return "; ".join((*kernel, *_rules(problem))) or None
 
 
 def error_of(

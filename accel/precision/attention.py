@@ -11,7 +11,7 @@ from torch import Tensor
 from accel.attention.api import attention
 from accel.attention.dispatch import choose as choose_half
 from accel.attention.fp8 import choose as choose_fp8
-from accel.attention.fp8 import kernel_refusal
+from accel.attention.fp8 import refusal
 from accel.attention.inputs import describe
 from accel.attention.problem import Problem
 
@@ -89,7 +89,7 @@ def mixed_precision_attention(
 
 def _no_gain(p: Problem) -> str | None:
     """Return why FP8 is not taken, or None."""
-    if (why := kernel_refusal(p)) is not None:
+    if (why := refusal(p)) is not None:
         return why
     if p.head_dim <= _WIDE_HEAD or min(p.seq_q, p.seq_k) < GAINS_FROM:
         return f"gains only with {GAINS_FROM} tokens and heads of more than {_WIDE_HEAD} elements"

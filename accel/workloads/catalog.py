@@ -137,6 +137,9 @@ BACKENDS = (
 )  # fmt: skip
 """The names of `accel.attention`'s backends, for forms; each may refuse a shape or a device."""
 
+FP8 = ("fp8", "fp8-emulation")
+"""Attention in E4M3 by the kernel, and by torch with the same roundings on any device. Neither runs
+unless it is named."""
 FP8_RECIPES = ("tensor", "row", "block")
 PRODUCTS = ("auto", "cublas", "hopper", "triton", "torch")
 """The names of `accel.gemm`'s backends, for forms."""
@@ -260,19 +263,23 @@ def _shape(
     )
 
 
+_LOWER = "fp8 is less exact, and never chosen by auto"
+
+
 def _backends(default: str, choices: tuple[str, ...], cpu_default: str) -> Param:
+    more = f"; {_LOWER}" if set(FP8) <= set(choices) else ""
     return Param(
         "backends",
         "Backends",
         "choices",
         default,
-        "what computes it; a backend that cannot do a shape says why",
+        f"what computes it; a backend that cannot do a shape says why{more}",
         choices,
         cpu_default=cpu_default,
     )
 
 
-_ANY = tuple(dict.fromkeys(("auto", *BACKENDS, *PRODUCTS, *LINEAR, *RECIPES)))
+_ANY = tuple(dict.fromkeys(("auto", *BACKENDS, *PRODUCTS, *LINEAR, *RECIPES, *FP8)))
 """The names of contenders of every operation."""
 _OPERATIONS = ("attention", "gemm", "precision", "linear_attention")
 
@@ -321,7 +328,14 @@ WORKLOADS: tuple[Workload, ...] = (
             Param(
                 "direction", "Direction", "choice", "forward", "which passes are timed", _DIRECTIONS
             ),
-            Param("backend", "Backend", "choice", "auto", "what computes it", ("auto", *BACKENDS)),
+            Param(
+                "backend",
+                "Backend",
+                "choice",
+                "auto",
+                f"what computes it; {_LOWER}",
+                ("auto", *BACKENDS, *FP8),
+            ),
             _seconds("how long each shape is timed", "10", "4"),
         ),
     ),
@@ -352,7 +366,7 @@ WORKLOADS: tuple[Workload, ...] = (
                 ),
                 _backends(
                     "auto,flash,cudnn,efficient,hopper,triton,fa4,fa3",
-                    ("auto", *BACKENDS),
+                    ("auto", *BACKENDS, *FP8),
                     "auto,flash,math",
                 ),
             ),

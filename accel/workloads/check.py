@@ -2,16 +2,20 @@
 
 The rule is that of flash-attention's own tests: at most twice the error of the plain computation in
 the inputs' dtype, plus ATOL; here for the relative errors in the Euclidean and in the maximum norm.
+Attention in FP8 may have twice the error of its emulation, of which everything but the roundings to
+E4M3 is in float32.
 Of large problems only some heads are checked, and only some of their rows in the forward pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from accel.attention.fp8 import fp8_attention
 from accel.attention.reference import reference
 from accel.result import Check, Direction
 from accel.workloads.grid import Shape
@@ -43,19 +47,31 @@ class Oracle:
         self._x, self._shape = x, shape
         self._parts = list(_forward(x, shape) if direction == "forward" else _backward(x, shape))
 
-    def check(self, answers: Answers) -> tuple[Check, ...]:
-        """Return two Checks for each answer, or a single one if an element is not finite."""
+    def check(self, answers: Answers, *, fp8: bool = False) -> tuple[Check, ...]:
+        """Return two Checks for each answer, or a single one if an element is not finite.
+
+        Args:
+            answers: those of one contender.
+            fp8: whether they were computed in FP8, which only the forward pass can be.
+        """
         broken = sum(int((~torch.isfinite(a)).sum()) for a in answers.values()) / sum(
             a.numel() for a in answers.values()
         )
         if broken:
             return (Check("share of elements that are not finite", broken, 0.0),)
-        return tuple(check for name in answers for check in self._checks(name, answers[name]))
+        parts = self._in_fp8 if fp8 else self._parts
+        return tuple(
+            check for name in answers for check in self._checks(name, answers[name], parts)
+        )
 
-    def _checks(self, name: str, answer: Tensor) -> Iterator[Check]:
+    @cached_property
+    def _in_fp8(self) -> list[Part]:
+        return list(_emulated(self._x, self._shape, self._parts))
+
+    def _checks(self, name: str, answer: Tensor, all_parts: list[Part]) -> Iterator[Check]:
         parts = [
             (answer[where].double(), truth, plain)
-            for part, where, truth, plain in self._parts
+            for part, where, truth, plain in all_parts
             if part == name
         ]
         got, truth, plain = (torch.stack(column) for column in zip(*parts, strict=True))
@@ -83,6 +99,11 @@ def nearest(checks: tuple[Check, ...]) -> tuple[Check, ...]:
     return tuple(worst.values())
 
 
+def worst_error(checks: Iterable[Check]) -> float:
+    """Return the largest of the relative errors; 0 if there is none."""
+    return max((c.error for c in checks if c.name.endswith(": relative error")), default=0.0)
+
+
 def share(check: Check) -> float:
     """Return the error as a share of its bound."""
     return check.error / check.bound if check.bound else float("inf") if check.error else 0.0
@@ -103,6 +124,21 @@ def _forward(x: Tensors, shape: Shape) -> Iterator[Part]:
         truth, plain = (_solve(x, b, h, rows, seen, dtype) for dtype in (torch.float64, x.q.dtype))
         for at, name in enumerate(("out", "lse")):
             yield name, (b, h, rows), truth[at].double(), plain[at].double()
+
+
+def _emulated(x: Tensors, shape: Shape, parts: list[Part]) -> Iterator[Part]:
+    """Yield the parts of the forward pass with the answers of the emulation in FP8."""
+    group = shape.heads // shape.kv_heads
+    solved: tuple[Tensor, Tensor]
+    for name, place, truth, _ in parts:
+        b, h, rows = place  # type: ignore[misc]
+        if name == "out":  # the lse of the same rows comes next
+            q = x.q[b : b + 1, h : h + 1]
+            k, v = (t[b : b + 1, h // group][:, None] for t in (x.k, x.v))
+            solved = fp8_attention(
+                q, k, v, causal=shape.causal, backend="emulation", return_lse=True
+            )
+        yield name, place, truth, solved[name == "lse"][0, 0, rows].double()
 
 
 def _backward(x: Tensors, shape: Shape) -> Iterator[Part]:

@@ -1,4 +1,4 @@
-"""Run a backend of `accel.attention` on one problem."""
+"""Run a backend of `accel.attention`, or attention in FP8, on one problem."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle
 
+import msgspec
 import torch
 from torch import Tensor
 
-from accel.attention import BACKENDS, Choice, Problem, attention, choose
+from accel.attention import BACKENDS, Choice, Problem, attention, choose, dispatch, fp8
 from accel.attention.backends.base import Layout
 from accel.attention.inputs import Inputs
 from accel.attention.passes import backward, prepared
 from accel.attention.problem import default_scale
-from accel.result import Direction
+from accel.result import Cell, Direction
 from accel.runtime.capability import ComputeDevice
 from accel.runtime.graphs import Captured
 from accel.runtime.timing import copies_beyond_cache
+from accel.workloads.check import Oracle, nearest, worst_error
 from accel.workloads.grid import Shape
 from accel.workloads.harness import require
 from accel.workloads.inputs import Tensors, fresh
 
 NAMED = "named by the user"
+FP8 = {"fp8": "hopper", "fp8-emulation": "emulation"}
+"""The contenders in FP8, and the backends of `fp8_attention` that they are."""
 
 
 Solved = tuple[Tensor, Tensor]
@@ -60,11 +64,11 @@ class Contender:
     """Pair a Case with a backend that can compute it.
 
     A named backend gets its tensors in its own layout and is called without `attention` around it;
-    `auto` is called as users call it.
+    `auto` and FP8 are called as users call them, so that FP8 includes the rounding of q, k and v.
     """
 
     name: str
-    """The requested name: `auto`, or a backend."""
+    """The requested name: `auto`, a backend, or one of FP8."""
     choice: Choice
     case: Case
 
@@ -111,26 +115,58 @@ class Contender:
         names = ("out", "lse") if self.case.direction == "forward" else ("dq", "dk", "dv")
         return dict(zip(names, self._passes()[0](), strict=True))
 
+    def checked(self, cell: Cell, oracle: Oracle) -> Cell:
+        """Return the cell with the checks of the answers for the first inputs."""
+        checks = oracle.check(self.answers(), fp8=self.name in FP8)
+        return msgspec.structs.replace(cell, checks=nearest(checks), error=worst_error(checks))
+
     def _passes(self) -> list[Callable[[], tuple[Tensor, ...]]]:
         """Return a function for each of the inputs that runs the pass on it."""
-        auto, causal = self.name == "auto", self.case.shape.causal
-        case = self.case.laid_out("bhsd" if auto else BACKENDS[self.backend].layout)
+        whole = self.name == "auto" or self.name in FP8
+        case = self.case.laid_out("bhsd" if whole else BACKENDS[self.backend].layout)
         problem = case.problem
         if case.direction == "backward":
             return [
                 partial(_backward, x, solved, problem, self.backend)
                 for x, solved in zip(case.sets, case.solved, strict=True)
             ]
-        if auto:
-            return [partial(_forward, x, causal) for x in case.sets]
+        if whole:
+            return [partial(forward, x, case.shape, self.name) for x in case.sets]
         inputs = [Inputs(x.q, x.k, x.v) for x in case.sets]
         if (run := prepared(inputs[0], problem, self.backend)) is not None:
             return [partial(run, x.q, x.k, x.v) for x in inputs]
         return [partial(BACKENDS[self.backend].forward, x, problem) for x in inputs]
 
 
-def _forward(x: Tensors, causal: bool) -> tuple[Tensor, Tensor]:
-    return attention(x.q, x.k, x.v, causal=causal, return_lse=True)
+def forward(x: Tensors, shape: Shape, name: str) -> Solved:
+    """Compute attention as users call it, by `auto`, a backend or one of FP8."""
+    out, lse = attention(
+        x.q, x.k, x.v, causal=shape.causal, return_lse=True, backend=FP8.get(name, name),
+        precision="fp8" if name in FP8 else None,
+    )  # fmt: skip
+    return out, lse
+
+
+def refusal(problem: Problem, name: str, direction: Direction) -> str | None:
+    """Return why a named contender cannot compute a pass, or None."""
+    if name not in FP8:
+        return dispatch.refusal(problem, name, direction)
+    if direction == "backward":
+        return "has no backward pass"
+    return fp8.refusal(problem, fp8.BACKENDS[FP8[name]])
+
+
+def chosen(problem: Problem, name: str, direction: Direction) -> Choice:
+    """Choose what computes a pass.
+
+    Raises:
+        ValueError: if the named contender cannot.
+    """
+    if name not in FP8:
+        return choose(problem, name, direction)
+    if (why := refusal(problem, name, direction)) is not None:
+        raise ValueError(f"{name} cannot do this: it {why}")
+    return fp8.choose(problem, FP8[name])
 
 
 def _backward(x: Tensors, solved: Solved, problem: Problem, backend: str) -> tuple[Tensor, ...]:
@@ -180,7 +216,7 @@ def enter(name: str, case: Case, device: ComputeDevice) -> Contender:
         ValueError: if the backend cannot compute it.
         OutOfMemory: if its scores do not fit into memory.
     """
-    choice = choose(case.problem, name, case.direction)
+    choice = chosen(case.problem, name, case.direction)
     if choice.backend == "math":
         # the scores and their softmax, in float32
         require(device, 2 * 4.0 * case.shape.scores / case.problem.dtype.itemsize)

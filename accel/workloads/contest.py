@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 import msgspec
 import torch
 
-from accel.attention.dispatch import refusal
 from accel.result import Cell, Check, Direction, Sensors
 from accel.runtime import power
 from accel.runtime.capability import ComputeDevice
 from accel.runtime.timing import Measurement, measure, measure_in_turn, timing_of
-from accel.workloads.check import Oracle, nearest
-from accel.workloads.contender import Case, enter, pose
+from accel.workloads.check import Oracle
+from accel.workloads.contender import Case, enter, pose, refusal
 from accel.workloads.grid import Shape
 from accel.workloads.harness import OutOfMemory
 from accel.workloads.headline import TimedLoop
@@ -116,7 +115,7 @@ def _checked(cell: Cell, case: Case, oracle: Oracle, device: ComputeDevice) -> C
         call = contender.call()
         for _ in range(_WARM_UP_CALLS):
             call()
-        return msgspec.structs.replace(ran, checks=nearest(oracle.check(contender.answers())))
+        return contender.checked(ran, oracle)
     except torch.OutOfMemoryError:
         return msgspec.structs.replace(cell, note="ran out of memory")
     except Exception as e:  # noqa: BLE001 - an error of one backend must not end the others

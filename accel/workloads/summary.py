@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from accel.result import Cell, Result, twins
+from accel.workloads.catalog import FP8
 
 _LABEL = 34
 """The least width of the problems' names."""
@@ -55,6 +56,13 @@ def table(cells: tuple[Cell, ...]) -> list[str]:
             _figure(row.get(name)).rjust(w) for name, w in zip(contenders, widths, strict=True)
         )
         found.append(" ".join([f"{label:<{left}}", *figures]))
+    if in_fp8 := {_label(c) for c in cells if c.contender in FP8 and c.error}:
+        errors = (
+            max(c.error for c in cells if c.contender == name and _label(c) in in_fp8)
+            for name in contenders
+        )
+        figures = ((f"{e:.1e}" if e else "-").rjust(w) for e, w in zip(errors, widths, strict=True))
+        found.append(" ".join([f"{'largest relative error':<{left}}", *figures]))
     notes = dict.fromkeys(f"{c.contender}: {c.note}" for c in cells if not c.tflops and c.note)
     return [*found, *filter(None, [twins(cells)]), *notes]
 

@@ -129,13 +129,14 @@ def _trials(
 ) -> dict[Direction, _Tally]:
     """Run all trials of a shape. Raises ValueError if the backend cannot compute a direction."""
     from accel.workloads.check import Oracle
+    from accel.workloads.contender import FP8
     from accel.workloads.inputs import fresh, poison
 
     # inputs, answers, and those of the oracle in float64
     require(device, 8 * shape.moved(passes[-1]))
-    solvers = {
-        direction: _solver(values.text("backend"), shape, direction, device) for direction in passes
-    }
+    backend = values.text("backend")
+    in_fp8 = backend in FP8
+    solvers = {direction: _solver(backend, shape, direction, device) for direction in passes}
     tallies = {
         direction: _Tally(solver.backend, solver.reason) for direction, solver in solvers.items()
     }
@@ -152,7 +153,7 @@ def _trials(
             solved = {**solved, **answers}
             if trial >= 0:
                 tallies[direction].add(
-                    Oracle(x, shape, direction).check(answers), milliseconds, seed
+                    Oracle(x, shape, direction).check(answers, fp8=in_fp8), milliseconds, seed
                 )
         if time.monotonic() - reported > REPORT_EVERY_S or trial == count - 1:
             reported = time.monotonic()
@@ -170,20 +171,16 @@ class _Solver:
 
 
 def _solver(name: str, shape: Shape, direction: Direction, device: ComputeDevice) -> _Solver:
-    from accel.attention import attention, choose
     from accel.attention.inputs import Inputs
     from accel.attention.passes import backward
     from accel.runtime.timing import timed
-    from accel.workloads.contender import NAMED, problem_of
+    from accel.workloads.contender import NAMED, chosen, forward, problem_of
 
     problem = problem_of(shape, direction, device)
-    choice = choose(problem, name, direction)
+    choice = chosen(problem, name, direction)
 
     def forwards(x: Tensors, _: dict[str, Tensor]) -> tuple[dict[str, Tensor], float]:
-        (out, lse), ms = timed(
-            lambda: attention(x.q, x.k, x.v, causal=shape.causal, backend=name, return_lse=True),
-            device.torch_device,
-        )
+        (out, lse), ms = timed(lambda: forward(x, shape, name), device.torch_device)
         return {"out": out, "lse": lse}, ms
 
     def backwards(x: Tensors, solved: dict[str, Tensor]) -> tuple[dict[str, Tensor], float]:

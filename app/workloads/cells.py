@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from accel.result import Cell
+from accel.workloads.catalog import FP8
 from app.format.results import describe_sensors
 from app.format.values import precise
 from app.language.texts import tr, tr_count, tr_decimal, tr_noop, tr_sentence
 
 FASTEST = tr_noop("fastest")
-"""The choice that stands for the fastest contender of each shape, apart from `auto`."""
+"""The choice that stands for the fastest contender of each shape, apart from `auto` and FP8."""
 
 _PASSES = {
     "forward": tr_noop("forward"),
@@ -61,8 +62,9 @@ def chosen_cells(cells: Sequence[Cell], contender: str, direction: str) -> tuple
 
 
 def best(cells: Iterable[Cell]) -> Cell | None:
-    """Return the fastest cell whose results were right, apart from `auto`."""
-    right = [c for c in cells if c.tflops and c.passed and c.contender != "auto"]
+    """Return the fastest cell whose results were right, apart from `auto` and FP8."""
+    apart = ("auto", *FP8)
+    right = [c for c in cells if c.tflops and c.passed and c.contender not in apart]
     return max(right, key=lambda c: c.tflops, default=None)
 
 
@@ -76,6 +78,11 @@ def name(cell: Cell) -> str:
     if cell.backend and cell.backend != cell.contender:
         return f"{cell.contender} ({cell.backend})"
     return cell.contender
+
+
+def error(cell: Cell) -> str:
+    """Return the relative error in percent."""
+    return tr_decimal(f"{100 * cell.error:.2g} %")
 
 
 def problem(cell: Cell) -> str:
@@ -111,6 +118,8 @@ def describe(cell: Cell) -> str:
         lines.append(f"{precise(cell.tflops)} TFLOP/s, {median}")
     if measured := describe_sensors(cell.sensors):
         lines.append(measured)
+    if cell.contender in FP8 and cell.error:
+        lines.append(tr("relative error {error}", error=error(cell)))
     for check in cell.checks:
         if not check.passed:
             lines.append(

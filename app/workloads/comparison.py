@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from accel.result import Cell, twins
+from accel.workloads.catalog import FP8
 from app.language.texts import tr, tr_count, tr_decimal, tr_sentence
 from app.workloads import cells as c
 
@@ -61,16 +62,19 @@ def compare(cells: Sequence[Cell], row: c.GridRow, direction: str) -> Comparison
 
 def ratios(cells: Sequence[Cell]) -> list[tuple[float, Cell]]:
     """Return the speed of `auto` divided by the best single backend's, where both were measured."""
+    return [(auto.tflops / best.tflops, auto) for auto, best in _beside_best(cells, AUTO)]
+
+
+def _beside_best(cells: Sequence[Cell], contender: str) -> Iterator[tuple[Cell, Cell]]:
+    """Yield a contender's cells and the best single backends', where both were measured."""
     problems: dict[str, list[Cell]] = {}
     for cell in cells:
         problems.setdefault(c.problem(cell), []).append(cell)
-    found = []
     for group in problems.values():
-        auto = next((x for x in group if x.contender == AUTO and x.tflops), None)
-        other = c.best(group)
-        if auto is not None and other is not None:
-            found.append((auto.tflops / other.tflops, auto))
-    return found
+        own = next((x for x in group if x.contender == contender and x.tflops), None)
+        best = c.best(group)
+        if own is not None and best is not None:
+            yield own, best
 
 
 def _group(seq: int, cells: list[Cell]) -> ComparisonGroup:
@@ -87,6 +91,12 @@ def _bar(cell: Cell) -> ComparisonBar:
 
 
 def _summary(cells: Sequence[Cell]) -> str:
+    lines = [_auto(cells), *_in_fp8(cells), tr_sentence(twins(cells))]
+    return "; ".join(filter(None, lines))
+
+
+def _auto(cells: Sequence[Cell]) -> str:
+    """Return how `auto` compares with the best backends; empty if one of them is missing."""
     found = ratios(cells)
     if not found:
         return ""
@@ -106,7 +116,8 @@ def _summary(cells: Sequence[Cell]) -> str:
         behind,
         percent=f"{100 * (1 - TARGET):.0f}",
     )
-    return "; ".join(filter(None, [against, late if behind else "", tr_sentence(twins(cells))]))
+from accel.workloads.catalog import FP8
+from app.language.texts import tr, tr_count, tr_decimal, tr_sentence
 
 
 def _reached(mean: float, shapes: int) -> str:

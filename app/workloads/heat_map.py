@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from accel.result import Cell
+from accel.workloads.catalog import FP8
 from app.format.values import precise
 from app.language.texts import tr, tr_noop
 from app.workloads import cells as c
@@ -82,6 +83,9 @@ QUANTITIES = (
     HeatQuantity(tr_noop("Spread"), tr_noop("% of the median, P5 to P95"), _spread),
     HeatQuantity(tr_noop("Clock"), "MHz", lambda x: x.sensors.sm_mhz),
     HeatQuantity(tr_noop("Worst error"), tr_noop("% of the limit"), _error),
+    HeatQuantity(
+        tr_noop("Relative error"), tr_noop("% of the exact result"), lambda x: 100 * x.error or None
+    ),
 )
 
 
@@ -125,6 +129,8 @@ def _cell(
     value, wrong, tooltip = quantity.of(cell), c.failed(cell), c.describe(cell)
     if value is None:
         return HeatCell("", tr("failed") if wrong else "–", None, wrong, tooltip)
-    backend = cell.backend if contender in (c.FASTEST, "auto") else ""
+    small = cell.backend if contender in (c.FASTEST, "auto") else ""
+    if contender in FP8 and quantity is QUANTITIES[0]:
+        small = tr("error {error}", error=c.error(cell))
     share = value / highest if highest else 0.0
-    return HeatCell(precise(value), tr("failed") if wrong else backend, share, wrong, tooltip)
+    return HeatCell(precise(value), tr("failed") if wrong else small, share, wrong, tooltip)

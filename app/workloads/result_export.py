@@ -108,6 +108,7 @@ def _cell(cell: Cell) -> dict[str, object]:
         "worst_error_of_allowed": r.worst
         if r
         else max((c.error / c.bound for c in cell.checks if c.bound), default=None),
+        "relative_error": cell.error or None,
         "trials": r.count if r else None,
         "trials_failed": r.failed if r else None,
         "worst_seed": r.worst_seed if r else None,

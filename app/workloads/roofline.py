@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from accel.result import Result
 from accel.runtime.peaks import peak_bandwidth, peak_tflops
+from accel.workloads.catalog import FP8
 from app.format.values import precise
 from app.language.texts import tr
 from app.workloads import cells as c
@@ -69,6 +70,9 @@ def roofline(result: Result, others: Iterable[Result], contender: str, direction
         RooflinePoint(x.contender, x.flops / x.moved, x.tflops, c.describe(x)) for x in shown
     )
     dtype, operation = next(((x.dtype, x.operation) for x in result.cells), ("", ""))
+    exact = [x.tflops for x in result.cells if x.contender not in FP8]
+    if contender in FP8:
+        dtype, exact = "fp8", []
     near = [r for r in others if r.device == result.device and r.passed]
     # a matrix product is no ceiling of itself
     near_products = (r for r in near if r.workload == "gemm" and operation != "gemm")
@@ -76,7 +80,7 @@ def roofline(result: Result, others: Iterable[Result], contender: str, direction
     copy = next((r for r in near if r.workload == "copy"), None)
     peak, source = peak_tflops(result.device, dtype) or 0.0, tr("data sheet")
     if gemm:
-        fastest = max((x.tflops for x in result.cells), default=0.0)
+        fastest = max(exact, default=0.0)
         peak, source = max((gemm.tflops, tr("matrix product")), (fastest, tr("highest measured")))
     bandwidth = copy.bandwidth if copy else peak_bandwidth(result.device) or 0.0
     missing = []

@@ -22,6 +22,7 @@ from accel.runtime import power
 from accel.runtime.capability import current
 from accel.workloads import attention as attention_workload
 from accel.workloads import catalog, compare, contender, summary, tune, validate
+from accel.workloads.check import Oracle
 from accel.workloads.grid import MOST_CELLS, TOKENS, Shape, directions, shapes
 from accel.workloads.harness import serve
 from accel.workloads.inputs import fresh
@@ -69,6 +70,7 @@ def given_values(name="compare", **more):
 
 def test_forms_offer_the_backends_there_are():
     assert set(catalog.BACKENDS) == set(BACKENDS)
+    assert set(catalog.FP8) == set(contender.FP8)
 
 
 def test_what_is_left_open_makes_the_usual_totals():
@@ -148,6 +150,51 @@ def test_a_comparison_names_what_cannot_be_done(run):
         else:
             assert cell.tflops > 0 and cell.passed
             assert cell.backend == ("flash" if name == "auto" else name)
+
+
+IN_FP8 = ["--heads=2", "--kv-heads=1", "--seq=200", "--head-dim=64", "--dtype=bfloat16"]
+
+
+def test_fp8_is_compared_where_it_is_named_with_its_own_limit_of_errors(run):
+    asked = [*IN_FP8, "--causal=yes", "--batch=1", "--seconds=0.1"]
+    r = run("compare", *asked, "--backends=auto,flash,fp8,fp8-emulation", "--direction=both")
+    by = {(c.contender, c.direction): c for c in r.cells}
+    emulated, exact = by["fp8-emulation", "forward"], by["flash", "forward"]
+    assert emulated.backend == "emulation fp8" and emulated.passed and emulated.tflops > 0
+    assert 1e-2 < emulated.error < 0.07 and 0 < exact.error < 5e-3
+    assert all(check.error < 0.6 * check.bound for check in emulated.checks), "twice its own"
+    assert "it needs a CUDA GPU" in by["fp8", "forward"].note and not by["fp8", "forward"].backend
+    for name in catalog.FP8:
+        assert by[name, "backward"].note == "cannot do this: it has no backward pass"
+    assert r.backend == "flash", "FP8 makes no headline beside exacter backends"
+    line = next(x for x in summary.lines(r) if x.startswith("largest relative error"))
+    assert f"{emulated.error:.1e}" in line and f"{exact.error:.1e}" in line
+    plain = run("compare", *asked, "--backends=auto,flash", "--direction=forward")
+    assert not any(x.startswith("largest relative error") for x in summary.lines(plain))
+    assert {c.backend for c in plain.cells} == {"flash"}
+
+
+def test_fp8_alone_is_measured_and_tried(run):
+    asked = [*IN_FP8, "--causal=no", "--batch=1", "--backend=fp8-emulation"]
+    r = run("attention", *asked, "--seconds=0.1")
+    assert r.backend == "emulation fp8" and r.verdict == "pass" and len(r.cells) == 1
+    wide = [*asked, "--direction=forward", "--inputs=outliers", "--trials=2"]
+    (cell,) = run("validate", *wide).cells
+    assert cell.trials.failed == 0 and 0.4 < cell.trials.worst < 0.6
+    refused = run("attention", *IN_FP8, "--causal=no", "--backend=fp8", "--seconds=0.1", status=2)
+    assert "fp8 cannot do this: it needs a CUDA GPU" in refused
+    assert len(refused.strip().splitlines()) == 1
+
+
+def test_an_error_of_fp8_beyond_twice_the_emulations_is_found():
+    shape = Shape(1, 2, 1, 200, 64, False, "bfloat16")
+    case = contender.pose(shape, "forward", current(), seed=1)
+    oracle = Oracle(case.sets[0], shape, "forward")
+    right = contender.enter("fp8-emulation", case, current()).answers()
+    wrong = {**right, "out": right["out"] * 1.12}
+    assert all(c.passed for c in oracle.check(right, fp8=True))
+    assert not all(c.passed for c in oracle.check(wrong, fp8=True))
+    assert not all(c.passed for c in oracle.check(right)), "as bfloat16 it would be wrong"
 
 
 def test_contenders_take_turns(monkeypatch):

@@ -111,6 +111,53 @@ def test_only_measured_quantities_are_offered():
     assert heat_map(tried, "auto", "forward", quantities(tried)[0]).cells[0][0].text == "40.0"
 
 
+def with_fp8():
+    """Add FP8 to the grid's forward pass, faster and less exact than all others."""
+    exact = [replace(x, error=1.7e-3) for x in GRID.cells]
+    fp8 = [
+        replace(x, contender="fp8", backend="hopper fp8", tflops=1.5 * x.tflops, error=5.1e-2)
+        for x in exact
+        if x.contender == "hopper" and x.direction == "forward"
+    ]
+    return [*exact, *fp8]
+
+
+def test_fp8_stands_beside_the_others_with_its_error_and_is_never_the_fastest():
+    cells = with_fp8()
+    made = heat_map(cells, "fp8", "forward", BY_NAME["TFLOP/s"])
+    assert {t.small for row in made.cells for t in row} == {"error 5.1 %"}
+    assert max(t.share for row in made.cells for t in row) == 1
+    errors = heat_map(cells, "fp8", "forward", BY_NAME["Relative error"])
+    assert errors.cells[0][0].text == "5.10" and errors.unit == "% of the exact result"
+    assert "relative error 5.1 %" in made.cells[0][0].tooltip
+    assert not {x.contender for x in c.chosen_cells(cells, c.FASTEST, "forward")} & {"fp8"}
+    assert ratios(cells) == [(r, replace(x, error=1.7e-3)) for r, x in ratios(GRID.cells)]
+    told = compare(cells, (128, True), "forward").summary
+    best = c.chosen_cells(cells, c.FASTEST, "forward")
+    lead = [
+        1.5 * x.tflops / y.tflops
+        for x in GRID.cells
+        for y in best
+        if x.contender == "hopper" and x.direction == "forward" and c.problem(x) == c.problem(y)
+    ]
+    mean = math.exp(sum(map(math.log, lead)) / 36)
+    assert (
+        f"fp8 has {mean:.2f} times the speed of the best backend on average over 36 shapes" in told
+    )
+    assert "a relative error of up to 5.1 % instead of 0.17 %" in told
+    assert "fp8" not in compare(GRID.cells, (128, True), "forward").summary
+
+
+def test_the_ceiling_of_fp8_is_its_own():
+    cells = tuple(with_fp8())
+    result = replace(GRID, cells=cells)
+    plain = roofline(GRID, ceiling_results(), "hopper", "forward")
+    assert roofline(result, ceiling_results(), "hopper", "forward").peak == plain.peak
+    fp8 = roofline(result, ceiling_results(), "fp8", "forward")
+    assert fp8.peak == 1979 and "data sheet" in fp8.peak_label
+    assert "Matrix product" not in fp8.unmeasured
+
+
 def test_auto_is_compared_with_the_best_single_backend():
     made = compare(GRID.cells, (128, True), "forward")
     assert made.contenders == tuple(CONTENDERS)

@@ -105,17 +105,38 @@ def _turned(source, rotation_ptr, here, at, DIM: tl.constexpr, HEAD_DIM: tl.cons
 
 
 @triton.jit
+def _rotated(source, rotation_ptr, here, at, DIM: tl.constexpr, HEAD_DIM: tl.constexpr):
+    """Return the product of rows with the rotation, 64 columns at a time.
+
+    The Hadamard matrix of 128 or 256 columns has that of 64 in its parts, with the signs of the one
+    of 2 or 4: the products with the parts are added and subtracted, which is exact in float32.
+    """
+    PART: tl.constexpr = at.shape[0]
+    first = _turned(source, rotation_ptr, here, at, DIM, HEAD_DIM)
+    if DIM == PART:
+        return (first,)
+    else:
+        second = _turned(source, rotation_ptr, here, at + PART, DIM, HEAD_DIM)
+        plus = first + second
+        minus = first - second
+        if DIM == 2 * PART:
+            return plus, minus
+        else:
+            third = _turned(source, rotation_ptr, here, at + 2 * PART, DIM, HEAD_DIM)
+            fourth = _turned(source, rotation_ptr, here, at + 3 * PART, DIM, HEAD_DIM)
+            more = third + fourth
+            less = third - fourth
+            return plus + more, minus + less, plus - more, minus - less
+
+
+@triton.jit
 def _rotated_rows(
     x_ptr, y_ptr, scale_ptr, rotation_ptr, unit, stride_b, stride_h, stride_n, starts, sequences,
     batch, head, heads, block, blocks, rows,
     ROWS: tl.constexpr, DIM: tl.constexpr, HEAD_DIM: tl.constexpr, LARGEST: tl.constexpr,
     LEAST: tl.constexpr, RAGGED: tl.constexpr, INTERPRETED: tl.constexpr
 ):  # fmt: skip
-    """Quantise a block of rows of q or k after its multiplication by the rotation.
-
-    The Hadamard matrix of 128 or 256 columns has that of 64 in its parts, with the signs of the one
-    of 2 or 4: the products with the parts are added and subtracted, which is exact in float32.
-    """
+    """Quantise a block of rows of q or k after its multiplication by the rotation."""
     PART: tl.constexpr = 64
     _, begin, place, length = _place(block, starts, sequences, rows, ROWS, RAGGED)
     row = place * ROWS + tl.arange(0, ROWS)
@@ -123,24 +144,10 @@ def _rotated_rows(
     here = row < length
     source = x_ptr + batch.to(tl.int64) * stride_b + head.to(tl.int64) * stride_h
     source += (begin + row).to(tl.int64)[:, None] * stride_n
-    first = _turned(source, rotation_ptr, here, at, DIM, HEAD_DIM)
-    if DIM == PART:
-        parts = (first,)
-        most = tl.abs(first)
-    else:
-        second = _turned(source, rotation_ptr, here, PART + at, DIM, HEAD_DIM)
-        plus = first + second
-        minus = first - second
-        parts = (plus, minus)
-        if DIM == 4 * PART:
-            third = _turned(source, rotation_ptr, here, 2 * PART + at, DIM, HEAD_DIM)
-            fourth = _turned(source, rotation_ptr, here, 3 * PART + at, DIM, HEAD_DIM)
-            more = third + fourth
-            less = third - fourth
-            parts = (plus + more, minus + less, plus - more, minus - less)
-        most = tl.abs(parts[0])
-        for i in tl.static_range(1, DIM // PART):
-            most = tl.maximum(most, tl.abs(parts[i]))
+    parts = _rotated(source, rotation_ptr, here, at, DIM, HEAD_DIM)
+    most = tl.abs(parts[0])
+    for i in tl.static_range(1, DIM // PART):
+        most = tl.maximum(most, tl.abs(parts[i]))
     scale = _scale(most, LARGEST, LEAST)
     inverse = 1.0 / scale
     first_row = (batch * heads + head).to(tl.int64) * rows + begin
