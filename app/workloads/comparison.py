@@ -91,8 +91,8 @@ def _bar(cell: Cell) -> ComparisonBar:
 
 
 def _summary(cells: Sequence[Cell]) -> str:
-    lines = [_auto(cells), *_in_fp8(cells), tr_sentence(twins(cells))]
-    return "; ".join(filter(None, lines))
+    exact = "; ".join(filter(None, [_auto(cells), tr_sentence(twins(cells))]))
+    return "\n".join(filter(None, [exact, *_in_fp8(cells)]))
 
 
 def _auto(cells: Sequence[Cell]) -> str:
@@ -116,8 +116,28 @@ def _auto(cells: Sequence[Cell]) -> str:
         behind,
         percent=f"{100 * (1 - TARGET):.0f}",
     )
-from accel.workloads.catalog import FP8
-from app.language.texts import tr, tr_count, tr_decimal, tr_sentence
+    return "; ".join([against, late]) if behind else against
+
+
+def _in_fp8(cells: Sequence[Cell]) -> Iterator[str]:
+    """Yield how fast and how exact FP8 is beside the best other backends."""
+    for name in FP8:
+        pairs = [(x, best) for x, best in _beside_best(cells, name) if x.passed]
+        if pairs:
+            speed = math.exp(sum(math.log(x.tflops / y.tflops) for x, y in pairs) / len(pairs))
+            worst = max((x for x, _ in pairs), key=lambda x: x.error)
+            usual = max((y for _, y in pairs), key=lambda y: y.error)
+            yield tr_count(
+                "{name} has {speed} times the speed of the best backend in {n} shape, and a"
+                " relative error of {error} instead of {usual}",
+                "{name} has {speed} times the speed of the best backend on average over {n} shapes,"
+                " and a relative error of up to {error} instead of {usual}",
+                len(pairs),
+                name=name,
+                speed=tr_decimal(f"{speed:.2f}"),
+                error=c.error(worst),
+                usual=c.error(usual),
+            )
 
 
 def _reached(mean: float, shapes: int) -> str:
