@@ -176,7 +176,8 @@ DEFECTS = {
         "+ head // kv_group + 1\n    centre",
     ),
     "shift left in the sums": ("m - SHIFT, sums", "m, sums"),
-    "one half of a block's sum forgotten": ("(total + part) * rows", "total + part * rows"),
+    "a factor a block too early": ("total * _of_rows(due, part)", "total * _of_rows(alpha, part)"),
+    "the last factor forgotten": ("final += acc * _of_rows(due, final)", "final += acc"),
 }
 
 

@@ -238,12 +238,21 @@ def _softmax(
 
 
 @gluon.jit
-def _rescale(total, part, alpha, TWO_LEVELS: gl.constexpr):
-    """Return the output so far, `alpha` times as large."""
-    rows = gl.expand_dims(gl.convert_layout(alpha, gl.SliceLayout(1, part.type.layout)), 1)
+def _added(total, part, due, alpha, TWO_LEVELS: gl.constexpr):
+    """Return the output with the last block's, and the factor that it is still to be multiplied by.
+
+    In two levels a factor waits for the next sum, where it costs no instruction of its own.
+    """
     if TWO_LEVELS:
-        return (total + part) * rows
-    return part * rows
+        return total * _of_rows(due, part) + part, alpha
+    else:
+        return part * _of_rows(alpha, part), due
+
+
+@gluon.jit
+def _of_rows(x, like):
+    """Return a number for each row as a column beside `like`."""
+    return gl.expand_dims(gl.convert_layout(x, gl.SliceLayout(1, like.type.layout)), 1)
 
 
 @gluon.jit
@@ -269,9 +278,9 @@ def _sweep(
 ):
     """Process `count` blocks downwards from `block`.
 
-    The output counts in units of the scale of the values added last.
+    The output, times the factor that is due, counts in units of the scale of the values added last.
     """
-    acc, m, l, quads, k_next, v_now, v_next = state
+    acc, due, m, l, quads, k_next, v_now, v_next = state
     k_scales, v_scales, key_base, keys, q_factor = scales
     v_full, v_empty = bars[4], bars[5]
     BN: gl.constexpr = smem[1].shape[1]
@@ -293,8 +302,8 @@ def _sweep(
         part = warpgroup_mma_wait(0, deps=(part,))
         release_tile(v_empty, step + i - 1)
         quads = _moved(fresh)
-        acc = _rescale(acc, part, alpha * unit, TWO_LEVELS)
-    return acc, m, l, quads, k_next, v_now, v_next
+        acc, due = _added(acc, part, due, alpha * unit, TWO_LEVELS)
+    return acc, due, m, l, quads, k_next, v_now, v_next
 
 
 @gluon.jit
@@ -371,6 +380,8 @@ def _consumer(
     acc = gl.zeros([ROWS, D], gl.float32, O_LAYOUT)
     quads, l = _weights(gl.full([ROWS, BN], -1000.0, gl.float32, S_LAYOUT), 0)
     none = l * 0.0
+    one = gl.full([ROWS], 1.0, gl.float32, ROW)
+    due = one
     v_now = 1.0
     kept = 0
     m_kept = m
@@ -443,7 +454,7 @@ def _consumer(
                 rows_in_all,
             )
             if TWO_LEVELS:
-                final = acc + final
+                final += acc * _of_rows(due, final)
             final = final * v_now
             if SEGMENT:  # noqa: SIM102 - one is known when the kernel is compiled, one is not
                 if segments > 0:
@@ -456,7 +467,8 @@ def _consumer(
             )  # fmt: skip
 
         scales_here = (k_scales, v_scales, key_base, seq_k, q_factor)
-        state = (gl.zeros([ROWS, D], gl.float32, O_LAYOUT), m, l, quads, k_next, v_first, v_next)
+        acc = gl.zeros([ROWS, D], gl.float32, O_LAYOUT)
+        state = (acc, one, m, l, quads, k_next, v_first, v_next)
         if RIGHT:
             state = _sweep(
                 state, q, smem, bars, step + 1, last - 1, part - 1, place, scales_here, softcap,
@@ -465,7 +477,7 @@ def _consumer(
         if SEGMENT:
             segments = 0
             while whole - part > SEGMENT:
-                acc, m, l, quads, k_next, v_now, v_next = _sweep(
+                acc, due, m, l, quads, k_next, v_now, v_next = _sweep(
                     state, q, smem, bars, step + part, last - part, SEGMENT, place, scales_here,
                     softcap, CID, False, RIGHT, LEFT, SOFTCAP, POLYNOMIALS, TWO_LEVELS, PINNED,
                 )  # fmt: skip
@@ -477,7 +489,7 @@ def _consumer(
                 m_kept = m
                 segments += 1
                 acc = gl.zeros([ROWS, D], gl.float32, O_LAYOUT)
-                state = (acc, m, l, quads, k_next, v_now, v_next)
+                state = (acc, due, m, l, quads, k_next, v_now, v_next)
         state = _sweep(
             state, q, smem, bars, step + part, last - part, whole - part, place, scales_here,
             softcap, CID, False, RIGHT, LEFT, SOFTCAP, POLYNOMIALS, TWO_LEVELS, PINNED,
@@ -488,7 +500,7 @@ def _consumer(
                 scales_here, softcap, CID, True, RIGHT, LEFT, SOFTCAP, POLYNOMIALS, TWO_LEVELS,
                 PINNED,
             )  # fmt: skip
-        acc, m, l, quads, k_next, v_now, v_next = state
+        acc, due, m, l, quads, k_next, v_now, v_next = state
         release_tile(q_empty, q_part)
         step += blocks
         served += 1
@@ -508,7 +520,7 @@ def _consumer(
         final = warpgroup_mma(p, values, acc, use_acc=not TWO_LEVELS, is_async=True)
         final = warpgroup_mma_wait(0, deps=(final,))
         if TWO_LEVELS:
-            final = acc + final
+            final += acc * _of_rows(due, final)
         final = final * v_now
         if SEGMENT:  # noqa: SIM102
             if segments > 0:
