@@ -309,10 +309,8 @@ def _special(q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> Any:
     if options["precision"] is None:
         return None
     checked_precision(options.pop("precision"))
-    if any(options.pop(name) is not None for name in ("sink", "alibi", "block_mask")):
-        raise ValueError(
-            "attention in fp8 takes no sink, no ALiBi and no block mask; leave precision out"
-        )
+    if any(options.pop(name) is not None for name in ("alibi", "block_mask")):
+        raise ValueError("attention in fp8 takes no ALiBi and no block mask; leave precision out")
     del options["deterministic"]
     return fp8_attention(q, k, v, **options)
 

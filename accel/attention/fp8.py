@@ -27,6 +27,7 @@ from accel.attention.inputs import Inputs, Window, arrange, as_given, problem_of
 from accel.attention.problem import Problem
 from accel.attention.ragged import Ragged
 from accel.attention.reference import reference
+from accel.attention.sinks import with_sink
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -91,6 +92,7 @@ def fp8_attention(
     softcap: float = 0.0,
     bias: Tensor | None = None,
     seqlens: Ragged | None = None,
+    sink: Tensor | None = None,
     layout: str = "bhsd",
     backend: str = "auto",
     return_lse: bool = False,
@@ -111,7 +113,7 @@ def fp8_attention(
     Raises:
         ValueError: if the backend cannot compute this, or a gradient is required.
     """
-    x = arrange(q, k, v, bias, seqlens, layout)
+    x = arrange(q, k, v, bias, seqlens, layout, sink)
     problem = problem_of(
         x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=False
     )
@@ -123,6 +125,8 @@ def fp8_attention(
         with torch.no_grad():
             run = emulation.forward if choice.backend == EMULATION else _kernel
             out, lse = run(x, problem)
+    if sink is not None:
+        out, lse = with_sink(out, lse, sink.detach())
     out = as_given(out, seqlens, layout)
     if return_choice:
         return out, choice
@@ -165,6 +169,7 @@ def error_of(
     *,
     precision: str = "fp8",
     seqlens: Ragged | None = None,
+    sink: Tensor | None = None,
     layout: str = "bhsd",
     backend: str = "auto",
     **rules: Any,
@@ -173,7 +178,7 @@ def error_of(
 
     Args:
         precision: "fp8".
-        seqlens, layout: as for `fp8_attention`.
+        seqlens, sink, layout: as for `fp8_attention`.
         backend: as for `fp8_attention`; `auto` is the emulation where there is no kernel.
         rules: causal, window, scale and softcap; see `accel.attention.attention`.
 
@@ -189,9 +194,10 @@ def error_of(
             asked: dict[str, Any] = {"causal": False, "window": (None, None), "scale": None}
             p = problem_of(x, **{**asked, "softcap": 0.0, **rules}, deterministic=False)
             backend = "emulation" if any(_kernel_rules(p)) else "hopper"
-        given: dict[str, Any] = {"seqlens": seqlens, "layout": layout, **rules}
+        given: dict[str, Any] = {"seqlens": seqlens, "sink": sink, "layout": layout, **rules}
         out, choice = fp8_attention(q, k, v, backend=backend, return_choice=True, **given)
-        truth = as_given(reference(x.q, x.k, x.v, ragged=seqlens, **rules), seqlens, layout)
+        exact = reference(x.q, x.k, x.v, ragged=seqlens, sink=sink, **rules)
+        truth = as_given(exact, seqlens, layout)
         away = out.double() - truth
         rounding = truth.to(q.dtype).double() - truth
     return Error(

@@ -143,10 +143,16 @@ def test_a_key_that_draws_most_weight(length, dim):
     assert apart(fp8(q, k, v), truth) < 2 * apart(exact, truth) + 1e-3
 
 
-def test_a_learned_sink_is_refused_by_name():
-    q, k, v = tensors(1, 2, 2, 64, 64, 64)
-    with pytest.raises(ValueError, match="takes no sink"):
-        fp8(q, k, v, sink=torch.zeros(2, device="cuda"))
+@pytest.mark.parametrize("dim", [64, 128, 256])
+def test_a_learned_sink_takes_its_share(dim):
+    q, k, v = tensors(2, 4, 2, 300, 500, dim)
+    sink = torch.tensor([-1.0, 3.0, 6.0, 9.0], device="cuda")
+    out, lse = fp8(q, k, v, causal=True, sink=sink, return_lse=True)
+    truth, whole = reference(q, k, v, causal=True, sink=sink, return_lse=True)
+    assert apart(out, truth) < 0.07
+    assert float((lse - whole).abs().max()) < 0.1
+    found = accel.attention.error_of(q, k, v, causal=True, sink=sink)
+    assert found.relative == pytest.approx(apart(out, truth), rel=1e-3)
 
 
 @pytest.mark.parametrize("dim", [64, 128, 256])

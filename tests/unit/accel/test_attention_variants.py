@@ -319,7 +319,7 @@ def test_block_masks_that_do_not_fit_are_refused():
         ({"block_mask": odd}, "blocks of 16, .*; got 24 x 24"),
         ({"block_mask": fits, "causal": True}, "cannot be given with causal or window"),
         ({"block_mask": fits, "bias": torch.zeros(64, 64)}, "with a bias or seqlens"),
-        ({"block_mask": fits, "precision": "fp8"}, "fp8 takes no sink, no ALiBi and no block mask"),
+        ({"block_mask": fits, "precision": "fp8"}, "fp8 takes no ALiBi and no block mask"),
         ({"dropout": 0.1}, "attention has no dropout of weights; got dropout=0.1"),
         ({"alibi": torch.rand(3)}, r"alibi must be \[2\] or \[2, 2\] of float32"),
         ({"alibi": torch.rand(2, requires_grad=True)}, "the slopes of alibi get no gradient"),

@@ -132,6 +132,19 @@ def test_ragged_is_each_sequence_alone():
         at += length
 
 
+def test_a_sink_takes_its_share_and_has_no_gradient():
+    q, k, v = qkv(heads=2)
+    sink = torch.tensor([2.0, 8.0])
+    out, lse = emulated(q, k, v, sink=sink, causal=True, return_lse=True)
+    exact, exact_lse = reference(q, k, v, sink=sink, causal=True, return_lse=True)
+    assert 1e-3 < apart(out, exact) < 0.07
+    assert (lse - exact_lse).abs().max() < 0.1
+    found = accel.attention.error_of(q, k, v, sink=sink, causal=True)
+    assert found.relative == pytest.approx(apart(out, exact), rel=1e-6)
+    with pytest.raises(ValueError, match="no gradients"):
+        emulated(q, k, v, sink=sink.requires_grad_())
+
+
 def test_it_runs_only_where_it_is_asked_for():
     q, k, v = qkv()
     x = Inputs(q, k, v)
