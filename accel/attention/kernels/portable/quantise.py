@@ -40,6 +40,9 @@ from accel.runtime.launch import prepare
 
 SPAN = 4
 """Blocks of values that one program quantises, which reads the values of the centre once."""
+WARPS = {64: 4, 128: 4, 256: 8}
+REGISTERS = {64: 128, 128: 168, 256: 255}
+"""Of a program and of a thread, by head size: the fastest of those that were measured."""
 MANY = 1024
 """Blocks of values from which on programs take SPAN of them."""
 
@@ -373,5 +376,5 @@ def quantise_call(g: Geometry) -> KernelCall:
             "SPAN": span,
             "INTERPRETED": interpreted,
         },
-        {"num_warps": dim // 16, "maxnreg": 128, "num_stages": 1},
+        {"num_warps": WARPS[dim], "maxnreg": REGISTERS[dim], "num_stages": 1},
     )
