@@ -7,8 +7,10 @@ import pytest
 import torch
 
 import accel
-from accel.attention import attention, choose, learned, lessons, records
+from accel.attention import attention, choose, lessons
 from accel.attention.api import _PLANS
+from accel.attention.learned import STORE
+from accel.lessons import records
 from accel.runtime import brief_timing, shared_file
 
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
@@ -29,14 +31,14 @@ def own(tmp_path, monkeypatch):
 
 
 def forget():
-    learned.forget()
+    STORE.forget()
     lessons.forget()
     choose.cache_clear()
     _PLANS.clear()
 
 
 def kept():
-    return records.decode_learned(shared_file.read(records.learned_file()))
+    return records.decode_learned(shared_file.read(STORE.file))
 
 
 def tensors(grad=False):
