@@ -71,6 +71,9 @@ def test_nobody_begins_to_prepare_while_another_waits_to_measure(tmp_path: Path)
     def hold() -> None:
         with first.preparing():
             _until_one_waits(tmp_path)
+            for _ in range(50):  # leaves time for what must not happen
+                if not order:
+                    time.sleep(0.001)
 
     _together(hold, measure, prepare)
     assert order == ["measured", "prepared"]
