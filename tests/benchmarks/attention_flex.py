@@ -3,6 +3,7 @@
     python -m tests.benchmarks.attention_flex [--seconds 0.1] [--limit 100] [--out DIR]
     python -m tests.benchmarks.attention_flex --together FOLDER   # several processes at once
     python -m tests.benchmarks.attention_flex --together FOLDER --warm   # compile only
+    python -m tests.benchmarks.attention_flex --judge FILE   # sums up what was measured
 
 Compiling FlexAttention for a cell takes longer than measuring it. Processes that name the same
 folder share the cells (see `shared_gpu`); a common TORCHINDUCTOR_CACHE_DIR keeps what they
@@ -22,14 +23,18 @@ float64 for one head, and gradients with each other.
 from __future__ import annotations
 
 import argparse
+import csv
 import itertools
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any, get_args
 
 import torch
@@ -361,6 +366,40 @@ COLUMNS = (
 )  # fmt: skip
 
 
+REQUIRED = {"flex": 1.3, "flex FLASH": 1.0}
+"""How fast ours is to be, over each."""
+
+
+def summary(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """Yield how fast ours is over each contender, by direction and kind, and the cells that miss
+    what is required."""
+    cell = itemgetter(*KEYS)
+    known = [row for row in rows if row["us"]]
+    ours = {cell(row): float(row["us"]) for row in known if row["contender"] == "ours"}
+    for name, required in REQUIRED.items():
+        theirs = {cell(row): float(row["us"]) for row in known if row["contender"] == name}
+        ratios = {at: theirs[at] / us for at, us in ours.items() if at in theirs}
+        missed = {at: ratio for at, ratio in ratios.items() if ratio < required}
+        for direction in get_args(Direction):
+            for kind in (*KINDS, "all"):
+                those = [
+                    r for at, r in ratios.items() if at[-1] == direction and kind in (at[0], "all")
+                ]
+                if those:
+                    yield (
+                        f"{direction} {kind} over {name}: {geometric_mean(those):.3f} over"
+                        f" {len(those)} cells ({min(those):.3f} to {max(those):.3f}),"
+                        f" {sum(r < required for r in those)} below {required:g}"
+                    )
+        yield from (f"missed: {' '.join(at)}: {r:.3f} of {name}" for at, r in missed.items())
+    notes = Counter(
+        (row["contender"], row["kind"], row["direction"], row["note"])
+        for row in rows
+        if row["note"]
+    )
+    yield from (f"{n} cells: {' '.join(about)}" for about, n in notes.items())
+
+
 def main() -> None:
     """Measure as many cells as the time suffices for, and write each as it comes."""
     parser = argparse.ArgumentParser(
@@ -373,7 +412,12 @@ def main() -> None:
     parser.add_argument("--lengths", default="")
     parser.add_argument("--kinds", default="")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--judge", type=Path, help="sum up a file that was measured before")
     asked = parser.parse_args()
+    if asked.judge:
+        with asked.judge.open(newline="") as f:
+            print(*summary(list(csv.DictReader(f))), sep="\n")
+        return
     begun = time.monotonic()
     # A compiled backward pass that reuses the buffers of its forward pass could run only once.
     torch._functorch.config.donated_buffer = False
