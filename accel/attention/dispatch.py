@@ -8,9 +8,10 @@ needed, no tensors.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 import torch
@@ -239,7 +240,8 @@ def _expected(p: Problem, direction: Direction) -> Expectation:
     same = [r for r in rows if r.place == at and (r.head_dim, r.heads // r.kv_heads) == _heads(p)]
     plain = not p.windowed and not extras(p) and p.mask in ("none", "square")
     if plain and any(r.gpu == gpu for r in same):
-        rates = {r.backend: r.tflops for r in same if r.gpu == gpu}
+        own = sorted((r for r in same if r.gpu == gpu), key=partial(_apart, p), reverse=True)
+        rates = {r.backend: r.tflops for r in own}  # the nearest rows come last
         return Expectation("measured", rates, gpus=(str(gpu),))
     alike = [name for name in (gpu, table.ALIKE.get(gpu or "")) if name is not None]
     if p.dtype.itemsize == 2 and (us := prediction.expected(alike, direction, _geometry(p))):
@@ -248,6 +250,11 @@ def _expected(p: Problem, direction: Direction) -> Expectation:
         return Expectation("predicted", rates, gpus=prediction.coefficients().gpus)
     gpus = table.measured_on(rows, at)
     return Expectation("predicted", table.expected(rows, at), gpus=tuple(gpus))
+
+
+def _apart(p: Problem, row: table.Row) -> float:
+    """Return how many octaves a row at the problem's place is apart from it in heads."""
+    return abs(math.log2(row.batch * row.heads) - math.log2(p.batch * p.heads))
 
 
 def _heads(p: Problem) -> tuple[int, int]:

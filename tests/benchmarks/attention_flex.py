@@ -14,16 +14,17 @@ sizes of 64 and 128, 2,048 to 32,768 tokens, bfloat16, forward and backward. As 
 causal, a window is of 512 keys, and documents are 4 of random lengths in one row of 4 x S tokens,
 causal, and the forward pass is that of a training step. All get the same tensors, score function
 and block mask; the kernels of a pass are timed as a CUDA graph, in turns, ours twice (the ratio of
-the two is in the column same_twice). Ours goes by what it learned in the calls before. Making a
-block mask (mask_ms) and recognising it (read_ms) are told apart, each for the second time.
-FlexAttention's backend FLASH takes part where flash-attn-4 is installed. Outputs are compared with
-float64 for one head, and gradients with each other.
+the two is in the column same_twice). Ours goes by the shipped tables. Making a block mask (mask_ms)
+and recognising it (read_ms) are told apart, each for the second time. FlexAttention's backend FLASH
+takes part where flash-attn-4 is installed. Outputs are compared with float64 for one head, and
+gradients with each other.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import gc
 import itertools
 import math
 import tempfile
@@ -247,35 +248,11 @@ def _graph(run: Callable[[], Any], stream: torch.cuda.Stream) -> tuple[torch.cud
     return graph, kept
 
 
-def learn(problem: Problem) -> None:
-    """Call ours as a program would until it has learned both passes."""
-    for _ in range(3):
-        leaves = problem.leaves()
-        torch.autograd.grad(problem.call(accel.flex_attention, leaves), leaves, problem.dout)
-
-
-def load_backends(problem: Problem) -> None:
-    """Call every backend that can compute a cell, so that its kernels are loaded when it counts."""
-    for name in ("hopper", "triton", "cudnn", "fa3", "fa4"):
-        leaves = problem.leaves()
-        try:
-            out = problem.call(accel.flex_attention, leaves, backend=name)
-            torch.autograd.grad(out, leaves, problem.dout)
-        except ValueError:  # this backend computes other cells
-            continue
-        except Exception as e:  # noqa: BLE001 - `auto` goes on without it
-            print(f"{problem.cell}: {name} fails: {_told(e)[:300]}", flush=True)
-
-
 def measured(cell: Cell, seconds: float, gpu: SharedGpu) -> list[dict[str, object]]:
     """Return a row for each contender of a cell in both directions."""
-    accel.learning("off")
     problem = Problem(cell)
-    load_backends(problem)
-    accel.learning("once")
     with gpu.alone():
         problem.time_mask()
-        learn(problem)
     passes: dict[str, Passes] = {}
     rows = []
     for name, attend in contenders():
@@ -419,6 +396,7 @@ def main() -> None:
             print(*summary(list(csv.DictReader(f))), sep="\n")
         return
     begun = time.monotonic()
+    accel.learning("off")
     # A compiled backward pass that reuses the buffers of its forward pass could run only once.
     torch._functorch.config.donated_buffer = False
     lengths, kinds = (text.split(",") if text else [] for text in (asked.lengths, asked.kinds))
@@ -442,6 +420,7 @@ def main() -> None:
                 merge("attention_flex", [row | where for row in rows], KEYS, asked.out)
                 print(f"{time.monotonic() - begun:.0f} s {cell}", *_lines(rows), sep="; ",
                       flush=True)  # fmt: skip
+            gc.collect()
             torch.cuda.empty_cache()
 
 
@@ -458,9 +437,7 @@ def _lines(rows: list[dict[str, object]]) -> Iterator[str]:
 
 def warm(cell: Cell) -> None:
     """Compile all that a cell needs, which then is in the caches on disk."""
-    accel.learning("off")
     problem = Problem(cell)
-    load_backends(problem)
     for name, attend in contenders():
         leaves = problem.leaves()
         try:

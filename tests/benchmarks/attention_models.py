@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gc
 import math
 import sys
 import tempfile
@@ -179,7 +180,8 @@ class Runner:
         if self.gpu is not None:
             yield "learned", partial(self._learned, self.gpu)
         for name, peer in peers(self.shape, self._plain_inputs(self.sets[0], "bhsd")):
-            yield name, partial(self._peer, peer, "bshd" if name == "fa4 func" else "bhsd")
+            if name not in self.skip:
+                yield name, partial(self._peer, peer)
 
     def _auto(self) -> list[Call]:
         learning("off")
@@ -229,11 +231,11 @@ class Runner:
             return [partial(run, x.q, x.k, x.v) for x in inputs]
         return [partial(forward, x, self.problem, name) for x in inputs]
 
-    def _peer(self, peer: PeerCall, layout: str) -> list[Call]:
+    def _peer(self, peer: PeerCall) -> list[Call]:
         calls: list[Call] = []
         for x in self.sets:
-            given = self._plain_inputs(x, layout)
-            if self.shape.lengths and layout == "bhsd":
+            given = self._plain_inputs(x, "bhsd")
+            if self.shape.lengths:
                 given = given._replace(**{n: getattr(given, n).contiguous() for n in "qkv"})
             leaves = [t.detach().clone(memory_format=torch.preserve_format) for t in given[:3]]
             if given.bias is not None:
@@ -247,7 +249,7 @@ class Runner:
                     leaf.requires_grad_()
                 with torch.enable_grad():
                     out = peer(*leaves)
-                up = x.upstream(layout)
+                up = x.upstream("bhsd")
                 calls.append(partial(torch.autograd.grad, out, wanted, up, retain_graph=True))
         return calls
 
@@ -553,8 +555,9 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=30.0, help="seconds to prepare a shape")
     parser.add_argument("--first", type=int, default=len(SHAPES), help="shapes of the zoo")
     parser.add_argument("--only", default="", help="shapes whose name or group contains this")
-    parser.add_argument("--skip", default="", help="backends by name that take no part, such as"
-                        " flash,efficient; torch's own choice among them always does")  # fmt: skip
+    parser.add_argument("--skip", default="", help="contenders that take no part, such as"
+                        " flash,efficient,torch sdpa")  # fmt: skip
+    parser.add_argument("--able", default="", help="only passes that this backend can compute")
     parser.add_argument("--judge", type=Path, help="sum up a file that was measured before")
     parser.add_argument("--together", type=Path, help="the folder that processes share")
     parser.add_argument("--warm", action="store_true", help="compile only")
@@ -577,6 +580,7 @@ def main() -> None:
         for shape in SHAPES[: options.first]
         if options.only in shape.name or options.only in shape.group
         for direction in _directions(shape)
+        if not options.able or _is_able(shape, options.able, direction)
     ]
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -593,7 +597,12 @@ def main() -> None:
             except ValueError as e:
                 line = f"{direction:8} {shape.name}: not computed: {e}"
             print(f"{time.monotonic() - begun:.0f} s {line}", flush=True)
+            gc.collect()
             torch.cuda.empty_cache()
+
+
+def _is_able(shape: ModelShape, backend: str, direction: Direction) -> bool:
+    return refusal(shape.problem(CUDA), backend, direction) is None
 
 
 def _written(

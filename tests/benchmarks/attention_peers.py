@@ -1,13 +1,11 @@
 """Call the peers of our attention that no backend wraps, each by its own function.
 
-They are torch's scaled_dot_product_attention with grouped heads and masks, FlexAttention compiled,
-and flash-attn-4 with windows and ragged batches. Each takes q, k and v in its own best layout. The
-gradients come from autograd.
+They are torch's scaled_dot_product_attention with grouped heads and masks, and FlexAttention
+compiled. Each takes q, k and v in its own best layout. The gradients come from autograd.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -20,7 +18,6 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
 from accel.attention import Ragged
-from accel.attention.dispatch import unloadable
 from accel.attention.inputs import Inputs
 from tests.benchmarks.attention_shapes import ModelShape
 
@@ -33,7 +30,7 @@ def peers(shape: ModelShape, x: Inputs) -> Iterator[tuple[str, PeerCall]]:
 
     Args:
         shape: the problem.
-        x: one set of tensors, of which FlexAttention and flash-attn-4 read the sizes only.
+        x: one set of tensors, of which FlexAttention reads the sizes only.
     """
     square = shape.seq_q == shape.seq_k or shape.seq_q == 1
     plain = shape.left is None and not shape.softcap and x.ragged is None
@@ -47,8 +44,6 @@ def peers(shape: ModelShape, x: Inputs) -> Iterator[tuple[str, PeerCall]]:
             yield "torch sdpa cudnn", partial(_sdpa, shape, fixed, SDPBackend.CUDNN_ATTENTION)
     if not plain or shape.mask != "none":
         yield "flex", _flex(shape, x)
-    if not plain and shape.mask == "none" and unloadable("fa4") is None:
-        yield "fa4 func", partial(_fa4, shape, x.ragged)
 
 
 def _sdpa(
@@ -131,30 +126,3 @@ def _sequence_of(ragged: Ragged, tokens: int) -> Tensor:
     """Return the number of the sequence that each token belongs to."""
     at = torch.arange(tokens, device=ragged.starts_q.device, dtype=torch.int32)
     return torch.searchsorted(ragged.starts_q[1:], at, right=True)
-
-
-def _fa4(shape: ModelShape, ragged: Ragged | None, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    from flash_attn.cute.interface import flash_attn_func, flash_attn_varlen_func
-
-    rows = [t.transpose(1, 2) for t in (q, k, v)]
-    causal = shape.causal and shape.left is None
-    rules = {
-        "causal": causal,
-        "window_size": (shape.left, 0) if shape.left is not None else (None, None),
-        "softcap": shape.softcap,
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if ragged is None:
-            out = flash_attn_func(*rows, **rules)
-        else:
-            out = flash_attn_varlen_func(
-                *(t.squeeze(0) for t in rows),
-                cu_seqlens_q=ragged.starts_q,
-                cu_seqlens_k=ragged.starts_k,
-                max_seqlen_q=ragged.longest_q,
-                max_seqlen_k=ragged.longest_k,
-                **rules,
-            )
-    first: Tensor = out[0] if isinstance(out, tuple) else out
-    return first.transpose(1, 2) if ragged is None else first.transpose(0, 1).unsqueeze(0)

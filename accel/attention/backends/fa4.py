@@ -54,15 +54,15 @@ class FlashAttention4(Backend):
         yield from no_bias(p)
         if p.capability is not None and p.capability[0] != 9:
             yield "has been tried here on compute capability 9.0 only"
-        if p.ragged:
-            yield "takes no ragged batches here"
-        if p.blind or p.windowed:
-            yield "leaves queries that see no key, and windows, to others here"
-        if p.softcap and direction == "backward":
-            yield "takes no softcap in the backward pass here"
+        if p.blind or (p.windowed and p.seq_q > p.seq_k):
+            yield "leaves queries that see no key to others here"
         # 4.0.0b36 answered at random at 40, 72 and 80, and rightly at 64, 96, 128, 192 and 256.
         if direction == "backward" and p.head_dim % 32:
             yield f"gives wrong gradients at head sizes such as {p.head_dim}, no multiple of 32"
+
+    def takes_narrow(self, p: Problem) -> bool:
+        """Return True for the sizes of MLA, for which it has kernels."""
+        return (p.head_dim, p.value_dim) == (192, 128)
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass, with head sizes padded to a multiple of 8.
@@ -70,18 +70,14 @@ class FlashAttention4(Backend):
         The kernel writes into the layout of q, so that the output need not be copied.
         """
         wide = loadable_rows(x)
-        q, k, v = (t.transpose(1, 2) for t in wide[:3])
         out, lse, *_ = _interface()._flash_attn_fwd(
-            q,
-            k,
-            v,
-            softmax_scale=problem.scale,
-            causal=problem.right == 0,
-            softcap=problem.softcap or None,
+            *_rows(x, *wide[:3]),
+            **_rules(x, problem),
             return_lse=True,
-            out=torch.empty_like(wide.q).transpose(1, 2),
+            out=_rows(x, torch.empty_like(wide.q[..., : wide.v.shape[3]]))[0],
         )
-        return out.transpose(1, 2)[..., : problem.head_dim], lse
+        lse = lse if x.ragged is None else lse.unsqueeze(0)
+        return _heads(x, out)[..., : problem.out_dim], lse
 
     def backward(
         self,
@@ -93,20 +89,41 @@ class FlashAttention4(Backend):
         dlse: Tensor | None = None,
     ) -> Gradients:
         """Run the backward pass, deterministically if requested."""
-        q, k, v = (t.transpose(1, 2) for t in loadable_rows(x)[:3])
-        d, o, _ = (t.transpose(1, 2) for t in loadable_rows(Inputs(dout, out, out))[:3])
+        q, k, v = loadable_rows(x)[:3]
+        d, o, _ = loadable_rows(Inputs(dout, out, out))[:3]
         grads = _interface()._flash_attn_bwd(
-            q,
-            k,
-            v,
-            o,
-            d,
-            lse,
-            softmax_scale=problem.scale,
-            causal=problem.right == 0,
+            *_rows(x, q, k, v, o, d),
+            lse if x.ragged is None else lse.squeeze(0),
+            **_rules(x, problem),
             deterministic=problem.deterministic,
         )
-        return Gradients(*(g.transpose(1, 2)[..., : problem.head_dim] for g in grads[:3]))
+        sizes = (problem.head_dim, problem.head_dim, problem.out_dim)
+        return Gradients(*(_heads(x, g)[..., :size] for g, size in zip(grads, sizes, strict=False)))
+
+
+def _rows(x: Inputs, *tensors: Tensor) -> list[Tensor]:
+    """Return tensors [B,H,S,D] as the package takes them: [B,S,H,D], or [T,H,D] if ragged."""
+    rows = [t.transpose(1, 2) for t in tensors]
+    return rows if x.ragged is None else [t.squeeze(0) for t in rows]
+
+
+def _heads(x: Inputs, rows: Tensor) -> Tensor:
+    """Return a result of the package as [B,H,S,D]."""
+    return (rows if x.ragged is None else rows.unsqueeze(0)).transpose(1, 2)
+
+
+def _rules(x: Inputs, p: Problem) -> dict[str, Any]:
+    """Return the scale, the softcap, which keys are visible, and where sequences begin."""
+    causal = p.left is None and p.right == 0
+    rules: dict[str, Any] = {"softmax_scale": p.scale, "causal": causal, "softcap": p.softcap}
+    if not causal:
+        rules |= {"window_size_left": p.left, "window_size_right": p.right}
+    if x.ragged is not None:
+        rules |= {
+            "cu_seqlens_q": x.ragged.starts_q, "cu_seqlens_k": x.ragged.starts_k,
+            "max_seqlen_q": p.seq_q, "max_seqlen_k": p.seq_k,
+        }  # fmt: skip
+    return rules
 
 
 @lru_cache(maxsize=1)
