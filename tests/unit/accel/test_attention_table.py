@@ -109,6 +109,17 @@ def test_the_users_own_measurements_count_more_than_the_shipped(own):
     assert "cudnn      500 TFLOP/s measured" in str(choice)
 
 
+@pytest.mark.parametrize("nearest_last", [True, False])
+def test_of_two_measured_shapes_at_one_place_the_one_with_the_nearest_heads_decides(
+    nearest_last, own
+):
+    few, many = row(seq=8192, tflops=500.0, batch=1), row(seq=8192, tflops=650.0)
+    other = row("cudnn", seq=8192, tflops=600.0)
+    table.record([few, other, many] if nearest_last else [many, other, few])
+    assert choose(problem(batch=4, seq_q=8192, seq_k=8192)).backend == "hopper"
+    assert choose(problem(batch=1, seq_q=8192, seq_k=8192)).backend == "cudnn"
+
+
 def test_only_backends_that_can_are_taken_however_fast_the_others_are(own):
     table.record(
         [row("fa4", tflops=900.0), row("cudnn", tflops=500.0), row("triton", tflops=300.0)]

@@ -10,9 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.attention import BACKENDS, Problem, choose, describe, dispatch
+from accel.attention import BACKENDS, Problem, Ragged, attention, choose, describe, dispatch
 from accel.attention.backends import fa3, fa4
 from accel.attention.dispatch import preferred, unloadable
+from accel.attention.inputs import arrange
 
 
 def problem(**changes):
@@ -315,6 +316,75 @@ def test_flash_attention_4_is_not_asked_for_gradients_that_it_gets_wrong(head_di
     assert backend.refusal(problem(head_dim=head_dim), "forward") is None
     refusal = backend.refusal(problem(head_dim=head_dim), "backward")
     assert (refusal is not None and "wrong gradients" in refusal) == wrong
+
+
+FLASH4 = """
+import torch
+
+
+def _flash_attn_fwd(q, k, v, softmax_scale, causal, softcap, window_size_left=None,
+                    window_size_right=None, cu_seqlens_q=None, cu_seqlens_k=None,
+                    max_seqlen_q=None, max_seqlen_k=None, return_lse=False, out=None):
+    if cu_seqlens_q is not None:
+        lse = q.new_zeros(q.shape[1], q.shape[0])
+        assert max_seqlen_q == cu_seqlens_q.diff().max() and max_seqlen_k is not None
+        for i in range(len(cu_seqlens_q) - 1):
+            rows = slice(cu_seqlens_q[i], cu_seqlens_q[i + 1])
+            keys = slice(cu_seqlens_k[i], cu_seqlens_k[i + 1])
+            _, part = _flash_attn_fwd(q[None, rows], k[None, keys], v[None, keys], softmax_scale,
+                                      causal, softcap, window_size_left, window_size_right,
+                                      out=out[None, rows])
+            lse[:, rows] = part[0]
+        return out, lse
+    k, v = (x.repeat_interleave(q.shape[2] // k.shape[2], 2) for x in (k, v))
+    score = torch.einsum("bqhd,bkhd->bhqk", q, k) * softmax_scale
+    if softcap:
+        score = softcap * torch.tanh(score / softcap)
+    apart = torch.arange(k.shape[1]) - torch.arange(q.shape[1])[:, None] + q.shape[1] - k.shape[1]
+    right = 0 if causal else window_size_right
+    hidden = torch.zeros_like(apart, dtype=torch.bool)
+    if window_size_left is not None:
+        hidden |= apart < -window_size_left
+    if right is not None:
+        hidden |= apart > right
+    score = score.masked_fill(hidden, -torch.inf)
+    out.copy_(torch.einsum("bhqk,bkhd->bqhd", score.softmax(3), v))
+    return out, score.logsumexp(3)
+"""
+"""Computes what flash-attn-4 documents, with its layouts and names."""
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"causal": True},
+        {"window": (5, 0)},
+        {"window": (3, 2), "softcap": 2.0},
+        {"causal": True, "seqlens": Ragged.of([7, 1, 12], device="cpu")},
+        {"window": (4, 0), "seqlens": Ragged.of([7, 13], device="cpu")},
+    ],
+    ids=str,
+)
+def test_flash_attention_4_gets_windows_softcaps_and_ragged_batches_in_its_own_terms(
+    rules, packages
+):
+    packages("flash_attn/__init__.py")
+    packages("flash_attn/cute/__init__.py")
+    packages("flash_attn/cute/interface.py", FLASH4)
+    size = (20, 4, 16) if "seqlens" in rules else (2, 4, 20, 16)
+    q = torch.randn(size, dtype=torch.float64)
+    k, v = (torch.randn_like(q)[..., :2, :, :] for _ in range(2))
+    if "seqlens" in rules:
+        k, v = (torch.randn(20, 2, 16, dtype=torch.float64) for _ in range(2))
+    due, lse = attention(q, k, v, backend="reference", return_lse=True, **rules)
+    window = rules.get("window", (None, 0))
+    x = arrange(q, k, v, None, rules.get("seqlens"), "bhsd")
+    p = describe(q, k, v, window=window, softcap=rules.get("softcap", 0.0),
+                 seqlens=rules.get("seqlens"))  # fmt: skip
+    out, found = BACKENDS["fa4"].forward(x, p)
+    if "seqlens" in rules:
+        out, found = out[0].transpose(0, 1), found[0]
+    assert torch.allclose(out, due) and torch.allclose(found.double(), lse.double(), atol=1e-5)
 
 
 @pytest.fixture
