@@ -117,6 +117,10 @@ def main() -> None:
     for engine in engines.values():
         serving.run(engine, serving.request(64, 16))  # compiles what is compiled at first use
     serving_engine.choose = true = TrueEdit()
+    device, compiler = "CPU, one thread", "numba"
+    if args.device == "cuda":
+        device, compiler = torch.cuda.get_device_name(), "triton"
+    known = {"shape": args.shape, **context(device, ("torch", compiler))}
     rows, gains = [], []
     most = engines["plain"].model.config.vocabulary
     for name, before, after in chosen:
@@ -130,16 +134,12 @@ def main() -> None:
             {"edit": name, "implementation": who, "prompt": len(prompt), "answer": len(answer),
              "seconds": f"{time_:.3f}", "tokens_a_step": f"{(len(answer) - 1) / steps:.3f}",
              "lookup_beside_plain": f"{gains[-1]:.3f}",
-             "clock_mhz": round(watch.sensors().sm_mhz or 0)}
+             "clock_mhz": round(watch.sensors().sm_mhz or 0), **known}
             for who, (time_, steps) in taken.items()
         ]  # fmt: skip
         print(name, taken, f"{gains[-1]:.3f}", flush=True)
-    device, compiler = "CPU, one thread", "numba"
-    if args.device == "cuda":
-        device, compiler = torch.cuda.get_device_name(), "triton"
-    known = {"shape": args.shape, **context(device, ("torch", compiler))}
+        write("serving_lookup", rows, args.out)
     print(f"median {statistics.median(gains):.3f}, least {min(gains):.3f}")
-    write("serving_lookup", [{**row, **known} for row in rows], args.out)
 
 
 if __name__ == "__main__":
