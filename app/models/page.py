@@ -346,6 +346,7 @@ class ModelsPage(QWidget):
         super().resizeEvent(event)
         wide, directions = self.width() >= theme.px(_WIDE), QBoxLayout.Direction
         self._body.setDirection(directions.LeftToRight if wide else directions.TopToBottom)
+        self._body.setStretchFactor(self.serving, int(wide))
         self.serving.enlarge(wanted=wide)
 
     def _lay_out(self) -> None:
@@ -359,7 +360,7 @@ class ModelsPage(QWidget):
         self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom, inner)
         self._body.setContentsMargins(0, 0, 0, 0)
         self._body.setSpacing(theme.M)
-        self._body.addWidget(self.serving, 1, Qt.AlignmentFlag.AlignTop)
+        self._body.addWidget(self.serving, 0, Qt.AlignmentFlag.AlignTop)
         self._body.addWidget(stored, 1)
         scroll = EdgeScrollArea(inner, tr("Models"))
         self.setProperty(REACHES_EDGE, True)

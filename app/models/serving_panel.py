@@ -42,7 +42,7 @@ class ServingPanel(QWidget):
         self._body.setContentsMargins(0, 0, 0, 0)
         self._body.setSpacing(theme.S)
         self._body.addWidget(self.title)
-        self.title.hide()
+        self.hide()
 
     def state_of(self, folder: str) -> tuple[str, str]:
         """Return the state of the model in a folder in a word, as its card says it, and the
@@ -119,7 +119,7 @@ class ServingPanel(QWidget):
                 card.enlarge(wanted=self._large)
                 self._body.addWidget(card)
             self.cards[served.port].show_served(served, self._state.snapshot)
-        self.title.setVisible(bool(self.cards))
+        self.setVisible(bool(self.cards))
         if before != phases or not self._known:
             self._known = True
             self.changed.emit()

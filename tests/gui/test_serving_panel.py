@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from PySide6.QtCore import QPoint
 from PySide6.QtGui import QGuiApplication
 
 from app.assistant.message_tree import UNCHECKED
@@ -201,3 +202,17 @@ def test_the_window_starts_a_model_chats_with_it_and_stops_it(home, tmp_path, qt
     assert said == "tiny is no longer served"
     eventually(lambda: exchange(qtbot, link, FindServed()).served == ())
     link.stop()
+
+
+@pytest.mark.parametrize("width", [1000, 1900])
+def test_models_begin_at_the_top_left_while_nothing_is_served(fed, width):
+    fed.window.resize(width, 800)
+    page = opened(fed, ServedNow((), GIB))
+    fed.settle()
+    corner = page.stored.mapTo(page, QPoint(0, 0))
+    assert corner.x() < 20 and corner.y() - page.filter.geometry().bottom() < 40
+    fed.reply(FindServed, NOW)
+    fed.settle()
+    served = page.serving.mapTo(page, QPoint(0, 0))
+    corner = page.stored.mapTo(page, QPoint(0, 0))
+    assert (served.x(), served.y()) < (corner.x(), corner.y()), "what is served comes first"
