@@ -10,6 +10,7 @@ import msgspec
 
 from accel import result as results
 from accel.result import Check, Result, Sensors
+from accel.workloads.catalog import WORKLOADS
 from app.format.values import ago, clock, duration, precise, significant
 from app.language.texts import tr, tr_count, tr_decimal, tr_sentence
 from scheduler.protocol.jobs import Job
@@ -182,9 +183,12 @@ def _ms(value: float) -> str:
 
 def _params(result: Result) -> str:
     words = {True: "yes", False: "no"}
+    known = next((w.params for w in WORKLOADS if w.name == result.workload), ())
+    chosen = {param.name for param in known if param.auto}
     return ", ".join(
         f"{name} {words[value] if isinstance(value, bool) else value}"
         for name, value in result.params.items()
+        if value or name not in chosen
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from argparse import Namespace
 
@@ -10,6 +11,8 @@ from assistant.messages import DeviceChoice, Event, Waiting
 from scheduler.protocol.progress import printable
 
 _CPU_HINT = "--cpu: run on the CPU now"
+_TOLD = set[str]()
+"""The reasons that a script was told, without their numbers."""
 
 
 def device(args: Namespace) -> DeviceChoice:
@@ -20,11 +23,14 @@ def device(args: Namespace) -> DeviceChoice:
 def show_event(event: Event) -> None:
     """Show what the assistant waits for, and how to avoid a wait for a GPU.
 
-    A script, which sees no progress line, is only told about a wait for a GPU, which may be long.
+    A script, which sees no progress line, is only told about a wait for a GPU, which may be long,
+    and once for each reason, not at each second of a countdown.
     """
     if not isinstance(event, Waiting):
         return
     hint = f"{_CPU_HINT}; " if event.cpu else ""
     show_progress(f"{hint}{event.reason}")
-    if hint and not sys.stderr.isatty():
+    without_numbers = re.sub(r"\d+", "", event.reason)
+    if hint and not sys.stderr.isatty() and without_numbers not in _TOLD:
+        _TOLD.add(without_numbers)
         sys.stderr.write(f"{printable(event.reason)} ({_CPU_HINT})\n")

@@ -92,6 +92,17 @@ def test_a_result_that_is_none_of_ours_is_no_result():
     assert rows(snapshots.snapshot((), (foreign,)))[0].tflops == ""
 
 
+def test_a_parameter_that_was_chosen_by_itself_is_not_shown_as_zero():
+    (done,) = (each for each in SNAPSHOT.jobs if each.id == 6)
+    found = msgspec.json.decode(done.state.result)
+    for heads, shown in ((0, False), (4, True)):
+        found["params"]["kv_heads"] = heads
+        raw = msgspec.Raw(msgspec.json.encode(found))
+        summary = summarize_result(job(6, Done(NOW - 9, NOW, (), raw)))
+        assert summary is not None and ("kv_heads 4" in summary.params) == shown
+        assert "kv_heads 0" not in summary.params
+
+
 def test_earlier_results_of_one_workload_oldest_first():
     jobs, now = SNAPSHOT.jobs, SNAPSHOT.time
     found = earlier_results(jobs, "attention", now)

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.cli.assistant import events
 from app.cli.devices.panels import bar
 from app.cli.devices.screen import status_lines, watch_lines
 from app.cli.output import StyledLine, print_table, render
 from app.cli.queue.jobs import print_list
+from assistant.messages import Waiting
 from scheduler.protocol.devices import Detail, Process
 from scheduler.protocol.snapshot import Alert, Snapshot
 from tests.gui import snapshots
@@ -196,3 +198,15 @@ def test_watch_shows_bars_and_processes_where_there_is_room(
 )
 def test_a_bar_is_filled_by_eighths(share: float | None, text: str) -> None:
     assert bar(share, 4) == text
+
+
+def test_a_script_is_told_once_why_the_assistant_waits(capsys, monkeypatch):
+    monkeypatch.setattr(events, "_TOLD", set())
+    for seconds in (15, 14, 13):
+        events.show_event(Waiting(f"waiting for idle devices (GPU 0: idle in {seconds} s)", True))
+    events.show_event(Waiting("waiting for idle devices (GPU 0: job 7 runs)", True))
+    events.show_event(Waiting("the model tiny is writing"))
+    assert capsys.readouterr().err.splitlines() == [
+        "waiting for idle devices (GPU 0: idle in 15 s) (--cpu: run on the CPU now)",
+        "waiting for idle devices (GPU 0: job 7 runs) (--cpu: run on the CPU now)",
+    ]
