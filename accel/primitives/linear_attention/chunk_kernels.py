@@ -201,20 +201,20 @@ def unit_inverse(lower, CHUNK: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: t
 @triton.jit(do_not_specialize=["heads"])
 def prepare(
     q_ptr, k_ptr, v_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, chunks_ptr, qk_ptr, qb_ptr, ak_ptr,
-    ab_ptr, solved_ptr, erases_ptr, constants_ptr, reads_ptr, keys_ptr, gains_ptr, factors_ptr,
+    ab_ptr, solved_ptr, constants_ptr, reads_ptr, keys_ptr, erases_ptr, gains_ptr, factors_ptr,
     heads, scale,
     KEYS: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
     CHUNK: tl.constexpr, ROWS: tl.constexpr, CHANNEL: tl.constexpr, STRONGEST: tl.constexpr,
     PLAIN: tl.constexpr, ERASES: tl.constexpr, EXCLUSIVE: tl.constexpr, SIGN: tl.constexpr,
-    COMPUTE: tl.constexpr, PRECISION: tl.constexpr,
+    COMPUTE: tl.constexpr, PRECISION: tl.constexpr, FINE: tl.constexpr,
 ):  # fmt: skip
     """Write what the pass over the chunks needs of one of them; one program a chunk and head.
 
-    That is the scores unless they are in blocks of rows and exist already; T = (I - ab)^-1,
-    T a e^G and T times the values or ak · values; and the factors e^G and beta e^{G_C - G} of every
-    token, or with a decay for each channel e^{G_C} of every channel and `reads`, `keys` and
-    `gains`, which are q e^G, k e^{G_C - G} and b e^{G_C - G}. Where gradients will be wanted (they
-    need `solved`) such scores are computed finely: gradients of decays are small differences.
+    That is the scores unless they are in blocks of rows and exist already, with FINE as
+    `chunk_scores` says; `solved`, T = (I - ab)^-1; `constants`, ak · values, where a rule writes
+    both; and the factors e^G and beta e^{G_C - G} of every token, or with a decay for each channel
+    e^{G_C} of every channel and `reads`, `keys`, `erases` and `gains`, which are q e^G,
+    k e^{G_C - G}, a e^G and b e^{G_C - G}.
     """
     chunk, head = tl.program_id(0), tl.program_id(1)
     first, length = tl.load(chunks_ptr + chunk * 3), tl.load(chunks_ptr + chunk * 3 + 1)
@@ -224,29 +224,26 @@ def prepare(
         qk, qb, ak, ab = chunk_scores(
             q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, first, length, 0, head, heads, scale,
             KEYS, BLOCK, GROUP, CHUNK, ROWS, CHANNEL, STRONGEST, PLAIN, ERASES, EXCLUSIVE, SIGN,
-            COMPUTE, PRECISION, CHANNEL and solved_ptr is not None,
+            COMPUTE, PRECISION, FINE,
         )  # fmt: skip
         if PLAIN:
             store_square(qk_ptr, qk, chunk, head, heads, tokens, CHUNK)
-        if ERASES:
-            store_square(qb_ptr, qb, chunk, head, heads, tokens, CHUNK)
         if ak_ptr is not None:
             store_square(ak_ptr, ak, chunk, head, heads, tokens, CHUNK)
+        if ERASES:
+            store_square(qb_ptr, qb, chunk, head, heads, tokens, CHUNK)
     elif ERASES:
         ab = tl.load(square(ab_ptr, chunk, head, heads, tokens, tokens, CHUNK))
-        ak = ab
         if PLAIN:
             ak = tl.load(square(ak_ptr, chunk, head, heads, tokens, tokens, CHUNK))
     if ERASES:
         solved = unit_inverse(ab, CHUNK, COMPUTE, PRECISION)
-        if solved_ptr is not None:
-            store_square(solved_ptr, solved, chunk, head, heads, tokens, CHUNK)
+        store_square(solved_ptr, solved, chunk, head, heads, tokens, CHUNK)
+    if ERASES and PLAIN:
         for begin in range(0, VALUES, BLOCK):
             dims = begin + tl.arange(0, BLOCK)
             v = stored(v_ptr, first, tokens, length, head, heads, dims, VALUES)
-            if PLAIN:
-                v = product(ak, v, COMPUTE, PRECISION)
-            constants = product(solved, v, COMPUTE, PRECISION)
+            constants = product(ak, v, COMPUTE, PRECISION)
             store_vectors(
                 constants_ptr, constants, first, tokens, length, head, heads, dims, VALUES
             )
@@ -261,35 +258,26 @@ def prepare(
         row = factors_ptr + (chunk.to(tl.int64) * heads + head) * (2 * CHUNK)
         tl.store(row + tokens, tl.exp(sums))
         tl.store(row + CHUNK + tokens, left)
-        if ERASES:
-            past = sums - w if EXCLUSIVE else sums
-            solved *= tl.exp(past)[None, :] * SIGN
-    for begin in range(0, KEYS if CHANNEL or ERASES else 0, BLOCK):
-        dims = begin + tl.arange(0, BLOCK)
-        if ERASES:
-            a = stored(a_ptr, first, tokens, length, shared, share, dims, KEYS)
-        if CHANNEL:
+    if CHANNEL:
+        for begin in range(0, KEYS, BLOCK):
+            dims = begin + tl.arange(0, BLOCK)
             w = decays(decay_ptr, first, tokens, length, head, heads, dims, KEYS, True, STRONGEST)
             sums, whole = tl.cumsum(w, 0), tl.sum(w, 0)
             reached, left = tl.exp(sums), tl.exp(whole[None, :] - sums)
             row = factors_ptr + (chunk.to(tl.int64) * heads + head) * KEYS
             tl.store(row + dims, tl.exp(whole), mask=dims < KEYS)
-            q = stored(q_ptr, first, tokens, length, shared, share, dims, KEYS)
-            q = q.to(tl.float32) * reached * scale
+            q = vectors(q_ptr, first, tokens, length, shared, share, dims, KEYS) * reached * scale
             store_vectors(reads_ptr, q, first, tokens, length, head, heads, dims, KEYS)
             if PLAIN:
-                k = stored(k_ptr, first, tokens, length, shared, share, dims, KEYS)
-                k = k.to(tl.float32) * left
+                k = vectors(k_ptr, first, tokens, length, shared, share, dims, KEYS) * left
                 store_vectors(keys_ptr, k, first, tokens, length, head, heads, dims, KEYS)
             if ERASES:
-                if b_ptr is None:
-                    b = a.to(tl.float32)
-                else:
+                a = vectors(a_ptr, first, tokens, length, shared, share, dims, KEYS)
+                b = a
+                if b_ptr is not None:
                     b = vectors(b_ptr, first, tokens, length, head, heads, dims, KEYS)
                 if beta_ptr is not None:
                     b *= betas(beta_ptr, first, tokens, length, head, heads)[:, None]
                 store_vectors(gains_ptr, b * left, first, tokens, length, head, heads, dims, KEYS)
-                a = a.to(tl.float32) * (tl.exp(sums - w) if EXCLUSIVE else reached) * SIGN
-        if ERASES:
-            erases = product(solved, a, COMPUTE, PRECISION)
-            store_vectors(erases_ptr, erases, first, tokens, length, head, heads, dims, KEYS)
+                a *= (tl.exp(sums - w) if EXCLUSIVE else reached) * SIGN
+                store_vectors(erases_ptr, a, first, tokens, length, head, heads, dims, KEYS)

@@ -129,7 +129,8 @@ def _posed(
 def _prepared(launch: _Launcher, inputs: Tensors, *, kept: bool) -> Tensors:
     """Return the inputs with what `prepare` finds of every chunk.
 
-    kept: what only gradients need is written, too.
+    kept: gradients will be wanted. Those of decays are small differences, for which scores with a
+        decay for each channel are computed finely.
     """
     s, chunks = launch.shape, len(launch.at.chunks)
     q, v = cast(Tensor, inputs["q"]), cast(Tensor, inputs["v"])
@@ -143,11 +144,11 @@ def _prepared(launch: _Launcher, inputs: Tensors, *, kept: bool) -> Tensors:
             "qb": (erases, square, s.kept),
             "ak": (plain and erases and (kept or cut), square, s.kept),
             "ab": (erases and cut, square, torch.float32),
-            "solved": (erases and kept, square, s.kept),
-            "erases": (erases, keys, s.kept),
-            "constants": (erases, v.shape, s.kept),
+            "solved": (erases, square, s.kept),
+            "constants": (plain and erases, v.shape, s.kept),
             "reads": (s.channel, keys, s.kept),
             "keys": (s.channel and plain, keys, s.kept),
+            "erases": (s.channel and erases, keys, s.kept),
             "gains": (s.channel and erases, keys, s.kept),
             "factors": (True, factors, torch.float32),
         },
@@ -158,10 +159,12 @@ def _prepared(launch: _Launcher, inputs: Tensors, *, kept: bool) -> Tensors:
         launch(chunk_kernels.scores, (chunks * s.blocks_of_rows, s.heads, 1), block, x)
     if chunks:
         options = {"num_warps": 4, "num_stages": 1}
-        block = {"BLOCK": min(128, wide(s.keys))}
+        block = {"BLOCK": min(128, wide(s.keys)), "FINE": kept and s.channel}
         launch(chunk_kernels.prepare, (chunks, s.heads, 1), block, x, options)
     if not s.channel:
-        x |= {"reads": x["q"], "keys": x["k"], "gains": x["a"]}
+        x |= {"reads": x["q"], "keys": x["k"], "erases": x["a"]}
+    if not plain:
+        x["constants"] = x["v"]
     del x["ab"]
     return x
 
@@ -251,7 +254,7 @@ def _gradients(launch: _Launcher, x: Tensors) -> Tensors:
     start, v = x["start"], cast(Tensor, x["v"])
     x["dstates"] = torch.empty_like(cast(Tensor, x["states"]))
     x["dstart"] = None if start is None else torch.empty_like(start)
-    x |= _empty(v, dict.fromkeys(("du", "dx"), (s.rule.erases, v.shape, s.kept)))
+    x["dx"] = torch.empty_like(v, dtype=s.kept) if s.rule.erases else None
     columns, options = passing(s, _capability(v.device), len(at.sequences))
     grid = (-(-s.values // columns), s.heads, len(at.sequences))
     launch(gradient_kernels.state_gradients, grid, {"BLOCK": columns}, x, options)
@@ -290,7 +293,8 @@ def _empty_gradients(s: Shape, at: Tables, x: Tensors) -> Tensors:
             "dend": (True, (chunks * s.blocks_of_rows, s.heads, sums), torch.float32),
         },
     )
-    return found | {"dv": torch.empty_like(v), "ddecay": torch.empty_like(decay)}
+    dv = torch.empty_like(v) if plain else cast(Tensor, x["dx"]).to(v.dtype)
+    return found | {"dv": dv, "ddecay": torch.empty_like(decay)}
 
 
 def _chunk_gradients(launch: _Launcher, x: Tensors) -> None:

@@ -37,13 +37,13 @@ from accel.primitives.tiles.scans import running
 
 @triton.jit(do_not_specialize=["heads"])
 def state_gradients(
-    reads_ptr, gains_ptr, erases_ptr, qb_ptr, dout_ptr, factors_ptr, chunks_ptr,
-    sequences_ptr, dlast_ptr, dstates_ptr, du_ptr, dstart_ptr, heads, scale,
+    reads_ptr, gains_ptr, erases_ptr, solved_ptr, qb_ptr, dout_ptr, factors_ptr, chunks_ptr,
+    sequences_ptr, dlast_ptr, dstates_ptr, dx_ptr, dstart_ptr, heads, scale,
     KEYS: tl.constexpr, WIDTH: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
     SHARED: tl.constexpr, CHUNK: tl.constexpr, CHANNEL: tl.constexpr, ERASES: tl.constexpr,
-    COMPUTE: tl.constexpr, PRECISION: tl.constexpr,
+    SIGN: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of the state after each chunk, of the corrections, and of the start.
+    """Write the gradient of the state after each chunk, of x, and of the start.
 
     It is `scan` in reverse, and like it holds the state's gradient transposed.
     """
@@ -67,18 +67,24 @@ def state_gradients(
         )
         dstate *= shrink[None, :] if CHANNEL else shrink
         dout = tl.trans(stored(dout_ptr, first, tokens, length, head, heads, values, VALUES))
+        reached = token_factors(factors_ptr, here, head, heads, tokens, False, CHUNK, CHANNEL)
         if ERASES:
-            gains = stored(gains_ptr, first, tokens, length, shared, share, dims, KEYS)
+            erases = stored(erases_ptr, first, tokens, length, shared, share, dims, KEYS)
+            gains = erases
+            if CHANNEL:
+                gains = stored(gains_ptr, first, tokens, length, shared, share, dims, KEYS)
             left = token_factors(factors_ptr, here, head, heads, tokens, True, CHUNK, CHANNEL)
             du = product(after, tl.trans(gains), COMPUTE, PRECISION) * left[None, :]
             qb = tl.load(square(qb_ptr, here, head, heads, tokens, tokens, CHUNK))
             du += product(dout, qb, COMPUTE, PRECISION)
-            store_vectors(du_ptr, tl.trans(du), first, tokens, length, head, heads, values, VALUES)
-            erases = stored(erases_ptr, first, tokens, length, head, heads, dims, KEYS)
-            dstate += product(du, erases, COMPUTE, PRECISION)
+            solved = tl.load(square(solved_ptr, here, head, heads, tokens, tokens, CHUNK))
+            dx = product(du, solved, COMPUTE, PRECISION)
+            store_vectors(dx_ptr, tl.trans(dx), first, tokens, length, head, heads, values, VALUES)
+            if not CHANNEL:
+                dx *= reached[None, :] * SIGN
+            dstate += product(dx, erases, COMPUTE, PRECISION)
         reads = stored(reads_ptr, first, tokens, length, shared, share, dims, KEYS)
         if not CHANNEL:
-            reached = token_factors(factors_ptr, here, head, heads, tokens, False, CHUNK, CHANNEL)
             dout = dout.to(tl.float32) * (reached[None, :] * scale)
         dstate += product(dout, reads, COMPUTE, PRECISION)
     if dstart_ptr is not None:
@@ -87,13 +93,16 @@ def state_gradients(
 
 @triton.jit(do_not_specialize=["heads"])
 def score_gradients(
-    keys_ptr, v_ptr, u_ptr, dout_ptr, du_ptr, factors_ptr, qk_ptr, ak_ptr, solved_ptr, dstates_ptr,
-    chunks_ptr, dqk_ptr, dqb_ptr, dak_ptr, dab_ptr, dx_ptr, dv_ptr, heads,
+    keys_ptr, v_ptr, u_ptr, dout_ptr, dx_ptr, factors_ptr, qk_ptr, ak_ptr, dstates_ptr, chunks_ptr,
+    dqk_ptr, dqb_ptr, dak_ptr, dab_ptr, dv_ptr, heads,
     KEYS: tl.constexpr, KEY_BLOCK: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
     SHARED: tl.constexpr, CHUNK: tl.constexpr, CHANNEL: tl.constexpr, PLAIN: tl.constexpr,
     ERASES: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of a chunk's scores, of x and of v; one program a chunk and head."""
+    """Write the gradients of a chunk's scores and of v; one program a chunk and head.
+
+    Where nothing but corrections is written, the gradient of v is that of x.
+    """
     chunk, head = tl.program_id(0), tl.program_id(1)
     first, length = tl.load(chunks_ptr + chunk * 3), tl.load(chunks_ptr + chunk * 3 + 1)
     place = tl.load(chunks_ptr + chunk * 3 + 2)
@@ -105,17 +114,11 @@ def score_gradients(
     for begin in range(0, VALUES, BLOCK):
         values = begin + tl.arange(0, BLOCK)
         dout = stored(dout_ptr, first, tokens, length, head, heads, values, VALUES)
-        dv = tl.zeros([CHUNK, BLOCK], tl.float32)
-        dx = dv
         if ERASES:
             u = stored(u_ptr, first, tokens, length, head, heads, values, VALUES)
-            du = stored(du_ptr, first, tokens, length, head, heads, values, VALUES)
-            solved = tl.load(square(solved_ptr, chunk, head, heads, tokens, tokens, CHUNK))
-            dx = product(tl.trans(solved), du, COMPUTE, PRECISION)
-            store_vectors(dx_ptr, dx, first, tokens, length, head, heads, values, VALUES)
+            dx = stored(dx_ptr, first, tokens, length, head, heads, values, VALUES)
             dqb += product(dout, tl.trans(u), COMPUTE, PRECISION)
             dab += product(dx, tl.trans(u), COMPUTE, PRECISION)
-            dv = dx
         if PLAIN:
             v = stored(v_ptr, first, tokens, length, head, heads, values, VALUES)
             dqk += product(dout, tl.trans(v), COMPUTE, PRECISION)
@@ -132,7 +135,7 @@ def score_gradients(
                 dstate = load_state(dstates_ptr, place, head, heads, dims, values, KEYS, VALUES)
                 by_state += product(k, dstate, COMPUTE, PRECISION)
             dv += by_state * left[:, None]
-        store_vectors(dv_ptr, dv, first, tokens, length, head, heads, values, VALUES)
+            store_vectors(dv_ptr, dv, first, tokens, length, head, heads, values, VALUES)
     seen, past = tokens[:, None] >= tokens[None, :], tokens[:, None] > tokens[None, :]
     if PLAIN:
         out = square(dqk_ptr, chunk, head, heads, tokens, tokens, CHUNK)

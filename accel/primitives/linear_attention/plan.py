@@ -167,8 +167,9 @@ def passing(
     if width == 128 and s.values == 128 and s.heads * sequences >= MANY:
         columns, warps, stages = _ALL
     columns = min(columns, wide(s.values))
-    vectors = 1 + (1 if s.rule.plain else 0) + (2 if s.rule.erases else 0)
-    squares = (1 if s.rule.plain else 0) + (1 if s.rule.erases else 0)
+    plain, erases = s.rule.plain, s.rule.erases
+    vectors = 1 + plain + erases * (2 if s.channel else 1)
+    squares = plain + 2 * erases
     of_a_chunk = CHUNK * (vectors * wide(s.keys) + squares * CHUNK + columns) * s.kept.itemsize
     where = capability or (9, 0)
     room = _SHARED_KIB.get(where, 99) * 1024 - _SCRATCH

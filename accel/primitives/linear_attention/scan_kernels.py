@@ -20,11 +20,12 @@ from accel.primitives.tiles.products import product
 
 @triton.jit(do_not_specialize=["heads"])
 def scan(
-    reads_ptr, keys_ptr, gains_ptr, v_ptr, erases_ptr, constants_ptr, qk_ptr, qb_ptr, factors_ptr,
-    chunks_ptr, sequences_ptr, start_ptr, out_ptr, u_ptr, states_ptr, last_ptr, heads, scale,
+    reads_ptr, keys_ptr, gains_ptr, v_ptr, erases_ptr, constants_ptr, solved_ptr, qk_ptr, qb_ptr,
+    factors_ptr, chunks_ptr, sequences_ptr, start_ptr, out_ptr, u_ptr, states_ptr, last_ptr, heads,
+    scale,
     KEYS: tl.constexpr, WIDTH: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
     SHARED: tl.constexpr, CHUNK: tl.constexpr, CHANNEL: tl.constexpr, PLAIN: tl.constexpr,
-    ERASES: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: tl.constexpr,
+    ERASES: tl.constexpr, SIGN: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Pass the state of a sequence and head from chunk to chunk; one program BLOCK of its values.
 
@@ -32,9 +33,11 @@ def scan(
     one with the corrections u likewise, and the last state. The state is held transposed,
     [BLOCK, WIDTH], and with it all that is multiplied with it: a product's left factor stays in
     registers, and only what was loaded goes through shared memory. WIDTH is KEYS rounded up to a
-    power of two. With a decay for each head `reads`, `keys` and `gains` are q, k and a themselves,
-    which SHARED heads share. Without `constants_ptr` nothing is written but corrections of what the
-    state holds: with PLAIN False that is what a sequence makes of the state before it.
+    power of two. With a decay for each head `reads`, `keys` and `erases` are q, k and a themselves,
+    which SHARED heads share, and `gains` are `erases`. What is erased makes x of the state before
+    it, and what is written in its place is u = T (constants + x). Without `constants_ptr` nothing
+    is written but corrections of what the state holds: with PLAIN False that is what a sequence
+    makes of the state before it.
     """
     head, sequence = tl.program_id(1), tl.program_id(2)
     shared, share = head // SHARED, heads // SHARED
@@ -68,20 +71,25 @@ def scan(
         state *= shrink[None, :] if CHANNEL else shrink
         out = tl.zeros([BLOCK, CHUNK], tl.float32)
         if ERASES:
-            erases = stored(erases_ptr, first, tokens, length, head, heads, dims, KEYS)
-            u = tl.zeros([BLOCK, CHUNK], tl.float32)
+            erases = stored(erases_ptr, first, tokens, length, shared, share, dims, KEYS)
+            gains = erases
+            x = product(before, tl.trans(erases), COMPUTE, PRECISION)
+            if CHANNEL:
+                gains = stored(gains_ptr, first, tokens, length, shared, share, dims, KEYS)
+            else:
+                x *= reached[None, :] * SIGN
             if constants_ptr is not None:
-                u = tl.trans(constants.to(tl.float32))
+                x += tl.trans(constants.to(tl.float32))
                 constants = stored(
                     constants_ptr, first + CHUNK, tokens, end - first - CHUNK, head, heads, values,
                     VALUES,
                 )  # fmt: skip
-            u += product(before, tl.trans(erases), COMPUTE, PRECISION)
+            solved = tl.load(square(solved_ptr, here, head, heads, tokens, tokens, CHUNK))
+            u = product(x, tl.trans(solved), COMPUTE, PRECISION)
             if u_ptr is not None:
                 store_vectors(
                     u_ptr, tl.trans(u), first, tokens, length, head, heads, values, VALUES
                 )
-            gains = stored(gains_ptr, first, tokens, length, shared, share, dims, KEYS)
             state += product(u * left, gains, COMPUTE, PRECISION)
         if out_ptr is not None:
             reads = stored(reads_ptr, first, tokens, length, shared, share, dims, KEYS)
