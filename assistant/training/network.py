@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from accel.primitives.linear_attention.api import linear_attention
 from accel.rwkv import wkv
 from accel.rwkv.layers import Memory, advance, norm, project
 from accel.rwkv.parameters import MIXES, Layer, Norm, Rank
@@ -80,8 +81,17 @@ def _recurrence(
     """Run the recurrence in fp32 even if the rest is in bf16: memory over many tokens needs more
     than 8 bits.
     """
+    run = by_kernels if r.device.type == "cuda" else wkv.chunked
     with torch.autocast(r.device.type, enabled=False):
-        return wkv.chunked(r, w, k, v, a, b, state)
+        return run(r, w, k, v, a, b, state)
+
+
+def by_kernels(
+    r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Compute `wkv.sequential` by the kernels of linear attention, whose states are transposed."""
+    found = linear_attention(r, k, v, kind="rwkv7", decay=w.log(), a=a, b=b, state=state.mT)
+    return found.out, found.state.mT
 
 
 def _layer(w: dict[str, Tensor], block: str) -> Layer:

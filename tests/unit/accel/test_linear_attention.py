@@ -77,7 +77,10 @@ def gradients(
         function = {"recurrence": recurrence, "chunked": chunked, "fused": fused}[run]
         out, last = function(given)
     random = torch.Generator().manual_seed(8)
-    weights = [torch.randn(t.shape, generator=random, dtype=torch.float64) for t in (out, last)]
+    weights = [
+        torch.randn(t.shape, generator=random, dtype=torch.float64).to(t.device)
+        for t in (out, last)
+    ]
     loss = (out.double() * weights[0]).sum() + (last.double() * weights[1]).sum()
     found = torch.autograd.grad(loss, list(leaves.values()))
     return {"out": out.detach(), "last": last.detach(), **dict(zip(leaves, found, strict=True))}

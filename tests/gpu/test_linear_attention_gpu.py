@@ -1,0 +1,87 @@
+"""Linear attention by the kernels on a GPU: every kind, dtype and awkward size, against float64.
+
+Compiling takes most of the time: run it with `-n 12`.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from accel.primitives.linear_attention.api import linear_attention
+from accel.primitives.linear_attention.kinds import KINDS
+from accel.primitives.linear_attention.reference import recurrence
+from tests.unit.accel.test_linear_attention import (
+    assert_close,
+    drawn,
+    gradients,
+    largest_error,
+    problem,
+)
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+
+STARTS = [0, 0, 65, 65, 128, 129, 300, 300]
+"""Sequences without tokens at both ends and in the middle, of one token, and of whole chunks."""
+STRONG = 9.9
+
+
+def on_gpu(x: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+    """Return what a dtype holds of the inputs, in float64 on the GPU."""
+    return {n: t.to(dtype).double().cuda() for n, t in x.items()}
+
+
+def ragged(kind: str, size: int, strength: float, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Draw sequences of the lengths that STARTS says, with initial states."""
+    sequences = len(STARTS) - 1
+    return on_gpu(
+        drawn(kind, 1, STARTS[-1], size, size, strength=strength, sequences=sequences), dtype
+    )
+
+
+@pytest.mark.parametrize("size", [64, 100, 256])
+@pytest.mark.parametrize("kind", KINDS)
+def test_ragged_sequences_in_float32_are_those_of_the_recurrence(kind, size):
+    x = ragged(kind, size, 0.6, torch.float32)
+    exact = gradients("recurrence", kind, x, torch.float64, STARTS)
+    assert_close(gradients("fused", kind, x, torch.float32, STARTS), exact, 1e-4)
+
+
+@pytest.mark.parametrize("strength", [0.6, STRONG])
+@pytest.mark.parametrize("size", [64, 100, 256])
+@pytest.mark.parametrize("kind", KINDS)
+def test_ragged_sequences_in_bfloat16_are_as_exact_as_the_recurrence(kind, size, strength):
+    x = ragged(kind, size, strength, torch.bfloat16)
+    exact = gradients("recurrence", kind, x, torch.float64, STARTS)
+    naive = gradients("rounded recurrence", kind, x, torch.bfloat16, STARTS)
+    got = gradients("fused", kind, x, torch.bfloat16, STARTS)
+    assert largest_error(got, exact) <= largest_error(naive, exact)
+    assert largest_error(got, {"out": exact["out"]}) <= largest_error(naive, {"out": exact["out"]})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_last_of_a_million_tokens_are_as_exact_as_the_recurrence(kind):
+    tokens, tail, compared = 2**20, 3000, 500
+    strength = 0.05 if KINDS[kind].decay != "fixed" else 1.0
+    x = drawn(kind, 1, tokens, 64, 64, strength=strength)
+    x = {n: t.bfloat16().cuda() for n, t in x.items()}
+    found = linear_attention(kind=kind, **x)
+    assert found.backend == "triton" and bool(found.out.isfinite().all())
+    # what came before has decayed by a factor of about e^-60, or for retention e^-39 and more
+    end = {n: t[:, -tail:] for n, t in x.items() if n != "state"} | {"state": x["state"]}
+    exact, naive = (
+        [t.double() for t in recurrence(problem(kind, end).to(dtype))]
+        for dtype in (torch.float64, torch.bfloat16)
+    )
+    out = found.out[:, -compared:].double()
+    right, rounded = exact[0][:, -compared:], naive[0][:, -compared:]
+    assert (out - right).norm() <= (rounded - right).norm()
+    assert (found.state.double() - exact[1]).norm() <= (naive[1] - exact[1]).norm()
+
+
+@pytest.mark.parametrize("kind", ["gdn", "rwkv7"])
+def test_heads_that_share_keys_and_many_sequences_are_those_of_the_recurrence(kind):
+    x = on_gpu(drawn(kind, 46, 130, 128, 128, strength=0.6), torch.bfloat16)
+    exact = gradients("chunked", kind, x, torch.float64)
+    assert_close(gradients("fused", kind, x, torch.bfloat16), exact, 1e-2)
