@@ -170,7 +170,7 @@ def scores(
     qk, qb, ak, ab = chunk_scores(
         q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, first, length, block, head, heads, scale,
         KEYS, BLOCK, GROUP, CHUNK, ROWS, CHANNEL, STRONGEST, PLAIN, ERASES, EXCLUSIVE, SIGN,
-        COMPUTE, PRECISION, False,
+        COMPUTE, PRECISION, True,
     )  # fmt: skip
     if PLAIN:
         store_square(qk_ptr, qk, chunk, head, heads, rows, CHUNK)
