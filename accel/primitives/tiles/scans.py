@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from accel.primitives.tiles.products import fine_product
+from accel.primitives.tiles.products import product
 
 
 @triton.jit
@@ -37,13 +37,13 @@ def joined_inverses(
         inverse: the inverse of each block; the identity for FIRST = 0.
         lower: L, strictly lower triangular, [size, size] or [blocks, size, size].
         i, j: the numbers of rows and columns, which broadcast to the last two dimensions.
-        COMPUTE, PRECISION: of the products; see `fine_product`.
+        COMPUTE, PRECISION: of the products; see `product`.
     """
     for level in tl.static_range(FIRST, END):
         joint = tl.where(joins(i, j, 1 << level), lower, 0.0)
         if level == 0:
             inverse += joint
         else:
-            added = fine_product(inverse, joint, COMPUTE, PRECISION)
-            inverse += fine_product(added, inverse, COMPUTE, PRECISION)
+            added = product(inverse, joint, COMPUTE, PRECISION)
+            inverse += product(added, inverse, COMPUTE, PRECISION)
     return inverse
