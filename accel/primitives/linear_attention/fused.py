@@ -50,7 +50,8 @@ def fused(x: Operands) -> tuple[Tensor, Tensor]:
         out, last = _Recurrence.apply(*tensors, x.rule, x.scale, x.bounds)  # type: ignore[no-untyped-call]
         return out, last
     launch, inputs = _posed(*tensors, x.rule, x.scale, x.bounds)
-    found = _scan(launch, _prepared(launch, inputs, kept=False), outputs=True)
+    x = _prepared(launch, inputs, kept=False)
+    found = _scan(launch, x | _parted(launch, x), outputs=True)
     return cast(Tensor, found["out"]), cast(Tensor, found["last"])
 
 
@@ -62,6 +63,9 @@ class _Launcher:
     ) -> None:
         self.shape, self.bounds, self.at = shape, bounds, tables(bounds, device)
         self._numbers = {"heads": shape.heads, "scale": float(scale)}
+        self.parts = parts_of(
+            shape, _capability(device), len(bounds), self.at.longest, _processors(device)
+        )
 
     def __call__(
         self,
@@ -87,6 +91,7 @@ class _Recurrence(torch.autograd.Function):
         """Compute the output and the final states; the arguments are those of `_posed`."""
         launch, inputs = _posed(*given)
         saved = _prepared(launch, inputs, kept=True)
+        saved |= _parted(launch, saved)
         found = _scan(launch, saved, outputs=True)
         ctx.names = tuple(saved)
         ctx.save_for_backward(*saved.values())
@@ -159,7 +164,8 @@ def _prepared(launch: _Launcher, inputs: Tensors, *, kept: bool) -> Tensors:
         launch(chunk_kernels.scores, (chunks * s.blocks_of_rows, s.heads, 1), block, x)
     if chunks:
         options = {"num_warps": 4, "num_stages": 1}
-        block = {"BLOCK": min(128, wide(s.keys)), "FINE": kept and s.channel}
+        # scores that exist need no products here, and few registers let more programs run at once
+        block = {"BLOCK": min(32 if cut else 128, wide(s.keys)), "FINE": kept and s.channel}
         launch(chunk_kernels.prepare, (chunks, s.heads, 1), block, x, options)
     if not s.channel:
         x |= {"reads": x["q"], "keys": x["k"], "erases": x["a"]}
@@ -181,34 +187,33 @@ def _scan(launch: _Launcher, x: Tensors, *, outputs: bool) -> Tensors:
             "u": (not outputs and s.rule.erases, v.shape, s.kept),
         },
     )
-    columns, _ = passing(s, _capability(v.device), len(at.sequences))
-    programs = -(-s.values // columns) * s.heads * len(at.sequences)
-    parts = parts_of(programs, at.longest, s.rule, _processors(v.device)) if outputs else 1
-    if parts > 1:
-        x = x | _parted(launch, x, parts)
     last = _passed_on(launch, x | found)
-    return found | {"last": last[parts - 1 :: parts]}
+    return found | {"last": last[launch.parts - 1 :: launch.parts]}
 
 
-def _parted(launch: _Launcher, x: Tensors, parts: int) -> Tensors:
-    """Return sequences that are cut into parts, and the states before them.
+def _parted(launch: _Launcher, x: Tensors) -> Tensors:
+    """Return sequences that are cut into parts, the states before them, and `turns`.
 
-    A part turns the state S before it into M S + L: L is the last state after none, and M that
-    after the identity where nothing but corrections is written.
+    A part turns the state S before it into M S + L: L is the last state after none, and M, its
+    turn, that after the identity where nothing but corrections is written. Most chunks of a part
+    need not be computed for this, as their states have decayed by its end.
     """
-    device = cast(Tensor, x["v"]).device
-    x = x | dict.fromkeys(("out", "states", "u"))
-    x["sequences"] = lines = cut(launch.bounds, parts, device)
-    s = launch.shape
+    s, parts, device = launch.shape, launch.parts, launch.at.chunks.device
+    lines = launch.at.sequences
+    if parts == 1:
+        return {"sequences": lines, "starts": x["start"], "turns": None}
+    lines = cut(launch.bounds, parts, device)
+    x = x | {**dict.fromkeys(("out", "states", "u")), "sequences": lines}
     identity = torch.eye(s.keys, device=device).expand(len(lines), s.heads, -1, -1).contiguous()
-    start, added = x["start"], _passed_on(launch, x | {"start": None})
+    added = _passed_on(launch, x | {"starts": None})
     added = added.view(-1, parts, s.heads, s.keys, s.values)
-    only = {"start": identity, "v": None, "constants": None}
-    kept = _passed_on(launch, x | only, width=s.keys).view(-1, parts, s.heads, s.keys, s.keys)
+    only = {"starts": identity, "v": None, "constants": None}
+    turns = _passed_on(launch, x | only, width=s.keys).view(-1, parts, s.heads, s.keys, s.keys)
+    start = x["start"]
     states = [torch.zeros_like(added[:, 0]) if start is None else start]
     for part in range(parts - 1):
-        states.append(added[:, part] + kept[:, part] @ states[-1])
-    return {"sequences": lines, "start": torch.stack(states, 1).flatten(0, 1)}
+        states.append(torch.matmul(turns[:, part], states[-1]).add_(added[:, part]))
+    return {"sequences": lines, "starts": torch.stack(states, 1).flatten(0, 1), "turns": turns}
 
 
 def _passed_on(launch: _Launcher, x: Tensors, width: int | None = None) -> Tensor:
@@ -217,7 +222,7 @@ def _passed_on(launch: _Launcher, x: Tensors, width: int | None = None) -> Tenso
     width: the columns of states that nothing but corrections is written to.
     """
     s, device = launch.shape, launch.at.chunks.device
-    sequences = len(cast(Tensor, x.get("sequences", launch.at.sequences)))
+    sequences = len(cast(Tensor, x["sequences"]))
     values, plain = (s.values, s.rule.plain) if width is None else (width, False)
     columns, options = passing(s, _capability(device), sequences)
     blocks = {"BLOCK": columns, "VALUES": values, "PLAIN": plain}
@@ -251,13 +256,12 @@ def _gradients(launch: _Launcher, x: Tensors) -> Tensors:
     """Return the gradients of the inputs, by the names of the inputs after a d."""
     s, at = launch.shape, launch.at
     x = x | _scan(launch, x, outputs=False)
-    start, v = x["start"], cast(Tensor, x["v"])
+    v = cast(Tensor, x["v"])
+    ends = _ends(launch, x)
     x["dstates"] = torch.empty_like(cast(Tensor, x["states"]))
-    x["dstart"] = None if start is None else torch.empty_like(start)
     x["dx"] = torch.empty_like(v, dtype=s.kept) if s.rule.erases else None
-    columns, options = passing(s, _capability(v.device), len(at.sequences))
-    grid = (-(-s.values // columns), s.heads, len(at.sequences))
-    launch(gradient_kernels.state_gradients, grid, {"BLOCK": columns}, x, options)
+    starts = _passed_back(launch, x | {"dlast": ends})
+    x["dstart"] = None if x["start"] is None else starts[:: launch.parts]
     x |= _empty_gradients(s, at, x)
     if len(at.chunks):
         _chunk_gradients(launch, x)
@@ -266,6 +270,31 @@ def _gradients(launch: _Launcher, x: Tensors) -> Tensors:
     if (dbeta := x["dbeta"]) is not None:
         x["dbeta"] = dbeta.sum(3).to(cast(Tensor, x["beta"]).dtype)
     return x
+
+
+def _ends(launch: _Launcher, x: Tensors) -> Tensor:
+    """Return the gradients of the states after all parts of sequences."""
+    s, parts, dlast = launch.shape, launch.parts, cast(Tensor, x["dlast"])
+    if parts == 1:
+        return dlast
+    added = _passed_back(launch, x | dict.fromkeys(("dlast", "dstates", "dx")))
+    added = added.view(-1, parts, s.heads, s.keys, s.values)
+    turns, ends = cast(Tensor, x["turns"]), [dlast]
+    for part in range(parts - 1, 0, -1):
+        ends.append(torch.matmul(turns[:, part].mT, ends[-1]).add_(added[:, part]))
+    return torch.stack(ends[::-1], 1).flatten(0, 1)
+
+
+def _passed_back(launch: _Launcher, x: Tensors) -> Tensor:
+    """Pass gradients of states back from chunk to chunk; return those before each sequence."""
+    s, device = launch.shape, launch.at.chunks.device
+    sequences = len(cast(Tensor, x["sequences"]))
+    columns, options = passing(s, _capability(device), sequences)
+    dstart = torch.empty(sequences, s.heads, s.keys, s.values, device=device)
+    grid = (-(-s.values // columns), s.heads, sequences)
+    blocks = {"BLOCK": columns}
+    launch(gradient_kernels.state_gradients, grid, blocks, x | {"dstart": dstart}, options)
+    return dstart
 
 
 def _empty_gradients(s: Shape, at: Tables, x: Tensors) -> Tensors:

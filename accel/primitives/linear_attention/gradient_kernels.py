@@ -21,6 +21,7 @@ from accel.primitives.linear_attention.memory_kernels import (
     betas,
     decays,
     load_state,
+    remembered,
     shrinking,
     square,
     store_state,
@@ -45,14 +46,21 @@ def state_gradients(
 ):  # fmt: skip
     """Write the gradient of the state after each chunk, of x, and of the start.
 
-    It is `scan` in reverse, and like it holds the state's gradient transposed.
+    It is `scan` in reverse, and like it holds the state's gradient transposed. If only the gradient
+    of the start is wanted, that of the last state counts as zero.
     """
     head, sequence = tl.program_id(1), tl.program_id(2)
     shared, share = head // SHARED, heads // SHARED
     values = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tokens, dims = tl.arange(0, CHUNK), tl.arange(0, WIDTH)
     chunk, begin, end, place, count = tokens_of(chunks_ptr, sequences_ptr, sequence)
-    dstate = tl.trans(load_state(dlast_ptr, sequence, head, heads, dims, values, KEYS, VALUES))
+    if dlast_ptr is None:
+        dstate = tl.zeros([BLOCK, WIDTH], tl.float32)
+        count = remembered(
+            factors_ptr, chunk, count, head, heads, dims, 1, KEYS, WIDTH, CHUNK, CHANNEL
+        )
+    else:
+        dstate = tl.trans(load_state(dlast_ptr, sequence, head, heads, dims, values, KEYS, VALUES))
     last = chunk + tl.maximum(count - 1, 0)
     next_shrink = shrinking(factors_ptr, last, head, heads, dims, KEYS, CHUNK, CHANNEL)
     for n in range(count):
@@ -62,9 +70,11 @@ def state_gradients(
         shrink, following = next_shrink, chunk + tl.maximum(before_it - 1, 0)
         next_shrink = shrinking(factors_ptr, following, head, heads, dims, KEYS, CHUNK, CHANNEL)
         after = dstate.to(COMPUTE)
-        store_state(
-            dstates_ptr, tl.trans(after), place + before_it, head, heads, dims, values, KEYS, VALUES
-        )
+        if dstates_ptr is not None:
+            store_state(
+                dstates_ptr, tl.trans(after), place + before_it, head, heads, dims, values, KEYS,
+                VALUES,
+            )  # fmt: skip
         dstate *= shrink[None, :] if CHANNEL else shrink
         dout = tl.trans(stored(dout_ptr, first, tokens, length, head, heads, values, VALUES))
         reached = token_factors(factors_ptr, here, head, heads, tokens, False, CHUNK, CHANNEL)
@@ -79,7 +89,10 @@ def state_gradients(
             du += product(dout, qb, COMPUTE, PRECISION)
             solved = tl.load(square(solved_ptr, here, head, heads, tokens, tokens, CHUNK))
             dx = product(du, solved, COMPUTE, PRECISION)
-            store_vectors(dx_ptr, tl.trans(dx), first, tokens, length, head, heads, values, VALUES)
+            if dx_ptr is not None:
+                store_vectors(
+                    dx_ptr, tl.trans(dx), first, tokens, length, head, heads, values, VALUES
+                )
             if not CHANNEL:
                 dx *= reached[None, :] * SIGN
             dstate += product(dx, erases, COMPUTE, PRECISION)
@@ -87,8 +100,7 @@ def state_gradients(
         if not CHANNEL:
             dout = dout.to(tl.float32) * (reached[None, :] * scale)
         dstate += product(dout, reads, COMPUTE, PRECISION)
-    if dstart_ptr is not None:
-        store_state(dstart_ptr, tl.trans(dstate), sequence, head, heads, dims, values, KEYS, VALUES)
+    store_state(dstart_ptr, tl.trans(dstate), sequence, head, heads, dims, values, KEYS, VALUES)
 
 
 @triton.jit(do_not_specialize=["heads"])

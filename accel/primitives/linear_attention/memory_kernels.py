@@ -131,6 +131,27 @@ def shrinking(
     return shrink
 
 
+FORGOTTEN = tl.constexpr(-17.0)
+"""The log decay from which on nothing is left of what float32 holds."""
+
+
+@triton.jit
+def remembered(
+    ptr, chunk, count, head, heads, dims, STEP: tl.constexpr, KEYS: tl.constexpr,
+    WIDTH: tl.constexpr, CHUNK: tl.constexpr, CHANNEL: tl.constexpr,
+):  # fmt: skip
+    """Return how many of the chunks from one on, in steps of 1 or -1, the other side of it knows.
+
+    What a delta rule replaces is no more than what was there, if its keys have length 1.
+    """
+    left = tl.zeros([WIDTH if CHANNEL else 1], tl.float32)
+    n = 0
+    while (n < count) & (tl.max(left, 0) > FORGOTTEN):
+        left += tl.log(shrinking(ptr, chunk + n * STEP, head, heads, dims, KEYS, CHUNK, CHANNEL))
+        n += 1
+    return n
+
+
 @triton.jit
 def token_factors(
     ptr, chunk, head, heads, tokens, WRITTEN: tl.constexpr, CHUNK: tl.constexpr,

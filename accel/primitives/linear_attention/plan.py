@@ -26,8 +26,10 @@ _ALL, MANY = (128, 8, 3), 90
 """The same for keys of 128 with so many heads of all sequences that they fill a GPU."""
 
 
-_FEWEST, _GAIN = 8, 0.75
-"""The chunks that a part of a sequence has at least, and the share of time from which it pays."""
+_FEWEST, _GAIN, _JOINING = 32, 0.75, 1.4
+"""The chunks that a part of a sequence has at least, the share of time from which it pays, and what
+passes take if parts are joined. With decays of a few percent a token that is little more than one
+pass, and without any up to 2.4."""
 
 
 @dataclass(frozen=True)
@@ -181,16 +183,19 @@ def passing(
     }
 
 
-def parts_of(programs: int, chunks: int, rule: Rule, processors: int) -> int:
+def parts_of(
+    s: Shape, capability: tuple[int, int] | None, sequences: int, chunks: int, processors: int
+) -> int:
     """Return into how many parts, at work at the same time, to cut sequences of so many chunks.
 
-    Parts cost passes of their own: what each adds to a state, about 0.7 of a pass, and what it
-    makes of the state before it, which is as much again where a rule erases.
+    Parts cost passes of their own: what each adds to a state and what it makes of the state before
+    it, for as many chunks as decays leave something of.
     """
 
     def cost(parts: int) -> float:
-        passes = 1.0 if parts == 1 else 2.4 if rule.erases else 1.8
-        return passes * -(-programs * parts // processors) / parts
+        columns, _ = passing(s, capability, sequences * parts)
+        programs = -(-s.values // columns) * s.heads * sequences * parts
+        return (1.0 if parts == 1 else _JOINING) * -(-programs // processors) / parts
 
     able = [parts for parts in (1, 2, 4, 8, 16) if parts == 1 or chunks >= _FEWEST * parts]
     best = min(able, key=cost)

@@ -7,6 +7,7 @@ import triton.language as tl
 
 from accel.primitives.linear_attention.memory_kernels import (
     load_state,
+    remembered,
     shrinking,
     square,
     store_state,
@@ -21,7 +22,7 @@ from accel.primitives.tiles.products import product
 @triton.jit(do_not_specialize=["heads"])
 def scan(
     reads_ptr, keys_ptr, gains_ptr, v_ptr, erases_ptr, constants_ptr, solved_ptr, qk_ptr, qb_ptr,
-    factors_ptr, chunks_ptr, sequences_ptr, start_ptr, out_ptr, u_ptr, states_ptr, last_ptr, heads,
+    factors_ptr, chunks_ptr, sequences_ptr, starts_ptr, out_ptr, u_ptr, states_ptr, last_ptr, heads,
     scale,
     KEYS: tl.constexpr, WIDTH: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
     SHARED: tl.constexpr, CHUNK: tl.constexpr, CHANNEL: tl.constexpr, PLAIN: tl.constexpr,
@@ -38,6 +39,8 @@ def scan(
     it, and what is written in its place is u = T (constants + x). Without `constants_ptr` nothing
     is written but corrections of what the state holds: with PLAIN False that is what a sequence
     makes of the state before it.
+
+    If only the last state is wanted, chunks that it does not remember are left out.
     """
     head, sequence = tl.program_id(1), tl.program_id(2)
     shared, share = head // SHARED, heads // SHARED
@@ -45,10 +48,21 @@ def scan(
     tokens, dims = tl.arange(0, CHUNK), tl.arange(0, WIDTH)
     chunk, begin, end, place, count = tokens_of(chunks_ptr, sequences_ptr, sequence)
     state = tl.zeros([BLOCK, WIDTH], tl.float32)
-    if start_ptr is not None:
+    if starts_ptr is not None:
         state += tl.trans(
-            load_state(start_ptr, sequence, head, heads, dims, values, KEYS, VALUES)
+            load_state(starts_ptr, sequence, head, heads, dims, values, KEYS, VALUES)
         ).to(tl.float32)
+    if out_ptr is None and states_ptr is None:
+        kept = remembered(
+            factors_ptr, chunk + count - 1, count, head, heads, dims, -1, KEYS, WIDTH, CHUNK,
+            CHANNEL,
+        )  # fmt: skip
+        forgotten = count - kept
+        state = tl.where(forgotten > 0, 0.0, state)
+        count = kept
+        if v_ptr is None:  # where nothing is written, zero stays zero
+            count = tl.where(forgotten > 0, 0, kept)
+        chunk, begin = chunk + forgotten, begin + forgotten * CHUNK
     # What follows is loaded a chunk ahead, which the compiler does only for operands of products.
     next_shrink = shrinking(factors_ptr, chunk, head, heads, dims, KEYS, CHUNK, CHANNEL)
     next_reached = token_factors(factors_ptr, chunk, head, heads, tokens, False, CHUNK, CHANNEL)

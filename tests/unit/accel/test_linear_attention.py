@@ -143,28 +143,40 @@ def gradients_ignoring_overflow(
 
 @pytest.mark.xdist_group("interpreted")
 @pytest.mark.parametrize(
-    "kind", ["gdn", *(pytest.param(k, marks=pytest.mark.slow) for k in ("ssd", "rwkv7", "gla"))]
+    ("kind", "strength"),
+    [
+        ("gdn", 0.1),
+        *(
+            pytest.param(kind, strength, marks=pytest.mark.slow)
+            for kind in ("gdn", "ssd", "rwkv7", "gla")
+            # the weaker decays leave something of all chunks, the stronger of one or two
+            for strength in (0.01, 0.9)
+        ),
+    ],
 )
-def test_sequences_that_are_cut_into_parts_give_the_output_of_the_recurrence(interpreted, kind):
-    starts = [0, 0, 260, 390]  # 0, 5 and 3 chunks in parts of 2 and 1, of which some are empty
-    x = drawn(kind, 1, starts[-1], 20, 24, strength=0.1, sequences=len(starts) - 1)
-    out, last = recurrence(problem(kind, x, starts))
-    found = interpreted(in_four_parts, kind, {n: t.float() for n, t in x.items()}, starts)
-    assert_close(found, {"out": out, "last": last}, 1e-5)
+def test_sequences_that_are_cut_into_parts_give_what_the_recurrence_does(
+    interpreted, kind, strength
+):
+    starts = [0, 0, 210, 260]  # 0, 4 and 1 chunks in parts of 2 and 1, of which some are empty
+    x = drawn(kind, 1, starts[-1], 20, 24, strength=strength, sequences=len(starts) - 1)
+    exact = gradients("chunked", kind, x, torch.float64, starts)
+    assert_close(interpreted(in_two_or_four_parts, kind, x, starts), exact, 1e-4)
 
 
-def in_four_parts(kind: str, x: dict[str, Tensor], starts: list[int]) -> dict[str, Tensor]:
+def in_two_or_four_parts(kind: str, x: dict[str, Tensor], starts: list[int]) -> dict[str, Tensor]:
     with pytest.MonkeyPatch.context() as patches:
-        patches.setitem(fused.__globals__, "parts_of", lambda *_: 4)
-        out, last = fused(problem(kind, x, starts))
-    return {"out": out, "last": last}
+        parts = 2 if x["decay"].min() < -0.5 else 4
+        patches.setitem(fused.__globals__, "parts_of", lambda *_: parts)
+        return gradients("fused", kind, x, torch.float32, starts)
 
 
 def test_sequences_are_cut_where_few_programs_have_many_chunks():
-    gdn, ssd = KINDS["gdn"].rule, KINDS["ssd"].rule
-    assert [parts_of(n, 512, gdn, 132) for n in (16, 32, 64, 128)] == [8, 4, 1, 1]
-    assert [parts_of(n, 512, ssd, 132) for n in (16, 32, 64, 128)] == [8, 4, 1, 1]
-    assert parts_of(16, 15, gdn, 132) == 1 and parts_of(1, 32, gdn, 132) == 4
+    def parts(heads: int, chunks: int) -> int:
+        shape = Shape(128, 128, heads, 1, False, KINDS["gdn"].rule, torch.bfloat16)
+        return parts_of(shape, (9, 0), 1, chunks, 132)
+
+    assert [parts(heads, 512) for heads in (8, 16, 32, 64, 96, 128)] == [16, 8, 4, 2, 1, 1]
+    assert [parts(8, chunks) for chunks in (63, 64, 128)] == [1, 2, 4]
 
 
 @pytest.mark.xdist_group("interpreted")
