@@ -19,7 +19,6 @@ in the tensors' own dtype. On Hopper, fla-core refuses its gated backward pass w
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -39,6 +38,7 @@ from tests.benchmarks.linear_attention_inputs import DEVICE, SHAPES, Inputs, Sha
 from tests.benchmarks.linear_attention_peers import PEERS, Peer, Run
 from tests.benchmarks.peer_tuning import brief_tuning, compile_all
 from tests.benchmarks.rows import RESULTS, context, spread, write
+from tests.benchmarks.turn import turn
 
 PASSES = ("forward", "backward", "errors")
 CHECKED = 256
@@ -299,9 +299,7 @@ def main() -> None:
         return
     brief_tuning()
     torch.zeros(1, device=DEVICE)
-    with (given.turn or Path("/dev/null")).open("a") as turn:
-        if given.turn:
-            fcntl.flock(turn, fcntl.LOCK_EX)
+    with turn(given.turn):
         until = time.monotonic() + 60 * given.minutes
         table = Table(given.out)
         for plan in given.plans:

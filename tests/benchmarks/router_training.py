@@ -1,7 +1,7 @@
 """The training of the assistant's router on a GPU, by each form of its recurrence.
 
     python -m tests.benchmarks.router_training [--steps 60] [--rows 512] [--model 4x256]
-        [--examples 8000] [--out FOLDER]
+        [--examples 8000] [--turn FILE] [--out FOLDER]
 
 The same model learns the same composed examples from the same start, in bf16 but for the
 recurrence: in chunks in torch, and by the kernels of linear attention in fp32 and in bf16. A row
@@ -30,6 +30,7 @@ from assistant.training import network
 from assistant.training.examples import fillers, samples
 from assistant.training.router import Batch, Pool, batches
 from tests.benchmarks.rows import RESULTS, context, spread, write
+from tests.benchmarks.turn import turn
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 VOCABULARY = Path(__file__).parents[2] / "assets" / "rwkv7-router" / "vocabulary.txt"
@@ -95,19 +96,29 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=512, help="examples of a step")
     parser.add_argument("--model", default="4x256", help="layers and channels")
     parser.add_argument("--examples", type=int, default=8000)
+    parser.add_argument("--turn", type=Path, help="measure while this file is locked")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     torch.set_float32_matmul_precision("high")
+    torch.zeros(1, device=DEVICE)
     layers, channels = map(int, given.model.split("x"))
     vocabulary = Vocabulary.load(VOCABULARY)
     pool = Pool(*samples(1, given.examples, vocabulary, True, fillers()))
     steps = list(islice(batches(pool, given.rows, 1), given.steps))
-    sizes = [batch.tokens.numel() for batch in steps[SKIPPED:]]
     name = torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU"
+    with turn(given.turn):
+        measure(given, (layers, channels), vocabulary.size, steps, name)
+
+
+def measure(
+    given: argparse.Namespace, model: tuple[int, int], size: int, steps: list[Batch], name: str
+) -> None:
+    """Train by each form; write the rows after each."""
+    sizes = [batch.tokens.numel() for batch in steps[SKIPPED:]]
     rows: list[dict[str, object]] = []
     first: list[float] = []
     for form, run in FORMS.items():
-        times, losses, clock = trained(run, (layers, channels), vocabulary.size, steps)
+        times, losses, clock = trained(run, model, size, steps)
         first = first or losses
         apart = max(abs(x - y) for x, y in zip(losses, first, strict=True))
         rates = [1e3 * n / t for n, t in zip(sizes, times[SKIPPED:], strict=True)]
