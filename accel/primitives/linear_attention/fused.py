@@ -50,8 +50,8 @@ def fused(x: Operands) -> tuple[Tensor, Tensor]:
         out, last = _Recurrence.apply(*tensors, x.rule, x.scale, x.bounds)  # type: ignore[no-untyped-call]
         return out, last
     launch, inputs = _posed(*tensors, x.rule, x.scale, x.bounds)
-    x = _prepared(launch, inputs, kept=False)
-    found = _scan(launch, x | _parted(launch, x), outputs=True)
+    prepared = _prepared(launch, inputs, kept=False)
+    found = _scan(launch, prepared | _parted(launch, prepared), outputs=True)
     return cast(Tensor, found["out"]), cast(Tensor, found["last"])
 
 
