@@ -25,10 +25,10 @@ MANUAL = Path(__file__).parents[3] / "docs" / "manual" / "tiles.md"
 BF16 = torch.bfloat16
 
 
-def example(folder: Path) -> ModuleType:
-    """Return the module in the manual, written to a file, where Triton reads sources."""
-    (text,) = re.findall(r"```python\n(.*?)```", MANUAL.read_text(), re.DOTALL)
-    path = folder / "tiles_example.py"
+def example(folder: Path, number: int = 0) -> ModuleType:
+    """Return a module in the manual, written to a file, where Triton reads sources."""
+    text = re.findall(r"```python\n(.*?)```", MANUAL.read_text(), re.DOTALL)[number]
+    path = folder / f"tiles_example_{number}.py"
     path.write_text(text)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
@@ -66,9 +66,19 @@ def test_the_fused_kernel_of_the_manual_uses_the_tensor_cores(tmp_path, capabili
     assert found.spilled == 0
 
 
-def test_the_fused_kernel_of_the_manual_is_short():
-    (text,) = re.findall(r"@triton\.jit\n.*?\n\n\n", MANUAL.read_text(), re.DOTALL)
-    assert text.strip().count("\n") + 1 <= 40
+def test_the_fused_kernel_for_hopper_keeps_its_scores_in_registers(tmp_path):
+    call = example(tmp_path, 1).launch_of(16384, 50304, 768)
+    found = needs(compiled(call, 90))
+    assert "wgmma.mma_async" in found.ptx and "cp.async.bulk.tensor" in found.ptx
+    assert found.shared <= SHARED_KIB[90] * 1024
+    assert found.spilled == 0
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_fused_kernels_of_the_manual_are_short(number):
+    text = re.findall(r"```python\n(.*?)```", MANUAL.read_text(), re.DOTALL)[number]
+    kernels = re.findall(r"@(?:triton|gluon)\.jit\n.*?\n\n\n", text, re.DOTALL)
+    assert sum(kernel.strip().count("\n") + 1 for kernel in kernels) <= 40
 
 
 @triton.jit
