@@ -46,6 +46,16 @@ def anchor(m, BLIND: tl.constexpr):
 
 
 @triton.jit
+def advance(m, most, BLIND: tl.constexpr):
+    """Return the new m of rows that see a score of `most`, and its anchor.
+
+    Sums so far are then to be multiplied by 2^(m - anchor).
+    """
+    new = tl.maximum(m, most)
+    return new, anchor(new, BLIND)
+
+
+@triton.jit
 def softmax_step(
     scores, m, l, scale, BLIND: tl.constexpr = True, NATURAL: tl.constexpr = False
 ):  # fmt: skip
@@ -61,8 +71,7 @@ def softmax_step(
     Returns:
         The weights [rows, columns], the new m and l, and the factor [rows] of earlier sums.
     """
-    new = tl.maximum(m, tl.max(scores, 1) * scale)
-    base = anchor(new, BLIND)
+    new, base = advance(m, tl.max(scores, 1) * scale, BLIND)
     weights = power(scores * scale - base[:, None], NATURAL)
     shrink = power(m - base, NATURAL)
     return weights, new, l * shrink + tl.sum(weights, 1), shrink

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from accel.primitives.tiles.softmax import LOG2E, anchor, softmax_end, softmax_step, tanh
+from accel.primitives.tiles.softmax import LOG2E, advance, softmax_end, softmax_step, tanh
 
 _LIFT = tl.constexpr(16384.0)
 """Raises weights in fp16 before they are rounded; the smallest that are not lost are 4e-12."""
@@ -199,8 +199,7 @@ def combine(
         highest = tl.load(at, there[:, None], float("-inf"), cache_modifier=".cg")
         total = tl.load(at + 1, there[:, None], 0.0, cache_modifier=".cg")
         found = load_parts(partial_ptr, rows, there, 0, MAIN, VALUES)
-        new = tl.maximum(m, tl.max(highest, 0))
-        base = anchor(new, True)
+        new, base = advance(m, tl.max(highest, 0), True)
         shrink = tl.exp2(m - base)
         weights = tl.exp2(highest - base[None, :])
         acc = acc * shrink[:, None] + tl.sum(found * weights[:, :, None], 0)

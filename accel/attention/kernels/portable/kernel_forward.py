@@ -14,6 +14,7 @@ import triton.language as tl
 from accel.primitives.tiles.memory import load_vectors
 from accel.primitives.tiles.softmax import (
     LOG2E,
+    advance,
     anchor,
     softmax_end,
     softmax_step,
@@ -211,8 +212,7 @@ def with_sink(acc, m, l, sink):
 
     `sink` and `m` are in base 2, and broadcast together.
     """
-    new = tl.maximum(m, sink)
-    base = anchor(new, True)
+    new, base = advance(m, sink, True)
     shrink = tl.exp2(m - base)
     return acc * shrink[:, None], new, l * shrink + tl.exp2(sink - base)
 
