@@ -25,7 +25,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
@@ -58,6 +58,8 @@ PACKAGES = ("torch", "triton", "flash-attn-4", "nvidia-cutlass-dsl", "vllm")
 CUDA = torch.device("cuda", 0)
 ATOL = 1e-5
 Call = Callable[[], tuple[Tensor, ...]]
+Contender = tuple[str, Callable[[], list[Call]]]
+"""A name, and a function that returns its call for each set of tensors."""
 
 
 @dataclass(frozen=True)
@@ -143,9 +145,8 @@ class Runner:
         shape: ModelShape,
         direction: Direction,
         skip: Sequence[str] = (),
-        gpu: SharedGpu | None = None,
     ) -> None:
-        self.shape, self.direction, self.skip, self.gpu = shape, direction, skip, gpu
+        self.shape, self.direction, self.skip = shape, direction, skip
         learning("off")
         self.sets = draws(shape)
         first = self.sets[0]
@@ -168,33 +169,24 @@ class Runner:
             for x in (self.sets if direction == "backward" else ())
         ]  # fmt: skip
 
-    def contenders(self) -> Iterator[tuple[str, Callable[[], list[Call]]]]:
-        """Yield each contender with a function that returns its call for each set.
-
-        The backends come before what is learned by them, so that their kernels are loaded by then.
-        """
-        yield "auto", self._auto
+    def contenders(self) -> Iterator[Contender]:
+        """Yield each contender but what is learned."""
+        yield "auto", self.cold
         for name in (*OWN, *PEER_BACKENDS):
             if name not in self.skip and refusal(self.problem, name, self.direction) is None:
                 yield name, partial(self._backend, name, BACKENDS[name].layout)
-        if self.gpu is not None:
-            yield "learned", partial(self._learned, self.gpu)
         for name, peer in peers(self.shape, self._plain_inputs(self.sets[0], "bhsd")):
             if name not in self.skip:
                 yield name, partial(self._peer, peer)
 
-    def _auto(self) -> list[Call]:
+    def cold(self) -> list[Call]:
+        """Return the calls of `auto` by the shipped tables."""
         learning("off")
         return self._by_choice()
 
-    def _learned(self, gpu: SharedGpu) -> list[Call]:
+    def learned(self) -> list[Call]:
         """Let `auto` learn as in a program, by three calls, and return its calls from then on."""
         learning("once")
-        with gpu.alone():
-            self._use()
-        return self._by_choice()
-
-    def _use(self) -> None:
         x = self.sets[0]
         grad = self.direction == "backward"
         leaves = [t.detach().requires_grad_(grad) for t in (x.q, x.k, x.v)]
@@ -204,6 +196,7 @@ class Runner:
                 out = attention(*leaves, bias=bias, seqlens=x.ragged, **self.rules)
             if grad:
                 out.backward(x.dout)
+        return self._by_choice()
 
     def _by_choice(self) -> list[Call]:
         """Return the calls of `auto` as it chooses now."""
@@ -385,14 +378,17 @@ def _replay(graph: torch.cuda.CUDAGraph, kept: Sequence[Call]) -> None:
 
 
 def ready(
-    runner: Runner, known: Sequence[tuple], limit: float = math.inf
+    runner: Runner,
+    contenders: Iterable[Contender],
+    known: Sequence[tuple],
+    limit: float = math.inf,
 ) -> Iterator[dict[str, object]]:
     """Yield a row for each contender, with its replay under `call` if it is right.
 
     No contender is prepared, which may compile it, once `limit` seconds have passed.
     """
     deadline = time.monotonic() + limit
-    for name, make in runner.contenders():
+    for name, make in contenders:
         if time.monotonic() > deadline:
             note = f"left out: {limit:g} s for the shape had passed"
             yield {"contender": name, "error": "", "of_bound": "", "note": note}
@@ -431,14 +427,14 @@ def measured(
     Raises:
         ValueError: if `attention` cannot compute the shape.
     """
-    runner = Runner(shape, direction, skip, gpu)
+    runner = Runner(shape, direction, skip)
     known = list(truth(shape, direction, runner.sets[0]))
-    rows = list(ready(runner, known, limit))
-    timed = [row for row in rows if "call" in row]
-    calls = [row.pop("call") for row in timed]
-    if timed and timed[0]["contender"] == "auto":
-        calls.append(captured(runner._auto(), autograd=False))
-    with gpu.alone():
+    rows = list(ready(runner, runner.contenders(), known, limit))
+    again = [captured(runner.cold(), autograd=False)] if "call" in rows[0] else []
+    with gpu.alone():  # all kernels are loaded by now
+        rows += ready(runner, [("learned", runner.learned)], known)
+        timed = [row for row in rows if "call" in row]
+        calls = [*(row.pop("call") for row in timed), *again]
         loops = in_turn(calls, seconds, CUDA) if calls else []
     flops = shape.flops * (2.5 if direction == "backward" else 1.0)
     medians: dict[str, float] = {}
@@ -454,8 +450,8 @@ def measured(
     ratios = {n: medians[best] / medians[n] for n in JUDGED if best and n in medians}
     twin = 0.0
     if len(loops) > len(timed):
-        again = timing_of([1e3 * ms / len(runner.sets) for ms in loops[-1][0].samples_ms])
-        twin = medians["auto"] / again.median
+        second = timing_of([1e3 * ms / len(runner.sets) for ms in loops[-1][0].samples_ms])
+        twin = medians["auto"] / second.median
     about = {
         name: getattr(shape, name)
         for name in ("group", "name", "batch", "heads", "kv_heads", "seq_q", "seq_k", "head_dim")
@@ -538,7 +534,8 @@ def misses(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
 def warm(shape: ModelShape, direction: Direction, skip: Sequence[str]) -> str:
     """Run every contender of a pass once, so that kernels lie compiled on disk, and return a line
     that says what failed."""
-    rows = ready(Runner(shape, direction, skip), [])
+    runner = Runner(shape, direction, skip)
+    rows = ready(runner, runner.contenders(), [])
     notes = [f"{row['contender']}: {row['note']}" for row in rows if row["note"]]
     return "; ".join(("compiled", shape.name, direction, *notes))
 
