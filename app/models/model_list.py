@@ -94,7 +94,6 @@ def facts(model: Model) -> list[tuple[str, str]]:
         (tr("Family"), model.family or "RWKV-7"),
         (tr("Layers"), f"{model.layers} × {model.channels}"),
         (tr("Vocabulary"), tr_whole(model.vocabulary)),
-        *([(tr("Names of"), model.dialect)] if model.dialect else []),
         *([(tr("Chat"), tr("no template"))] if model.footprint and not model.chats else []),
     ]
 

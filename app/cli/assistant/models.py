@@ -140,7 +140,7 @@ def _row(model: Model, used: str) -> tuple[str, ...]:
         memory(model.needs[device]) if device in model.needs else "" for device in ("cpu", "cuda")
     ]
     size = parameters(model), memory(model.bytes)
-    return (model.name, *size, model.family or model.dialect, *needs, state(model, used))
+    return (model.name, *size, model.family or "RWKV-7", *needs, state(model, used))
 
 
 def _used_model() -> str:
