@@ -7,7 +7,8 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from app.cli import arguments
-from app.cli.output import clear_progress, print_json, print_line, print_table, show_progress
+from app.cli.assistant.events import show_wait
+from app.cli.output import clear_progress, print_json, print_line, print_table
 from assistant.inference.messages import Options
 from assistant.library.served import require_served
 from assistant.reports.files import write_private
@@ -63,7 +64,7 @@ def run(args: Namespace) -> int:
     options = Options(str(folder), "cpu" if args.cpu else "auto", args.weights, args.cache)
     load = Load(args.streams, args.words, args.tokens)
     try:
-        result = asyncio.run(measure(options, folder.name, load, show_progress))
+        result = asyncio.run(measure(options, folder.name, load, _show))
     finally:
         clear_progress()
     if args.chart is not None:
@@ -73,6 +74,10 @@ def run(args: Namespace) -> int:
     else:
         _print(result)
     return 0
+
+
+def _show(doing: str) -> None:
+    show_wait(doing, doing.startswith("waiting for the GPU"))
 
 
 def _print(result: LoadResult) -> None:

@@ -21,16 +21,20 @@ def device(args: Namespace) -> DeviceChoice:
 
 
 def show_event(event: Event) -> None:
-    """Show what the assistant waits for, and how to avoid a wait for a GPU.
+    """Show what the assistant waits for."""
+    if isinstance(event, Waiting):
+        show_wait(event.reason, event.cpu)
+
+
+def show_wait(reason: str, cpu: bool) -> None:
+    """Show why something waits, and how to avoid a wait for a GPU if the CPU can do it.
 
     A script, which sees no progress line, is only told about a wait for a GPU, which may be long,
     and once for each reason, not at each second of a countdown.
     """
-    if not isinstance(event, Waiting):
-        return
-    hint = f"{_CPU_HINT}; " if event.cpu else ""
-    show_progress(f"{hint}{event.reason}")
-    without_numbers = re.sub(r"\d+", "", event.reason)
+    hint = f"{_CPU_HINT}; " if cpu else ""
+    show_progress(f"{hint}{reason}")
+    without_numbers = re.sub(r"\d+", "", reason)
     if hint and not sys.stderr.isatty() and without_numbers not in _TOLD:
         _TOLD.add(without_numbers)
-        sys.stderr.write(f"{printable(event.reason)} ({_CPU_HINT})\n")
+        sys.stderr.write(f"{printable(reason)} ({_CPU_HINT})\n")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli.assistant import events
+from app.cli.assistant import bench, events
 from app.cli.devices.panels import bar
 from app.cli.devices.screen import status_lines, watch_lines
 from app.cli.output import StyledLine, print_table, render
@@ -206,7 +206,10 @@ def test_a_script_is_told_once_why_the_assistant_waits(capsys, monkeypatch):
         events.show_event(Waiting(f"waiting for idle devices (GPU 0: idle in {seconds} s)", True))
     events.show_event(Waiting("waiting for idle devices (GPU 0: job 7 runs)", True))
     events.show_event(Waiting("the model tiny is writing"))
+    for doing in ("starting the engine", "waiting for the GPU (GPU 0: job 7 runs)", "8 streams"):
+        bench._show(doing)
     assert capsys.readouterr().err.splitlines() == [
         "waiting for idle devices (GPU 0: idle in 15 s) (--cpu: run on the CPU now)",
         "waiting for idle devices (GPU 0: job 7 runs) (--cpu: run on the CPU now)",
+        "waiting for the GPU (GPU 0: job 7 runs) (--cpu: run on the CPU now)",
     ]
