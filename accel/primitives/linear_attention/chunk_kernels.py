@@ -29,31 +29,57 @@ TINY = tl.constexpr(16)
 """The size of the blocks in which a unit triangular matrix is inverted first."""
 
 
+@triton.jit(do_not_specialize=["heads"])
+def local_sums(
+    decay_ptr, chunks_ptr, sums_ptr, heads,
+    KEYS: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, ROWS: tl.constexpr,
+    CHANNEL: tl.constexpr, STRONGEST: tl.constexpr,
+):  # fmt: skip
+    """Write the running sums of log decays within each block of ROWS tokens.
+
+    One program a chunk, head and block of channels. All that the kernels take of decays is then
+    sums and differences of a few of these, which are small and thus exact.
+    """
+    chunk, head = tl.program_id(0), tl.program_id(1)
+    first, length = tl.load(chunks_ptr + chunk * 3), tl.load(chunks_ptr + chunk * 3 + 1)
+    tokens, dims = tl.arange(0, CHUNK), tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
+    w = decays(decay_ptr, first, tokens, length, head, heads, dims, KEYS, CHANNEL, STRONGEST)
+    sums = tl.cumsum(tl.reshape(w, [CHUNK // ROWS, ROWS, BLOCK]), 1)
+    sums = tl.reshape(sums, [CHUNK, BLOCK])
+    store_vectors(sums_ptr, sums, first, tokens, length, head, heads, dims, KEYS)
+
+
 @triton.jit
 def around_the_middle(
-    decay_ptr, first, length, block, head, heads, dims,
-    SIZE: tl.constexpr, CHANNEL: tl.constexpr, CHUNK: tl.constexpr, ROWS: tl.constexpr,
-    STRONGEST: tl.constexpr,
+    decay_ptr, sums_ptr, first, length, block, head, heads, dims,
+    SIZE: tl.constexpr, CHUNK: tl.constexpr, ROWS: tl.constexpr, STRONGEST: tl.constexpr,
 ):  # fmt: skip
     """Return a chunk's log decays summed relative to the middle of a block of rows.
 
     Returns:
-        The sums of the block's rows, their decays, and the sums of all tokens of the chunk.
+        The sums of the block's rows, the rows' decays if they are the whole chunk, and the sums of
+        all tokens of the chunk.
     """
-    tokens, begin = tl.arange(0, CHUNK)[:, None], block * ROWS
-    rows = begin + tl.arange(0, ROWS)
-    w = decays(
-        decay_ptr, first, tl.arange(0, CHUNK), length, head, heads, dims, SIZE, CHANNEL, STRONGEST
-    )
+    tokens, begin = tl.arange(0, CHUNK), block * ROWS
     if ROWS == CHUNK:
-        sums = tl.cumsum(w, 0) - tl.sum(tl.where(tokens <= CHUNK // 2, w, 0.0), 0)[None, :]
+        w = decays(decay_ptr, first, tokens, length, head, heads, dims, SIZE, True, STRONGEST)
+        middle = tl.sum(tl.where((tokens <= CHUNK // 2)[:, None], w, 0.0), 0)[None, :]
+        sums = tl.cumsum(w, 0) - middle
         return sums, w, sums
-    w_rows = decays(decay_ptr, first, rows, length, head, heads, dims, SIZE, CHANNEL, STRONGEST)
-    # Sums from the block on in both directions: near it they are small, and thus exact.
-    earlier, later = tl.where(tokens < begin, w, 0.0), tl.where(tokens >= begin, w, 0.0)
-    sums = tl.cumsum(later, 0) - (tl.cumsum(earlier, 0, reverse=True) - earlier)
-    middle = tl.sum(tl.where(tokens <= begin + ROWS // 2, later, 0.0), 0)[None, :]
-    return tl.cumsum(w_rows, 0) - middle, w_rows, sums - middle
+    one = tl.arange(0, 1)
+    sums = vectors(sums_ptr, first, tokens, length, head, heads, dims, SIZE)
+    for other in tl.static_range(CHUNK // ROWS - 1):
+        whole = vectors(
+            sums_ptr, first + other * ROWS + ROWS - 1, one, length - other * ROWS - ROWS + 1, head,
+            heads, dims, SIZE,
+        )  # fmt: skip
+        after, before = tokens >= (other + 1) * ROWS, tokens < (other + 1) * ROWS
+        sums += tl.where((after & (other >= block))[:, None], whole, 0.0)
+        sums -= tl.where((before & (other < block))[:, None], whole, 0.0)
+    place = tl.minimum(begin + ROWS // 2, length - 1)
+    middle = vectors(sums_ptr, first + place, one, 1, head, heads, dims, SIZE)
+    rows = vectors(sums_ptr, first, begin + tl.arange(0, ROWS), length, head, heads, dims, SIZE)
+    return rows - middle, rows, sums - middle
 
 
 @triton.jit
@@ -87,7 +113,8 @@ def score_product(x, y, FINE: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: tl
 
 @triton.jit
 def chunk_scores(
-    q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, first, length, block, head, heads, scale,
+    q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, sums_ptr, first, length, block, head, heads,
+    scale,
     KEYS: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr, CHUNK: tl.constexpr,
     ROWS: tl.constexpr, CHANNEL: tl.constexpr, STRONGEST: tl.constexpr, PLAIN: tl.constexpr,
     ERASES: tl.constexpr, EXCLUSIVE: tl.constexpr, SIGN: tl.constexpr, COMPUTE: tl.constexpr,
@@ -109,7 +136,7 @@ def chunk_scores(
             a = stored(a_ptr, first, rows, length, shared, share, dims, KEYS)
         if CHANNEL:
             sums, w, all_sums = around_the_middle(
-                decay_ptr, first, length, block, head, heads, dims, KEYS, CHANNEL, CHUNK, ROWS,
+                decay_ptr, sums_ptr, first, length, block, head, heads, dims, KEYS, CHUNK, ROWS,
                 STRONGEST,
             )  # fmt: skip
             beside_a = tl.exp(sums - w) if EXCLUSIVE else tl.exp(sums)
@@ -155,8 +182,8 @@ def chunk_scores(
 
 @triton.jit(do_not_specialize=["heads"])
 def scores(
-    q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, chunks_ptr, qk_ptr, qb_ptr, ak_ptr, ab_ptr,
-    heads, scale,
+    q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, sums_ptr, chunks_ptr, qk_ptr, qb_ptr, ak_ptr,
+    ab_ptr, heads, scale,
     KEYS: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr, CHUNK: tl.constexpr,
     ROWS: tl.constexpr, CHANNEL: tl.constexpr, STRONGEST: tl.constexpr, PLAIN: tl.constexpr,
     ERASES: tl.constexpr, EXCLUSIVE: tl.constexpr, SIGN: tl.constexpr, COMPUTE: tl.constexpr,
@@ -168,9 +195,9 @@ def scores(
     first, length = tl.load(chunks_ptr + chunk * 3), tl.load(chunks_ptr + chunk * 3 + 1)
     rows = block * ROWS + tl.arange(0, ROWS)
     qk, qb, ak, ab = chunk_scores(
-        q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, first, length, block, head, heads, scale,
-        KEYS, BLOCK, GROUP, CHUNK, ROWS, CHANNEL, STRONGEST, PLAIN, ERASES, EXCLUSIVE, SIGN,
-        COMPUTE, PRECISION, True,
+        q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, sums_ptr, first, length, block, head,
+        heads, scale, KEYS, BLOCK, GROUP, CHUNK, ROWS, CHANNEL, STRONGEST, PLAIN, ERASES, EXCLUSIVE,
+        SIGN, COMPUTE, PRECISION, True,
     )  # fmt: skip
     if PLAIN:
         store_square(qk_ptr, qk, chunk, head, heads, rows, CHUNK)
@@ -225,9 +252,9 @@ def prepare(
     tokens = tl.arange(0, CHUNK)
     if ROWS == CHUNK:
         qk, qb, ak, ab = chunk_scores(
-            q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, first, length, 0, head, heads, scale,
-            KEYS, BLOCK, GROUP, CHUNK, ROWS, CHANNEL, STRONGEST, PLAIN, ERASES, EXCLUSIVE, SIGN,
-            COMPUTE, PRECISION, FINE,
+            q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, None, first, length, 0, head, heads,
+            scale, KEYS, BLOCK, GROUP, CHUNK, ROWS, CHANNEL, STRONGEST, PLAIN, ERASES, EXCLUSIVE,
+            SIGN, COMPUTE, PRECISION, FINE,
         )  # fmt: skip
         if PLAIN:
             store_square(qk_ptr, qk, chunk, head, heads, tokens, CHUNK)

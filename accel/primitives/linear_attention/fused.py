@@ -147,6 +147,7 @@ def _prepared(launch: _Launcher, inputs: Tensors, *, kept: bool) -> Tensors:
         {
             "qk": (plain, square, s.kept),
             "qb": (erases, square, s.kept),
+            "sums": (cut, keys, torch.float32),
             "ak": (plain and erases and (kept or cut), square, s.kept),
             "ab": (erases and cut, square, torch.float32),
             "solved": (erases, square, s.kept),
@@ -161,6 +162,7 @@ def _prepared(launch: _Launcher, inputs: Tensors, *, kept: bool) -> Tensors:
     x = inputs | found
     if chunks and cut:
         block = {"BLOCK": s.key_block}
+        launch(chunk_kernels.local_sums, (chunks, s.heads, s.blocks_of_keys), block, x)
         launch(chunk_kernels.scores, (chunks * s.blocks_of_rows, s.heads, 1), block, x)
     if chunks:
         options = {"num_warps": 4, "num_stages": 1}

@@ -206,9 +206,9 @@ def rounded(x, COMPUTE: tl.constexpr):
 
 @triton.jit(do_not_specialize=["heads"])
 def input_gradients(
-    q_ptr, k_ptr, v_ptr, a_ptr, b_ptr, beta_ptr, u_ptr, dout_ptr, dx_ptr, decay_ptr, states_ptr,
-    dstates_ptr, dqk_ptr, dqb_ptr, dak_ptr, dab_ptr, chunks_ptr, dq_ptr, dk_ptr, da_ptr, db_ptr,
-    dbeta_ptr, dsums_ptr, dpast_ptr, dend_ptr, heads, scale,
+    q_ptr, k_ptr, v_ptr, a_ptr, b_ptr, beta_ptr, u_ptr, dout_ptr, dx_ptr, decay_ptr, sums_ptr,
+    states_ptr, dstates_ptr, dqk_ptr, dqb_ptr, dak_ptr, dab_ptr, chunks_ptr, dq_ptr, dk_ptr,
+    da_ptr, db_ptr, dbeta_ptr, dsums_ptr, dpast_ptr, dend_ptr, heads, scale,
     KEYS: tl.constexpr, KEY_BLOCK: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
     GROUP: tl.constexpr, CHUNK: tl.constexpr, ROWS: tl.constexpr, CHANNEL: tl.constexpr,
     STRONGEST: tl.constexpr, PLAIN: tl.constexpr, ERASES: tl.constexpr, EXCLUSIVE: tl.constexpr,
@@ -253,7 +253,7 @@ def input_gradients(
     whole = tl.sum(w, 0)[None, :]
     if CHANNEL:
         near, near_w, all_sums = around_the_middle(
-            decay_ptr, first, length, block, head, heads, dims, KEYS, CHANNEL, CHUNK, ROWS,
+            decay_ptr, sums_ptr, first, length, block, head, heads, dims, KEYS, CHUNK, ROWS,
             STRONGEST,
         )  # fmt: skip
         middle = tl.sum(tl.where((tokens <= block * ROWS + ROWS // 2)[:, None], w, 0.0), 0)[None, :]
