@@ -160,15 +160,16 @@ def _prepared(launch: _Launcher, inputs: Tensors, *, kept: bool) -> Tensors:
         },
     )
     x = inputs | found
+    # where no products of whole chunks are wanted, few registers let more programs run at once
+    block, options = min(32 if cut else 128, wide(s.keys)), {"num_warps": 4, "num_stages": 1}
     if chunks and cut:
-        block = {"BLOCK": s.key_block}
-        launch(chunk_kernels.local_sums, (chunks, s.heads, s.blocks_of_keys), block, x)
-        launch(chunk_kernels.scores, (chunks * s.blocks_of_rows, s.heads, 1), block, x)
+        grid = (chunks, s.heads, s.blocks_of_keys)
+        launch(chunk_kernels.local_sums, grid, {"BLOCK": s.key_block}, x)
+        grid = (chunks * s.blocks_of_rows, s.heads, 1)
+        launch(chunk_kernels.scores, grid, {"BLOCK": block}, x, options)
     if chunks:
-        options = {"num_warps": 4, "num_stages": 1}
-        # scores that exist need no products here, and few registers let more programs run at once
-        block = {"BLOCK": min(32 if cut else 128, wide(s.keys)), "FINE": kept and s.channel}
-        launch(chunk_kernels.prepare, (chunks, s.heads, 1), block, x, options)
+        blocks = {"BLOCK": block, "FINE": kept and s.channel}
+        launch(chunk_kernels.prepare, (chunks, s.heads, 1), blocks, x, options)
     if not s.channel:
         x |= {"reads": x["q"], "keys": x["k"], "erases": x["a"]}
     if not plain:
