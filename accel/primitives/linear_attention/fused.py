@@ -307,7 +307,7 @@ def _empty_gradients(s: Shape, at: Tables, x: Tensors) -> Tensors:
     chunks, tokens = len(at.chunks), v.shape[0] * v.shape[1]
     square, keys = (chunks, s.heads, CHUNK, CHUNK), (*v.shape[:3], s.keys)
     own = s.dtype if s.group == 1 else torch.float32
-    sums = s.keys if s.channel else s.blocks_of_keys
+    sums = s.keys if s.channel else s.blocks_of_gradients
     found = _empty(
         q,
         {
@@ -319,7 +319,7 @@ def _empty_gradients(s: Shape, at: Tables, x: Tensors) -> Tensors:
             "dk": (plain, keys, own),
             "da": (erases, keys, own),
             "db": (erases and not corrects, keys, s.dtype),
-            "dbeta": (corrects, (*v.shape[:3], s.blocks_of_keys), torch.float32),
+            "dbeta": (corrects, (*v.shape[:3], s.blocks_of_gradients), torch.float32),
             "dsums": (True, (tokens, s.heads, sums), torch.float32),
             "dpast": (s.rule.exclusive, (tokens, s.heads, sums), torch.float32),
             "dend": (True, (chunks * s.blocks_of_rows, s.heads, sums), torch.float32),
@@ -335,12 +335,12 @@ def _chunk_gradients(launch: _Launcher, x: Tensors) -> None:
     blocks = {"KEY_BLOCK": s.key_block, "BLOCK": s.value_block}
     launch(gradient_kernels.score_gradients, (chunks, s.heads, 1), blocks, x)
     blocks = {"KEY_BLOCK": s.gradient_block, "BLOCK": s.value_block}
-    grid = (chunks * s.blocks_of_rows, -(-s.keys // s.gradient_block), s.heads)
+    grid = (chunks * s.blocks_of_rows, s.blocks_of_gradients, s.heads)
     launch(gradient_kernels.input_gradients, grid, blocks, x)
     if s.channel:
         grid, blocks = (chunks, s.heads, s.blocks_of_keys), {"SIZE": s.keys, "BLOCK": s.key_block}
     else:
-        parts = s.blocks_of_keys
+        parts = s.blocks_of_gradients
         grid, blocks = (chunks, s.heads, 1), {"SIZE": parts, "BLOCK": wide(parts, 1)}
     launch(gradient_kernels.decay_gradients, grid, blocks, x)
 

@@ -64,6 +64,11 @@ class Shape:
         return min(32, self.key_block) if self.channel else self.key_block
 
     @property
+    def blocks_of_gradients(self) -> int:
+        """Return into how many such blocks the channels of the keys are cut."""
+        return -(-self.keys // self.gradient_block)
+
+    @property
     def value_block(self) -> int:
         """Return the channels of the values that a program holds at once."""
         return min(64, wide(self.values))
