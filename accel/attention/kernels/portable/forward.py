@@ -34,6 +34,8 @@ from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.launch import prepare
 
 _MOST_SPLITS = 64
+_FEWEST_KEYS = 16
+"""Of a block: tensor cores multiply so many at once."""
 Blocks = tuple[int | None, int | None]
 Run = Callable[..., tuple[Tensor, Tensor]]
 """A function that maps q, k and v to out and lse."""
@@ -161,6 +163,7 @@ def forward_calls(
             "BLOCK_D": block_d,
             "BLOCK_M": config.block_m,
             "BLOCK_N": config.block_n,
+            "TAIL": _tail(geometry, config.block_n),
             "PACK": pack,
             "SPLIT": splits > 1,
             "EVEN_K": not geometry.ragged and longest_k % config.block_n == 0,
@@ -173,6 +176,18 @@ def forward_calls(
     return ForwardCalls(
         attend, _combine(geometry, out, rows, splits) if splits > 1 else None, splits
     )
+
+
+def _tail(geometry: Geometry, block_n: int) -> int:
+    """Return the keys of a block at the end: fewer than block_n if the last ones fill only half.
+
+    Masks have such blocks elsewhere, too, so that there they are like the others.
+    """
+    last = geometry.k.shape[2] % block_n
+    masked = geometry.left is not None or geometry.right is not None
+    if masked or geometry.ragged or geometry.blocks or not 0 < 2 * last <= block_n:
+        return block_n
+    return max(_FEWEST_KEYS, 1 << (last - 1).bit_length())
 
 
 def _split(idle: int, keys: int, fewest: int, block_n: int) -> tuple[int, int]:

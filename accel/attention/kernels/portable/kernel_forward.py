@@ -228,7 +228,7 @@ def attention_forward(
     tiles, units, heads, group, seq_q, seq_k, total_q, left, right, qk_scale, softcap, chunk,
     partial_stride, slopes_batch, lists_batch, lists_head, lists_width,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    PACK: tl.constexpr,
+    TAIL: tl.constexpr, PACK: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
     BIAS_STEP: tl.constexpr,
     RAGGED: tl.constexpr, SPLIT: tl.constexpr,
@@ -263,23 +263,17 @@ def attention_forward(
     packed = tile * BLOCK_M + tl.arange(0, BLOCK_M)
     rows, heads_of = packed // PACK, (head + packed % PACK).to(tl.int64)
     there = rows < seq_q
-    dims, steps = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_N)
+    dims, steps, few = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_N), tl.arange(0, TAIL)
     step_k, step_v = wide(stride_kn, UNIT), wide(stride_vn, UNIT)
     q_at = q_ptr + wide(
         place * stride_qb + heads_of * stride_qh + (first_q + rows) * stride_qm, UNIT
     )
     stored = there[:, None] & (dims < HEAD_DIM)[None, :]
     q = tl.load(q_at[:, None] + dims[None, :] * stride_qd, mask=stored, other=0.0)
-    k_at = (
-        k_ptr
-        + wide(place * stride_kb + kv_head * stride_kh + first_k * stride_kn, UNIT)
-        + (steps[:, None] * step_k + dims[None, :] * stride_kd)
-    )
-    v_at = (
-        v_ptr
-        + wide(place * stride_vb + kv_head * stride_vh + first_k * stride_vn, UNIT)
-        + (steps[:, None] * step_v + dims[None, :] * stride_vd)
-    )
+    k_row = k_ptr + wide(place * stride_kb + kv_head * stride_kh + first_k * stride_kn, UNIT)
+    v_row = v_ptr + wide(place * stride_vb + kv_head * stride_vh + first_k * stride_vn, UNIT)
+    k_at = k_row + (steps[:, None] * step_k + dims[None, :] * stride_kd)
+    v_at = v_row + (steps[:, None] * step_v + dims[None, :] * stride_vd)
     bias = bias_ptr
     if BIAS is not None:
         bias += wide(place * stride_bb + head.to(tl.int64) * stride_bh, BIAS_STEP)
@@ -329,9 +323,11 @@ def attention_forward(
             )  # fmt: skip
         if LEFT or RIGHT or not EVEN_K:
             acc, l, m = attend(
-                acc, l, m, q, k_at, v_at, bias, slopes, None, None, None, rows, full_end, end,
+                acc, l, m, q, k_row + (few[:, None] * step_k + dims[None, :] * stride_kd),
+                v_row + (few[:, None] * step_v + dims[None, :] * stride_vd), bias, slopes,
+                None, None, None, rows, full_end, end,
                 seq_q, seq_k, shift, left, right, qk_scale, softcap,
-                step_k, step_v, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
+                step_k, step_v, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, TAIL, LEFT, RIGHT,
                 SOFTCAP, BIAS, BIAS_STEP, True, EVEN_K, PRECISION, ALIBI, 0, 0, False,
             )  # fmt: skip
         acc, l, m = attend(
