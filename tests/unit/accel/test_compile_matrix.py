@@ -120,6 +120,7 @@ FEATURES = {
     "softcap": {"softcap": 30.0, "right": 0},
     "mask": {"bias": torch.bool},
     "bias": {"bias": torch.bfloat16},
+    "bias of short rows": {"bias": torch.bfloat16, "queries": 200, "keys": 200},
     "ragged": {"ragged": (8, 1000, 1000), "right": 0},
     "odd lengths": {"queries": 1000, "keys": 1001, "right": 0},
     "grouped decode": {"queries": 1, "keys": 65536, "kv_heads": 4, "right": 0},

@@ -25,15 +25,18 @@ from accel.attention.kernels.geometry import (
 )
 from accel.attention.kernels.portable.forward import extras
 from accel.attention.kernels.portable.kernel_backward import (
+    KEPT_STEP,
     attention_dbias,
     attention_dk_dv,
     attention_dq,
+    attention_dq_dbias,
     row_sums,
 )
 from accel.attention.kernels.portable.tile_sizes import (
     dbias_config,
     dk_dv_config,
     dq_config,
+    dq_dbias_config,
     padded,
 )
 from accel.attention.ragged import Ragged
@@ -43,7 +46,11 @@ from accel.runtime.launch import prepare
 _ROWS_AT_ONCE = 64
 _PROGRAMS = 8
 """For each processor, of the gradient of a bias: until there are so many, its sums are split."""
-
+_STREAMS = 2
+"""The same where these sums are only read."""
+_KEPT_BYTES = 256 << 20
+"""The most memory for gradients of scores, which are kept so that those of queries and of a bias
+need not compute them again."""
 
 Arguments = dict[str, Pointer | int | float | None]
 Launch = Callable[..., None]
@@ -59,6 +66,8 @@ class BackwardCalls(NamedTuple):
     dbias: KernelCall | None
     parts: int = 1
     """Above 1, the kernel of dbias writes so many float32 sums, which are then added."""
+    kept: int = 0
+    """The number of gradients of scores that dk_dv keeps for dbias."""
 
 
 def backward(
@@ -83,7 +92,8 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Return dq, dk, dv and dbias from the gradient of the output.
 
-    It takes O(Sq) memory beside the results. The other arguments are those of `forward`, and out
+    It takes O(Sq) memory beside the results, and up to 256 MiB with a bias that all sequences of up
+    to 512 keys share. The other arguments are those of `forward`, and out
     and lse its results (those of any backend mean the same).
 
     Args:
@@ -101,18 +111,19 @@ def backward(
         dout = torch.empty_like(q).copy_(dout)
     wanted = bias_grad and bias is not None and bias.dtype.is_floating_point
     key = geometry_key(q, k, v, left, right, scale, softcap, ragged, bias, slopes, visible)
-    row_sums, dk_dv, dq_launch, dbias_launch, parts, with_dq = _plan(
+    row_sums, dk_dv, dq_launch, dbias_launch, parts, kept = _plan(
         key, out.stride(), dout.stride(), out.data_ptr() % ALIGNMENT == 0, wanted, dlse is not None
     )
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     dbias = None
     delta = torch.empty_like(lse)
     more = extras(bias, ragged, slopes)
+    ds = (q.new_empty(kept),) if kept else ()
     if row_sums:
         row_sums(out, dout, *(() if dlse is None else (dlse,)), delta)
     if dk_dv:
         lists = visible.of_keys if visible else ()
-        dk_dv(q, k, v, dout, lse, delta, *more, *lists, dk, dv)
+        dk_dv(q, k, v, dout, lse, delta, *more, *lists, *ds, dk, dv)
     if dq_launch:
         lists = visible.of_queries if visible else ()
         dq_launch(q, k, v, dout, lse, delta, *more, *lists, dq)
@@ -122,7 +133,8 @@ def backward(
         size, kind = ((parts, *own), torch.float32) if parts > 1 else (own, bias.dtype)
         dbias = torch.empty(size, dtype=kind, device=bias.device)
         if dbias_launch:
-            dbias_launch(q, k, v, dout, lse, delta, *more, dbias, *((dq,) if with_dq else ()))
+            given = (*ds, k, dq) if ds else (q, k, v, dout, lse, delta, *more)
+            dbias_launch(*given, dbias)
         if parts > 1:
             dbias = dbias.sum(0).to(bias.dtype)
     return dq, dk, dv, dbias
@@ -155,15 +167,32 @@ def backward_calls(
     out = Layout(geometry.q.shape, out_strides)
     inputs = (geometry.q, geometry.k, geometry.v)
     constants["UNIT"] = unit_of(dout, out, *inputs, *(x.like() for x in inputs))
-    dbias, parts = _dbias_call(geometry, shared, constants, target) if bias_grad else (None, 1)
-    alone = dbias is None or not dbias.constants["DQ"]
+    width = _kept_width(geometry) if bias_grad else 0
+    dbias, parts = None, 1
+    if bias_grad:
+        make = _dq_dbias_call if width else _dbias_call
+        dbias, parts = make(geometry, shared, constants, target)
     return BackwardCalls(
         _row_sums_call(geometry, out, dout, aligned, lse_grad, constants["UNIT"]),
-        _dk_dv_call(geometry, shared, constants, target),
-        _dq_call(geometry, shared, constants, target) if alone else None,
+        _dk_dv_call(geometry, shared, constants, target, width),
+        None if width else _dq_call(geometry, shared, constants, target),
         dbias,
         parts,
+        geometry.q.shape[0] * geometry.heads * geometry.k.shape[2] * width,
     )
+
+
+def _kept_width(geometry: Geometry) -> int:
+    """Return the queries in a row of the gradients of scores, if these are kept, else 0."""
+    assert geometry.bias is not None
+    batch, heads, queries, keys = (*geometry.q.shape[:3], geometry.k.shape[2])
+    by_batch, by_head, by_query, by_key = geometry.bias.strides
+    shared = by_batch == 0 and (by_head or heads == 1) and by_query and by_key
+    plain = geometry.left is None and geometry.right is None and not geometry.softcap
+    width = cdiv(queries, KEPT_STEP.value) * KEPT_STEP.value
+    few = dq_dbias_config(keys, padded(geometry.head_dim)) is not None
+    few = few and batch * heads * keys * width * 2 <= _KEPT_BYTES
+    return width if shared and plain and few and geometry.dtype.itemsize == 2 else 0
 
 
 def _row_sums_call(
@@ -201,6 +230,7 @@ def _dk_dv_call(
     shared: Arguments,
     constants: dict[str, object],
     target: Target,
+    ds_width: int,
 ) -> KernelCall:
     longest_q, longest_k = geometry.longest
     biased = geometry.bias is not None
@@ -220,6 +250,8 @@ def _dk_dv_call(
             **list_arguments(lists, by_keys=True),
             **geometry.k.like().named("dk", "bhnd"),
             **geometry.v.like().named("dv", "bhnd"),
+            "ds_ptr": Pointer(geometry.dtype) if ds_width else None,
+            "ds_width": ds_width,
             "dk_ptr": Pointer(geometry.dtype),
             "dv_ptr": Pointer(geometry.dtype),
             "tiles": tiles,
@@ -284,7 +316,7 @@ def _dbias_call(
     assert geometry.bias is not None
     kind, strides, _ = geometry.bias
     shape = (*geometry.q.shape[:3], geometry.k.shape[2])
-    config = dbias_config(geometry.dtype, padded(geometry.head_dim), shape[3])
+    config = dbias_config(geometry.dtype, padded(geometry.head_dim))
     own = own_shape(shape, strides)
     extent = (*shape[:2], cdiv(shape[2], config.block_m), cdiv(shape[3], config.block_n))
     tiles = tuple(
@@ -292,11 +324,8 @@ def _dbias_call(
     )
     sums = tuple(count if stride == 0 else 1 for count, stride in zip(extent, strides, strict=True))
     dbias = Layout.contiguous(own)
-    with_dq = config.block_n >= shape[3]
     programs, terms = math.prod(tiles), math.prod(sums)
-    parts = max(1, min(terms, _PROGRAMS * target.processors // max(1, programs)))
-    chunk = cdiv(terms, parts)
-    parts = cdiv(terms, chunk) if chunk else 1
+    parts, chunk = _in_parts(terms, programs, _PROGRAMS * target.processors)
     call = KernelCall(
         attention_dbias,
         programs * parts,
@@ -304,8 +333,6 @@ def _dbias_call(
             **shared,
             **dbias.named("d", "bhmn"),
             "dbias_ptr": Pointer(torch.float32 if parts > 1 else kind),
-            "dq_ptr": Pointer(geometry.dtype) if with_dq else None,
-            **geometry.q.like().named("dq", "bhmd"),
             "tiles_m": tiles[2],
             "tiles_n": tiles[3],
             "own_batches": tiles[0],
@@ -323,11 +350,54 @@ def _dbias_call(
             "BLOCK_N": config.block_n,
             "SUM_M": strides[2] == 0,
             "SUM_N": strides[3] == 0,
-            "DQ": with_dq,
         },
         config.options,
     )
     return call, parts
+
+
+def _dq_dbias_call(
+    geometry: Geometry,
+    shared: Arguments,
+    constants: dict[str, object],
+    target: Target,
+) -> tuple[KernelCall, int]:
+    """Return a launch over the queries of the bias, and the parts into which its sums are split."""
+    assert geometry.bias is not None
+    batch, heads, queries, keys = (*geometry.q.shape[:3], geometry.k.shape[2])
+    config = dq_dbias_config(keys, padded(geometry.head_dim))
+    assert config is not None
+    tiles = cdiv(queries, config.block_m)
+    parts, chunk = _in_parts(batch, tiles * heads, _STREAMS * target.processors)
+    dbias = Layout.contiguous((1, heads, queries, keys))
+    call = KernelCall(
+        attention_dq_dbias,
+        tiles * heads * parts,
+        {
+            **shared,
+            **geometry.q.like().named("dq", "bhmd"),
+            **dbias.named("d", "bhmn"),
+            "ds_ptr": Pointer(geometry.dtype),
+            "ds_width": _kept_width(geometry),
+            "dq_ptr": Pointer(geometry.dtype),
+            "dbias_ptr": Pointer(torch.float32 if parts > 1 else geometry.bias.dtype),
+            "tiles": tiles,
+            "sum_batches": batch,
+            "chunk": chunk,
+            "part_stride": heads * queries * keys,
+        },
+        {**constants, "BLOCK_M": config.block_m, "BLOCK_N": config.block_n},
+        config.options,
+    )
+    return call, parts
+
+
+def _in_parts(terms: int, programs: int, wanted: int) -> tuple[int, int]:
+    """Return into how many parts sums are split so that there are enough programs, and the terms
+    of each."""
+    parts = max(1, min(terms, wanted // max(1, programs)))
+    chunk = cdiv(terms, parts)
+    return cdiv(terms, chunk) if chunk else 1, chunk
 
 
 @lru_cache(maxsize=4096)
@@ -338,15 +408,15 @@ def _plan(
     aligned: bool,
     bias_grad: bool,
     lse_grad: bool,
-) -> tuple[Launch | None, Launch | None, Launch | None, Launch | None, int, bool]:
+) -> tuple[Launch | None, Launch | None, Launch | None, Launch | None, int, int]:
     """Return the launches of BackwardCalls, None where a grid is empty, the parts of dbias, and
-    whether its kernel computes dq."""
+    the number of gradients of scores that are kept."""
     geometry = geometry_of(key)
-    *calls, parts = backward_calls(
+    *calls, parts, kept = backward_calls(
         geometry, out_strides, dout_strides, aligned, bias_grad, target_of(geometry.device),
         lse_grad,
     )  # fmt: skip
     row_sums, dk_dv, dq, dbias = (
         prepare(call, geometry.device) if call is not None and call.grid else None for call in calls
     )
-    return row_sums, dk_dv, dq, dbias, parts, calls[2] is None
+    return row_sums, dk_dv, dq, dbias, parts, kept

@@ -26,6 +26,9 @@ from accel.primitives.tiles.memory import load_vectors
 from accel.primitives.tiles.reductions import product_sums
 from accel.primitives.tiles.softmax import LOG2E, tanh
 
+KEPT_STEP = tl.constexpr(16)
+"""What divides the rows in which gradients of scores are kept."""
+
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def row_sums(
@@ -100,8 +103,8 @@ def in_base_2(lse_at, there):
 
 @triton.jit
 def gather_rows(
-    dk, dv, k, v, q_at, dout_at, lse_at, delta_at, bias, tilt, blocks, numbers, bits, cols, begin,
-    end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
+    dk, dv, k, v, q_at, dout_at, lse_at, delta_at, ds_at, bias, tilt, blocks, numbers, bits, cols,
+    begin, end, seq_q, seq_k, ds_width, shift, left, right, qk_scale, softcap,
     stride_qm, stride_gm, stride_bm, stride_bn,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
@@ -111,13 +114,14 @@ def gather_rows(
     BITS: tl.constexpr,
 ):  # fmt: skip
     """Add the contribution of queries `begin` to `end` - 1 to dk (without the scale) and dv of
-    a block of keys. With ROWS, the queries are counted within the list `blocks`.
+    a block of keys. With ROWS, the queries are counted within the list `blocks`. Unless `ds_at` is
+    None, store the gradients of the scores there, a row of `ds_width` queries for each key.
     """
     for at in range(begin, end, BLOCK_M):
         start = at
         if ROWS:
             start = listed(at, blocks, ROWS)
-        rows = start + tl.arange(0, BLOCK_M)
+        rows = tl.max_contiguous(tl.multiple_of(start + tl.arange(0, BLOCK_M), BLOCK_M), BLOCK_M)
         block = tl.cast(start, tl.int64)
         q = load_vectors(q_at + block * stride_qm, rows, seq_q, HEAD_DIM, BLOCK_D, EVEN_Q)
         lse = in_base_2(lse_at + rows, rows < seq_q)
@@ -138,21 +142,24 @@ def gather_rows(
         dv = tl.dot(p.to(dout.dtype), dout, dv, input_precision=PRECISION)
         dp = tl.dot(v, tl.trans(dout), input_precision=PRECISION)
         delta = tl.load(delta_at + rows, mask=rows < seq_q, other=0.0)
-        ds = p * (dp - delta[None, :]) * slope
-        dk = tl.dot(ds.to(q.dtype), q, dk, input_precision=PRECISION)
+        ds = (p * (dp - delta[None, :]) * slope).to(q.dtype)
+        dk = tl.dot(ds, q, dk, input_precision=PRECISION)
+        if ds_at is not None:
+            kept = (cols < seq_k)[:, None] & (rows < wide(ds_width, KEPT_STEP))[None, :]
+            tl.store(ds_at + cols[:, None] * wide(ds_width, KEPT_STEP) + rows[None, :], ds, kept)
     return dk, dv
 
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def attention_dk_dv(
     q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, starts_q_ptr, starts_k_ptr,
-    slopes_ptr, counts_ptr, lists_ptr, numbers_ptr, bits_ptr, dk_ptr, dv_ptr,
+    slopes_ptr, counts_ptr, lists_ptr, numbers_ptr, bits_ptr, ds_ptr, dk_ptr, dv_ptr,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd,
     stride_gb, stride_gh, stride_gm, stride_gd, stride_bb, stride_bh, stride_bm, stride_bn,
     stride_dkb, stride_dkh, stride_dkn, stride_dkd, stride_dvb, stride_dvh, stride_dvn, stride_dvd,
     tiles, heads, group, seq_q, seq_k, total_q, left, right, scale, qk_scale, softcap,
-    slopes_batch, lists_batch, lists_head, lists_width,
+    slopes_batch, lists_batch, lists_head, lists_width, ds_width,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
     BIAS_STEP: tl.constexpr,
@@ -162,7 +169,8 @@ def attention_dk_dv(
 ):  # fmt: skip
     """Compute dk and dv of one tile of BLOCK_N keys of one key head, over all its query heads.
 
-    The grid is tiles * key heads * sequences.
+    The grid is tiles * key heads * sequences. Unless `ds_ptr` is None, store the gradients of the
+    scores there, [B,H,Sk,ds_width].
     """
     tile, unit = tl.program_id(0) % tiles, tl.program_id(0) // tiles
     kv_heads = heads // group
@@ -207,6 +215,9 @@ def attention_dk_dv(
             + (steps[:, None] * step_g + dims[None, :] * stride_gd)
         )
         at = (place * heads + head) * total_q + first_q
+        ds_at = ds_ptr
+        if ds_ptr is not None:
+            ds_at += (place * heads + head) * seq_k * wide(ds_width, KEPT_STEP)
         bias = bias_ptr
         if BIAS is not None:
             bias += wide(place * stride_bb + head * stride_bh, BIAS_STEP)
@@ -219,25 +230,25 @@ def attention_dk_dv(
             blocks = lists_ptr + row * lists_width
             numbers = numbers_ptr + row * lists_width
             dk, dv = gather_rows(
-                dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, tilt,
+                dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, ds_at, bias, tilt,
                 blocks + whole, numbers + whole, bits_ptr, cols, 0,
-                tl.load(counts_ptr + 2 * row + 1) * ROWS, seq_q, seq_k, shift, left, right,
-                qk_scale, softcap, step_q, step_g, stride_bm, stride_bn,
+                tl.load(counts_ptr + 2 * row + 1) * ROWS, seq_q, seq_k, ds_width, shift, left,
+                right, qk_scale, softcap, step_q, step_g, stride_bm, stride_bn,
                 HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, BIAS_STEP, False, EVEN_Q,
                 PRECISION, ALIBI, ROWS, COLS, True,
             )  # fmt: skip
             dk, dv = gather_rows(
-                dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, tilt, blocks,
-                numbers, bits_ptr, cols, 0, whole * ROWS, seq_q, seq_k, shift, left, right,
-                qk_scale, softcap, step_q, step_g, stride_bm, stride_bn,
+                dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, ds_at, bias, tilt,
+                blocks, numbers, bits_ptr, cols, 0, whole * ROWS, seq_q, seq_k, ds_width, shift,
+                left, right, qk_scale, softcap, step_q, step_g, stride_bm, stride_bn,
                 HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, BIAS_STEP, False, EVEN_Q,
                 PRECISION, ALIBI, ROWS, COLS, False,
             )  # fmt: skip
         else:
             dk, dv = gather_rows(
-                dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, bias, tilt, None, None,
-                None, cols, begin, end, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-                step_q, step_g, stride_bm, stride_bn,
+                dk, dv, k, v, q_at, dout_at, lse_ptr + at, delta_ptr + at, ds_at, bias, tilt,
+                None, None, None, cols, begin, end, seq_q, seq_k, ds_width, shift, left, right,
+                qk_scale, softcap, step_q, step_g, stride_bm, stride_bn,
                 HEAD_DIM, BLOCK_D, BLOCK_M, LEFT, RIGHT, SOFTCAP, BIAS, BIAS_STEP, LEFT or RIGHT,
                 EVEN_Q, PRECISION, ALIBI, 0, 0, False,
             )  # fmt: skip
@@ -420,21 +431,21 @@ def attention_dq(
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def attention_dbias(
-    q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, slopes_ptr, dbias_ptr, dq_ptr,
+    q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, delta_ptr, bias_ptr, slopes_ptr, dbias_ptr,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd,
     stride_gb, stride_gh, stride_gm, stride_gd, stride_bb, stride_bh, stride_bm, stride_bn,
-    stride_db, stride_dh, stride_dm, stride_dn, stride_dqb, stride_dqh, stride_dqm, stride_dqd,
+    stride_db, stride_dh, stride_dm, stride_dn,
     tiles_m, tiles_n, own_heads,
     own_batches, sum_batches, sum_heads, sum_tiles_m, sum_tiles_n, chunk, part_stride, heads, group,
     seq_q, seq_k, left, right, scale, qk_scale, softcap, slopes_batch,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     SUM_M: tl.constexpr, SUM_N: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
     SOFTCAP: tl.constexpr, PRECISION: tl.constexpr, ALIBI: tl.constexpr, BIAS_STEP: tl.constexpr,
-    UNIT: tl.constexpr, DQ: tl.constexpr,
+    UNIT: tl.constexpr,
 ):  # fmt: skip
     """Compute one tile of the gradient of an additive bias, summed over broadcast dimensions in
-    a fixed order. With DQ, where a tile has all keys, compute dq as well.
+    a fixed order.
 
     The grid is tiles_n * tiles_m * own_heads * own_batches, each 1 where summed, times the parts
     into which the sum is split; `sum_*` count its terms, 1 where not summed. Each part sums `chunk`
@@ -477,24 +488,14 @@ def attention_dbias(
         tilt = 0.0
         if ALIBI:
             tilt = tl.load(slopes_ptr + batch * slopes_batch + head)
-        logs, slope = logs_and_slope(
+        logs, _ = logs_and_slope(
             tl.dot(q, tl.trans(k), input_precision=PRECISION), lse[:, None], bias, rows[:, None],
             cols[None, :],
             seq_q, seq_k, shift, left, right, qk_scale, softcap, stride_bm, stride_bn, tilt, LEFT,
             RIGHT, SOFTCAP, "float", BIAS_STEP, True, False, ALIBI, False,
         )  # fmt: skip
-        ds = tl.exp2(logs) * (tl.dot(dout, tl.trans(v), input_precision=PRECISION) - delta[:, None])
-        total += ds
-        if DQ:
-            dq = tl.dot((ds * slope).to(k.dtype), k, input_precision=PRECISION)
-            dq_at = dq_ptr + wide(
-                batch * stride_dqb + head * stride_dqh + queries * stride_dqm, UNIT
-            )
-            tl.store(
-                dq_at[:, None] + dims[None, :] * stride_dqd,
-                (dq * scale).to(dq_ptr.dtype.element_ty),
-                mask=asked,
-            )
+        dp = tl.dot(dout, tl.trans(v), input_precision=PRECISION)
+        total += tl.exp2(logs) * (dp - delta[:, None])
     at = dbias_ptr + part.to(tl.int64) * part_stride
     at += own_batch.to(tl.int64) * stride_db + own_head.to(tl.int64) * stride_dh
     rows, cols = (
@@ -513,3 +514,44 @@ def attention_dbias(
         tl.store(
             at + rows[:, None] * stride_dm + cols[None, :] * stride_dn, total.to(kind), mask=stored
         )
+
+
+@triton.jit(do_not_specialize=UNSPECIALISED)
+def attention_dq_dbias(
+    ds_ptr, k_ptr, dq_ptr, dbias_ptr, stride_kb, stride_kh, stride_kn, stride_kd, stride_dqb,
+    stride_dqh, stride_dqm, stride_dqd, stride_dh, stride_dm, stride_dn,
+    tiles, heads, group, sum_batches, seq_q, seq_k, ds_width, chunk, part_stride, scale,
+    HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    PRECISION: tl.constexpr, UNIT: tl.constexpr,
+):  # fmt: skip
+    """Compute dq, and the gradient of a bias that all sequences share, from those of the scores.
+
+    A tile has BLOCK_M queries and all keys. The grid is tiles * heads * parts; each part takes
+    `chunk` sequences, whose sums lie `part_stride` elements after those of the part before it.
+    """
+    tile, unit = tl.program_id(0) % tiles, tl.program_id(0) // tiles
+    head, part = (unit % heads).to(tl.int64), unit // heads
+    rows = tl.max_contiguous(
+        tl.multiple_of(tile * BLOCK_M + tl.arange(0, BLOCK_M), BLOCK_M), BLOCK_M
+    )
+    cols, dims = tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_D)
+    width = wide(ds_width, KEPT_STEP)
+    kept = (cols < seq_k)[:, None] & (rows < width)[None, :]
+    given = (cols < seq_k)[:, None] & (dims < HEAD_DIM)[None, :]
+    stored = (rows < seq_q)[:, None] & (dims < HEAD_DIM)[None, :]
+    total = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
+    for step in range(part * chunk, tl.minimum(sum_batches, (part + 1) * chunk)):
+        batch = tl.cast(step, tl.int64)
+        ds_at = ds_ptr + (batch * heads + head) * seq_k * width
+        k_at = k_ptr + wide(batch * stride_kb + head // group * stride_kh + cols * stride_kn, UNIT)
+        ds = tl.load(ds_at + cols[:, None] * width + rows[None, :], mask=kept, other=0.0)
+        k = tl.load(k_at[:, None] + dims[None, :] * stride_kd, mask=given, other=0.0)
+        total += ds.to(tl.float32)
+        dq = tl.dot(tl.trans(ds), k, input_precision=PRECISION) * scale
+        dq_at = dq_ptr + wide(batch * stride_dqb + head * stride_dqh + rows * stride_dqm, UNIT)
+        at = dq_at[:, None] + dims[None, :] * stride_dqd
+        tl.store(at, dq.to(dq_ptr.dtype.element_ty), mask=stored)
+    at = dbias_ptr + part.to(tl.int64) * part_stride + head * stride_dh
+    at += rows[None, :] * stride_dm + cols[:, None] * stride_dn
+    kind = dbias_ptr.dtype.element_ty
+    tl.store(at, total.to(kind), mask=(cols < seq_k)[:, None] & (rows < seq_q)[None, :])

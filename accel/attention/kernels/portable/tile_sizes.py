@@ -192,17 +192,24 @@ def dq_config(capability: int, dtype: torch.dtype, block_d: int, biased: bool) -
     return (_DQ_BIASED_WGMMA if special else _DQ[kind])[max(64, block_d)]
 
 
-def dbias_config(dtype: torch.dtype, block_d: int, keys: int) -> TileConfig:
-    """Return the tile for the gradient of an additive bias.
-
-    One that has all keys computes the gradient of the queries as well, which gains most at 64 keys;
-    wider tiles gain only if they are low, so that their sums stay in registers.
-    """
+def dbias_config(dtype: torch.dtype, block_d: int) -> TileConfig:
+    """Return the tile for the gradient of an additive bias."""
     if dtype == torch.float32:
         return _exact(block_d)
-    if block_d <= 32 and 128 < keys <= 256:
-        return TileConfig(16, 256, 4, 1)
     return TileConfig(64, 32 if block_d > 128 else 64, 4, 1)
+
+
+def dq_dbias_config(keys: int, block_d: int) -> TileConfig | None:
+    """Return the tile for the gradients of queries and of a bias from those of scores.
+
+    It has all keys; None if these are too many.
+    """
+    block_n = padded(keys)
+    if block_n > 512 or block_n * block_d > 512 * 64:
+        return None
+    block_m = 64 if block_n <= 256 else 32
+    warps = 8 if block_m * block_n > 64 * 128 else 4
+    return TileConfig(block_m, block_n, warps, 2 if block_n * block_d < 512 * 64 else 1)
 
 
 def _exact(block_d: int) -> TileConfig:
