@@ -14,6 +14,7 @@ _LINE = re.compile(
 )
 _VALUE = re.compile(r"%[\w-]+(?:#\d+)?")
 _PRODUCT = "ttng.warp_group_dot"
+_TRANSPOSITION = "order = array<i32: 1, 0>"
 
 
 def fed_by_transposed_sums(ttgir: str) -> list[str]:
@@ -71,6 +72,8 @@ def _sources(ttgir: str) -> tuple[dict[str, tuple[str, list[str]]], list[tuple[s
         if match is None:
             continue
         name, rest = match["name"].strip('"'), match["rest"]
+        if name == "tt.trans" and _TRANSPOSITION not in rest:
+            name = "permutation"  # of more dimensions, within a thread
         operands = [names.find(use) for use in _VALUE.findall(rest)]
         told = [r.partition(":") for r in re.findall(r"%[\w-]+(?::\d+)?", match["results"] or "")]
         results = []
