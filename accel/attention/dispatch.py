@@ -128,7 +128,7 @@ def preferred(problem: Problem) -> tuple[str, ...]:
         return ("flash", "math")
     if problem.bias != "none":  # ours, until others are measured
         return ("triton", "hopper", "cudnn", "efficient", "math", "flash", "fa4", "fa3")
-    if _few_queries(problem):
+    if few_queries(problem):
         return (DECODING, "triton", "flash", "cudnn", "efficient", "hopper", "fa4", "fa3", "math")
     if problem.dtype in (torch.float32, torch.float64):
         return ("efficient", "triton", "math")
@@ -140,7 +140,8 @@ def preferred(problem: Problem) -> tuple[str, ...]:
     return ("flash", "cudnn", "triton", "efficient", "fa4", "hopper", "math")
 
 
-def _few_queries(problem: Problem) -> bool:
+def few_queries(problem: Problem) -> bool:
+    """Return whether a few queries read long keys, as in decoding."""
     return problem.seq_q <= table.FEW_QUERIES < problem.seq_k
 
 
@@ -181,7 +182,7 @@ def _automatic(
     costs = speed.lesson.costs if speed.lesson else {name: -rate for name, rate in rated.items()}
     ranked = sorted(rated, key=costs.__getitem__)
     order = [*ranked, *(name for name in preferred(problem) if name not in rated)]
-    if _few_queries(problem) and speed.basis == "predicted" and DECODING in order:
+    if few_queries(problem) and speed.basis == "predicted" and DECODING in order:
         order.sort(key=lambda name: name != DECODING)
     for name in order:
         refusals[name] = refusals[name] or unloadable(name)

@@ -86,6 +86,23 @@ def test_the_second_call_is_measured_and_decides_from_then_on(own, monkeypatch):
     torch.testing.assert_close(out, attention(q, k, v, backend="reference"))
 
 
+@pytest.mark.parametrize(("queries", "cold"), [(1, True), (64, False)])
+def test_decoding_is_measured_with_keys_that_no_cache_holds(own, monkeypatch, queries, cold):
+    """As between two steps of a model, whose other layers read their own keys and weights."""
+    asked = []
+    original = brief_timing.medians
+
+    def medians(calls, device, **how):
+        asked.append(how["cold"])
+        return original(calls, device, **how)
+
+    monkeypatch.setattr(brief_timing, "medians", medians)
+    q, k, v = (torch.randn(1, 1, n, 8) for n in (queries, 64, 64))
+    for _ in range(2):
+        attention(q, k, v)
+    assert asked == [cold]
+
+
 def test_explain_says_when_it_was_measured_or_that_it_is_predicted(own, monkeypatch):
     fastest(monkeypatch, "math")
     q, k, v = tensors()
