@@ -17,8 +17,9 @@ MOST_CALLS = 20
 HOPELESS = (2.0, 1.3)
 """A contender that is slower than the fastest by the first factor after a round, or by the second
 after two, is left out."""
-_MARKED_MS = 0.05
-"""The work between two events, unless one call takes longer: an event takes time itself."""
+_MARKED_MS = 0.8
+"""The work between two events, unless one call takes longer: an event takes some microseconds
+itself, which make unequal calls look alike."""
 _AT_ONCE = 4
 """The most calls between two events."""
 _WAIT_MS = (0.2, 5.0)
@@ -64,7 +65,8 @@ def medians(
         for name, ms in zip(order, times, strict=True):
             samples[name] = [*(samples[name] if rounds > 1 else ()), ms * 1e3]
             done[name] += counts[name]
-            counts[name] = min(at_once, max(1, int(_MARKED_MS / max(ms, 1e-4))))
+            most = min(at_once, MOST_CALLS - done[name])
+            counts[name] = max(1, min(most, int(_MARKED_MS / max(ms, 1e-4))))
         rounds += 1
         longest = 2 * sum(times) / 1e3
         if time.perf_counter() - begun + longest > most_ms / 1e3:
