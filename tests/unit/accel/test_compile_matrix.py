@@ -12,6 +12,7 @@ import torch
 
 from accel.attention.blocks import BlockShape
 from accel.attention.kernels.geometry import Target, geometry_key, geometry_of
+from accel.attention.kernels.portable.kernel_short import attention_short
 from accel.runtime.call import KernelCall, compiled
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, TENSOR_CORES, needs, serialised
 
@@ -142,6 +143,18 @@ def assert_all_fit(problem, target):
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_feature_fits_every_target(target, feature):
     assert_all_fit(geometry(128, **FEATURES[feature]), target)
+
+
+@pytest.mark.parametrize(
+    ("target", "dim"),
+    [pytest.param(t, d, marks=() if (t, d) == (90, 32) else pytest.mark.matrix)
+     for t in TARGETS for d in (32, 40, 64)],
+)  # fmt: skip
+def test_short_rows_are_loaded_ahead_on_every_target(target, dim):
+    both = calls(geometry(dim, bias=torch.bfloat16, queries=49, keys=49), target)
+    assert both["forward"].kernel is attention_short
+    found = examined(both["forward"], target)
+    assert TENSOR_CORES[target] in found.ptx and "cp.async" in found.ptx and not found.spilled
 
 
 @pytest.mark.matrix

@@ -1,5 +1,6 @@
 """The portable Triton kernels, interpreted on the CPU, against the float64 reference."""
 
+import contextlib
 import importlib
 import importlib.util
 import sys
@@ -19,7 +20,12 @@ from accel.attention.kernels.geometry import (
     geometry_of,
     target_of,
 )
-from accel.attention.kernels.portable import backward, forward, kernel_backward
+from accel.attention.kernels.portable import (
+    backward,
+    forward,
+    kernel_backward,
+    kernel_short,
+)
 from accel.attention.ragged import Ragged
 from accel.attention.reference import reference
 
@@ -190,26 +196,41 @@ SHORT, CAPPED, IN_PARTS = (
 OF_BIAS = ("attention_dk_dv", "attention_dbias", "attention_dq_dbias")
 
 
+@contextlib.contextmanager
+def altered(module, source, kernels, old, new):
+    """Let a module launch the kernels of a source with a defect."""
+    text = Path(source.__file__).read_text()
+    if text.count(old) != 1:
+        raise ValueError(f"{text.count(old)} times: {old}")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "planted.py"
+        file.write_text(text.replace(old, new))
+        spec = importlib.util.spec_from_file_location("planted", file)
+        other = sys.modules["planted"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(other)
+        with replaced(module, {name: getattr(other, name) for name in kernels}):
+            yield
+
+
+@contextlib.contextmanager
+def replaced(module, names):
+    """Let a module plan with other names for a while."""
+    known = {name: getattr(module, name) for name in names}
+    vars(module).update(names)
+    module._plan.cache_clear()
+    try:
+        yield
+    finally:
+        vars(module).update(known)
+        module._plan.cache_clear()
+
+
 def planted(old, new, *args, **given):
     """Return `gradients` with a defect in the source of the kernels of the bias's gradient."""
     module = importlib.import_module("accel.attention.kernels.portable.backward")
-    source = Path(kernel_backward.__file__).read_text()
-    assert source.count(old) == 1, f"{source.count(old)} times: {old}"
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "planted.py"
-        file.write_text(source.replace(old, new))
-        spec = importlib.util.spec_from_file_location("planted", file)
-        altered = sys.modules["planted"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(altered)
-        known = {name: getattr(module, name) for name in ("_STREAMS", *OF_BIAS)}
-        vars(module).update({name: getattr(altered, name) for name in OF_BIAS})
-        module._STREAMS = 0  # so that a program of attention_dq_dbias takes all sequences
-        module._plan.cache_clear()
-        try:
-            return gradients(*args, **given)
-        finally:
-            vars(module).update(known)
-            module._plan.cache_clear()
+    # without streams, a program of attention_dq_dbias takes all sequences
+    with altered(module, kernel_backward, OF_BIAS, old, new), replaced(module, {"_STREAMS": 0}):
+        return gradients(*args, **given)
 
 
 @pytest.mark.slow
@@ -238,6 +259,62 @@ def test_a_planted_defect_of_the_gradient_of_a_bias_is_seen(interpreted, old, ne
     got = interpreted(planted, old, new, dout, q, k, v, bias=expanded, **rules)
     with pytest.raises(AssertionError):
         assert_as_exact(got, truth, plain)
+
+
+HALF = torch.float16
+SEQUENCES = {
+    "short, grouped, window": case((5, 4, 40, 20), (5, 2, 37, 20), HALF, left=9, right=3),
+    "short, a bias of heads": case((5, 2, 33, 16), dtype=HALF, bias=(1, 2, 33, 33)),
+    "short, a bias of keys": case((3, 1, 100, 40), (3, 1, 64, 40), HALF, bias=(1, 1, 1, 64)),
+    "short, a mask": case((3, 2, 20, 16), dtype=HALF, bias=(1, 1, 20, 20), mask=True),
+    "one short sequence": case((1, 1, 5, 8), (1, 1, 1, 8), HALF, right=0),
+}
+
+
+def forward_in_turn(planted, q, k, v, **rules):
+    """Return the results of a GPU so small that a program takes several sequences."""
+    module = importlib.import_module("accel.attention.kernels.portable.forward")
+    defect = (
+        altered(module, kernel_short, ("attention_short",), *planted)
+        if planted
+        else contextlib.nullcontext()
+    )
+    with defect, replaced(module, {"target_of": lambda _: Target(80, 0)}):
+        return forward(q, k, v, **rules)
+
+
+def in_turn(interpreted, name, planted=None):
+    """Return the results, and those of the references in float64 and in half precision."""
+    q, k, v, dout, bias = data(SEQUENCES[name])
+    rules = rules_of(SEQUENCES[name])
+    expanded = None if bias is None else bias.expand(*q.shape[:3], k.shape[2])
+    got = interpreted(forward_in_turn, planted, q, k, v, bias=expanded, **rules)
+    truth, plain = (exact(q, k, v, dout, bias, dtype=t, **rules) for t in (torch.float64, HALF))
+    return (*got, *[None] * 4), (*truth[:2], *[None] * 4), (*plain[:2], *[None] * 4)
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_a_program_takes_several_short_sequences(interpreted, name):
+    assert_as_exact(*in_turn(interpreted, name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new", "name"),
+    [
+        ("place * stride_kb", "first * stride_kb", "short, grouped, window"),
+        ("kv_head = head // group", "kv_head = head * 0", "short, grouped, window"),
+        ("left, right, seq_k, LEFT", "left, right + 1, seq_k, LEFT", "short, grouped, window"),
+        ("first + each, sequences", "first + each, sequences - 1", "short, a bias of heads"),
+        ("wide(head * stride_bh, BIAS_STEP)", "0", "short, a bias of heads"),
+        ("qk_scale + added", "qk_scale", "short, a bias of keys"),
+        ("tile * BLOCK_M +", "0 * BLOCK_M +", "short, a bias of keys"),
+        ("anchor(m, BIAS is not None or LEFT or RIGHT)", "m", "short, a mask"),
+    ],
+)
+def test_a_planted_defect_of_short_sequences_is_seen(interpreted, old, new, name):
+    with pytest.raises(AssertionError):
+        assert_as_exact(*in_turn(interpreted, name, (old, new)))
 
 
 def test_sequences_end_to_end_do_not_see_each_other(interpreted):

@@ -164,6 +164,14 @@ def forward_config(
     )
 
 
+def short_config(dtype: torch.dtype, block_d: int, rows: int, keys: int) -> TileConfig | None:
+    """Return the tile of the forward pass for many sequences with few keys, or None."""
+    if dtype == torch.float32 or block_d > 64 or keys > 64:
+        return None
+    block_m = min(64, max(16, 1 << (rows - 1).bit_length()))
+    return TileConfig(block_m, padded(keys), 4, 3 if block_d <= 32 else 2)
+
+
 def split_keys(rows: int) -> int:
     """Return the fewest keys for which a separate program pays for combining the results."""
     return _SPLIT_PACKED if rows <= PACKED_ROWS else _SPLIT
