@@ -67,9 +67,10 @@ def attention() -> Calls:
     for name, more in (("causal", {"right": 0}), ("softcap", {"softcap": 3.0, "bias": BF16})):
         for part, call in portable_calls(geometry(128, **more), 90).items():
             yield f"portable {name} {part}", call
-    short = portable_calls(geometry(32, bias=BF16, queries=200, keys=200), 90)
-    for part, call in short.items():
-        yield f"portable short {part}", call
+    for length in (49, 200):
+        short = portable_calls(geometry(32, bias=BF16, queries=length, keys=length), 90)
+        for part, call in short.items():
+            yield f"portable {length} {part}", call
     few = portable_calls(geometry(64, queries=1, keys=65536, kv_heads=2), 90)
     for part, call in few.items():
         yield f"portable few {part}", call

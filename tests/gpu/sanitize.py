@@ -236,7 +236,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tools", default=",".join(TOOLS))
+    parser.add_argument("--tools", default=",".join(TOOLS), help="empty: compile only")
     parser.add_argument("--only", default="", help="calls whose name contains this")
     parser.add_argument("--workers", type=int, default=5)
     parser.add_argument("--limit", type=float, default=90.0, help="seconds for everything")
@@ -247,7 +247,8 @@ def main() -> int:
         names, folder, tool = options.each
         each(names.split(","), Path(folder), first=not tool)
         return 0
-    rows = watched(calls(options.only), options.tools.split(","), options.workers, options.limit)
+    tools = [tool for tool in options.tools.split(",") if tool]
+    rows = watched(calls(options.only), tools, options.workers, options.limit)
     where = context(torch.cuda.get_device_name(), ("torch", "triton"))
     where["versions"] += f" compute-sanitizer={_version()}"
     write("sanitizer", [row | where for row in rows], options.out)

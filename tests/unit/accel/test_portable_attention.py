@@ -262,8 +262,10 @@ def test_a_planted_defect_of_the_gradient_of_a_bias_is_seen(interpreted, old, ne
 
 
 HALF = torch.float16
+SHORT_KERNELS = ("attention_short", "attention_short_backward")
 SEQUENCES = {
     "short, grouped, window": case((5, 4, 40, 20), (5, 2, 37, 20), HALF, left=9, right=3),
+    "short, window": case((4, 3, 20, 16), (4, 3, 33, 16), HALF, left=5, right=30),
     "short, a bias of heads": case((5, 2, 33, 16), dtype=HALF, bias=(1, 2, 33, 33)),
     "short, a bias of keys": case((3, 1, 100, 40), (3, 1, 64, 40), HALF, bias=(1, 1, 1, 64)),
     "short, a mask": case((3, 2, 20, 16), dtype=HALF, bias=(1, 1, 20, 20), mask=True),
@@ -271,16 +273,18 @@ SEQUENCES = {
 }
 
 
-def forward_in_turn(planted, q, k, v, **rules):
+def gradients_in_turn(planted, *args, **given):
     """Return the results of a GPU so small that a program takes several sequences."""
-    module = importlib.import_module("accel.attention.kernels.portable.forward")
-    defect = (
-        altered(module, kernel_short, ("attention_short",), *planted)
-        if planted
-        else contextlib.nullcontext()
-    )
-    with defect, replaced(module, {"target_of": lambda _: Target(80, 0)}):
-        return forward(q, k, v, **rules)
+    both = [
+        importlib.import_module(f"accel.attention.kernels.portable.{name}")
+        for name in ("forward", "backward")
+    ]
+    with contextlib.ExitStack() as changes:
+        for module, kernel in zip(both, SHORT_KERNELS, strict=True):
+            changes.enter_context(replaced(module, {"target_of": lambda _: Target(80, 0)}))
+            if planted:
+                changes.enter_context(altered(module, kernel_short, (kernel,), *planted))
+        return gradients(*args, **given)
 
 
 def in_turn(interpreted, name, planted=None):
@@ -288,9 +292,8 @@ def in_turn(interpreted, name, planted=None):
     q, k, v, dout, bias = data(SEQUENCES[name])
     rules = rules_of(SEQUENCES[name])
     expanded = None if bias is None else bias.expand(*q.shape[:3], k.shape[2])
-    got = interpreted(forward_in_turn, planted, q, k, v, bias=expanded, **rules)
-    truth, plain = (exact(q, k, v, dout, bias, dtype=t, **rules) for t in (torch.float64, HALF))
-    return (*got, *[None] * 4), (*truth[:2], *[None] * 4), (*plain[:2], *[None] * 4)
+    got = interpreted(gradients_in_turn, planted, dout, q, k, v, bias=expanded, **rules)
+    return got, *(exact(q, k, v, dout, bias, dtype=t, **rules) for t in (torch.float64, HALF))
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
@@ -302,14 +305,16 @@ def test_a_program_takes_several_short_sequences(interpreted, name):
 @pytest.mark.parametrize(
     ("old", "new", "name"),
     [
-        ("place * stride_kb", "first * stride_kb", "short, grouped, window"),
         ("kv_head = head // group", "kv_head = head * 0", "short, grouped, window"),
-        ("left, right, seq_k, LEFT", "left, right + 1, seq_k, LEFT", "short, grouped, window"),
         ("first + each, sequences", "first + each, sequences - 1", "short, a bias of heads"),
-        ("wide(head * stride_bh, BIAS_STEP)", "0", "short, a bias of heads"),
-        ("qk_scale + added", "qk_scale", "short, a bias of keys"),
+        ("acc, lse = softmax_end(", "acc, lse = softmax_end(2 * ", "short, a bias of heads"),
         ("tile * BLOCK_M +", "0 * BLOCK_M +", "short, a bias of keys"),
-        ("anchor(m, BIAS is not None or LEFT or RIGHT)", "m", "short, a mask"),
+        ("_at + wide(place * stride_gb", "_at + wide(part * stride_gb", "short, a bias of heads"),
+        ("total += ds", "total = ds", "short, a bias of heads"),
+        ("qk_scale + turned", "qk_scale", "short, a bias of heads"),
+        ('tl.where(l == 0.0, float("inf"), m + tl.log2(l))', "m + tl.log2(l)", "short, a mask"),
+        ("delta[None, :])\n        dk", "0)\n        dk", "short, window"),
+        ("part * each, tl.min", "part * each + 1, tl.min", "short, window"),
     ],
 )
 def test_a_planted_defect_of_short_sequences_is_seen(interpreted, old, new, name):

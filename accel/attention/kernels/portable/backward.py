@@ -23,7 +23,7 @@ from accel.attention.kernels.geometry import (
     target_of,
     unit_of,
 )
-from accel.attention.kernels.portable.forward import extras
+from accel.attention.kernels.portable.forward import extras, short_config_of
 from accel.attention.kernels.portable.kernel_backward import (
     KEPT_STEP,
     attention_dbias,
@@ -32,12 +32,15 @@ from accel.attention.kernels.portable.kernel_backward import (
     attention_dq_dbias,
     row_sums,
 )
+from accel.attention.kernels.portable.kernel_short import attention_short_backward
 from accel.attention.kernels.portable.tile_sizes import (
+    TileConfig,
     dbias_config,
     dk_dv_config,
     dq_config,
     dq_dbias_config,
     padded,
+    short_backward_config,
 )
 from accel.attention.ragged import Ragged
 from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
@@ -47,7 +50,9 @@ _ROWS_AT_ONCE = 64
 _PROGRAMS = 8
 """For each processor, of the gradient of a bias: until there are so many, its sums are split."""
 _STREAMS = 2
-"""The same where these sums are only read."""
+"""The same where these sums are only read, and where a program computes whole sequences."""
+_MOST_EACH = 16
+"""The most of these that a program takes."""
 _KEPT_BYTES = 256 << 20
 """The most memory for gradients of scores, which are kept so that those of queries and of a bias
 need not compute them again."""
@@ -59,8 +64,8 @@ Launch = Callable[..., None]
 class BackwardCalls(NamedTuple):
     """List the launches of one backward pass in their order."""
 
-    row_sums: KernelCall
-    dk_dv: KernelCall
+    row_sums: KernelCall | None
+    dk_dv: KernelCall | None
     dq: KernelCall | None
     """None if the kernel of dbias computes it."""
     dbias: KernelCall | None
@@ -68,6 +73,8 @@ class BackwardCalls(NamedTuple):
     """Above 1, the kernel of dbias writes so many float32 sums, which are then added."""
     kept: int = 0
     """The number of gradients of scores that dk_dv keeps for dbias."""
+    short: KernelCall | None = None
+    """Computes everything by itself."""
 
 
 def backward(
@@ -111,32 +118,33 @@ def backward(
         dout = torch.empty_like(q).copy_(dout)
     wanted = bias_grad and bias is not None and bias.dtype.is_floating_point
     key = geometry_key(q, k, v, left, right, scale, softcap, ragged, bias, slopes, visible)
-    row_sums, dk_dv, dq_launch, dbias_launch, parts, kept = _plan(
+    plan = _plan(
         key, out.stride(), dout.stride(), out.data_ptr() % ALIGNMENT == 0, wanted, dlse is not None
     )
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-    dbias = None
-    delta = torch.empty_like(lse)
     more = extras(bias, ragged, slopes)
-    ds = (q.new_empty(kept),) if kept else ()
-    if row_sums:
-        row_sums(out, dout, *(() if dlse is None else (dlse,)), delta)
-    if dk_dv:
-        lists = visible.of_keys if visible else ()
-        dk_dv(q, k, v, dout, lse, delta, *more, *lists, *ds, dk, dv)
-    if dq_launch:
-        lists = visible.of_queries if visible else ()
-        dq_launch(q, k, v, dout, lse, delta, *more, *lists, dq)
+    dbias = None
     if wanted:
         assert bias is not None
         own = own_shape(tuple(bias.shape), bias.stride())
-        size, kind = ((parts, *own), torch.float32) if parts > 1 else (own, bias.dtype)
+        size, kind = ((plan.parts, *own), torch.float32) if plan.parts > 1 else (own, bias.dtype)
         dbias = torch.empty(size, dtype=kind, device=bias.device)
-        if dbias_launch:
-            given = (*ds, k, dq) if ds else (q, k, v, dout, lse, delta, *more)
-            dbias_launch(*given, dbias)
-        if parts > 1:
-            dbias = dbias.sum(0).to(bias.dtype)
+    sums = () if dbias is None else (dbias,)
+    if plan.short:
+        plan.short(q, k, v, dout, *more, dq, dk, dv, *sums)
+    delta = torch.empty_like(lse)
+    given = (q, k, v, dout, lse, delta, *more)
+    ds = (q.new_empty(plan.kept),) if plan.kept else ()
+    if plan.row_sums:
+        plan.row_sums(out, dout, *(() if dlse is None else (dlse,)), delta)
+    if plan.dk_dv:
+        plan.dk_dv(*given, *(visible.of_keys if visible else ()), *ds, dk, dv)
+    if plan.dq:
+        plan.dq(*given, *(visible.of_queries if visible else ()), dq)
+    if plan.dbias:
+        plan.dbias(*((*ds, k, dq) if ds else given), *sums)
+    if dbias is not None and bias is not None and plan.parts > 1:
+        dbias = dbias.sum(0).to(bias.dtype)
     return dq, dk, dv, dbias
 
 
@@ -167,6 +175,9 @@ def backward_calls(
     out = Layout(geometry.q.shape, out_strides)
     inputs = (geometry.q, geometry.k, geometry.v)
     constants["UNIT"] = unit_of(dout, out, *inputs, *(x.like() for x in inputs))
+    if not lse_grad and (config := _short_backward_config(geometry, bias_grad, target)) is not None:
+        short, parts = _short_call(geometry, shared, constants, config, bias_grad, target)
+        return BackwardCalls(None, None, None, None, parts, short=short)
     width = _kept_width(geometry) if bias_grad else 0
     dbias, parts = None, 1
     if bias_grad:
@@ -182,17 +193,64 @@ def backward_calls(
     )
 
 
+def _short_backward_config(
+    geometry: Geometry, bias_grad: bool, target: Target
+) -> TileConfig | None:
+    """Return the tile for many sequences whose rows fill one, or None for another problem."""
+    config = short_config_of(geometry)
+    if config is None or geometry.longest[0] > config.block_m or geometry.group > 1:
+        return None
+    if bias_grad and not _is_shared(geometry):
+        return None
+    return short_backward_config(target.capability, config, padded(geometry.head_dim))
+
+
+def _short_call(
+    geometry: Geometry,
+    shared: Arguments,
+    constants: dict[str, object],
+    config: TileConfig,
+    bias_grad: bool,
+    target: Target,
+) -> tuple[KernelCall, int]:
+    """Return a launch over heads and parts of the sequences, and the number of these parts."""
+    programs = geometry.heads * geometry.sequences
+    each = min(_MOST_EACH, cdiv(programs, max(1, _STREAMS * target.processors)))
+    parts = cdiv(geometry.sequences, each)
+    kind = geometry.bias.dtype if geometry.bias and parts == 1 else torch.float32
+    return KernelCall(
+        attention_short_backward,
+        geometry.heads * parts,
+        {
+            **shared,
+            **geometry.q.like().named("dq", "bhmd"),
+            **geometry.k.like().named("dk", "bhnd"),
+            **geometry.v.like().named("dv", "bhnd"),
+            **dict.fromkeys(("dq_ptr", "dk_ptr", "dv_ptr"), Pointer(geometry.dtype)),
+            "dbias_ptr": Pointer(kind) if bias_grad else None,
+            "sequences": geometry.sequences,
+            "each": each,
+        },
+        {**constants, "BLOCK_M": config.block_m, "BLOCK_N": config.block_n},
+        config.options,
+    ), parts
+
+
+def _is_shared(geometry: Geometry) -> bool:
+    """Return whether all sequences, and nothing else, share the bias."""
+    assert geometry.bias is not None
+    by_batch, by_head, by_query, by_key = geometry.bias.strides
+    return not by_batch and bool((by_head or geometry.heads == 1) and by_query and by_key)
+
+
 def _kept_width(geometry: Geometry) -> int:
     """Return the queries in a row of the gradients of scores, if these are kept, else 0."""
-    assert geometry.bias is not None
     batch, heads, queries, keys = (*geometry.q.shape[:3], geometry.k.shape[2])
-    by_batch, by_head, by_query, by_key = geometry.bias.strides
-    shared = by_batch == 0 and (by_head or heads == 1) and by_query and by_key
     plain = geometry.left is None and geometry.right is None and not geometry.softcap
     width = cdiv(queries, KEPT_STEP.value) * KEPT_STEP.value
     few = dq_dbias_config(keys, padded(geometry.head_dim)) is not None
     few = few and batch * heads * keys * width * 2 <= _KEPT_BYTES
-    return width if shared and plain and few and geometry.dtype.itemsize == 2 else 0
+    return width if _is_shared(geometry) and plain and few and geometry.dtype.itemsize == 2 else 0
 
 
 def _row_sums_call(
@@ -400,6 +458,18 @@ def _in_parts(terms: int, programs: int, wanted: int) -> tuple[int, int]:
     return cdiv(terms, chunk) if chunk else 1, chunk
 
 
+class _BackwardPlan(NamedTuple):
+    """Hold the prepared launches of BackwardCalls, None where there is nothing to compute."""
+
+    row_sums: Launch | None
+    dk_dv: Launch | None
+    dq: Launch | None
+    dbias: Launch | None
+    short: Launch | None
+    parts: int
+    kept: int
+
+
 @lru_cache(maxsize=4096)
 def _plan(
     key: tuple[object, ...],
@@ -408,15 +478,17 @@ def _plan(
     aligned: bool,
     bias_grad: bool,
     lse_grad: bool,
-) -> tuple[Launch | None, Launch | None, Launch | None, Launch | None, int, int]:
-    """Return the launches of BackwardCalls, None where a grid is empty, the parts of dbias, and
-    the number of gradients of scores that are kept."""
+) -> _BackwardPlan:
     geometry = geometry_of(key)
-    *calls, parts, kept = backward_calls(
+    calls = backward_calls(
         geometry, out_strides, dout_strides, aligned, bias_grad, target_of(geometry.device),
         lse_grad,
     )  # fmt: skip
-    row_sums, dk_dv, dq, dbias = (
-        prepare(call, geometry.device) if call is not None and call.grid else None for call in calls
-    )
-    return row_sums, dk_dv, dq, dbias, parts, kept
+
+    def prepared(call: KernelCall | None) -> Launch | None:
+        return prepare(call, geometry.device) if call is not None and call.grid else None
+
+    return _BackwardPlan(
+        prepared(calls.row_sums), prepared(calls.dk_dv), prepared(calls.dq), prepared(calls.dbias),
+        prepared(calls.short), calls.parts, calls.kept,
+    )  # fmt: skip

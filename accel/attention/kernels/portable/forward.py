@@ -127,7 +127,7 @@ def forward_calls(
     geometry: Geometry, target: Target, blocks: Blocks = (None, None)
 ) -> ForwardCalls:
     """Return what `forward` launches on a target. Raises ValueError for unknown blocks."""
-    if blocks == (None, None) and (config := _short_config(geometry)) is not None:
+    if blocks == (None, None) and (config := short_config_of(geometry)) is not None:
         return ForwardCalls(_short_call(geometry, config, target.processors), None, 1)
     longest_q, longest_k = geometry.longest
     group = geometry.group
@@ -185,7 +185,7 @@ def forward_calls(
     )
 
 
-def _short_config(geometry: Geometry) -> TileConfig | None:
+def short_config_of(geometry: Geometry) -> TileConfig | None:
     """Return the tile for many sequences with few keys, or None if the problem is another one."""
     queries, keys = geometry.longest
     shared = geometry.bias is None or geometry.bias.strides[0] == 0

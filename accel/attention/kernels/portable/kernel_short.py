@@ -16,6 +16,29 @@ from accel.primitives.tiles.memory import load_vectors
 from accel.primitives.tiles.softmax import anchor, softmax_end
 
 
+@triton.jit
+def addition(
+    zeros, bias, rows, cols, stride_bm, stride_bn, seq_q, seq_k, left, right,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, BIAS: tl.constexpr, BIAS_STEP: tl.constexpr,
+):  # fmt: skip
+    """Return what is added to scores in base 2: this head's bias, and -inf for hidden keys.
+
+    The queries `rows` and the keys `cols` broadcast to the tile `zeros`.
+    """
+    if BIAS is not None:
+        zeros = biased(
+            zeros, bias, rows, cols, stride_bm, stride_bn, seq_q, seq_k, BIAS, BIAS_STEP, False
+        )
+    return hide(zeros, rows, cols, seq_k - seq_q, left, right, seq_k, LEFT, RIGHT, False)
+
+
+@triton.jit
+def vectors_of(ptr, head, stride_h, vectors, stride_m, dims, stride_d, UNIT: tl.constexpr):
+    """Return the addresses of a tile of vectors of one head, in the first sequence."""
+    rows = ptr + wide(head * stride_h + vectors * stride_m, UNIT)
+    return rows[:, None] + dims[None, :] * stride_d
+
+
 @triton.jit(do_not_specialize=(*UNSPECIALISED, "sequences", "each"))
 def attention_short(
     q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, bias_ptr,
@@ -36,25 +59,18 @@ def attention_short(
     kv_head = head // group
     rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
     cols, dims = tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_D)
-    added = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    bias = bias_ptr
     if BIAS is not None:
-        bias = bias_ptr + wide(head * stride_bh, BIAS_STEP)
-        added = biased(
-            added, bias, rows[:, None], cols[None, :], stride_bm, stride_bn, seq_q, seq_k, BIAS,
-            BIAS_STEP, False,
-        )  # fmt: skip
-    added = hide(
-        added, rows[:, None], cols[None, :], seq_k - seq_q, left, right, seq_k, LEFT, RIGHT, False
-    )
+        bias += wide(head * stride_bh, BIAS_STEP)
+    added = addition(
+        tl.zeros([BLOCK_M, BLOCK_N], tl.float32), bias, rows[:, None], cols[None, :], stride_bm,
+        stride_bn, seq_q, seq_k, left, right, LEFT, RIGHT, BIAS, BIAS_STEP,
+    )  # fmt: skip
     queries = rows.to(tl.int64)
-    q_row = q_ptr + wide(head * stride_qh + queries * stride_qm, UNIT)
-    k_row = k_ptr + wide(kv_head * stride_kh + cols * stride_kn, UNIT)
-    v_row = v_ptr + wide(kv_head * stride_vh + cols * stride_vn, UNIT)
-    out_row = out_ptr + wide(head * stride_oh + queries * stride_om, UNIT)
-    q_at = q_row[:, None] + dims[None, :] * stride_qd
-    k_at = k_row[:, None] + dims[None, :] * stride_kd
-    v_at = v_row[:, None] + dims[None, :] * stride_vd
-    out_at = out_row[:, None] + dims[None, :] * stride_od
+    q_at = vectors_of(q_ptr, head, stride_qh, queries, stride_qm, dims, stride_qd, UNIT)
+    k_at = vectors_of(k_ptr, kv_head, stride_kh, cols, stride_kn, dims, stride_kd, UNIT)
+    v_at = vectors_of(v_ptr, kv_head, stride_vh, cols, stride_vn, dims, stride_vd, UNIT)
+    out_at = vectors_of(out_ptr, head, stride_oh, queries, stride_om, dims, stride_od, UNIT)
     stored = (rows < seq_q)[:, None] & (dims < HEAD_DIM)[None, :]
     for number in range(first, tl.minimum(first + each, sequences)):
         place = tl.cast(number, tl.int64)
@@ -73,3 +89,84 @@ def attention_short(
         acc, lse = softmax_end(tl.dot(p.to(v.dtype), v), m, tl.sum(p, 1))
         tl.store(out_at + wide(place * stride_ob, UNIT), acc.to(out_ptr.dtype.element_ty), stored)
         tl.store(lse_ptr + (place * heads + head) * seq_q + queries, lse, rows < seq_q)
+
+
+@triton.jit(do_not_specialize=(*UNSPECIALISED, "sequences", "each"))
+def attention_short_backward(
+    q_ptr, k_ptr, v_ptr, dout_ptr, bias_ptr, dq_ptr, dk_ptr, dv_ptr, dbias_ptr,
+    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
+    stride_vb, stride_vh, stride_vn, stride_vd, stride_gb, stride_gh, stride_gm, stride_gd,
+    stride_dqb, stride_dqh, stride_dqm, stride_dqd, stride_dkb, stride_dkh, stride_dkn, stride_dkd,
+    stride_dvb, stride_dvh, stride_dvn, stride_dvd, stride_bh, stride_bm, stride_bn,
+    heads, sequences, each, seq_q, seq_k, left, right, scale, qk_scale,
+    HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, BIAS: tl.constexpr, BIAS_STEP: tl.constexpr,
+    UNIT: tl.constexpr,
+):  # fmt: skip
+    """Compute all gradients of one head in each of `each` sequences, whose rows fill one tile.
+
+    Scores are computed twice, with queries and with keys as rows: sums of a product that were
+    transposed in registers must not be multiplied (see tests/unit/accel/transposed.py). The
+    gradient of a bias is summed over the sequences of a program, float32 [parts,H,Sq,Sk]. The grid
+    is heads * parts of the sequences.
+    """
+    head, part = (tl.program_id(0) % heads).to(tl.int64), tl.program_id(0) // heads
+    rows, cols, dims = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_D)
+    bias = bias_ptr
+    if BIAS is not None:
+        bias += wide(head * stride_bh, BIAS_STEP)
+    added = addition(
+        tl.zeros([BLOCK_M, BLOCK_N], tl.float32), bias, rows[:, None], cols[None, :], stride_bm,
+        stride_bn, seq_q, seq_k, left, right, LEFT, RIGHT, BIAS, BIAS_STEP,
+    )  # fmt: skip
+    turned = addition(
+        tl.zeros([BLOCK_N, BLOCK_M], tl.float32), bias, rows[None, :], cols[:, None], stride_bm,
+        stride_bn, seq_q, seq_k, left, right, LEFT, RIGHT, BIAS, BIAS_STEP,
+    )  # fmt: skip
+    q_at = vectors_of(q_ptr, head, stride_qh, rows, stride_qm, dims, stride_qd, UNIT)
+    g_at = vectors_of(dout_ptr, head, stride_gh, rows, stride_gm, dims, stride_gd, UNIT)
+    k_at = vectors_of(k_ptr, head, stride_kh, cols, stride_kn, dims, stride_kd, UNIT)
+    v_at = vectors_of(v_ptr, head, stride_vh, cols, stride_vn, dims, stride_vd, UNIT)
+    dq_at = vectors_of(dq_ptr, head, stride_dqh, rows, stride_dqm, dims, stride_dqd, UNIT)
+    dk_at = vectors_of(dk_ptr, head, stride_dkh, cols, stride_dkn, dims, stride_dkd, UNIT)
+    dv_at = vectors_of(dv_ptr, head, stride_dvh, cols, stride_dvn, dims, stride_dvd, UNIT)
+    inside = (dims < HEAD_DIM)[None, :]
+    asked, given = (rows < seq_q)[:, None] & inside, (cols < seq_k)[:, None] & inside
+    kind = dq_ptr.dtype.element_ty
+    total = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    for number in range(part * each, tl.minimum((part + 1) * each, sequences)):
+        place = tl.cast(number, tl.int64)
+        q = load_vectors(
+            q_at + wide(place * stride_qb, UNIT), rows, seq_q, HEAD_DIM, BLOCK_D, False
+        )
+        k = load_vectors(
+            k_at + wide(place * stride_kb, UNIT), cols, seq_k, HEAD_DIM, BLOCK_D, False
+        )
+        v = load_vectors(
+            v_at + wide(place * stride_vb, UNIT), cols, seq_k, HEAD_DIM, BLOCK_D, False
+        )
+        g = load_vectors(
+            g_at + wide(place * stride_gb, UNIT), rows, seq_q, HEAD_DIM, BLOCK_D, False
+        )
+        scores = tl.dot(q, tl.trans(k)) * qk_scale + added
+        m = tl.max(scores, 1)
+        p = tl.exp2(scores - anchor(m, BIAS is not None or LEFT or RIGHT)[:, None])
+        l = tl.sum(p, 1)
+        log_sum = tl.where(l == 0.0, float("inf"), m + tl.log2(l))
+        p = p * (1.0 / tl.where(l == 0.0, 1.0, l))[:, None]
+        dp = tl.dot(g, tl.trans(v))
+        delta = tl.sum(p * dp, 1)
+        ds = p * (dp - delta[:, None])
+        total += ds
+        dq = tl.dot(ds.to(kind), k) * scale
+        tl.store(dq_at + wide(place * stride_dqb, UNIT), dq.to(kind), asked)
+        p = tl.exp2(tl.dot(k, tl.trans(q)) * qk_scale + turned - log_sum[None, :])
+        dv = tl.dot(p.to(kind), g)
+        tl.store(dv_at + wide(place * stride_dvb, UNIT), dv.to(kind), given)
+        ds = p * (tl.dot(v, tl.trans(g)) - delta[None, :])
+        dk = tl.dot(ds.to(kind), q) * scale
+        tl.store(dk_at + wide(place * stride_dkb, UNIT), dk.to(kind), given)
+    if dbias_ptr is not None:
+        at = dbias_ptr + ((part * heads + head) * seq_q + rows[:, None]) * seq_k + cols[None, :]
+        there = (rows < seq_q)[:, None] & (cols < seq_k)[None, :]
+        tl.store(at, total.to(dbias_ptr.dtype.element_ty), there)

@@ -172,6 +172,13 @@ def short_config(dtype: torch.dtype, block_d: int, rows: int, keys: int) -> Tile
     return TileConfig(block_m, padded(keys), 4, 3 if block_d <= 32 else 2)
 
 
+def short_backward_config(capability: int, tile: TileConfig, block_d: int) -> TileConfig | None:
+    """Return the tile of all gradients of such sequences, or None where it spills registers."""
+    if block_d > 32 and family(capability) == "mma":
+        return None
+    return tile._replace(num_warps=8, num_stages=2)
+
+
 def split_keys(rows: int) -> int:
     """Return the fewest keys for which a separate program pays for combining the results."""
     return _SPLIT_PACKED if rows <= PACKED_ROWS else _SPLIT
