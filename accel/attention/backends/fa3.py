@@ -27,6 +27,8 @@ from accel.attention.backends.base import (
 from accel.attention.inputs import Inputs
 from accel.attention.problem import Problem
 
+_FEW = 8
+"""Up to this number of sequences, launching each of them costs less than copying them all."""
 _LIBRARY = Path("vllm_flash_attn") / "_vllm_fa3_C.abi3.so"
 _NAMED = ("out", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k")
 _OPTIONS = ("softmax_scale", "is_causal", "window_size_left", "window_size_right", "softcap")
@@ -74,27 +76,41 @@ class VllmFlashAttention3(Backend):
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass, with head sizes padded to a multiple of 8.
 
-        Nothing is copied if the tokens of q, k and v lie end to end, as they do in [B,S,H,D].
+        It is one launch if the tokens of q, k and v lie end to end, as they do in [B,S,H,D]. Where
+        they do not, the sequences are launched one by one, or copied if they are many.
         """
         p, wide = problem, loadable_rows(x)
-        if x.ragged is None:
-            starts_q, starts_k = (_starts(p.batch, n, p.device) for n in (p.seq_q, p.seq_k))
+        batch, heads, length, _ = wide.q.shape
+        out = wide.q.new_empty(batch, length, heads, wide.v.shape[3])
+        if x.ragged is not None:
+            lse = _run(wide, p, x.ragged.starts_q, x.ragged.starts_k, out)
         else:
-            starts_q, starts_k = x.ragged.starts_q, x.ragged.starts_k
-        q, k, v = (t.transpose(1, 2).flatten(0, 1) for t in wide[:3])
-        none, target = None, torch.empty_like(q[..., : v.shape[2]])
-        out, lse, *_ = torch.ops._vllm_fa3_C.fwd(
-            q, k, v, none, none, none, target, starts_q, starts_k, none, none, none,
-            p.seq_q, p.seq_k, none, none, none, none, none, none, none, none, none, p.scale,
-            p.causal, -1 if p.left is None else p.left,
-            -1 if p.right is None or p.causal else p.right, p.softcap, True, none, 0, none, 0,
-            none, 1, 0, none,
-        )  # fmt: skip
-        sizes = wide.q.shape[0], wide.q.shape[2]
-        return (
-            out.unflatten(0, sizes).transpose(1, 2)[..., : p.out_dim],
-            lse.unflatten(1, sizes).transpose(0, 1),
-        )
+            step = 1 if batch <= _FEW and not all(map(_end_to_end, wide[:3])) else batch
+            starts = [_starts(step, n, p.device) for n in (p.seq_q, p.seq_k)]
+            parts = zip(*(t.split(step) for t in (*wide[:3], out)), strict=True)
+            sums = [_run(Inputs(q, k, v), p, *starts, o) for q, k, v, o in parts]
+            lse = sums[0] if len(sums) == 1 else torch.cat(sums)
+        return out.transpose(1, 2)[..., : p.out_dim], lse
+
+
+def _run(x: Inputs, p: Problem, starts_q: Tensor, starts_k: Tensor, out: Tensor) -> Tensor:
+    """Write the output of sequences that begin at these tokens [B,S,H,D], and return lse."""
+    q, k, v = (t.transpose(1, 2).flatten(0, 1) for t in x[:3])
+    none = None
+    _, lse, *_ = torch.ops._vllm_fa3_C.fwd(
+        q, k, v, none, none, none, out.flatten(0, 1), starts_q, starts_k, none, none, none,
+        p.seq_q, p.seq_k, none, none, none, none, none, none, none, none, none, p.scale,
+        p.causal, -1 if p.left is None else p.left,
+        -1 if p.right is None or p.causal else p.right, p.softcap, True, none, 0, none, 0,
+        none, 1, 0, none,
+    )  # fmt: skip
+    found: Tensor = lse.unflatten(1, out.shape[:2]).transpose(0, 1)
+    return found
+
+
+def _end_to_end(x: Tensor) -> bool:
+    """Return whether the tokens of a batch [B,H,S,D] can be numbered without a copy."""
+    return x.shape[0] == 1 or x.stride(0) == x.shape[2] * x.stride(2)
 
 
 @lru_cache(maxsize=1)
