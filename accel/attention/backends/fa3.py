@@ -86,9 +86,9 @@ class VllmFlashAttention3(Backend):
             lse = _run(wide, p, x.ragged.starts_q, x.ragged.starts_k, out)
         else:
             step = 1 if batch <= _FEW and not all(map(_end_to_end, wide[:3])) else batch
-            starts = [_starts(step, n, p.device) for n in (p.seq_q, p.seq_k)]
+            starts_q, starts_k = (_starts(step, n, p.device) for n in (p.seq_q, p.seq_k))
             parts = zip(*(t.split(step) for t in (*wide[:3], out)), strict=True)
-            sums = [_run(Inputs(q, k, v), p, *starts, o) for q, k, v, o in parts]
+            sums = [_run(Inputs(q, k, v), p, starts_q, starts_k, o) for q, k, v, o in parts]
             lse = sums[0] if len(sums) == 1 else torch.cat(sums)
         return out.transpose(1, 2)[..., : p.out_dim], lse
 
