@@ -87,7 +87,7 @@ class VllmFlashAttention3(Backend):
         else:
             step = 1 if batch <= _FEW and not all(map(_end_to_end, wide[:3])) else batch
             starts_q, starts_k = (_starts(step, n, p.device) for n in (p.seq_q, p.seq_k))
-            parts = zip(*(t.split(step) for t in (*wide[:3], out)), strict=True)
+            parts = zip(*(t.tensor_split(batch // step) for t in (*wide[:3], out)), strict=True)
             sums = [_run(Inputs(q, k, v), p, starts_q, starts_k, o) for q, k, v, o in parts]
             lse = sums[0] if len(sums) == 1 else torch.cat(sums)
         return out.transpose(1, 2)[..., : p.out_dim], lse
