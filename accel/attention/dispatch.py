@@ -28,7 +28,6 @@ from accel.runtime.backend_names import check_name
 NOT_FOR_AUTO = ("reference",)
 DECODING = "decoding"
 """The backend for a few queries, which predictions from other shapes do not know."""
-MOST_CONTENDERS = 6
 POSSIBLE = 0.6
 """A backend that is expected to have less than this share of the best one's speed is not measured.
 """
@@ -163,7 +162,7 @@ def contenders(problem: Problem, direction: Direction) -> tuple[str, ...]:
     possible.sort(
         key=lambda c: (c.backend != choice.backend, -(c.tflops or best), order.index(c.backend))
     )
-    return tuple(c.backend for c in possible[:MOST_CONTENDERS])
+    return tuple(c.backend for c in possible)
 
 
 def _automatic(

@@ -72,8 +72,7 @@ def merge(
                 kept = list(csv.DictReader(f))
         new = {tuple(str(row[key]) for key in keys) for row in rows}
         kept = [row for row in kept if tuple(str(row[key]) for key in keys) not in new]
-        columns = list(rows[0])
-        kept = [{column: row.get(column, "") for column in columns} for row in kept]
-        return write(name, [*kept, *rows], folder)
+        columns = dict.fromkeys([column for row in (*kept[:1], rows[0]) for column in row], "")
+        return write(name, [{**columns, **row} for row in (*kept, *rows)], folder)
     finally:
         os.close(lock)

@@ -95,7 +95,7 @@ def _until_one_waits(folder: Path) -> None:
 
 
 def test_rows_replace_those_of_the_same_case_and_others_stay(tmp_path: Path) -> None:
-    merge("t", [{"a": 1, "us": "5"}, {"a": 2, "us": "6"}], ("a",), tmp_path)
+    merge("t", [{"a": 1, "us": "5", "old": "y"}, {"a": 2, "us": "6", "old": ""}], ("a",), tmp_path)
     merge("t", [{"a": 2, "us": "7", "new": "x"}, {"a": 2, "us": "8", "new": ""}], ("a",), tmp_path)
 
     def write(i: int) -> Callable[[], None]:
@@ -103,7 +103,7 @@ def test_rows_replace_those_of_the_same_case_and_others_stay(tmp_path: Path) -> 
 
     _together(*(write(i) for i in range(3, 9)))
     with (tmp_path / "t.csv").open(newline="") as f:
-        rows = [(r["a"], r["us"], r["new"]) for r in csv.DictReader(f)]
-    assert rows[:3] == [("1", "5", ""), ("2", "7", "x"), ("2", "8", "")]
-    assert sorted(rows[3:]) == [(str(i), "0", "") for i in range(3, 9)]
+        rows = [(r["a"], r["us"], r["old"], r["new"]) for r in csv.DictReader(f)]
+    assert rows[:3] == [("1", "5", "y", ""), ("2", "7", "", "x"), ("2", "8", "", "")]
+    assert sorted(rows[3:]) == [(str(i), "0", "", "") for i in range(3, 9)]
     assert [p.name for p in tmp_path.iterdir()] == ["t.csv"]
