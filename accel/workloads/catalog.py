@@ -284,8 +284,8 @@ _ANY = tuple(dict.fromkeys(("auto", *BACKENDS, *PRODUCTS, *LINEAR, *RECIPES, *FP
 _OPERATIONS = ("attention", "gemm", "precision", "linear_attention")
 
 
-def _operation(cpu_sizes: str) -> tuple[Param, Param]:
-    """Return the parameters that choose another operation than attention, and its sizes."""
+def _operation(cpu_sizes: str) -> tuple[Param, ...]:
+    """Return the parameters that choose another operation than attention, and its problems."""
     return (
         Param(
             "operation",
@@ -307,6 +307,16 @@ def _operation(cpu_sizes: str) -> tuple[Param, Param]:
             cpu_default=cpu_sizes,
             group="Shape",
             operations=_OPERATIONS[1:],
+        ),
+        Param(
+            "kinds",
+            "Kinds",
+            "choices",
+            "gdn",
+            "which recurrences",
+            KINDS,
+            group="Shape",
+            operations=("linear_attention",),
         ),
     )
 

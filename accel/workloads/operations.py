@@ -1,7 +1,8 @@
 """Compare and validate operations other than attention: each contender is a Task of its workload.
 
-A problem is one size of an operation. Calls are made as from Python, so that the host's time counts
-where a call is shorter; inputs are drawn anew for each contender.
+A problem is one size of an operation, and of linear attention one kind. Calls are made as from
+Python, so that the host's time counts where a call is shorter; inputs are drawn anew for each
+contender.
 """
 
 from __future__ import annotations
@@ -50,7 +51,16 @@ def contenders(name: str) -> tuple[str, ...]:
     return next(p.choices for p in params if p.name == OPERATIONS[name].contender)
 
 
-def posed(name: str, size: str, contender: str, device: ComputeDevice) -> Task:
+def problems(values: Values) -> tuple[dict[str, str], ...]:
+    """Return the parameters of each problem that is asked for."""
+    operation = OPERATIONS[values.text("operation")]
+    sizes = [dict.fromkeys(operation.sizes, size) for size in values.several("sizes")]
+    if operation is not OPERATIONS["linear_attention"]:
+        return tuple(sizes)
+    return tuple({**size, "kind": kind} for kind in values.several("kinds") for size in sizes)
+
+
+def posed(name: str, problem: dict[str, str], contender: str, device: ComputeDevice) -> Task:
     """Return the Task of one contender.
 
     Raises:
@@ -58,24 +68,24 @@ def posed(name: str, size: str, contender: str, device: ComputeDevice) -> Task:
         OutOfMemory: if it does not fit into memory.
     """
     operation, kind = OPERATIONS[name], "nvidia" if device.kind == "cuda" else "cpu"
-    given = {**dict.fromkeys(operation.sizes, size), operation.contender: contender}
+    given = {**problem, operation.contender: contender}
     return operation.prepare(Values(catalog.find(name).complete(given, kind)), device)
 
 
 def compared(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
-    """Check all contenders of an operation at each size, then time them in turns."""
+    """Check all contenders of an operation at each problem, then time them in turns."""
     from accel.workloads.headline import headline, limit
 
     name, seconds = values.text("operation"), values.number("seconds")
-    sizes, names = values.several("sizes"), contenders(name)
-    limit(len(sizes) * len(names))
+    asked, names = problems(values), contenders(name)
+    limit(len(asked) * len(names))
     each = (len(names) + 1) * seconds
-    progress.plan(each * len(sizes))
+    progress.plan(each * len(asked))
     cells: list[Cell] = []
     loops: list[TimedLoop] = []
-    for i, size in enumerate(sizes):
-        progress.stage(f"{i + 1} of {len(sizes)}: {name}, size {size}", begins=i * each)
-        new, loop = _contest(name, size, device, seconds, progress.advance)
+    for i, problem in enumerate(asked):
+        progress.stage(f"{i + 1} of {len(asked)}: {_told(name, problem)}", begins=i * each)
+        new, loop = _contest(name, problem, device, seconds, progress.advance)
         cells += new
         loops += loop
     return headline(tuple(cells), loops)
@@ -83,7 +93,7 @@ def compared(values: Values, device: ComputeDevice, progress: Progress) -> Outco
 
 def _contest(
     name: str,
-    size: str,
+    problem: dict[str, str],
     device: ComputeDevice,
     seconds: float,
     report: Callable[[float, float], None],
@@ -97,7 +107,7 @@ def _contest(
     refused: dict[str, str] = {}
     for contender in contenders(name):
         try:
-            task = posed(name, size, contender, device)
+            task = posed(name, problem, contender, device)
             checks = task.check()
         except (ValueError, OutOfMemory) as e:
             refused[contender] = str(e)
@@ -143,7 +153,7 @@ def _contest(
 def trials(
     values: Values, device: ComputeDevice, progress: Progress
 ) -> Iterator[tuple[Task, float, int]]:
-    """Yield a Task with fresh inputs for each trial of each size, its milliseconds and its seed.
+    """Yield a Task with fresh inputs for each trial of each problem, its milliseconds and seed.
 
     The Task's `check` computes once more and compares.
     """
@@ -154,17 +164,23 @@ def trials(
     name, count, first = (
         values.text("operation"), values.integer("trials"), values.integer("seed")
     )  # fmt: skip
-    sizes = values.several("sizes")
-    progress.plan(float(count * len(sizes)))
-    for i, size in enumerate(sizes):
-        progress.stage(f"{i + 1} of {len(sizes)}: {name}, size {size}", begins=float(i * count))
-        posed(name, size, _asked(values, name), device).call()  # compiles
+    asked = problems(values)
+    progress.plan(float(count * len(asked)))
+    for i, problem in enumerate(asked):
+        told = _told(name, problem)
+        progress.stage(f"{i + 1} of {len(asked)}: {told}", begins=float(i * count))
+        posed(name, problem, _asked(values, name), device).call()  # compiles
         for trial in range(count):
             torch.manual_seed(first + trial)
-            task = posed(name, size, _asked(values, name), device)
+            task = posed(name, problem, _asked(values, name), device)
             _, milliseconds = timed(task.call, device.torch_device)
             yield task, milliseconds, first + trial
             progress.advance(trial + 1.0, (trial + 1) * task.flops)
+
+
+def _told(name: str, problem: dict[str, str]) -> str:
+    size = problem[OPERATIONS[name].sizes[0]]
+    return ", ".join((name, *([problem["kind"]] if "kind" in problem else []), f"size {size}"))
 
 
 def _asked(values: Values, name: str) -> str:

@@ -42,6 +42,15 @@ def test_every_contender_is_measured_or_says_why_not(operation, tmp_path, monkey
     assert sum(bool(c.twin) for c in r.cells) == 2
 
 
+def test_kinds_of_linear_attention_are_compared_side_by_side(tmp_path, monkeypatch):
+    argv = ("--operation=linear_attention", "--sizes=16", "--kinds=ssd,kda", "--seconds=0.1")
+    status, r = result(tmp_path, monkeypatch, "compare", compare.work, *argv)
+    assert (status, r.verdict) == (0, "pass")
+    kinds = [c.sizes.split(",")[0] for c in r.cells if c.timing and c.timing.count]
+    measured = [c.contender for c in r.cells if c.backend]
+    assert set(kinds) == {"ssd", "kda"} and {"auto", "torch"} <= set(measured)
+
+
 @every_operation
 def test_trials_draw_fresh_inputs_and_are_repeatable(operation, tmp_path, monkeypatch):
     argv = (f"--operation={operation}", "--sizes=16", "--trials=3", "--seed=5")
