@@ -69,7 +69,8 @@ def linear_attention(
             as -10, and those of `rwkv7`, whose decays are above 0.545, below -1 as -1.
         beta: how much a delta rule corrects, [B,T,H], for `gdn` and `kda`, whose keys should have
             length 1.
-        a, b: for `rwkv7`, the key that is erased and what replaces it, [B,T,H,Dk].
+        a, b: for `rwkv7`, the key that is erased and what replaces it, [B,T,H,Dk]; a should have
+            length 1 and b be no longer.
         scale: the factor of the output, 1/sqrt(Dk) by default; 1 for `rwkv7` and `ssd`.
         state: the state before the first token, [N,H,Dk,Dv], zeros by default. N is B, or the
             number of sequences of a ragged batch.
