@@ -266,6 +266,9 @@ SHORT_KERNELS = ("attention_short", "attention_short_backward")
 SEQUENCES = {
     "short, grouped, window": case((5, 4, 40, 20), (5, 2, 37, 20), HALF, left=9, right=3),
     "short, window": case((4, 3, 20, 16), (4, 3, 33, 16), HALF, left=5, right=30),
+    "short, a sink, lse has a gradient": case(
+        (2, 2, 33, 16), (2, 2, 20, 16), HALF, right=0, sink=True
+    ),
     "short, a bias of heads": case((5, 2, 33, 16), dtype=HALF, bias=(1, 2, 33, 33)),
     "short, a bias of keys": case((3, 1, 100, 40), (3, 1, 64, 40), HALF, bias=(1, 1, 1, 64)),
     "short, a mask": case((3, 2, 20, 16), dtype=HALF, bias=(1, 1, 20, 20), mask=True),
@@ -291,6 +294,8 @@ def in_turn(interpreted, name, planted=None):
     """Return the results, and those of the references in float64 and in half precision."""
     q, k, v, dout, bias = data(SEQUENCES[name])
     rules = rules_of(SEQUENCES[name])
+    if "sink" in SEQUENCES[name]:
+        rules |= {"sink": torch.linspace(-1.0, 4.0, q.shape[1]), "dlse": torch.randn(q.shape[:3])}
     expanded = None if bias is None else bias.expand(*q.shape[:3], k.shape[2])
     got = interpreted(gradients_in_turn, planted, dout, q, k, v, bias=expanded, **rules)
     return got, *(exact(q, k, v, dout, bias, dtype=t, **rules) for t in (torch.float64, HALF))
@@ -312,7 +317,8 @@ def test_a_program_takes_several_short_sequences(interpreted, name):
         ("_at + wide(place * stride_gb", "_at + wide(part * stride_gb", "short, a bias of heads"),
         ("total += ds", "total = ds", "short, a bias of heads"),
         ("qk_scale + turned", "qk_scale", "short, a bias of heads"),
-        ('tl.where(l == 0.0, float("inf"), m + tl.log2(l))', "m + tl.log2(l)", "short, a mask"),
+        ("anchor(m, BIAS is not None or LEFT or RIGHT)", "m", "short, a mask"),
+        ("delta -= tl.load", "delta += tl.load", "short, a sink, lse has a gradient"),
         ("delta[None, :])\n        dk", "0)\n        dk", "short, window"),
         ("part * each, tl.min", "part * each + 1, tl.min", "short, window"),
     ],

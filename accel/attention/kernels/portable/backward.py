@@ -129,14 +129,14 @@ def backward(
         own = own_shape(tuple(bias.shape), bias.stride())
         size, kind = ((plan.parts, *own), torch.float32) if plan.parts > 1 else (own, bias.dtype)
         dbias = torch.empty(size, dtype=kind, device=bias.device)
-    sums = () if dbias is None else (dbias,)
+    sums, of_lse = (() if x is None else (x,) for x in (dbias, dlse))
     if plan.short:
-        plan.short(q, k, v, dout, *more, dq, dk, dv, *sums)
+        plan.short(q, k, v, dout, lse, *of_lse, *more, dq, dk, dv, *sums)
     delta = torch.empty_like(lse)
     given = (q, k, v, dout, lse, delta, *more)
     ds = (q.new_empty(plan.kept),) if plan.kept else ()
     if plan.row_sums:
-        plan.row_sums(out, dout, *(() if dlse is None else (dlse,)), delta)
+        plan.row_sums(out, dout, *of_lse, delta)
     if plan.dk_dv:
         plan.dk_dv(*given, *(visible.of_keys if visible else ()), *ds, dk, dv)
     if plan.dq:
@@ -175,7 +175,8 @@ def backward_calls(
     out = Layout(geometry.q.shape, out_strides)
     inputs = (geometry.q, geometry.k, geometry.v)
     constants["UNIT"] = unit_of(dout, out, *inputs, *(x.like() for x in inputs))
-    if not lse_grad and (config := _short_backward_config(geometry, bias_grad, target)) is not None:
+    if (config := _short_backward_config(geometry, bias_grad, target)) is not None:
+        shared["dlse_ptr"] = Pointer(torch.float32) if lse_grad else None
         short, parts = _short_call(geometry, shared, constants, config, bias_grad, target)
         return BackwardCalls(None, None, None, None, parts, short=short)
     width = _kept_width(geometry) if bias_grad else 0

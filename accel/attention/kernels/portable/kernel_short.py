@@ -11,6 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from accel.attention.kernels.portable.kernel_backward import in_base_2
 from accel.attention.kernels.portable.kernel_forward import UNSPECIALISED, biased, hide, wide
 from accel.primitives.tiles.memory import load_vectors
 from accel.primitives.tiles.softmax import anchor, softmax_end
@@ -93,7 +94,7 @@ def attention_short(
 
 @triton.jit(do_not_specialize=(*UNSPECIALISED, "sequences", "each"))
 def attention_short_backward(
-    q_ptr, k_ptr, v_ptr, dout_ptr, bias_ptr, dq_ptr, dk_ptr, dv_ptr, dbias_ptr,
+    q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, dlse_ptr, bias_ptr, dq_ptr, dk_ptr, dv_ptr, dbias_ptr,
     stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd, stride_gb, stride_gh, stride_gm, stride_gd,
     stride_dqb, stride_dqh, stride_dqm, stride_dqd, stride_dkb, stride_dkh, stride_dkn, stride_dkd,
@@ -149,18 +150,18 @@ def attention_short_backward(
             g_at + wide(place * stride_gb, UNIT), rows, seq_q, HEAD_DIM, BLOCK_D, False
         )
         scores = tl.dot(q, tl.trans(k)) * qk_scale + added
-        m = tl.max(scores, 1)
-        p = tl.exp2(scores - anchor(m, BIAS is not None or LEFT or RIGHT)[:, None])
-        l = tl.sum(p, 1)
-        log_sum = tl.where(l == 0.0, float("inf"), m + tl.log2(l))
-        p = p * (1.0 / tl.where(l == 0.0, 1.0, l))[:, None]
+        at = (place * heads + head) * seq_q + rows
+        lse = in_base_2(lse_ptr + at, rows < seq_q)
+        p = tl.exp2(scores - lse[:, None])
         dp = tl.dot(g, tl.trans(v))
         delta = tl.sum(p * dp, 1)
+        if dlse_ptr is not None:
+            delta -= tl.load(dlse_ptr + at, mask=rows < seq_q, other=0.0)
         ds = p * (dp - delta[:, None])
         total += ds
         dq = tl.dot(ds.to(kind), k) * scale
         tl.store(dq_at + wide(place * stride_dqb, UNIT), dq.to(kind), asked)
-        p = tl.exp2(tl.dot(k, tl.trans(q)) * qk_scale + turned - log_sum[None, :])
+        p = tl.exp2(tl.dot(k, tl.trans(q)) * qk_scale + turned - lse[None, :])
         dv = tl.dot(p.to(kind), g)
         tl.store(dv_at + wide(place * stride_dvb, UNIT), dv.to(kind), given)
         ds = p * (tl.dot(v, tl.trans(g)) - delta[None, :])
