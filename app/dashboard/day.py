@@ -26,6 +26,8 @@ _BINS, _BINS_OF_MANY, _MANY = 1440, 288, 16
 _MOST_JOBS = 1000
 """The newest jobs, whose users are known."""
 _NAMED = 2
+_LEAST = 1 / 3600
+"""Device-hours of a job that is worth its name."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,8 @@ def _held(
         if a.kind != "job" or a.job is None:
             continue
         hours = (min(a.until or now, now) - max(a.time, since)) / 3600
+        if hours < _LEAST:
+            continue
         job = jobs.get(a.job)
         by_job[f"{a.job} · {job.spec.name}" if job else str(a.job)] += hours  # type: ignore[assignment]
         user = job.spec.env.get("USER", "") if job else ""

@@ -39,6 +39,7 @@ def made() -> Day:
     spans = [
         Annotation(SINCE - 3600, SINCE + 7200, "job", "", "GPU-0", 7),
         Annotation(SINCE + 3600, None, "job", "", "GPU-1", 8),
+        Annotation(NOW - 0.3, None, "job", "", "GPU-0", 9),  # it has only just begun
         Annotation(SINCE, SINCE + 9, "alert", "hot", "GPU-1"),
     ]
     jobs = {7: job(7, "train", "ada"), 8: job(8, "sweep", "bob")}
