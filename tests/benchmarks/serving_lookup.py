@@ -131,8 +131,10 @@ def main() -> None:
             taken = {who: seconds(engine, asked) for who, engine in engines.items()}
         gains.append(taken["plain"][0] / taken["lookup"][0])
         rows += [
-            {"edit": name, "implementation": who, "prompt": len(prompt), "answer": len(answer),
-             "seconds": f"{time_:.3f}", "tokens_a_step": f"{(len(answer) - 1) / steps:.3f}",
+            {"edit": name, "implementation": who,
+             "proposals": serving_engine._DRAFTS[args.device], "prompt": len(prompt),
+             "answer": len(answer), "seconds": f"{time_:.3f}",
+             "tokens_a_step": f"{(len(answer) - 1) / steps:.3f}",
              "lookup_beside_plain": f"{gains[-1]:.3f}",
              "clock_mhz": round(watch.sensors().sm_mhz or 0), **known}
             for who, (time_, steps) in taken.items()
