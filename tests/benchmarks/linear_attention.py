@@ -32,13 +32,12 @@ from torch import Tensor
 from accel.primitives.linear_attention.api import linear_attention, operands
 from accel.primitives.linear_attention.plan import MANY
 from accel.primitives.linear_attention.reference import recurrence
-from accel.runtime import power
-from accel.runtime.timing import measure_in_turn
 from tests.benchmarks.linear_attention_inputs import DEVICE, SHAPES, Inputs, Shape, inputs
 from tests.benchmarks.linear_attention_peers import PEERS, Peer, Run
 from tests.benchmarks.peer_tuning import brief_tuning, compile_all
 from tests.benchmarks.rows import RESULTS, context, spread, write
-from tests.benchmarks.turn import turn
+from tests.benchmarks.shared_gpu import turn
+from tests.benchmarks.turns import in_turn
 
 PASSES = ("forward", "backward", "errors")
 CHECKED = 256
@@ -159,16 +158,13 @@ def times(way: str, peer: Run | None, x: Inputs, seconds: float) -> Row:
         call()
         call()
     torch.cuda.synchronize()
-    sensed: list[list[power.SensorReading]] = [[] for _ in calls]
-    measured = measure_in_turn(
-        calls, seconds, DEVICE, lambda *_: None, lambda i: sensed[i].append(power.read(DEVICE))
-    )
     row: Row = dict.fromkeys(_columns(way), "")
-    for whose, found, read in zip((way, f"peer_{way}"), measured, sensed, strict=False):
+    measured = in_turn(calls, seconds, DEVICE)
+    for whose, (found, clock) in zip((way, f"peer_{way}"), measured, strict=False):
         spent = spread(found.samples_ms)
         row[f"{whose}_ms"], row[f"{whose}_p95_ms"] = spent["median"], spent["p95"]
         row[f"{whose}_count"] = spent["count"]
-        row[f"{whose}_sm_mhz"] = f"{power.in_turn(read, DEVICE).sm_mhz or 0:.0f}"
+        row[f"{whose}_sm_mhz"] = f"{clock:.0f}"
     if len(calls) > 1:
         ratio = float(str(row[f"peer_{way}_ms"])) / float(str(row[f"{way}_ms"]))
         row[f"{way}_times_peer"] = f"{ratio:.3f}"

@@ -30,7 +30,7 @@ from assistant.training import network
 from assistant.training.examples import fillers, samples
 from assistant.training.router import Batch, Pool, batches
 from tests.benchmarks.rows import RESULTS, context, spread, write
-from tests.benchmarks.turn import turn
+from tests.benchmarks.shared_gpu import turn
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 VOCABULARY = Path(__file__).parents[2] / "assets" / "rwkv7-router" / "vocabulary.txt"

@@ -64,6 +64,20 @@ class SharedGpu:
             fcntl.flock(self._waiting, fcntl.LOCK_UN)
 
 
+@contextmanager
+def turn(file: Path | None) -> Iterator[None]:
+    """Wait until nobody else has locked a file, and lock it for a `with` block; None: at once.
+
+    Benchmarks that begin together import what they need at the same time, and measure in turn.
+    """
+    if file is None:
+        yield
+        return
+    with file.open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
 def _finish() -> None:
     """Wait until the GPU has done what this process asked for."""
     if torch.cuda.is_available():
