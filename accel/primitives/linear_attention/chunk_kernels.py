@@ -62,24 +62,26 @@ def around_the_middle(
     """
     tokens, begin = tl.arange(0, CHUNK), block * ROWS
     if ROWS == CHUNK:
-        w = decays(decay_ptr, first, tokens, length, head, heads, dims, SIZE, True, STRONGEST)
-        middle = tl.sum(tl.where((tokens <= CHUNK // 2)[:, None], w, 0.0), 0)[None, :]
-        sums = tl.cumsum(w, 0) - middle
-        return sums, w, sums
-    one = tl.arange(0, 1)
-    sums = vectors(sums_ptr, first, tokens, length, head, heads, dims, SIZE)
-    for other in tl.static_range(CHUNK // ROWS - 1):
-        whole = vectors(
-            sums_ptr, first + other * ROWS + ROWS - 1, one, length - other * ROWS - ROWS + 1, head,
-            heads, dims, SIZE,
-        )  # fmt: skip
-        after, before = tokens >= (other + 1) * ROWS, tokens < (other + 1) * ROWS
-        sums += tl.where((after & (other >= block))[:, None], whole, 0.0)
-        sums -= tl.where((before & (other < block))[:, None], whole, 0.0)
-    place = tl.minimum(begin + ROWS // 2, length - 1)
-    middle = vectors(sums_ptr, first + place, one, 1, head, heads, dims, SIZE)
-    rows = vectors(sums_ptr, first, begin + tl.arange(0, ROWS), length, head, heads, dims, SIZE)
-    return rows - middle, rows, sums - middle
+        rows = decays(decay_ptr, first, tokens, length, head, heads, dims, SIZE, True, STRONGEST)
+        middle = tl.sum(tl.where((tokens <= CHUNK // 2)[:, None], rows, 0.0), 0)[None, :]
+        sums = tl.cumsum(rows, 0) - middle
+        near = sums
+    else:
+        one = tl.arange(0, 1)
+        sums = vectors(sums_ptr, first, tokens, length, head, heads, dims, SIZE)
+        for other in tl.static_range(CHUNK // ROWS - 1):
+            whole = vectors(
+                sums_ptr, first + other * ROWS + ROWS - 1, one, length - other * ROWS - ROWS + 1,
+                head, heads, dims, SIZE,
+            )  # fmt: skip
+            after, before = tokens >= (other + 1) * ROWS, tokens < (other + 1) * ROWS
+            sums += tl.where((after & (other >= block))[:, None], whole, 0.0)
+            sums -= tl.where((before & (other < block))[:, None], whole, 0.0)
+        place = tl.minimum(begin + ROWS // 2, length - 1)
+        middle = vectors(sums_ptr, first + place, one, 1, head, heads, dims, SIZE)
+        rows = vectors(sums_ptr, first, begin + tl.arange(0, ROWS), length, head, heads, dims, SIZE)
+        near, sums = rows - middle, sums - middle
+    return near, rows, sums
 
 
 @triton.jit
