@@ -41,6 +41,7 @@ def test_causal_tiles_keep_all_multiprocessors_busy(dim, length):
 MAIN = {
     "64": (64, 8192, {}),
     "64, short, causal": (64, 2048, {"right": 0}),
+    "64, window": (64, 8192, {"right": 0, "left": 512}),
     "72, causal": (72, 8192, {"right": 0}),
     "96": (96, 8192, {}),
     "128": (128, 8192, {}),
@@ -85,10 +86,8 @@ def test_it_fits_a_multiprocessor(name):
     assert "wgmma.mma_async" in asks.ptx
     assert "cp.async.bulk.tensor" in asks.ptx
     assert asks.ptx.index("griddepcontrol.wait") < asks.ptx.index("cp.async.bulk.tensor")
-    assert (
-        f"setmaxnreg.dec.sync.aligned.u32 \t{_shape(dim, length, masked=bool(rules)).spare}"
-        in asks.ptx
-    )
+    shape = _shape(dim, length, masked=bool(rules), window="left" in rules)
+    assert f"setmaxnreg.dec.sync.aligned.u32 \t{shape.spare}" in asks.ptx
     assert not serialised(kernel)
     # Places and counts of a tile at most, which are needed once a tile: the running sums and
     # weights stay in registers.

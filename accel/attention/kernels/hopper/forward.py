@@ -1079,16 +1079,23 @@ many more do not stay in the L2 cache."""
 
 
 def _shape(
-    dim: int, longest_q: int, *, masked: bool, added: bool = False, values: int = 0
+    dim: int,
+    longest_q: int,
+    *,
+    masked: bool,
+    window: bool = False,
+    added: bool = False,
+    values: int = 0,
 ) -> _Shape:
     """Return the faster tile sizes as measured at 512, 2048, and from 8192 queries on.
 
-    What is added to scores, a bias or ALiBi, takes registers, of which only two consumers leave
-    enough: with three, ALiBi spilled 352 bytes a thread.
+    What is added to scores, a bias or ALiBi, and the second side of a window take registers, of
+    which only two consumers leave enough: with three, ALiBi spilled 352 bytes a thread, a window
+    472.
     """
     if 128 < dim <= 192 and 0 < values <= 128:
         return NARROW
-    if dim <= 64 and added:
+    if dim <= 64 and (added or window):
         return SHORT
     if dim <= 64 and longest_q <= (4096 if masked else 512):
         return SHORT
@@ -1220,6 +1227,7 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         g.head_dim,
         longest_q,
         masked=cut,
+        window=left is not None,
         added=g.bias is not None or g.slopes is not None,
         values=g.v.shape[3],
     )
