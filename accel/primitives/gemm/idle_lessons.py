@@ -32,7 +32,7 @@ def pending(device: torch.device) -> Iterator[Pending]:
         problem = posed(used.shape, device)
         if used.gpu != own.name or not used.shape.boxes or problem.spot != used.spot:
             continue
-        if not choose(problem).is_measured:
+        if choose(problem).basis != "measured here":
             yield Pending(used.text, "forward", partial(tune, problem))
 
 

@@ -40,7 +40,9 @@ def chosen(x: Operands) -> GemmChoice:
     use.calls += 1
     if use.calls & (use.calls - 1) == 0:  # seldom: the file is written beside the caller's work
         USAGE.write_if_due(_USES.values())
-    if not use.is_due("forward", p.device) or choice.is_measured or not LEARNED.can_keep():
+    if not use.is_due("forward", p.device) or choice.basis == "measured here":
+        return choice  # tables hold another card, which may run at other clocks
+    if not LEARNED.can_keep():
         return choice
     names = contenders(p)
     if len(names) < 2:

@@ -12,7 +12,7 @@ from triton.runtime.interpreter import InterpretedFunction
 from accel.primitives.gemm import portable_kernels as kernels
 from accel.primitives.gemm.operands import Operands
 from accel.primitives.gemm.problem import BLOCK, FP8, Problem, Steps
-from accel.runtime.named import USUAL, launch
+from accel.runtime.named import launch
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, *FP8)
 FEW_ROWS = 64
@@ -77,14 +77,10 @@ def _few_rows(p: Problem, processors: int, wide: int, hopper: bool) -> Tiles:
     m = 128 if hopper and p.dtype in FP8 and p.m > 32 else 64
     k = wide * 2 if hopper and p.dtype not in FP8 else wide
     programs = p.batch * -(-p.n // m)
-    splits = max(1, min(4 * processors // programs, -(-p.k // k) // 4, 32))
+    # the sums of parts are written and read again: of large tiles, fewer parts are faster
+    most = (2 if m > 64 else 4) * processors // programs
+    splits = max(1, min(most, -(-p.k // k) // 4, 32))
     return Tiles(m, n, k, 4, 4 if hopper else 3, splits, swapped=True)
-
-
-def early(p: Problem) -> bool:
-    """Return whether kernels may begin before the one before them has ended: parts of k are added
-    by a second kernel, whose launch would take a tenth of the time of a few rows."""
-    return p.m <= FEW_ROWS and p.capability is not None and p.capability >= (9, 0)
 
 
 def with_tiles(x: Operands, t: Tiles) -> Tensor:
@@ -135,10 +131,9 @@ def _launch(x: Operands, t: Tiles, target: Tensor, steps: int, splits: int) -> N
         "STEP_A": shares.a, "STEP_B": shares.b,
         "BIAS": "none" if not p.bias else "rows" if t.swapped else "columns",
         "ACTIVATION": p.activation, "PRECISION": "ieee", "WHOLE": p.k % t.k == 0,
-        "EARLY": early(p),
     }  # fmt: skip
     grid = (-(-m // t.m) * -(-n // t.n), p.batch, splits)
-    options = {"num_warps": t.warps, "num_stages": t.stages, "launch_pdl": int(early(p))}
+    options = {"num_warps": t.warps, "num_stages": t.stages}
     launch(kernels.product, grid, tensors, numbers, constants, p.device, options)
 
 
@@ -156,11 +151,9 @@ def _finish(x: Operands, parts: Tensor, out: Tensor) -> None:
     constants = {
         "SPLITS": len(parts), "SCALING": p.scaling, "STEP_A": p.steps.a, "STEP_B": p.steps.b,
         "BIAS": "columns" if p.bias else "none", "ACTIVATION": p.activation, "BN": columns,
-        "EARLY": early(p),
     }  # fmt: skip
     grid = (p.batch * p.m, -(-p.n // columns), 1)
-    options = {**USUAL, "launch_pdl": int(early(p))}
-    launch(kernels.finish, grid, tensors, numbers, constants, p.device, options)
+    launch(kernels.finish, grid, tensors, numbers, constants, p.device)
 
 
 def _scale_strides(a: Tensor | None, b: Tensor | None) -> dict[str, int]:

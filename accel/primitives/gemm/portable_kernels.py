@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from accel.primitives.tiles.products import activated, scale_at, tile_of
 
@@ -38,16 +37,11 @@ def product(
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr,
     SPLITS: tl.constexpr, SCALING: tl.constexpr, STEP_A: tl.constexpr, STEP_B: tl.constexpr,
     BIAS: tl.constexpr, ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, WHOLE: tl.constexpr,
-    EARLY: tl.constexpr,
 ):  # fmt: skip
     """Write a tile of the result, or with SPLITS > 1 the sum of a part of k.
 
-    `steps` blocks of k belong to each part. WHOLE: k is a multiple of BK. EARLY: the kernel may
-    have begun before the one before it ended.
+    `steps` blocks of k belong to each part. WHOLE: k is a multiple of BK.
     """
-    if EARLY:
-        gdc_launch_dependents()
-        gdc_wait()
     down, right = tile_of(tl.program_id(0), m, n, BM, BN, GROUP)
     batch, part = tl.program_id(1).to(tl.int64), tl.program_id(2)
     rows, columns = down * BM + tl.arange(0, BM), right * BN + tl.arange(0, BN)
@@ -96,12 +90,9 @@ def product(
 def finish(
     parts_ptr, out_ptr, bias_ptr, scale_a_ptr, scale_b_ptr, m, n, stride_sam, stride_sbn,
     SPLITS: tl.constexpr, SCALING: tl.constexpr, STEP_A: tl.constexpr, STEP_B: tl.constexpr,
-    BIAS: tl.constexpr, ACTIVATION: tl.constexpr, BN: tl.constexpr, EARLY: tl.constexpr,
+    BIAS: tl.constexpr, ACTIVATION: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Add the parts [SPLITS, batch, m, n] of a row's columns in order, and finish the sums."""
-    if EARLY:
-        gdc_launch_dependents()
-        gdc_wait()
     row = tl.program_id(0)
     columns = tl.program_id(1) * BN + tl.arange(0, BN)
     every = tl.num_programs(0).to(tl.int64) * n

@@ -99,6 +99,19 @@ def test_the_second_call_is_measured_and_decides_from_then_on(interpreted, tmp_p
     assert name == "gemm-learned.json"
 
 
+def beside_a_table(home: Path) -> list[str]:
+    with learner(home) as patch:
+        rates = table.Nearest({"triton": 9.0, "torch": 3.0}, "a card of this name", True)
+        patch.setattr(table, "measured", lambda *_: rates)
+        a, b = drawn()
+        return [explain_gemm(a, b).basis, ran(a, b), ran(a, b), explain_gemm(a, b).basis]
+
+
+def test_a_table_is_gone_by_until_this_card_is_measured(interpreted, tmp_path):
+    """The same product was 9 % faster or slower than cuBLAS on two cards of one name."""
+    assert interpreted(beside_a_table, tmp_path) == ["measured", "triton", "torch", "measured here"]
+
+
 def left_alone(home: Path) -> list[int]:
     found = []
     with learner(home) as patch:
