@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import os
 import re
 import shutil
@@ -165,6 +166,14 @@ def _function(name: str, line: int) -> str:
     return f"{name}:{line}"
 
 
+class Stopped(Exception):
+    """Tell that somebody ends the program, which then writes what it knows."""
+
+
+def _stop(*_: object) -> None:
+    raise Stopped
+
+
 def started(
     tool: str, names: Sequence[str], folder: Path, number: int
 ) -> tuple[str, Path, subprocess.Popen[bytes]]:
@@ -211,10 +220,11 @@ def watched(
             for number in range(workers)
             for tool in ("", *tools)
         ]
-        for _, _, process in running:
-            try:
+        with contextlib.suppress(subprocess.TimeoutExpired, Stopped):
+            for _, _, process in running:
                 process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
+        for _, _, process in running:
+            if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         rows = [
@@ -247,6 +257,7 @@ def main() -> int:
         names, folder, tool = options.each
         each(names.split(","), Path(folder), first=not tool)
         return 0
+    signal.signal(signal.SIGTERM, _stop)
     tools = [tool for tool in options.tools.split(",") if tool]
     rows = watched(calls(options.only), tools, options.workers, options.limit)
     where = context(torch.cuda.get_device_name(), ("torch", "triton"))

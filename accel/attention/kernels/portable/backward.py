@@ -100,7 +100,7 @@ def backward(
     """Return dq, dk, dv and dbias from the gradient of the output.
 
     It takes O(Sq) memory beside the results, and up to 256 MiB with a bias that all sequences of up
-    to 512 keys share. The other arguments are those of `forward`, and out
+    to 256 keys share. The other arguments are those of `forward`, and out
     and lse its results (those of any backend mean the same).
 
     Args:
@@ -179,7 +179,7 @@ def backward_calls(
         shared["dlse_ptr"] = Pointer(torch.float32) if lse_grad else None
         short, parts = _short_call(geometry, shared, constants, config, bias_grad, target)
         return BackwardCalls(None, None, None, None, parts, short=short)
-    width = _kept_width(geometry) if bias_grad else 0
+    width = _kept_width(geometry, target) if bias_grad else 0
     dbias, parts = None, 1
     if bias_grad:
         make = _dq_dbias_call if width else _dbias_call
@@ -244,12 +244,12 @@ def _is_shared(geometry: Geometry) -> bool:
     return not by_batch and bool((by_head or geometry.heads == 1) and by_query and by_key)
 
 
-def _kept_width(geometry: Geometry) -> int:
+def _kept_width(geometry: Geometry, target: Target) -> int:
     """Return the queries in a row of the gradients of scores, if these are kept, else 0."""
     batch, heads, queries, keys = (*geometry.q.shape[:3], geometry.k.shape[2])
     plain = geometry.left is None and geometry.right is None and not geometry.softcap
     width = cdiv(queries, KEPT_STEP.value) * KEPT_STEP.value
-    few = dq_dbias_config(keys, padded(geometry.head_dim)) is not None
+    few = dq_dbias_config(target.capability, keys, padded(geometry.head_dim)) is not None
     few = few and batch * heads * keys * width * 2 <= _KEPT_BYTES
     return width if _is_shared(geometry) and plain and few and geometry.dtype.itemsize == 2 else 0
 
@@ -424,7 +424,7 @@ def _dq_dbias_call(
     """Return a launch over the queries of the bias, and the parts into which its sums are split."""
     assert geometry.bias is not None
     batch, heads, queries, keys = (*geometry.q.shape[:3], geometry.k.shape[2])
-    config = dq_dbias_config(keys, padded(geometry.head_dim))
+    config = dq_dbias_config(target.capability, keys, padded(geometry.head_dim))
     assert config is not None
     tiles = cdiv(queries, config.block_m)
     parts, chunk = _in_parts(batch, tiles * heads, _STREAMS * target.processors)
@@ -437,7 +437,7 @@ def _dq_dbias_call(
             **geometry.q.like().named("dq", "bhmd"),
             **dbias.named("d", "bhmn"),
             "ds_ptr": Pointer(geometry.dtype),
-            "ds_width": _kept_width(geometry),
+            "ds_width": _kept_width(geometry, target),
             "dq_ptr": Pointer(geometry.dtype),
             "dbias_ptr": Pointer(torch.float32 if parts > 1 else geometry.bias.dtype),
             "tiles": tiles,
