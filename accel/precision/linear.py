@@ -16,8 +16,11 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from accel.primitives.gemm import cublas
 from accel.primitives.gemm.api import gemm
+from accel.primitives.gemm.operands import arrange
 from accel.primitives.quantize.fp8 import Fp8, Granularity, emulated, magnitudes
+from accel.runtime.named import traced
 
 Recipe = Literal["delayed", "tensor", "row", "block"]
 RECIPES: tuple[str, ...] = get_args(Recipe)
@@ -113,22 +116,7 @@ def _gradients(
     return dx, dw
 
 
-def _unshared(*given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return what `_forward` does, in tensors that share no memory, as an operator must."""
-    out, x, x_scales, weight, weight_scales, most = _forward(*given)
-    return out, x, x_scales.clone(), weight, weight_scales.clone(), most
-
-
-forward_op = torch.library.custom_op(
-    "gpudeck::fp8_linear",
-    mutates_args=(),
-    schema=str(torch.library.infer_schema(_forward, mutates_args=())),
-)(_unshared)
-backward_op = torch.library.custom_op("gpudeck::fp8_linear_backward", mutates_args=())(_gradients)
-
-
-@forward_op.register_fake
-def _(
+def _unshared(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -137,28 +125,28 @@ def _(
     recipe: str,
     training: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    m, n = x.shape[0], weight.shape[0]
-    x_kept, w_kept = (
-        _fake(t, kinds[recipe], training) for t, kinds in ((x, _OF_X), (weight, _OF_W))
+    """Return what `_forward` does, in tensors that share no memory, as an operator must."""
+    out, x, x_scales, weight, weight_scales, most = _forward(
+        x, weight, bias, scale_x, scale_w, recipe, training
     )
-    return x.new_empty(m, n), *x_kept, *w_kept, x.new_empty(2, dtype=torch.float32)
+    return out, x, x_scales.clone(), weight, weight_scales.clone(), most
 
 
-@backward_op.register_fake
-def _(
-    dout: Tensor,
-    x: Tensor,
-    x_scales: Tensor,
-    weight: Tensor,
-    weight_scales: Tensor,
-    recipe: str,
-    dtype: torch.dtype,
-    wants_x: bool,
-    wants_weight: bool,
-) -> tuple[Tensor, Tensor]:
-    (m, n), k = dout.shape, weight.shape[0]
-    dx = dout.new_empty(m, k) if wants_x else dout.new_empty(0)
-    return dx, dout.new_empty(*((n, k) if wants_weight else (0,)), dtype=dtype)
+forward_op = torch.library.triton_op("gpudeck::fp8_linear", mutates_args=())(_unshared)
+backward_op = torch.library.triton_op("gpudeck::fp8_linear_backward", mutates_args=())(_gradients)
+
+
+@torch.library.custom_op("gpudeck::fp8_product", mutates_args=())
+def product_op(
+    a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    """Multiply by a kernel that torch.compile does not know."""
+    return gemm(a, b, scales=(scale_a, scale_b), bias=bias, out_dtype=dtype)
+
+
+@product_op.register_fake
+def _(a: Tensor, b: Tensor, *given: Any) -> Tensor:
+    return a.new_empty(a.shape[0], b.shape[1], dtype=given[3])
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -228,6 +216,16 @@ def _rounded(
 
 
 def _product(a: Fp8, b: Fp8, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """Return the product of two FP8 matrices.
+
+    In a compiled graph it is cuBLAS's where that can: the compiler calls it without a wrapper.
+    """
+    if traced(a.values):
+        scales = (a.scales, b.scales)
+        x = arrange(a.values, b.values, bias, None, dtype, scales, None)
+        if cublas.refusal(x.problem) is None:
+            return cublas.cublas(x).reshape(x.shape)
+        return product_op(a.values, b.values, *scales, bias, dtype)
     return gemm(a.values, b.values, scales=(a.scales, b.scales), bias=bias, out_dtype=dtype)
 
 
@@ -236,14 +234,3 @@ def _parts(x: Fp8 | None, like: Tensor) -> tuple[Tensor, Tensor]:
     if x is None:
         return like.new_empty(0, dtype=E4M3), like.new_empty(0, dtype=torch.float32)
     return x.values.contiguous(), x.scales
-
-
-def _fake(x: Tensor, kind: Granularity, training: bool) -> tuple[Tensor, Tensor]:
-    if not training:
-        return x.new_empty(0, dtype=E4M3), x.new_empty(0, dtype=torch.float32)
-    rows, columns = x.shape[1], x.shape[0]
-    scales = {
-        "tensor": (1, 1), "row": (rows, 1), "tile": (rows, -(-columns // 128)),
-        "block": (-(-rows // 128), -(-columns // 128)),
-    }[kind]  # fmt: skip
-    return x.new_empty(rows, columns, dtype=E4M3), x.new_empty(scales, dtype=torch.float32)

@@ -1,4 +1,7 @@
-"""Launch a kernel on tensors by the names of its arguments; what was prepared once is kept."""
+"""Launch a kernel on tensors by the names of its arguments; what was prepared once is kept.
+
+While torch.compile traces, the launch becomes part of its graph instead.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.library import wrap_triton
+from torch.nn import Parameter
 
 from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
 from accel.runtime.launch import prepare
 
 USUAL = {"num_warps": 4, "num_stages": 2}
+
+
+def traced(x: Tensor) -> bool:
+    """Return True if x only stands for a tensor, as while torch.compile traces: it has no memory.
+
+    Tensors that are no plain ones count as such; Triton's own launcher takes them if they are real.
+    """
+    return type(x) is not Tensor and type(x) is not Parameter
 
 
 def launch(
@@ -35,6 +48,9 @@ def launch(
         device: a GPU, or any device if the kernel is interpreted.
         options: num_warps, num_stages and other compiler options.
     """
+    if traced(next(x for x in tensors.values() if x is not None)):
+        wrap_triton(kernel)[grid](**tensors, **numbers, **constants, **options)
+        return
     names = kernel.arg_names
     given = [tensors[name] for name in names if name in tensors]
     run = _prepared(

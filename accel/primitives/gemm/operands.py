@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from accel.primitives.gemm.problem import ACTIVATIONS, BLOCK, FLOATS, FP8, Problem, Scaling, Steps
+from accel.runtime.named import traced
 
 ALIGNMENT = 16
 
@@ -149,7 +150,7 @@ def boxes(x: Tensor) -> bool:
     outer = [s for d, s in enumerate(x.stride()) if d != inner and x.shape[d] > 1]
     return (
         x.stride(inner) == 1
-        and x.data_ptr() % ALIGNMENT == 0
+        and (traced(x) or x.data_ptr() % ALIGNMENT == 0)
         and all(s > 0 and s * size % ALIGNMENT == 0 for s in outer)
         and 0 not in x.shape
     )
