@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from accel.precision.linear import RECIPES, Recipe, fp8_linear
+from accel.primitives.quantize.before import NOTHING, Before
 from accel.primitives.quantize.fp8 import scale_of
 
 HISTORY = 16
@@ -55,16 +56,19 @@ class Fp8Linear(nn.Linear):
     pending: Tensor
     """Those since the last step, float32 [2]."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return x Wᵀ + b for x [..., in_features]."""
+    def forward(self, x: Tensor, before: Before = NOTHING) -> Tensor:
+        """Return f(x) Wᵀ + b for x [..., features]; f is what comes before, by default nothing.
+
+        What f computes is rounded to FP8 where it is computed.
+        """
         weight, bias = self.weight, self.bias
         if torch.is_autocast_enabled(x.device.type):
             dtype = torch.get_autocast_dtype(x.device.type)
             x, weight = x.to(dtype), weight.to(dtype)
         scale_x, scale_w = self.scales()
-        rows = x.reshape(-1, self.in_features)
+        rows = x.reshape(-1, x.shape[-1])
         made, most = fp8_linear(
-            rows, weight, bias, scale_x, scale_w, self.recipe, torch.is_grad_enabled()
+            rows, weight, bias, scale_x, scale_w, self.recipe, torch.is_grad_enabled(), before
         )
         if self.recipe == "delayed" and self.training:
             with torch.no_grad():

@@ -1,8 +1,8 @@
 """Compute x Wᵀ + b and its gradients with all three products in FP8.
 
 Each operand is rounded along the dimension that its product sums over, so x, W and the gradient of
-the output are needed along both of their dimensions; one reading gives both. torch.compile sees
-each of the two operations as one operator.
+the output are needed along both of their dimensions; one reading gives both. A norm or an
+activation f that x passes through first is computed where x is rounded.
 
 Sources: tensor and row: Micikevicius et al., arXiv 2209.05433; block: DeepSeek-V3, arXiv
 2412.19437, section 3.3.2 (activations and gradients in tiles of 1x128, weights in blocks of
@@ -11,7 +11,7 @@ Sources: tensor and row: Micikevicius et al., arXiv 2209.05433; block: DeepSeek-
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from torch import Tensor
 from accel.primitives.gemm import cublas
 from accel.primitives.gemm.api import gemm
 from accel.primitives.gemm.operands import arrange
+from accel.primitives.quantize.before import NOTHING, Before, applied, gradients, with_statistics
 from accel.primitives.quantize.fp8 import Fp8, Granularity, emulated, magnitudes
 from accel.runtime.named import traced
 
@@ -31,6 +32,27 @@ _OF_X: dict[str, Granularity] = {
 _OF_W: dict[str, Granularity] = {**_OF_X, "block": "block"}
 
 
+class Kept(NamedTuple):
+    """Hold what a forward pass leaves: the output, and what the backward pass needs.
+
+    Tensors that were not wanted are empty.
+    """
+
+    out: Tensor
+    """[m,n]"""
+    x: Tensor
+    """xᵀ [k,m] in FP8."""
+    x_scales: Tensor
+    weight: Tensor
+    """Wᵀ [k,n] in FP8."""
+    weight_scales: Tensor
+    most: Tensor
+    """The largest magnitudes of x and of W, float32 [2], of the recipe `delayed`."""
+    mean: Tensor
+    rstd: Tensor
+    """Of the rows of x, if a norm comes before."""
+
+
 def fp8_linear(
     x: Tensor,
     weight: Tensor,
@@ -39,16 +61,21 @@ def fp8_linear(
     scale_w: Tensor | None,
     recipe: str,
     training: bool,
+    before: Before = NOTHING,
 ) -> tuple[Tensor, Tensor]:
-    """Return x Wᵀ + b, and the largest magnitudes of x and of W; see `_forward`.
+    """Return f(x) Wᵀ + b, and the largest magnitudes of f(x) and of W; see `_forward`.
 
-    While torch compiles it is one operator. Otherwise it is a function of autograd's: on an H200
-    the wrappers of both operators took 1.4 of 1.6 ms of a step's host time.
+    While torch compiles it is an operator, whose kernels and products become part of the graph.
+    Otherwise it is a function of autograd's: on an H200 the wrappers of operators took 1.4 of 1.6
+    ms of a step's host time.
     """
-    given = (x, weight, bias, scale_x, scale_w, recipe, training)
+    given = (
+        x, weight, bias, scale_x, scale_w, before.gain, before.shift, recipe, training,
+        before.kind, before.eps,
+    )  # fmt: skip
     if torch.compiler.is_compiling():
-        found = forward_op(*given)
-        return found[0], found[5]
+        found = Kept(*forward_op(*given))
+        return found.out, found.most
     out, most = _Eager.apply(*given)  # type: ignore[no-untyped-call]
     return out, most
 
@@ -59,29 +86,37 @@ def _forward(
     bias: Tensor | None,
     scale_x: Tensor | None,
     scale_w: Tensor | None,
+    gain: Tensor | None,
+    shift: Tensor | None,
     recipe: str,
     training: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return x [m,k] times weight [n,k] transposed, and what the backward pass needs.
+    before: str,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return f(x) [m,k] times weight [n,k] transposed, and what the backward pass needs.
 
     Args:
         scale_x, scale_w: scales that are known before (delayed), or None.
+        gain, shift, before, eps: f, as `accel.primitives.quantize.before` has it.
         recipe: a name in RECIPES.
         training: whether gradients will be wanted.
 
     Returns:
-        out [m,n]; xᵀ and Wᵀ in FP8, each followed by its scales (empty without training); and the
-        largest magnitudes of x and of W, float32 [2], of the recipe `delayed`.
+        The fields of Kept.
     """
     delayed = recipe == "delayed"
     most = (x.new_zeros if delayed else x.new_empty)(2, dtype=torch.float32)
-    x_along, x_across = _rounded(x, _OF_X[recipe], scale_x, training, most[:1] if delayed else None)
+    first = with_statistics(Before(before, gain, shift, eps), x)
+    x_along, x_across = _rounded(
+        x, _OF_X[recipe], scale_x, training, most[:1] if delayed else None, first
+    )
     w_along, w_across = _rounded(
         weight, _OF_W[recipe], scale_w, training, most[1:] if delayed else None
     )
     out = _product(x_along, w_along.t, bias, x.dtype)
-    kept = [t for part in (x_across, w_across) for t in _parts(part, x)]
-    return out, kept[0], kept[1], kept[2], kept[3], most
+    none = x.new_empty(0, dtype=torch.float32)
+    mean, rstd = (none if t is None else t for t in (first.mean, first.rstd))
+    return Kept(out, *_parts(x_across, x), *_parts(w_across, x), most, mean, rstd)
 
 
 def _gradients(
@@ -95,11 +130,11 @@ def _gradients(
     wants_x: bool,
     wants_weight: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradients of x [m,k] and of the weight [n,k], empty where they are not wanted.
+    """Return the gradients of f(x) [m,k] and of the weight [n,k], empty where they are not wanted.
 
     Args:
         dout: the gradient of the output, [m,n].
-        x, x_scales: xᵀ [k,m] in FP8.
+        x, x_scales: f(x)ᵀ [k,m] in FP8.
         weight, weight_scales: Wᵀ [k,n] in FP8.
         recipe: a name in RECIPES.
         dtype: of the weight's gradient.
@@ -122,18 +157,40 @@ def _unshared(
     bias: Tensor | None,
     scale_x: Tensor | None,
     scale_w: Tensor | None,
+    gain: Tensor | None,
+    shift: Tensor | None,
     recipe: str,
     training: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    before: str,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return what `_forward` does, in tensors that share no memory, as an operator must."""
-    out, x, x_scales, weight, weight_scales, most = _forward(
-        x, weight, bias, scale_x, scale_w, recipe, training
+    found = Kept(
+        *_forward(x, weight, bias, scale_x, scale_w, gain, shift, recipe, training, before, eps)
     )
-    return out, x, x_scales.clone(), weight, weight_scales.clone(), most
+    return found._replace(
+        x_scales=found.x_scales.clone(), weight_scales=found.weight_scales.clone()
+    )
+
+
+def _through(
+    dout: Tensor,
+    x: Tensor,
+    gain: Tensor | None,
+    shift: Tensor | None,
+    mean: Tensor,
+    rstd: Tensor,
+    before: str,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of x, of the gain and of the shift from that of f(x)."""
+    first = Before(before, gain, shift, eps, mean if before == "layer" else None, rstd)
+    return gradients(first, dout, x)
 
 
 forward_op = torch.library.triton_op("gpudeck::fp8_linear", mutates_args=())(_unshared)
 backward_op = torch.library.triton_op("gpudeck::fp8_linear_backward", mutates_args=())(_gradients)
+through_op = torch.library.triton_op("gpudeck::fp8_linear_before", mutates_args=())(_through)
 
 
 @torch.library.custom_op("gpudeck::fp8_product", mutates_args=())
@@ -150,28 +207,44 @@ def _(a: Tensor, b: Tensor, *given: Any) -> Tensor:
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    _, weight, bias, _, _, recipe, _ = inputs
-    ctx.save_for_backward(*output[1:5])
+    x, weight, bias, _, _, gain, shift, recipe, _, before, eps = inputs
+    kept = Kept(*output)
+    given = () if before == "none" else (x, gain, shift, kept.mean, kept.rstd)
+    ctx.save_for_backward(kept.x, kept.x_scales, kept.weight, kept.weight_scales, *given)
     ctx.set_materialize_grads(False)  # of what is kept, which has none
-    ctx.recipe, ctx.dtype = recipe, weight.dtype
+    ctx.recipe, ctx.dtype, ctx.before = recipe, weight.dtype, (before, eps)
     ctx.bias = None if bias is None else bias.dtype
 
 
 def _backward(ctx: Any, dout: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-    return _all_gradients(ctx, dout, backward_op)
+    return _all_gradients(ctx, dout, backward_op, through_op)
 
 
-def _all_gradients(ctx: Any, dout: Tensor | None, products: Any) -> tuple[Tensor | None, ...]:
-    """Return the gradients of all arguments; `products` computes those of x and of the weight."""
+def _all_gradients(
+    ctx: Any, dout: Tensor | None, products: Any, through: Any
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients of all arguments.
+
+    `products` computes those of f(x) and of the weight, `through` that of x.
+    """
+    wants = ctx.needs_input_grad
     if dout is None:
-        return (None,) * 7
-    wants_x, wants_weight, wants_bias = ctx.needs_input_grad[:3]
-    dx = dw = db = None
-    if wants_x or wants_weight:
-        dx, dw = products(dout, *ctx.saved_tensors, ctx.recipe, ctx.dtype, wants_x, wants_weight)
-    if wants_bias:
+        return (None,) * len(wants)
+    saved = ctx.saved_tensors  # only once: a checkpoint computes them again for each asking
+    kept, given = saved[:4], saved[4:]
+    wants_x, wants_gain, wants_shift = wants[0], wants[5], wants[6]
+    wants_inner = wants_x or wants_gain or wants_shift
+    dx = dw = db = dgain = dshift = None
+    if wants_inner or wants[1]:
+        dx, dw = products(dout, *kept, ctx.recipe, ctx.dtype, wants_inner, wants[1])
+    if wants[2]:
         db = dout.sum(0, dtype=torch.float32).to(ctx.bias)
-    return dx if wants_x else None, dw if wants_weight else None, db, None, None, None, None
+    if given and wants_inner:
+        dx, dgain, dshift = through(dx, *given, *ctx.before)
+    return (
+        dx if wants_x else None, dw if wants[1] else None, db, None, None,
+        dgain if wants_gain else None, dshift if wants_shift else None, None, None, None, None,
+    )  # fmt: skip
 
 
 forward_op.register_autograd(_backward, setup_context=_setup)
@@ -183,32 +256,38 @@ class _Eager(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor]:
         """Return out and the largest magnitudes."""
-        found = _forward(*given)
+        found = Kept(*_forward(*given))
         _setup(ctx, given, found)
-        ctx.mark_non_differentiable(found[5])
-        return found[0], found[5]
+        ctx.mark_non_differentiable(found.most)
+        return found.out, found.most
 
     @staticmethod
     def backward(ctx: Any, dout: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         """Return the gradients of all arguments."""
-        return _all_gradients(ctx, dout, _gradients)
+        return _all_gradients(ctx, dout, _gradients, _through)
 
 
 def _rounded(
-    x: Tensor, kind: Granularity, scale: Tensor | None, across: bool, most: Tensor | None
+    x: Tensor,
+    kind: Granularity,
+    scale: Tensor | None,
+    across: bool,
+    most: Tensor | None,
+    before: Before = NOTHING,
 ) -> tuple[Fp8, Fp8 | None]:
-    """Return a matrix in FP8 and, if wanted, its transpose; `most` gets its largest magnitude."""
+    """Return f(x) in FP8 and, if wanted, its transpose; `most` gets its largest magnitude."""
     if x.device.type == "cuda" and x.numel():
         from accel.primitives.quantize.fused import amax, both_ways
 
         if scale is None and most is not None:
             from accel.primitives.quantize.fp8 import scale_of
 
-            most.copy_(amax(x))
+            most.copy_(amax(x, before))
             scale, most = scale_of(most, E4M3), None
-        made = both_ways(x, kind, E4M3, scale, across=across, most=most)
+        made = both_ways(x, kind, E4M3, scale, across=across, most=most, before=before)
         assert made.along is not None
         return made.along, made.across
+    x = applied(before, x)
     if most is not None and x.numel():
         most.copy_(magnitudes(x).amax().reshape(1))
     turned = emulated(x.t(), kind, E4M3, scale) if across else None
@@ -225,7 +304,8 @@ def _product(a: Fp8, b: Fp8, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
         x = arrange(a.values, b.values, bias, None, dtype, scales, None)
         if cublas.refusal(x.problem) is None:
             return cublas.cublas(x).reshape(x.shape)
-        return product_op(a.values, b.values, *scales, bias, dtype)
+        made: Tensor = product_op(a.values, b.values, *scales, bias, dtype)
+        return made
     return gemm(a.values, b.values, scales=(a.scales, b.scales), bias=bias, out_dtype=dtype)
 
 

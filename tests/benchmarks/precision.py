@@ -5,7 +5,8 @@
 A layer is timed forward and backward, rounding included: as it is, as torch.compile makes it (which
 is how torchao's layers are meant), and captured as one CUDA graph. The GPT (124M parameters) learns
 text that is made here: a Markov chain over 50,304 tokens with frequencies by Zipf's law. A step of
-training is one CUDA graph, so that the host's time does not count.
+training is one CUDA graph, so that the host's time does not count. Transformer layers are timed
+with norms and activations computed by the kernels that round, and before them.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from torch.nn import functional
 
 from accel.precision.conversion import convert
 from accel.precision.history import update_scales
+from accel.precision.layers import Fp8Linear
 from accel.precision.linear import RECIPES
 from accel.precision.selection import dynamic_precision_select
-from accel.precision.transformer import TransformerLayer
+from accel.precision.transformer import TransformerLayer, transformer_engine_layer
 from accel.runtime import power
 from accel.runtime.graphs import Captured
 from accel.runtime.timing import measure_in_turn
@@ -78,20 +80,24 @@ def contenders(plain: nn.Linear, x: Tensor, peers: bool, recipes: Sequence[str])
 
 
 def able(
-    made: Mapping[str, nn.Module], x: Tensor, dout: Tensor, graphs: Sequence[str]
+    made: Mapping[str, nn.Module],
+    x: Tensor,
+    dout: Tensor,
+    graphs: Sequence[str],
+    step: Callable[[nn.Module, Tensor, Tensor], Callable[[], tuple[Tensor, ...]]],
 ) -> tuple[dict[str, Callable[[], object]], dict[str, float]]:
     """Return what runs, as calls, and how far its results are from those in bf16."""
-    exact = [t.double() for t in _step(made["bf16"], x, dout)()]
+    exact = [t.float() for t in step(made["bf16"], x, dout)()]
     calls: dict[str, Callable[[], object]] = {}
     errors = {}
     for name, layer in made.items():
         began = time.perf_counter()
         try:
-            call = _step(layer, x, dout)
+            call = step(layer, x, dout)
             got = call()
             call()
             errors[name] = max(
-                float((g.double() - e).norm() / e.norm()) for g, e in zip(got, exact, strict=True)
+                float((g.float() - e).norm() / e.norm()) for g, e in zip(got, exact, strict=True)
             )
             calls[name] = call
             if name in graphs:
@@ -115,27 +121,100 @@ def layers(given: argparse.Namespace, until: float) -> Iterator[dict[str, object
         x = torch.randn(rows, inputs, device=CUDA, dtype=torch.bfloat16, requires_grad=True)
         dout = torch.randn(rows, outputs, device=CUDA, dtype=torch.bfloat16)
         made = contenders(plain, x, not given.no_peers, recipes)
-        calls, errors = able(made, x, dout, ("bf16", *recipes))
+        calls, errors = able(made, x, dout, ("bf16", *recipes), _step)
         if given.warm:
             continue
-        readings: list[list[power.SensorReading]] = [[] for _ in calls]
-        loops = measure_in_turn(
-            list(calls.values()), given.seconds, CUDA, lambda *_: None,
-            lambda i, readings=readings: readings[i].append(power.read(CUDA)),  # type: ignore[misc]
-        )  # fmt: skip
-        ms = {name: spread(m.samples_ms) for name, m in zip(calls, loops, strict=True)}
-        base = ms["bf16"]["median"]
-        for (name, found), sensed in zip(ms.items(), readings, strict=True):
-            tflops = 6.0 * rows * inputs * outputs / found["median"] / 1e9
+        print(rows, inputs, outputs, end=" ")
+        for found in compared(calls, errors, given.seconds):
+            tflops = 6.0 * rows * inputs * outputs / float(found["ms"]) / 1e9  # type: ignore[arg-type]
             yield {
-                **where, "rows": rows, "inputs": inputs, "outputs": outputs, "layer": name,
-                "ms": found["median"], "p95_ms": found["p95"], "count": found["count"],
-                "clock_mhz": f"{power.in_turn(sensed, CUDA).sm_mhz or 0:.0f}",
-                "tflops": f"{tflops:.0f}", "times_bf16": f"{base / found['median']:.3f}",
-                "difference_to_bf16": f"{errors[name]:.2e}",
+                **where, "rows": rows, "inputs": inputs, "outputs": outputs, **found,
+                "tflops": f"{tflops:.0f}",
             }  # fmt: skip
-        times = {name: f"{base / found['median']:.2f}" for name, found in ms.items()}
-        print(rows, inputs, outputs, times, flush=True)
+
+
+def compared(
+    calls: Mapping[str, Callable[[], object]], errors: Mapping[str, float], seconds: float
+) -> Iterator[dict[str, object]]:
+    """Time calls in turns, and yield what each takes and how that compares with bf16."""
+    readings: list[list[power.SensorReading]] = [[] for _ in calls]
+    loops = measure_in_turn(
+        list(calls.values()), seconds, CUDA, lambda *_: None,
+        lambda i: readings[i].append(power.read(CUDA)),
+    )  # fmt: skip
+    ms = {name: spread(m.samples_ms) for name, m in zip(calls, loops, strict=True)}
+    base = ms["bf16"]["median"]
+    for (name, found), sensed in zip(ms.items(), readings, strict=True):
+        yield {
+            "layer": name, "ms": found["median"], "p95_ms": found["p95"], "count": found["count"],
+            "clock_mhz": f"{power.in_turn(sensed, CUDA).sm_mhz or 0:.0f}",
+            "times_bf16": f"{base / found['median']:.3f}",
+            "difference_to_bf16": f"{errors[name]:.2e}",
+        }  # fmt: skip
+    print({name: f"{base / found['median']:.2f}" for name, found in ms.items()}, flush=True)
+
+
+ENGINES: dict[str, dict[str, Any]] = {
+    "llama": {"hidden": 14336, "norm": "rms", "activation": "swiglu", "kv_heads": 8},
+    "gpt": {"hidden": 16384, "bias": True},
+}
+"""Transformer layers of 4,096 features and 32 heads: as in Llama-3-8B without its rotation of
+positions, and as in a GPT."""
+ENGINE_WIDTH, ENGINE_HEADS, ENGINE_TOKENS = 4096, 32, 2048
+
+
+def unfused(layer: nn.Module) -> nn.Module:
+    """Return a layer whose norms and activations are computed before its linear layers."""
+    for name, child in list(layer.named_children()):
+        if isinstance(child, Fp8Linear):
+            setattr(layer, name, nn.Sequential(child))
+    return layer
+
+
+def engines(given: argparse.Namespace, until: float) -> Iterator[dict[str, object]]:
+    """Time transformer layers, forward alone and with their gradients."""
+    for form in given.forms.split(","):
+        torch.manual_seed(0)
+        asked = {"device": CUDA, **ENGINES[form]}
+        made = transformer_engine_layer(ENGINE_WIDTH, ENGINE_HEADS, recipe=None, **asked)
+        fused = convert(copy.deepcopy(made), "row")
+        apart = unfused(convert(copy.deepcopy(made), "row"))
+        layers = {
+            "bf16": made, "bf16 compiled": torch.compile(copy.deepcopy(made)),
+            "row unfused": apart, "row fused": fused,
+            "row unfused compiled": torch.compile(copy.deepcopy(apart)),
+            "row fused compiled": torch.compile(copy.deepcopy(fused)),
+        }  # fmt: skip
+        for rows in map(int, given.rows.split(",")):
+            if time.monotonic() > until:
+                return
+            where = context(torch.cuda.get_device_name(), ("torch", "triton"))
+            x = torch.randn(
+                rows // ENGINE_TOKENS,
+                ENGINE_TOKENS,
+                ENGINE_WIDTH,
+                device=CUDA,
+                dtype=torch.bfloat16,
+            ).requires_grad_()
+            dout = torch.randn_like(x)
+            for direction, step in (("training", _step), ("inference", _forward)):
+                calls, errors = able(layers, x, dout, ("bf16", "row unfused", "row fused"), step)
+                if not given.warm:
+                    print(form, rows, direction, end=" ")
+                    for found in compared(calls, errors, given.seconds):
+                        yield {
+                            **where, "form": form, "rows": rows, "direction": direction, **found
+                        }  # fmt: skip
+
+
+def _forward(layer: nn.Module, x: Tensor, dout: Tensor) -> Callable[[], tuple[Tensor, ...]]:
+    del dout
+
+    def run() -> tuple[Tensor, ...]:
+        with torch.no_grad():
+            return (layer(x),)
+
+    return run
 
 
 def _step(layer: nn.Module, x: Tensor, dout: Tensor) -> Callable[[], tuple[Tensor, ...]]:
@@ -304,7 +383,7 @@ def gpt(given: argparse.Namespace, until: float) -> Iterator[dict[str, object]]:
 
 
 def main() -> None:
-    """Measure and write fp8_linear.csv and fp8_gpt.csv."""
+    """Measure and write fp8_linear.csv, fp8_engine.csv and fp8_gpt.csv."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=0.15, help="for each contender")
     parser.add_argument("--steps", type=int, default=300)
@@ -315,7 +394,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16, help="sequences a step")
     parser.add_argument("--length", type=int, default=LONGEST, help="tokens a sequence")
     parser.add_argument("--eager", action="store_true", help="steps without CUDA graphs")
-    parser.add_argument("--only", choices=["layers", "gpt"])
+    parser.add_argument("--only", choices=["layers", "engines", "gpt"])
+    parser.add_argument("--forms", default=",".join(ENGINES), help="transformer layers")
+    parser.add_argument("--rows", default="2048,4096,8192,16384", help="tokens of these")
     parser.add_argument("--layer-recipes", default=",".join(RECIPES))
     parser.add_argument("--skip", type=int, default=0, help="shapes of layers to leave out first")
     parser.add_argument("--shapes", type=int, default=len(SHAPES), help="how many then to time")
@@ -324,16 +405,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     until = time.monotonic() + 60 * given.minutes
-    if given.only != "gpt":
+    parts = {"layers": ("fp8_linear", layers), "engines": ("fp8_engine", engines),
+             "gpt": ("fp8_gpt", gpt)}  # fmt: skip
+    for part, (name, measured) in parts.items():
         found = []
-        for row in layers(given, until):
+        for row in measured(given, until) if given.only in (None, part) else ():
             found.append(row)
-            write("fp8_linear", found, given.out)
-    if given.only != "layers":
-        found = []
-        for row in gpt(given, until):
-            found.append(row)
-            write("fp8_gpt", found, given.out)
+            write(name, found, given.out)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,10 @@ def cublas(x: Operands) -> Tensor:
     """Return the result [batch, m, n]."""
     p = x.problem
     if p.dtype in FP8:
-        out = _scaled(x).unsqueeze(0)
+        fused = x.bias is not None and x.bias.dtype == p.out_dtype and p.scaling == "outer"
+        out = _scaled(x, x.bias if fused else None).unsqueeze(0)
+        if fused:
+            return activated(out, p.activation)
     elif p.bias and p.batch == 1 and p.out_dtype == p.dtype:
         assert x.bias is not None
         return activated(torch.addmm(x.bias.to(p.dtype), x.a[0], x.b[0]).unsqueeze(0), p.activation)
@@ -58,8 +61,8 @@ def cublas(x: Operands) -> Tensor:
     return activated(out, p.activation)
 
 
-def _scaled(x: Operands) -> Tensor:
-    """Return the product of operands in FP8 without the bias."""
+def _scaled(x: Operands, bias: Tensor | None) -> Tensor:
+    """Return the product of operands in FP8, and a bias of the result's type."""
     assert x.scale_a is not None and x.scale_b is not None
     p, scale_a, scale_b = x.problem, x.scale_a, x.scale_b
     if p.scaling == "block":
@@ -72,8 +75,9 @@ def _scaled(x: Operands) -> Tensor:
     else:
         scale_a, scale_b = scale_a.reshape(()), scale_b.reshape(())
     return torch._scaled_mm(
-        x.a[0], x.b[0], scale_a, scale_b, out_dtype=p.out_dtype, use_fast_accum=p.scaling == "outer"
-    )
+        x.a[0], x.b[0], scale_a, scale_b, bias, out_dtype=p.out_dtype,
+        use_fast_accum=p.scaling == "outer",
+    )  # fmt: skip
 
 
 def _along(scales: Tensor, dim: int) -> Tensor:

@@ -6,14 +6,85 @@ import triton
 import triton.language as tl
 
 from accel.primitives.tiles.memory import load_tile, store_tile
+from accel.primitives.tiles.products import activated, slope
 from accel.primitives.tiles.reductions import finite_size, largest_size
 
 
 @triton.jit
-def load(ptr, rows, columns, row_count, column_count, stride_row, stride_column):
-    """Load a block in float32; what lies outside is 0."""
+def load(
+    ptr, rows, columns, row_count, column_count, stride_row, stride_column, mean_ptr, rstd_ptr,
+    gain_ptr, shift_ptr, BEFORE: tl.constexpr,
+):  # fmt: skip
+    """Load a block in float32 and apply what comes before rounding; what lies outside is 0."""
     x = load_tile(ptr, rows, columns, row_count, column_count, stride_row, stride_column)
-    return x.to(tl.float32)
+    x = x.to(tl.float32)
+    if BEFORE == "gelu":
+        x = activated(x, "gelu_tanh")
+    elif BEFORE == "swiglu":
+        right = ptr + column_count * stride_column
+        up = load_tile(right, rows, columns, row_count, column_count, stride_row, stride_column)
+        x = activated(x, "silu") * up.to(tl.float32)
+    elif BEFORE != "none":
+        there, within = rows < row_count, columns < column_count
+        if mean_ptr is not None:
+            x -= tl.load(mean_ptr + rows, mask=there, other=0.0)[:, None]
+        x *= tl.load(rstd_ptr + rows, mask=there, other=0.0)[:, None]
+        x *= tl.load(gain_ptr + columns, mask=within, other=0.0).to(tl.float32)[None, :]
+        if shift_ptr is not None:
+            x += tl.load(shift_ptr + columns, mask=within, other=0.0).to(tl.float32)[None, :]
+        x = tl.where(there[:, None] & within[None, :], x, 0.0)
+    return x
+
+
+@triton.jit
+def statistics(
+    x_ptr, mean_ptr, rstd_ptr, row_count, column_count, stride_row, stride_column, eps,
+    COLUMNS: tl.constexpr, STEPS: tl.constexpr,
+):  # fmt: skip
+    """Write the mean of a row, if wanted, and the inverse of its deviation from it (or from 0)."""
+    row = tl.program_id(0) + tl.arange(0, 1)
+    mean = tl.zeros([1], tl.float32)
+    if mean_ptr is not None:
+        total = tl.zeros([1, COLUMNS], tl.float32)
+        for step in range(STEPS):
+            columns = step * COLUMNS + tl.arange(0, COLUMNS)
+            x = load_tile(x_ptr, row, columns, row_count, column_count, stride_row, stride_column)
+            total += x.to(tl.float32)
+        mean = tl.sum(total, 1) / column_count
+        tl.store(mean_ptr + row, mean)
+    total = tl.zeros([1, COLUMNS], tl.float32)
+    for step in range(STEPS):
+        columns = step * COLUMNS + tl.arange(0, COLUMNS)
+        x = load_tile(x_ptr, row, columns, row_count, column_count, stride_row, stride_column)
+        apart = tl.where((columns < column_count)[None, :], x.to(tl.float32) - mean[:, None], 0.0)
+        total += apart * apart
+    tl.store(rstd_ptr + row, tl.rsqrt(tl.sum(total, 1) / column_count + eps))
+
+
+@triton.jit
+def activation_gradient(
+    dout_ptr, x_ptr, dx_ptr, row_count, column_count,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, BEFORE: tl.constexpr,
+):  # fmt: skip
+    """Write the gradient of x from that of its `gelu` or `swiglu`, of column_count columns."""
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    width = column_count
+    if BEFORE == "swiglu":
+        width = 2 * column_count
+    dout = load_tile(dout_ptr, rows, columns, row_count, column_count, column_count, 1)
+    dout = dout.to(tl.float32)
+    x = load_tile(x_ptr, rows, columns, row_count, column_count, width, 1).to(tl.float32)
+    at = rows.to(tl.int64)[:, None] * width + columns[None, :]
+    inside = (rows < row_count)[:, None] & (columns < column_count)[None, :]
+    if BEFORE == "swiglu":
+        up = tl.load(x_ptr + column_count + at, mask=inside, other=0.0).to(tl.float32)
+        dup = dout * activated(x, "silu")
+        tl.store(dx_ptr + column_count + at, dup.to(dx_ptr.dtype.element_ty), mask=inside)
+        dx = dout * up * slope(x, "silu")
+    else:
+        dx = dout * slope(x, "gelu_tanh")
+    tl.store(dx_ptr + at, dx.to(dx_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -38,6 +109,7 @@ def rounded(x, inverse, LIMIT: tl.constexpr):
 @triton.jit
 def largest(
     x_ptr, most_ptr, row_count, column_count, stride_row, stride_column,
+    mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
     """Raise `most` [1] float32 to the largest finite magnitude of a matrix."""
@@ -45,7 +117,8 @@ def largest(
     most = tl.zeros([ROWS, COLUMNS], tl.float32)
     for step in range(STEPS):
         columns = (tl.program_id(1) * STEPS + step) * COLUMNS + tl.arange(0, COLUMNS)
-        x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+        x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
+                 mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
         most = tl.maximum(most, finite_size(x))
     found = tl.max(tl.max(most, 1), 0)
     tl.atomic_max(most_ptr, found)
@@ -55,12 +128,14 @@ def largest(
 def by_tensor(
     x_ptr, scale_ptr, most_ptr, out_ptr, across_ptr, row_count, column_count,
     stride_row, stride_column,
+    mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, LIMIT: tl.constexpr,
 ):  # fmt: skip
     """Round by a known scale; write the transposed matrix and raise the largest magnitude, too."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
+             mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
     scale = tl.load(scale_ptr)
     values = rounded(x, inverse_of(scale), LIMIT)
     if out_ptr is not None:
@@ -74,6 +149,7 @@ def by_tensor(
 @triton.jit
 def by_row(
     x_ptr, out_ptr, scales_ptr, row_count, column_count, stride_row, stride_column,
+    mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEPS: tl.constexpr, LIMIT: tl.constexpr,
 ):  # fmt: skip
     """Round rows by their own largest magnitudes; the second reading finds them in the cache."""
@@ -81,14 +157,16 @@ def by_row(
     most = tl.zeros([ROWS, COLUMNS], tl.float32)
     for step in range(STEPS):
         columns = step * COLUMNS + tl.arange(0, COLUMNS)
-        x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+        x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
+                 mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
         most = tl.maximum(most, finite_size(x))
     scale = scale_of(tl.max(most, 1), LIMIT)
     tl.store(scales_ptr + rows, scale, mask=rows < row_count)
     inverse = inverse_of(scale)[:, None]
     for step in range(STEPS):
         columns = step * COLUMNS + tl.arange(0, COLUMNS)
-        x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+        x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
+                 mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
         store_tile(out_ptr, rounded(x, inverse, LIMIT), rows, columns, row_count, column_count)
 
 
@@ -103,6 +181,7 @@ def raise_to(most_ptr, places, count, found):
 @triton.jit
 def largest_both_ways(
     x_ptr, most_ptr, row_count, column_count, stride_row, stride_column,
+    mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
     """Raise `most` float32 to the largest finite magnitude of each row and then of each column."""
@@ -110,7 +189,8 @@ def largest_both_ways(
     most = tl.zeros([ROWS, COLUMNS], tl.float32)
     for step in range(STEPS):
         rows = (tl.program_id(0) * STEPS + step) * ROWS + tl.arange(0, ROWS)
-        x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+        x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
+                 mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
         size = finite_size(x)
         raise_to(most_ptr, rows, row_count, tl.max(size, 1))
         most = tl.maximum(most, size)
@@ -120,7 +200,9 @@ def largest_both_ways(
 @triton.jit
 def by_rows_and_columns(
     x_ptr, most_ptr, out_ptr, across_ptr, scales_ptr, row_count, column_count, stride_row,
-    stride_column, ROWS: tl.constexpr, COLUMNS: tl.constexpr, LIMIT: tl.constexpr,
+    stride_column,
+    mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, LIMIT: tl.constexpr,
 ):  # fmt: skip
     """Round by the largest magnitudes of rows, and transposed by those of columns.
 
@@ -128,7 +210,8 @@ def by_rows_and_columns(
     """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
+             mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
     scale = scale_of(tl.load(most_ptr + rows, mask=rows < row_count, other=0.0), LIMIT)
     # every program of these rows, or columns, stores the same
     tl.store(scales_ptr + rows, scale, mask=rows < row_count)
@@ -144,6 +227,7 @@ def by_rows_and_columns(
 @triton.jit
 def across(
     x_ptr, out_ptr, scales_ptr, row_count, column_count, stride_row, stride_column,
+    mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, LIMIT: tl.constexpr,
 ):  # fmt: skip
     """Write the transposed matrix [columns, rows], rounded along the rows of x.
@@ -152,7 +236,8 @@ def across(
     """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
+             mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
     scale = scale_of(tl.max(finite_size(x), 0), LIMIT)
     at = scales_ptr + tl.program_id(0).to(tl.int64) * column_count + columns
     tl.store(at, scale, mask=columns < column_count)
@@ -163,6 +248,7 @@ def across(
 @triton.jit
 def by_tile(
     x_ptr, out_ptr, scales_ptr, row_count, column_count, stride_row, stride_column,
+    mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LIMIT: tl.constexpr,
 ):  # fmt: skip
     """Round tiles of 1 x BLOCK.
@@ -172,7 +258,8 @@ def by_tile(
     """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
+             mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
     scale = scale_of(tl.max(finite_size(x), 1), LIMIT)
     at = tl.program_id(1).to(tl.int64) * row_count + rows
     tl.store(scales_ptr + at, scale, mask=rows < row_count)
@@ -183,12 +270,14 @@ def by_tile(
 @triton.jit
 def by_block(
     x_ptr, out_ptr, across_ptr, scales_ptr, row_count, column_count, stride_row, stride_column,
+    mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE: tl.constexpr,
     BLOCK: tl.constexpr, LIMIT: tl.constexpr,
 ):  # fmt: skip
     """Round BLOCK x BLOCK elements by one scale; write the transposed matrix, too, if wanted."""
     rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column)
+    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
+             mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
     scale = scale_of(largest_size(x), LIMIT)
     values = rounded(x, inverse_of(scale), LIMIT)
     tl.store(scales_ptr + tl.program_id(0) * tl.num_programs(1) + tl.program_id(1), scale)

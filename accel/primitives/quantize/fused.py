@@ -6,18 +6,21 @@ its operands along the other dimension, and one reading gives both.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from accel.primitives.quantize import fp8_kernels as kernels
+from accel.primitives.quantize.before import NOTHING, Before
 from accel.primitives.quantize.fp8 import BLOCK, Fp8, Granularity, scale_of
-from accel.runtime.named import launch
+from accel.runtime.named import USUAL, launch
 
 _BLOCKS = {"ROWS": 64, "COLUMNS": 64}
 _AMAX = {"ROWS": 16, "COLUMNS": 128, "STEPS": 8}
 _BOTH_AMAX = {"ROWS": 32, "COLUMNS": 128, "STEPS": 8}
+_POINTS = {"ROWS": 16, "COLUMNS": 256}
 _ROW_COLUMNS = 4096
 _TILE_ROWS = 32
 _WARPS = {"num_warps": 8, "num_stages": 2}
@@ -48,6 +51,7 @@ def both_ways(
     along: bool = True,
     across: bool = True,
     most: Tensor | None = None,
+    before: Before = NOTHING,
 ) -> Rounded:
     """Return a matrix in FP8 and its transpose.
 
@@ -59,26 +63,83 @@ def both_ways(
         along, across: whether the matrix, and its transpose, are wanted.
         most: float32 with one element, raised to the largest finite magnitude of x if `scale` is
             known.
+        before: what x passes through before it is rounded, with its statistics.
     """
+    given = _Source(x, before)
     if granularity == "tensor":
-        return _by_tensor(x, dtype, scale, along, across, most)
+        return _by_tensor(given, dtype, scale, along, across, most)
     if granularity == "block":
-        return _by_block(x, dtype, across)
+        return _by_block(given, dtype, across)
     if granularity == "tile":
-        return Rounded(_by_tile(x, dtype) if along else None, _across(x, dtype) if across else None)
-    return _by_rows_and_columns(x, dtype) if across else Rounded(_by_row(x, dtype), None)
+        return Rounded(
+            _by_tile(given, dtype) if along else None, _across(given, dtype) if across else None
+        )
+    if across:
+        return _by_rows_and_columns(given, dtype)
+    return Rounded(_by_row(given, dtype), None)
 
 
-def amax(x: Tensor) -> Tensor:
+def amax(x: Tensor, before: Before = NOTHING) -> Tensor:
     """Return the largest finite magnitude of a matrix on a GPU, float32 [1]."""
+    given = _Source(x, before)
     most = x.new_zeros(1, dtype=torch.float32)
-    grid = (-(-x.shape[0] // _AMAX["ROWS"]), -(-x.shape[1] // (_AMAX["COLUMNS"] * _AMAX["STEPS"])))
-    launch(kernels.largest, (*grid, 1), {"x_ptr": x, "most_ptr": most}, _sizes(x), _AMAX, x.device)
+    right = _AMAX["COLUMNS"] * _AMAX["STEPS"]
+    grid = (-(-given.rows // _AMAX["ROWS"]), -(-given.columns // right), 1)
+    given.launch(kernels.largest, grid, {"most_ptr": most}, _AMAX)
     return most
 
 
+def statistics(x: Tensor, centred: bool, eps: float) -> tuple[Tensor | None, Tensor]:
+    """Return the means of rows, if they are to be centred, and the inverse deviations, float32."""
+    rows, columns = x.shape
+    mean = x.new_empty(rows, dtype=torch.float32) if centred else None
+    rstd = x.new_empty(rows, dtype=torch.float32)
+    numbers = {**_sizes(x, columns), "eps": eps}
+    tensors = {"x_ptr": x, "mean_ptr": mean, "rstd_ptr": rstd}
+    launch(kernels.statistics, (rows, 1, 1), tensors, numbers, _of_rows(columns), x.device)
+    return mean, rstd
+
+
+def activation_gradient(before: Before, dout: Tensor, x: Tensor) -> Tensor:
+    """Return the gradient of x from that of its activation; both are contiguous."""
+    dx = torch.empty_like(x)
+    rows, columns = dout.shape
+    grid = (-(-rows // _POINTS["ROWS"]), -(-columns // _POINTS["COLUMNS"]), 1)
+    tensors = {"dout_ptr": dout, "x_ptr": x, "dx_ptr": dx}
+    numbers = {"row_count": rows, "column_count": columns}
+    constants = {**_POINTS, "BEFORE": before.kind}
+    launch(kernels.activation_gradient, grid, tensors, numbers, constants, x.device)
+    return dx
+
+
+class _Source:
+    """Hold a matrix and what it passes through before it is rounded."""
+
+    def __init__(self, x: Tensor, before: Before) -> None:
+        self.x, self.before = x, before
+        self.rows, self.columns = x.shape[0], before.columns(x)
+        self._tensors: dict[str, Tensor | None] = {
+            "x_ptr": x, "mean_ptr": before.mean, "rstd_ptr": before.rstd,
+            "gain_ptr": before.gain, "shift_ptr": before.shift,
+        }  # fmt: skip
+
+    def launch(
+        self,
+        kernel: object,
+        grid: tuple[int, int, int],
+        tensors: dict[str, Tensor | None],
+        constants: Mapping[str, object],
+        options: Mapping[str, int] = USUAL,
+    ) -> None:
+        """Launch a kernel that reads the matrix by `fp8_kernels.load`."""
+        launch(
+            kernel, grid, self._tensors | tensors, _sizes(self.x, self.columns),
+            {**constants, "BEFORE": self.before.kind}, self.x.device, options,
+        )  # fmt: skip
+
+
 def _by_tensor(
-    x: Tensor,
+    given: _Source,
     dtype: torch.dtype,
     scale: Tensor | None,
     along: bool,
@@ -86,86 +147,81 @@ def _by_tensor(
     most: Tensor | None,
 ) -> Rounded:
     if scale is None:
-        scale = scale_of(amax(x), dtype)
+        scale = scale_of(amax(given.x, given.before), dtype)
     scale = scale.reshape(1, 1)
-    out, turned = _targets(x, dtype, along, across)
-    grid = (-(-x.shape[0] // _BLOCKS["ROWS"]), -(-x.shape[1] // _BLOCKS["COLUMNS"]), 1)
-    tensors = {
-        "x_ptr": x, "scale_ptr": scale, "most_ptr": most, "out_ptr": out, "across_ptr": turned
-    }  # fmt: skip
+    out, turned = _targets(given, dtype, along, across)
+    grid = (-(-given.rows // _BLOCKS["ROWS"]), -(-given.columns // _BLOCKS["COLUMNS"]), 1)
+    tensors = {"scale_ptr": scale, "most_ptr": most, "out_ptr": out, "across_ptr": turned}
     constants = {**_BLOCKS, "LIMIT": torch.finfo(dtype).max}
-    launch(kernels.by_tensor, grid, tensors, _sizes(x), constants, x.device)
+    given.launch(kernels.by_tensor, grid, tensors, constants)
     return Rounded(
         None if out is None else Fp8(out, scale, "tensor"),
         None if turned is None else Fp8(turned, scale, "tensor"),
     )
 
 
-def _by_row(x: Tensor, dtype: torch.dtype) -> Fp8:
-    out, _ = _targets(x, dtype, True, False)
-    scales = x.new_empty(len(x), 1, dtype=torch.float32)
-    columns = min(_ROW_COLUMNS, max(16, 1 << (x.shape[1] - 1).bit_length()))
-    constants = {
-        "ROWS": 1, "COLUMNS": columns, "STEPS": -(-x.shape[1] // columns),
-        "LIMIT": torch.finfo(dtype).max,
-    }  # fmt: skip
-    tensors = {"x_ptr": x, "out_ptr": out, "scales_ptr": scales}
-    launch(kernels.by_row, (len(x), 1, 1), tensors, _sizes(x), constants, x.device)
+def _by_row(given: _Source, dtype: torch.dtype) -> Fp8:
+    out, _ = _targets(given, dtype, True, False)
+    scales = given.x.new_empty(given.rows, 1, dtype=torch.float32)
+    constants = {"ROWS": 1, **_of_rows(given.columns), "LIMIT": torch.finfo(dtype).max}
+    tensors = {"out_ptr": out, "scales_ptr": scales}
+    given.launch(kernels.by_row, (given.rows, 1, 1), tensors, constants)
     assert out is not None
     return Fp8(out, scales, "row")
 
 
-def _by_tile(x: Tensor, dtype: torch.dtype) -> Fp8:
-    out, _ = _targets(x, dtype, True, False)
-    scales = x.new_empty(-(-x.shape[1] // BLOCK), len(x), dtype=torch.float32).t()
-    grid = (-(-len(x) // _TILE_ROWS), -(-x.shape[1] // BLOCK), 1)
-    tensors = {"x_ptr": x, "out_ptr": out, "scales_ptr": scales}
+def _by_tile(given: _Source, dtype: torch.dtype) -> Fp8:
+    out, _ = _targets(given, dtype, True, False)
+    blocks = -(-given.columns // BLOCK)
+    scales = given.x.new_empty(blocks, given.rows, dtype=torch.float32).t()
+    grid = (-(-given.rows // _TILE_ROWS), blocks, 1)
+    tensors = {"out_ptr": out, "scales_ptr": scales}
     constants = {"ROWS": _TILE_ROWS, "BLOCK": BLOCK, "LIMIT": torch.finfo(dtype).max}
-    launch(kernels.by_tile, grid, tensors, _sizes(x), constants, x.device)
+    given.launch(kernels.by_tile, grid, tensors, constants)
     assert out is not None
     return Fp8(out, scales, "tile")
 
 
-def _by_rows_and_columns(x: Tensor, dtype: torch.dtype) -> Rounded:
+def _by_rows_and_columns(given: _Source, dtype: torch.dtype) -> Rounded:
     """Return both with scales of their rows: one reading finds all, and a second one rounds."""
-    out, turned = _targets(x, dtype, True, True)
-    rows, columns = x.shape
-    most = x.new_zeros(rows + columns, dtype=torch.float32)
+    out, turned = _targets(given, dtype, True, True)
+    rows, columns = given.rows, given.columns
+    most = given.x.new_zeros(rows + columns, dtype=torch.float32)
     down, right = _BOTH_AMAX["ROWS"] * _BOTH_AMAX["STEPS"], _BOTH_AMAX["COLUMNS"]
-    tensors: dict[str, Tensor | None] = {"x_ptr": x, "most_ptr": most}
+    tensors: dict[str, Tensor | None] = {"most_ptr": most}
     grid = (-(-rows // down), -(-columns // right), 1)
-    launch(kernels.largest_both_ways, grid, tensors, _sizes(x), _BOTH_AMAX, x.device)
+    given.launch(kernels.largest_both_ways, grid, tensors, _BOTH_AMAX)
     scales = torch.empty_like(most)
     grid = (-(-rows // _BLOCKS["ROWS"]), -(-columns // _BLOCKS["COLUMNS"]), 1)
     tensors |= {"out_ptr": out, "across_ptr": turned, "scales_ptr": scales}
     constants = {**_BLOCKS, "LIMIT": torch.finfo(dtype).max}
-    launch(kernels.by_rows_and_columns, grid, tensors, _sizes(x), constants, x.device)
+    given.launch(kernels.by_rows_and_columns, grid, tensors, constants)
     assert out is not None and turned is not None
     of_rows, of_columns = scales[:rows, None], scales[rows:, None]
     return Rounded(Fp8(out, of_rows, "row"), Fp8(turned, of_columns, "row"))
 
 
-def _across(x: Tensor, dtype: torch.dtype) -> Fp8:
+def _across(given: _Source, dtype: torch.dtype) -> Fp8:
     """Return the transpose with scales of its tiles."""
-    _, out = _targets(x, dtype, False, True)
-    rows, columns = x.shape
-    scales = x.new_empty(-(-rows // BLOCK), columns, dtype=torch.float32).t()
+    _, out = _targets(given, dtype, False, True)
+    down = -(-given.rows // BLOCK)
+    scales = given.x.new_empty(down, given.columns, dtype=torch.float32).t()
     blocks = {"ROWS": BLOCK, "COLUMNS": 64}
-    grid = (-(-rows // BLOCK), -(-columns // blocks["COLUMNS"]), 1)
-    tensors = {"x_ptr": x, "out_ptr": out, "scales_ptr": scales}
+    grid = (down, -(-given.columns // blocks["COLUMNS"]), 1)
+    tensors = {"out_ptr": out, "scales_ptr": scales}
     constants = {**blocks, "LIMIT": torch.finfo(dtype).max}
-    launch(kernels.across, grid, tensors, _sizes(x), constants, x.device)
+    given.launch(kernels.across, grid, tensors, constants)
     assert out is not None
     return Fp8(out, scales, "tile")
 
 
-def _by_block(x: Tensor, dtype: torch.dtype, across: bool) -> Rounded:
-    out, turned = _targets(x, dtype, True, across)
-    grid = (-(-x.shape[0] // BLOCK), -(-x.shape[1] // BLOCK))
-    scales = x.new_empty(grid, dtype=torch.float32)
-    tensors = {"x_ptr": x, "out_ptr": out, "across_ptr": turned, "scales_ptr": scales}
+def _by_block(given: _Source, dtype: torch.dtype, across: bool) -> Rounded:
+    out, turned = _targets(given, dtype, True, across)
+    grid = (-(-given.rows // BLOCK), -(-given.columns // BLOCK))
+    scales = given.x.new_empty(grid, dtype=torch.float32)
+    tensors = {"out_ptr": out, "across_ptr": turned, "scales_ptr": scales}
     constants = {"BLOCK": BLOCK, "LIMIT": torch.finfo(dtype).max}
-    launch(kernels.by_block, (*grid, 1), tensors, _sizes(x), constants, x.device, _WARPS)
+    given.launch(kernels.by_block, (*grid, 1), tensors, constants, _WARPS)
     assert out is not None
     return Rounded(
         Fp8(out, scales, "block"), None if turned is None else Fp8(turned, scales.t(), "block")
@@ -173,17 +229,23 @@ def _by_block(x: Tensor, dtype: torch.dtype, across: bool) -> Rounded:
 
 
 def _targets(
-    x: Tensor, dtype: torch.dtype, along: bool, across: bool
+    given: _Source, dtype: torch.dtype, along: bool, across: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    rows, columns = x.shape
+    rows, columns = given.rows, given.columns
     return (
-        x.new_empty(rows, columns, dtype=dtype) if along else None,
-        x.new_empty(columns, rows, dtype=dtype) if across else None,
+        given.x.new_empty(rows, columns, dtype=dtype) if along else None,
+        given.x.new_empty(columns, rows, dtype=dtype) if across else None,
     )
 
 
-def _sizes(x: Tensor) -> dict[str, int]:
+def _of_rows(columns: int) -> dict[str, int]:
+    """Return how a program reads a whole row of so many columns."""
+    width = min(_ROW_COLUMNS, max(16, 1 << (columns - 1).bit_length()))
+    return {"COLUMNS": width, "STEPS": -(-columns // width)}
+
+
+def _sizes(x: Tensor, columns: int) -> dict[str, float]:
     return {
-        "row_count": x.shape[0], "column_count": x.shape[1],
+        "row_count": x.shape[0], "column_count": columns,
         "stride_row": x.stride(0), "stride_column": x.stride(1),
     }  # fmt: skip

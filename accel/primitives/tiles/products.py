@@ -50,7 +50,7 @@ def scale_at(ptr, places, count, stride, STEP: tl.constexpr):
 
 @triton.jit
 def activated(x, ACTIVATION: tl.constexpr):
-    """Apply `relu`, `silu`, `gelu` (exact) or `none` in float32."""
+    """Apply `relu`, `silu`, `gelu` (exact), `gelu_tanh` (nearly it) or `none` in float32."""
     if ACTIVATION == "relu":
         # written so that a NaN remains one
         x = tl.where(x < 0, 0.0, x)
@@ -58,4 +58,18 @@ def activated(x, ACTIVATION: tl.constexpr):
         x = x / (1.0 + tl.exp(-x))
     elif ACTIVATION == "gelu":
         x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    elif ACTIVATION == "gelu_tanh":
+        x = x / (1.0 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))
     return x
+
+
+@triton.jit
+def slope(x, ACTIVATION: tl.constexpr):
+    """Return the derivative of `silu` or `gelu_tanh` in float32."""
+    if ACTIVATION == "silu":
+        part = 1.0 / (1.0 + tl.exp(-x))
+        inner = x
+    else:
+        part = 1.0 / (1.0 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))
+        inner = 1.5957691216057308 * (x + 0.134145 * x * x * x)
+    return part + part * (1.0 - part) * inner

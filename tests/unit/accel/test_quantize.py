@@ -11,6 +11,7 @@ import torch
 
 import accel
 from accel.primitives.quantize import fp4, fused
+from accel.primitives.quantize.before import NOTHING, Before, applied, gradients, with_statistics
 from accel.primitives.quantize.fp8 import DTYPES, GRANULARITIES, emulated, expanded, fp8_quantize
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "fp4_torchao.json").read_text())
@@ -86,6 +87,82 @@ def both_ways(x):
         assert along is not None and across is not None
         found.append((granularity, along.scales, across.scales))
     return found
+
+
+def before(kind: str, columns: int) -> Before:
+    """What comes before rounding, with parameters that are no ones and zeros."""
+    random = torch.Generator().manual_seed(columns)
+    gain, shift = torch.randn(2, columns, generator=random)
+    if kind == "layer":
+        return Before(kind, gain, shift, 1e-5)
+    return Before(kind, gain, None, 1e-5) if kind == "rms" else Before(kind)
+
+
+@pytest.mark.xdist_group("interpreted")
+@pytest.mark.parametrize(
+    "kind",
+    ["layer", "swiglu", *(pytest.param(k, marks=pytest.mark.slow) for k in ("rms", "gelu"))],
+)
+def test_the_kernels_compute_what_comes_before_rounding(interpreted, kind):
+    x = drawn(40, 140) * 3 + 1
+    first = before(kind, x.shape[1])
+    right = applied(with_statistics(first, x), x)
+    *scales, mean, rstd, dx, dout = interpreted(rounded_after, x, first)
+    for granularity, along, across in scales:
+        for found, given in ((along, right), (across, right.t().contiguous())):
+            expected = emulated(given, granularity, E4M3).scales
+            torch.testing.assert_close(found, expected, rtol=2e-5, atol=0)
+    if kind in ("layer", "rms"):
+        known = with_statistics(first, x)
+        torch.testing.assert_close(rstd, known.rstd, rtol=1e-5, atol=0)
+        assert (mean is None) == (kind == "rms")
+    else:
+        torch.testing.assert_close(dx, gradients(first, dout, x)[0], rtol=1e-4, atol=1e-5)
+
+
+def rounded_after(x, first):
+    mean = rstd = dx = None
+    dout = torch.randn(len(x), first.columns(x), generator=torch.Generator().manual_seed(5))
+    if first.kind in ("layer", "rms"):
+        mean, rstd = fused.statistics(x, first.kind == "layer", first.eps)
+        first = Before(first.kind, first.gain, first.shift, first.eps, mean, rstd)
+    else:
+        dx = fused.activation_gradient(first, dout, x)
+    found = []
+    for granularity in ("tensor", "row", "tile"):
+        along, across = fused.both_ways(x, granularity, E4M3, before=first)
+        found.append((granularity, along.scales, across.scales))
+        alone = fused.both_ways(x, granularity, E4M3, across=False, before=first).along
+        assert torch.equal(alone.scales, along.scales)
+    return *found, mean, rstd, dx, dout
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms", "gelu", "swiglu"])
+def test_gradients_of_what_comes_before_are_those_of_its_definition(kind):
+    x, dout = drawn(9, 24).double(), drawn(9, 12 if kind == "swiglu" else 24).double()
+    first = before(kind, 24)
+    leaves = [t for t in (x, first.gain, first.shift) if t is not None]
+    leaves = [t.double().requires_grad_() for t in leaves]
+    given, *parameters = leaves
+    if kind == "layer":
+        out = torch.nn.functional.layer_norm(given, (24,), *parameters, eps=1e-5)
+    elif kind == "rms":
+        out = torch.nn.functional.rms_norm(given, (24,), *parameters, eps=1e-5)
+    elif kind == "gelu":
+        out = torch.nn.functional.gelu(given, approximate="tanh")
+    else:
+        gate, up = given.chunk(2, 1)
+        out = torch.nn.functional.silu(gate) * up
+    exact = torch.autograd.grad(out, leaves, dout)
+    known = with_statistics(first, x.float())
+    torch.testing.assert_close(
+        applied(known, x.float()).double(), out.detach(), rtol=1e-5, atol=1e-5
+    )
+    got = [t for t in gradients(known, dout.float(), x.float()) if t.numel()]
+    assert len(got) == len(exact)
+    for found, right in zip(got, exact, strict=True):
+        torch.testing.assert_close(found.double(), right, rtol=1e-4, atol=1e-4)
+    assert applied(NOTHING, x) is x
 
 
 @pytest.mark.parametrize(
