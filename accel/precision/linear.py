@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from accel.primitives.gemm import cublas
-from accel.primitives.gemm.api import gemm
-from accel.primitives.gemm.operands import arrange
+from accel.primitives.gemm.api import gemm, multiplied
+from accel.primitives.gemm.operands import Operands, arrange
+from accel.primitives.gemm.problem import Problem
 from accel.primitives.quantize.before import NOTHING, Before, applied, gradients, with_statistics
 from accel.primitives.quantize.fp8 import Fp8, Granularity, emulated, magnitudes
 from accel.runtime.named import traced
@@ -294,19 +295,33 @@ def _rounded(
     return emulated(x, kind, E4M3, scale), turned
 
 
+_PROBLEMS: dict[object, Problem] = {}
+"""Of products in layers, by all that differs between them: they are made of new tensors."""
+
+
 def _product(a: Fp8, b: Fp8, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
     """Return the product of two FP8 matrices.
 
     In a compiled graph it is cuBLAS's where that can: the compiler calls it without a wrapper.
     """
+    scales = (a.scales, b.scales)
     if traced(a.values):
-        scales = (a.scales, b.scales)
         x = arrange(a.values, b.values, bias, None, dtype, scales, None)
         if cublas.refusal(x.problem) is None:
             return cublas.cublas(x).reshape(x.shape)
         made: Tensor = product_op(a.values, b.values, *scales, bias, dtype)
         return made
-    return gemm(a.values, b.values, scales=(a.scales, b.scales), bias=bias, out_dtype=dtype)
+    left, right = a.values.shape, b.values.shape
+    key = (
+        left, right, a.granularity, b.granularity, dtype, bias is None, a.values.device,
+        torch.are_deterministic_algorithms_enabled(),
+    )  # fmt: skip
+    problem = _PROBLEMS.get(key)
+    if problem is None:
+        problem = arrange(a.values, b.values, bias, None, dtype, scales, None).problem
+        _PROBLEMS[key] = problem
+    x = Operands(a.values[None], b.values[None], *scales, bias, problem, (left[0], right[1]))
+    return multiplied(x)
 
 
 def _parts(x: Fp8 | None, like: Tensor) -> tuple[Tensor, Tensor]:

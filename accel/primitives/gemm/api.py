@@ -61,14 +61,19 @@ def gemm(
             out = out + bias
         return activated(out, activation or "none").to(out_dtype or a.dtype)
     x = arrange(a, b, bias, activation, out_dtype, scales, tile_size)
-    choice = chosen(x) if backend == "auto" else choose(x.problem, backend)
-    return run(x, choice.backend)
+    return multiplied(x, backend)
 
 
 def explain_gemm(a: Tensor, b: Tensor, *, backend: str = "auto", **rules: Any) -> GemmChoice:
     """Return what `gemm` would run on these tensors, and why."""
     names = ("bias", "activation", "out_dtype", "scales", "tile_size")
     return choose(arrange(a, b, *(rules.get(name) for name in names)).problem, backend)
+
+
+def multiplied(x: Operands, backend: str = "auto") -> Tensor:
+    """Compute a product of operands that were arranged before; without gradients."""
+    choice = chosen(x) if backend == "auto" else choose(x.problem, backend)
+    return run(x, choice.backend)
 
 
 def run(x: Operands, backend: str) -> Tensor:
