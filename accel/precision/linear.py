@@ -152,28 +152,6 @@ def _gradients(
     return dx, dw
 
 
-def _unshared(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    scale_x: Tensor | None,
-    scale_w: Tensor | None,
-    gain: Tensor | None,
-    shift: Tensor | None,
-    recipe: str,
-    training: bool,
-    before: str,
-    eps: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return what `_forward` does, in tensors that share no memory, as an operator must."""
-    found = Kept(
-        *_forward(x, weight, bias, scale_x, scale_w, gain, shift, recipe, training, before, eps)
-    )
-    return found._replace(
-        x_scales=found.x_scales.clone(), weight_scales=found.weight_scales.clone()
-    )
-
-
 def _through(
     dout: Tensor,
     x: Tensor,
@@ -189,7 +167,7 @@ def _through(
     return gradients(first, dout, x)
 
 
-forward_op = torch.library.triton_op("gpudeck::fp8_linear", mutates_args=())(_unshared)
+forward_op = torch.library.triton_op("gpudeck::fp8_linear", mutates_args=())(_forward)
 backward_op = torch.library.triton_op("gpudeck::fp8_linear_backward", mutates_args=())(_gradients)
 through_op = torch.library.triton_op("gpudeck::fp8_linear_before", mutates_args=())(_through)
 
@@ -328,4 +306,5 @@ def _parts(x: Fp8 | None, like: Tensor) -> tuple[Tensor, Tensor]:
     """Return values and scales, empty ones for None."""
     if x is None:
         return like.new_empty(0, dtype=E4M3), like.new_empty(0, dtype=torch.float32)
-    return x.values.contiguous(), x.scales
+    # what an operator returns shares no memory with what else it returns, or takes
+    return x.values.contiguous(), x.scales.clone() if traced(x.values) else x.scales
