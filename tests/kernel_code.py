@@ -31,9 +31,8 @@ from accel.primitives.gemm.operands import Operands, arrange
 from accel.primitives.linear_attention.fused import fused
 from accel.primitives.quantize.fp8 import emulated
 from accel.primitives.quantize.fused import both_ways
-from accel.runtime import launch, named
 from accel.runtime.call import KernelCall, compiled
-from tests.unit.accel.compiled import problem
+from tests.unit.accel.compiled import launched, problem
 
 BF16, FP8 = torch.bfloat16, torch.float8_e4m3fn
 Calls = Iterator[tuple[str, KernelCall]]
@@ -98,25 +97,6 @@ def products() -> Calls:
                 f"product {name} {shape.consumers} {shape.columns}",
                 hopper.product_call(x.problem, *layouts, strides, dtype, shape, False, 8),
             )
-
-
-def launched(run: Callable[[], object]) -> Calls:
-    """Yield what a function launches by `accel.runtime.named`."""
-    calls: list[KernelCall] = []
-
-    def record(call: KernelCall, device: torch.device) -> Callable[..., None]:
-        calls.append(call)
-        return lambda *tensors: None
-
-    named._prepared.cache_clear()
-    vars(named)["prepare"] = record
-    try:
-        run()
-    finally:
-        vars(named)["prepare"] = launch.prepare
-        named._prepared.cache_clear()
-    for number, call in enumerate(calls):
-        yield f"{number} {call.kernel.__name__}", call
 
 
 def others() -> Calls:

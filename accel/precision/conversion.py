@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import torch
 from torch import nn
 
 from accel.precision.layers import Fp8Linear
 from accel.precision.linear import Recipe
 from accel.primitives.gemm.dispatch import EMULATED
+from accel.primitives.quantize.fp8 import native
 
 Wanted = Callable[[str, nn.Linear], bool]
 
@@ -58,13 +58,9 @@ def describe(model: nn.Module) -> str:
         how = str(layer.weight.dtype).removeprefix("torch.")
         if isinstance(layer, Fp8Linear):
             how = f"FP8, scales by {layer.recipe}"
-            how += "" if _native(layer.weight.device) else f" ({EMULATED})"
+            how += "" if native(layer.weight.device) else f" ({EMULATED})"
         lines.append(f"{path:<40} {layer.in_features:>6} -> {layer.out_features:<6} {how}")
     return "\n".join(lines)
-
-
-def _native(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9)
 
 
 def _linear(model: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Linear, str]]:

@@ -21,7 +21,7 @@ from accel.primitives.gemm.api import gemm, multiplied
 from accel.primitives.gemm.operands import Operands, arrange
 from accel.primitives.gemm.problem import Problem
 from accel.primitives.quantize.before import NOTHING, Before, applied, gradients, with_statistics
-from accel.primitives.quantize.fp8 import Fp8, Granularity, emulated, magnitudes
+from accel.primitives.quantize.fp8 import Fp8, Granularity, by_kernels, emulated, magnitudes
 from accel.runtime.named import traced
 
 Recipe = Literal["delayed", "tensor", "row", "block"]
@@ -255,7 +255,7 @@ def _rounded(
     before: Before = NOTHING,
 ) -> tuple[Fp8, Fp8 | None]:
     """Return f(x) in FP8 and, if wanted, its transpose; `most` gets its largest magnitude."""
-    if x.device.type == "cuda" and x.numel():
+    if by_kernels(x):
         from accel.primitives.quantize.fused import amax, both_ways
 
         if scale is None and most is not None:

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from accel.primitives.quantize.fp8 import by_kernels
+
 KINDS = ("none", "layer", "rms", "gelu", "swiglu")
 """`layer` and `rms` are norms; `gelu` is tanh's approximation; `swiglu` is silu of the left half of
 the columns times the right half."""
@@ -45,7 +47,7 @@ def with_statistics(before: Before, x: Tensor) -> Before:
     """Return a norm with the means and inverse deviations of the rows of x."""
     if before.kind not in NORMS:
         return before
-    if x.device.type == "cuda" and x.numel():
+    if by_kernels(x):
         from accel.primitives.quantize.fused import statistics
 
         mean, rstd = statistics(x, before.kind == "layer", before.eps)
@@ -79,7 +81,7 @@ def gradients(before: Before, dout: Tensor, x: Tensor) -> tuple[Tensor, Tensor, 
         return _of_activation(before, dout, x), nothing, nothing
     gain, shift = before.gain, before.shift
     assert gain is not None and before.rstd is not None
-    if x.device.type == "cuda":
+    if by_kernels(x):
         rstd, size, own = before.rstd[:, None], [x.shape[1]], gain.to(x.dtype)
         if before.kind == "rms":
             dx, dgain = torch.ops.aten._fused_rms_norm_backward(
@@ -111,7 +113,7 @@ def _normed(before: Before, x: Tensor) -> Tensor:
 
 def _of_activation(before: Before, dout: Tensor, x: Tensor) -> Tensor:
     """Return the gradient of x."""
-    if x.device.type == "cuda" and x.numel():
+    if by_kernels(x):
         from accel.primitives.quantize.fused import activation_gradient
 
         return activation_gradient(before, dout, x)

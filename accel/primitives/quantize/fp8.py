@@ -8,6 +8,7 @@ becomes NaN: it is passed on to the results that it belongs to, and to no others
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, get_args
 
 import torch
@@ -59,6 +60,8 @@ def fp8_quantize(
 ) -> Fp8:
     """Round a matrix to FP8, in one pass on a GPU (two for one scale a tensor).
 
+    GPUs before compute capability 8.9 have no FP8: there, as on a CPU, torch rounds.
+
     Args:
         x: [rows, columns], float16, bfloat16 or float32, of any strides.
         granularity: what shares a scale.
@@ -70,11 +73,22 @@ def fp8_quantize(
         ValueError: says what was given and what is possible.
     """
     check(x, granularity, dtype, scale)
-    if x.device.type == "cuda" and x.numel():
+    if by_kernels(x):
         from accel.primitives.quantize.fused import quantized
 
         return quantized(x, granularity, dtype, scale)
     return emulated(x, granularity, dtype, scale)
+
+
+def by_kernels(x: Tensor) -> bool:
+    """Return True if kernels round this tensor: there is something to round, on a GPU with FP8."""
+    return bool(x.numel()) and native(x.device)
+
+
+@lru_cache(maxsize=64)
+def native(device: torch.device) -> bool:
+    """Return True if a device computes in FP8: a GPU of compute capability 8.9 or newer."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9)
 
 
 def emulated(

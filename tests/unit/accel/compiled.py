@@ -1,8 +1,9 @@
-"""Read the resources that a compiled kernel needs, without a GPU."""
+"""Read the resources that a compiled kernel needs, and what is launched, without a GPU."""
 
 import re
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ import triton
 from triton.backends.nvidia.compiler import get_ptxas
 
 from accel.attention.kernels.geometry import Geometry, Layout
+from accel.runtime import launch, named
+from accel.runtime.call import KernelCall
 
 TARGETS = (80, 86, 89, 90, 100, 120)
 SHARED_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
@@ -83,3 +86,22 @@ def problem(heads, length, dim, *, left=None, right=None, softcap=0.0, ragged=No
         ragged,
         None,
     )
+
+
+def launched(run: Callable[[], object]) -> Iterator[tuple[str, KernelCall]]:
+    """Yield what a function launches by `accel.runtime.named`."""
+    calls: list[KernelCall] = []
+
+    def record(call: KernelCall, device: torch.device) -> Callable[..., None]:
+        calls.append(call)
+        return lambda *tensors: None
+
+    named._prepared.cache_clear()
+    vars(named)["prepare"] = record
+    try:
+        run()
+    finally:
+        vars(named)["prepare"] = launch.prepare
+        named._prepared.cache_clear()
+    for number, call in enumerate(calls):
+        yield f"{number} {call.kernel.__name__}", call

@@ -13,6 +13,8 @@ import accel
 from accel.primitives.quantize import fp4, fused
 from accel.primitives.quantize.before import NOTHING, Before, applied, gradients, with_statistics
 from accel.primitives.quantize.fp8 import DTYPES, GRANULARITIES, emulated, expanded, fp8_quantize
+from accel.runtime.call import compiled
+from tests.unit.accel.compiled import TARGETS, launched, needs
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "fp4_torchao.json").read_text())
 E4M3 = torch.float8_e4m3fn
@@ -135,6 +137,28 @@ def rounded_after(x, first):
         alone = fused.both_ways(x, granularity, E4M3, across=False, before=first).along
         assert torch.equal(alone.scales, along.scales)
     return *found, mean, rstd, dx, dout
+
+
+FP8_TARGETS = [t for t in TARGETS if t >= 89]
+"""Before, GPUs have no FP8, and torch rounds."""
+
+
+@pytest.mark.parametrize(
+    "target", [pytest.param(t, marks=() if t == 90 else pytest.mark.matrix) for t in FP8_TARGETS]
+)
+def test_the_kernels_that_round_compile_without_spills(target):
+    x, gain = torch.zeros(256, 512, dtype=torch.bfloat16), torch.ones(512, dtype=torch.bfloat16)
+
+    def run() -> None:
+        known = Before("rms", gain, None, 1e-5, None, torch.ones(256))
+        for first in (NOTHING, known, Before("swiglu")):
+            fused.both_ways(x, "row", E4M3, before=first)
+            fused.both_ways(x, "tensor", E4M3, torch.ones(1), before=first)
+        fused.statistics(x, True, 1e-5)
+        fused.activation_gradient(Before("gelu"), x, x)
+
+    for name, call in launched(run):
+        assert needs(compiled(call, target)).spilled == 0, name
 
 
 @pytest.mark.parametrize("kind", ["layer", "rms", "gelu", "swiglu"])
