@@ -103,7 +103,7 @@ def before(kind: str, columns: int) -> Before:
 @pytest.mark.xdist_group("interpreted")
 @pytest.mark.parametrize(
     "kind",
-    ["layer", "swiglu", *(pytest.param(k, marks=pytest.mark.slow) for k in ("rms", "gelu"))],
+    ["layer", *(pytest.param(k, marks=pytest.mark.slow) for k in ("rms", "gelu", "swiglu"))],
 )
 def test_the_kernels_compute_what_comes_before_rounding(interpreted, kind):
     x = drawn(40, 140) * 3 + 1
@@ -143,9 +143,8 @@ FP8_TARGETS = [t for t in TARGETS if t >= 89]
 """Before, GPUs have no FP8, and torch rounds."""
 
 
-@pytest.mark.parametrize(
-    "target", [pytest.param(t, marks=() if t == 90 else pytest.mark.matrix) for t in FP8_TARGETS]
-)
+@pytest.mark.matrix
+@pytest.mark.parametrize("target", FP8_TARGETS)
 def test_the_kernels_that_round_compile_without_spills(target):
     x, gain = torch.zeros(256, 512, dtype=torch.bfloat16), torch.ones(512, dtype=torch.bfloat16)
 
