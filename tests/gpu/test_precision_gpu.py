@@ -77,6 +77,7 @@ def step(layer: nn.Module, x: Tensor) -> list[Tensor]:
     ]
 
 
+@pytest.mark.filterwarnings("ignore")  # the compiler's own advice
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_layer_gives_the_same_compiled(recipe, bias):
@@ -90,6 +91,7 @@ def test_a_layer_gives_the_same_compiled(recipe, bias):
         assert float((found - right).float().norm() / right.float().norm()) < 2e-3
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "given",
     [{"bias": True}, {"norm": "rms", "activation": "swiglu", "kv_heads": 2}],

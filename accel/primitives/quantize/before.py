@@ -14,10 +14,8 @@ from torch.nn import functional
 
 from accel.primitives.quantize.fp8 import by_kernels
 
-KINDS = ("none", "layer", "rms", "gelu", "swiglu")
-"""`layer` and `rms` are norms; `gelu` is tanh's approximation; `swiglu` is silu of the left half of
-the columns times the right half."""
 NORMS = ("layer", "rms")
+ACTIVATIONS = ("gelu", "swiglu")
 
 
 @dataclass(frozen=True)
@@ -25,6 +23,8 @@ class Before:
     """Hold a function of a matrix [rows, columns] and its parameters."""
 
     kind: str = "none"
+    """`none`, one of NORMS or of ACTIVATIONS: `gelu` is tanh's approximation, `swiglu` silu of the
+    left half of the columns times the right half."""
     gain: Tensor | None = None
     """[columns]: a norm's factors."""
     shift: Tensor | None = None
@@ -77,7 +77,7 @@ def applied(before: Before, x: Tensor) -> Tensor:
 def gradients(before: Before, dout: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of x, of the gain and of the shift; empty where there is none."""
     nothing = x.new_empty(0)
-    if before.kind in ("gelu", "swiglu"):
+    if before.kind in ACTIVATIONS:
         return _of_activation(before, dout, x), nothing, nothing
     gain, shift = before.gain, before.shift
     assert gain is not None and before.rstd is not None

@@ -13,11 +13,14 @@ import torch
 from torch import Tensor
 
 from accel.primitives.quantize import fp8_kernels as kernels
-from accel.primitives.quantize.before import NOTHING, Before
+from accel.primitives.quantize.before import ACTIVATIONS, NOTHING, Before
 from accel.primitives.quantize.fp8 import BLOCK, Fp8, Granularity, scale_of
 from accel.runtime.named import USUAL, launch
 
-_BLOCKS = {"ROWS": 64, "COLUMNS": 64}
+_BY_TENSOR = {"ROWS": 128, "COLUMNS": 64}
+_BY_ROWS = {"ROWS": 64, "COLUMNS": 128}
+_ACTIVATED = {"ROWS": 64, "COLUMNS": 64}
+"""Where an activation comes first, larger blocks are slower (tests/benchmarks/LOG.md)."""
 _AMAX = {"ROWS": 16, "COLUMNS": 128, "STEPS": 8}
 _BOTH_AMAX = {"ROWS": 32, "COLUMNS": 128, "STEPS": 8}
 _POINTS = {"ROWS": 16, "COLUMNS": 256}
@@ -123,6 +126,10 @@ class _Source:
             "gain_ptr": before.gain, "shift_ptr": before.shift,
         }  # fmt: skip
 
+    def blocks(self, plain: dict[str, int]) -> dict[str, int]:
+        """Return the block of a program that rounds both ways; `plain` without an activation."""
+        return _ACTIVATED if self.before.kind in ACTIVATIONS else plain
+
     def launch(
         self,
         kernel: object,
@@ -150,9 +157,10 @@ def _by_tensor(
         scale = scale_of(amax(given.x, given.before), dtype)
     scale = scale.reshape(1, 1)
     out, turned = _targets(given, dtype, along, across)
-    grid = (-(-given.rows // _BLOCKS["ROWS"]), -(-given.columns // _BLOCKS["COLUMNS"]), 1)
+    blocks = given.blocks(_BY_TENSOR)
+    grid = (-(-given.rows // blocks["ROWS"]), -(-given.columns // blocks["COLUMNS"]), 1)
     tensors = {"scale_ptr": scale, "most_ptr": most, "out_ptr": out, "across_ptr": turned}
-    constants = {**_BLOCKS, "LIMIT": torch.finfo(dtype).max}
+    constants = {**blocks, "LIMIT": torch.finfo(dtype).max}
     given.launch(kernels.by_tensor, grid, tensors, constants)
     return Rounded(
         None if out is None else Fp8(out, scale, "tensor"),
@@ -192,9 +200,10 @@ def _by_rows_and_columns(given: _Source, dtype: torch.dtype) -> Rounded:
     grid = (-(-rows // down), -(-columns // right), 1)
     given.launch(kernels.largest_both_ways, grid, tensors, _BOTH_AMAX)
     scales = torch.empty_like(most)
-    grid = (-(-rows // _BLOCKS["ROWS"]), -(-columns // _BLOCKS["COLUMNS"]), 1)
+    blocks = given.blocks(_BY_ROWS)
+    grid = (-(-rows // blocks["ROWS"]), -(-columns // blocks["COLUMNS"]), 1)
     tensors |= {"out_ptr": out, "across_ptr": turned, "scales_ptr": scales}
-    constants = {**_BLOCKS, "LIMIT": torch.finfo(dtype).max}
+    constants = {**blocks, "LIMIT": torch.finfo(dtype).max}
     given.launch(kernels.by_rows_and_columns, grid, tensors, constants)
     assert out is not None and turned is not None
     of_rows, of_columns = scales[:rows, None], scales[rows:, None]
