@@ -191,7 +191,7 @@ def _scan(launch: _Launcher, x: Tensors, *, outputs: bool) -> Tensors:
         },
     )
     last = _passed_on(launch, x | found)
-    return found | {"last": last[launch.parts - 1 :: launch.parts]}
+    return found | {"last": last[-len(launch.bounds) :]}
 
 
 def _parted(launch: _Launcher, x: Tensors) -> Tensors:
@@ -201,22 +201,32 @@ def _parted(launch: _Launcher, x: Tensors) -> Tensors:
     turn, that after the identity where nothing but corrections is written. Most chunks of a part
     need not be computed for this, as their states have decayed by its end.
     """
-    s, parts, device = launch.shape, launch.parts, launch.at.chunks.device
-    lines = launch.at.sequences
+    s, parts = launch.shape, launch.parts
     if parts == 1:
-        return {"sequences": lines, "starts": x["start"], "turns": None}
-    lines = cut(launch.bounds, parts, device)
-    x = x | {**dict.fromkeys(("out", "states", "u")), "sequences": lines}
-    identity = torch.eye(s.keys, device=device).expand(len(lines), s.heads, -1, -1).contiguous()
-    added = _passed_on(launch, x | {"starts": None})
-    added = added.view(-1, parts, s.heads, s.keys, s.values)
-    only = {"starts": identity, "v": None, "constants": None}
-    turns = _passed_on(launch, x | only, width=s.keys).view(-1, parts, s.heads, s.keys, s.keys)
-    start = x["start"]
-    states = [torch.zeros_like(added[:, 0]) if start is None else start]
-    for part in range(parts - 1):
-        states.append(torch.matmul(turns[:, part], states[-1]).add_(added[:, part]))
-    return {"sequences": lines, "starts": torch.stack(states, 1).flatten(0, 1), "turns": turns}
+        return {"sequences": launch.at.sequences, "starts": x["start"], "turns": None}
+    lines = cut(launch.bounds, parts, launch.at.chunks.device)
+    x = x | {**dict.fromkeys(("out", "states", "u", "starts")), "sequences": lines}
+    added = _passed_on(launch, x)
+    turns = _passed_on(launch, x | dict.fromkeys(("v", "constants")), width=s.keys)
+    starts = torch.empty_like(added)
+    _join(x["start"], turns.chunk(parts), added.chunk(parts), starts.chunk(parts))
+    return {"sequences": lines, "starts": starts, "turns": turns}
+
+
+def _join(
+    first: Tensor | None,
+    turns: Sequence[Tensor],
+    added: Sequence[Tensor],
+    states: Sequence[Tensor],
+) -> None:
+    """Fill `states`: the first, and what each turn and what is added make of the one before."""
+    if first is None:
+        states[0].zero_()
+    else:
+        states[0].copy_(first)
+    for turn, new, before, after in zip(turns, added, states, states[1:], strict=False):
+        one, two, three = (t.flatten(0, 1) for t in (new, turn, before))
+        torch.baddbmm(one, two, three, out=after.flatten(0, 1))
 
 
 def _passed_on(launch: _Launcher, x: Tensors, width: int | None = None) -> Tensor:
@@ -264,7 +274,7 @@ def _gradients(launch: _Launcher, x: Tensors) -> Tensors:
     x["dstates"] = torch.empty_like(cast(Tensor, x["states"]))
     x["dx"] = torch.empty_like(v, dtype=s.kept) if s.rule.erases else None
     starts = _passed_back(launch, x | {"dlast": ends})
-    x["dstart"] = None if x["start"] is None else starts[:: launch.parts]
+    x["dstart"] = None if x["start"] is None else starts[: len(launch.bounds)]
     x |= _empty_gradients(s, at, x)
     if len(at.chunks):
         _chunk_gradients(launch, x)
@@ -277,15 +287,13 @@ def _gradients(launch: _Launcher, x: Tensors) -> Tensors:
 
 def _ends(launch: _Launcher, x: Tensors) -> Tensor:
     """Return the gradients of the states after all parts of sequences."""
-    s, parts, dlast = launch.shape, launch.parts, cast(Tensor, x["dlast"])
+    parts, dlast = launch.parts, cast(Tensor, x["dlast"])
     if parts == 1:
         return dlast
     added = _passed_back(launch, x | dict.fromkeys(("dlast", "dstates", "dx")))
-    added = added.view(-1, parts, s.heads, s.keys, s.values)
-    turns, ends = cast(Tensor, x["turns"]), [dlast]
-    for part in range(parts - 1, 0, -1):
-        ends.append(torch.matmul(turns[:, part].mT, ends[-1]).add_(added[:, part]))
-    return torch.stack(ends[::-1], 1).flatten(0, 1)
+    turns, ends = cast(Tensor, x["turns"]).mT.chunk(parts), torch.empty_like(added)
+    _join(dlast, turns[:0:-1], added.chunk(parts)[:0:-1], ends.chunk(parts)[::-1])
+    return ends
 
 
 def _passed_back(launch: _Launcher, x: Tensors) -> Tensor:

@@ -147,15 +147,15 @@ def tables(bounds: tuple[tuple[int, int], ...], device: torch.device) -> Tables:
 
 @lru_cache(maxsize=256)
 def cut(bounds: tuple[tuple[int, int], ...], parts: int, device: torch.device) -> Tensor:
-    """Return the table of sequences that are cut into parts, each followed by its others."""
-    lines: list[tuple[int, int]] = []
+    """Return the table of sequences that are cut into parts: all first parts, all second, ..."""
+    lines: list[list[tuple[int, int]]] = [[] for _ in range(parts)]
     chunk = 0
     for begin, end in bounds:
         count = -(-(end - begin) // CHUNK)
         size = -(-count // parts)
         for part in range(parts):
             first = min(part * size, count)
-            lines.append((chunk + first, min(size, count - first)))
+            lines[part].append((chunk + first, min(size, count - first)))
         chunk += count
     return torch.tensor(lines, dtype=torch.int32).reshape(-1, 2).to(device)
 

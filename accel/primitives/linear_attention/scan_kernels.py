@@ -37,8 +37,8 @@ def scan(
     power of two. With a decay for each head `reads`, `keys` and `erases` are q, k and a themselves,
     which SHARED heads share, and `gains` are `erases`. What is erased makes x of the state before
     it, and what is written in its place is u = T (constants + x). Without `constants_ptr` nothing
-    is written but corrections of what the state holds: with PLAIN False that is what a sequence
-    makes of the state before it.
+    is written but corrections of what the state holds, and without `v_ptr` it begins as the
+    identity: with PLAIN False the last state is what a sequence makes of the state before it.
 
     If only the last state is wanted, chunks that it does not remember are left out.
     """
@@ -52,6 +52,8 @@ def scan(
         state += tl.trans(
             load_state(starts_ptr, sequence, head, heads, dims, values, KEYS, VALUES)
         ).to(tl.float32)
+    elif v_ptr is None:
+        state = tl.where(values[:, None] == dims[None, :], 1.0, 0.0)
     if out_ptr is None and states_ptr is None:
         kept = remembered(
             factors_ptr, chunk + count - 1, count, head, heads, dims, -1, KEYS, WIDTH, CHUNK,
