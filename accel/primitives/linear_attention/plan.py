@@ -188,6 +188,7 @@ def passing(
     }
 
 
+@lru_cache(maxsize=256)
 def parts_of(
     s: Shape, capability: tuple[int, int] | None, sequences: int, chunks: int, processors: int
 ) -> int:
