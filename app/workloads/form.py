@@ -66,8 +66,9 @@ class WorkloadForm:
             return None
         match self.workload.name:
             case "gemm":
-                n, size = int(self.values["size"]), _BYTES[self.values["dtype"]]
-                matrices = memory(3.0 * n * n * size)
+                n, dtype = int(self.values["size"]), self.values["dtype"]
+                # both factors in FP8, and their product in bfloat16
+                matrices = memory(float(n * n) * (3 * _BYTES[dtype] if dtype in _BYTES else 4))
                 work = scaled(2.0 * n**3, "FLOP")
                 return tr("{work} a call · {size} of matrices", work=work, size=matrices)
             case "precision":

@@ -52,6 +52,14 @@ def test_no_text_breaks_the_form(text):
     assert form.errors() or form.estimate()
 
 
+@pytest.mark.parametrize("dtype", find("gemm").params[1].choices)
+def test_matrices_of_every_type_have_their_size(dtype):
+    form = WorkloadForm(find("gemm"), "nvidia")
+    form.set("dtype", dtype)
+    size = "256" if dtype.startswith("fp8-") else "768" if dtype == "float32" else "384"
+    assert form.estimate() == f"1.10 TFLOP a call · {size} MiB of matrices"
+
+
 def test_the_estimate_agrees_with_the_workload():
     form = WorkloadForm(find("attention"), "nvidia")
     assert form.estimate() == "2.20 TFLOP a call · 256 MiB of tensors"
