@@ -44,6 +44,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 import accel
+from accel.attention import choose, describe
 from accel.attention.backends.fa4 import installed
 from accel.attention.flex import recognise
 from accel.attention.reference import reference
@@ -302,10 +303,12 @@ def _checked(
 
 def _name_ours(problem: Problem, rows: list[dict[str, object]]) -> None:
     """Write into our rows what ran."""
+    found = recognise(problem.q, problem.k, problem.score_mod, problem.block_mask)
+    options = found.options if found is not None else {}
+    described = describe(*problem.leaves(), **options)
     for row in rows:
         if row["contender"] == "ours" and not row.get("note"):
-            leaves = problem.leaves() if row["direction"] == "backward" else ()
-            _, choice = problem.call(accel.flex_attention, leaves, return_choice=True)
+            choice = choose(described, "auto", row["direction"])
             row |= {"ran": choice.backend, "why": choice.reason[:100]}
 
 

@@ -30,6 +30,8 @@ LOWEST, HIGHEST = 0.5, 2.0
 """The ends of the axis, which is logarithmic; bars beyond them are cut, their numbers are not."""
 ENOUGH = 0.97
 """What is required of a learned choice."""
+NEWEST = "fa4"
+"""The peer that took part in some of the passes only."""
 _NAME, _PANEL, _ROW, _HEAD, _EDGE = 270, 400, 17, 84, 16
 
 
@@ -40,12 +42,16 @@ class Bar:
     learned: float
     cold: float
     ran: str
+    newest: bool
+    """Whether flash-attn-4 took part."""
 
 
 def bars(file: Path) -> dict[str, dict[str, dict[str, Bar]]]:
     """Return the bars by group, shape and direction."""
     with file.open(newline="") as f:
-        rows = [row for row in csv.DictReader(f) if row["ratio_to_best_peer"]]
+        every = list(csv.DictReader(f))
+    newest = {(row["name"], row["direction"]) for row in every if row["contender"] == NEWEST}
+    rows = [row for row in every if row["ratio_to_best_peer"]]
     ratios = {
         (row["name"], row["direction"], row["contender"]): float(row["ratio_to_best_peer"])
         for row in rows
@@ -55,7 +61,8 @@ def bars(file: Path) -> dict[str, dict[str, dict[str, Bar]]]:
         if row["contender"] == "learned":
             at = row["name"], row["direction"]
             learned = ratios[(*at, "learned")]
-            bar = Bar(learned, ratios.get((*at, "auto"), learned), row["ran"])
+            cold = ratios.get((*at, "auto"), learned)
+            bar = Bar(learned, cold, row["ran"], at in newest)
             shapes = found.setdefault(row["group"], {})
             shapes.setdefault(row["name"], {})[row["direction"]] = bar
     return found
@@ -74,7 +81,10 @@ class ZooChart(QWidget):
         painter, t = QPainter(self), theme.tokens()
         painter.fillRect(self.rect(), QColor(t.surface))
         painter.setPen(QColor(t.text))
-        told = "Bars: learned. Ticks: cold. Numbers: learned, and the backend that was chosen."
+        told = (
+            "Bars: learned. Ticks: cold. Numbers: learned, and the backend that was chosen; black"
+            " where flash-attn-4 took part."
+        )
         painter.drawText(
             _EDGE, _EDGE + 12, f"Speed of auto over that of the best peer, {self._device}. {told}"
         )
@@ -120,7 +130,7 @@ class ZooChart(QWidget):
         painter.fillRect(QRectF(min(one, end), y + 4, max(1.0, abs(end - one)), 9), color)
         cold = left + _x(bar.cold)
         painter.fillRect(QRectF(cold - 1, y + 2, 2, 13), QColor(t.text))
-        painter.setPen(QColor(t.muted))
+        painter.setPen(QColor(t.text if bar.newest else t.muted))
         painter.drawText(left + _PANEL - 96, y + 12, f"{bar.learned:.2f} {bar.ran}")
 
 
