@@ -165,7 +165,7 @@ def chosen(problem: Problem, name: str, direction: Direction) -> Choice:
     if name not in FP8:
         return choose(problem, name, direction)
     if (why := refusal(problem, name, direction)) is not None:
-        raise ValueError(f"{name} cannot do this: it {why}")
+        raise ValueError(f"backend {name} cannot do this: it {why}")
     return fp8.choose(problem, FP8[name])
 
 

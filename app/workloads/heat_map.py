@@ -130,7 +130,7 @@ def _cell(
     if value is None:
         return HeatCell("", tr("failed") if wrong else "–", None, wrong, tooltip)
     small = cell.backend if contender in (c.FASTEST, "auto") else ""
-    if contender in FP8 and quantity is QUANTITIES[0]:
+    if contender in FP8 and quantity is QUANTITIES[0] and cell.error:
         small = tr("error {error}", error=c.error(cell))
     share = value / highest if highest else 0.0
     return HeatCell(precise(value), tr("failed") if wrong else small, share, wrong, tooltip)

@@ -48,27 +48,12 @@ E4M3, BF16 = torch.float8_e4m3fn, torch.bfloat16
 LENGTHS = (2048, 8192, 16384, 32768)
 HEAD_SIZES = (128, 256, 64)
 CUDA = torch.device("cuda", 0)
-_THREE = {
-    "consumers": 3,
-    "keys": 64,
-    "registers": 160,
-    "spare": 32,
-    "registers_at_launch": 128,
-    "output_slots": 3,
-    "two_levels": False,
-    "segment": 2048,
-}
 SWEEP: dict[int, tuple[dict[str, Any], ...]] = {
-    64: ({"polynomials": 1, "pinned": False}, {"pinned": False}),
-    128: (
-        {**_THREE, "polynomials": 0},
-        {**_THREE, "polynomials": 1},
-        {**_THREE, "polynomials": 0, "pinned": True},
-        {"two_levels": False, "segment": 2048},
-        {"keys": 64, "two_levels": False, "segment": 2048, "polynomials": 0},
-    ),
-    256: ({"segment": 1024}, {"segment": 8192}, {"polynomials": 1}),
+    64: ({"polynomials": 1},),
+    128: ({"polynomials": 0}, {"pinned": True}),
+    256: ({"segment": 2048},),
 }
+"""What else is measured of a schedule, by head size; the LOG has what was tried before."""
 
 
 def tensors(

@@ -1,8 +1,8 @@
-"""Take pictures of the measured grid on the Workloads page: its heat map and its comparison.
+"""Take pictures of measured grids on the Workloads page: heat maps, also of FP8, and a comparison.
 
     python -m tests.benchmarks.attention_pictures
 
-Reads results/attention_grid.csv and writes docs/pictures/attention-*.png.
+Reads results/attention_grid.csv and attention_fp8.csv, and writes docs/pictures/attention-*.png.
 """
 
 from __future__ import annotations
@@ -14,31 +14,51 @@ from pathlib import Path
 
 import msgspec
 
-from accel.result import Cell, Check, Result, Timing
+from accel.result import Cell, Check, Result, Sensors, Timing
+from accel.workloads.grid import Shape
 from tests.benchmarks.rows import RESULTS
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
-SIZES = {"heat": (900, 430), "comparison": (1280, 560)}
+HEAT, COMPARISON = 0, 1
+STATE, WHOLE = "one pass", "ours with pre-pass"
+"""The rows of attention_fp8.csv that are shown."""
 
 
 def measured(file: Path) -> Result:
     """Return the Result that was exported by `app.workloads.result_export.as_csv`, as far as the
     rows hold it.
     """
+    rows = _rows(file)
+    return _result(tuple(map(_cell, rows)), rows[0]["device"], rows[0]["torch_version"])
+
+
+def in_fp8(file: Path) -> Result:
+    """Return the rows of FP8 with its pre-pass as a Result."""
+    rows = [row for row in _rows(file) if (row["kernel"], row["contender"]) == (STATE, WHOLE)]
+    torch_version = rows[0]["versions"].split()[0].partition("=")[2]
+    rows.sort(key=lambda row: int(row["head_dim"]))
+    return _result(tuple(map(_cell_in_fp8, rows)), rows[0]["device"], torch_version)
+
+
+def _rows(file: Path) -> list[dict[str, str]]:
     with file.open(newline="") as f:
-        rows = list(csv.DictReader(f))
-    cells = tuple(map(_cell, rows))
+        return list(csv.DictReader(f))
+
+
+def _result(cells: tuple[Cell, ...], device: str, torch_version: str) -> Result:
     best = max(cells, key=lambda cell: cell.tflops)
-    at = time.mktime(time.strptime(rows[0]["measured"][:19], "%Y-%m-%dT%H:%M:%S"))
+    at = time.time()
     params = {
-        "seq": "512,2048,8192,16384",
-        "head_dim": "64,128,256",
+        **{
+            name: ",".join(map(str, sorted({getattr(cell, name) for cell in cells})))
+            for name in ("seq", "head_dim")
+        },
         "causal": "both",
         "dtype": best.dtype,
     }
     return Result(
         "compare",
-        rows[0]["device"],
+        device,
         best.backend,
         f"the fastest of {len(cells)} cells",
         params,
@@ -50,7 +70,7 @@ def measured(file: Path) -> Result:
         best.tflops,
         at,
         at,
-        {"torch": rows[0]["torch_version"]},
+        {"torch": torch_version},
         at,
         at,
         cells=cells,
@@ -80,6 +100,20 @@ def _cell(row: dict[str, str]) -> Cell:
     )  # type: ignore[arg-type]
 
 
+def _cell_in_fp8(row: dict[str, str]) -> Cell:
+    causal, ms = row["causal"] == "True", float(row["median_ms"])
+    batch, heads, seq, dim = (int(row[name]) for name in ("batch", "heads", "seq", "head_dim"))
+    shape = Shape(batch, heads, heads, seq, dim, causal, "bfloat16")
+    p95, p99, low, high = (float(row[f"{name}_ms"]) for name in ("p95", "p99", "min", "max"))
+    return msgspec.structs.replace(
+        shape.cell("forward", "fp8"),
+        backend="hopper fp8",
+        timing=Timing(ms, ms, p95, p99, low, high, int(row["count"]), low),
+        tflops=float(row["tflops"]),
+        sensors=Sensors(float(row["sm_mhz"])),
+    )
+
+
 def main() -> None:
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     from app.widgets import theme
@@ -88,9 +122,14 @@ def main() -> None:
     app = theme.application()
     theme.apply(app, "light")
     view = CellCharts()
-    view.show_result(measured(RESULTS / "attention_grid.csv"), ())
     view.show()
-    for index, (name, size) in enumerate(SIZES.items()):
+    grid = measured(RESULTS / "attention_grid.csv")
+    for name, result, index, size in (
+        ("heat", grid, HEAT, (900, 430)),
+        ("comparison", grid, COMPARISON, (1280, 560)),
+        ("fp8", in_fp8(RESULTS / "attention_fp8.csv"), HEAT, (620, 430)),
+    ):
+        view.show_result(result, ())
         view.resize(*size)
         view.choose(index)
         for _ in range(4):

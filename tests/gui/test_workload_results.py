@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from PySide6.QtWidgets import (
     QFileDialog,
 )
 
+from accel.result import read
 from app.shell.window import SMALLEST
 from app.tour import render
 from app.widgets import theme
@@ -23,6 +26,8 @@ from tests.gui.readable import clipped, contrast, texts
 from tests.gui.snapshots import NOW
 
 GPU0 = snapshots.gpu(0).id
+RECORDED = Path(__file__).with_name("recorded_compare_fp8.json")
+"""The Result of a comparison with FP8 on a CPU."""
 
 
 @pytest.fixture
@@ -56,6 +61,44 @@ def test_a_large_result_is_requested_once_and_then_shown(compared):
     assert page.result.cells.heat.isVisible()
     assert len(page.result.cells.heat.marks()) == 36
     assert page.result.unit.text() == "TFLOP/s at best"
+
+
+def test_a_recorded_comparison_with_fp8_shows_its_errors_beside_its_speed(fed):
+    """As `gpudeck run compare` left it on a CPU; FP8 is never called the fastest."""
+    recorded = read(RECORDED.read_bytes())
+    whole = snapshots.job(
+        31, Done(NOW - 300, NOW - 20, (GPU0,), snapshots.raw(recorded)), "compare", "compare"
+    )
+    made = snapshots.gpu_snapshot(1)
+    fed.window.show_page("workloads")
+    fed.window.workloads.choose("compare")
+    fed.feed(msgspec.structs.replace(made, jobs=(listed(whole), *made.jobs)))
+    fed.reply(GetJob(31), whole)
+    fed.settle()
+    cells = fed.window.workloads.result.cells
+    cells.tabs["Comparison"].click()
+    note = cells.note.text()
+    assert "fp8-emulation has 0.02 times the speed of the best backend" in note
+    assert "relative error of up to 5.3 % instead of 0.22 %" in note
+    cells.tabs["Heat map"].click()
+    cells.contender.setCurrentText("fp8-emulation")
+    shown = [tile for line in cells.heat.map.cells for tile in line]
+    of_fp8 = [cell for cell in recorded.cells if cell.contender == "fp8-emulation"]
+    assert len(shown) == len(of_fp8) == 8
+    assert [tile.small for tile in shown] == [f"error {100 * c.error:.2g} %" for c in of_fp8]
+    assert "relative error" in shown[0].tooltip
+    cells.contender.setCurrentText("fp8")
+    refused = [tile for line in cells.heat.map.cells for tile in line]
+    assert {tile.text for tile in refused} == {""}
+    assert "it needs a CUDA GPU" in refused[0].tooltip
+    cells.contender.setCurrentText("fastest")
+    fastest = {tile.small for line in cells.heat.map.cells for tile in line}
+    assert fastest == {"flash"}
+    cells.contender.setCurrentText("fp8-emulation")
+    cells.quantity.setCurrentText("Relative error")
+    fed.settle()
+    assert cells.heat.map.unit == "% of the exact result"
+    assert clipped(fed.window) == []
 
 
 def test_a_result_that_cannot_be_loaded_is_reported(compared):
