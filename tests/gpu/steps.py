@@ -178,6 +178,7 @@ STEPS: tuple[Step, ...] = (
         "machine",
     ),
     _tests("timing", "attention: the timing loop, the workloads", 200, "gpu", ("test_timing_gpu",)),
+    _tests("precision", "FP8 layers, fused and compiled", 150, "gpu", ("test_precision_gpu",)),
     _tests(
         "memory",
         "attention: O(N)",
