@@ -117,23 +117,23 @@ def left_alone(home: Path) -> list[int]:
     with learner(home) as patch:
         a, b = drawn()
 
-        def three(call: Callable[[], object]) -> None:
-            for _ in range(3):
+        def twice(call: Callable[[], object]) -> None:
+            for _ in range(measuring.AT_CALL):
                 call()
             found.append(len(kept()))
 
         for mode in ("off", "idle"):
             accel.learning(mode)
-            three(lambda: ran(a, b))
+            twice(lambda: ran(a, b))
         accel.learning("once")
-        three(lambda: gemm(a, b, backend="triton"))
-        three(lambda: gemm(a[:0], b))
+        twice(lambda: gemm(a, b, backend="triton"))
+        twice(lambda: gemm(a[:0], b))
         torch.use_deterministic_algorithms(True)
-        three(lambda: ran(a, b))
+        twice(lambda: ran(a, b))
         torch.use_deterministic_algorithms(False)
         with patch.context() as capture:  # what the driver would answer during a capture
             capture.setattr(measuring, "is_recorded", lambda device: True)
-            three(lambda: ran(a, b))
+            twice(lambda: ran(a, b))
         found.append(len(kept()))
         ran(a, b)
         found.append(len(kept()))
