@@ -95,6 +95,12 @@ def test_other_head_sizes_are_padded(dim):
     assert float((lse - exact_lse).abs().max()) < 0.1
 
 
+def test_rows_at_odd_places_are_copied():
+    wide = tensors(2, 4, 2, 200, 300, 72)
+    cut = [t[..., 8:] for t in wide]
+    assert torch.equal(fp8(*cut, causal=True), fp8(*(t.contiguous() for t in cut), causal=True))
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("dim", [64, 128, 256])
 @pytest.mark.parametrize("sizes", [(2, 4, 2, 200, 300), (2, 8, 8, 64, 16384)])

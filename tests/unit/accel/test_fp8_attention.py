@@ -9,7 +9,7 @@ import triton
 
 import accel
 from accel.attention import Ragged, choose, emulation
-from accel.attention.fp8 import BACKENDS, fp8_attention
+from accel.attention.fp8 import BACKENDS, even, fp8_attention
 from accel.attention.inputs import Inputs, problem_of
 from accel.attention.kernels.hopper.forward_fp8 import SCHEDULES, forward_call
 from accel.attention.kernels.portable import quantise as module
@@ -174,6 +174,20 @@ def test_a_compiled_program_calls_it_as_it_is():
     assert torch.equal(program(q), emulated(q, k, v) + 1)
     graphs = torch._dynamo.explain(lambda q: emulated(q, k, v) + 1)(q)
     assert graphs.op_count == 1, "only the sum is compiled"
+
+
+def test_the_kernel_gets_rows_at_even_places():
+    """Copied are other head sizes, odd steps, and what begins at an odd place; nothing else is."""
+    x = torch.randn(2, 50, 3, 64).to(BF16).transpose(1, 2)
+    assert even(x) is x
+    wide = torch.randn(2, 3, 50, 72).to(BF16)
+    for odd in (wide[..., :64], wide[..., 8:], wide.mT[..., :64, :].mT, wide[..., :40]):
+        given = even(odd)
+        assert given.shape == (2, 3, 50, 64)
+        assert torch.equal(given[..., : odd.shape[3]], odd)
+        assert not given[..., odd.shape[3] :].any()
+        assert all(step % 16 == 0 for step in given.stride()[:3])
+        assert given.stride(3) == 1 and given.data_ptr() % 32 == 0
 
 
 def test_names_of_the_paper():
