@@ -25,13 +25,18 @@ from accel.attention.kernels.portable import (
     forward,
     kernel_backward,
     kernel_short,
+    short,
 )
 from accel.attention.ragged import Ragged
 from accel.attention.reference import reference
 
 pytestmark = pytest.mark.xdist_group("interpreted")
 
-forward_calls = importlib.import_module("accel.attention.kernels.portable.forward").forward_calls
+PASSES = tuple(
+    importlib.import_module(f"accel.attention.kernels.portable.{name}")
+    for name in ("forward", "backward")
+)
+forward_calls = PASSES[0].forward_calls
 
 
 def gradients(dout, q, k, v, ragged=None, bias=None, dlse=None, **rules):
@@ -217,17 +222,22 @@ def replaced(module, names):
     """Let a module plan with other names for a while."""
     known = {name: getattr(module, name) for name in names}
     vars(module).update(names)
-    module._plan.cache_clear()
+    forget_plans()
     try:
         yield
     finally:
         vars(module).update(known)
+        forget_plans()
+
+
+def forget_plans():
+    for module in PASSES:
         module._plan.cache_clear()
 
 
 def planted(old, new, *args, **given):
     """Return `gradients` with a defect in the source of the kernels of the bias's gradient."""
-    module = importlib.import_module("accel.attention.kernels.portable.backward")
+    module = PASSES[1]
     # without streams, a program of attention_dq_dbias takes all sequences
     with altered(module, kernel_backward, OF_BIAS, old, new), replaced(module, {"_STREAMS": 0}):
         return gradients(*args, **given)
@@ -278,15 +288,11 @@ SEQUENCES = {
 
 def gradients_in_turn(planted, *args, **given):
     """Return the results of a GPU so small that a program takes several sequences."""
-    both = [
-        importlib.import_module(f"accel.attention.kernels.portable.{name}")
-        for name in ("forward", "backward")
-    ]
     with contextlib.ExitStack() as changes:
-        for module, kernel in zip(both, SHORT_KERNELS, strict=True):
+        for module in PASSES:
             changes.enter_context(replaced(module, {"target_of": lambda _: Target(80, 0)}))
-            if planted:
-                changes.enter_context(altered(module, kernel_short, (kernel,), *planted))
+        if planted:
+            changes.enter_context(altered(short, kernel_short, SHORT_KERNELS, *planted))
         return gradients(*args, **given)
 
 

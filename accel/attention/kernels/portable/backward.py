@@ -23,7 +23,7 @@ from accel.attention.kernels.geometry import (
     target_of,
     unit_of,
 )
-from accel.attention.kernels.portable.forward import extras, short_config_of
+from accel.attention.kernels.portable.forward import extras
 from accel.attention.kernels.portable.kernel_backward import (
     KEPT_STEP,
     attention_dbias,
@@ -32,15 +32,18 @@ from accel.attention.kernels.portable.kernel_backward import (
     attention_dq_dbias,
     row_sums,
 )
-from accel.attention.kernels.portable.kernel_short import attention_short_backward
+from accel.attention.kernels.portable.short import (
+    Arguments,
+    is_shared,
+    short_backward_call,
+    short_backward_tile,
+)
 from accel.attention.kernels.portable.tile_sizes import (
-    TileConfig,
     dbias_config,
     dk_dv_config,
     dq_config,
     dq_dbias_config,
     padded,
-    short_backward_config,
 )
 from accel.attention.ragged import Ragged
 from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
@@ -50,14 +53,11 @@ _ROWS_AT_ONCE = 64
 _PROGRAMS = 8
 """For each processor, of the gradient of a bias: until there are so many, its sums are split."""
 _STREAMS = 2
-"""The same where these sums are only read, and where a program computes whole sequences."""
-_MOST_EACH = 16
-"""The most of these that a program takes."""
+"""The same where these sums are only read."""
 _KEPT_BYTES = 256 << 20
 """The most memory for gradients of scores, which are kept so that those of queries and of a bias
 need not compute them again."""
 
-Arguments = dict[str, Pointer | int | float | None]
 Launch = Callable[..., None]
 
 
@@ -175,9 +175,9 @@ def backward_calls(
     out = Layout(geometry.q.shape, out_strides)
     inputs = (geometry.q, geometry.k, geometry.v)
     constants["UNIT"] = unit_of(dout, out, *inputs, *(x.like() for x in inputs))
-    if (config := _short_backward_config(geometry, bias_grad, target)) is not None:
+    if (tile := short_backward_tile(geometry, bias_grad, target)) is not None:
         shared["dlse_ptr"] = Pointer(torch.float32) if lse_grad else None
-        short, parts = _short_call(geometry, shared, constants, config, bias_grad, target)
+        short, parts = short_backward_call(geometry, shared, constants, tile, bias_grad, target)
         return BackwardCalls(None, None, None, None, parts, short=short)
     width = _kept_width(geometry, target) if bias_grad else 0
     dbias, parts = None, 1
@@ -194,56 +194,6 @@ def backward_calls(
     )
 
 
-def _short_backward_config(
-    geometry: Geometry, bias_grad: bool, target: Target
-) -> TileConfig | None:
-    """Return the tile for many sequences whose rows fill one, or None for another problem."""
-    config = short_config_of(geometry)
-    if config is None or geometry.longest[0] > config.block_m or geometry.group > 1:
-        return None
-    if bias_grad and not _is_shared(geometry):
-        return None
-    return short_backward_config(target.capability, config, padded(geometry.head_dim))
-
-
-def _short_call(
-    geometry: Geometry,
-    shared: Arguments,
-    constants: dict[str, object],
-    config: TileConfig,
-    bias_grad: bool,
-    target: Target,
-) -> tuple[KernelCall, int]:
-    """Return a launch over heads and parts of the sequences, and the number of these parts."""
-    programs = geometry.heads * geometry.sequences
-    each = min(_MOST_EACH, cdiv(programs, max(1, _STREAMS * target.processors)))
-    parts = cdiv(geometry.sequences, each)
-    kind = geometry.bias.dtype if geometry.bias and parts == 1 else torch.float32
-    return KernelCall(
-        attention_short_backward,
-        geometry.heads * parts,
-        {
-            **shared,
-            **geometry.q.like().named("dq", "bhmd"),
-            **geometry.k.like().named("dk", "bhnd"),
-            **geometry.v.like().named("dv", "bhnd"),
-            **dict.fromkeys(("dq_ptr", "dk_ptr", "dv_ptr"), Pointer(geometry.dtype)),
-            "dbias_ptr": Pointer(kind) if bias_grad else None,
-            "sequences": geometry.sequences,
-            "each": each,
-        },
-        {**constants, "BLOCK_M": config.block_m, "BLOCK_N": config.block_n},
-        config.options,
-    ), parts
-
-
-def _is_shared(geometry: Geometry) -> bool:
-    """Return whether all sequences, and nothing else, share the bias."""
-    assert geometry.bias is not None
-    by_batch, by_head, by_query, by_key = geometry.bias.strides
-    return not by_batch and bool((by_head or geometry.heads == 1) and by_query and by_key)
-
-
 def _kept_width(geometry: Geometry, target: Target) -> int:
     """Return the queries in a row of the gradients of scores, if these are kept, else 0."""
     batch, heads, queries, keys = (*geometry.q.shape[:3], geometry.k.shape[2])
@@ -251,7 +201,7 @@ def _kept_width(geometry: Geometry, target: Target) -> int:
     width = cdiv(queries, KEPT_STEP.value) * KEPT_STEP.value
     few = dq_dbias_config(target.capability, keys, padded(geometry.head_dim)) is not None
     few = few and batch * heads * keys * width * 2 <= _KEPT_BYTES
-    return width if _is_shared(geometry) and plain and few and geometry.dtype.itemsize == 2 else 0
+    return width if is_shared(geometry) and plain and few and geometry.dtype.itemsize == 2 else 0
 
 
 def _row_sums_call(

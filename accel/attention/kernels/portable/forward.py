@@ -23,13 +23,11 @@ from accel.attention.kernels.geometry import (
     unit_of,
 )
 from accel.attention.kernels.portable.kernel_forward import attention_forward, combine_splits
-from accel.attention.kernels.portable.kernel_short import attention_short
+from accel.attention.kernels.portable.short import short_forward_call, short_tile
 from accel.attention.kernels.portable.tile_sizes import (
     PACKED_ROWS,
-    TileConfig,
     forward_config,
     padded,
-    short_config,
     split_keys,
 )
 from accel.attention.ragged import Ragged
@@ -37,8 +35,6 @@ from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.launch import prepare
 
 _MOST_SPLITS = 64
-_AT_ONCE, _MOST_EACH = 4, 8
-"""Programs for each processor before one takes several short sequences, and the most of these."""
 _FEWEST_KEYS = 16
 """Of a block: tensor cores multiply so many at once."""
 Blocks = tuple[int | None, int | None]
@@ -127,8 +123,8 @@ def forward_calls(
     geometry: Geometry, target: Target, blocks: Blocks = (None, None)
 ) -> ForwardCalls:
     """Return what `forward` launches on a target. Raises ValueError for unknown blocks."""
-    if blocks == (None, None) and (config := short_config_of(geometry)) is not None:
-        return ForwardCalls(_short_call(geometry, config, target.processors), None, 1)
+    if blocks == (None, None) and (tile := short_tile(geometry)) is not None:
+        return ForwardCalls(short_forward_call(geometry, tile, target), None, 1)
     longest_q, longest_k = geometry.longest
     group = geometry.group
     lists = geometry.blocks
@@ -182,49 +178,6 @@ def forward_calls(
     )
     return ForwardCalls(
         attend, _combine(geometry, out, rows, splits) if splits > 1 else None, splits
-    )
-
-
-def short_config_of(geometry: Geometry) -> TileConfig | None:
-    """Return the tile for many sequences with few keys, or None if the problem is another one."""
-    queries, keys = geometry.longest
-    shared = geometry.bias is None or geometry.bias.strides[0] == 0
-    packed = geometry.group > 1 and queries * geometry.group <= PACKED_ROWS
-    special = (
-        geometry.ragged or geometry.blocks or geometry.sink or geometry.softcap or packed
-        or geometry.slopes is not None
-    )  # fmt: skip
-    if special or not shared or not keys:
-        return None
-    return short_config(geometry.dtype, padded(geometry.head_dim), queries, keys)
-
-
-def _short_call(geometry: Geometry, config: TileConfig, processors: int) -> KernelCall:
-    queries = geometry.longest[0]
-    tiles = cdiv(queries, config.block_m)
-    programs = tiles * geometry.heads * geometry.sequences
-    each = min(_MOST_EACH, cdiv(programs, max(1, _AT_ONCE * processors)))
-    out = geometry.q.like()
-    return KernelCall(
-        attention_short,
-        tiles * geometry.heads * cdiv(geometry.sequences, each),
-        {
-            **geometry.arguments(),
-            **out.named("o", "bhmd"),
-            "out_ptr": Pointer(geometry.dtype),
-            "lse_ptr": Pointer(torch.float32),
-            "tiles": tiles,
-            "sequences": geometry.sequences,
-            "each": each,
-        },
-        {
-            **geometry.constants(),
-            "BLOCK_D": padded(geometry.head_dim),
-            "BLOCK_M": config.block_m,
-            "BLOCK_N": config.block_n,
-            "UNIT": unit_of(geometry.q, geometry.k, geometry.v, out),
-        },
-        config.options,
     )
 
 
