@@ -48,15 +48,14 @@ def launch(
         device: a GPU, or any device if the kernel is interpreted.
         options: num_warps, num_stages and other compiler options.
     """
-    if traced(next(x for x in tensors.values() if x is not None)):
+    given = tuple(tensors.values())
+    if traced(next(x for x in given if x is not None)):
         wrap_triton(kernel)[grid](**tensors, **numbers, **constants, **options)
         return
-    names = kernel.arg_names
-    given = [tensors[name] for name in names if name in tensors]
-    run = _prepared(
-        kernel,
+    run, order = _prepared(
+        _Same(kernel),
         grid,
-        tuple(name for name in names if name in tensors),
+        tuple(tensors),
         # plain tuples: this runs at every launch, and only the first needs more
         tuple([None if x is None else (x.dtype, x.data_ptr() % ALIGNMENT == 0) for x in given]),
         tuple(numbers.items()),
@@ -64,12 +63,27 @@ def launch(
         tuple(options.items()),
         device,
     )
-    run(*[x for x in given if x is not None])
+    run(*[given[i] for i in order])
+
+
+class _Same:
+    """Hold a kernel that is the same as another if it is that object: its own hash is slow."""
+
+    __slots__ = ("kernel",)
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
+
+    def __hash__(self) -> int:
+        return id(self.kernel)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.kernel is other.kernel
 
 
 @lru_cache(maxsize=4096)
 def _prepared(
-    kernel: Any,
+    same: _Same,
     grid: tuple[int, int, int],
     names: tuple[str, ...],
     types: tuple[tuple[torch.dtype, bool] | None, ...],
@@ -77,7 +91,11 @@ def _prepared(
     constants: tuple[tuple[str, object], ...],
     options: tuple[tuple[str, int], ...],
     device: torch.device,
-) -> Callable[..., None]:
+) -> tuple[Callable[..., None], tuple[int, ...]]:
+    """Return what launches the kernel, and which of the named tensors it takes, in its order."""
     pointers = (None if known is None else Pointer(*known) for known in types)
     arguments: dict[str, Any] = {**dict(zip(names, pointers, strict=True)), **dict(numbers)}
-    return prepare(KernelCall(kernel, grid, arguments, dict(constants), dict(options)), device)
+    call = KernelCall(same.kernel, grid, arguments, dict(constants), dict(options))
+    wanted = [name for name in same.kernel.arg_names if arguments.get(name) is not None]
+    order = tuple(names.index(name) for name in wanted if name in names)
+    return prepare(call, device), order
