@@ -118,7 +118,7 @@ def test_gradients_take_the_short_way_too_and_leave_with_the_shapes_of_the_input
     for _ in range(2):
         attention(*x, backend="triton").sum().backward()
     forwards = [
-        kernel for kernel, _ in seen.launched if kernel.call.kernel.__name__ == "attention_forward"
+        kernel for kernel, _ in seen.launched if kernel.call.kernel.__name__ == "attention_short"
     ]
     assert len(forwards) == 2 and forwards[0] is forwards[1]
     assert all(t.grad is not None and t.grad.shape == t.shape for t in x)
