@@ -68,6 +68,22 @@ CLAIM_BEFORE = gl.constexpr(3)
 
 
 @gluon.jit
+def _barriers(C: gl.constexpr, STAGES: gl.constexpr, Q_STAGES: gl.constexpr):
+    """Return the barriers of queries, keys, values, of the consumers' turns to multiply and to
+    store, and of claims.
+    """
+    q_full, q_empty = barriers(Q_STAGES * C, 1)
+    k_full, k_empty = barriers(STAGES, C)
+    v_full, v_empty = barriers(STAGES, C)
+    turn = arrivals(C, 1)
+    o_turn = arrivals(C, 1)
+    claim_full, claim_empty = barriers(2, C)
+    return (
+        q_full, q_empty, k_full, k_empty, v_full, v_empty, turn, o_turn, claim_full, claim_empty
+    )  # fmt: skip
+
+
+@gluon.jit
 def _reach(
     row,
     seq_q,
@@ -946,12 +962,7 @@ def hopper_forward(
     claimed = gl.allocate_shared_memory(
         gl.int32, [2 * FIELDS, 1], gl.SwizzledSharedLayout(1, 1, 1, [0])
     )
-    q_full, q_empty = barriers(Q_STAGES * C, 1)
-    k_full, k_empty = barriers(STAGES, C)
-    v_full, v_empty = barriers(STAGES, C)
-    turn = arrivals(C, 1)
-    o_turn = arrivals(C, 1)
-    claim_full, claim_empty = barriers(2, C)
+    bars = _barriers(C, STAGES, Q_STAGES)
     descs = (q_desc, k_desc, v_desc, o_desc)
     smem = (q_smem, k_smem, v_smem, o_smem, claimed)
     rest = (descs, (q_smem, k_smem, v_smem, o_smem))
@@ -965,18 +976,6 @@ def hopper_forward(
             v_end = gl.allocate_shared_memory(dtype, [STAGES, BN, EV], LAST_KEYS)
             o_end = gl.allocate_shared_memory(dtype, [O_SLOTS, ROWS, EV], LAST_ROWS)
             rest = ((q_last, k_last, v_last, o_last), (q_end, k_end, v_end, o_end))
-    bars = (
-        q_full,
-        q_empty,
-        k_full,
-        k_empty,
-        v_full,
-        v_empty,
-        turn,
-        o_turn,
-        claim_full,
-        claim_empty,
-    )
     bounds = (seq_q, seq_k, left, right)
     order = (tiles, row_tiles, heads, kv_group, all_heads, group)
     factors = (scale, cap, scale_in)

@@ -37,6 +37,7 @@ from accel.attention.kernels.hopper.forward import (
     LOG2E,
     ROWS,
     SHORT_KEYS,
+    _barriers,
     _mask,
     _multiprocessors,
     _producer,
@@ -56,10 +57,8 @@ from accel.attention.kernels.quantised import (
 )
 from accel.attention.ragged import Ragged
 from accel.primitives.tiles.ring import (
-    arrivals,
     await_tile,
     await_turn,
-    barriers,
     pass_turn,
     release_tile,
 )
@@ -580,26 +579,9 @@ def hopper_forward_fp8(
     claimed = gl.allocate_shared_memory(
         gl.int32, [2 * FIELDS, 1], gl.SwizzledSharedLayout(1, 1, 1, [0])
     )
-    q_full, q_empty = barriers(Q_STAGES * C, 1)
-    k_full, k_empty = barriers(STAGES, C)
-    v_full, v_empty = barriers(STAGES, C)
-    turn = arrivals(C, 1)
-    o_turn = arrivals(C, 1)
-    claim_full, claim_empty = barriers(2, C)
+    bars = _barriers(C, STAGES, Q_STAGES)
     descs = (q_desc, k_desc, v_desc, o_desc)
     smem = (q_smem, k_smem, v_smem, o_smem, claimed)
-    bars = (
-        q_full,
-        q_empty,
-        k_full,
-        k_empty,
-        v_full,
-        v_empty,
-        turn,
-        o_turn,
-        claim_full,
-        claim_empty,
-    )
     bounds = (seq_q, seq_k, left, right)
     order = (tiles, row_tiles, heads, kv_group, all_heads, group)
     factors = (scale, cap, scale_in)
