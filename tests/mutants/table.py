@@ -623,8 +623,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a decay of the erasing key that belongs to the token itself",
         _CHUNKS,
-        "a = a.to(tl.float32) * (tl.exp(sums - w) if EXCLUSIVE else reached) * SIGN",
-        "a = a.to(tl.float32) * reached * SIGN",
+        "a *= (tl.exp(sums - w) if EXCLUSIVE else reached) * SIGN",
+        "a *= reached * SIGN",
         _RECURRENCES,
     ),
     Defect(
