@@ -180,12 +180,25 @@ class CommandParser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
 
+ELSEWHERE = {
+    **dict.fromkeys(("list", "ls", "ps", "queue", "show", "info", "squeue"), "jobs"),
+    **dict.fromkeys(("add", "enqueue", "sbatch", "srun"), "submit"),
+    **dict.fromkeys(("rm", "remove", "stop", "scancel"), "cancel"),
+    **dict.fromkeys(("output", "tail", "cat"), "logs"),
+    **dict.fromkeys(("hold", "suspend"), "pause"),
+    **dict.fromkeys(("release", "continue"), "resume"),
+    "top": "watch",
+}
+"""Commands by the names that they have in other queues and monitors."""
+
+
 def _meant(name: str) -> str:
     """Return the question for the command that a wrong name resembles; empty if there is none."""
     from difflib import get_close_matches  # only here
 
     similar = get_close_matches(name, [command.name for command in COMMANDS], n=1)
-    return f". Did you mean {similar[0]}?" if similar else ""
+    meant = ELSEWHERE.get(name) or next(iter(similar), "")
+    return f". Did you mean {meant}?" if meant else ""
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -54,6 +54,8 @@ def require_served(folder: Path) -> None:
     try:
         if is_served(folder):
             describe_served(folder)
+        elif not folder.is_dir():
+            raise ModelRefused(f"there is no folder {folder}. Name the folder of a model")
         elif not (folder / "config.json").is_file():
             raise ModelRefused(f"there is no config.json in {folder}. Name the folder of a model")
     except (ModelRefused, ModelError, OSError) as e:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from app.cli.catalog import COMMANDS
+from app.cli.main import ELSEWHERE
 from scheduler.client import Client
 from tests.integration.shell import Shell, gpudeck
 
@@ -93,6 +95,7 @@ def test_exit_status_of_the_process_is_that_of_the_command(shared: Client, tmp_p
             "this command takes one number; 2 is too many. See: gpudeck logs --help",
         ),
         (("sumbit",), "there is no command 'sumbit'. Did you mean submit? See: gpudeck --help"),
+        (("show",), "there is no command 'show'. Did you mean jobs? See: gpudeck --help"),
         (("wait", "1", "--quick"), "unknown argument: --quick. See: gpudeck wait --help"),
         (("submit", "--array", "5-2", "true"), "indices go upwards, as in 2-5; got '5-2'"),
         (
@@ -103,3 +106,9 @@ def test_exit_status_of_the_process_is_that_of_the_command(shared: Client, tmp_p
 )
 def test_usage_errors_explain_what_to_do(alone: Shell, words: tuple[str, ...], says: str) -> None:
     assert says in alone.fails(*words, status=2)
+
+
+def test_names_of_other_queues_lead_to_commands_that_there_are() -> None:
+    names = {command.name for command in COMMANDS}
+    assert set(ELSEWHERE.values()) <= names
+    assert not names & set(ELSEWHERE)

@@ -256,6 +256,7 @@ def test_an_engine_that_is_killed_in_mid_stream_says_so_and_is_started_again(
 
 def test_a_folder_that_is_no_model_is_refused(shared_home: Path, sh: Shell, tmp_path: Path) -> None:
     assert "no config.json" in sh("serve", str(tmp_path), status=1)
+    assert f"no folder {tmp_path / 'gone'}." in sh("serve", str(tmp_path / "gone"), status=1)
     odd = tmp_path / "odd"
     tiny.make(odd)
     config = json.loads((odd / "config.json").read_text())
