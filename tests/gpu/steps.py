@@ -3,8 +3,6 @@ most of them guessed from shorter runs."""
 
 from __future__ import annotations
 
-from itertools import product
-
 from tests.gpu.plan import Room, Step
 
 _PYTEST = (
@@ -40,29 +38,10 @@ def _tests(
     )
 
 
-def _sanitized(tool: str, family: str, seconds: float) -> Step:
-    argv = (
-        "-m",
-        "tests.gpu.sanitize",
-        "--tools",
-        tool,
-        "--families",
-        family,
-        "--limit",
-        f"{1.3 * seconds:.0f}",
-    )
-    return Step(
-        f"{tool}-{family.replace(' ', '-')}", f"attention: {family} under {tool}", argv, seconds
-    )
-
-
 def _bench(name: str, *arguments: str) -> tuple[str, ...]:
     return ("-m", f"tests.benchmarks.{name}", *arguments, "--out", "{out}")
 
 
-_SANITIZED = tuple(
-    product(("memcheck", "racecheck"), ("hopper forward", "hopper backward", "triton"))
-)
 _RIGHT = "attention: right on the GPU"
 
 STEPS: tuple[Step, ...] = (
@@ -70,11 +49,56 @@ STEPS: tuple[Step, ...] = (
     _tests("hopper-backward", _RIGHT, 120, "half", ("test_hopper_backward",), workers=8),
     _tests("portable", _RIGHT, 120, "half", ("test_portable_attention",), "not memory", 8),
     _tests("attention", _RIGHT, 240, "half", ("test_attention_gpu",), "not memory", 8),
+    _tests("variants", _RIGHT, 240, "half", ("test_attention_variants_gpu",), workers=8),
+    _tests("fp8", "attention in FP8: right on the GPU", 180, "half", ("test_attention_fp8_gpu",)),
+    _tests("learning", "attention: lessons and CUDA graphs", 90, "gpu", ("test_learning_gpu",)),
+    _tests(
+        "linear",
+        "linear attention: right on the GPU",
+        240,
+        "half",
+        ("test_linear_attention_gpu",),
+        workers=8,
+    ),
+    _tests("serving", "serving: answers, products, steps", 300, "half", ("test_serving_gpu",)),
     Step(
         "grid",
         "attention: 48 cells against every peer",
         _bench("attention_grid", "--seconds", "0.4"),
         360,
+        "gpu",
+    ),
+    Step("zoo", "attention: 60 shapes of models", _bench("attention_models"), 480, "gpu"),
+    Step("flex", "attention: FlexAttention's own matrix", _bench("attention_flex"), 480, "gpu"),
+    Step("fp8", "attention in FP8 beside its peers", _bench("attention_fp8"), 120, "gpu"),
+    Step("decoding", "attention: one query, long keys", _bench("attention_decoding"), 180, "gpu"),
+    Step("gemm", "matrix products beside cuBLAS", _bench("gemm", "--minutes", "5"), 360, "gpu"),
+    Step(
+        "linear",
+        "linear attention beside fla-core",
+        _bench(
+            "linear_attention", "fla:gdn,ssd,rwkv7,kda,gla,retention:registry", "--minutes", "6"
+        ),
+        480,
+        "gpu",
+        needs=("fla",),
+    ),
+    Step(
+        "layers", "layers in FP8 beside bf16", _bench("precision", "--only", "layers"), 180, "gpu"
+    ),
+    Step(
+        "engines",
+        "transformer layers in FP8 beside bf16",
+        _bench("precision", "--only", "engines"),
+        240,
+        "gpu",
+    ),
+    Step("serving", "serving a language model", _bench("serving"), 300, "gpu"),
+    Step(
+        "lookup",
+        "serving: looked-up proposals for edits",
+        _bench("serving_lookup", "--shape", "llama-8b", *_CUDA),
+        120,
         "gpu",
     ),
     Step(
@@ -93,7 +117,15 @@ STEPS: tuple[Step, ...] = (
         "half",
         needs=("tokenizers",),
     ),
-    *(_sanitized(tool, family, 150) for tool, family in _SANITIZED),
+    *(
+        Step(
+            tool,
+            f"attention: every kernel under {tool}",
+            ("-m", "tests.gpu.sanitize", "--tools", tool, "--limit", "280", "--out", "{out}"),
+            300,
+        )
+        for tool in ("memcheck", "racecheck")
+    ),
     Step(
         "eviction",
         "queue: from enqueue to memory free",

@@ -81,6 +81,11 @@ def test_the_steps_hold_together():
             )
 
 
+def test_every_file_of_gpu_tests_is_in_a_step() -> None:
+    run = {argument for step in STEPS for argument in step.argv}
+    assert {f"tests/gpu/{file.name}" for file in Path("tests/gpu").glob("test_*.py")} <= run
+
+
 OWN = sorted({step.argv[1] for step in STEPS if step.argv[1].startswith(("tests.", "assistant."))})
 
 
