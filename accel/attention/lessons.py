@@ -28,9 +28,7 @@ def use_of(problem: Problem) -> Use | None:
 
 def learn_forward(use: Use, problem: Problem, choice: Choice, passes: Passes) -> bool:
     """Count a call, and return True if the forward pass was measured now: choose again."""
-    use.calls += 1
-    if use.calls & (use.calls - 1) == 0:  # seldom: the file is written beside the caller's work
-        USAGE.write_if_due(_USES.values())
+    USAGE.count_call(use, _USES.values())
     return _learn(use, problem, choice, passes)
 
 

@@ -93,7 +93,13 @@ class Usage(Generic[_Problem, _Shape]):
         for c in counts:
             c.noted = (c.calls, c.backward)
 
-    def write_if_due(self, counts: Collection[Use[_Problem]]) -> None:
+    def count_call(self, use: Use[_Problem], counts: Collection[Use[_Problem]]) -> None:
+        """Count a call; all counts are written now and then, and at the end of the process."""
+        use.calls += 1
+        if use.calls & (use.calls - 1) == 0:  # seldom: the file is written beside the caller's work
+            self._write_if_due(counts)
+
+    def _write_if_due(self, counts: Collection[Use[_Problem]]) -> None:
         """Write if the last time is long ago, and at the end of the process. A file that cannot be
         written is left alone: the counts serve the user's convenience only."""
         now = time.monotonic()

@@ -7,11 +7,9 @@ import pytest
 import torch
 
 import accel
-from accel.attention import attention, choose, lessons
-from accel.attention.api import _PLANS
-from accel.attention.learned import STORE
-from accel.lessons import records
-from accel.runtime import brief_timing, shared_file
+from accel.attention import attention
+from accel.runtime import brief_timing
+from tests.unit.accel.attention_lessons import forget, kept
 
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
     pytest.skip("needs a GPU since Ampere", allow_module_level=True)
@@ -28,17 +26,6 @@ def own(tmp_path, monkeypatch):
     yield
     accel.learning("once")
     forget()
-
-
-def forget():
-    STORE.forget()
-    lessons.forget()
-    choose.cache_clear()
-    _PLANS.clear()
-
-
-def kept():
-    return records.decode_learned(shared_file.read(STORE.file))
 
 
 def tensors(grad=False):

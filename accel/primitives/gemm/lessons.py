@@ -37,9 +37,7 @@ def chosen(x: Operands) -> GemmChoice:
     ):
         return choice
     use = _use_of(p)
-    use.calls += 1
-    if use.calls & (use.calls - 1) == 0:  # seldom: the file is written beside the caller's work
-        USAGE.write_if_due(_USES.values())
+    USAGE.count_call(use, _USES.values())
     if not use.is_due("forward", p.device) or choice.basis == "measured here":
         return choice  # tables hold another card, which may run at other clocks
     if not LEARNED.can_keep():

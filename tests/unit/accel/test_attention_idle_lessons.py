@@ -11,13 +11,12 @@ from accel.attention import (
     choose,
     describe,
     idle_lessons,
-    learned,
     lessons,
 )
 from accel.attention.usage import USAGE
 from accel.lessons import measuring
-from accel.lessons.records import decode_learned, learned_file, used_file
-from accel.runtime import shared_file
+from accel.lessons.records import used_file
+from tests.unit.accel.attention_lessons import forget, kept
 
 CPU = torch.device("cpu")
 
@@ -33,16 +32,6 @@ def home(tmp_path, monkeypatch):
     yield tmp_path / "home"
     accel.learning("once")
     forget()
-
-
-def forget():
-    learned.STORE.forget()
-    lessons.forget()
-    choose.cache_clear()
-
-
-def kept():
-    return decode_learned(shared_file.read(learned_file("attention")))
 
 
 def use():

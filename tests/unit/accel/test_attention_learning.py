@@ -25,11 +25,11 @@ from accel.attention import (
     lessons,
     spot,
 )
-from accel.attention.api import _PLANS
 from accel.attention.learned import STORE
 from accel.lessons import measuring, records, store
 from accel.lessons.records import Measured
 from accel.runtime import brief_timing, shared_file
+from tests.unit.accel.attention_lessons import forget, kept
 
 SHAPE = (1, 2, 24, 16)
 
@@ -46,19 +46,8 @@ def own(tmp_path, monkeypatch):
     forget()
 
 
-def forget():
-    STORE.forget()
-    lessons.forget()
-    choose.cache_clear()
-    _PLANS.clear()
-
-
 def tensors(shape=SHAPE, grad=False):
     return [torch.randn(shape).requires_grad_(grad) for _ in range(3)]
-
-
-def kept():
-    return records.decode_learned(shared_file.read(STORE.file))
 
 
 def fastest(monkeypatch, name):

@@ -1,0 +1,22 @@
+"""What attention learned in a test: read it, and forget it."""
+
+from __future__ import annotations
+
+from accel.attention import choose, lessons
+from accel.attention.api import _PLANS
+from accel.attention.learned import STORE
+from accel.lessons.records import Measured, decode_learned
+from accel.runtime import shared_file
+
+
+def forget() -> None:
+    """Forget what this process learned, as a new process would begin."""
+    STORE.forget()
+    lessons.forget()
+    choose.cache_clear()
+    _PLANS.clear()
+
+
+def kept() -> list[Measured]:
+    """Return what is on disk."""
+    return decode_learned(shared_file.read(STORE.file))
