@@ -20,8 +20,8 @@ from accel.primitives.gemm.api import gemm
 from accel.primitives.gemm.grouped import grouped_gemm
 from accel.primitives.quantize.fp8 import Fp8, fp8_quantize
 from accel.runtime.graphs import Captured
-from accel.runtime.timing import measure_in_turn
 from tests.benchmarks.rows import RESULTS, context, spread, write
+from tests.benchmarks.turns import in_turn
 
 CUDA = torch.device("cuda", 0)
 SHAPES = ((8192, 4096, 7168, 8), (16384, 7168, 2048, 8), (8192, 4096, 7168, 32))
@@ -100,15 +100,14 @@ def measured(seconds: float) -> Iterator[dict[str, object]]:
                     ready[name] = Captured(call, CUDA)
                 except Exception as e:  # noqa: BLE001 - the others are measured all the same
                     print("refused:", name, precision, f"{type(e).__name__}: {e}"[:160], flush=True)
-            loops = measure_in_turn(
-                list(ready.values()), seconds, CUDA, lambda *_: None, lambda _: None
-            )
-            ms = {name: spread(m.samples_ms) for name, m in zip(ready, loops, strict=True)}
+            loops = dict(zip(ready, in_turn(list(ready.values()), seconds, CUDA), strict=True))
+            ms = {name: spread(loop.samples_ms) for name, (loop, _) in loops.items()}
             for name, found in ms.items():
                 yield {
                     **where, "precision": precision, "rows": rows, "n": n, "k": k,
                     "experts": experts, "contender": name, "ms": found["median"],
                     "p95_ms": found["p95"], "count": found["count"],
+                    "clock_mhz": round(loops[name][1]),
                     "tflops": f"{2.0 * rows * n * k / found['median'] / 1e9:.0f}",
                     "grouped_times_it": f"{found['median'] / ms['grouped']['median']:.3f}"
                     if "grouped" in ms else "",

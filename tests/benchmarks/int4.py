@@ -28,6 +28,7 @@ from accel.runtime.call import compiled
 from accel.runtime.graphs import Captured
 from accel.runtime.timing import copies_beyond_cache, measure_in_turn
 from tests.benchmarks.rows import RESULTS, context, spread, write
+from tests.benchmarks.turns import in_turn
 
 CUDA = torch.device("cuda", 0)
 LAYERS = {
@@ -145,14 +146,13 @@ def rows(seconds: float, counts: tuple[int, ...], sweep: bool) -> Iterator[dict[
                     )  # type: ignore[misc]
                 except Exception as e:  # noqa: BLE001 - the others are measured all the same
                     print("refused:", name, f"{type(e).__name__}: {e}"[:160], flush=True)
-            loops = measure_in_turn(
-                list(ready.values()), seconds, CUDA, lambda *_: None, lambda _: None
-            )
+            loops = dict(zip(ready, in_turn(list(ready.values()), seconds, CUDA), strict=True))
             times = {
                 name: {
-                    s: v / len(sets) if s != "count" else v for s, v in spread(m.samples_ms).items()
+                    s: v / len(sets) if s != "count" else v
+                    for s, v in spread(loop.samples_ms).items()
                 }
-                for name, m in zip(ready, loops, strict=True)
+                for name, (loop, _) in loops.items()
             }
             for name, ms in times.items():
                 moved = sets[0].moved
@@ -165,7 +165,8 @@ def rows(seconds: float, counts: tuple[int, ...], sweep: bool) -> Iterator[dict[
                     **where, "layer": layer, "m": count, "n": n, "k": k, "contender": name,
                     "backend": int4_backend(sets[0].x, sets[0].ours) if name == "auto" else "",
                     "us": f"{ms['median'] * 1e3:.2f}", "p95_us": f"{ms['p95'] * 1e3:.2f}",
-                    "count": ms["count"], "gb_s": f"{rate:.0f}", "of_copy": f"{rate / copied:.3f}",
+                    "count": ms["count"], "clock_mhz": round(loops[name][1]),
+                    "gb_s": f"{rate:.0f}", "of_copy": f"{rate / copied:.3f}",
                     "times_torch_int4": f"{times['torch int4']['median'] / ms['median']:.3f}"
                     if "torch int4" in times else "",
                     "error": f"{errors[name]:.2e}",
