@@ -157,6 +157,7 @@ WIDTH = 2048
 FlashAttention-2 (arXiv 2307.08691), section 4.1."""
 
 _DTYPES = ("bfloat16", "float16", "float32")
+_PRODUCT_DTYPES = (*_DTYPES, *(f"fp8-{recipe}" for recipe in FP8_RECIPES))
 _DTYPE = Param(
     "dtype",
     "Data type",
@@ -317,6 +318,17 @@ def _operation(cpu_sizes: str) -> tuple[Param, ...]:
             KINDS,
             group="Shape",
             operations=("linear_attention",),
+        ),
+        Param(
+            "dtypes",
+            "Data types",
+            "choices",
+            "bfloat16",
+            "data type of the inputs; fp8-: and what shares a scale",
+            _PRODUCT_DTYPES,
+            cpu_default="float32",
+            group="Precision",
+            operations=("gemm",),
         ),
     )
 
@@ -484,7 +496,7 @@ WORKLOADS: tuple[Workload, ...] = (
             msgspec.structs.replace(
                 _DTYPE,
                 help="data type of the inputs; fp8-: and what shares a scale",
-                choices=(*_DTYPES, *(f"fp8-{recipe}" for recipe in FP8_RECIPES)),
+                choices=_PRODUCT_DTYPES,
             ),
             Param("backend", "Backend", "choice", "auto", "what computes it", PRODUCTS),
             _seconds("how long the timed loop runs", "10", "4"),

@@ -71,6 +71,6 @@ def headline(
 
 def _named(cell: Cell) -> str:
     if cell.sizes:
-        return cell.sizes
+        return f"{cell.sizes}, {cell.dtype}"
     mask = ", causal" if cell.causal else ""
     return f"{cell.direction}, head size {cell.head_dim}, sequence {cell.seq}{mask}"

@@ -1,6 +1,7 @@
 """Compare and validate operations other than attention: each contender is a Task of its workload.
 
-A problem is one size of an operation, and of linear attention one kind. Calls are made as from
+A problem is one size of an operation, in one type of numbers (products) or of one kind (linear
+attention). Calls are made as from
 Python, so that the host's time counts where a call is shorter; inputs are drawn anew for each
 contender.
 """
@@ -36,12 +37,14 @@ class Operation:
     """The parameters that get the size."""
     contender: str
     """The parameter that names what computes it."""
+    variant: str = ""
+    """The parameter that gets each of several values, listed under its plural; none if empty."""
 
 
 OPERATIONS = {
-    "gemm": Operation(gemm.prepare, ("size",), "backend"),
+    "gemm": Operation(gemm.prepare, ("size",), "backend", "dtype"),
     "precision": Operation(precision.prepare, ("inputs", "outputs"), "recipe"),
-    "linear_attention": Operation(linear_attention.prepare, ("tokens",), "backend"),
+    "linear_attention": Operation(linear_attention.prepare, ("tokens",), "backend", "kind"),
 }
 
 
@@ -55,9 +58,10 @@ def problems(values: Values) -> tuple[dict[str, str], ...]:
     """Return the parameters of each problem that is asked for."""
     operation = OPERATIONS[values.text("operation")]
     sizes = [dict.fromkeys(operation.sizes, size) for size in values.several("sizes")]
-    if operation is not OPERATIONS["linear_attention"]:
+    variant = operation.variant
+    if not variant:
         return tuple(sizes)
-    return tuple({**size, "kind": kind} for kind in values.several("kinds") for size in sizes)
+    return tuple({**size, variant: v} for v in values.several(f"{variant}s") for size in sizes)
 
 
 def posed(name: str, problem: dict[str, str], contender: str, device: ComputeDevice) -> Task:
@@ -179,8 +183,9 @@ def trials(
 
 
 def _told(name: str, problem: dict[str, str]) -> str:
-    size = problem[OPERATIONS[name].sizes[0]]
-    return ", ".join((name, *([problem["kind"]] if "kind" in problem else []), f"size {size}"))
+    operation = OPERATIONS[name]
+    size, variant = problem[operation.sizes[0]], problem.get(operation.variant)
+    return ", ".join((name, *([variant] if variant else []), f"size {size}"))
 
 
 def _asked(values: Values, name: str) -> str:

@@ -87,7 +87,9 @@ def trials(cells: tuple[Cell, ...]) -> list[str]:
 
 
 def _label(c: Cell) -> str:
-    return c.sizes or f"{c.direction}, d {c.head_dim}, S {c.seq}{', causal' if c.causal else ''}"
+    if c.sizes:
+        return f"{c.sizes}, {c.dtype}"
+    return f"{c.direction}, d {c.head_dim}, S {c.seq}{', causal' if c.causal else ''}"
 
 
 def _figure(cell: Cell | None) -> str:

@@ -108,14 +108,14 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
 
 
 def _operation(values: Values, device: ComputeDevice, progress: Progress) -> list[Cell]:
-    """Return a cell with the trials of each size of an operation other than attention."""
+    """Return a cell with the trials of each problem of an operation other than attention."""
     from accel.workloads.operations import trials
 
-    tallies: dict[str, tuple[Cell, _Tally]] = {}
+    tallies: dict[tuple[str, str], tuple[Cell, _Tally]] = {}
     for task, milliseconds, seed in trials(values, device, progress):
         assert task.cell is not None
         new = task.cell, _Tally(task.backend, task.reason)
-        _, tally = tallies.setdefault(task.cell.sizes, new)
+        _, tally = tallies.setdefault((task.cell.sizes, task.cell.dtype), new)
         tally.add(task.check(), milliseconds, seed)
     return [tally.cell(cell) for cell, tally in tallies.values()]
 

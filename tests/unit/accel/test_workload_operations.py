@@ -51,6 +51,20 @@ def test_kinds_of_linear_attention_are_compared_side_by_side(tmp_path, monkeypat
     assert set(kinds) == {"ssd", "kda"} and {"auto", "torch"} <= set(measured)
 
 
+def test_types_of_products_are_compared_side_by_side(tmp_path, monkeypatch):
+    argv = ("--operation=gemm", "--sizes=128", "--dtypes=float32,fp8-row", "--seconds=0.1")
+    status, r = result(tmp_path, monkeypatch, "compare", compare.work, *argv)
+    assert (status, r.verdict) == (0, "pass")
+    measured = {(c.dtype, c.sizes) for c in r.cells if c.timing.count}
+    assert measured == {("float32", "128 x 128 x 128"), ("fp8", "128 x 128 x 128, scales by row")}
+
+
+def test_trials_of_types_with_equal_sizes_are_counted_apart(tmp_path, monkeypatch):
+    argv = ("--operation=gemm", "--sizes=16", "--dtypes=float32,bfloat16", "--trials=2")
+    _, r = result(tmp_path, monkeypatch, "validate", validate.work, *argv)
+    assert [(c.dtype, c.trials.count) for c in r.cells] == [("float32", 2), ("bfloat16", 2)]
+
+
 @every_operation
 def test_trials_draw_fresh_inputs_and_are_repeatable(operation, tmp_path, monkeypatch):
     argv = (f"--operation={operation}", "--sizes=16", "--trials=3", "--seed=5")
