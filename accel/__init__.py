@@ -97,6 +97,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class _Package(ModuleType):
     """Make `accel.attention` the operation, also for torch.compile and help().
 

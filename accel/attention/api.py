@@ -22,6 +22,7 @@ from accel.attention.inputs import (
     Window,
     arrange,
     as_given,
+    check_types,
     checked,
     describe,
     even_heads,
@@ -181,7 +182,15 @@ def attention(
 
     Raises:
         ValueError: if the inputs do not fit together, or a named backend cannot compute them.
+        TypeError: if what must be a tensor is none.
     """
+    if not (
+        isinstance(q, Tensor)
+        and isinstance(k, Tensor)
+        and isinstance(v, Tensor)
+        and (bias is None and seqlens is None and sink is None and alibi is None)
+    ):
+        check_types(q, k, v, bias, seqlens, sink, alibi)
     if (
         q.shape[-1] < v.shape[-1]
         or precision is not None

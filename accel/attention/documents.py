@@ -29,8 +29,9 @@ def in_documents(
     same = batch > 1 and (ragged.total_q, ragged.total_k) == (length, keys)
     if not same and (ragged.total_q, ragged.total_k) != (batch * length, batch * keys):
         raise ValueError(
-            f"the documents must add up to {length} queries and {keys} keys, or for {batch} rows to"
-            f" {batch * length} and {batch * keys}; got {ragged.total_q} and {ragged.total_k}"
+            f"the documents of a row must add up to {length} queries and {keys} keys, or those of"
+            f" all {batch} rows to {batch * length} and {batch * keys}; got {ragged.total_q} and"
+            f" {ragged.total_k}"
         )
     options = {**options, "layout": "bhsd"}
     over_heads = same and (not by_rows or (options["alibi"] is not None))

@@ -22,9 +22,11 @@ from accel.attention import visibility
 from accel.attention.api import attention
 from accel.attention.block_masks import forget, lists_of
 from accel.attention.dispatch import Choice
+from accel.attention.inputs import A_BLOCK_MASK
 from accel.attention.mods import ScoreRule, recognised
 from accel.attention.problem import default_scale
 from accel.attention.visibility import Visible
+from accel.runtime.given import require_tensors
 
 FLEX = "flex"
 """The name in a Choice of FlexAttention itself."""
@@ -77,6 +79,7 @@ def flex_attention(
     Raises:
         ValueError: if a named backend cannot compute this, or both return_lse and return_choice are
             requested.
+        TypeError: if the score function cannot be called or the mask is none.
     """
     with_lse = return_lse or (return_aux is not None and return_aux.lse)
     if torch.compiler.is_compiling():
@@ -84,6 +87,8 @@ def flex_attention(
             query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse,
             kernel_options, return_aux=return_aux,
         )  # fmt: skip
+    require_tensors(query=query, key=key, value=value)
+    _check_functions(score_mod, block_mask)
     if with_lse and return_choice:
         raise ValueError("lse and return_choice cannot be had in one call")
     why = _not_ours(query, key, value, enable_gqa, kernel_options, return_aux)
@@ -115,6 +120,16 @@ def flex_attention(
         return result[0], result[1].lse
     reason = "named by the caller" if backend == FLEX else f"auto: {why}"
     return (result, Choice(FLEX, reason, ())) if return_choice else result
+
+
+def _check_functions(score_mod: object, block_mask: object) -> None:
+    if score_mod is not None and not callable(score_mod):
+        raise TypeError(
+            "score_mod must be a function of (score, batch, head, query, key); got"
+            f" {type(score_mod).__name__}"
+        )
+    if block_mask is not None and not isinstance(block_mask, BlockMask):
+        raise TypeError(f"block_mask must be {A_BLOCK_MASK}; got {type(block_mask).__name__}")
 
 
 def recognise(

@@ -33,6 +33,7 @@ from accel.attention.sinks import with_sink
 P = ParamSpec("P")
 R = TypeVar("R")
 KERNEL, EMULATION = "hopper fp8", "emulation fp8"
+_WORDS = {KERNEL: "kernel for Hopper", EMULATION: "emulation"}
 BACKENDS = {"auto": KERNEL, "hopper": KERNEL, "emulation": EMULATION}
 """What a caller may name, and the name in the Choice."""
 PRECISIONS = ("fp8",)
@@ -150,11 +151,11 @@ def choose(problem: Problem, backend: str = "auto") -> Choice:
     name = BACKENDS[backend]
     if why := refusals[name]:
         other = (
-            "backend='emulation' computes what FP8 would answer, slowly"
+            "With backend='emulation' the same is computed on any device, slowly"
             if refusals[EMULATION] is None
-            else "without precision='fp8' other backends may do it"
+            else "Without precision='fp8' other backends may do it"
         )
-        raise ValueError(f"attention in FP8 cannot do this: the {name} {why}. {other}")
+        raise ValueError(f"attention in FP8 cannot do this: the {_WORDS[name]} {why}. {other}")
     reason = "the kernel for FP8" if backend == "auto" else "named by the caller"
     return Choice(name, reason, tuple(Candidate(n, why) for n, why in refusals.items()))
 

@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 from accel.attention.blocks import BlockLists
 from accel.attention.problem import Bias, Problem, default_scale, dtype_name
 from accel.attention.ragged import Ragged
+from accel.runtime.given import require_tensors
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 LAYOUTS = ("bhsd", "bshd")
 ALIGNMENT = 16
 """The number of bytes that kernels may load at once."""
+A_BLOCK_MASK = "a BlockMask, which create_block_mask of FlexAttention makes"
 
 Window = tuple[int | None, int | None]
 
@@ -77,6 +79,7 @@ def describe(
     Raises:
         ValueError: says what was given and what is possible.
     """
+    check_types(q, k, v, bias, seqlens, sink, alibi)
     scale = default_scale(q.shape[-1]) if scale is None and q.dim() else scale
     if q.shape[-1] == k.shape[-1] < v.shape[-1]:
         q, k, v = even_heads(q, k, v)
@@ -84,6 +87,25 @@ def describe(
     return problem_of(
         x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic
     )
+
+
+def check_types(
+    q: object,
+    k: object,
+    v: object,
+    bias: object = None,
+    seqlens: object = None,
+    sink: object = None,
+    alibi: object = None,
+) -> None:
+    """Raise TypeError, which says what is possible, if an argument has another type."""
+    maybe = {"bias": bias, "sink": sink, "alibi": alibi}
+    require_tensors(q=q, k=k, v=v, **{name: x for name, x in maybe.items() if x is not None})
+    if seqlens is not None and not isinstance(seqlens, Ragged):
+        raise TypeError(
+            "seqlens must be an accel.Ragged, which Ragged.of(lengths, device=...) makes; got"
+            f" {type(seqlens).__name__}"
+        )
 
 
 def even_heads(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -281,8 +303,12 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
 def _blocks(
     mask: BlockMask, q: Tensor, k: Tensor, bias: Tensor | None, seqlens: Ragged | None
 ) -> BlockLists:
+    from torch.nn.attention.flex_attention import BlockMask
+
     from accel.attention.block_masks import lists_of  # it needs FlexAttention
 
+    if not isinstance(mask, BlockMask):
+        raise TypeError(f"block_mask must be {A_BLOCK_MASK}; got {type(mask).__name__}")
     if bias is not None or seqlens is not None:
         raise ValueError("block_mask cannot be given with a bias or seqlens; use one of them")
     return lists_of(mask, (*q.shape[:3], k.shape[2]), q.device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from operator import index
 
 import torch
 from torch import Tensor
@@ -42,8 +43,10 @@ class Ragged:
 
         Raises:
             ValueError: if the lengths do not fit together.
+            TypeError: if a length is no whole number.
         """
         lengths_k = lengths_q if lengths_k is None else lengths_k
+        lengths_q, lengths_k = [index(n) for n in lengths_q], [index(n) for n in lengths_k]
         if len(lengths_q) != len(lengths_k):
             raise ValueError(
                 f"as many lengths of queries as of keys are needed; got {len(lengths_q)} and"

@@ -17,6 +17,8 @@ Wanted = Callable[[str, nn.Linear], bool]
 def convert(model: nn.Module, recipe: Recipe = "row", *, wanted: Wanted | None = None) -> nn.Module:
     """Replace linear layers by FP8 ones that share their parameters, in place.
 
+    Layers in FP8 by another recipe are replaced, too; scales of earlier steps begin anew.
+
     Args:
         model: a model, or a single nn.Linear, which is then returned as an FP8 one.
         recipe: what shares a scale: `delayed` and `tensor` (all elements; scales of earlier steps
@@ -30,10 +32,10 @@ def convert(model: nn.Module, recipe: Recipe = "row", *, wanted: Wanted | None =
     Raises:
         ValueError: if no recipe has this name.
     """
-    if type(model) is nn.Linear:
-        return Fp8Linear.of(model, recipe)
+    if isinstance(model, nn.Linear):
+        return Fp8Linear.of(model, recipe) if _changes(model, recipe) else model
     for parent, name, layer, path in list(_linear(model)):
-        if type(layer) is nn.Linear and (wanted is None or wanted(path, layer)):
+        if _changes(layer, recipe) and (wanted is None or wanted(path, layer)):
             setattr(parent, name, Fp8Linear.of(layer, recipe))
     return model
 
@@ -57,10 +59,15 @@ def describe(model: nn.Module) -> str:
     for _, _, layer, path in _linear(model):
         how = str(layer.weight.dtype).removeprefix("torch.")
         if isinstance(layer, Fp8Linear):
-            how = f"FP8, scales by {layer.recipe}"
+            how = f"FP8, recipe {layer.recipe}"
             how += "" if native(layer.weight.device) else f" ({EMULATED})"
         lines.append(f"{path:<40} {layer.in_features:>6} -> {layer.out_features:<6} {how}")
     return "\n".join(lines)
+
+
+def _changes(layer: nn.Linear, recipe: Recipe) -> bool:
+    """Return whether a layer is a plain one, or in FP8 by another recipe."""
+    return type(layer) is nn.Linear or (isinstance(layer, Fp8Linear) and layer.recipe != recipe)
 
 
 def _linear(model: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Linear, str]]:

@@ -53,6 +53,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class _Package(ModuleType):
     def __setattr__(self, name: str, value: Any) -> None:
         """Ignore the attributes that the import system sets after it has imported packages."""

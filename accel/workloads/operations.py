@@ -114,7 +114,7 @@ def _contest(
             task = posed(name, problem, contender, device)
             checks = task.check()
         except (ValueError, OutOfMemory) as e:
-            refused[contender] = str(e)
+            refused[contender] = str(e).removeprefix(f"backend {contender} ")
             continue
         assert task.cell is not None
         cells[contender] = msgspec.structs.replace(

@@ -26,8 +26,10 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
     import torch
     from torch import nn
 
-    from accel.precision.conversion import convert, describe
+    from accel.precision.conversion import convert
     from accel.precision.history import update_scales
+    from accel.primitives.gemm.dispatch import EMULATED
+    from accel.primitives.quantize.fp8 import native
 
     rows, inputs, outputs = (values.integer(name) for name in ("rows", "inputs", "outputs"))
     recipe = values.text("recipe")
@@ -50,7 +52,9 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
     name = "bfloat16" if recipe == "plain" else "fp8"
     if recipe == "plain" and dtype == torch.float32:
         name = "float32"
-    reason = " ".join(describe(model).split())
+    reason = "not converted" if recipe == "plain" else f"recipe {recipe}"
+    if recipe != "plain" and not native(plain.weight.device):
+        reason += f"; {EMULATED}"
     weight = plain.weight.detach()
     # each of x, the weight, the result and their gradients once
     moved = 2.0 * dtype.itemsize * (rows * (inputs + outputs) + inputs * outputs)

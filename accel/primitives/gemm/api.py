@@ -10,8 +10,9 @@ from torch import Tensor
 from accel.primitives.gemm.backends import BACKENDS
 from accel.primitives.gemm.dispatch import GemmChoice, choose
 from accel.primitives.gemm.lessons import chosen
-from accel.primitives.gemm.operands import Operands, arrange
+from accel.primitives.gemm.operands import Operands, arrange, check_rules
 from accel.primitives.gemm.plain import activated
+from accel.runtime.given import require_tensors
 
 Scales = tuple[Tensor, Tensor]
 
@@ -49,7 +50,9 @@ def gemm(
 
     Raises:
         ValueError: if the inputs do not fit together, or the named backend cannot compute them.
+        TypeError: if what must be a tensor is none.
     """
+    require_tensors(a=a, b=b, bias=a if bias is None else bias)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (a, b, bias)):
         if scales is not None:
             raise ValueError(
@@ -57,6 +60,7 @@ def gemm(
                 " have"
             )
         out = _Product.apply(a, b, tile_size, backend)  # type: ignore[no-untyped-call]
+        check_rules(bias, activation, out_dtype or a.dtype, out.shape[-1], out.device)
         if bias is not None:
             out = out + bias
         return activated(out, activation or "none").to(out_dtype or a.dtype)

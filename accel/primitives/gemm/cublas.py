@@ -16,7 +16,7 @@ _SCALES = 4
 def refusal(p: Problem) -> str | None:
     """Return why cuBLAS cannot compute a problem, or None."""
     if p.capability is None:
-        return "runs on CUDA GPUs"
+        return "needs a CUDA GPU"
     if p.dtype not in FP8:
         return None
     if p.capability < (8, 9):

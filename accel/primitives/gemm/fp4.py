@@ -24,7 +24,7 @@ def refusal(device: torch.device) -> str | None:
     if isinstance(fp4_product, InterpretedFunction):
         return None
     if device.type != "cuda":
-        return "runs on CUDA GPUs"
+        return "needs a CUDA GPU"
     capability = torch.cuda.get_device_capability(device)
     if capability < _OLDEST:
         return (

@@ -12,6 +12,7 @@ from accel.primitives.gemm.api import Scales, gemm
 from accel.primitives.gemm.backends import BACKENDS
 from accel.primitives.gemm.operands import Operands, arrange, boxes
 from accel.runtime.backend_names import check_name
+from accel.runtime.given import require_tensors
 from accel.runtime.named import launch
 
 GROUPED = ("hopper", "loop")
@@ -34,18 +35,21 @@ def grouped_gemm(
         a: [rows, k], the rows of all experts end to end.
         b: [experts, k, n].
         starts: int tensor [experts + 1] on the device of a: expert e has the rows from starts[e] to
-            starts[e + 1]. Any of them may have none.
+            starts[e + 1]. Any of them may have none. They rise from 0 to rows: `loop` checks it;
+            `hopper`, which does not wait for the GPU, leaves rows of no expert undefined.
         out_dtype: as for `gemm`.
         scales: for FP8, as for `gemm`; those of b have one more dimension, for the experts.
-        backend: `hopper`, one kernel that reads `starts` on the GPU; `loop`, a product for each
-            expert, which reads them on the host; or `auto`: the kernel where it can.
+        backend: `hopper`, one kernel that reads `starts` on the GPU, without gradients; `loop`, a
+            product for each expert, which reads them on the host; or `auto`: the kernel where it
+            can.
 
     Returns:
-        [rows, n].
+        [rows, n]. Gradients flow to a and b.
 
     Raises:
         ValueError: if the inputs do not fit together, or the named backend cannot compute them.
     """
+    require_tensors(a=a, b=b, starts=starts)
     if a.dim() != 2 or b.dim() != 3 or starts.shape != (b.shape[0] + 1,):
         raise ValueError(
             "grouped_gemm takes a [rows, k], b [experts, k, n] and starts [experts + 1]; got"
@@ -59,6 +63,8 @@ def grouped_gemm(
         problem=replace(x.problem, boxes=x.problem.boxes and boxes(b)),
     )  # fmt: skip
     why = BACKENDS["hopper"].refusal(x.problem)
+    if why is None and torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
+        why = "computes no gradients"
     if backend == "hopper" and why is not None:
         raise ValueError(f"backend hopper cannot do this: it {why}. This can: loop")
     if why is None and backend != "loop":
@@ -119,6 +125,10 @@ def _one_kernel(x: Operands, starts: Tensor) -> Tensor:
 
 def _loop(x: Operands, starts: Tensor) -> Tensor:
     bounds = starts.tolist()
+    if bounds[0] != 0 or bounds[-1] != x.problem.m or bounds != sorted(bounds):
+        raise ValueError(
+            f"starts must rise from 0 to the number of rows, {x.problem.m}; got {bounds[:8]}"
+        )
     out = x.a.new_empty(x.problem.m, x.problem.n, dtype=x.problem.out_dtype)
     for e, (begin, end) in enumerate(pairwise(bounds)):
         scales = None

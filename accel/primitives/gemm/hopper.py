@@ -63,7 +63,7 @@ class Layout(NamedTuple):
 def refusal(p: Problem) -> str | None:
     """Return why the kernel cannot compute a problem, or None."""
     if p.capability != (9, 0):
-        return "is made for compute capability 9.0"
+        return "needs compute capability 9.0"
     if p.dtype not in DTYPES or p.out_dtype not in (torch.float16, torch.bfloat16, torch.float32):
         return "takes float16, bfloat16 and float8_e4m3fn"
     if not p.boxes:

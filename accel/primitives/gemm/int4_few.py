@@ -35,7 +35,7 @@ class Cut(NamedTuple):
 def refusal(b: Int4, dtype: torch.dtype, device: torch.device) -> str | None:
     """Return why the kernel cannot multiply with a matrix, or None."""
     if device.type != "cuda":
-        return "runs on CUDA GPUs"
+        return "needs a CUDA GPU"
     capability = torch.cuda.get_device_capability(device)
     if capability < _OLDEST:
         return f"needs compute capability 8.0; this GPU has {capability[0]}.{capability[1]}"

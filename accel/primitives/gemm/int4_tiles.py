@@ -28,7 +28,7 @@ def refusal(b: Int4, dtype: torch.dtype, device: torch.device) -> str | None:
     if b.group % _LEAST or (GROUP % b.group and b.group % GROUP):
         return f"takes groups of {_LEAST} to {GROUP} columns, a power of two; these have {b.group}"
     if not isinstance(int4_product, InterpretedFunction) and device.type != "cuda":
-        return "runs on CUDA GPUs"
+        return "needs a CUDA GPU"
     return None
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from accel.primitives.gemm.problem import ACTIVATIONS, BLOCK, FLOATS, FP8, Problem, Scaling, Steps
+from accel.runtime.given import require_tensors
 from accel.runtime.named import traced
 
 ALIGNMENT = 16
@@ -51,10 +52,6 @@ def arrange(
     left, right, shape = _batched(a, b)
     batch, m, k = left.shape
     n = right.shape[2]
-    if bias is not None and (bias.shape != (n,) or bias.device != a.device):
-        raise ValueError(f"bias must be [{n}] on {a.device}; got {list(bias.shape)}")
-    if (activation or "none") not in ACTIVATIONS:
-        raise ValueError(f"activation is one of {', '.join(ACTIVATIONS)}; got {activation!r}")
     scaling, steps = _scaling(scales, batch, m, n, k)
     if a.dtype in FP8 and scales is None:
         raise ValueError("operands in FP8 need scales=(of a, of b); tensors of ones do not scale")
@@ -62,8 +59,7 @@ def arrange(
         raise ValueError(f"scales belong to operands in FP8; got {a.dtype}")
     if out_dtype is None:
         out_dtype = torch.bfloat16 if a.dtype in FP8 else a.dtype
-    if out_dtype not in FLOATS:
-        raise ValueError(f"the result is a floating-point number of 16 to 64 bits; got {out_dtype}")
+    check_rules(bias, activation, out_dtype, n, a.device)
     if tile is not None and (tile < 16 or tile > 256 or tile & (tile - 1)):
         raise ValueError(f"tile_size is a power of two from 16 to 256; got {tile}")
     device = a.device
@@ -76,6 +72,26 @@ def arrange(
     )  # fmt: skip
     scale_a, scale_b = (None, None) if scales is None else (s.float() for s in scales)
     return Operands(left, right, scale_a, scale_b, bias, problem, shape)
+
+
+def check_rules(
+    bias: Tensor | None,
+    activation: str | None,
+    out_dtype: torch.dtype,
+    n: int,
+    device: torch.device,
+) -> None:
+    """Check what is done with a product of n columns.
+
+    Raises:
+        ValueError: says what was given and what is possible.
+    """
+    if bias is not None and (bias.shape != (n,) or bias.device != device):
+        raise ValueError(f"bias must be [{n}] on {device}; got {list(bias.shape)} on {bias.device}")
+    if (activation or "none") not in ACTIVATIONS:
+        raise ValueError(f"activation is one of {', '.join(ACTIVATIONS)}; got {activation!r}")
+    if out_dtype not in FLOATS:
+        raise ValueError(f"out_dtype is one of {', '.join(map(str, FLOATS))}; got {out_dtype!r}")
 
 
 def _check_types(a: Tensor, b: Tensor) -> None:
@@ -119,6 +135,7 @@ def _scaling(
         return "none", Steps(0, 0)
     if batch != 1:
         raise ValueError("products with scales take no batches; see grouped_gemm")
+    require_tensors(**{"the scales of a": scales[0], "the scales of b": scales[1]})
     shapes = tuple(s.shape for s in scales)
     blocks = -(-k // BLOCK)
     for name, (outer, inner), size in (

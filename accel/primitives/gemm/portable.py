@@ -41,7 +41,7 @@ def refusal(p: Problem) -> str | None:
     if isinstance(kernels.product, InterpretedFunction):
         return None
     if p.capability is None:
-        return "runs on CUDA GPUs"
+        return "needs a CUDA GPU"
     if p.capability < _OLDEST:
         return f"needs compute capability 8.0; this GPU has {p.capability[0]}.{p.capability[1]}"
     if p.dtype in FP8 and p.capability < (8, 9):

@@ -13,6 +13,7 @@ from torch import Tensor
 from accel.primitives.linear_attention.kinds import KINDS, Kind, retention_decay
 from accel.primitives.linear_attention.problem import DTYPES, Operands
 from accel.runtime.backend_names import check_name
+from accel.runtime.given import require_tensors
 
 BACKENDS = ("triton", "torch", "reference")
 _KERNEL_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
@@ -66,7 +67,8 @@ def linear_attention(
             decay is A dt), `gdn`, `kda` or `rwkv7`.
         decay: the logarithm of each token's decay, at most 0: [B,T,H] for `ssd` and `gdn`,
             [B,T,H,Dk] for `gla`, `kda` and `rwkv7`, None for `retention`. Values below -10 count
-            as -10, and those of `rwkv7`, whose decays are above 0.545, below -1 as -1.
+            as -10, and those of `rwkv7`, whose decays are above 0.545, below -1 as -1. Values above
+            0 are refused on a CPU; a GPU is not waited for to see them.
         beta: how much a delta rule corrects, [B,T,H], for `gdn` and `kda`, whose keys should have
             length 1.
         a, b: for `rwkv7`, the key that is erased and what replaces it, [B,T,H,Dk]; a should have
@@ -83,6 +85,7 @@ def linear_attention(
 
     Raises:
         ValueError: if the inputs do not fit together, or the named backend cannot compute them.
+        TypeError: if what must be a tensor is none.
     """
     x = operands(q, k, v, kind, decay, beta, a, b, scale, state, starts)
     choice = choose(x, backend)
@@ -153,6 +156,8 @@ def operands(
     if kind not in KINDS:
         raise ValueError(f"no kind is called {kind!r}. There are: {', '.join(KINDS)}")
     what = KINDS[kind]
+    maybe = {"decay": decay, "beta": beta, "a": a, "b": b, "state": state, "starts": starts}
+    require_tensors(q=q, k=k, v=v, **{name: x for name, x in maybe.items() if x is not None})
     _check_vectors(q, k, v)
     batch, length, heads = v.shape[:3]
     _check_given(what, {"decay": decay, "beta": beta, "a": a, "b": b})
@@ -167,6 +172,8 @@ def operands(
             raise ValueError(
                 f"{name} of {kind} must be {list(expected[name])}; got {list(given.shape)}"
             )
+    if decay is not None:
+        _check_decay(decay)
     bounds = _checked_starts(starts, batch, length)
     sequences = batch if bounds is None else len(bounds) - 1
     if state is not None and tuple(state.shape) != (sequences, heads, q.shape[3], v.shape[3]):
@@ -193,6 +200,15 @@ def operands(
         None if state is None else state.to(precise),
         bounds,
     )
+
+
+def _check_decay(decay: Tensor) -> None:
+    """Check values on a CPU only: for those on a GPU the host would have to wait."""
+    if decay.is_cpu and not torch.compiler.is_compiling() and (decay > 0).any():
+        raise ValueError(
+            "decay is the logarithm of a factor of at most 1, so at most 0; got up to"
+            f" {decay.max().item():.3g}. Give decay.log() if these are the factors"
+        )
 
 
 def _check_vectors(q: Tensor, k: Tensor, v: Tensor) -> None:
@@ -224,7 +240,8 @@ def _check_given(kind: Kind, given: dict[str, Tensor | None]) -> None:
         raise ValueError(f"{kind.name} needs {' and '.join(missing)}")
     unused = sorted(name for name, x in given.items() if x is not None and name not in wanted)
     if unused:
-        raise ValueError(f"{kind.name} does not take {' and '.join(unused)}")
+        own = "; its decays are fixed, one for each head" if kind.decay == "fixed" else ""
+        raise ValueError(f"{kind.name} does not take {' and '.join(unused)}{own}")
 
 
 def _checked_starts(starts: Tensor | None, batch: int, length: int) -> tuple[int, ...] | None:

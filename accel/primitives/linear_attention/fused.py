@@ -36,7 +36,7 @@ def unusable(device: torch.device) -> str | None:
     if isinstance(chunk_kernels.scores, InterpretedFunction):
         return None
     if device.type != "cuda":
-        return "runs on CUDA devices"
+        return "needs a CUDA GPU"
     capability = torch.cuda.get_device_capability(device)
     if capability < _OLDEST:
         return f"needs compute capability 8.0; this GPU has {capability[0]}.{capability[1]}"

@@ -206,7 +206,7 @@ def test_documents_that_do_not_fit_are_refused():
     q, k, v = random((2, 2, 4, 8))
     for lengths in ([4, 1], [3]):
         with pytest.raises(
-            ValueError, match="the documents must add up to 4 queries and 4 keys, or"
+            ValueError, match="the documents of a row must add up to 4 queries and 4 keys, or"
         ):
             attention(q, k, v, seqlens=Ragged.of(lengths, device="cpu"))
     with pytest.raises(ValueError, match="each document must lie in one piece"):

@@ -176,11 +176,11 @@ def test_blackwell_multiplies_fp4_itself(kind, instruction, target):
 
 
 def test_fp4_is_emulated_where_no_tensor_core_multiplies_it():
-    with pytest.raises(ValueError, match="backend native cannot do this: it runs on CUDA GPUs"):
+    with pytest.raises(ValueError, match="backend native cannot do this: it needs a CUDA GPU"):
         accel.fp4_gemm(drawn(32, 32), drawn(32, 32), backend="native")
     a, b = (accel.fp4_quantize(drawn(32, 32)) for _ in range(2))
     assert fp4_backend(a, b) == "torch, FP4 is EMULATED in float32 on this device"
-    with pytest.raises(ValueError, match="backend native cannot do this: it runs on CUDA GPUs"):
+    with pytest.raises(ValueError, match="backend native cannot do this: it needs a CUDA GPU"):
         fp4_backend(a, b, backend="native")
 
 
@@ -244,11 +244,11 @@ def test_the_kernels_multiply_fp8(interpreted, recipe):
 def test_what_runs_is_said():
     a, b = drawn(3, 4), drawn(4, 5)
     choice = explain_gemm(a, b)
-    assert choice.backend == "torch" and choice.refusals["cublas"] == "runs on CUDA GPUs"
+    assert choice.backend == "torch" and choice.refusals["cublas"] == "needs a CUDA GPU"
     half = fp8_quantize(a)
     choice = explain_gemm(half.values, half.values.t(), scales=(half.scales, half.scales))
     assert "FP8 is EMULATED" in choice.reason
-    with pytest.raises(ValueError, match="backend cublas cannot do this: it runs on CUDA GPUs"):
+    with pytest.raises(ValueError, match="backend cublas cannot do this: it needs a CUDA GPU"):
         gemm(a, b, backend="cublas")
     with pytest.raises(ValueError, match=r"no backend is called 'magma'\. There are: auto, cublas"):
         gemm(a, b, backend="magma")
