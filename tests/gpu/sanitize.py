@@ -5,8 +5,10 @@
 
 The calls are those of `tests.gpu.sanitized`. Each worker takes a share of them, in three processes:
 one compiles and runs a call, and then one with each tool runs it again, which takes the compiled
-kernels from Triton's cache. results/sanitizer.csv has a row for each call and tool; one that did
-not end within the limit has the verdict `not finished`, which is a failure.
+kernels from Triton's cache. Compile them before (`--tools ""`) where time is short: on an H200 that
+took ten times as long as all that followed. results/sanitizer.csv has a row for each call and tool,
+written as soon as it is known; one that did not end within the limit has the verdict `not finished`,
+which is a failure.
 
 The race checker knows nothing of hand-overs between warps of several kinds: it calls those of a
 minimal kernel races, too (`tests.gpu.handover`), and those within cuDNN's own attention. So what it
@@ -21,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import contextlib
 import os
 import re
 import shutil
@@ -29,6 +30,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections import Counter
@@ -96,6 +98,7 @@ _CALL = re.compile(
 _PAIR = re.compile(
     r"(?:Write|Read) Thread .* in (\S+\.py):(\d+)\n.*(?:Write|Read) Thread .* in (\S+\.py):(\d+)"
 )
+_FAILED = re.compile(r"^failed ", re.M)
 _REPORT = re.compile(r"^========= (?!COMPUTE-SANITIZER|ERROR SUMMARY|RACECHECK SUMMARY)\S.*$", re.M)
 
 
@@ -103,13 +106,13 @@ def verdicts(tool: str, log: str) -> Iterator[dict[str, object]]:
     """Yield a row for each call that a log tells of."""
     for call in _CALL.finditer(log):
         name, said = call["name"], call["said"]
+        failed = _FAILED.search(said)
         reports = Counter(_REPORT.findall(said))
         kinds = Counter(kind_of(*pair) for pair in _PAIR.findall(said))
         explained = sum(n for kind, n in kinds.items() if not kind.startswith("race"))
         errors = reports.total() - explained
-        yield {
-            "tool": tool,
-            "call": name,
+        verdict = "failed" if failed else _verdict(name, call["error"], errors)
+        yield row_of(tool, name, verdict) | {
             "kernels": call["kernels"] or "",
             "launches": sum(int(k.rpartition("*")[2]) for k in (call["kernels"] or "").split()),
             "errors": errors,
@@ -117,9 +120,20 @@ def verdicts(tool: str, log: str) -> Iterator[dict[str, object]]:
             "hand_overs": explained - kinds["entry"],
             "relative_error": call["error"] or "",
             "seconds": call["seconds"] or "",
-            "verdict": _verdict(name, call["error"], errors),
             "said": "; ".join(_told(said, reports, kinds))[:600],
         }
+
+
+def row_of(tool: str, call: str, verdict: str) -> dict[str, object]:
+    """Return a row of which nothing else is known."""
+    unknown = ("kernels", "launches", "errors", "entry", "hand_overs", "relative_error", "seconds")
+    return {
+        "tool": tool,
+        "call": call,
+        "verdict": verdict,
+        **dict.fromkeys(unknown, ""),
+        "said": "",
+    }
 
 
 def _verdict(name: str, error: str | None, errors: int) -> str:
@@ -166,14 +180,6 @@ def _function(name: str, line: int) -> str:
     return f"{name}:{line}"
 
 
-class Stopped(Exception):
-    """Tell that somebody ends the program, which then writes what it knows."""
-
-
-def _stop(*_: object) -> None:
-    raise Stopped
-
-
 def started(
     tool: str, names: Sequence[str], folder: Path, number: int
 ) -> tuple[str, Path, subprocess.Popen[bytes]]:
@@ -209,37 +215,56 @@ def sanitizer() -> str:
 
 
 def watched(
-    names: Sequence[str], tools: Sequence[str], workers: int, limit: float
-) -> list[dict[str, object]]:
-    """Return a row for each call and tool."""
+    names: Sequence[str],
+    tools: Sequence[str],
+    workers: int,
+    limit: float,
+    stopped: threading.Event,
+) -> Iterator[dict[str, object]]:
+    """Yield a row for each call and tool as soon as its verdict is known.
+
+    Args:
+        names: the calls.
+        tools: those of compute-sanitizer; none to compile only.
+        workers: the shares that the calls are cut into.
+        limit: seconds for everything.
+        stopped: set by somebody who wants the rest to be given up.
+    """
     deadline = time.monotonic() + limit
+    told: set[tuple[str, str]] = set()
     with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
         running = [
-            started(tool, names[number::workers], folder, number)
+            started(tool, names[number::workers], Path(made), number)
             for number in range(workers)
             for tool in ("", *tools)
         ]
-        with contextlib.suppress(subprocess.TimeoutExpired, Stopped):
-            for _, _, process in running:
-                process.wait(max(0.0, deadline - time.monotonic()))
+        last = False
+        while not last:
+            last = (
+                stopped.wait(0.5)
+                or time.monotonic() > deadline
+                or all(process.poll() is not None for _, _, process in running)
+            )
+            for row in _known(running):
+                call = str(row["tool"]), str(row["call"])
+                if call not in told and (last or row["verdict"] != "not finished"):
+                    told.add(call)
+                    yield row
         for _, _, process in running:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        rows = [
-            row
-            for tool, log, _ in running
-            for row in verdicts(tool or "none", log.read_text(errors="replace"))
-        ]
-    begun = {(row["tool"], row["call"]) for row in rows}
-    blank = dict.fromkeys(rows[0], "") if rows else {}
-    return rows + [
-        blank | {"tool": tool, "call": name, "verdict": "not begun"}
-        for tool in tools
-        for name in names
-        if (tool, name) not in begun
-    ]
+    for tool in tools:
+        for name in names:
+            if (tool, name) not in told:
+                yield row_of(tool, name, "not begun")
+
+
+def _known(
+    running: Sequence[tuple[str, Path, subprocess.Popen[bytes]]],
+) -> Iterator[dict[str, object]]:
+    for tool, log, _ in running:
+        yield from verdicts(tool or "none", log.read_text(errors="replace"))
 
 
 def main() -> int:
@@ -257,14 +282,18 @@ def main() -> int:
         names, folder, tool = options.each
         each(names.split(","), Path(folder), first=not tool)
         return 0
-    signal.signal(signal.SIGTERM, _stop)
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     tools = [tool for tool in options.tools.split(",") if tool]
-    rows = watched(calls(options.only), tools, options.workers, options.limit)
     where = context(torch.cuda.get_device_name(), ("torch", "triton"))
     where["versions"] += f" compute-sanitizer={_version()}"
-    write("sanitizer", [row | where for row in rows], options.out)
-    for row in rows:
-        print(row["verdict"], row["tool"], row["call"], row["kernels"], row["said"], sep="; ")
+    rows: list[dict[str, object]] = []
+    for row in watched(calls(options.only), tools, options.workers, options.limit, stopped):
+        rows.append(row | where)
+        write("sanitizer", rows, options.out)
+        print(
+            *(row[n] for n in ("verdict", "tool", "call", "kernels", "said")), sep="; ", flush=True
+        )
     fine = sum(row["verdict"] == "ok" for row in rows)
     print(f"{fine} of {len(rows)} are well")
     return 0 if fine == len(rows) else 1
