@@ -16,12 +16,10 @@ from accel.attention.problem import Problem, default_scale
 from accel.attention.records import Shape
 from accel.attention.spot import spot
 from accel.attention.usage import USAGE
+from accel.lessons.measuring import has_room
 from accel.lessons.records import Direction
 from accel.lessons.store import gpu
 from accel.lessons.usage import Pending
-
-LARGEST = 0.25
-"""The share of the free memory that the tensors of a shape may take."""
 
 
 def pending(device: torch.device) -> Iterator[Pending]:
@@ -54,15 +52,12 @@ def posed(shape: Shape, device: torch.device) -> Problem:
     )  # fmt: skip
 
 
-def fits(problem: Problem) -> bool:
+def fits(p: Problem) -> bool:
     """Return whether the tensors of a problem take a small part of the free memory."""
-    if problem.device.type != "cuda":
-        return True
-    p = problem
     elements = 4 * p.head_dim * p.batch * (p.heads * p.seq_q + p.kv_heads * p.seq_k)
     if p.bias != "none":
         elements += 2 * p.batch * p.heads * p.seq_q * p.seq_k
-    return elements * p.dtype.itemsize < LARGEST * torch.cuda.mem_get_info(p.device)[0]
+    return has_room(elements * p.dtype.itemsize, p.device)
 
 
 def tune(problem: Problem, direction: Direction) -> bool:

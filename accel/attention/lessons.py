@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from accel.attention.dispatch import Choice, choose, contenders, few_queries
 from accel.attention.learned import STORE
@@ -15,20 +15,17 @@ from accel.lessons.records import Measured
 
 Use = measuring.Use[Problem]
 
-_USES: dict[str, Use] = {}
-
 
 def use_of(problem: Problem) -> Use | None:
     """Return the count of the problem's spot, or None where nothing can be learned."""
     if problem.device.type not in measuring.DEVICES or problem.empty:
         return None
-    at = _spot(problem)
-    return _USES.get(at) or _USES.setdefault(at, Use(problem))
+    return USAGE.at(_spot(problem), problem)
 
 
 def learn_forward(use: Use, problem: Problem, choice: Choice, passes: Passes) -> bool:
     """Count a call, and return True if the forward pass was measured now: choose again."""
-    USAGE.count_call(use, _USES.values())
+    USAGE.count_call(use)
     return _learn(use, problem, choice, passes)
 
 
@@ -42,15 +39,14 @@ def learn_backward(problem: Problem, passes: Passes) -> bool:
 
 
 def _learn(use: Use, problem: Problem, choice: Choice, passes: Passes) -> bool:
-    if problem.deterministic or not use.is_due(choice.direction, problem.device):
+    if problem.deterministic:
         return False
-    if choice.is_measured or not STORE.can_keep():
-        return False
-    names = contenders(problem, choice.direction)
-    if len(names) < 2:
-        return False
-    measure(problem, choice, passes, names)
-    return True
+    direction = choice.direction
+    candidates = partial(contenders, problem, direction)
+    names = measuring.rivals(use, direction, problem.device, choice.is_measured, STORE, candidates)
+    if names:
+        measure(problem, choice, passes, names)
+    return bool(names)
 
 
 def measure(problem: Problem, choice: Choice, passes: Passes, names: tuple[str, ...]) -> Measured:
@@ -67,11 +63,6 @@ def measure(problem: Problem, choice: Choice, passes: Passes, names: tuple[str, 
     measured = measuring.measure(STORE, subject, passes, names, cold=few_queries(problem))
     choose.cache_clear()
     return measured
-
-
-def forget() -> None:
-    """Forget all counts."""
-    _USES.clear()
 
 
 @lru_cache(maxsize=4096)

@@ -22,6 +22,8 @@ from accel.runtime import brief_timing
 
 AT_CALL = 2
 """A spot is measured at this call: a shape that never comes back costs nothing."""
+ROOM = 0.25
+"""The share of the free memory that tensors made for a measurement may take."""
 DEVICES = ("cuda",)
 """Where backends are measured: on a CPU, each operation has one that is fast."""
 
@@ -58,6 +60,35 @@ class Use(Generic[_Problem]):
             return False  # a later call may be another one
         self.due[direction] = False
         return True
+
+
+def rivals(
+    use: Use[_Problem],
+    direction: Direction,
+    device: torch.device,
+    known: bool,
+    store: Store,
+    contenders: Callable[[], tuple[str, ...]],
+) -> tuple[str, ...]:
+    """Return the backends to measure at the pass that was counted last, or none.
+
+    Args:
+        use: the counts at its spot.
+        direction: the pass.
+        device: where it runs.
+        known: whether `auto` goes by a measurement already.
+        store: keeps what is measured.
+        contenders: finds the backends that could win.
+    """
+    if not use.is_due(direction, device) or known or not store.can_keep():
+        return ()
+    names = contenders()
+    return names if len(names) > 1 else ()
+
+
+def has_room(needed: float, device: torch.device) -> bool:
+    """Return whether so many bytes are a small part of the free memory."""
+    return device.type != "cuda" or needed < ROOM * torch.cuda.mem_get_info(device)[0]
 
 
 class Subject(NamedTuple):

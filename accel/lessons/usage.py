@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -51,13 +51,22 @@ class Pending(NamedTuple):
 
 
 class Usage(Generic[_Problem, _Shape]):
-    """Read and write the counts of one operation."""
+    """Hold this process's counts of one operation, and read and write those of all."""
 
     def __init__(
         self, operation: str, kind: type[_Shape], described: Callable[[_Problem], Described[_Shape]]
     ) -> None:
         self._operation, self._kind, self._described = operation, kind, described
         self._last: float | None = None
+        self._uses: dict[str, Use[_Problem]] = {}
+
+    def at(self, spot: str, problem: _Problem) -> Use[_Problem]:
+        """Return the counts at a spot of a device, new ones for the first problem there."""
+        return self._uses.get(spot) or self._uses.setdefault(spot, Use(problem))
+
+    def forget(self) -> None:
+        """Forget this process's counts."""
+        self._uses.clear()
 
     def read(self) -> list[Used[_Shape]]:
         """Return what was counted; nothing if the file is damaged, which the next write replaces.
@@ -67,13 +76,13 @@ class Usage(Generic[_Problem, _Shape]):
         """
         return self._held(shared_file.read(used_file(self._operation)))
 
-    def note(self, counts: Collection[Use[_Problem]]) -> None:
+    def note(self) -> None:
         """Add what was counted since the last time to the file.
 
         Raises:
             OSError: if it cannot be written.
         """
-        now = time.time()
+        now, counts = time.time(), list(self._uses.values())
         new = [self._used(c, now) for c in counts if (c.calls, c.backward) != c.noted]
         if not new:
             return
@@ -93,27 +102,27 @@ class Usage(Generic[_Problem, _Shape]):
         for c in counts:
             c.noted = (c.calls, c.backward)
 
-    def count_call(self, use: Use[_Problem], counts: Collection[Use[_Problem]]) -> None:
+    def count_call(self, use: Use[_Problem]) -> None:
         """Count a call; all counts are written now and then, and at the end of the process."""
         use.calls += 1
         if use.calls & (use.calls - 1) == 0:  # seldom: the file is written beside the caller's work
-            self._write_if_due(counts)
+            self._write_if_due()
 
-    def _write_if_due(self, counts: Collection[Use[_Problem]]) -> None:
+    def _write_if_due(self) -> None:
         """Write if the last time is long ago, and at the end of the process. A file that cannot be
         written is left alone: the counts serve the user's convenience only."""
         now = time.monotonic()
         if self._last is None:
-            atexit.register(self._write, counts)
+            atexit.register(self._write)
             self._last = now
         elif now - self._last >= EVERY_S:
             self._last = now
-            self._write(counts)
+            self._write()
 
-    def _write(self, counts: Collection[Use[_Problem]]) -> None:
+    def _write(self) -> None:
         if learning() != "off":
             with contextlib.suppress(OSError):
-                self.note(counts)
+                self.note()
 
     def _used(self, c: Use[_Problem], now: float) -> Used[_Shape]:
         device, spot, text, shape = self._described(c.problem)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from accel.attention import attention, choose, learned, lessons
+from accel.attention import attention, choose, learned
 from accel.attention.usage import USAGE
 from accel.lessons import measuring
 from accel.lessons.mode import learning
@@ -48,7 +48,7 @@ def deck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
         q = torch.randn(1, 2, 24, 16, requires_grad=True)
         for _ in range(3):
             attention(q, q, q, causal=True).sum().backward()
-        USAGE.note(lessons._USES.values())
+        USAGE.note()
         with Client() as client:
             ready(client)
             eventually(lambda: isinstance(client.snapshot().devices[0].use, Idle))
@@ -59,7 +59,7 @@ def deck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
             eventually(lambda: not client.snapshot().devices[0].leased)
             yield client
     learning("once")
-    lessons.forget()
+    USAGE.forget()
     learned.STORE.forget()
     choose.cache_clear()
 

@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from accel.lessons.measuring import has_room
 from accel.lessons.store import gpu
 from accel.lessons.usage import Pending
 from accel.primitives.gemm.dispatch import choose, contenders
@@ -16,9 +17,6 @@ from accel.primitives.gemm.operands import Operands, arrange
 from accel.primitives.gemm.problem import BLOCK, Problem, Steps
 from accel.primitives.gemm.records import Shape
 from accel.primitives.gemm.usage import USAGE
-
-LARGEST = 0.25
-"""The share of the free memory that the tensors of a product may take."""
 
 
 def pending(device: torch.device) -> Iterator[Pending]:
@@ -49,8 +47,7 @@ def posed(shape: Shape, device: torch.device) -> Problem:
 def tune(problem: Problem) -> bool:
     """Measure a product of random tensors; return False if there is no choice, or no room."""
     names = contenders(problem)
-    free = torch.cuda.mem_get_info(problem.device)[0] if problem.device.type == "cuda" else None
-    if len(names) < 2 or (free is not None and 2 * problem.moved > LARGEST * free):
+    if len(names) < 2 or not has_room(2 * problem.moved, problem.device):
         return False
     x = drawn(problem)
     if x.problem != problem:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 
@@ -20,10 +20,6 @@ attention."""
 _IN_CACHE = 2.0
 """Products that move less than this multiple of the last-level cache are measured without it."""
 
-Use = measuring.Use[Problem]
-
-_USES: dict[str, Use] = {}
-
 
 def chosen(x: Operands) -> GemmChoice:
     """Return the choice of `auto` for a call, which may be measured now."""
@@ -36,14 +32,11 @@ def chosen(x: Operands) -> GemmChoice:
         or p.flops == 0
     ):
         return choice
-    use = _use_of(p)
-    USAGE.count_call(use, _USES.values())
-    if not use.is_due("forward", p.device) or choice.basis == "measured here":
-        return choice  # tables hold another card, which may run at other clocks
-    if not LEARNED.can_keep():
-        return choice
-    names = contenders(p)
-    if len(names) < 2:
+    use = USAGE.at(_spot(p), p)
+    USAGE.count_call(use)
+    known = choice.basis == "measured here"  # tables hold another card, perhaps of other clocks
+    names = measuring.rivals(use, "forward", p.device, known, LEARNED, partial(contenders, p))
+    if not names:
         return choice
     try:
         measure(x, choice, names)
@@ -69,16 +62,9 @@ def measure(x: Operands, choice: GemmChoice, names: tuple[str, ...]) -> None:
     choose.cache_clear()
 
 
-def forget() -> None:
-    """Forget all counts."""
-    _USES.clear()
-    _use_of.cache_clear()
-
-
 @lru_cache(maxsize=4096)
-def _use_of(p: Problem) -> Use:
-    """Return the count of the problem's spot."""
-    return _USES.setdefault(f"{p.device} {p.spot}", Use(p))
+def _spot(p: Problem) -> str:
+    return f"{p.device} {p.spot}"
 
 
 @lru_cache(maxsize=16)

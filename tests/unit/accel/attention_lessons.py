@@ -12,7 +12,7 @@ from accel.runtime import shared_file
 def forget() -> None:
     """Forget what this process learned, as a new process would begin."""
     STORE.forget()
-    lessons.forget()
+    lessons.USAGE.forget()
     choose.cache_clear()
     _PLANS.clear()
 

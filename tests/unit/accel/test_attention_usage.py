@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import accel
-from accel.attention import attention, lessons
+from accel.attention import attention
 from accel.attention.usage import USAGE
 from accel.lessons import measuring, usage
 from accel.lessons.records import used_file
@@ -30,10 +30,10 @@ for _ in range({calls}):
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(measuring, "DEVICES", ("cpu", "cuda"))
-    lessons.forget()
+    USAGE.forget()
     yield tmp_path / "home"
     accel.learning("once")
-    lessons.forget()
+    USAGE.forget()
 
 
 def run(calls, end=""):
@@ -60,8 +60,8 @@ def test_a_long_program_writes_now_and_then_and_counts_nothing_twice(home, monke
     for _ in range(9):
         attention(x, x, x)
     assert USAGE.read()[0].forward == 8
-    USAGE.note(lessons._USES.values())
-    USAGE.note(lessons._USES.values())
+    USAGE.note()
+    USAGE.note()
     [used] = USAGE.read()
     assert used.forward == 9 and used.text == "batch 1, heads 1, sequence 8, head size 8, float32"
     assert used_file("attention").stat().st_mode & 0o777 == 0o600
@@ -82,5 +82,5 @@ def test_a_damaged_file_is_begun_anew(home):
     assert USAGE.read() == []
     x = torch.randn(1, 1, 8, 8)
     attention(x, x, x)
-    USAGE.note(lessons._USES.values())
+    USAGE.note()
     assert len(USAGE.read()) == 1

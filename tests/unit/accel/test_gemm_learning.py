@@ -56,7 +56,7 @@ def learner(home: Path) -> Iterator[pytest.MonkeyPatch]:
 
 def forget() -> None:
     LEARNED.forget()
-    lessons.forget()
+    lessons.USAGE.forget()
     choose.cache_clear()
 
 
@@ -300,7 +300,7 @@ def while_idle(home: Path) -> tuple[list[str], list[bool], list[str], list[str]]
             ran(a, b)
             gemm(a, b.t().contiguous().t(), bias=torch.zeros(16))
         ran(*drawn(3))
-        lessons.USAGE.note(lessons._USES.values())
+        lessons.USAGE.note()
         found = list(idle_lessons.pending(torch.device("cpu")))
         measured = [p.measure() for p in found]
         left = [p.text for p in idle_lessons.pending(torch.device("cpu"))]
