@@ -1,15 +1,17 @@
 """Linear attention on a GPU, beside the kernels of others.
 
     python -m tests.benchmarks.linear_attention fla:gdn,ssd:registry flashqla:gdn:flashqla
-        [--passes forward,backward,errors] [--warm I/N] [--turn FILE] [--minutes 2] [--out FOLDER]
+        [--passes forward,backward,errors] [--warm FOLDER] [--turn FILE] [--minutes 2]
+        [--out FOLDER]
 
 Each argument names a peer, kinds and a set of shapes: those of fla-core's own registry of
 benchmarks, or those that FlashQLA published times of. `none` is no peer. First the forward pass of
 every kind and shape is timed in turns with the peer's, then the backward pass alone, and at last
 errors are measured on short inputs. The table is written after every cell, so that a run that ends
-early leaves what it had. `--warm` only compiles what the run will need, a part in each process, and
-the peer's kernels are tuned briefly (`peer_tuning`). With `--turn`, processes that begin together
-measure one after the other.
+early leaves what it had. `--warm` only compiles what the run will need, shared by all processes
+that name the same folder, where what a killed one had begun is left to the next; the peer's kernels
+are tuned briefly (`peer_tuning`). With `--turn`, processes that begin together measure one after
+the other.
 
 Errors are relative to the float64 recurrence over the first tokens, beside those of the recurrence
 in the tensors' own dtype. On Hopper, fla-core refuses its gated backward pass with Triton 3.4 to
@@ -19,6 +21,7 @@ in the tensors' own dtype. On Hopper, fla-core refuses its gated backward pass w
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -34,7 +37,7 @@ from accel.primitives.linear_attention.plan import MANY
 from accel.primitives.linear_attention.reference import recurrence
 from tests.benchmarks.linear_attention_inputs import DEVICE, SHAPES, Inputs, Shape, inputs
 from tests.benchmarks.linear_attention_peers import PEERS, Peer, Run
-from tests.benchmarks.peer_tuning import brief_tuning, compile_all
+from tests.benchmarks.peer_tuning import brief_tuning, compile_share
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.benchmarks.shared_gpu import turn
 from tests.benchmarks.turns import in_turn
@@ -186,36 +189,65 @@ def _short(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:120]
 
 
-def compilations(plans: Sequence[Plan]) -> list[tuple[str, str, Shape]]:
-    """Return whose kernels of which kind and shape to compile: fla-core's are compiled anew for
-    each number of heads, ours for few and for many.
+class Compilation(NamedTuple):
+    """Name the kernels to compile for a kind and shape, and which of a peer's configurations."""
+
+    whose: str
+    kind: str
+    shape: Shape
+    part: int = 0
+
+
+_PARTS = 3
+"""Into how many parts the configurations of a peer's kernels are cut."""
+
+
+def compilations(plans: Sequence[Plan]) -> list[Compilation]:
+    """Return what to compile: fla-core's kernels are compiled anew for each number of heads, ours
+    for few and for many.
     """
-    found: dict[object, tuple[str, str, Shape]] = {}
+    found: dict[object, Compilation] = {}
     for plan in plans:
         for kind, shape in plan.cells:
             batch, _, heads, head, shared = shape.of(kind)
-            if plan.peer != "none":
-                found.setdefault((plan.peer, kind, heads, head, shared), (plan.peer, kind, shape))
             many = batch * heads >= MANY
-            found.setdefault(("none", kind, head, shared, many), ("none", kind, shape))
+            found.setdefault(("none", kind, head, shared, many), Compilation("none", kind, shape))
+            for part in range(_PARTS if plan.peer == "fla" else plan.peer != "none"):
+                key = (plan.peer, kind, heads, head, shared, part)
+                found.setdefault(key, Compilation(plan.peer, kind, shape, part))
     return list(found.values())
 
 
-def compile_one(whose: str, kind: str, shape: Shape) -> None:
+def compile_together(todo: Sequence[Compilation], folder: Path) -> None:
+    """Compile what no other process with this folder has compiled or is compiling."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for n, one in enumerate(todo):
+        with (folder / str(n)).open("a") as claim, suppress(BlockingIOError):
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if claim.seek(0, os.SEEK_END) == 0:
+                began = time.monotonic()
+                compile_one(one)
+                claim.write("compiled")
+                print(*one, f"{time.monotonic() - began:.0f} s", flush=True)
+
+
+def compile_one(one: Compilation) -> None:
     """Run a problem once, forward and backward, which compiles what it needs."""
     run: Run = ours
-    if whose in PEERS:
-        PEERS[whose].choose()
-        run = PEERS[whose].run
+    if one.whose in PEERS:
+        PEERS[one.whose].choose()
+        run = PEERS[one.whose].run
     # kernels of Triton do not depend on the length; what tilelang's take may
-    x = inputs(kind, shape._replace(tokens=1024) if whose in ("none", "fla") else shape)
+    short = one.shape._replace(tokens=1024) if one.whose in ("none", "fla") else one.shape
+    x = inputs(one.kind, short)
     try:
-        with torch.no_grad():
-            run(x)
-        out = run(x)
-        torch.autograd.grad(out, list(x.tensors.values()), torch.randn_like(out))
+        with compile_share(one.part, _PARTS):
+            with torch.no_grad():
+                run(x)
+            out = run(x)
+            torch.autograd.grad(out, list(x.tensors.values()), torch.randn_like(out))
     except Exception as e:  # noqa: BLE001 - the others are compiled all the same
-        print(kind, shape, whose, _short(e), flush=True)
+        print(*one, _short(e), flush=True)
 
 
 class Table:
@@ -282,16 +314,13 @@ def main() -> None:
     parser.add_argument("--passes", default=",".join(PASSES))
     parser.add_argument("--seconds", type=float, default=0.15, help="for each contender and pass")
     parser.add_argument("--minutes", type=float, default=8.0)
-    parser.add_argument("--warm", metavar="I/N", help="compile every N-th kernel from the I-th on")
+    parser.add_argument("--warm", type=Path, help="compile together with others in this folder")
     parser.add_argument("--turn", type=Path, help="measure while this file is locked")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     if given.warm:
         os.environ["FLA_CACHE_RESULTS"] = "0"  # nothing is tuned here that is worth keeping
-        compile_all()
-        part, parts = (int(n) for n in given.warm.split("/"))
-        for whose, kind, shape in compilations(given.plans)[part::parts]:
-            compile_one(whose, kind, shape)
+        compile_together(compilations(given.plans), given.warm)
         return
     brief_tuning()
     torch.zeros(1, device=DEVICE)

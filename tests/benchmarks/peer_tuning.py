@@ -2,14 +2,16 @@
 
 Triton compiles the configurations of a kernel one after the other and measures each for 0.1 s,
 again for every number of heads. With `brief_tuning` those of 2 to 8 warps and 3 stages take part,
-and each is measured for some milliseconds. Processes with `compile_all` compile them beforehand.
+and each is measured for some milliseconds. Processes with `compile_share` compile them beforehand.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import triton
 import triton.testing
@@ -23,17 +25,30 @@ _WARPS, _STAGES = (2, 4, 8), (3,)
 
 def brief_tuning() -> None:
     """Change how Triton tunes kernels in this process, before the first is tuned."""
-    _tune(functools.partial(triton.testing.do_bench, warmup=_WARM_UP_MS, rep=_MEASURED_MS))
-
-
-def compile_all() -> None:
-    """Compile in this process what others will measure, and choose any of it."""
-    _tune(_once)
-
-
-def _tune(measure: Callable[..., Any]) -> None:
-    triton.testing.do_bench = measure
+    brief = functools.partial(triton.testing.do_bench, warmup=_WARM_UP_MS, rep=_MEASURED_MS)
+    triton.testing.do_bench = brief
     Autotuner.prune_configs = functools.partialmethod(_pruned, Autotuner.prune_configs)
+
+
+@contextmanager
+def compile_share(part: int, parts: int) -> Iterator[None]:
+    """Compile in a `with` block a share of what others will measure, and choose any of it."""
+
+    def pruned(self: Any, kwargs: dict[str, Any]) -> list[Any]:
+        configs = _pruned(self, original, kwargs)
+        return configs[part::parts] or configs[:1]
+
+    def forgetful(self: Any, *args: object, **kwargs: object) -> object:
+        self.cache.clear()  # kernels are compiled for numbers of heads that are not in their keys
+        return run(self, *args, **kwargs)
+
+    original, run = Autotuner.prune_configs, Autotuner.run
+    with (
+        mock.patch.object(triton.testing, "do_bench", _once),
+        mock.patch.object(Autotuner, "prune_configs", pruned),
+        mock.patch.object(Autotuner, "run", forgetful),
+    ):
+        yield
 
 
 def _once(call: Callable[[], object], quantiles: tuple[float, ...], **_: object) -> list[float]:
