@@ -4,8 +4,9 @@ The names are those of `problem` and `chunked`: `qk` are the scores of queries w
 and `ab` likewise. `a` counts with the rule's sign everywhere, and `q` with the scale.
 
 With a decay for each channel the factors e^{G_t - G_s} stand half beside the rows and half beside
-the columns, relative to the middle of the block of ROWS tokens. A decay for each head multiplies
-the finished scores, so that ROWS is the whole chunk.
+the columns, relative to the middle of the chunk, or of a block of ROWS tokens of a chunk whose
+decays are so strong that factors would exceed float32. A decay for each head multiplies the
+finished scores, so that ROWS is the whole chunk, as it is where decays cannot be strong.
 """
 
 from __future__ import annotations
@@ -27,26 +28,43 @@ from accel.primitives.tiles.scans import joined_inverses
 
 TINY = tl.constexpr(16)
 """The size of the blocks in which a unit triangular matrix is inverted first."""
+MILD = tl.constexpr(20.0)
+"""The most that decays of a channel may add up to on either side of a chunk's middle if its scores
+are computed at once. RWKV-7's strongest decays are below it."""
 
 
 @triton.jit(do_not_specialize=["heads"])
 def local_sums(
-    decay_ptr, chunks_ptr, sums_ptr, heads,
+    decay_ptr, chunks_ptr, sums_ptr, mild_ptr, heads,
     KEYS: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, ROWS: tl.constexpr,
-    CHANNEL: tl.constexpr, STRONGEST: tl.constexpr,
+    STRONGEST: tl.constexpr,
 ):  # fmt: skip
-    """Write the running sums of log decays within each block of ROWS tokens.
+    """Write whether the factors around a chunk's middle are mild; one program a chunk and head.
 
-    One program a chunk, head and block of channels. All that the kernels take of decays is then
-    sums and differences of a few of these, which are small and thus exact.
+    If they are not, write the running sums of log decays within each block of ROWS tokens. All that
+    the kernels take of decays is then sums and differences of a few of these, which are small and
+    thus exact.
     """
     chunk, head = tl.program_id(0), tl.program_id(1)
     first, length = tl.load(chunks_ptr + chunk * 3), tl.load(chunks_ptr + chunk * 3 + 1)
-    tokens, dims = tl.arange(0, CHUNK), tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
-    w = decays(decay_ptr, first, tokens, length, head, heads, dims, KEYS, CHANNEL, STRONGEST)
-    sums = tl.cumsum(tl.reshape(w, [CHUNK // ROWS, ROWS, BLOCK]), 1)
-    sums = tl.reshape(sums, [CHUNK, BLOCK])
-    store_vectors(sums_ptr, sums, first, tokens, length, head, heads, dims, KEYS)
+    tokens = tl.arange(0, CHUNK)
+    furthest = tl.zeros([BLOCK], tl.float32)
+    for begin in range(0, KEYS, BLOCK):
+        dims = begin + tl.arange(0, BLOCK)
+        w = tl.abs(
+            decays(decay_ptr, first, tokens, length, head, heads, dims, KEYS, True, STRONGEST)
+        )
+        before = tl.sum(tl.where((tokens <= CHUNK // 2)[:, None], w, 0.0), 0)
+        furthest = tl.maximum(furthest, tl.maximum(before, tl.sum(w, 0) - before))
+    mild = tl.max(furthest, 0) <= MILD
+    tl.store(mild_ptr + chunk * heads + head, mild.to(tl.int32))
+    if not mild:
+        for begin in range(0, KEYS, BLOCK):
+            dims = begin + tl.arange(0, BLOCK)
+            w = decays(decay_ptr, first, tokens, length, head, heads, dims, KEYS, True, STRONGEST)
+            sums = tl.cumsum(tl.reshape(w, [CHUNK // ROWS, ROWS, BLOCK]), 1)
+            sums = tl.reshape(sums, [CHUNK, BLOCK])
+            store_vectors(sums_ptr, sums, first, tokens, length, head, heads, dims, KEYS)
 
 
 @triton.jit
@@ -184,16 +202,21 @@ def chunk_scores(
 
 @triton.jit(do_not_specialize=["heads"])
 def scores(
-    q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, sums_ptr, chunks_ptr, qk_ptr, qb_ptr, ak_ptr,
-    ab_ptr, heads, scale,
+    q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, sums_ptr, mild_ptr, chunks_ptr, qk_ptr, qb_ptr,
+    ak_ptr, ab_ptr, heads, scale,
     KEYS: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr, CHUNK: tl.constexpr,
     ROWS: tl.constexpr, CHANNEL: tl.constexpr, STRONGEST: tl.constexpr, PLAIN: tl.constexpr,
     ERASES: tl.constexpr, EXCLUSIVE: tl.constexpr, SIGN: tl.constexpr, COMPUTE: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Write the scores of a block of rows with all tokens of their chunk; one program a block."""
+    """Write the scores of a block of rows with all tokens of their chunk; one program a block.
+
+    Those of chunks with mild decays are left to `prepare`.
+    """
     chunk, block = tl.program_id(0) // (CHUNK // ROWS), tl.program_id(0) % (CHUNK // ROWS)
     head = tl.program_id(1)
+    if tl.load(mild_ptr + chunk * heads + head) != 0:
+        return
     first, length = tl.load(chunks_ptr + chunk * 3), tl.load(chunks_ptr + chunk * 3 + 1)
     rows = block * ROWS + tl.arange(0, ROWS)
     qk, qb, ak, ab = chunk_scores(
@@ -230,11 +253,36 @@ def unit_inverse(lower, CHUNK: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: t
     return joined_inverses(solved, lower, tokens[:, None], tokens[None, :], 4, 6, NARROW, PRECISION)
 
 
+@triton.jit
+def whole_scores(
+    q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, qk_ptr, qb_ptr, ak_ptr, chunk, first, length,
+    head, heads, scale,
+    KEYS: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr, CHUNK: tl.constexpr,
+    CHANNEL: tl.constexpr, STRONGEST: tl.constexpr, PLAIN: tl.constexpr, ERASES: tl.constexpr,
+    EXCLUSIVE: tl.constexpr, SIGN: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: tl.constexpr,
+    FINE: tl.constexpr,
+):  # fmt: skip
+    """Write the scores of a chunk and return ak and ab; those that a rule lacks are undefined."""
+    tokens = tl.arange(0, CHUNK)
+    qk, qb, ak, ab = chunk_scores(
+        q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, None, first, length, 0, head, heads, scale,
+        KEYS, BLOCK, GROUP, CHUNK, CHUNK, CHANNEL, STRONGEST, PLAIN, ERASES, EXCLUSIVE, SIGN,
+        COMPUTE, PRECISION, FINE,
+    )  # fmt: skip
+    if PLAIN:
+        store_square(qk_ptr, qk, chunk, head, heads, tokens, CHUNK)
+    if ak_ptr is not None:
+        store_square(ak_ptr, ak, chunk, head, heads, tokens, CHUNK)
+    if ERASES:
+        store_square(qb_ptr, qb, chunk, head, heads, tokens, CHUNK)
+    return ak, ab
+
+
 @triton.jit(do_not_specialize=["heads"])
 def prepare(
-    q_ptr, k_ptr, v_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, chunks_ptr, qk_ptr, qb_ptr, ak_ptr,
-    ab_ptr, solved_ptr, constants_ptr, reads_ptr, keys_ptr, erases_ptr, gains_ptr, factors_ptr,
-    heads, scale,
+    q_ptr, k_ptr, v_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, mild_ptr, chunks_ptr, qk_ptr, qb_ptr,
+    ak_ptr, ab_ptr, solved_ptr, constants_ptr, reads_ptr, keys_ptr, erases_ptr, gains_ptr,
+    factors_ptr, heads, scale,
     KEYS: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
     CHUNK: tl.constexpr, ROWS: tl.constexpr, CHANNEL: tl.constexpr, STRONGEST: tl.constexpr,
     PLAIN: tl.constexpr, ERASES: tl.constexpr, EXCLUSIVE: tl.constexpr, SIGN: tl.constexpr,
@@ -242,8 +290,8 @@ def prepare(
 ):  # fmt: skip
     """Write what the pass over the chunks needs of one of them; one program a chunk and head.
 
-    That is the scores unless they are in blocks of rows and exist already, with FINE as
-    `chunk_scores` says; `solved`, T = (I - ab)^-1; `constants`, ak · values, where a rule writes
+    That is the scores, with FINE as `chunk_scores` says, but for chunks with strong decays whose
+    scores exist already; `solved`, T = (I - ab)^-1; `constants`, ak · values, where a rule writes
     both; and the factors e^G and beta e^{G_C - G} of every token, or with a decay for each channel
     e^{G_C} of every channel and `reads`, `keys`, `erases` and `gains`, which are q e^G,
     k e^{G_C - G}, a e^G and b e^{G_C - G}.
@@ -252,22 +300,19 @@ def prepare(
     first, length = tl.load(chunks_ptr + chunk * 3), tl.load(chunks_ptr + chunk * 3 + 1)
     shared, share = head // GROUP, heads // GROUP
     tokens = tl.arange(0, CHUNK)
-    if ROWS == CHUNK:
-        qk, qb, ak, ab = chunk_scores(
-            q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, None, first, length, 0, head, heads,
-            scale, KEYS, BLOCK, GROUP, CHUNK, ROWS, CHANNEL, STRONGEST, PLAIN, ERASES, EXCLUSIVE,
-            SIGN, COMPUTE, PRECISION, FINE,
+    if ROWS == CHUNK or tl.load(mild_ptr + chunk * heads + head) != 0:
+        ak, ab = whole_scores(
+            q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, qk_ptr, qb_ptr, ak_ptr, chunk, first,
+            length, head, heads, scale, KEYS, BLOCK, GROUP, CHUNK, CHANNEL, STRONGEST, PLAIN,
+            ERASES, EXCLUSIVE, SIGN, COMPUTE, PRECISION, FINE,
         )  # fmt: skip
-        if PLAIN:
-            store_square(qk_ptr, qk, chunk, head, heads, tokens, CHUNK)
-        if ak_ptr is not None:
-            store_square(ak_ptr, ak, chunk, head, heads, tokens, CHUNK)
+    else:
+        ak = tl.zeros([CHUNK, CHUNK], tl.float32)
+        ab = ak
         if ERASES:
-            store_square(qb_ptr, qb, chunk, head, heads, tokens, CHUNK)
-    elif ERASES:
-        ab = tl.load(square(ab_ptr, chunk, head, heads, tokens, tokens, CHUNK))
-        if PLAIN:
-            ak = tl.load(square(ak_ptr, chunk, head, heads, tokens, tokens, CHUNK))
+            ab = tl.load(square(ab_ptr, chunk, head, heads, tokens, tokens, CHUNK))
+            if PLAIN:
+                ak += tl.load(square(ak_ptr, chunk, head, heads, tokens, tokens, CHUNK))
     if ERASES:
         solved = unit_inverse(ab, CHUNK, COMPUTE, PRECISION)
         store_square(solved_ptr, solved, chunk, head, heads, tokens, CHUNK)

@@ -148,6 +148,7 @@ def _prepared(launch: _Launcher, inputs: Tensors, *, kept: bool) -> Tensors:
             "qk": (plain, square, s.kept),
             "qb": (erases, square, s.kept),
             "sums": (cut, keys, torch.float32),
+            "mild": (cut, (chunks, s.heads), torch.int32),
             "ak": (plain and erases and (kept or cut), square, s.kept),
             "ab": (erases and cut, square, torch.float32),
             "solved": (erases, square, s.kept),
@@ -161,13 +162,13 @@ def _prepared(launch: _Launcher, inputs: Tensors, *, kept: bool) -> Tensors:
     )
     x = inputs | found
     # where no products of whole chunks are wanted, few registers let more programs run at once
-    block, options = min(32 if cut else 128, wide(s.keys)), {"num_warps": 4, "num_stages": 1}
+    options = {"num_warps": 4, "num_stages": 1}
     if chunks and cut:
-        grid = (chunks, s.heads, s.blocks_of_keys)
-        launch(chunk_kernels.local_sums, grid, {"BLOCK": s.key_block}, x)
-        grid = (chunks * s.blocks_of_rows, s.heads, 1)
-        launch(chunk_kernels.scores, grid, {"BLOCK": block}, x, options)
+        launch(chunk_kernels.local_sums, (chunks, s.heads, 1), {"BLOCK": s.key_block}, x)
+        grid, blocks = (chunks * s.blocks_of_rows, s.heads, 1), {"BLOCK": min(32, s.key_block)}
+        launch(chunk_kernels.scores, grid, blocks, x, options)
     if chunks:
+        block = s.key_block if s.channel else min(128, wide(s.keys))
         blocks = {"BLOCK": block, "FINE": kept and s.channel}
         launch(chunk_kernels.prepare, (chunks, s.heads, 1), blocks, x, options)
     if not s.channel:
@@ -330,7 +331,7 @@ def _empty_gradients(s: Shape, at: Tables, x: Tensors) -> Tensors:
             "dbeta": (corrects, (*v.shape[:3], s.blocks_of_gradients), torch.float32),
             "dsums": (True, (tokens, s.heads, sums), torch.float32),
             "dpast": (s.rule.exclusive, (tokens, s.heads, sums), torch.float32),
-            "dend": (True, (chunks * s.blocks_of_rows, s.heads, sums), torch.float32),
+            "dend": (True, (chunks, s.heads, sums), torch.float32),
         },
     )
     dv = torch.empty_like(v) if plain else cast(Tensor, x["dx"]).to(v.dtype)
@@ -343,7 +344,7 @@ def _chunk_gradients(launch: _Launcher, x: Tensors) -> None:
     blocks = {"KEY_BLOCK": s.key_block, "BLOCK": s.value_block}
     launch(gradient_kernels.score_gradients, (chunks, s.heads, 1), blocks, x)
     blocks = {"KEY_BLOCK": s.gradient_block, "BLOCK": s.value_block}
-    grid = (chunks * s.blocks_of_rows, s.blocks_of_gradients, s.heads)
+    grid = (chunks, s.blocks_of_gradients, s.heads)
     launch(gradient_kernels.input_gradients, grid, blocks, x)
     if s.channel:
         grid, blocks = (chunks, s.heads, s.blocks_of_keys), {"SIZE": s.keys, "BLOCK": s.key_block}

@@ -204,11 +204,11 @@ def rounded(x, COMPUTE: tl.constexpr):
     return x.to(COMPUTE).to(tl.float32)
 
 
-@triton.jit(do_not_specialize=["heads"])
-def input_gradients(
+@triton.jit
+def block_gradients(
     q_ptr, k_ptr, v_ptr, a_ptr, b_ptr, beta_ptr, u_ptr, dout_ptr, dx_ptr, decay_ptr, sums_ptr,
     states_ptr, dstates_ptr, dqk_ptr, dqb_ptr, dak_ptr, dab_ptr, chunks_ptr, dq_ptr, dk_ptr,
-    da_ptr, db_ptr, dbeta_ptr, dsums_ptr, dpast_ptr, dend_ptr, heads, scale,
+    da_ptr, db_ptr, dbeta_ptr, dsums_ptr, dpast_ptr, block, heads, scale,
     KEYS: tl.constexpr, KEY_BLOCK: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
     GROUP: tl.constexpr, CHUNK: tl.constexpr, ROWS: tl.constexpr, CHANNEL: tl.constexpr,
     STRONGEST: tl.constexpr, PLAIN: tl.constexpr, ERASES: tl.constexpr, EXCLUSIVE: tl.constexpr,
@@ -216,12 +216,13 @@ def input_gradients(
 ):  # fmt: skip
     """Write the gradients of q, k, a and b of a block of tokens, and of the sums of decays.
 
-    One program a block of ROWS tokens, a block of channels and a head. With a decay for each head
-    the gradients of sums are those of this block of channels, [tokens, heads, blocks]. `dend`, the
-    gradient of the sum at the chunk's end, is this block of tokens' part.
+    With a decay for each head the gradients of sums are those of this block of channels, [tokens,
+    heads, blocks].
+
+    Returns:
+        This block's part of the gradient of the sum at the chunk's end, of each channel.
     """
-    chunk, block = tl.program_id(0) // (CHUNK // ROWS), tl.program_id(0) % (CHUNK // ROWS)
-    head = tl.program_id(2)
+    chunk, head = tl.program_id(0), tl.program_id(2)
     shared, share = head // GROUP, heads // GROUP
     first, length = tl.load(chunks_ptr + chunk * 3), tl.load(chunks_ptr + chunk * 3 + 1)
     place = tl.load(chunks_ptr + chunk * 3 + 2)
@@ -346,12 +347,49 @@ def input_gradients(
             store_vectors(db_ptr, db, first, rows, length, head, heads, dims, KEYS)
         store_vectors(da_ptr, da, first, rows, length, head, heads, dims, KEYS)
     store_sums(dsums_ptr, dsums, first, rows, length, head, heads, dims, KEYS, CHANNEL)
-    part = chunk * (CHUNK // ROWS) + block
-    if CHANNEL:
-        one = tl.arange(0, 1)
-        store_vectors(dend_ptr, dend[None, :], part, one, 1, head, heads, dims, KEYS)
+    return dend
+
+
+@triton.jit(do_not_specialize=["heads"])
+def input_gradients(
+    q_ptr, k_ptr, v_ptr, a_ptr, b_ptr, beta_ptr, u_ptr, dout_ptr, dx_ptr, decay_ptr, sums_ptr,
+    states_ptr, dstates_ptr, dqk_ptr, dqb_ptr, dak_ptr, dab_ptr, chunks_ptr, dq_ptr, dk_ptr,
+    da_ptr, db_ptr, dbeta_ptr, dsums_ptr, dpast_ptr,
+    dend_ptr, mild_ptr, heads, scale,
+    KEYS: tl.constexpr, KEY_BLOCK: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
+    GROUP: tl.constexpr, CHUNK: tl.constexpr, ROWS: tl.constexpr, CHANNEL: tl.constexpr,
+    STRONGEST: tl.constexpr, PLAIN: tl.constexpr, ERASES: tl.constexpr, EXCLUSIVE: tl.constexpr,
+    SIGN: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Write the gradients of the inputs of a chunk, of the sums of its decays and of its end's.
+
+    One program a chunk, a block of channels and a head. Chunks with strong decays are computed in
+    blocks of ROWS tokens.
+    """
+    chunk, head = tl.program_id(0), tl.program_id(2)
+    if ROWS == CHUNK or tl.load(mild_ptr + chunk * heads + head) != 0:
+        dend = block_gradients(
+            q_ptr, k_ptr, v_ptr, a_ptr, b_ptr, beta_ptr, u_ptr, dout_ptr, dx_ptr, decay_ptr,
+            sums_ptr, states_ptr, dstates_ptr, dqk_ptr, dqb_ptr, dak_ptr, dab_ptr, chunks_ptr,
+            dq_ptr, dk_ptr, da_ptr, db_ptr, dbeta_ptr, dsums_ptr, dpast_ptr, 0, heads, scale, KEYS,
+            KEY_BLOCK, VALUES, BLOCK, GROUP, CHUNK, CHUNK, CHANNEL, STRONGEST, PLAIN, ERASES,
+            EXCLUSIVE, SIGN, COMPUTE, PRECISION,
+        )  # fmt: skip
     else:
-        at = (part * heads + head) * tl.num_programs(1) + tl.program_id(1)
+        dend = tl.zeros([KEY_BLOCK], tl.float32)
+        for block in range(CHUNK // ROWS):
+            dend += block_gradients(
+                q_ptr, k_ptr, v_ptr, a_ptr, b_ptr, beta_ptr, u_ptr, dout_ptr, dx_ptr, decay_ptr,
+                sums_ptr, states_ptr, dstates_ptr, dqk_ptr, dqb_ptr, dak_ptr, dab_ptr, chunks_ptr,
+                dq_ptr, dk_ptr, da_ptr, db_ptr, dbeta_ptr, dsums_ptr, dpast_ptr, block, heads,
+                scale, KEYS, KEY_BLOCK, VALUES, BLOCK, GROUP, CHUNK, ROWS, CHANNEL, STRONGEST,
+                PLAIN, ERASES, EXCLUSIVE, SIGN, COMPUTE, PRECISION,
+            )  # fmt: skip
+    if CHANNEL:
+        dims = tl.program_id(1) * KEY_BLOCK + tl.arange(0, KEY_BLOCK)
+        store_vectors(dend_ptr, dend[None, :], chunk, tl.arange(0, 1), 1, head, heads, dims, KEYS)
+    else:
+        at = (chunk * heads + head) * tl.num_programs(1) + tl.program_id(1)
         tl.store(dend_ptr + at, tl.sum(dend, 0))
 
 
@@ -370,8 +408,8 @@ def store_sums(
 @triton.jit(do_not_specialize=["heads"])
 def decay_gradients(
     decay_ptr, dsums_ptr, dpast_ptr, dend_ptr, chunks_ptr, ddecay_ptr, heads,
-    SIZE: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, ROWS: tl.constexpr,
-    CHANNEL: tl.constexpr, STRONGEST: tl.constexpr, EXCLUSIVE: tl.constexpr,
+    SIZE: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, CHANNEL: tl.constexpr,
+    STRONGEST: tl.constexpr, EXCLUSIVE: tl.constexpr,
 ):  # fmt: skip
     """Write the gradients of log decays: of all sums from a token on to its chunk's end.
 
@@ -384,10 +422,7 @@ def decay_gradients(
     past = tl.zeros_like(dsums)
     if EXCLUSIVE:
         past = vectors(dpast_ptr, first, tokens, length, head, heads, dims, SIZE)
-    PARTS: tl.constexpr = CHUNK // ROWS
-    parts = tl.arange(0, PARTS)
-    end = vectors(dend_ptr, chunk * PARTS, parts, PARTS, head, heads, dims, SIZE)
-    end = tl.sum(end, 0)[None, :]
+    end = vectors(dend_ptr, chunk, tl.arange(0, 1), 1, head, heads, dims, SIZE)
     if CHANNEL:
         dw = tl.cumsum(dsums + past, 0, reverse=True) - past + end
         at = ((first + tokens).to(tl.int64)[:, None] * heads + head) * SIZE + dims[None, :]
