@@ -656,6 +656,13 @@ DEFECTS: tuple[Defect, ...] = (
         _RECURRENCES,
     ),
     Defect(
+        "chunks whose decays are too strong to be computed at once",
+        _CHUNKS,
+        "mild = tl.max(furthest, 0) <= MILD",
+        "mild = tl.max(furthest, 0) <= 100.0 * MILD",
+        _RECURRENCES,
+    ),
+    Defect(
         "a prompt's state that is left transposed",
         "accel/rwkv/prompt.py",
         "state.copy_(found.state.mT)",

@@ -8,6 +8,7 @@ arXiv 2510.26692; RWKV-7: Peng et al., arXiv 2503.14456.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -45,6 +46,9 @@ KINDS = {
 }
 
 
+@lru_cache(maxsize=64)
 def retention_decay(heads: int, device: torch.device) -> Tensor:
     """Return the log decay of each head, log(1 - 2^(-5-h)), float32 [heads] (section 2.2)."""
-    return torch.log1p(-torch.exp2(-5.0 - torch.arange(heads, device=device, dtype=torch.float32)))
+    with torch.inference_mode(False):  # others may train with it
+        numbers = torch.arange(heads, device=device, dtype=torch.float32)
+        return torch.log1p(-torch.exp2(-5.0 - numbers))

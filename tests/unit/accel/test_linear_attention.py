@@ -113,8 +113,9 @@ def test_sequences_end_to_end_do_not_see_each_other(kind, one_thread):
     [
         pytest.param("ssd", 1.0, 1e-5, marks=pytest.mark.slow),
         ("gdn", 9.9, 1e-4),
-        # relative to the tiny gradients of strong decays, float32 sums of large terms show
-        pytest.param("kda", 9.9, 5e-3, marks=pytest.mark.slow),
+        # relative to the tiny gradients of strong decays, float32 sums of large terms show; the
+        # chunk of two tokens is computed at once, the others in blocks of rows
+        ("kda", 9.9, 5e-3),
         ("rwkv7", 1.0, 1e-5),
         pytest.param("retention", 1.0, 1e-5, marks=pytest.mark.slow),
         pytest.param("gla", 1.0, 1e-4, marks=pytest.mark.slow),
