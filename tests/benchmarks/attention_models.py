@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks.attention_models [--seconds 0.15] [--only TEXT] [--skip NAMES]
     python -m tests.benchmarks.attention_models --together FOLDER [--warm]   # several processes
+    python -m tests.benchmarks.attention_models --grid          # the shapes of attention_grid
     python -m tests.benchmarks.attention_models --judge FILE    # sums up what was measured
 
 Every contender is checked against float64 on fresh inputs, then all are timed in turn as CUDA
@@ -13,7 +14,8 @@ the ratio of the two is in the column same_twice. Peers are torch's kernels, fla
 FlashAttention-3 and FlexAttention. One that fails or is wrong stays in the file and out of the
 ratio. Our own kernels take part by name, which tells a wrong choice from a slow kernel. The rows of
 a pass replace those that the file has of it. Processes that name the same folder share the passes
-(see `shared_gpu`); --warm only compiles.
+(see `shared_gpu`); --warm only compiles. With --grid the shapes are those of attention_grid, which
+the tables contain, and the file is attention_grid_peers.csv.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ from accel.attention.reference import reference
 from accel.result import Direction
 from accel.runtime.graphs import Captured
 from accel.runtime.timing import copies_beyond_cache, timing_of
+from accel.workloads.catalog import TOKENS, WIDTH
+from tests.benchmarks.attention_grid import LENGTHS
 from tests.benchmarks.attention_peers import PeerCall, peers
 from tests.benchmarks.attention_shapes import SHAPES, ModelShape
 from tests.benchmarks.rows import RESULTS, context, merge
@@ -540,6 +544,18 @@ def warm(shape: ModelShape, direction: Direction, skip: Sequence[str]) -> str:
     return "; ".join(("compiled", shape.name, direction, *notes))
 
 
+def grid() -> tuple[ModelShape, ...]:
+    """Return the shapes of attention_grid."""
+    return tuple(
+        ModelShape(mask, f"{mask} d{dim}, {length}", TOKENS // length, heads, heads, length, length,
+                   dim, causal=mask == "causal")
+        for length in map(int, LENGTHS.split(","))
+        for dim in (128, 64, 256)
+        for heads in (WIDTH // dim,)
+        for mask in ("full", "causal")
+    )  # fmt: skip
+
+
 def _directions(shape: ModelShape) -> tuple[Direction, ...]:
     return ("forward", "backward") if shape.trained else ("forward",)
 
@@ -550,7 +566,8 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=0.15, help="for each contender")
     parser.add_argument("--limit", type=float, default=30.0, help="seconds to prepare a shape")
-    parser.add_argument("--first", type=int, default=len(SHAPES), help="shapes of the zoo")
+    parser.add_argument("--first", type=int, help="only so many shapes")
+    parser.add_argument("--grid", action="store_true", help="the shapes of attention_grid")
     parser.add_argument("--only", default="", help="shapes whose name or group contains this")
     parser.add_argument("--skip", default="", help="contenders that take no part, such as"
                         " flash,efficient,torch sdpa")  # fmt: skip
@@ -574,7 +591,7 @@ def main() -> None:
     torch.zeros(1, device=CUDA)
     passes = [
         (shape, direction)
-        for shape in SHAPES[: options.first]
+        for shape in (grid() if options.grid else SHAPES)[: options.first]
         if options.only in shape.name or options.only in shape.group
         for direction in _directions(shape)
         if not options.able or _is_able(shape, options.able, direction)
@@ -613,7 +630,8 @@ def _written(
     rows, line = measured(shape, direction, options.seconds, options.limit, skip, gpu)
     there = {d.metadata["Name"] for d in metadata.distributions()}
     where = context(torch.cuda.get_device_name(), [p for p in PACKAGES if p in there])
-    merge("attention_zoo", [row | where for row in rows], ("name", "direction"), options.out)
+    name = "attention_grid_peers" if options.grid else "attention_zoo"
+    merge(name, [row | where for row in rows], ("name", "direction"), options.out)
     return line
 
 

@@ -1,43 +1,59 @@
 """Measure shapes of many kinds for the tables that ship, none of them a shape of the zoo.
 
     python -m tests.benchmarks.attention_tuning [--ms 40] [--out DIR]
-    python -m tests.benchmarks.attention_tuning --warm 3/12      # compiles a share, in parallel
+    python -m tests.benchmarks.attention_tuning --together FOLDER [--warm]   # several processes
 
-`gpudeck run tune` measures plain and causal shapes. These are the others: head sizes between the
-usual ones, short rows, grouped heads, windows, softcaps, biases, ragged batches, cross attention,
-chunks and decoding. The backends take turns on tensors that lie in memory as [B,S,H,D]. The rows
-have the columns of accel/attention/measured; append them there, then run attention_fit --write.
+Head sizes between the usual ones, short rows, grouped heads, windows, softcaps, biases, ragged
+batches, cross attention, chunks and decoding, and the plain shapes of the grid, which `gpudeck run
+tune` measures, too. The backends take turns on tensors that lie in memory as [B,S,H,D]. The rows
+have the columns of accel/attention/measured; put them there, then run attention_fit --write.
+Processes that name the same folder share the shapes (see `shared_gpu`); --warm only compiles.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 
 import torch
+from msgspec.structs import asdict
 
 from accel import learning
-from accel.attention import Problem, describe, table
+from accel.attention import Problem, describe
 from accel.attention.backends import BACKENDS, Direction
 from accel.attention.dispatch import refusal
 from accel.attention.passes import backward, forward, ready
 from accel.attention.table import Row
 from accel.lessons.store import software
 from accel.runtime import brief_timing
+from accel.workloads.catalog import TOKENS, WIDTH
 from tests.benchmarks.attention_models import CUDA, Draw, draws
 from tests.benchmarks.attention_shapes import ModelShape
-from tests.benchmarks.rows import RESULTS
+from tests.benchmarks.rows import RESULTS, merge
+from tests.benchmarks.shared_gpu import SharedGpu
 
 NOT_MEASURED = ("math", "reference")
+KEYS = (
+    "direction", "head_dim", "causal", "batch", "heads", "kv_heads", "seq_q", "seq_k", "left",
+    "softcap", "bias", "ragged",
+)  # fmt: skip
 
 
 def shapes() -> Iterator[ModelShape]:
     """Yield the shapes, in an order of which each prefix has all kinds."""
-    kinds = [list(kind) for kind in (_head_sizes(), _short(), _grouped(), _others(), _decoding())]
+    kinds = [
+        list(kind)
+        for kind in (
+            _head_sizes(), _short(), _grouped(), _others(), _decoding(), _windows(), _cross(),
+            _plain(),
+        )
+    ]  # fmt: skip
     while any(kinds):
         for kind in kinds:
             if kind:
@@ -46,7 +62,7 @@ def shapes() -> Iterator[ModelShape]:
 
 def _head_sizes() -> Iterator[ModelShape]:
     for dim in (80, 96, 192, 40, 72, 160, 112):
-        for seq, batch, causal in ((2048, 2, True), (512, 8, False)):
+        for seq, batch, causal in ((2048, 2, True), (512, 8, False), (240, 16, False)):
             yield _shape(batch, 16, 16, seq, seq, dim, causal)
 
 
@@ -84,6 +100,34 @@ def _others() -> Iterator[ModelShape]:
     yield _shape(1, 32, 8, 8192, 8192, 128, True, left=2047)
     yield _packed(32, 8, 128, True, *[1024] * 8)
     yield _shape(1, 32, 8, 4096, 4096, 128, True, softcap=30.0)
+
+
+def _windows() -> Iterator[ModelShape]:
+    for seq, left in ((4096, 511), (2048, 191), (8192, 4095)):
+        for dim, heads, kv_heads in ((64, 16, 16), (256, 16, 8), (128, 24, 8), (64, 32, 4)):
+            yield _shape(1, heads, kv_heads, seq, seq, dim, True, left=left)
+    for dim, seq in ((256, 4096), (128, 1024), (64, 2048), (256, 1024)):
+        yield _shape(1, 16, 8, seq, seq, dim, True, softcap=50.0)
+    yield _shape(1, 16, 8, 8192, 8192, 256, True, left=4095, softcap=50.0)
+
+
+def _cross() -> Iterator[ModelShape]:
+    for batch, queries, keys in ((4, 2048, 90), (8, 150, 600), (2, 1000, 250), (16, 90, 256)):
+        for dim in (64, 72, 40, 128):
+            yield _shape(batch, 16, 16, queries, keys, dim, False)
+
+
+def _plain() -> Iterator[ModelShape]:
+    """Yield the shapes of attention_grid.TUNED, those of 16,384 tokens first."""
+    for seq in (512, 8192, 2048, 1024, 4096, 16384):
+        for dim, causal in product((128, 64, 256), (True, False)):
+            yield _shape(TOKENS // seq, WIDTH // dim, WIDTH // dim, seq, seq, dim, causal)
+    for seq in (1024, 4096, 512, 2048, 8192):
+        for dim, causal in product((128, 64, 256), (True, False)):
+            yield _shape(1, 16, 16, seq, seq, dim, causal)
+    for batch, seq in product((8, 32), (256, 128, 512)):
+        for dim, causal in product((128, 64), (True, False)):
+            yield _shape(batch, 8, 8, seq, seq, dim, causal)
 
 
 def _decoding() -> Iterator[ModelShape]:
@@ -153,10 +197,12 @@ def _in_turn(
     return one
 
 
-def rows(shape: ModelShape, direction: Direction, ms: float) -> list[Row]:
+def rows(shape: ModelShape, direction: Direction, ms: float, gpu: SharedGpu) -> list[Row]:
     """Measure one pass of a shape."""
     _, calls = passes(shape, direction)
-    found, failed, _ = brief_timing.medians(calls, CUDA, ms)
+    brief_timing.medians(calls, CUDA, 0.0)  # compiles
+    with gpu.alone():
+        found, failed, _ = brief_timing.medians(calls, CUDA, ms)
     for name, why in failed.items():
         print(f"{shape.name} {direction}: {name} failed: {why}", flush=True)
     flops = shape.flops * (2.5 if direction == "backward" else 1.0)
@@ -181,9 +227,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--ms", type=float, default=40.0, help="for all backends of a shape")
-    parser.add_argument("--warm", metavar="PART/OF", help="compile only")
+    parser.add_argument("--together", type=Path, help="the folder that processes share")
+    parser.add_argument("--warm", action="store_true", help="compile only")
+    parser.add_argument("--until", type=float, default=math.inf, help="no pass begins after these"
+                        " seconds")  # fmt: skip
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
+    begun = time.monotonic()
     learning("off")
     torch.set_grad_enabled(False)
     torch.zeros(1, device=CUDA)
@@ -192,19 +242,20 @@ def main() -> None:
         for shape in shapes()
         for direction in (("forward", "backward") if shape.trained else ("forward",))
     ]
-    if options.warm:
-        part, of = map(int, options.warm.split("/"))
-        for shape, direction in todo[part::of]:
-            brief_timing.medians(passes(shape, direction)[1], CUDA, 1.0)
-        return
-    found: list[Row] = []
-    for shape, direction in todo:
-        new = rows(shape, direction, options.ms)
-        found += new
-        told = ", ".join(f"{r.backend} {r.microseconds:.1f}" for r in new)
-        print(f"{direction:8} {shape.name}: {told}", flush=True)
-        table.write(found, options.out / "attention_tuning.csv")
-        torch.cuda.empty_cache()
+    with tempfile.TemporaryDirectory() as folder:
+        gpu = SharedGpu(options.together or Path(folder))
+        for shape, direction in gpu.claimed(todo):
+            if time.monotonic() - begun > options.until:
+                return
+            if options.warm:
+                brief_timing.medians(passes(shape, direction)[1], CUDA, 0.0)
+                continue
+            with gpu.preparing():
+                new = rows(shape, direction, options.ms, gpu)
+            told = ", ".join(f"{r.backend} {r.microseconds:.1f}" for r in new)
+            print(f"{direction:8} {shape.name}: {told}", flush=True)
+            merge("attention_tuning", [asdict(row) for row in new], KEYS, options.out)
+            torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":
