@@ -348,20 +348,25 @@ REQUIRED = {"flex": 1.3, "flex FLASH": 1.0}
 """How fast ours is to be, over each."""
 
 
-def summary(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """Yield how fast ours is over each contender, by direction and kind, and the cells that miss
-    what is required."""
+def ratios(rows: Sequence[Mapping[str, str]], name: str) -> dict[tuple[str, ...], float]:
+    """Return how fast ours is over a contender, by the KEYS of each cell that both computed."""
     cell = itemgetter(*KEYS)
     known = [row for row in rows if row["us"]]
     ours = {cell(row): float(row["us"]) for row in known if row["contender"] == "ours"}
+    theirs = {cell(row): float(row["us"]) for row in known if row["contender"] == name}
+    return {at: theirs[at] / us for at, us in ours.items() if at in theirs}
+
+
+def summary(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """Yield how fast ours is over each contender, by direction and kind, and the cells that miss
+    what is required."""
     for name, required in REQUIRED.items():
-        theirs = {cell(row): float(row["us"]) for row in known if row["contender"] == name}
-        ratios = {at: theirs[at] / us for at, us in ours.items() if at in theirs}
-        missed = {at: ratio for at, ratio in ratios.items() if ratio < required}
+        found = ratios(rows, name)
+        missed = {at: ratio for at, ratio in found.items() if ratio < required}
         for direction in get_args(Direction):
             for kind in (*KINDS, "all"):
                 those = [
-                    r for at, r in ratios.items() if at[-1] == direction and kind in (at[0], "all")
+                    r for at, r in found.items() if at[-1] == direction and kind in (at[0], "all")
                 ]
                 if those:
                     yield (
