@@ -1,0 +1,146 @@
+"""Compare what is ours with peers, by the measured rows: how many times as fast at each shape."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from tests.benchmarks.rows import RESULTS
+
+OURS = ("hopper", "triton")
+FP8_KERNEL = "one pass"
+"""The state of the kernels of attention in FP8, a column of their rows, that is in use."""
+_PEERS = ("flash", "cudnn", "efficient", "fa3", "fa4")
+Row = Mapping[str, str]
+
+
+@lru_cache
+def rows(file: str) -> tuple[dict[str, str], ...]:
+    """Return the rows of a file of results."""
+    with (RESULTS / f"{file}.csv").open(newline="") as f:
+        return tuple(csv.DictReader(f))
+
+
+def ratios(file: str, column: str, shape: tuple[str, ...], **wanted: str) -> list[float]:
+    """Return a column of the rows that have the wanted values, the last one of each shape."""
+    found = {
+        tuple(row[name] for name in shape): float(row[column])
+        for row in rows(file)
+        if row[column] and all(row[name] == value for name, value in wanted.items())
+    }
+    return list(found.values())
+
+
+def times(
+    column: str, shape: tuple[str, ...], found: Iterable[Row]
+) -> dict[tuple[str, ...], dict[str, float]]:
+    """Return the time of each contender at each shape."""
+    cells: dict[tuple[str, ...], dict[str, float]] = {}
+    for row in found:
+        if row[column]:
+            at = cells.setdefault(tuple(row[name] for name in shape), {})
+            at[row["contender"]] = float(row[column])
+    return cells
+
+
+def over_best(
+    cells: Mapping[tuple[str, ...], Mapping[str, float]], ours: Iterable[str], peers: Iterable[str]
+) -> list[float]:
+    """Return the best peer's time over our best one at each shape that both have."""
+    ours, peers = tuple(ours), tuple(peers)
+    return [
+        min(at[p] for p in peers if p in at) / min(at[o] for o in ours if o in at)
+        for at in cells.values()
+        if not at.keys().isdisjoint(ours) and not at.keys().isdisjoint(peers)
+    ]
+
+
+def grid(direction: str, ours: tuple[str, ...]) -> list[float]:
+    """Compare on the grid of lengths and head sizes that the tables were made from."""
+    found = (row for row in rows("attention_grid") if row["direction"] == direction)
+    cells = times("median_ms", ("causal", "seq", "head_dim"), found)
+    return over_best(cells, ours, _PEERS)
+
+
+def zoo(direction: str, contender: str, beside: str = "") -> list[float]:
+    """Compare on the shapes of published models."""
+    return [
+        float(row["ratio_to_best_peer"])
+        for row in rows("attention_zoo")
+        if (row["direction"], row["contender"]) == (direction, contender)
+        and row["ratio_to_best_peer"]
+        and beside in row["versions"]
+    ]
+
+
+def flex(direction: str, peer: str) -> list[float]:
+    """Compare on FlexAttention's benchmark matrix."""
+    found = (row for row in rows("attention_flex") if row["direction"] == direction)
+    shape = ("kind", "head_dim", "length", "kv_heads")
+    return over_best(times("us", shape, found), ("ours",), (peer,))
+
+
+def fp8_attention(head_dim: str, ours: str) -> list[float]:
+    """Compare attention in FP8, by the rows of the kernel in use."""
+    wanted = (FP8_KERNEL, head_dim)
+    found = (row for row in rows("attention_fp8") if (row["kernel"], row["head_dim"]) == wanted)
+    return over_best(
+        times("median_ms", ("causal", "seq"), found), (ours,), ("cudnn", "cudnn bhsd", "fa3")
+    )
+
+
+def few_rows(precision: str) -> list[float]:
+    """Compare our faster kernel for up to 64 rows with cuBLAS."""
+    cells: dict[tuple[str, str], float] = {}
+    for row in rows("gemm"):
+        ours = row["precision"] == precision and row["backend"] in OURS and row["times_cublas"]
+        if ours and row["rounding"] == "False" and int(row["m"]) <= 64:
+            at = row["layer"], row["m"]
+            cells[at] = max(cells.get(at, 0.0), float(row["times_cublas"]))
+    return list(cells.values())
+
+
+def many_rows(precision: str) -> list[float]:
+    """Compare our kernel for Hopper from 1,024 rows on with cuBLAS."""
+    return [
+        float(row["times_cublas"])
+        for row in rows("gemm")
+        if (row["precision"], row["backend"], row["rounding"]) == (precision, "hopper", "False")
+        and int(row["m"]) >= 1024
+        and row["times_cublas"]
+    ]
+
+
+def experts(peer: str) -> list[float]:
+    """Compare products of experts with one dense product of their size."""
+    shape = ("precision", "rows", "n", "k", "experts")
+    return ratios("grouped", "grouped_times_it", shape, contender=peer)
+
+
+def layers(ours: str, peer: str, least: int) -> list[float]:
+    """Compare a layer with bf16 or torchao's faster recipe, in the last run of each shape.
+
+    Args:
+        ours: `row`, in FP8 with scales of rows, or `auto`, left in bf16 where that is faster.
+        least: the least of rows / 2, inputs and outputs.
+    """
+    runs: dict[tuple[str, ...], dict[str, float]] = {}
+    for row in rows("fp8_linear"):
+        name, ms = row["layer"].split()[0], float(row["ms"])
+        sizes = tuple(row[size] for size in ("rows", "inputs", "outputs"))
+        small = min(int(sizes[0]) // 2, *map(int, sizes[1:])) < least
+        if not small and (row["layer"] == name or name == "torchao"):
+            run = runs.setdefault((*sizes, row["date"]), {})
+            run[name] = min(ms, run.get(name, ms))
+    found = {at[:-1]: run[peer] / run[ours] for at, run in runs.items() if {ours, peer} <= {*run}}
+    return list(found.values())
+
+
+_LINEAR = ("batch", "tokens", "heads", "head_size", "key_heads")
+
+
+def linear(direction: str, kind: str, peer: str = "fla") -> list[float]:
+    """Compare a kind of linear attention with a peer."""
+    column = f"{direction}_times_peer"
+    return ratios("linear_attention", column, _LINEAR, kind=kind, peer=peer)

@@ -1,0 +1,178 @@
+"""Write the tables of figures in README.md and the manual from the measured rows.
+
+`python -m tests.benchmarks.figures` writes them between the marks `<!-- figures NAME -->` and
+`<!-- end of figures -->`, which a test compares. A figure is the geometric mean over shapes of how
+many times as fast ours is, with the worst and the best shape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+from tests.benchmarks import comparisons as by
+from tests.benchmarks.comparisons import OURS
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = ("README.md", "docs/manual/attention.md", "docs/manual/precision.md")
+WHOLE = " in full"
+"""Behind a group's name: also the figures that the README leaves out, and what is not measured."""
+_MARKED = re.compile(r"(<!-- figures (?P<names>[^>]+) -->\n).*?(<!-- end of figures -->)", re.S)
+_HEAD = """\
+| what | beside the fastest of | shapes | forward, or both | backward | file |
+|---|---|---|---|---|---|"""
+Ratios = Callable[[], list[float]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Describe a comparison: what of ours, beside what, and where its rows are."""
+
+    what: str
+    peers: str
+    file: str
+    forward: Ratios
+    """How many times as fast ours is at each shape: forward, or in both passes together."""
+    backward: Ratios | None = None
+    short: bool = True
+    """Whether it also stands in the README, once it is measured."""
+
+    def line(self) -> str:
+        """Return its row of a table."""
+        both = [[] if ratios is None else ratios() for ratios in (self.forward, self.backward)]
+        counts = [str(len(ratios)) for ratios in both if ratios]
+        shapes = ", ".join(dict.fromkeys(counts)) or "0"
+        means = [_words(ratios) for ratios in both]
+        means[0] = means[0] or "not measured"
+        return f"| {' | '.join((self.what, self.peers, shapes, *means, f'{self.file}.csv'))} |"
+
+
+def _words(ratios: list[float]) -> str:
+    if not ratios:
+        return ""
+    mean, spread = geometric_mean(ratios), f" ({min(ratios):.2f} to {max(ratios):.2f})"
+    return f"{mean:.2f}{spread if len(ratios) > 1 else ''}"
+
+
+def _ways(what: str, peers: str, file: str, compare: Any, *args: Any, short: bool = True) -> Figure:
+    """Return the figure of both passes, which are told by the first argument of `compare`."""
+    ways = (partial(compare, way, *args) for way in ("forward", "backward"))
+    return Figure(what, peers, file, *ways, short)
+
+
+def _column(what: str, peers: str, file: str, column: str, *shape: str, **wanted: str) -> Figure:
+    """Return the figure of a column that holds how many times as fast ours is."""
+    return Figure(what, peers, file, partial(by.ratios, file, column, shape, **wanted))
+
+
+_PEERS = "PyTorch, cuDNN, FA3"
+_FP8_PEERS = "cuDNN, FA3, which round nothing"
+_LAYER = "a linear layer in FP8, forward and backward, from 8,192 rows and 4,096 features on"
+_KINDS = {
+    "gdn": "gated delta rule", "rwkv7": "RWKV-7", "ssd": "Mamba-2 (SSD)", "kda": "KDA",
+    "gla": "GLA", "retention": "retention",
+}  # fmt: skip
+
+GROUPS: dict[str, tuple[Figure, ...]] = {
+    "attention": (
+        _ways("attention, shapes of published models, `auto` once it has measured them",
+              f"{_PEERS}, FlexAttention", "attention_zoo", by.zoo, "learned"),
+        _ways("… of these, the shapes measured beside FA4 as well", f"{_PEERS}, FlexAttention, FA4",
+              "attention_zoo", by.zoo, "learned", "flash-attn-4"),
+        _ways("… all of them, before `auto` has measured any", f"{_PEERS}, FlexAttention",
+              "attention_zoo", by.zoo, "auto", short=False),
+        _ways("attention, shapes that `auto` was tuned for, our own kernels", f"{_PEERS}, FA4",
+              "attention_grid", by.grid, OURS),
+        _ways("… `auto`, which may run a peer", f"{_PEERS}, FA4",
+              "attention_grid", by.grid, ("auto",), short=False),
+        _ways("`accel.flex_attention`", "FlexAttention, compiled",
+              "attention_flex", by.flex, "flex"),
+        _ways("`accel.flex_attention`", "FlexAttention's backend FLASH",
+              "attention_flex", by.flex, "flex FLASH"),
+        *(
+            Figure(f"attention in FP8, head size {size}, {words}", _FP8_PEERS, "attention_fp8",
+                   partial(by.fp8_attention, size, ours), None, size != "64" and ours != "ours")
+            for size in ("64", "128", "256")
+            for ours, words in (("ours", "the kernel alone"),
+                                ("ours with pre-pass", "rounding included"))
+        ),
+        _column("decoding, keys and values in bf16", _PEERS, "attention_decoding",
+                "speed_beside_best_peer", "model", "batch", "keys", "queries",
+                cache="bf16", implementation="ours"),
+    ),
+    "products": (
+        Figure("products in bf16 from 1,024 rows on, our kernel", "cuBLAS", "gemm",
+               partial(by.many_rows, "bfloat16")),
+        Figure("… up to 64 rows, our kernels", "cuBLAS", "gemm",
+               partial(by.few_rows, "bfloat16"), None, False),
+        replace(_column("… all, `auto` once it has measured a shape", "our kernels, cuBLAS",
+                        "gemm_auto", "learned_share", "layer", "m", precision="bfloat16"),
+                short=False),
+        Figure("products in FP8, scales of blocks, from 1,024 rows on, our kernel", "PyTorch",
+               "gemm", partial(by.many_rows, "fp8-block1x128")),
+        Figure("… up to 64 rows, our kernels", "PyTorch", "gemm",
+               partial(by.few_rows, "fp8-block1x128")),
+        Figure("products in FP8, scales of rows, from 1,024 rows on, our kernel", "PyTorch",
+               "gemm", partial(by.many_rows, "fp8-row"), None, False),
+        Figure("… up to 64 rows, our kernels", "PyTorch", "gemm",
+               partial(by.few_rows, "fp8-row"), None, False),
+        Figure("products of experts in one kernel", "one dense product of that size by cuBLAS",
+               "grouped", partial(by.experts, "dense cublas")),
+        Figure("products of experts in one kernel", "one dense product of that size by ours",
+               "grouped", partial(by.experts, "dense hopper"), None, False),
+        _column("one vector times weights in four bits", "torch's int4 kernel", "int4",
+                "times_torch_int4", "layer", m="1", contender="auto"),
+        replace(_column("… its bytes a second", "a copy in memory", "int4", "of_copy", "layer",
+                        m="1", contender="auto"), short=False),
+        Figure(_LAYER, "the layer in bf16", "fp8_linear", partial(by.layers, "row", "bf16", 4096)),
+        Figure(_LAYER, "torchao's recipes, compiled", "fp8_linear",
+               partial(by.layers, "row", "torchao", 4096)),
+        Figure("… with the smaller layers that were measured", "the layer in bf16", "fp8_linear",
+               partial(by.layers, "row", "bf16", 0), None, False),
+        Figure("… all of them, converted where a measurement says so", "the layer in bf16",
+               "fp8_linear", partial(by.layers, "auto", "bf16", 0), None, False),
+        _column("a transformer layer in FP8, forward and backward, 8,192 tokens",
+                "the layer in bf16", "fp8_engine", "times_bf16", "form", "rows",
+                direction="training", layer="row fused"),
+    ),
+    "linear attention": (
+        *(
+            _ways(f"linear attention: {words}", "fla-core", "linear_attention", by.linear, kind)
+            for kind, words in _KINDS.items()
+        ),
+        _ways("linear attention: gated delta rule", "FlashQLA", "linear_attention",
+              by.linear, "gdn", "flashqla"),
+        _ways("linear attention: KDA", "cuDNN", "linear_attention", by.linear, "kda", "cudnn"),
+    ),
+}  # fmt: skip
+
+
+def table(names: Iterable[str]) -> str:
+    """Return groups of figures as Markdown."""
+    lines = [_HEAD]
+    for name in names:
+        for figure in GROUPS[name.removesuffix(WHOLE)]:
+            if name.endswith(WHOLE) or (figure.short and figure.forward()):
+                lines.append(figure.line())
+    return "\n".join(lines) + "\n"
+
+
+def filled(text: str) -> str:
+    """Return a document with its tables computed anew."""
+    return _MARKED.sub(lambda m: m[1] + table(m["names"].split(", ")) + m[3], text)
+
+
+def main() -> None:
+    """Write the tables into the documents."""
+    for name in DOCUMENTS:
+        document = ROOT / name
+        document.write_text(filled(document.read_text()))
+
+
+if __name__ == "__main__":
+    main()
