@@ -20,7 +20,7 @@ def update_scales(model: nn.Module) -> None:
     for _, layer in _delayed(model):
         layer.history.copy_(torch.cat((layer.pending.unsqueeze(1), layer.history[:, :-1]), 1))
         layer.pending.zero_()
-        layer.started = True
+        layer.renew_scales()
 
 
 def histories(model: nn.Module) -> dict[str, Tensor]:
@@ -46,7 +46,7 @@ def load_histories(model: nn.Module, saved: Mapping[str, Tensor]) -> None:
             raise ValueError(f"the history of {name} must be {list(expected)}; got {what}")
         layer.pending.copy_(found[:, 0])
         layer.history.copy_(found[:, 1:])
-        layer.started = True
+        layer.renew_scales()
 
 
 def _delayed(model: nn.Module) -> Iterator[tuple[str, Fp8Linear]]:

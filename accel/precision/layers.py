@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -11,6 +13,10 @@ from accel.primitives.quantize.fp8 import scale_of
 
 HISTORY = 16
 """The steps whose largest magnitudes decide a delayed scale."""
+
+
+_WIDE = ("history", "pending", "scale_x", "scale_w")
+"""The buffers of the recipe `delayed`."""
 
 
 class Fp8Linear(nn.Linear):
@@ -46,6 +52,8 @@ class Fp8Linear(nn.Linear):
             # not persistent: the state dict stays that of nn.Linear
             made.register_buffer("history", torch.zeros(2, HISTORY, device=device), False)
             made.register_buffer("pending", torch.zeros(2, device=device), False)
+            made.register_buffer("scale_x", torch.ones(1, device=device), False)
+            made.register_buffer("scale_w", torch.ones(1, device=device), False)
             made.started = False
         return made
 
@@ -55,6 +63,9 @@ class Fp8Linear(nn.Linear):
     """The largest magnitudes of x and of the weight in each step, float32 [2, HISTORY]."""
     pending: Tensor
     """Those since the last step, float32 [2]."""
+    scale_x: Tensor
+    scale_w: Tensor
+    """Of the history, float32 [1]."""
 
     def forward(self, x: Tensor, before: Before = NOTHING) -> Tensor:
         """Return f(x) Wᵀ + b for x [..., features]; f is what comes before, by default nothing.
@@ -67,12 +78,10 @@ class Fp8Linear(nn.Linear):
             x, weight = x.to(dtype), weight.to(dtype)
         scale_x, scale_w = self.scales()
         rows = x.reshape(-1, x.shape[-1])
-        made, most = fp8_linear(
-            rows, weight, bias, scale_x, scale_w, self.recipe, torch.is_grad_enabled(), before
+        most = self.pending if self.recipe == "delayed" and self.training else None
+        made = fp8_linear(
+            rows, weight, bias, scale_x, scale_w, self.recipe, torch.is_grad_enabled(), before, most
         )
-        if self.recipe == "delayed" and self.training:
-            with torch.no_grad():
-                self.pending.copy_(torch.maximum(self.pending, most))
         out: Tensor = made.reshape(*x.shape[:-1], self.out_features)
         return out
 
@@ -80,8 +89,25 @@ class Fp8Linear(nn.Linear):
         """Return the delayed scales of x and of the weight, if there are any."""
         if not self.started:
             return None, None
+        return self.scale_x, self.scale_w
+
+    def renew_scales(self) -> None:
+        """Compute the delayed scales from the history."""
         both = scale_of(self.history.amax(1), torch.float8_e4m3fn)
-        return both[:1].clone(), both[1:].clone()
+        self.scale_x.copy_(both[:1])
+        self.scale_w.copy_(both[1:])
+        self.started = True
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Fp8Linear:
+        """Move, but keep in float32, what scales are computed from when the layer gets another
+        dtype."""
+        wide = {name: getattr(self, name) for name in _WIDE if self.recipe == "delayed"}
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, x in wide.items():
+            moved = getattr(self, name)
+            if moved.dtype != torch.float32:
+                setattr(self, name, x.to(moved.device))
+        return self
 
     def extra_repr(self) -> str:
         """Return what print() shows of the layer."""

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from accel.primitives.gemm import cublas
-from accel.primitives.gemm.api import gemm, multiplied
+from accel.primitives.gemm.api import gemm, run
+from accel.primitives.gemm.lessons import chosen
 from accel.primitives.gemm.operands import Operands, arrange
 from accel.primitives.gemm.problem import Problem
 from accel.primitives.quantize.before import NOTHING, Before, applied, gradients, with_statistics
@@ -48,7 +49,7 @@ class Kept(NamedTuple):
     """Wᵀ [k,n] in FP8."""
     weight_scales: Tensor
     most: Tensor
-    """The largest magnitudes of x and of W, float32 [2], of the recipe `delayed`."""
+    """The largest magnitudes of x and of W by the recipe `delayed`, float32 [2]."""
     mean: Tensor
     rstd: Tensor
     """Of the rows of x, if a norm comes before."""
@@ -63,22 +64,30 @@ def fp8_linear(
     recipe: str,
     training: bool,
     before: Before = NOTHING,
-) -> tuple[Tensor, Tensor]:
-    """Return f(x) Wᵀ + b, and the largest magnitudes of f(x) and of W; see `_forward`.
+    most: Tensor | None = None,
+) -> Tensor:
+    """Return f(x) Wᵀ + b; see `_forward`.
 
     While torch compiles it is an operator, whose kernels and products become part of the graph.
     Otherwise it is a function of autograd's: on an H200 the wrappers of operators took 1.4 of 1.6
     ms of a step's host time.
+
+    Args:
+        most: float32 [2], raised to the largest magnitudes of f(x) and of W by the recipe
+            `delayed`.
     """
     given = (
         x, weight, bias, scale_x, scale_w, before.gain, before.shift, recipe, training,
         before.kind, before.eps,
     )  # fmt: skip
-    if torch.compiler.is_compiling():
-        found = Kept(*forward_op(*given))
-        return found.out, found.most
-    out, most = _Eager.apply(*given)  # type: ignore[no-untyped-call]
-    return out, most
+    if not torch.compiler.is_compiling():
+        made: Tensor = _Eager.apply(*given, most)  # type: ignore[no-untyped-call]
+        return made
+    found = Kept(*forward_op(*given))
+    if most is not None:
+        with torch.no_grad():
+            most.copy_(torch.maximum(most, found.most))
+    return found.out
 
 
 def _forward(
@@ -105,18 +114,31 @@ def _forward(
     Returns:
         The fields of Kept.
     """
-    delayed = recipe == "delayed"
-    most = (x.new_zeros if delayed else x.new_empty)(2, dtype=torch.float32)
-    first = with_statistics(Before(before, gain, shift, eps), x)
-    x_along, x_across = _rounded(
-        x, _OF_X[recipe], scale_x, training, most[:1] if delayed else None, first
-    )
-    w_along, w_across = _rounded(
-        weight, _OF_W[recipe], scale_w, training, most[1:] if delayed else None
-    )
+    most = x.new_zeros(2, dtype=torch.float32) if recipe == "delayed" else None
+    first = Before(before, gain, shift, eps)
+    return _computed(x, weight, bias, scale_x, scale_w, first, recipe, training, most)
+
+
+def _computed(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    scale_x: Tensor | None,
+    scale_w: Tensor | None,
+    before: Before,
+    recipe: str,
+    training: bool,
+    most: Tensor | None,
+) -> Kept:
+    """Compute what `_forward` returns, and raise `most`."""
+    most_x, most_w = (None, None) if most is None else (most[:1], most[1:])
+    first = with_statistics(before, x)
+    x_along, x_across = _rounded(x, _OF_X[recipe], scale_x, training, most_x, first)
+    w_along, w_across = _rounded(weight, _OF_W[recipe], scale_w, training, most_w)
     out = _product(x_along, w_along.t, bias, x.dtype)
     none = x.new_empty(0, dtype=torch.float32)
     mean, rstd = (none if t is None else t for t in (first.mean, first.rstd))
+    most = none if most is None else most
     return Kept(out, *_parts(x_across, x), *_parts(w_across, x), most, mean, rstd)
 
 
@@ -208,7 +230,7 @@ def _all_gradients(
     """
     wants = ctx.needs_input_grad
     if dout is None:
-        return (None,) * len(wants)
+        return (None,) * 11
     saved = ctx.saved_tensors  # only once: a checkpoint computes them again for each asking
     kept, given = saved[:4], saved[4:]
     wants_x, wants_gain, wants_shift = wants[0], wants[5], wants[6]
@@ -233,17 +255,18 @@ class _Eager(torch.autograd.Function):
     """Compute what the operators compute, without their wrappers."""
 
     @staticmethod
-    def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor]:
-        """Return out and the largest magnitudes."""
-        found = Kept(*_forward(*given))
-        _setup(ctx, given, found)
-        ctx.mark_non_differentiable(found.most)
-        return found.out, found.most
+    def forward(ctx: Any, *given: Any) -> Tensor:
+        """Return out, and raise the largest magnitudes."""
+        x, weight, bias, scale_x, scale_w, gain, shift, recipe, training, kind, eps, most = given
+        first = Before(kind, gain, shift, eps) if kind != "none" else NOTHING
+        found = _computed(x, weight, bias, scale_x, scale_w, first, recipe, training, most)
+        _setup(ctx, given[:-1], found)
+        return found.out
 
     @staticmethod
-    def backward(ctx: Any, dout: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, dout: Tensor | None) -> tuple[Tensor | None, ...]:
         """Return the gradients of all arguments."""
-        return _all_gradients(ctx, dout, _gradients, _through)
+        return (*_all_gradients(ctx, dout, _gradients, _through), None)
 
 
 def _rounded(
@@ -254,21 +277,17 @@ def _rounded(
     most: Tensor | None,
     before: Before = NOTHING,
 ) -> tuple[Fp8, Fp8 | None]:
-    """Return f(x) in FP8 and, if wanted, its transpose; `most` gets its largest magnitude."""
+    """Return f(x) in FP8 and, if wanted, its transpose; `most` is raised to its largest
+    magnitude."""
     if by_kernels(x):
-        from accel.primitives.quantize.fused import amax, both_ways
+        from accel.primitives.quantize.fused import both_ways
 
-        if scale is None and most is not None:
-            from accel.primitives.quantize.fp8 import scale_of
-
-            most.copy_(amax(x, before))
-            scale, most = scale_of(most, E4M3), None
         made = both_ways(x, kind, E4M3, scale, across=across, most=most, before=before)
         assert made.along is not None
         return made.along, made.across
     x = applied(before, x)
     if most is not None and x.numel():
-        most.copy_(magnitudes(x).amax().reshape(1))
+        most.copy_(torch.maximum(most, magnitudes(x).amax()))
     turned = emulated(x.t(), kind, E4M3, scale) if across else None
     return emulated(x, kind, E4M3, scale), turned
 
@@ -282,24 +301,34 @@ def _product(a: Fp8, b: Fp8, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
 
     In a compiled graph it is cuBLAS's where that can: the compiler calls it without a wrapper.
     """
-    scales = (a.scales, b.scales)
+    given = (a.values, b.values, a.scales, b.scales, bias)
     if traced(a.values):
-        x = arrange(a.values, b.values, bias, None, dtype, scales, None)
-        if cublas.refusal(x.problem) is None:
-            return cublas.cublas(x).reshape(x.shape)
-        made: Tensor = product_op(a.values, b.values, *scales, bias, dtype)
+        problem = _problem(a, b, bias, dtype)
+        if cublas.refusal(problem) is None:
+            return cublas.scaled(*given, problem)
+        made: Tensor = product_op(*given, dtype)
         return made
-    left, right = a.values.shape, b.values.shape
     key = (
-        left, right, a.granularity, b.granularity, dtype, bias is None, a.values.device,
-        torch.are_deterministic_algorithms_enabled(),
+        a.values.shape, b.values.shape, a.granularity, b.granularity, dtype, bias is None,
+        a.values.device, torch.are_deterministic_algorithms_enabled(),
     )  # fmt: skip
-    problem = _PROBLEMS.get(key)
-    if problem is None:
-        problem = arrange(a.values, b.values, bias, None, dtype, scales, None).problem
-        _PROBLEMS[key] = problem
-    x = Operands(a.values[None], b.values[None], *scales, bias, problem, (left[0], right[1]))
-    return multiplied(x)
+    found = _PROBLEMS.get(key)
+    if found is None:
+        found = _PROBLEMS[key] = _problem(a, b, bias, dtype)
+    problem = found
+
+    def operands() -> Operands:
+        shape = (problem.m, problem.n)
+        return Operands(a.values[None], b.values[None], a.scales, b.scales, bias, problem, shape)
+
+    backend = chosen(problem, operands).backend
+    if backend == "cublas":  # without the views that its other callers need
+        return cublas.scaled(*given, problem)
+    return run(operands(), backend)
+
+
+def _problem(a: Fp8, b: Fp8, bias: Tensor | None, dtype: torch.dtype) -> Problem:
+    return arrange(a.values, b.values, bias, None, dtype, (a.scales, b.scales), None).problem
 
 
 def _parts(x: Fp8 | None, like: Tensor) -> tuple[Tensor, Tensor]:

@@ -28,42 +28,67 @@ def traced(x: Tensor) -> bool:
     return type(x) is not Tensor and type(x) is not Parameter
 
 
+class Launcher:
+    """Launch a kernel with the same grid, numbers and constants on one set of tensors after the
+    other."""
+
+    __slots__ = ("constants", "grid", "kernel", "names", "numbers", "options")
+
+    def __init__(
+        self,
+        kernel: Any,
+        grid: tuple[int, int, int],
+        names: tuple[str, ...],
+        numbers: Mapping[str, float],
+        constants: Mapping[str, object],
+        options: Mapping[str, int] = USUAL,
+    ) -> None:
+        """Describe the launches.
+
+        Args:
+            kernel: a function decorated with triton.jit.
+            grid: the number of programs.
+            names: the pointers among the kernel's arguments, in the order of a call's tensors.
+            numbers: the other run-time arguments.
+            constants: the tl.constexpr arguments.
+            options: num_warps, num_stages and other compiler options.
+        """
+        self.kernel, self.grid, self.names = kernel, grid, names
+        self.numbers, self.constants, self.options = numbers, constants, options
+
+    def __call__(self, *tensors: Tensor | None) -> None:
+        """Launch on the current stream of the first tensor's device, a GPU, or any device if the
+        kernel is interpreted. None stands for a tensor that the kernel does not use."""
+        first = tensors[0]
+        assert first is not None
+        if traced(first):
+            named = dict(zip(self.names, tensors, strict=True))
+            wrap_triton(self.kernel)[self.grid](
+                **named, **self.numbers, **self.constants, **self.options
+            )
+            return
+        # plain tuples: this runs at every launch, and only the first needs more
+        types = [None if x is None else (x.dtype, x.data_ptr() % ALIGNMENT == 0) for x in tensors]
+        run, order = _prepared(self, tuple(types), first.device)
+        run(*[tensors[i] for i in order])
+
+
 def launch(
     kernel: Any,
     grid: tuple[int, int, int],
     tensors: Mapping[str, Tensor | None],
     numbers: Mapping[str, float],
     constants: Mapping[str, object],
-    device: torch.device,
     options: Mapping[str, int] = USUAL,
 ) -> None:
-    """Launch a kernel on the current stream of its device.
-
-    Args:
-        kernel: a function decorated with triton.jit.
-        grid: the number of programs.
-        tensors: the pointers by name; None stands for one that the kernel does not use.
-        numbers: the other run-time arguments.
-        constants: the tl.constexpr arguments.
-        device: a GPU, or any device if the kernel is interpreted.
-        options: num_warps, num_stages and other compiler options.
-    """
-    given = tuple(tensors.values())
-    if traced(next(x for x in given if x is not None)):
-        wrap_triton(kernel)[grid](**tensors, **numbers, **constants, **options)
-        return
-    run, order = _prepared(
-        _Same(kernel),
-        grid,
-        tuple(tensors),
-        # plain tuples: this runs at every launch, and only the first needs more
-        tuple([None if x is None else (x.dtype, x.data_ptr() % ALIGNMENT == 0) for x in given]),
-        tuple(numbers.items()),
-        tuple(constants.items()),
-        tuple(options.items()),
-        device,
-    )
-    run(*[given[i] for i in order])
+    """Launch a kernel once; the arguments are those of Launcher, and the tensors by name."""
+    names, given = tuple(tensors), tuple(tensors.values())
+    if given[0] is not None and traced(given[0]):
+        launcher = Launcher(kernel, grid, names, numbers, constants, options)
+    else:
+        numbers_, constants_, options_ = (tuple(d.items()) for d in (numbers, constants, options))
+        launcher = _launcher(_Same(kernel), grid, names, numbers_, constants_, options_)
+    launcher(*given)
 
 
 class _Same:
@@ -82,20 +107,26 @@ class _Same:
 
 
 @lru_cache(maxsize=4096)
-def _prepared(
+def _launcher(
     same: _Same,
     grid: tuple[int, int, int],
     names: tuple[str, ...],
-    types: tuple[tuple[torch.dtype, bool] | None, ...],
     numbers: tuple[tuple[str, float], ...],
     constants: tuple[tuple[str, object], ...],
     options: tuple[tuple[str, int], ...],
-    device: torch.device,
+) -> Launcher:
+    return Launcher(same.kernel, grid, names, dict(numbers), dict(constants), dict(options))
+
+
+@lru_cache(maxsize=4096)
+def _prepared(
+    launcher: Launcher, types: tuple[tuple[torch.dtype, bool] | None, ...], device: torch.device
 ) -> tuple[Callable[..., None], tuple[int, ...]]:
-    """Return what launches the kernel, and which of the named tensors it takes, in its order."""
+    """Return what launches the kernel on tensors of these types, and which of them it takes, in its
+    order."""
+    names, kernel = launcher.names, launcher.kernel
     pointers = (None if known is None else Pointer(*known) for known in types)
-    arguments: dict[str, Any] = {**dict(zip(names, pointers, strict=True)), **dict(numbers)}
-    call = KernelCall(same.kernel, grid, arguments, dict(constants), dict(options))
-    wanted = [name for name in same.kernel.arg_names if arguments.get(name) is not None]
-    order = tuple(names.index(name) for name in wanted if name in names)
-    return prepare(call, device), order
+    arguments: dict[str, Any] = {**dict(zip(names, pointers, strict=True)), **launcher.numbers}
+    call = KernelCall(kernel, launcher.grid, arguments, launcher.constants, launcher.options)
+    wanted = [name for name in kernel.arg_names if arguments.get(name) is not None]
+    return prepare(call, device), tuple(names.index(name) for name in wanted if name in names)

@@ -218,7 +218,8 @@ def learned(x: Posed) -> Measured | None:
     try:
         with mock.patch.object(table, "measured", lambda *_: table.Nearest({})):
             for _ in range(measuring.AT_CALL):
-                BACKENDS[lessons.chosen(x.operands).backend].run(x.operands)
+                p = x.operands.problem
+                BACKENDS[lessons.chosen(p, lambda: x.operands).backend].run(x.operands)
     except Exception as e:  # noqa: BLE001 - the backends are measured all the same
         print("DID NOT LEARN", x.operands.problem, f"{type(e).__name__}: {e}", flush=True)
         return None

@@ -47,24 +47,22 @@ def cublas(x: Operands) -> Tensor:
     """Return the result [batch, m, n]."""
     p = x.problem
     if p.dtype in FP8:
-        fused = x.bias is not None and x.bias.dtype == p.out_dtype and p.scaling == "outer"
-        out = _scaled(x, x.bias if fused else None).unsqueeze(0)
-        if fused:
-            return activated(out, p.activation)
-    elif p.bias and p.batch == 1 and p.out_dtype == p.dtype:
+        assert x.scale_a is not None and x.scale_b is not None
+        out = scaled(x.a[0], x.b[0], x.scale_a, x.scale_b, x.bias, p).unsqueeze(0)
+        return activated(out, p.activation)
+    if p.bias and p.batch == 1 and p.out_dtype == p.dtype:
         assert x.bias is not None
         return activated(torch.addmm(x.bias.to(p.dtype), x.a[0], x.b[0]).unsqueeze(0), p.activation)
-    else:
-        out = torch.matmul(x.a, x.b).to(p.out_dtype)
+    out = torch.matmul(x.a, x.b).to(p.out_dtype)
     if x.bias is not None:
         out = out + x.bias.to(out.dtype)
     return activated(out, p.activation)
 
 
-def _scaled(x: Operands, bias: Tensor | None) -> Tensor:
-    """Return the product of operands in FP8, and a bias of the result's type."""
-    assert x.scale_a is not None and x.scale_b is not None
-    p, scale_a, scale_b = x.problem, x.scale_a, x.scale_b
+def scaled(
+    a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None, p: Problem
+) -> Tensor:
+    """Return the product of matrices in FP8 [m, n], and the bias added, without an activation."""
     if p.scaling == "block":
         # cuBLAS wants the scales of tiles of 1x128 with neighbouring rows side by side, and
         # those of blocks with neighbouring blocks of k side by side
@@ -74,10 +72,13 @@ def _scaled(x: Operands, bias: Tensor | None) -> Tensor:
         scale_a, scale_b = scale_a.contiguous(), scale_b.contiguous()
     else:
         scale_a, scale_b = scale_a.reshape(()), scale_b.reshape(())
-    return torch._scaled_mm(
-        x.a[0], x.b[0], scale_a, scale_b, bias, out_dtype=p.out_dtype,
-        use_fast_accum=p.scaling == "outer",
+    outer = p.scaling == "outer"
+    fused = bias is not None and bias.dtype == p.out_dtype and outer
+    out = torch._scaled_mm(
+        a, b, scale_a, scale_b, bias if fused else None, out_dtype=p.out_dtype,
+        use_fast_accum=outer,
     )  # fmt: skip
+    return out if fused or bias is None else out + bias.to(out.dtype)
 
 
 def _along(scales: Tensor, dim: int) -> Tensor:

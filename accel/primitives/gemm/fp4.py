@@ -44,7 +44,7 @@ def multiply(a: Fp4, b: Fp4, dtype: torch.dtype) -> Tensor:
     numbers = {"m": m, "n": n, "packed": packed, "blocks": a.scales.shape[1]}
     constants = {**_TILES, "SHARE": BLOCKS[a.format]}
     grid = (-(-m // _TILES["BM"]) * -(-n // _TILES["BN"]), 1, 1)
-    launch(fp4_product, grid, tensors, numbers, constants, out.device, _OPTIONS)
+    launch(fp4_product, grid, tensors, numbers, constants, _OPTIONS)
     return out
 
 

@@ -108,7 +108,7 @@ def _table(starts: Tensor, lines: int, tile: int) -> Tensor:
     constants = {"TILE": tile, "EXPERTS": power, "BLOCK": _LINES}
     numbers = {"experts": experts, "lines": lines}
     launch(
-        rows_of_tiles, (-(-lines // _LINES), 1, 1), tensors, numbers, constants, starts.device
+        rows_of_tiles, (-(-lines // _LINES), 1, 1), tensors, numbers, constants
     )  # fmt: skip
     return table
 

@@ -58,7 +58,7 @@ def by_tiles(x: Tensor, b: Int4, bias: Tensor | None = None, splits: int | None 
         "BIAS": bias is not None and splits == 1,
     }  # fmt: skip
     launch(
-        int4_product, (down, right, splits), tensors, numbers, constants, x.device, _OPTIONS
+        int4_product, (down, right, splits), tensors, numbers, constants, _OPTIONS
     )  # fmt: skip
     if splits > 1:
         _finish(parts, bias, out)
@@ -77,4 +77,4 @@ def _finish(parts: Tensor, bias: Tensor | None, out: Tensor) -> None:
         "BN": _FINISH_COLUMNS,
     }  # fmt: skip
     numbers = {"m": count, "n": rows, "stride_sam": 0, "stride_sbn": 0}
-    launch(finish, (count, -(-rows // _FINISH_COLUMNS), 1), tensors, numbers, constants, out.device)
+    launch(finish, (count, -(-rows // _FINISH_COLUMNS), 1), tensors, numbers, constants)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import lru_cache, partial
 
 import torch
@@ -21,9 +22,8 @@ _IN_CACHE = 2.0
 """Products that move less than this multiple of the last-level cache are measured without it."""
 
 
-def chosen(x: Operands) -> GemmChoice:
-    """Return the choice of `auto` for a call, which may be measured now."""
-    p = x.problem
+def chosen(p: Problem, operands: Callable[[], Operands]) -> GemmChoice:
+    """Return the choice of `auto` for a call, which may be measured now on its operands."""
     choice = choose(p)
     if (
         p.device.type not in measuring.DEVICES
@@ -39,7 +39,7 @@ def chosen(x: Operands) -> GemmChoice:
     if not names:
         return choice
     try:
-        measure(x, choice, names)
+        measure(operands(), choice, names)
     except torch.OutOfMemoryError:
         warnings.warn(f"gemm is not measured at {p}: no memory of the GPU is left", stacklevel=2)
     return choose(p)

@@ -134,7 +134,7 @@ def _launch(x: Operands, t: Tiles, target: Tensor, steps: int, splits: int) -> N
     }  # fmt: skip
     grid = (-(-m // t.m) * -(-n // t.n), p.batch, splits)
     options = {"num_warps": t.warps, "num_stages": t.stages}
-    launch(kernels.product, grid, tensors, numbers, constants, p.device, options)
+    launch(kernels.product, grid, tensors, numbers, constants, options)
 
 
 def _finish(x: Operands, parts: Tensor, out: Tensor) -> None:
@@ -153,7 +153,7 @@ def _finish(x: Operands, parts: Tensor, out: Tensor) -> None:
         "BIAS": "columns" if p.bias else "none", "ACTIVATION": p.activation, "BN": columns,
     }  # fmt: skip
     grid = (p.batch * p.m, -(-p.n // columns), 1)
-    launch(kernels.finish, grid, tensors, numbers, constants, p.device)
+    launch(kernels.finish, grid, tensors, numbers, constants)
 
 
 def _scale_strides(a: Tensor | None, b: Tensor | None) -> dict[str, int]:

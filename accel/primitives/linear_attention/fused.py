@@ -79,8 +79,7 @@ class _Launcher:
         tensors = {"chunks": self.at.chunks, "sequences": self.at.sequences, **tensors}
         pointers = {f"{name}_ptr": x for name, x in tensors.items()}
         constants = {**self.shape.constants, **blocks}
-        device = self.at.chunks.device
-        named.launch(kernel, grid, pointers, self._numbers, constants, device, options)
+        named.launch(kernel, grid, pointers, self._numbers, constants, options)
 
 
 class _Recurrence(torch.autograd.Function):

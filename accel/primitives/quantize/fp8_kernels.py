@@ -126,17 +126,25 @@ def largest(
 
 @triton.jit
 def by_tensor(
-    x_ptr, scale_ptr, most_ptr, out_ptr, across_ptr, row_count, column_count,
+    x_ptr, found_ptr, scale_ptr, most_ptr, out_ptr, across_ptr, row_count, column_count,
     stride_row, stride_column,
     mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, LIMIT: tl.constexpr,
 ):  # fmt: skip
-    """Round by a known scale; write the transposed matrix and raise the largest magnitude, too."""
+    """Round by one scale; write the transposed matrix, too, and raise `most` to the largest
+    magnitude, if wanted.
+
+    The scale is known, or, with the largest magnitude that was found before, is written.
+    """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
              mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
-    scale = tl.load(scale_ptr)
+    if found_ptr is None:
+        scale = tl.load(scale_ptr)
+    else:
+        scale = scale_of(tl.load(found_ptr), LIMIT)
+        tl.store(scale_ptr, scale)  # every program stores the same
     values = rounded(x, inverse_of(scale), LIMIT)
     if out_ptr is not None:
         store_tile(out_ptr, values, rows, columns, row_count, column_count)
@@ -199,14 +207,14 @@ def largest_both_ways(
 
 @triton.jit
 def by_rows_and_columns(
-    x_ptr, most_ptr, out_ptr, across_ptr, scales_ptr, row_count, column_count, stride_row,
-    stride_column,
+    x_ptr, most_ptr, out_ptr, scales_ptr, across_ptr, across_scales_ptr, row_count, column_count,
+    stride_row, stride_column,
     mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, LIMIT: tl.constexpr,
 ):  # fmt: skip
     """Round by the largest magnitudes of rows, and transposed by those of columns.
 
-    Scales are those of all rows and then of all columns.
+    `most` holds those of all rows and then of all columns.
     """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -219,7 +227,7 @@ def by_rows_and_columns(
     store_tile(out_ptr, values, rows, columns, row_count, column_count)
     there = columns < column_count
     scale = scale_of(tl.load(most_ptr + row_count + columns, mask=there, other=0.0), LIMIT)
-    tl.store(scales_ptr + row_count + columns, scale, mask=there)
+    tl.store(across_scales_ptr + columns, scale, mask=there)
     values = rounded(x, inverse_of(scale)[None, :], LIMIT)
     store_tile(across_ptr, tl.trans(values), columns, rows, column_count, row_count)
 

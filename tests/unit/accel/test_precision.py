@@ -188,17 +188,30 @@ def test_bad_numbers_and_zeros_do_not_stay_in_delayed_scales(bad):
     x = batch(5)
     layer(x)
     precision.update_scales(layer)
-    expected, scales = layer(x), layer.scales()
+    expected, scales = layer(x), [float(s) for s in layer.scales()]
     spoiled = x.clone()
     spoiled[int((x.abs().amax(1)).argmin()), 7] = bad
     assert int(layer(spoiled).isnan().any(1).sum()) == 1
     precision.update_scales(layer)
-    assert layer.scales() == scales
+    assert [float(s) for s in layer.scales()] == scales
     assert torch.equal(layer(x), expected)
     for _ in range(HISTORY + 1):
         assert not layer(torch.zeros_like(x)).any()
         precision.update_scales(layer)
     assert bool(layer(x).isfinite().all())
+
+
+def test_scales_stay_exact_when_a_layer_changes_its_type():
+    layer = precision.convert(nn.Linear(8, 8, bias=False), "delayed")
+    layer(torch.full((3, 8), 1.001))
+    precision.update_scales(layer)
+    history, scales = layer.history.clone(), [float(s) for s in layer.scales()]
+    layer.to(torch.bfloat16)
+    assert layer.weight.dtype == torch.bfloat16
+    assert torch.equal(layer.history, history) and layer.pending.dtype == torch.float32
+    assert [float(s) for s in layer.scales()] == scales
+    layer(torch.full((3, 8), 2.0, dtype=torch.bfloat16))
+    assert layer.pending.tolist() == [2.0, float(layer.weight.detach().abs().max())]
 
 
 def test_training_goes_on_bit_for_bit_with_saved_histories():

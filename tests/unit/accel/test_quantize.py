@@ -77,7 +77,10 @@ def test_the_kernels_find_the_same_scales(interpreted):
     """Values are compared on a GPU: the interpreter's own conversion to FP8 has defects."""
     x = drawn(130, 140)
     x[3, 5], x[9, 100], x[20] = float("nan"), float("inf"), 0.0
-    for granularity, along, across in interpreted(both_ways, x):
+    *scales, raised = interpreted(both_ways, x)
+    largest = float(x[x.isfinite()].abs().max())
+    assert raised.tolist() == [largest, 1e3]  # 1e3 was larger already
+    for granularity, along, across in scales:
         for found, given in ((along, x), (across, x.t().contiguous())):
             assert torch.equal(found, emulated(given, granularity, E4M3).scales), granularity
 
@@ -88,7 +91,10 @@ def both_ways(x):
         along, across = fused.both_ways(x, granularity, E4M3)
         assert along is not None and across is not None
         found.append((granularity, along.scales, across.scales))
-    return found
+    raised = torch.tensor([0.5, 1e3])
+    fused.both_ways(x, "tensor", E4M3, most=raised[:1])
+    fused.both_ways(x, "tensor", E4M3, torch.ones(1), most=raised[1:])
+    return *found, raised
 
 
 def before(kind: str, columns: int) -> Before:
