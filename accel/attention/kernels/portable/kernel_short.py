@@ -19,14 +19,15 @@ from accel.primitives.tiles.softmax import anchor, softmax_end
 
 @triton.jit
 def addition(
-    zeros, bias, rows, cols, stride_bm, stride_bn, seq_q, seq_k, left, right,
+    zeros, bias_ptr, head, rows, cols, stride_bh, stride_bm, stride_bn, seq_q, seq_k, left, right,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, BIAS: tl.constexpr, BIAS_STEP: tl.constexpr,
 ):  # fmt: skip
-    """Return what is added to scores in base 2: this head's bias, and -inf for hidden keys.
+    """Return what is added to scores in base 2: a head's bias, and -inf for hidden keys.
 
     The queries `rows` and the keys `cols` broadcast to the tile `zeros`.
     """
     if BIAS is not None:
+        bias = bias_ptr + wide(head * stride_bh, BIAS_STEP)
         zeros = biased(
             zeros, bias, rows, cols, stride_bm, stride_bn, seq_q, seq_k, BIAS, BIAS_STEP, False
         )
@@ -60,12 +61,9 @@ def attention_short(
     kv_head = head // group
     rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
     cols, dims = tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_D)
-    bias = bias_ptr
-    if BIAS is not None:
-        bias += wide(head * stride_bh, BIAS_STEP)
     added = addition(
-        tl.zeros([BLOCK_M, BLOCK_N], tl.float32), bias, rows[:, None], cols[None, :], stride_bm,
-        stride_bn, seq_q, seq_k, left, right, LEFT, RIGHT, BIAS, BIAS_STEP,
+        tl.zeros([BLOCK_M, BLOCK_N], tl.float32), bias_ptr, head, rows[:, None], cols[None, :],
+        stride_bh, stride_bm, stride_bn, seq_q, seq_k, left, right, LEFT, RIGHT, BIAS, BIAS_STEP,
     )  # fmt: skip
     queries = rows.to(tl.int64)
     q_at = vectors_of(q_ptr, head, stride_qh, queries, stride_qm, dims, stride_qd, UNIT)
@@ -113,16 +111,13 @@ def attention_short_backward(
     """
     head, part = (tl.program_id(0) % heads).to(tl.int64), tl.program_id(0) // heads
     rows, cols, dims = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_D)
-    bias = bias_ptr
-    if BIAS is not None:
-        bias += wide(head * stride_bh, BIAS_STEP)
     added = addition(
-        tl.zeros([BLOCK_M, BLOCK_N], tl.float32), bias, rows[:, None], cols[None, :], stride_bm,
-        stride_bn, seq_q, seq_k, left, right, LEFT, RIGHT, BIAS, BIAS_STEP,
+        tl.zeros([BLOCK_M, BLOCK_N], tl.float32), bias_ptr, head, rows[:, None], cols[None, :],
+        stride_bh, stride_bm, stride_bn, seq_q, seq_k, left, right, LEFT, RIGHT, BIAS, BIAS_STEP,
     )  # fmt: skip
     turned = addition(
-        tl.zeros([BLOCK_N, BLOCK_M], tl.float32), bias, rows[None, :], cols[:, None], stride_bm,
-        stride_bn, seq_q, seq_k, left, right, LEFT, RIGHT, BIAS, BIAS_STEP,
+        tl.zeros([BLOCK_N, BLOCK_M], tl.float32), bias_ptr, head, rows[None, :], cols[:, None],
+        stride_bh, stride_bm, stride_bn, seq_q, seq_k, left, right, LEFT, RIGHT, BIAS, BIAS_STEP,
     )  # fmt: skip
     q_at = vectors_of(q_ptr, head, stride_qh, rows, stride_qm, dims, stride_qd, UNIT)
     g_at = vectors_of(dout_ptr, head, stride_gh, rows, stride_gm, dims, stride_gd, UNIT)
