@@ -176,8 +176,14 @@ DEFECTS = {
         "+ head // kv_group + 1\n    centre",
     ),
     "shift left in the sums": ("m - SHIFT, sums", "m, sums"),
-    "a factor a block too early": ("total * _of_rows(due, part)", "total * _of_rows(alpha, part)"),
-    "the last factor forgotten": ("final += acc * _of_rows(due, final)", "final += acc"),
+    "one half of a block's sum forgotten": ("(total + part) * _of", "total + part * _of"),
+}
+LATE_DEFECTS = {
+    "a factor a block too early": (
+        "return total * _of_rows(due, part)",
+        "return total * _of_rows(alpha, part)",
+    ),
+    "the last factor forgotten": ("part + total * _of_rows(due, part)", "part + total"),
 }
 
 
@@ -193,6 +199,14 @@ def test_a_planted_defect_is_found(name):
     with pytest.raises((AssertionError, Defect)):
         for seed in range(4):  # orders of events
             check(Hopper(changes=changes, seed=seed), 128, (1, 1), (150, 900), **FULL)
+
+
+@pytest.mark.emulation
+@pytest.mark.parametrize("name", LATE_DEFECTS)
+def test_a_planted_defect_of_late_factors_is_found(name):
+    changes = {"forward_fp8.py": LATE_DEFECTS[name]}
+    with pytest.raises((AssertionError, Defect)):
+        check(Hopper(changes=changes), 64, (1, 1), (150, 900), **FULL)
 
 
 @pytest.mark.emulation

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -171,7 +171,7 @@ def _block_scale(scales, base, row, rows, ROWS: gl.constexpr):
 
 
 @gluon.jit
-def _issue(q, smem, bars, quads, acc, step, CID: gl.constexpr, TWO_LEVELS: gl.constexpr):
+def _issue(q, smem, bars, quads, acc, step, CID: gl.constexpr, SUMS: gl.constexpr):
     """Issue the scores of this step's block and the output of the step before, and wait for the
     scores.
 
@@ -195,7 +195,7 @@ def _issue(q, smem, bars, quads, acc, step, CID: gl.constexpr, TWO_LEVELS: gl.co
     )
     await_tile(v_full, before)
     values = v_smem.index(before % STAGES).permute((1, 0))
-    acc = warpgroup_mma(p, values, acc, use_acc=not TWO_LEVELS, is_async=True)
+    acc = warpgroup_mma(p, values, acc, use_acc=SUMS == "inner", is_async=True)
     pass_turn(turn, CID)
     s = warpgroup_mma_wait(1, deps=(s,))
     release_tile(k_empty, step)
@@ -237,15 +237,28 @@ def _softmax(
 
 
 @gluon.jit
-def _added(total, part, due, alpha, TWO_LEVELS: gl.constexpr):
+def _added(total, part, due, alpha, SUMS: gl.constexpr):
     """Return the output with the last block's, and the factor that it is still to be multiplied by.
 
-    In two levels a factor waits for the next sum, where it costs no instruction of its own.
+    A late factor waits for the next sum, where it costs no instruction of its own.
     """
-    if TWO_LEVELS:
+    if SUMS == "late":
         return total * _of_rows(due, part) + part, alpha
+    elif SUMS == "outer":
+        return (total + part) * _of_rows(alpha, part), due
     else:
         return part * _of_rows(alpha, part), due
+
+
+@gluon.jit
+def _whole(total, part, due, SUMS: gl.constexpr):
+    """Return the output with the last block's."""
+    if SUMS == "late":
+        return part + total * _of_rows(due, part)
+    elif SUMS == "outer":
+        return part + total
+    else:
+        return part
 
 
 @gluon.jit
@@ -272,7 +285,7 @@ def _sweep(
     LEFT: gl.constexpr,
     SOFTCAP: gl.constexpr,
     POLYNOMIALS: gl.constexpr,
-    TWO_LEVELS: gl.constexpr,
+    SUMS: gl.constexpr,
     PINNED: gl.constexpr,
 ):
     """Process `count` blocks downwards from `block`.
@@ -290,7 +303,7 @@ def _sweep(
         # Loaded a step ahead of their use.
         k_next = _block_scale(k_scales, key_base, (block - i - 1) * BN, keys, SHARED)
         v_next = _block_scale(v_scales, key_base, (block - i - 1) * BN, keys, SHARED)
-        s, part = _issue(q, smem, bars, quads, acc, step + i, CID, TWO_LEVELS)
+        s, part = _issue(q, smem, bars, quads, acc, step + i, CID, SUMS)
         fresh, m, l, alpha = _softmax(
             s, m, l, block - i, factor, place, softcap, MASKED, RIGHT, LEFT, SOFTCAP, POLYNOMIALS
         )
@@ -301,7 +314,7 @@ def _sweep(
         part = warpgroup_mma_wait(0, deps=(part,))
         release_tile(v_empty, step + i - 1)
         quads = _moved(fresh)
-        acc, due = _added(acc, part, due, alpha * unit, TWO_LEVELS)
+        acc, due = _added(acc, part, due, alpha * unit, SUMS)
     return acc, due, m, l, quads, k_next, v_now, v_next
 
 
@@ -345,7 +358,7 @@ def _consumer(
     SOFTCAP: gl.constexpr,
     CUT: gl.constexpr,
     POLYNOMIALS: gl.constexpr,
-    TWO_LEVELS: gl.constexpr,
+    SUMS: gl.constexpr,
     SEGMENT: gl.constexpr,
     PINNED: gl.constexpr,
 ):
@@ -431,7 +444,7 @@ def _consumer(
         q_slot = q_part % q_smem.shape[0]
         q = q_smem.index(q_slot)
         await_tile(q_full, q_part)
-        s, final = _issue(q, smem, bars, quads, acc, step, CID, TWO_LEVELS)
+        s, final = _issue(q, smem, bars, quads, acc, step, CID, SUMS)
         m_before = m
         l_before = l
         m = gl.full([ROWS], -float("inf"), gl.float32, ROW)
@@ -452,8 +465,7 @@ def _consumer(
                 heads,
                 rows_in_all,
             )
-            if TWO_LEVELS:
-                final += acc * _of_rows(due, final)
+            final = _whole(acc, final, due, SUMS)
             final = final * v_now
             if SEGMENT:  # noqa: SIM102 - one is known when the kernel is compiled, one is not
                 if segments > 0:
@@ -471,14 +483,14 @@ def _consumer(
         if RIGHT:
             state = _sweep(
                 state, q, smem, bars, step + 1, last - 1, part - 1, place, scales_here, softcap,
-                CID, True, RIGHT, LEFT, SOFTCAP, POLYNOMIALS, TWO_LEVELS, PINNED,
+                CID, True, RIGHT, LEFT, SOFTCAP, POLYNOMIALS, SUMS, PINNED,
             )  # fmt: skip
         if SEGMENT:
             segments = 0
             while whole - part > SEGMENT:
                 acc, due, m, l, quads, k_next, v_now, v_next = _sweep(
                     state, q, smem, bars, step + part, last - part, SEGMENT, place, scales_here,
-                    softcap, CID, False, RIGHT, LEFT, SOFTCAP, POLYNOMIALS, TWO_LEVELS, PINNED,
+                    softcap, CID, False, RIGHT, LEFT, SOFTCAP, POLYNOMIALS, SUMS, PINNED,
                 )  # fmt: skip
                 part += SEGMENT
                 acc = acc * v_now
@@ -491,12 +503,12 @@ def _consumer(
                 state = (acc, due, m, l, quads, k_next, v_now, v_next)
         state = _sweep(
             state, q, smem, bars, step + part, last - part, whole - part, place, scales_here,
-            softcap, CID, False, RIGHT, LEFT, SOFTCAP, POLYNOMIALS, TWO_LEVELS, PINNED,
+            softcap, CID, False, RIGHT, LEFT, SOFTCAP, POLYNOMIALS, SUMS, PINNED,
         )  # fmt: skip
         if LEFT:
             state = _sweep(
                 state, q, smem, bars, step + whole, last - whole, blocks - whole, place,
-                scales_here, softcap, CID, True, RIGHT, LEFT, SOFTCAP, POLYNOMIALS, TWO_LEVELS,
+                scales_here, softcap, CID, True, RIGHT, LEFT, SOFTCAP, POLYNOMIALS, SUMS,
                 PINNED,
             )  # fmt: skip
         acc, due, m, l, quads, k_next, v_now, v_next = state
@@ -516,10 +528,9 @@ def _consumer(
         await_tile(v_full, step - 1)
         p = _factor(quads, gl.DotOperandLayout(0, O_LAYOUT, 4))
         values = v_smem.index((step - 1) % STAGES).permute((1, 0))
-        final = warpgroup_mma(p, values, acc, use_acc=not TWO_LEVELS, is_async=True)
+        final = warpgroup_mma(p, values, acc, use_acc=SUMS == "inner", is_async=True)
         final = warpgroup_mma_wait(0, deps=(final,))
-        if TWO_LEVELS:
-            final += acc * _of_rows(due, final)
+        final = _whole(acc, final, due, SUMS)
         final = final * v_now
         if SEGMENT:  # noqa: SIM102
             if segments > 0:
@@ -565,7 +576,7 @@ def hopper_forward_fp8(
     STAGES: gl.constexpr, Q_STAGES: gl.constexpr, O_SLOTS: gl.constexpr, REGISTERS: gl.constexpr,
     SPARE: gl.constexpr, RIGHT: gl.constexpr, LEFT: gl.constexpr, RAGGED: gl.constexpr,
     SOFTCAP: gl.constexpr, CUT: gl.constexpr, COUNT: gl.constexpr, POLYNOMIALS: gl.constexpr,
-    TWO_LEVELS: gl.constexpr, SEGMENT: gl.constexpr, PINNED: gl.constexpr
+    SUMS: gl.constexpr, SEGMENT: gl.constexpr, PINNED: gl.constexpr
 ):  # fmt: skip
     FIELDS: gl.constexpr = 6 if RAGGED else 3
     ROW_BOX: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, D], gl.float8e4nv)
@@ -594,9 +605,9 @@ def hopper_forward_fp8(
     if C == 2:
         gl.warp_specialize(
             [
-                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, POLYNOMIALS, TWO_LEVELS,
+                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, POLYNOMIALS, SUMS,
                              SEGMENT, PINNED)),
-                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, POLYNOMIALS, TWO_LEVELS,
+                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, POLYNOMIALS, SUMS,
                              SEGMENT, PINNED)),
                 (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT, SHARED)),
             ],
@@ -606,11 +617,11 @@ def hopper_forward_fp8(
     else:
         gl.warp_specialize(
             [
-                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, POLYNOMIALS, TWO_LEVELS,
+                (_consumer, (args, 0, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, POLYNOMIALS, SUMS,
                              SEGMENT, PINNED)),
-                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, POLYNOMIALS, TWO_LEVELS,
+                (_consumer, (args, 1, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, POLYNOMIALS, SUMS,
                              SEGMENT, PINNED)),
-                (_consumer, (args, 2, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, POLYNOMIALS, TWO_LEVELS,
+                (_consumer, (args, 2, RIGHT, LEFT, RAGGED, SOFTCAP, CUT, POLYNOMIALS, SUMS,
                              SEGMENT, PINNED)),
                 (_producer, (loads, BN, RIGHT, LEFT, RAGGED, COUNT, SHARED)),
             ],
@@ -643,16 +654,17 @@ class Schedule:
     pinned: bool
     """Whether exponentials may not be moved behind the wait for the product beside them."""
     segment: int
-    """Keys that the tensor cores may add up alone, if it is not in two levels; a multiple of
+    """Keys that the tensor cores may add up alone, if they add outputs; a multiple of
     `keys`."""
-    two_levels: bool
-    """Whether each block's output is added to the others' outside of the tensor cores."""
+    sums: Literal["inner", "outer", "late"]
+    """Who adds a block's output to the others': the tensor cores; other instructions; or these, and
+    the factor of new maxima waits for the next addition."""
 
 
 SCHEDULES = {
-    64: Schedule(64, 3, 4, 2, 3, 160, 32, 128, 0, KEYS, True, 0, True),
-    128: Schedule(128, 2, 3, 2, 2, 240, 24, 168, 1, KEYS, False, 0, True),
-    256: Schedule(256, 2, 2, 1, 1, 240, 24, 168, 0, KEYS, False, 8192, False),
+    64: Schedule(64, 3, 4, 2, 3, 160, 32, 128, 0, KEYS, True, 0, "late"),
+    128: Schedule(128, 2, 3, 2, 2, 240, 24, 168, 1, KEYS, False, 0, "outer"),
+    256: Schedule(256, 2, 2, 1, 1, 240, 24, 168, 0, KEYS, False, 8192, "inner"),
 }
 
 
@@ -732,7 +744,7 @@ def forward_call(g: Geometry, processors: int, schedule: Schedule) -> KernelCall
     scales = Pointer(torch.float32)
     segment = (
         0
-        if schedule.two_levels or longest_k <= schedule.segment
+        if schedule.sums != "inner" or longest_k <= schedule.segment
         else schedule.segment // schedule.keys
     )
     return KernelCall(
@@ -785,7 +797,7 @@ def forward_call(g: Geometry, processors: int, schedule: Schedule) -> KernelCall
             "CUT": cut or ragged or g.k.shape[2] % schedule.keys != 0,
             "COUNT": tiles > processors and (cut or ragged or longest_k > SHORT_KEYS),
             "POLYNOMIALS": schedule.polynomials,
-            "TWO_LEVELS": schedule.two_levels,
+            "SUMS": schedule.sums,
             "SEGMENT": segment,
             "PINNED": schedule.pinned,
         },
