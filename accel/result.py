@@ -135,6 +135,8 @@ class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
     operation: str = "attention"
     sizes: str = ""
     """The sizes of a problem that is not attention, as people read them."""
+    form: str = ""
+    """What else tells such a problem apart: the kind of linear attention, or the factors' type."""
 
     @property
     def passed(self) -> bool:

@@ -47,6 +47,7 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
         1, 1, 1, n, 0, causal=False, dtype=kind, direction="forward",
         contender=values.text("backend"), flops=x.problem.flops, moved=x.problem.moved,
         operation="gemm", sizes=f"{n} x {n} x {n}" + (f", scales by {recipe}" if recipe else ""),
+        form=dtype,
     )  # fmt: skip
     return Task(choice.backend, reason, call, lambda: compare(call(), x), cell.flops, cell=cell)
 

@@ -49,6 +49,7 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
         direction="forward", contender=values.text("backend"), flops=flops, moved=bytes_,
         operation="linear_attention",
         sizes=f"{kind}, batch {batch}, {tokens} tokens, {heads} heads of {size}",
+        form=kind,
     )  # fmt: skip
     return Task(
         choice.backend, choice.reason, call, lambda: compare(call(), kind, given), flops, cell=cell

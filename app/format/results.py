@@ -182,13 +182,18 @@ def _ms(value: float) -> str:
 
 
 def _params(result: Result) -> str:
+    """Return the parameters that mattered for what ran."""
     words = {True: "yes", False: "no"}
-    known = next((w.params for w in WORKLOADS if w.name == result.workload), ())
+    workload = next((w for w in WORKLOADS if w.name == result.workload), None)
+    known = () if workload is None else workload.params
+    operation = {"operation": str(result.params.get("operation", "attention"))}
+    used = () if workload is None else workload.used(operation)
+    left_out = {param.name for param in known if param not in used}
     chosen = {param.name for param in known if param.auto}
     return ", ".join(
         f"{name} {words[value] if isinstance(value, bool) else value}"
         for name, value in result.params.items()
-        if value or name not in chosen
+        if name not in left_out and (value or name not in chosen)
     )
 
 

@@ -176,7 +176,7 @@ class CellCharts(QWidget):
         fastest = max(result.cells, key=lambda cell: cell.tflops)
         for box, choice in (
             (self.direction, fastest.direction),
-            (self.rows, c.row_label((fastest.head_dim, fastest.causal))),
+            (self.rows, c.row_label(c.row_of(fastest))),
         ):
             box.blockSignals(True)
             box.setCurrentIndex(box.findData(choice))

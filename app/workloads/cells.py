@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from accel.result import Cell
 from accel.workloads.catalog import FP8
@@ -18,8 +19,15 @@ _PASSES = {
     "backward": tr_noop("backward"),
     "both": tr_noop("forward and backward"),
 }
-GridRow = tuple[int, bool]
-"""Head size, and True for a causal mask."""
+
+
+class GridRow(NamedTuple):
+    """Describe the shapes that differ in nothing but a length."""
+
+    head_dim: int
+    causal: bool
+    form: str = ""
+    """What tells problems of other operations than attention apart, or nothing."""
 
 
 def contenders(cells: Iterable[Cell]) -> tuple[str, ...]:
@@ -35,7 +43,12 @@ def directions(cells: Iterable[Cell]) -> tuple[str, ...]:
 
 def grid_rows(cells: Iterable[Cell]) -> tuple[GridRow, ...]:
     """Return the rows of the grid in the order of measurement."""
-    return tuple(dict.fromkeys((c.head_dim, c.causal) for c in cells))
+    return tuple(dict.fromkeys(map(row_of, cells)))
+
+
+def row_of(cell: Cell) -> GridRow:
+    """Return the row of the grid that a cell stands in."""
+    return GridRow(cell.head_dim, cell.causal, cell.form)
 
 
 def lengths(cells: Iterable[Cell]) -> tuple[int, ...]:
@@ -45,9 +58,11 @@ def lengths(cells: Iterable[Cell]) -> tuple[int, ...]:
 
 def row_label(row: GridRow) -> str:
     """Return the label of a row of the grid."""
-    if not row[0]:
+    if row.form:
+        return f"{row.form}, d {row.head_dim}" if row.head_dim else row.form
+    if not row.head_dim:
         return tr("every size")
-    return tr("d {size}, causal", size=row[0]) if row[1] else f"d {row[0]}"
+    return tr("d {size}, causal", size=row.head_dim) if row.causal else f"d {row.head_dim}"
 
 
 def chosen_cells(cells: Sequence[Cell], contender: str, direction: str) -> tuple[Cell, ...]:
@@ -55,9 +70,9 @@ def chosen_cells(cells: Sequence[Cell], contender: str, direction: str) -> tuple
     found = [c for c in cells if c.direction == direction]
     if contender != FASTEST:
         return tuple(c for c in found if c.contender == contender)
-    shapes: dict[tuple[int, bool, int], list[Cell]] = {}
+    shapes: dict[tuple[GridRow, int], list[Cell]] = {}
     for cell in found:
-        shapes.setdefault((cell.head_dim, cell.causal, cell.seq), []).append(cell)
+        shapes.setdefault((row_of(cell), cell.seq), []).append(cell)
     return tuple(best(group) or group[0] for group in shapes.values())
 
 

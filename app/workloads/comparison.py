@@ -53,7 +53,7 @@ class Comparison:
 
 def compare(cells: Sequence[Cell], row: c.GridRow, direction: str) -> Comparison:
     """Compare one row of the grid; the summary covers all rows and directions."""
-    here = [x for x in cells if (x.head_dim, x.causal) == row and x.direction == direction]
+    here = [x for x in cells if c.row_of(x) == row and x.direction == direction]
     groups = tuple(_group(seq, [x for x in here if x.seq == seq]) for seq in c.lengths(here))
     found = tuple(dict.fromkeys(x.contender for x in cells))
     highest = max((bar.high for group in groups for bar in group.bars), default=0.0)
@@ -103,7 +103,7 @@ def _auto(cells: Sequence[Cell]) -> str:
     mean = math.exp(sum(math.log(r) for r, _ in found) / len(found))
     worst, cell = min(found, key=lambda pair: pair[0])
     behind = sum(r < TARGET for r, _ in found)
-    where = f"{c.row_label((cell.head_dim, cell.causal))}, {cell.seq}, {tr(cell.direction)}"
+    where = f"{c.row_label(c.row_of(cell))}, {cell.seq}, {tr(cell.direction)}"
     against = tr(
         "{reached}, {share} % of its speed at worst ({where})",
         reached=_reached(mean, len(found)),

@@ -13,7 +13,7 @@ from app.workloads.comparison import TARGET, Comparison, ComparisonBar
 from app.workloads.legend import contender_color, draw_legend
 
 _HEADROOM = 1.02
-_LEFT, _BELOW, _ABOVE, _WIDEST, _BETWEEN = 44.0, 20.0, 18.0, 40.0, 20.0
+_LEAST_LEFT, _BELOW, _ABOVE, _WIDEST, _BETWEEN = 44.0, 20.0, 18.0, 40.0, 20.0
 _CENTER = int(Qt.AlignmentFlag.AlignCenter)
 _TOP_CENTER = int(Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignTop)
 _RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
@@ -69,13 +69,19 @@ class ComparisonView(MarkChart):
         painter.drawLine(x, int(self._y(bar.low)), x, int(self._y(bar.high)))
 
     def _draw_axis(self, painter: QPainter) -> None:
-        t = theme.tokens()
+        t, left = theme.tokens(), self._left
         for at in ticks(self._highest):
             y = self._y(at)
-            line = QRectF(_LEFT, y, self.width() - _LEFT, 1)
+            line = QRectF(left, y, self.width() - left, 1)
             painter.fillRect(line, QColor(t.grid if at else t.line))
             painter.setPen(QColor(t.muted))
-            painter.drawText(QRectF(0, y - 8, _LEFT - 6, 16), _RIGHT, tr_decimal(f"{at:g}"))
+            painter.drawText(QRectF(0, y - 8, left - 6, 16), _RIGHT, tr_decimal(f"{at:g}"))
+
+    @property
+    def _left(self) -> float:
+        """Return the left edge of the bars, right of the widest number."""
+        numbers = (tr_decimal(f"{at:g}") for at in ticks(self._highest))
+        return max(_LEAST_LEFT, 8 + max(map(self.fontMetrics().horizontalAdvance, numbers)))
 
     @property
     def _highest(self) -> float:
@@ -90,8 +96,9 @@ class ComparisonView(MarkChart):
 
     def _group_place(self, index: int) -> tuple[float, float]:
         """Return the left edge and the width of a group."""
-        width = (self.width() - _LEFT) / max(len(self.comparison.groups), 1)
-        return _LEFT + index * width, width
+        left = self._left
+        width = (self.width() - left) / max(len(self.comparison.groups), 1)
+        return left + index * width, width
 
     def _placed(self) -> list[tuple[QRectF, ComparisonBar]]:
         """Return each bar with its rectangle."""

@@ -37,6 +37,8 @@ class HeatMap:
     unit: str
     highest: str | None
     """The value of the deepest colour; None if there is no value."""
+    of_tokens: bool = True
+    """Whether columns are lengths of sequences; else they are other sizes."""
 
 
 @dataclass(frozen=True)
@@ -107,17 +109,18 @@ def heat_map(
     found = [quantity.of(cell) for cell in cells if cell.direction == direction]
     values = [value for value in found if value is not None]
     highest = max(values, default=0.0)
-    shown = {(x.head_dim, x.causal, x.seq): x for x in c.chosen_cells(cells, contender, direction)}
+    shown = {(c.row_of(x), x.seq): x for x in c.chosen_cells(cells, contender, direction)}
     rows, columns = c.grid_rows(cells), c.lengths(cells)
     return HeatMap(
         tuple(map(c.row_label, rows)),
         tuple(map(str, columns)),
         tuple(
-            tuple(_cell(shown.get((*row, seq)), quantity, highest, contender) for seq in columns)
+            tuple(_cell(shown.get((row, seq)), quantity, highest, contender) for seq in columns)
             for row in rows
         ),
         tr(quantity.unit),
         precise(highest) if values else None,
+        all(cell.operation.endswith("attention") for cell in cells),
     )
 
 

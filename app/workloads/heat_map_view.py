@@ -64,7 +64,12 @@ class HeatMapView(MarkChart):
         painter.drawText(QRectF(left, top, theme.M - 2, _SCALE), _LEFT, "0")
         box = QRectF(bar.right() + 6, top, self.width() - bar.right() - 6, _SCALE)
         unit = f"{self.map.highest} {self.map.unit}"
-        painter.drawText(box, _LEFT, tr("{unit}; columns: tokens a sequence", unit=unit))
+        text = (
+            tr("{unit}; columns: tokens a sequence", unit=unit)
+            if self.map.of_tokens
+            else tr("{unit}; columns: sizes", unit=unit)
+        )
+        painter.drawText(box, _LEFT, text)
 
     def _measures(self) -> tuple[float, float, float]:
         """Return the left edge of the cells, and the width and height of each."""

@@ -22,7 +22,6 @@ PATTERNS = (
     "the first that can",
     "no kernel runs here",
     "the kernels run on this GPU",
-    "the kernels cannot run",
     "the fastest of {n} cells: {rest}",
     "{n} of {limit} cells were wrong, first {name} at {rest}",
     "{n} of {limit} trials failed",

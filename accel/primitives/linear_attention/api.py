@@ -117,7 +117,7 @@ def choose(x: Operands, backend: str = "auto") -> LinearChoice:
     if backend == "auto":
         if "triton" not in refusals:
             return LinearChoice("triton", "auto: the kernels run on this GPU", refusals)
-        return LinearChoice("torch", "auto: the kernels cannot run", refusals)
+        return LinearChoice("torch", f"auto: the first that can; not triton: it {why}", refusals)
     check_name(backend, BACKENDS)
     if backend == "triton" and why is not None:
         raise ValueError(f"backend triton cannot do this: it {why}. These can: torch, reference")

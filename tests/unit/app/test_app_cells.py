@@ -132,7 +132,7 @@ def test_fp8_stands_beside_the_others_with_its_error_and_is_never_the_fastest():
     assert "relative error 5.1 %" in made.cells[0][0].tooltip
     assert not {x.contender for x in c.chosen_cells(cells, c.FASTEST, "forward")} & {"fp8"}
     assert ratios(cells) == [(r, replace(x, error=1.7e-3)) for r, x in ratios(GRID.cells)]
-    told = compare(cells, (128, True), "forward").summary
+    told = compare(cells, c.GridRow(128, True), "forward").summary
     best = c.chosen_cells(cells, c.FASTEST, "forward")
     lead = [
         1.5 * x.tflops / y.tflops
@@ -145,7 +145,7 @@ def test_fp8_stands_beside_the_others_with_its_error_and_is_never_the_fastest():
         f"fp8 has {mean:.2f} times the speed of the best backend on average over 36 shapes" in told
     )
     assert "a relative error of up to 5.1 % instead of 0.17 %" in told
-    assert "fp8" not in compare(GRID.cells, (128, True), "forward").summary
+    assert "fp8" not in compare(GRID.cells, c.GridRow(128, True), "forward").summary
 
 
 def test_the_ceiling_of_fp8_is_its_own():
@@ -159,7 +159,7 @@ def test_the_ceiling_of_fp8_is_its_own():
 
 
 def test_auto_is_compared_with_the_best_single_backend():
-    made = compare(GRID.cells, (128, True), "forward")
+    made = compare(GRID.cells, c.GridRow(128, True), "forward")
     assert made.contenders == tuple(CONTENDERS)
     assert [g.label for g in made.groups] == ["512", "1024", "2048", "4096", "8192", "16384"]
     for group in made.groups:
@@ -178,12 +178,14 @@ def test_auto_is_compared_with_the_best_single_backend():
             for x in GRID.cells
         ]
         lead = f"{100 * (factor - 1):.1f} % faster than the best backend on average over 72 shapes"
-        assert f"auto is {lead}{cause}" in compare(faster, (128, True), "forward").summary
+        assert f"auto is {lead}{cause}" in compare(faster, c.GridRow(128, True), "forward").summary
     assert "twice" not in made.summary
     doubled = [replace(x, twin=1.01 if x.seq == 512 else 0.99) for x in GRID.cells]
     twice = "; the same kernel twice: 0.993 (0.990 to 1.010)"
-    assert compare(doubled, (128, True), "forward").summary == made.summary + twice
-    without = compare([x for x in GRID.cells if x.contender != "auto"], (128, True), "forward")
+    assert compare(doubled, c.GridRow(128, True), "forward").summary == made.summary + twice
+    without = compare(
+        [x for x in GRID.cells if x.contender != "auto"], c.GridRow(128, True), "forward"
+    )
     assert without.summary == "" and {g.ratio for g in without.groups} == {None}
 
 
@@ -380,3 +382,32 @@ def test_the_form_estimates_the_whole_grid():
     assert form.submission().spec.params["backends"] == "flash, math"
     form.set("seq", "512,1k")
     assert "whole number" in form.errors()["seq"]
+
+
+def test_kinds_of_another_operation_stand_in_rows_of_their_own():
+    like = Cell(
+        1, 2, 2, 64, 32, causal=True, dtype="float32", direction="forward", contender="auto",
+        backend="torch", operation="linear_attention",
+    )  # fmt: skip
+    cells = tuple(
+        replace(like, form=kind, contender=contender, tflops=rate)
+        for kind, rate in (("gdn", 2.0), ("ssd", 3.0))
+        for contender in ("auto", "torch")
+    )
+    made = heat_map(cells, c.FASTEST, "forward", BY_NAME["TFLOP/s"])
+    assert made.rows == ("gdn, d 32", "ssd, d 32") and made.of_tokens
+    assert [[cell.text for cell in row] for row in made.cells] == [["2.00"], ["3.00"]]
+    bars = compare(cells, c.row_of(cells[0]), "forward").groups[0].bars
+    assert [bar.tflops for bar in bars] == [2.0, 2.0]
+    products = [replace(cell, operation="gemm", head_dim=0, form="fp8-row") for cell in cells[:2]]
+    made = heat_map(products, "auto", "forward", BY_NAME["TFLOP/s"])
+    assert made.rows == ("fp8-row",) and not made.of_tokens
+
+
+def test_parameters_of_other_operations_are_not_told():
+    result = replace(
+        GRID, workload="compare", params={"operation": "gemm", "sizes": "64", "seq": 1}
+    )
+    assert summarize_result(done(result)).params == "operation gemm, sizes 64"
+    older = replace(GRID, workload="compare", params={"seq": "64", "causal": True})
+    assert summarize_result(done(older)).params == "seq 64, causal yes"
