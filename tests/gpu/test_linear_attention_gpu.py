@@ -22,8 +22,12 @@ from tests.unit.accel.test_linear_attention import (
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
-STARTS = [0, 0, 65, 65, 128, 129, 300, 300]
-"""Sequences without tokens at both ends and in the middle, of one token, and of whole chunks."""
+STARTS = [0, 0, 65, 65, 128, *range(129, 138), 300, 300]
+"""Sequences without tokens at both ends and in the middle, of one token, and of whole chunks.
+
+Of one token there are several: the gradient of a decay is a difference of sums over whole states
+there, and of a single one chance decides whether it or the recurrence's is nearer.
+"""
 STRONG = 9.9
 
 
