@@ -5,13 +5,13 @@
         [--out FOLDER]
 
 Each argument names a peer, kinds and a set of shapes: those of fla-core's own registry of
-benchmarks, or those that FlashQLA published times of. `none` is no peer. First the forward pass of
-every kind and shape is timed in turns with the peer's, then the backward pass alone, and at last
-errors are measured on short inputs. The table is written after every cell, so that a run that ends
-early leaves what it had. `--warm` only compiles what the run will need, shared by all processes
-that name the same folder, where what a killed one had begun is left to the next; the peer's kernels
-are tuned briefly (`peer_tuning`). With `--turn`, processes that begin together measure one after
-the other.
+benchmarks, or those that FlashQLA published times of; `@0,2` after it chooses the first and third.
+`none` is no peer. First the forward pass of every kind and shape is timed in turns with the peer's,
+then the backward pass alone, and at last errors are measured on short inputs. The table is written
+after every cell, so that a run that ends early leaves what it had. `--warm` only compiles what the
+passes will need, shared by all processes that name the same folder, where what a killed one had
+begun is left to the next; the peer's kernels are tuned briefly (`peer_tuning`). With `--turn`,
+processes that begin together measure one after the other.
 
 Errors are relative to the float64 recurrence over the first tokens, beside those of the recurrence
 in the tensors' own dtype. On Hopper, fla-core refuses its gated backward pass with Triton 3.4 to
@@ -59,15 +59,18 @@ class Plan(NamedTuple):
 
     peer: str
     kinds: tuple[str, ...]
-    shapes: str
+    shapes: tuple[Shape, ...]
 
     @classmethod
     def of(cls, text: str) -> Plan:
-        """Read PEER:KIND,KIND:SHAPES."""
+        """Read PEER:KIND,KIND:SHAPES or PEER:KIND,KIND:SHAPES@NUMBER,NUMBER."""
         peer, kinds, shapes = text.split(":")
-        if peer not in (*PEERS, "none") or shapes not in SHAPES:
+        name, _, numbers = shapes.partition("@")
+        if peer not in (*PEERS, "none") or name not in SHAPES:
             raise argparse.ArgumentTypeError(f"peers: {', '.join(PEERS)}; shapes: {list(SHAPES)}")
-        return cls(peer, tuple(kinds.split(",")), shapes)
+        of = SHAPES[name]
+        chosen = tuple(of[int(n)] for n in numbers.split(",")) if numbers else of
+        return cls(peer, tuple(kinds.split(",")), chosen)
 
     @property
     def runs(self) -> Peer | None:
@@ -77,7 +80,7 @@ class Plan(NamedTuple):
     @property
     def cells(self) -> tuple[tuple[str, Shape], ...]:
         """Return the kinds with each shape."""
-        return tuple((kind, shape) for kind in self.kinds for shape in SHAPES[self.shapes])
+        return tuple((kind, shape) for kind in self.kinds for shape in self.shapes)
 
 
 def ours(x: Inputs, backend: str = "triton") -> Tensor:
@@ -218,7 +221,7 @@ def compilations(plans: Sequence[Plan]) -> list[Compilation]:
     return list(found.values())
 
 
-def compile_together(todo: Sequence[Compilation], folder: Path) -> None:
+def compile_together(todo: Sequence[Compilation], folder: Path, backward: bool) -> None:
     """Compile what no other process with this folder has compiled or is compiling."""
     folder.mkdir(parents=True, exist_ok=True)
     for n, one in enumerate(todo):
@@ -226,13 +229,13 @@ def compile_together(todo: Sequence[Compilation], folder: Path) -> None:
             fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if claim.seek(0, os.SEEK_END) == 0:
                 began = time.monotonic()
-                compile_one(one)
+                compile_one(one, backward)
                 claim.write("compiled")
                 print(*one, f"{time.monotonic() - began:.0f} s", flush=True)
 
 
-def compile_one(one: Compilation) -> None:
-    """Run a problem once, forward and backward, which compiles what it needs."""
+def compile_one(one: Compilation, backward: bool) -> None:
+    """Run a problem once, which compiles what it needs."""
     run: Run = ours
     if one.whose in PEERS:
         PEERS[one.whose].choose()
@@ -244,8 +247,9 @@ def compile_one(one: Compilation) -> None:
         with compile_share(one.part, _PARTS):
             with torch.no_grad():
                 run(x)
-            out = run(x)
-            torch.autograd.grad(out, list(x.tensors.values()), torch.randn_like(out))
+            if backward:
+                out = run(x)
+                torch.autograd.grad(out, list(x.tensors.values()), torch.randn_like(out))
     except Exception as e:  # noqa: BLE001 - the others are compiled all the same
         print(*one, _short(e), flush=True)
 
@@ -320,7 +324,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.warm:
         os.environ["FLA_CACHE_RESULTS"] = "0"  # nothing is tuned here that is worth keeping
-        compile_together(compilations(given.plans), given.warm)
+        backward = "backward" in given.passes or "errors" in given.passes
+        compile_together(compilations(given.plans), given.warm, backward)
         return
     brief_tuning()
     torch.zeros(1, device=DEVICE)

@@ -2,7 +2,8 @@
 
 Triton compiles the configurations of a kernel one after the other and measures each for 0.1 s,
 again for every number of heads. With `brief_tuning` those of 2 to 8 warps and 3 stages take part,
-and each is measured for some milliseconds. Processes with `compile_share` compile them beforehand.
+2 stages for keys of more than 128, whose tiles would not fit, and each is measured for some
+milliseconds. Processes with `compile_share` compile them beforehand.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from triton.runtime.autotuner import Autotuner
 _WARM_UP_MS, _MEASURED_MS = 2, 10
 
 
-_WARPS, _STAGES = (2, 4, 8), (3,)
+_WARPS, _STAGES, _STAGES_OF_WIDE = (2, 4, 8), 3, 2
 
 
 def brief_tuning() -> None:
@@ -60,5 +61,6 @@ def _once(call: Callable[[], object], quantiles: tuple[float, ...], **_: object)
 def _pruned(self: Any, original: Any, kwargs: dict[str, Any]) -> list[Any]:
     """Return the configurations to measure."""
     configs: list[Any] = original(self, kwargs)
-    usual = [c for c in configs if c.num_warps in _WARPS and c.num_stages in _STAGES]
+    stages = _STAGES if kwargs.get("K", 0) <= 128 else _STAGES_OF_WIDE
+    usual = [c for c in configs if c.num_warps in _WARPS and c.num_stages == stages]
     return usual or configs

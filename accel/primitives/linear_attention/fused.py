@@ -314,7 +314,7 @@ def _empty_gradients(s: Shape, at: Tables, x: Tensors) -> Tensors:
     plain, erases, corrects = s.rule.plain, s.rule.erases, x["beta"] is not None
     chunks, tokens = len(at.chunks), v.shape[0] * v.shape[1]
     square, keys = (chunks, s.heads, CHUNK, CHUNK), (*v.shape[:3], s.keys)
-    own = s.dtype if s.group == 1 else torch.float32
+    own = s.dtype if s.group == 1 else s.kept
     sums = s.keys if s.channel else s.blocks_of_gradients
     found = _empty(
         q,
