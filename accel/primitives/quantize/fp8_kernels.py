@@ -101,9 +101,40 @@ def inverse_of(scale):
 
 @triton.jit
 def rounded(x, inverse, LIMIT: tl.constexpr):
-    """Return x * inverse, saturated; NaN where x is not finite."""
-    product = tl.minimum(tl.maximum(x * inverse, -LIMIT), LIMIT)
-    return tl.where(tl.abs(x) < float("inf"), product, float("nan"))
+    """Return x * inverse, which the conversion to FP8 saturates; NaN where x is not finite."""
+    return x * inverse + (x - x)  # infinity minus infinity is none
+
+
+@triton.jit
+def interleaved(ROWS: tl.constexpr, PACK: tl.constexpr, part: tl.constexpr):
+    """Return every PACK-th row of a program's ROWS, from the `part`-th on."""
+    return tl.program_id(0) * ROWS + PACK * tl.arange(0, ROWS // PACK) + part
+
+
+@triton.jit
+def bits(values, ptr):
+    """Return the bits of values in the type of a memory of bytes."""
+    return values.to(ptr.dtype.element_ty).to(tl.uint8, bitcast=True)
+
+
+@triton.jit
+def store_across(
+    ptr, parts, columns, row_count, column_count, ROWS: tl.constexpr, PACK: tl.constexpr
+):
+    """Store the transpose of PACK parts of `interleaved` rows, which are bytes.
+
+    Where four rows are neighbours in a word, words pass through shared memory, not bytes; row_count
+    is a multiple of PACK.
+    """
+    if PACK == 4:
+        low = parts[0].to(tl.uint32) | parts[1].to(tl.uint32) << 8
+        words = low | parts[2].to(tl.uint32) << 16 | parts[3].to(tl.uint32) << 24
+        at = ptr.to(tl.pointer_type(tl.uint32), bitcast=True)
+    else:
+        words = parts[0]
+        at = ptr.to(tl.pointer_type(tl.uint8), bitcast=True)
+    rows = tl.program_id(0) * (ROWS // PACK) + tl.arange(0, ROWS // PACK)
+    store_tile(at, tl.trans(words), columns, rows, column_count, row_count // PACK)
 
 
 @triton.jit
@@ -129,31 +160,41 @@ def by_tensor(
     x_ptr, found_ptr, scale_ptr, most_ptr, out_ptr, across_ptr, row_count, column_count,
     stride_row, stride_column,
     mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, LIMIT: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, LIMIT: tl.constexpr, PACK: tl.constexpr,
 ):  # fmt: skip
     """Round by one scale; write the transposed matrix, too, and raise `most` to the largest
     magnitude, if wanted.
 
     The scale is known, or, with the largest magnitude that was found before, is written.
     """
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
-             mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
+    parts = ()
+    for part in tl.static_range(PACK):
+        rows = interleaved(ROWS, PACK, part)
+        x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
+                 mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
+        parts += (x,)
     if found_ptr is None:
         scale = tl.load(scale_ptr)
     else:
         scale = scale_of(tl.load(found_ptr), LIMIT)
         tl.store(scale_ptr, scale)  # every program stores the same
-    values = rounded(x, inverse_of(scale), LIMIT)
-    if out_ptr is not None:
-        store_tile(out_ptr, values, rows, columns, row_count, column_count)
+    inverse = inverse_of(scale)
+    turned = ()
+    for part in tl.static_range(PACK):
+        values = rounded(parts[part], inverse, LIMIT)
+        if out_ptr is not None:
+            rows = interleaved(ROWS, PACK, part)
+            store_tile(out_ptr, values, rows, columns, row_count, column_count)
+        if across_ptr is not None:
+            # the sum changes nothing; without it ptxas 13 crashes for compute capability 8.9
+            turned += (bits(values + 0.0, across_ptr),)
+        if most_ptr is not None:
+            # most programs have nothing to raise: thousands that do it at one address wait in line
+            found = largest_size(parts[part])
+            tl.atomic_max(most_ptr, found, mask=found > tl.load(most_ptr, volatile=True))
     if across_ptr is not None:
-        store_tile(across_ptr, tl.trans(values), columns, rows, column_count, row_count)
-    if most_ptr is not None:
-        # most programs have nothing to raise: thousands that do it at one address wait in line
-        found = largest_size(x)
-        tl.atomic_max(most_ptr, found, mask=found > tl.load(most_ptr, volatile=True))
+        store_across(across_ptr, turned, columns, row_count, column_count, ROWS, PACK)
 
 
 @triton.jit
@@ -212,26 +253,34 @@ def by_rows_and_columns(
     x_ptr, most_ptr, out_ptr, scales_ptr, across_ptr, across_scales_ptr, row_count, column_count,
     stride_row, stride_column,
     mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, LIMIT: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, LIMIT: tl.constexpr, PACK: tl.constexpr,
 ):  # fmt: skip
     """Round by the largest magnitudes of rows, and transposed by those of columns.
 
     `most` holds those of all rows and then of all columns.
     """
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
-             mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
-    scale = scale_of(tl.load(most_ptr + rows, mask=rows < row_count, other=0.0), LIMIT)
-    # every program of these rows, or columns, stores the same
-    tl.store(scales_ptr + rows, scale, mask=rows < row_count)
-    values = rounded(x, inverse_of(scale)[:, None], LIMIT)
-    store_tile(out_ptr, values, rows, columns, row_count, column_count)
+    parts = ()
+    for part in tl.static_range(PACK):
+        rows = interleaved(ROWS, PACK, part)
+        x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
+                 mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
+        parts += (x,)
     there = columns < column_count
     scale = scale_of(tl.load(most_ptr + row_count + columns, mask=there, other=0.0), LIMIT)
+    # every program of these columns, or rows, stores the same
     tl.store(across_scales_ptr + columns, scale, mask=there)
-    values = rounded(x, inverse_of(scale)[None, :], LIMIT)
-    store_tile(across_ptr, tl.trans(values), columns, rows, column_count, row_count)
+    inverse = inverse_of(scale)[None, :]
+    turned = ()
+    for part in tl.static_range(PACK):
+        values = rounded(parts[part], inverse, LIMIT)
+        turned += (bits(values, across_ptr),)
+        rows = interleaved(ROWS, PACK, part)
+        scale = scale_of(tl.load(most_ptr + rows, mask=rows < row_count, other=0.0), LIMIT)
+        tl.store(scales_ptr + rows, scale, mask=rows < row_count)
+        values = rounded(parts[part], inverse_of(scale)[:, None], LIMIT)
+        store_tile(out_ptr, values, rows, columns, row_count, column_count)
+    store_across(across_ptr, turned, columns, row_count, column_count, ROWS, PACK)
 
 
 @triton.jit

@@ -18,13 +18,15 @@ from accel.runtime.named import USUAL, Launcher
 
 _BY_TENSOR = {"ROWS": 128, "COLUMNS": 64}
 _BY_ROWS = {"ROWS": 64, "COLUMNS": 128}
-_ACTIVATED = {"ROWS": 64, "COLUMNS": 64}
-"""Where an activation comes first, larger blocks are slower (tests/benchmarks/LOG.md)."""
+_SMALL = {"ROWS": 64, "COLUMNS": 64}
+"""Where an activation comes first, larger blocks are slower (tests/benchmarks/LOG.md); where rows
+are transposed one by one, they would not fit in registers."""
 _AMAX = {"ROWS": 16, "COLUMNS": 128, "STEPS": 8}
 _BOTH_AMAX = {"ROWS": 32, "COLUMNS": 128, "STEPS": 8}
 _ROW_COLUMNS = 4096
 _TILE_ROWS = 32
 _WARPS = {"num_warps": 8, "num_stages": 2}
+_PACK = 4
 _KEPT = 4096
 """Launches of each kernel that are kept."""
 
@@ -58,7 +60,7 @@ def tensor(form: Form, dtype: torch.dtype) -> Launcher:
     """Return the launch of `by_tensor`."""
     blocks = _blocks(form, _BY_TENSOR)
     names = ("found_ptr", "scale_ptr", "most_ptr", "out_ptr", "across_ptr")
-    return _rounding(kernels.by_tensor, form, dtype, names, blocks)
+    return _rounding(kernels.by_tensor, form, dtype, names, blocks | _pack(form))
 
 
 @lru_cache(_KEPT)
@@ -83,7 +85,7 @@ def rows_and_columns(form: Form, dtype: torch.dtype) -> Launcher:
     """Return the launch of `by_rows_and_columns`."""
     blocks = _blocks(form, _BY_ROWS)
     names = ("most_ptr", "out_ptr", "scales_ptr", "across_ptr", "across_scales_ptr")
-    return _rounding(kernels.by_rows_and_columns, form, dtype, names, blocks)
+    return _rounding(kernels.by_rows_and_columns, form, dtype, names, blocks | _pack(form))
 
 
 @lru_cache(_KEPT)
@@ -133,8 +135,13 @@ def _launcher(
 
 
 def _blocks(form: Form, plain: dict[str, int]) -> dict[str, int]:
-    """Return the block of a program that rounds both ways; `plain` without an activation."""
-    return _ACTIVATED if form.before in ACTIVATIONS else plain
+    """Return the block of a program that rounds both ways; `plain` where that is fast."""
+    return _SMALL if form.before in ACTIVATIONS or form.rows % _PACK else plain
+
+
+def _pack(form: Form) -> dict[str, int]:
+    """Return how many rows are transposed as one word."""
+    return {"PACK": 1 if form.rows % _PACK else _PACK}
 
 
 def of_rows(columns: int) -> dict[str, int]:

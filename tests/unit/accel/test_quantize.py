@@ -74,7 +74,8 @@ def test_a_known_scale_saturates_what_is_larger():
 
 @pytest.mark.xdist_group("interpreted")
 def test_the_kernels_find_the_same_scales(interpreted):
-    """Values are compared on a GPU: the interpreter's own conversion to FP8 has defects."""
+    """Values that must be rounded are compared on a GPU: the interpreter's own conversion to FP8
+    has defects."""
     x = drawn(130, 140)
     x[3, 5], x[9, 100], x[20] = float("nan"), float("inf"), 0.0
     *scales, raised = interpreted(both_ways, x)
@@ -95,6 +96,23 @@ def both_ways(x):
     fused.both_ways(x, "tensor", E4M3, most=raised[:1])
     fused.both_ways(x, "tensor", E4M3, torch.ones(1), most=raised[1:])
     return *found, raised
+
+
+@pytest.mark.xdist_group("interpreted")
+def test_the_kernels_write_both_directions(interpreted):
+    """The numbers are those of FP8, for any number of rows: four at a time are transposed."""
+    for rows in (132, 70):
+        x = torch.randint(-16, 17, (rows, 36), generator=torch.Generator().manual_seed(1)).float()
+        diagonal = torch.arange(132)
+        x[diagonal % rows, diagonal % 36] = 448.0
+        for along, across in interpreted(values_both_ways, x):
+            assert torch.equal(along, x) and torch.equal(across, x.t())
+
+
+def values_both_ways(x):
+    made = [fused.both_ways(x, granularity, E4M3) for granularity in ("tensor", "row")]
+    made.append(fused.both_ways(4 * x, "tensor", E4M3, torch.full((1,), 4.0)))
+    return [(along.values.float(), across.values.float()) for along, across in made]
 
 
 def before(kind: str, columns: int) -> Before:
@@ -159,6 +177,7 @@ def test_the_kernels_that_round_compile_without_spills(target):
         for first in (NOTHING, known, Before("swiglu")):
             fused.both_ways(x, "row", E4M3, before=first)
             fused.both_ways(x, "tensor", E4M3, torch.ones(1), before=first)
+        fused.both_ways(x[:255], "row", E4M3)
         fused.statistics(x, True, 1e-5)
         fused.activation_gradient(Before("gelu"), x, x)
 
