@@ -173,7 +173,7 @@ def by_tensor(
         rows = interleaved(ROWS, PACK, part)
         x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
                  mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
-        parts += (x,)
+        parts += (x,)  # type: ignore[assignment]
     if found_ptr is None:
         scale = tl.load(scale_ptr)
     else:
@@ -188,7 +188,7 @@ def by_tensor(
             store_tile(out_ptr, values, rows, columns, row_count, column_count)
         if across_ptr is not None:
             # the sum changes nothing; without it ptxas 13 crashes for compute capability 8.9
-            turned += (bits(values + 0.0, across_ptr),)
+            turned += (bits(values + 0.0, across_ptr),)  # type: ignore[assignment]
         if most_ptr is not None:
             # most programs have nothing to raise: thousands that do it at one address wait in line
             found = largest_size(parts[part])
@@ -265,7 +265,7 @@ def by_rows_and_columns(
         rows = interleaved(ROWS, PACK, part)
         x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
                  mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
-        parts += (x,)
+        parts += (x,)  # type: ignore[assignment]
     there = columns < column_count
     scale = scale_of(tl.load(most_ptr + row_count + columns, mask=there, other=0.0), LIMIT)
     # every program of these columns, or rows, stores the same
@@ -274,7 +274,7 @@ def by_rows_and_columns(
     turned = ()
     for part in tl.static_range(PACK):
         values = rounded(parts[part], inverse, LIMIT)
-        turned += (bits(values, across_ptr),)
+        turned += (bits(values, across_ptr),)  # type: ignore[assignment]
         rows = interleaved(ROWS, PACK, part)
         scale = scale_of(tl.load(most_ptr + rows, mask=rows < row_count, other=0.0), LIMIT)
         tl.store(scales_ptr + rows, scale, mask=rows < row_count)
