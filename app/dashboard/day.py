@@ -171,7 +171,7 @@ def sentence(day: Day, settings: Settings, devices: int) -> str:
     if day.energy_kwh is None:
         text = tr_count(
             "The device was busy for {busy} of the {hours} that were read",
-            "The {n} devices were busy for {busy} of the {hours} that were read",
+            "The {n} devices together were busy for {busy} of the {hours} that were read",
             devices,
             busy=busy,
             hours=whole,
@@ -179,7 +179,8 @@ def sentence(day: Day, settings: Settings, devices: int) -> str:
     else:
         text = tr_count(
             "The device was busy for {busy} of the {hours} that were read and used {energy}",
-            "The {n} devices were busy for {busy} of the {hours} that were read and used {energy}",
+            "The {n} devices together were busy for {busy} of the {hours} that were read and used"
+            " {energy}",
             devices,
             busy=busy,
             hours=whole,

@@ -66,7 +66,7 @@ def test_the_cost_is_shown_where_a_price_is_set() -> None:
     assert dict(figures(found, priced, NOW))["Energy"] == "1.80 kWh, 0.90 CHF"
     assert dict(figures(found, Settings(), NOW))["Energy"] == "1.80 kWh"
     assert sentence(found, priced, 2) == (
-        "The 2 devices were busy for 3.0 h of the 6.0 h that were read and used 1.80 kWh, "
+        "The 2 devices together were busy for 3.0 h of the 6.0 h that were read and used 1.80 kWh, "
         "0.90 CHF; job 8 · sweep (23 h) and job 7 · train (2.0 h) held devices longest "
         "in these 24 hours."
     )
