@@ -32,7 +32,8 @@ class Command(NamedTuple):
 
 _REMOTE = frozenset(
     ("status", "watch", "power", "alerts", "drain", "undrain", "submit", "jobs", "logs", "wait",
-     "pause", "resume", "edit", "move", "note", "groups", "cancel", "usage", "reserve")
+     "pause", "resume", "edit", "move", "note", "groups", "cancel", "usage", "reserve",
+     "settings")
 )  # fmt: skip
 """Commands that need nothing but the daemon, and so can use that of another machine."""
 
@@ -173,6 +174,11 @@ COMMANDS = (
         "models",
         "cli.assistant.models",
         "list the models for the assistant; add, download, choose, benchmark or remove one",
+    ),
+    Command(
+        "settings",
+        "cli.system.settings",
+        "list the settings, explain some, or change them: gpudeck settings idle_dwell_s=30",
     ),
     Command("daemon", "cli.system.daemon", "start, stop or check the background process"),
     Command(

@@ -22,8 +22,9 @@ from app.cli.catalog import COMMANDS, TOUR_FOLDER, Command
 from app.cli.output import UsageError, clear_progress, print_error
 from scheduler.protocol.errors import DaemonGone, EndUnknown, OutcomeUnknown, UserError
 
-MAX_ERROR = 120
-"""A longer usage error is shortened by its list of choices, which --help shows, too."""
+_WRONG_CHOICE = (
+    r"argument (?P<argument>.*): invalid choice: '(?P<given>[^']*)' \(choose from (?P<choices>.*)\)"
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -159,8 +160,10 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if unknown := re.match(r"argument COMMAND: invalid choice: '([^']*)'", message):
             message = f"there is no command {unknown[1]!r}{_meant(unknown[1])}"
-        if len(message) > MAX_ERROR:
-            message = message.partition(" (choose from")[0]
+        elif wrong := re.match(_WRONG_CHOICE, message):
+            place = "" if "|" in wrong["argument"] else f"argument {wrong['argument']}: "
+            choices = wrong["choices"].replace("'", "")
+            message = f"{place}{wrong['given']!r} is none of {choices}"
         end = "" if message.endswith("?") else "."
         self.exit(2, f"gpudeck: {message}{end} See: {self.prog} --help\n")
 

@@ -49,7 +49,8 @@ def settings() -> str:
     parts = [
         "# Settings",
         _NOTE,
-        "In the window under Settings; in Python: `Client().configure(name=value)`.",
+        "In the window under Settings; on the command line `gpudeck settings name=value`; in Python"
+        " `Client().configure(name=value)`.",
     ]
     for group in dict.fromkeys(setting.group for setting in SETTINGS):
         lines = []

@@ -238,7 +238,16 @@ def changed(settings: Settings, changes: dict[str, object]) -> Settings:
     try:
         return msgspec.convert({**msgspec.structs.asdict(settings), **changes}, type=Settings)
     except msgspec.ValidationError as e:
-        raise UserError(f"that setting cannot be used: {e}") from e
+        raise UserError(f"that setting cannot be used: {_problem(e)}") from e
+
+
+def _problem(error: msgspec.ValidationError) -> str:
+    """Return what is wrong with a value: for a limit in a sentence."""
+    limit = re.fullmatch(r"Expected `\w+` ([<>]=?) ([\d.]+) - at `\$\.(\w+)`", str(error))
+    if limit is None:
+        return str(error)
+    words = {"<=": "at most", ">=": "at least", "<": "below", ">": "above"}
+    return f"{limit[3]} must be {words[limit[1]]} {float(limit[2]):g}"
 
 
 def listed(text: str) -> frozenset[str]:

@@ -33,6 +33,25 @@ def test_daemon_starts_stops_and_reports_its_status(alone: Shell, cpu_home: Path
     assert "CPU" in alone("status"), "a verb starts the daemon where none runs"
 
 
+def test_settings_are_listed_explained_and_changed(alone: Shell) -> None:
+    assert re.search(r"^idle_dwell_s +15 +15$", alone("settings"), re.M)
+    assert alone("settings", "idle_dwell_s=30", "tune_attention=off").startswith("idle_dwell_s: 30")
+    assert alone.json("settings", "idle_dwell_s", "tune_attention") == {
+        "idle_dwell_s": 30.0,
+        "tune_attention": False,
+    }
+    assert "How long a device must be quiet" in alone("settings", "idle_dwell_s")
+    for wrong, said in (
+        ("idle_dwell_s=301", "idle_dwell_s must be at most 300"),
+        ("idle_dwell_s=soon", "must be a number"),
+        ("tune_attention=yes", "tune_attention is one of on, off; got 'yes'"),
+        ("laptop_sleep=maybe", "laptop_sleep is one of auto, on, off"),
+        ("idle_dwell=1", "no setting is called 'idle_dwell'"),
+    ):
+        assert said in alone.fails("settings", "telemetry_hz=5", wrong)
+    assert alone.json("settings", "telemetry_hz") == {"telemetry_hz": 2.0}, "all or nothing"
+
+
 def test_doctor_checks_everything_and_reports_failures(alone: Shell, cpu_home: Path) -> None:
     findings = {f["what"]: f for f in alone.json("doctor")}
     assert {f["verdict"] for f in findings.values()} <= {"ok", "warning"}

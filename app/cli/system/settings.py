@@ -1,0 +1,69 @@
+"""List the settings, explain some of them, or change them."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from app.cli.output import print_line, print_result, print_table
+from app.settings.form import SETTINGS, Setting, change, text_of
+from scheduler.client import Client
+from scheduler.protocol.errors import UserError
+from scheduler.protocol.settings import Settings
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the names and values."""
+    parser.add_argument(
+        "items",
+        nargs="*",
+        metavar="NAME[=VALUE]",
+        help="settings to explain, or to change; without any, all are listed",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Change what has a value, then show the settings that were named, or all."""
+    asked = [(_find(name), text if given else None) for name, given, text in _parts(args.items)]
+    with Client() as client:
+        settings = client.snapshot(live=False).settings
+        changes: dict[str, Any] = {}
+        for setting, text in asked:
+            if text is not None and (request := change(settings, setting, _checked(setting, text))):
+                changes |= request.changes
+        if changes:
+            settings = client.configure(**changes)
+    shown = [setting for setting, _ in asked] or list(SETTINGS)
+    if args.json:
+        print_result(args, {setting.name: getattr(settings, setting.name) for setting in shown})
+    elif asked:
+        for setting in shown:
+            unit = (
+                f" {setting.unit}" if setting.unit and text_of(settings, setting) != "off" else ""
+            )
+            print_line(f"{setting.name}: {text_of(settings, setting) or '(empty)'}{unit}")
+            print_line(f"  {setting.help}")
+    else:
+        defaults = Settings()
+        rows = [(s.name, text_of(settings, s), text_of(defaults, s)) for s in shown]
+        print_table([("SETTING", "VALUE", "DEFAULT"), *rows])
+    return 0
+
+
+def _parts(items: list[str]) -> list[tuple[str, str, str]]:
+    return [item.partition("=") for item in items]
+
+
+def _find(name: str) -> Setting:
+    for setting in SETTINGS:
+        if setting.name == name:
+            return setting
+    raise UserError(f"no setting is called {name!r}. See: gpudeck settings")
+
+
+def _checked(setting: Setting, text: str) -> str:
+    """Return the text of a value, or raise UserError if it is none of the choices."""
+    choices = ("on", "off") if setting.kind == "switch" else setting.choices
+    if setting.kind in ("switch", "choice") and text not in choices:
+        raise UserError(f"{setting.name} is one of {', '.join(choices)}; got {text!r}")
+    return text
