@@ -112,6 +112,21 @@ def interleaved(ROWS: tl.constexpr, PACK: tl.constexpr, part: tl.constexpr):
 
 
 @triton.jit
+def load_parts(
+    ptr, columns, row_count, column_count, stride_row, stride_column, mean_ptr, rstd_ptr, gain_ptr,
+    shift_ptr, BEFORE: tl.constexpr, ROWS: tl.constexpr, PACK: tl.constexpr,
+):  # fmt: skip
+    """Load a program's rows as PACK parts of `interleaved` ones; see `load`."""
+    parts = ()
+    for part in tl.static_range(PACK):
+        rows = interleaved(ROWS, PACK, part)
+        x = load(ptr, rows, columns, row_count, column_count, stride_row, stride_column,
+                 mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
+        parts += (x,)  # type: ignore[assignment]
+    return parts
+
+
+@triton.jit
 def bits(values, ptr):
     """Return the bits of values in the type of a memory of bytes."""
     return values.to(ptr.dtype.element_ty).to(tl.uint8, bitcast=True)
@@ -168,12 +183,8 @@ def by_tensor(
     The scale is known, or, with the largest magnitude that was found before, is written.
     """
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    parts = ()
-    for part in tl.static_range(PACK):
-        rows = interleaved(ROWS, PACK, part)
-        x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
-                 mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
-        parts += (x,)  # type: ignore[assignment]
+    parts = load_parts(x_ptr, columns, row_count, column_count, stride_row, stride_column,
+                       mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE, ROWS, PACK)  # fmt: skip
     if found_ptr is None:
         scale = tl.load(scale_ptr)
     else:
@@ -260,12 +271,8 @@ def by_rows_and_columns(
     `most` holds those of all rows and then of all columns.
     """
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    parts = ()
-    for part in tl.static_range(PACK):
-        rows = interleaved(ROWS, PACK, part)
-        x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
-                 mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
-        parts += (x,)  # type: ignore[assignment]
+    parts = load_parts(x_ptr, columns, row_count, column_count, stride_row, stride_column,
+                       mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE, ROWS, PACK)  # fmt: skip
     there = columns < column_count
     scale = scale_of(tl.load(most_ptr + row_count + columns, mask=there, other=0.0), LIMIT)
     # every program of these columns, or rows, stores the same
@@ -287,21 +294,27 @@ def by_rows_and_columns(
 def across(
     x_ptr, out_ptr, scales_ptr, row_count, column_count, stride_row, stride_column,
     mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, LIMIT: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, LIMIT: tl.constexpr, PACK: tl.constexpr,
 ):  # fmt: skip
     """Write the transposed matrix [columns, rows], rounded along the rows of x.
 
     Scales are those of ROWS elements of a column, and lie in memory as [rows / ROWS, columns].
     """
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
-             mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
-    scale = scale_of(tl.max(finite_size(x), 0), LIMIT)
+    parts = load_parts(x_ptr, columns, row_count, column_count, stride_row, stride_column,
+                       mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE, ROWS, PACK)  # fmt: skip
+    most = finite_size(parts[0])
+    for part in tl.static_range(1, PACK):
+        most = tl.maximum(most, finite_size(parts[part]))
+    scale = scale_of(tl.max(most, 0), LIMIT)
     at = scales_ptr + tl.program_id(0).to(tl.int64) * column_count + columns
     tl.store(at, scale, mask=columns < column_count)
-    values = rounded(x, inverse_of(scale)[None, :], LIMIT)
-    store_tile(out_ptr, tl.trans(values), columns, rows, column_count, row_count)
+    inverse = inverse_of(scale)[None, :]
+    turned = ()
+    for part in tl.static_range(PACK):
+        values = rounded(parts[part], inverse, LIMIT)
+        turned += (bits(values, out_ptr),)  # type: ignore[assignment]
+    store_across(out_ptr, turned, columns, row_count, column_count, ROWS, PACK)
 
 
 @triton.jit

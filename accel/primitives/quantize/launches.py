@@ -99,7 +99,7 @@ def tile(form: Form, dtype: torch.dtype) -> Launcher:
 @lru_cache(_KEPT)
 def tile_across(form: Form, dtype: torch.dtype) -> Launcher:
     """Return the launch of `across`."""
-    blocks = {"ROWS": BLOCK, "COLUMNS": 64}
+    blocks = {"ROWS": BLOCK, "COLUMNS": 64, **_pack(form)}
     return _rounding(kernels.across, form, dtype, ("out_ptr", "scales_ptr"), blocks)
 
 
