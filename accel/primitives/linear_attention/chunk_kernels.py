@@ -75,8 +75,8 @@ def around_the_middle(
     """Return a chunk's log decays summed relative to the middle of a block of rows.
 
     Returns:
-        The sums of the block's rows, the rows' decays if they are the whole chunk, and the sums of
-        all tokens of the chunk.
+        The sums of the block's rows, the rows' decays if they are the whole chunk, the sums of all
+        tokens of the chunk, and the middle's sum from the block's begin.
     """
     tokens, begin = tl.arange(0, CHUNK), block * ROWS
     if ROWS == CHUNK:
@@ -99,7 +99,7 @@ def around_the_middle(
         middle = vectors(sums_ptr, first + place, one, 1, head, heads, dims, SIZE)
         rows = vectors(sums_ptr, first, begin + tl.arange(0, ROWS), length, head, heads, dims, SIZE)
         near, sums = rows - middle, sums - middle
-    return near, rows, sums
+    return near, rows, sums, middle
 
 
 @triton.jit
@@ -133,8 +133,8 @@ def score_product(x, y, FINE: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: tl
 
 @triton.jit
 def chunk_scores(
-    q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, sums_ptr, first, length, block, head, heads,
-    scale,
+    q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, sums_ptr, reads_ptr, keys_ptr, erases_ptr,
+    gains_ptr, factors_ptr, chunk, first, length, block, head, heads, scale,
     KEYS: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr, CHUNK: tl.constexpr,
     ROWS: tl.constexpr, CHANNEL: tl.constexpr, STRONGEST: tl.constexpr, PLAIN: tl.constexpr,
     ERASES: tl.constexpr, EXCLUSIVE: tl.constexpr, SIGN: tl.constexpr, COMPUTE: tl.constexpr,
@@ -143,6 +143,8 @@ def chunk_scores(
     """Return qk, qb, ak and ab of a block of rows with all tokens of their chunk, [ROWS, CHUNK].
 
     Those that a rule lacks are undefined. With FINE they are nearly as exact as their factors e^G.
+    With `reads_ptr` the block is a whole chunk, and what `channel_vectors` writes is written here,
+    as it has the same factors.
     """
     tokens, rows = tl.arange(0, CHUNK), block * ROWS + tl.arange(0, ROWS)
     shared, share = head // GROUP, heads // GROUP
@@ -155,7 +157,7 @@ def chunk_scores(
         if ERASES:
             a = stored(a_ptr, first, rows, length, shared, share, dims, KEYS)
         if CHANNEL:
-            sums, w, all_sums = around_the_middle(
+            sums, w, all_sums, middle = around_the_middle(
                 decay_ptr, sums_ptr, first, length, block, head, heads, dims, KEYS, CHUNK, ROWS,
                 STRONGEST,
             )  # fmt: skip
@@ -166,6 +168,12 @@ def chunk_scores(
             beside_columns = tl.where(
                 (tokens < (block + 1) * ROWS)[:, None], tl.exp(-all_sums), 0.0
             )
+        if reads_ptr is not None:
+            whole = tl.sum(w, 0)[None, :]
+            until, after = tl.exp(middle) * scale, tl.exp(whole - middle)
+            one = tl.arange(0, 1)
+            store_vectors(factors_ptr, tl.exp(whole), chunk, one, 1, head, heads, dims, KEYS)
+            store_vectors(reads_ptr, q * until, first, rows, length, head, heads, dims, KEYS)
         if ERASES:
             if b_ptr is None:
                 b = stored(a_ptr, first, tokens, length, shared, share, dims, KEYS)
@@ -173,12 +181,21 @@ def chunk_scores(
                 b = stored(b_ptr, first, tokens, length, head, heads, dims, KEYS)
             if CHANNEL:
                 b = b.to(tl.float32) * beside_columns
+            if reads_ptr is not None:
+                erases = a * (tl.exp(middle) * SIGN)
+                store_vectors(erases_ptr, erases, first, rows, length, head, heads, dims, KEYS)
+                gains = b * after
+                if beta_ptr is not None:
+                    gains *= betas(beta_ptr, first, tokens, length, head, heads)[:, None]
+                store_vectors(gains_ptr, gains, first, rows, length, head, heads, dims, KEYS)
             qb += score_product(q, b, FINE, COMPUTE, PRECISION)
             ab += score_product(a, b, FINE, COMPUTE, PRECISION)
         if PLAIN:
             k = stored(k_ptr, first, tokens, length, shared, share, dims, KEYS)
             if CHANNEL:
                 k = k.to(tl.float32) * beside_columns
+            if reads_ptr is not None:
+                store_vectors(keys_ptr, k * after, first, rows, length, head, heads, dims, KEYS)
             qk += score_product(q, k, FINE, COMPUTE, PRECISION)
             if ERASES:
                 ak += score_product(a, k, FINE, COMPUTE, PRECISION)
@@ -220,9 +237,9 @@ def scores(
     first, length = tl.load(chunks_ptr + chunk * 3), tl.load(chunks_ptr + chunk * 3 + 1)
     rows = block * ROWS + tl.arange(0, ROWS)
     qk, qb, ak, ab = chunk_scores(
-        q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, sums_ptr, first, length, block, head,
-        heads, scale, KEYS, BLOCK, GROUP, CHUNK, ROWS, CHANNEL, STRONGEST, PLAIN, ERASES, EXCLUSIVE,
-        SIGN, COMPUTE, PRECISION, True,
+        q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, sums_ptr, None, None, None, None, None,
+        chunk, first, length, block, head, heads, scale, KEYS, BLOCK, GROUP, CHUNK, ROWS, CHANNEL,
+        STRONGEST, PLAIN, ERASES, EXCLUSIVE, SIGN, COMPUTE, PRECISION, True,
     )  # fmt: skip
     if PLAIN:
         store_square(qk_ptr, qk, chunk, head, heads, rows, CHUNK)
@@ -254,28 +271,37 @@ def unit_inverse(lower, CHUNK: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: t
 
 
 @triton.jit
-def whole_scores(
-    q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, qk_ptr, qb_ptr, ak_ptr, chunk, first, length,
-    head, heads, scale,
+def channel_vectors(
+    q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, reads_ptr, keys_ptr, erases_ptr, gains_ptr,
+    factors_ptr, chunk, first, length, head, heads, scale,
     KEYS: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr, CHUNK: tl.constexpr,
-    CHANNEL: tl.constexpr, STRONGEST: tl.constexpr, PLAIN: tl.constexpr, ERASES: tl.constexpr,
-    EXCLUSIVE: tl.constexpr, SIGN: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: tl.constexpr,
-    FINE: tl.constexpr,
+    STRONGEST: tl.constexpr, PLAIN: tl.constexpr, ERASES: tl.constexpr, EXCLUSIVE: tl.constexpr,
+    SIGN: tl.constexpr,
 ):  # fmt: skip
-    """Write the scores of a chunk and return ak and ab; those that a rule lacks are undefined."""
-    tokens = tl.arange(0, CHUNK)
-    qk, qb, ak, ab = chunk_scores(
-        q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, None, first, length, 0, head, heads, scale,
-        KEYS, BLOCK, GROUP, CHUNK, CHUNK, CHANNEL, STRONGEST, PLAIN, ERASES, EXCLUSIVE, SIGN,
-        COMPUTE, PRECISION, FINE,
-    )  # fmt: skip
-    if PLAIN:
-        store_square(qk_ptr, qk, chunk, head, heads, tokens, CHUNK)
-    if ak_ptr is not None:
-        store_square(ak_ptr, ak, chunk, head, heads, tokens, CHUNK)
-    if ERASES:
-        store_square(qb_ptr, qb, chunk, head, heads, tokens, CHUNK)
-    return ak, ab
+    """Write q e^G, k e^{G_C - G}, a e^G and b e^{G_C - G} of a chunk, and e^{G_C}."""
+    shared, share = head // GROUP, heads // GROUP
+    tokens, one = tl.arange(0, CHUNK), tl.arange(0, 1)
+    for begin in range(0, KEYS, BLOCK):
+        dims = begin + tl.arange(0, BLOCK)
+        w = decays(decay_ptr, first, tokens, length, head, heads, dims, KEYS, True, STRONGEST)
+        sums, whole = tl.cumsum(w, 0), tl.sum(w, 0)[None, :]
+        reached, left = tl.exp(sums), tl.exp(whole - sums)
+        store_vectors(factors_ptr, tl.exp(whole), chunk, one, 1, head, heads, dims, KEYS)
+        q = vectors(q_ptr, first, tokens, length, shared, share, dims, KEYS) * reached * scale
+        store_vectors(reads_ptr, q, first, tokens, length, head, heads, dims, KEYS)
+        if PLAIN:
+            k = vectors(k_ptr, first, tokens, length, shared, share, dims, KEYS) * left
+            store_vectors(keys_ptr, k, first, tokens, length, head, heads, dims, KEYS)
+        if ERASES:
+            a = vectors(a_ptr, first, tokens, length, shared, share, dims, KEYS)
+            b = a
+            if b_ptr is not None:
+                b = vectors(b_ptr, first, tokens, length, head, heads, dims, KEYS)
+            if beta_ptr is not None:
+                b *= betas(beta_ptr, first, tokens, length, head, heads)[:, None]
+            store_vectors(gains_ptr, b * left, first, tokens, length, head, heads, dims, KEYS)
+            a *= (tl.exp(sums - w) if EXCLUSIVE else reached) * SIGN
+            store_vectors(erases_ptr, a, first, tokens, length, head, heads, dims, KEYS)
 
 
 @triton.jit(do_not_specialize=["heads"])
@@ -298,15 +324,26 @@ def prepare(
     """
     chunk, head = tl.program_id(0), tl.program_id(1)
     first, length = tl.load(chunks_ptr + chunk * 3), tl.load(chunks_ptr + chunk * 3 + 1)
-    shared, share = head // GROUP, heads // GROUP
     tokens = tl.arange(0, CHUNK)
     if ROWS == CHUNK or tl.load(mild_ptr + chunk * heads + head) != 0:
-        ak, ab = whole_scores(
-            q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, qk_ptr, qb_ptr, ak_ptr, chunk, first,
-            length, head, heads, scale, KEYS, BLOCK, GROUP, CHUNK, CHANNEL, STRONGEST, PLAIN,
-            ERASES, EXCLUSIVE, SIGN, COMPUTE, PRECISION, FINE,
+        qk, qb, ak, ab = chunk_scores(
+            q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, None, reads_ptr, keys_ptr, erases_ptr,
+            gains_ptr, factors_ptr, chunk, first, length, 0, head, heads, scale, KEYS, BLOCK, GROUP,
+            CHUNK, CHUNK, CHANNEL, STRONGEST, PLAIN, ERASES, EXCLUSIVE, SIGN, COMPUTE, PRECISION,
+            FINE,
         )  # fmt: skip
+        if PLAIN:
+            store_square(qk_ptr, qk, chunk, head, heads, tokens, CHUNK)
+        if ak_ptr is not None:
+            store_square(ak_ptr, ak, chunk, head, heads, tokens, CHUNK)
+        if ERASES:
+            store_square(qb_ptr, qb, chunk, head, heads, tokens, CHUNK)
     else:
+        channel_vectors(
+            q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, reads_ptr, keys_ptr, erases_ptr,
+            gains_ptr, factors_ptr, chunk, first, length, head, heads, scale, KEYS, BLOCK, GROUP,
+            CHUNK, STRONGEST, PLAIN, ERASES, EXCLUSIVE, SIGN,
+        )  # fmt: skip
         ak = tl.zeros([CHUNK, CHUNK], tl.float32)
         ab = ak
         if ERASES:
@@ -335,26 +372,3 @@ def prepare(
         row = factors_ptr + (chunk.to(tl.int64) * heads + head) * (2 * CHUNK)
         tl.store(row + tokens, tl.exp(sums))
         tl.store(row + CHUNK + tokens, left)
-    if CHANNEL:
-        for begin in range(0, KEYS, BLOCK):
-            dims = begin + tl.arange(0, BLOCK)
-            w = decays(decay_ptr, first, tokens, length, head, heads, dims, KEYS, True, STRONGEST)
-            sums, whole = tl.cumsum(w, 0), tl.sum(w, 0)
-            reached, left = tl.exp(sums), tl.exp(whole[None, :] - sums)
-            row = factors_ptr + (chunk.to(tl.int64) * heads + head) * KEYS
-            tl.store(row + dims, tl.exp(whole), mask=dims < KEYS)
-            q = vectors(q_ptr, first, tokens, length, shared, share, dims, KEYS) * reached * scale
-            store_vectors(reads_ptr, q, first, tokens, length, head, heads, dims, KEYS)
-            if PLAIN:
-                k = vectors(k_ptr, first, tokens, length, shared, share, dims, KEYS) * left
-                store_vectors(keys_ptr, k, first, tokens, length, head, heads, dims, KEYS)
-            if ERASES:
-                a = vectors(a_ptr, first, tokens, length, shared, share, dims, KEYS)
-                b = a
-                if b_ptr is not None:
-                    b = vectors(b_ptr, first, tokens, length, head, heads, dims, KEYS)
-                if beta_ptr is not None:
-                    b *= betas(beta_ptr, first, tokens, length, head, heads)[:, None]
-                store_vectors(gains_ptr, b * left, first, tokens, length, head, heads, dims, KEYS)
-                a *= (tl.exp(sums - w) if EXCLUSIVE else reached) * SIGN
-                store_vectors(erases_ptr, a, first, tokens, length, head, heads, dims, KEYS)

@@ -253,7 +253,7 @@ def block_gradients(
     w = decays(decay_ptr, first, tokens, length, head, heads, dims, KEYS, CHANNEL, STRONGEST)
     whole = tl.sum(w, 0)[None, :]
     if CHANNEL:
-        near, near_w, all_sums = around_the_middle(
+        near, near_w, all_sums, _ = around_the_middle(
             decay_ptr, sums_ptr, first, length, block, head, heads, dims, KEYS, CHUNK, ROWS,
             STRONGEST,
         )  # fmt: skip
