@@ -175,29 +175,25 @@ def _many(query: Query, rows: Rows, words: Words) -> str:
         return words.text(
             "{idle} of {n} GPUs are idle.", idle=words.number(idle), n=words.number(len(rows.rows))
         )
+    about = {
+        "measure": _title(query, rows, words),
+        "who": names(rows.rows, words),
+        "when": times(rows, words),
+    }
     said = {row.values[0] for row in rows.rows if isinstance(row.values[0], str)}
     if len(said) == 1:
-        return words.text(
-            "{measure} of {who}{when}: {value}.",
-            measure=_title(query, rows, words),
-            who=names(rows.rows, words),
-            when=times(rows, words),
-            value=cell(rows.rows[0], 0, rows, words),
-        )
+        value = cell(rows.rows[0], 0, rows, words)
+        return words.text("{measure} of {who}{when}: {value}.", **about, value=value)
     unit = rows.columns[0].unit
     places = [i for i, column in enumerate(rows.columns) if column.unit == unit]
     found = [row.values[i] for row in rows.rows for i in places]
     values = [value for value in found if isinstance(value, int | float)]
     if not values:
         return ""
-    return words.text(
-        "{measure} of {who}{when}: {low} to {high}.",
-        measure=_title(query, rows, words),
-        who=names(rows.rows, words),
-        when=times(rows, words),
-        low=value_text(min(values), unit, words, rows.time),
-        high=value_text(max(values), unit, words, rows.time),
-    )
+    low, high = (value_text(end, unit, words, rows.time) for end in (min(values), max(values)))
+    if low == high:
+        return words.text("{measure} of {who}{when}: {value}.", **about, value=low)
+    return words.text("{measure} of {who}{when}: {low} to {high}.", **about, low=low, high=high)
 
 
 def _in_state(query: Query, rows: Rows, words: Words) -> str:

@@ -19,6 +19,8 @@ _RULE = re.compile(r"\s*\|[\s|:-]+\|\s*$")
 """The line below a table's head, which has no meaning by itself."""
 _IGNORED = re.compile(r"\s*(?:!\[.*|<[^>]*>|\|? *!\[.*)\s*$")
 """A line that contains only a picture or an anchor."""
+_FIGURES = re.compile(r"<!-- figures .*?<!-- end of figures -->", re.S)
+"""A table of measured speeds: its short rows would come before the text on how things are used."""
 
 
 @cache
@@ -41,8 +43,9 @@ def files() -> list[Path]:
 def passages(name: str, text: str) -> Iterator[Passage]:
     """Yield the blocks of a Markdown file, each with its heading.
 
-    Blocks are paragraphs, list items, table rows and code.
+    Blocks are paragraphs, list items, table rows and code, but not the tables of measured speeds.
     """
+    text = _FIGURES.sub(lambda table: "\n" * table[0].count("\n"), text)
     heading, block, first, fenced = "", list[str](), 0, False
     for number, line in enumerate([*text.split("\n"), ""], 1):
         fence = line.lstrip().startswith("```")

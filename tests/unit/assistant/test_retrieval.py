@@ -37,6 +37,8 @@ def put_log(home: Path, job: int, data: bytes) -> Path:
         ("exporting the history as parquet", "its name ends with .csv or .parquet"),
         ("quiet hours", "When alerts are only listed"),
         ("what does gpu-type do", "part of the GPU's name"),
+        ("how do I use fp8 attention?", 'precision="fp8"'),
+        ("how do I use linear attention", 'accel.linear_attention(q, k, v, kind="gdn"'),
     ],
 )
 def test_the_manual_answers_with_the_passage_word_for_word(question: str, words: str) -> None:
@@ -65,6 +67,12 @@ def test_questions_outside_the_manual_get_no_passage(question: str) -> None:
     assert search(question) == ()
     assert quoted(()) == "Nothing about that was found in the manual."
     assert quoted((), "logs") == "Nothing about that was found in the logs."
+
+
+def test_measured_speeds_do_not_come_before_how_things_are_used() -> None:
+    text = "# FP8\n<!-- figures a -->\n| FP8 | 1.0 |\n<!-- end of figures -->\nPass precision.\n"
+    found = [(p.text, p.first) for p in manual.passages("x.md", text)]
+    assert found == [("Pass precision.", 5)]
 
 
 def test_every_block_of_a_manual_is_a_passage_under_its_heading() -> None:
