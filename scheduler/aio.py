@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
@@ -25,7 +25,7 @@ from scheduler.client import GONE_S, RECONNECT_S, AsyncVerbs, Client, Threaded, 
 from scheduler.handle import JobHandle, JobView
 from scheduler.protocol import paths
 from scheduler.protocol.errors import DaemonGone
-from scheduler.protocol.job_options import JobOptions
+from scheduler.protocol.job_options import JobOptions, Words
 from scheduler.protocol.jobs import Job
 from scheduler.protocol.snapshot import Snapshot
 from scheduler.protocol.wire import MAX_MESSAGE
@@ -66,7 +66,7 @@ class AsyncClient(AsyncVerbs):
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def submit(
-        self, argv: Sequence[str], *, token: str | None = None, **options: Unpack[JobOptions]
+        self, argv: Words, *, token: str | None = None, **options: Unpack[JobOptions]
     ) -> AsyncJobHandle:
         """Queue a command, as `Client.submit` does."""
         submit = partial(self._blocking().submit, argv, token=token, **options)

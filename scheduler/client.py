@@ -26,7 +26,7 @@ from scheduler.protocol.annotation import Annotation
 from scheduler.protocol.bookings import Booking
 from scheduler.protocol.devices import Detail, Process
 from scheduler.protocol.errors import DaemonGone, OutcomeUnknown, Unsettled, UserError
-from scheduler.protocol.job_options import JobOptions, make_spec
+from scheduler.protocol.job_options import JobOptions, Words, make_spec
 from scheduler.protocol.jobs import Cancelling, Changes, Event, Forecast, GroupState, Job, Spec
 from scheduler.protocol.log_file import Output
 from scheduler.protocol.place import Place
@@ -145,7 +145,7 @@ class Client:
         raise OutcomeUnknown(str(why), token) from why
 
     def submit(
-        self, argv: Sequence[str], *, token: str | None = None, **options: Unpack[JobOptions]
+        self, argv: Words, *, token: str | None = None, **options: Unpack[JobOptions]
     ) -> JobHandle:
         """Queue a command. Returns the job, which is on disk by then.
 
@@ -164,13 +164,13 @@ class Client:
         """
         return JobHandle(self, self.send(Submit(self.spec(argv, options), token or new_token())))
 
-    def spec(self, argv: Sequence[str], options: JobOptions) -> Spec:
+    def spec(self, argv: Words, options: JobOptions) -> Spec:
         """Return the Spec of a command as this client submits it. Raises UserError."""
         return make_spec(argv, options, self.place)
 
     def submit_array(
         self,
-        argv: Sequence[str],
+        argv: Words,
         indices: Iterable[int],
         *,
         token: str | None = None,
@@ -197,7 +197,7 @@ class Client:
         """
         return self.send(GetSubmission(token))
 
-    def foresee(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> Forecast:
+    def foresee(self, argv: Words, **options: Unpack[JobOptions]) -> Forecast:
         """Forecast where and when a job would start. Raises what `submit` raises."""
         return self.foresee_spec(self.spec(argv, options))
 

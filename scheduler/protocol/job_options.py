@@ -38,6 +38,10 @@ _LEAST_CPUS = 0.01
 """The least share of a processor that the kernel keeps a group to."""
 
 
+Words = Sequence[str | os.PathLike[str]]
+"""A command and its arguments, as they are submitted."""
+
+
 class JobOptions(TypedDict, total=False):
     """The options of `Client.submit`; each may be left out. Their meaning is in JOB_OPTIONS."""
 
@@ -282,12 +286,13 @@ def check_limits(spec: Spec) -> None:
             raise UserError(f"{name} must be from {least} to {greatest}, not {value}")
 
 
-def make_spec(argv: Sequence[str], options: JobOptions, place: Place | None = None) -> Spec:
+def make_spec(argv: Words, options: JobOptions, place: Place | None = None) -> Spec:
     """Return the Spec of a command, with this process's folder and environment by default.
 
-    For another machine, a login there determines both. Raises UserError for an option that cannot
-    be read.
+    For another machine, a login there determines both. Raises UserError for a command or an option
+    that cannot be read.
     """
+    argv = _words(argv)
     if unknown := options.keys() - JobOptions.__annotations__.keys():
         raise TypeError(f"a job has no option {', '.join(sorted(unknown))}")
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -315,7 +320,21 @@ def make_spec(argv: Sequence[str], options: JobOptions, place: Place | None = No
     texts = (value for name, value in given.items() if isinstance(value, str) and name != "cwd")
     for text in (*argv, *given["tags"], *texts):
         _check_utf8("the text", text, "Put it in a file that the job reads")
-    return Spec(argv=tuple(argv), **given)
+    return Spec(argv=argv, **given)
+
+
+def _words(argv: object) -> tuple[str, ...]:
+    """Return the words of a command, paths as texts. Raises UserError."""
+    if not isinstance(argv, Sequence) or isinstance(argv, str | bytes):
+        raise UserError(
+            "a command is a list of words, such as ['python', 'train.py'], which shlex.split makes"
+            f" of a line; got {argv!r}"
+        )
+    words = [os.fspath(word) if isinstance(word, os.PathLike) else word for word in argv]
+    for word in words:
+        if not isinstance(word, str):
+            raise UserError(f"a word of a command must be a text or a path; got {word!r}")
+    return tuple(words)
 
 
 def _folder(name: str | os.PathLike[str]) -> str:

@@ -160,3 +160,20 @@ def test_a_pipe_in_place_of_the_log_does_not_hang(answer: list[bytes]) -> None:
         pytest.raises(UserError, match="log of job 7 cannot be read: not a plain file"),
     ):
         deck.log(7)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ("python train.py", "a command is a list of words.* shlex.split.* got 'python train.py'"),
+        (["sleep", 3], "a word of a command must be a text or a path; got 3"),
+        ({"python"}, "a command is a list of words"),
+    ],
+)
+def test_a_command_is_a_list_of_words(argv, said):
+    with pytest.raises(UserError, match=said):
+        make_spec(argv, {})
+
+
+def test_paths_are_words_of_a_command():
+    assert make_spec([Path("/bin/true"), "x"], {}).argv == ("/bin/true", "x")
