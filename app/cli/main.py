@@ -156,6 +156,8 @@ class CommandParser(argparse.ArgumentParser):
 
     command: Command | None = None
     """The command whose arguments have not been added yet."""
+    given: Sequence[str] = ()
+    """The words that are parsed."""
 
     def error(self, message: str) -> NoReturn:
         if unknown := re.match(r"argument COMMAND: invalid choice: '([^']*)'", message):
@@ -164,6 +166,8 @@ class CommandParser(argparse.ArgumentParser):
             place = "" if "|" in wrong["argument"] else f"argument {wrong['argument']}: "
             choices = wrong["choices"].replace("'", "")
             message = f"{place}{wrong['given']!r} is none of {choices}"
+        elif re.match("argument [A-Z]+: ", message) and (stray := self._stray_option()):
+            message = f"unknown argument: {stray}"  # whose value was taken for a word
         end = "" if message.endswith("?") else "."
         self.exit(2, f"gpudeck: {message}{end} See: {self.prog} --help\n")
 
@@ -180,7 +184,14 @@ class CommandParser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.add_command_arguments()
+        self.given = args or ()
         return super().parse_known_args(args, namespace)
+
+    def _stray_option(self) -> str:
+        """Return the first option that this parser does not know, or nothing."""
+        known = tuple(self._option_string_actions)
+        names = (word.partition("=")[0] for word in self.given if word.startswith("--"))
+        return next((n for n in names if not any(k.startswith(n) for k in known)), "")
 
 
 ELSEWHERE = {

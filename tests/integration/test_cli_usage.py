@@ -97,6 +97,9 @@ def test_exit_status_of_the_process_is_that_of_the_command(shared: Client, tmp_p
         (("sumbit",), "there is no command 'sumbit'. Did you mean submit? See: gpudeck --help"),
         (("show",), "there is no command 'show'. Did you mean jobs? See: gpudeck --help"),
         (("wait", "1", "--quick"), "unknown argument: --quick. See: gpudeck wait --help"),
+        (("jobs", "--state", "failed"), "unknown argument: --state. See: gpudeck jobs --help"),
+        (("daemon", "restart"), "'restart' is none of start, stop, status, install, uninstall."),
+        (("query", "gpus"), "argument SUBJECT: 'gpus' is none of devices, jobs, processes, alerts"),
         (("submit", "--array", "5-2", "true"), "indices go upwards, as in 2-5; got '5-2'"),
         (
             ("report", "--format", "html", "--out", "x.md"),
