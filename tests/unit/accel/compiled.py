@@ -55,6 +55,25 @@ def needs(kernel) -> Needs:
     return Needs(kernel.metadata.shared, stack + local, kernel.asm["ptx"])
 
 
+_LOST = re.compile(r"LOP3\.LUT R\d+, R1(?:\.reuse)?, 0xffff")
+"""The low half of R1, the stack pointer, which ptxas names where it takes a value as undefined."""
+
+
+def lost(kernel) -> int:
+    """Return how many values of 16 bits ptxas replaced by undefined ones in a kernel for Hopper.
+
+    ptxas 12.8 and 12.9 do so with pairs of FP8 numbers that are stored both in whole words and, one
+    by one, elsewhere: what they store there is garbage.
+    """
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
+        cubin.write(kernel.kernel)
+        cubin.flush()
+        said = subprocess.run(
+            [_TOOLS / "nvdisasm", "-c", cubin.name], capture_output=True, text=True, check=True
+        ).stdout
+    return len(_LOST.findall(said))
+
+
 def serialised(kernel) -> bool:
     """Return True if ptxas serialised the wgmma of a kernel for sm_90, which can cost 25 % of the
     speed."""

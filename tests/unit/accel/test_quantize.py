@@ -14,7 +14,7 @@ from accel.primitives.quantize import fp4, fused
 from accel.primitives.quantize.before import NOTHING, Before, applied, gradients, with_statistics
 from accel.primitives.quantize.fp8 import DTYPES, GRANULARITIES, emulated, expanded, fp8_quantize
 from accel.runtime.call import compiled
-from tests.unit.accel.compiled import TARGETS, launched, needs
+from tests.unit.accel.compiled import TARGETS, launched, lost, needs
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "fp4_torchao.json").read_text())
 E4M3 = torch.float8_e4m3fn
@@ -183,6 +183,21 @@ def test_the_kernels_that_round_compile_without_spills(target):
 
     for name, call in launched(run):
         assert needs(compiled(call, target)).spilled == 0, name
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("rows", [1000, 1024])
+@pytest.mark.parametrize("kind", ["none", "gelu", "swiglu"])
+def test_no_rounded_value_is_lost_by_ptxas(kind, rows):
+    x = torch.zeros(rows, 1536, dtype=torch.bfloat16)
+
+    def run() -> None:
+        for granularity in ("tensor", "row", "tile", "block"):
+            if granularity != "block" or kind == "none":
+                fused.both_ways(x, granularity, E4M3, before=Before(kind))
+
+    for name, call in launched(run):
+        assert lost(compiled(call, 90)) == 0, name
 
 
 @pytest.mark.parametrize("kind", ["layer", "rms", "gelu", "swiglu"])
