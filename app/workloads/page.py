@@ -118,6 +118,8 @@ class WorkloadsPage(QWidget):
         self._whole: dict[int, Job] = {}
         """The jobs with results that are too large for a snapshot, once they were loaded."""
         self._fetching: set[int] = set()
+        self._shown = 0
+        """The job whose result, or failure, is shown."""
         self._earlier: dict[str, tuple[Job, ...]] = {}
         """Ended jobs of a workload that are too old for a snapshot, once they were searched for."""
         self._seeking: set[str] = set()
@@ -167,6 +169,7 @@ class WorkloadsPage(QWidget):
                 self.active.show_job(job_row(active, device_labels(snapshot), snapshot.time))
             if ended is not None:
                 self._show_result(ended, snapshot)
+                self._shown = ended.id
             for name, choice in self.choices.items():
                 newest = earlier_results(self._jobs(name), name, snapshot.time, 1)
                 choice.show_rate(significant(newest[0].tflops) if newest else "")
@@ -239,7 +242,8 @@ class WorkloadsPage(QWidget):
         charted = charted and not self.result.cells.alone
         beside = self._results.direction() == QBoxLayout.Direction.LeftToRight
         no_room = charted and not beside and self.height() < _ROOMY
-        self._past.setVisible(len(self.bars.bars) > 1 and not no_room)
+        others = any(bar.job != self._shown for bar in self.bars.bars)
+        self._past.setVisible(others and not no_room)
         policy = QSizePolicy.Policy
         self._last.setSizePolicy(policy.Preferred, policy.Expanding if charted else policy.Maximum)
         self.bars.spread(wanted=beside)

@@ -123,6 +123,18 @@ def test_the_page_shows_progress_the_result_and_earlier_results(fed):
     assert not page.bars.isVisible()
 
 
+def test_a_run_that_failed_does_not_hide_the_only_result(fed):
+    fed.window.show_page("workloads")
+    page = fed.window.workloads
+    done = snapshots.Done(NOW - 30, NOW - 9, ("cpu",), snapshots.raw(snapshots.result(77)))
+    failed = snapshots.Failed(NOW - 5, NOW - 4, "backend hopper cannot do this", 2, ("cpu",))
+    jobs = [snapshots.job(n, x, "gemm", "gemm") for n, x in ((78, failed), (77, done))]
+    fed.feed(msgspec.structs.replace(snapshots.cpu_snapshot(NOW + 1), jobs=tuple(jobs)))
+    page.choices["gemm"].click()
+    assert page.result.title.text() == "Job 78 · gemm"
+    assert page.bars.isVisible() and [bar.job for bar in page.bars.bars] == [77]
+
+
 def test_a_run_of_long_ago_is_found_and_is_not_called_none(fed):
     fed.window.show_page("workloads")
     page = fed.window.workloads
