@@ -31,7 +31,13 @@ def convert(model: nn.Module, recipe: Recipe = "row", *, wanted: Wanted | None =
 
     Raises:
         ValueError: if no recipe has this name.
+        TypeError: if `wanted` cannot be called.
     """
+    if wanted is not None and not callable(wanted):
+        raise TypeError(
+            "wanted must be a function of a layer's name and the layer, or what"
+            f" dynamic_precision_select returned; got {type(wanted).__name__}"
+        )
     if isinstance(model, nn.Linear):
         return Fp8Linear.of(model, recipe) if _changes(model, recipe) else model
     for parent, name, layer, path in list(_linear(model)):

@@ -54,7 +54,7 @@ class Selection:
             f" {m.fp8_ms:>9.3f} {m.gain:>+5.0%}  {'FP8' if m.chosen else 'unchanged'}"
             for m in self.layers
         ]
-        return "\n".join([head, *lines])
+        return "\n".join([head, *lines]) if lines else "no plain linear layer was called"
 
 
 def dynamic_precision_select(
@@ -76,7 +76,15 @@ def dynamic_precision_select(
 
     Returns:
         The selection, which prints as a table. On a CPU FP8 is emulated, and no layer gains.
+
+    Raises:
+        TypeError: if `run` cannot be called.
     """
+    if not callable(run):
+        raise TypeError(
+            "run must be a function that runs the model, such as lambda m: m(batch); got"
+            f" {type(run).__name__}"
+        )
     found: dict[str, tuple[nn.Linear, Tensor]] = {}
     hooks = []
     for name, layer in model.named_modules():

@@ -13,6 +13,7 @@ X = torch.randn(1, 8, 2, 16)  # also a linear attention's q, k and v: eight toke
 A, B = torch.randn(8, 16), torch.randn(16, 4)
 GRAD = A.clone().requires_grad_()
 EXPERTS = torch.randn(2, 16, 4)
+LAYERS = nn.Sequential(nn.Linear(16, 16))
 
 
 def linear(q=X, **rules):
@@ -34,6 +35,11 @@ def linear(q=X, **rules):
         (lambda: accel.gemm(A.numpy(), B), "a must be a torch.Tensor; got numpy.ndarray"),
         (lambda: accel.gemm(A, B, bias=[1.0] * 4), "bias must be a torch.Tensor; got list"),
         (lambda: accel.grouped_gemm(A, EXPERTS, [0, 2, 8]), "starts must be a torch.Tensor"),
+        (lambda: precision.convert(LAYERS, wanted={"0"}), "wanted must be a function.* got set"),
+        (
+            lambda: precision.dynamic_precision_select(LAYERS, A),
+            r"such as lambda m: m\(batch\); got Tensor",
+        ),
         (lambda: linear(q=None), "q must be a torch.Tensor; got None"),
         (lambda: linear(starts=[0, 8]), "starts must be a torch.Tensor; got list"),
     ],
@@ -75,6 +81,11 @@ def test_a_converted_model_can_be_converted_to_another_recipe():
     assert "recipe block" in precision.describe(model)
     kept = model[0]
     assert precision.convert(model, "block")[0] is kept
+
+
+def test_a_model_without_linear_layers_says_so():
+    chosen = precision.dynamic_precision_select(nn.ReLU(), lambda m: m(A))
+    assert str(chosen) == "no plain linear layer was called"
 
 
 def test_completion_offers_the_names():
