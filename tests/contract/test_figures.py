@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.benchmarks.comparisons import OURS, rows
 from tests.benchmarks.figures import DOCUMENTS, GROUPS, ROOT, WHOLE, filled, table
 
 
@@ -17,3 +18,26 @@ def test_a_mean_stands_beside_its_worst_shape():
         _, what, peers, shapes, forward, *_ = (cell.strip() for cell in line.split("|"))
         assert what and peers
         assert shapes in ("0", "1") or shapes.startswith("1,") or " to " in forward
+
+
+def test_the_manual_counts_as_the_rows_do():
+    text = " ".join((ROOT / "docs/manual/attention.md").read_text().split())
+    ran = [
+        row["direction"]
+        for row in rows("attention_grid")
+        if (row["contender"], row["backend"]) == ("auto", "fa4")
+    ]
+    forward, backward = ran.count("forward"), ran.count("backward")
+    assert f"ran flash-attn-4 in {forward} of 24 cases forward and in {backward} backward" in text
+    peers: dict[str, set[str]] = {}
+    for row in rows("attention_zoo"):
+        if row["direction"] == "backward" and row["us"]:
+            peers.setdefault(row["name"], set()).add(row["contender"])
+    alone = [name for name, at in peers.items() if at - {*OURS, "auto", "learned"} == {"flex"}]
+    assert f"the only peer at {len(alone)} backward shapes" in text
+    slowest = min(
+        (float(row["speed_beside_best_peer"]), row["model"])
+        for row in rows("attention_decoding")
+        if (row["implementation"], row["cache"]) == ("ours", "bf16")
+    )
+    assert slowest[1].startswith("DeepSeek V3") and f"(DeepSeek-V3, {slowest[0]:.2f})" in text
