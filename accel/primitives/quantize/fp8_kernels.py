@@ -198,7 +198,8 @@ def by_tensor(
             rows = interleaved(ROWS, PACK, part)
             store_tile(out_ptr, values, rows, columns, row_count, column_count)
         if across_ptr is not None:
-            # the sum changes nothing; without it ptxas 13 crashes for compute capability 8.9
+            # the sum changes nothing, but gives this store conversions of its own: ptxas 12.8 loses
+            # bytes of pairs that two stores share, and 13 crashes there for compute capability 8.9
             turned += (bits(values + 0.0, across_ptr),)  # type: ignore[assignment]
         if most_ptr is not None:
             # most programs have nothing to raise: thousands that do it at one address wait in line
