@@ -130,6 +130,8 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
         replace(_column("… its bytes a second", "a copy in memory", "int4", "of_copy", "layer",
                         m="1", contender="auto"), short=False),
         Figure(_LAYER, "the layer in bf16", "fp8_linear", partial(by.layers, "row", "bf16", 4096)),
+        Figure("… with scales of earlier steps", "the layer in bf16", "fp8_linear",
+               partial(by.layers, "delayed", "bf16", 4096), None, False),
         Figure(_LAYER, "torchao's recipes, compiled", "fp8_linear",
                partial(by.layers, "row", "torchao", 4096)),
         Figure("… with the smaller layers that were measured", "the layer in bf16", "fp8_linear",
