@@ -83,10 +83,10 @@ class ResultCard(QWidget):
         self._numbers = QWidget()
         self._numbers.setLayout(self._number_row())
         self._numbers.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        header = row(self.title, self.verdict, Stretch(), self.save, spacing=theme.M)
+        self._header = row(self.title, self.verdict, Stretch(), self.save, spacing=theme.M)
         self.setLayout(
             column(
-                header,
+                self._header,
                 self.params,
                 self.note,
                 self._numbers,
@@ -123,6 +123,8 @@ class ResultCard(QWidget):
             policy.Maximum if passed else policy.Expanding,
             policy.Fixed if passed else policy.Preferred,
         )
+        for at, takes_room in ((1, not passed), (2, passed)):  # the verdict, or the gap behind it
+            self._header.setStretch(at, int(takes_room))
         theme.mark(self.verdict, "meaning", "failed" if meaning == "failed" else "")
 
     def show_cells(self, result: Result | None, others: Iterable[Result]) -> None:
