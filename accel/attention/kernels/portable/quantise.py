@@ -38,13 +38,15 @@ from accel.attention.ragged import Ragged
 from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.launch import prepare
 
-SPAN = 4
-"""Blocks of values that one program quantises, which reads the values of the centre once."""
+SPAN = 8
+"""Blocks that one program quantises, which reads the values of the centre once."""
+STAGES = 2
+"""Of these blocks the next one is on its way while a program computes."""
 WARPS = {64: 4, 128: 4, 256: 8}
 REGISTERS = {64: 128, 128: 168, 256: 255}
 """Of a program and of a thread, by head size: the fastest of those that were measured."""
 MANY = 1024
-"""Blocks of values from which on programs take SPAN of them."""
+"""Blocks of values from which on programs take SPAN blocks."""
 
 
 @triton.jit
@@ -135,30 +137,32 @@ def _rotated(source, rotation_ptr, here, at, DIM: tl.constexpr, HEAD_DIM: tl.con
 @triton.jit
 def _rotated_rows(
     x_ptr, y_ptr, scale_ptr, rotation_ptr, unit, stride_b, stride_h, stride_n, starts, sequences,
-    batch, head, heads, block, blocks, rows,
+    batch, head, heads, first_block, blocks, rows,
     ROWS: tl.constexpr, DIM: tl.constexpr, HEAD_DIM: tl.constexpr, LARGEST: tl.constexpr,
-    LEAST: tl.constexpr, RAGGED: tl.constexpr, INTERPRETED: tl.constexpr
+    LEAST: tl.constexpr, RAGGED: tl.constexpr, SPAN: tl.constexpr, STAGES: tl.constexpr,
+    INTERPRETED: tl.constexpr
 ):  # fmt: skip
-    """Quantise a block of rows of q or k after its multiplication by the rotation."""
+    """Quantise SPAN blocks of rows of q or k after their multiplication by the rotation."""
     PART: tl.constexpr = 64
-    _, begin, place, length = _place(block, starts, sequences, rows, ROWS, RAGGED)
-    row = place * ROWS + tl.arange(0, ROWS)
+    _, begin, place, length = _place(first_block, starts, sequences, rows, ROWS, RAGGED)
     at = tl.arange(0, PART)
-    here = row < length
     source = x_ptr + batch.to(tl.int64) * stride_b + head.to(tl.int64) * stride_h
-    source += (begin + row).to(tl.int64)[:, None] * stride_n
-    parts = _rotated(source, rotation_ptr, here, at, DIM, HEAD_DIM)
-    most = tl.abs(parts[0])
-    for i in tl.static_range(1, DIM // PART):
-        most = tl.maximum(most, tl.abs(parts[i]))
-    scale = _scale(most, LARGEST, LEAST)
-    inverse = 1.0 / scale
     first_row = (batch * heads + head).to(tl.int64) * rows + begin
-    target = y_ptr + (first_row + row)[:, None] * DIM + at[None, :]
-    for i in tl.static_range(DIM // PART):
-        y = _rounded(parts[i] * inverse, LARGEST, INTERPRETED)
-        tl.store(target + i * PART, y, mask=here[:, None])
-    tl.store(scale_ptr + (batch * heads + head) * blocks + block, scale * unit)
+    for i in tl.range(0, tl.minimum(SPAN, blocks - first_block), num_stages=STAGES):
+        row = (place + i) * ROWS + tl.arange(0, ROWS)
+        here = row < length
+        lines = source + (begin + row).to(tl.int64)[:, None] * stride_n
+        parts = _rotated(lines, rotation_ptr, here, at, DIM, HEAD_DIM)
+        most = tl.abs(parts[0])
+        for j in tl.static_range(1, DIM // PART):
+            most = tl.maximum(most, tl.abs(parts[j]))
+        scale = _scale(most, LARGEST, LEAST)
+        inverse = 1.0 / scale
+        target = y_ptr + (first_row + row)[:, None] * DIM + at[None, :]
+        for j in tl.static_range(DIM // PART):
+            y = _rounded(parts[j] * inverse, LARGEST, INTERPRETED)
+            tl.store(target + j * PART, y, mask=here[:, None])
+        tl.store(scale_ptr + (batch * heads + head) * blocks + first_block + i, scale * unit)
 
 
 @triton.jit
@@ -194,7 +198,7 @@ def _turned_values(
     x_ptr, y_ptr, scale_ptr, centre_ptr, stride_b, stride_h, stride_n, starts, sequences, batch,
     head, heads, block, blocks, rows, ROWS: tl.constexpr, DIM: tl.constexpr, HEAD_DIM: tl.constexpr,
     LARGEST: tl.constexpr, LEAST: tl.constexpr, RAGGED: tl.constexpr, CERTAIN: tl.constexpr,
-    SPAN: tl.constexpr, INTERPRETED: tl.constexpr
+    SPAN: tl.constexpr, STAGES: tl.constexpr, INTERPRETED: tl.constexpr
 ):  # fmt: skip
     """Quantise SPAN blocks of values of one sequence and lay their keys side by side, in the order
     of `quantised.place_of_key`: four keys that become neighbours are one word."""
@@ -212,22 +216,21 @@ def _turned_values(
     key = (word >> 2) * 16 + (word & 3) * 2
     base = (batch * heads + head).to(tl.int64) * DIM + at
     target = y_ptr.to(tl.pointer_type(tl.uint32)) + base[:, None] * (blocks * (ROWS // 4))
-    for i in range(SPAN):
-        if block + i < blocks:
-            row = (place + i) * ROWS + key
-            a = _centred(source, stride_n, row, length, inside, centre)
-            b = _centred(source, stride_n, row + 1, length, inside, centre)
-            c = _centred(source, stride_n, row + 8, length, inside, centre)
-            d = _centred(source, stride_n, row + 9, length, inside, centre)
-            most = tl.maximum(tl.maximum(tl.abs(a), tl.abs(b)), tl.maximum(tl.abs(c), tl.abs(d)))
-            scale = _scale(most, LARGEST, LEAST)
-            inverse = 1.0 / scale
-            low = _byte(a, inverse, 0, LARGEST, INTERPRETED)
-            low |= _byte(b, inverse, 1, LARGEST, INTERPRETED)
-            high = _byte(c, inverse, 2, LARGEST, INTERPRETED)
-            high |= _byte(d, inverse, 3, LARGEST, INTERPRETED)
-            tl.store(target + ((block + i) * (ROWS // 4) + word)[None, :], tl.trans(low | high))
-            tl.store(scale_ptr + (batch * heads + head) * blocks + block + i, scale)
+    for i in tl.range(0, tl.minimum(SPAN, blocks - block), num_stages=STAGES):
+        row = (place + i) * ROWS + key
+        a = _centred(source, stride_n, row, length, inside, centre)
+        b = _centred(source, stride_n, row + 1, length, inside, centre)
+        c = _centred(source, stride_n, row + 8, length, inside, centre)
+        d = _centred(source, stride_n, row + 9, length, inside, centre)
+        most = tl.maximum(tl.maximum(tl.abs(a), tl.abs(b)), tl.maximum(tl.abs(c), tl.abs(d)))
+        scale = _scale(most, LARGEST, LEAST)
+        inverse = 1.0 / scale
+        low = _byte(a, inverse, 0, LARGEST, INTERPRETED)
+        low |= _byte(b, inverse, 1, LARGEST, INTERPRETED)
+        high = _byte(c, inverse, 2, LARGEST, INTERPRETED)
+        high |= _byte(d, inverse, 3, LARGEST, INTERPRETED)
+        tl.store(target + ((block + i) * (ROWS // 4) + word)[None, :], tl.trans(low | high))
+        tl.store(scale_ptr + (batch * heads + head) * blocks + block + i, scale)
 
 
 _NUMBERS = (
@@ -250,39 +253,39 @@ def quantise_attention(
     stride_vn, seq_q, seq_k, heads, kv_heads, batches, sequences, q_blocks, k_blocks, unit,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr, HEAD_DIM: tl.constexpr,
     LARGEST: tl.constexpr, LEAST: tl.constexpr, CERTAIN: tl.constexpr, RAGGED: tl.constexpr,
-    SPAN: tl.constexpr, INTERPRETED: tl.constexpr
+    SPAN: tl.constexpr, STAGES: tl.constexpr, INTERPRETED: tl.constexpr
 ):  # fmt: skip
     at = tl.program_id(0)
     if at == 0:
         tl.store(claims_ptr, 0)
-    spans = tl.cdiv(k_blocks, SPAN)
-    values = batches * kv_heads * spans
-    keys = batches * kv_heads * k_blocks
-    if at < values:
-        head = (at // spans) % kv_heads
+    k_spans = tl.cdiv(k_blocks, SPAN)
+    q_spans = tl.cdiv(q_blocks, SPAN)
+    some = batches * kv_heads * k_spans
+    if at < some:
+        head = (at // k_spans) % kv_heads
         _turned_values(
             v_ptr, v8_ptr, v_scale_ptr, v_centre_ptr, stride_vb, stride_vh, stride_vn,
-            starts_k_ptr, sequences, at // spans // kv_heads, head, kv_heads, at % spans * SPAN,
-            k_blocks, seq_k, KEYS, DIM, HEAD_DIM, LARGEST, LEAST, RAGGED, CERTAIN, SPAN,
-            INTERPRETED,
+            starts_k_ptr, sequences, at // k_spans // kv_heads, head, kv_heads,
+            at % k_spans * SPAN, k_blocks, seq_k, KEYS, DIM, HEAD_DIM, LARGEST, LEAST, RAGGED,
+            CERTAIN, SPAN, STAGES, INTERPRETED,
         )  # fmt: skip
-    elif at < values + keys:
-        at -= values
-        block = at % k_blocks
-        head = (at // k_blocks) % kv_heads
+    elif at < 2 * some:
+        at -= some
+        head = (at // k_spans) % kv_heads
         _rotated_rows(
             k_ptr, k8_ptr, k_scale_ptr, rotation_ptr, unit, stride_kb, stride_kh, stride_kn,
-            starts_k_ptr, sequences, at // k_blocks // kv_heads, head, kv_heads, block, k_blocks,
-            seq_k, KEYS, DIM, HEAD_DIM, LARGEST, LEAST, RAGGED, INTERPRETED,
+            starts_k_ptr, sequences, at // k_spans // kv_heads, head, kv_heads,
+            at % k_spans * SPAN, k_blocks, seq_k, KEYS, DIM, HEAD_DIM, LARGEST, LEAST, RAGGED,
+            SPAN, STAGES, INTERPRETED,
         )  # fmt: skip
     else:
-        at -= values + keys
-        block = at % q_blocks
-        head = (at // q_blocks) % heads
+        at -= 2 * some
+        head = (at // q_spans) % heads
         _rotated_rows(
             q_ptr, q8_ptr, q_scale_ptr, rotation_ptr, unit, stride_qb, stride_qh, stride_qn,
-            starts_q_ptr, sequences, at // q_blocks // heads, head, heads, block, q_blocks, seq_q,
-            QUERIES, DIM, HEAD_DIM, LARGEST, LEAST, RAGGED, INTERPRETED,
+            starts_q_ptr, sequences, at // q_spans // heads, head, heads, at % q_spans * SPAN,
+            q_blocks, seq_q, QUERIES, DIM, HEAD_DIM, LARGEST, LEAST, RAGGED, SPAN, STAGES,
+            INTERPRETED,
         )  # fmt: skip
 
 
@@ -341,7 +344,7 @@ def quantise_call(g: Geometry) -> KernelCall:
 
     return KernelCall(
         quantise_attention,
-        batches * (heads * q_blocks + kv_heads * (k_blocks + -(-k_blocks // span))),
+        batches * (heads * -(-q_blocks // span) + 2 * kv_heads * -(-k_blocks // span)),
         {
             **{f"{name}_ptr": g.pointer() for name in "qkv"},
             "rotation_ptr": Pointer(g.dtype),
@@ -374,6 +377,7 @@ def quantise_call(g: Geometry) -> KernelCall:
             "CERTAIN": CERTAIN_ERRORS,
             "RAGGED": g.ragged is not None,
             "SPAN": span,
+            "STAGES": STAGES if span > 1 else 1,
             "INTERPRETED": interpreted,
         },
         {"num_warps": WARPS[dim], "maxnreg": REGISTERS[dim], "num_stages": 1},
