@@ -150,6 +150,18 @@ class Geometry(NamedTuple):
         return self.ragged[1:] if self.ragged else (self.q.shape[2], self.k.shape[2])
 
     @property
+    def limits(self) -> tuple[int | None, int | None]:
+        """Return left and right, but None for a side that hides no key.
+
+        A window that lies beyond all keys is moved next to them.
+        """
+        queries, keys = self.longest
+        least = -queries - keys
+        left = None if self.left is None or self.left >= keys - 1 else max(self.left, least)
+        right = None if self.right is None or self.right >= queries - 1 else max(self.right, least)
+        return left, right
+
+    @property
     def head_dim(self) -> int:
         """Return the head size of queries and keys."""
         return self.q.shape[3]

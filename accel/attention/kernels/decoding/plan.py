@@ -15,7 +15,6 @@ from accel.attention.kernels.geometry import Target, target_of
 from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
 from accel.runtime.launch import Launch, prepare
 
-MOST_QUERIES = 16
 LARGEST_HEAD = 576
 _LOG2E = 1.4426950408889634
 _MOST_ROWS = 64

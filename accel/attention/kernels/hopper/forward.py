@@ -1211,16 +1211,7 @@ def _plan(key: tuple[object, ...]) -> _Plan:
 def forward_call(g: Geometry, processors: int) -> KernelCall:
     """Return the launch for a problem."""
     longest_q, longest_k = g.longest
-    # A window as wide as the sequence is none; one that lies further off than all keys is as good
-    # as any other such.
-    left = (
-        None if g.left is None or g.left >= longest_k - 1 else max(g.left, -longest_q - longest_k)
-    )
-    right = (
-        None
-        if g.right is None or g.right >= longest_q - 1
-        else max(g.right, -longest_q - longest_k)
-    )
+    left, right = g.limits
     cut = left is not None or right is not None
     shape = _shape(
         g.head_dim,

@@ -725,14 +725,7 @@ def workspace_size(call: KernelCall) -> int:
 def forward_call(g: Geometry, processors: int, schedule: Schedule) -> KernelCall:
     """Return the launch for a problem; g describes q, k and v before they were quantised."""
     longest_q, longest_k = g.longest
-    left = (
-        None if g.left is None or g.left >= longest_k - 1 else max(g.left, -longest_q - longest_k)
-    )
-    right = (
-        None
-        if g.right is None or g.right >= longest_q - 1
-        else max(g.right, -longest_q - longest_k)
-    )
+    left, right = g.limits
     cut = left is not None or right is not None
     ragged = g.ragged is not None
     row_tiles = -(-longest_q // (schedule.consumers * 64))
