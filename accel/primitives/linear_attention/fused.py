@@ -13,6 +13,7 @@ from triton.runtime.interpreter import InterpretedFunction
 from accel.primitives.linear_attention import chunk_kernels, gradient_kernels, scan_kernels
 from accel.primitives.linear_attention.plan import (
     CHUNK,
+    ROWS,
     Shape,
     Tables,
     cut,
@@ -344,7 +345,8 @@ def _chunk_gradients(launch: _Launcher, x: Tensors) -> None:
     launch(gradient_kernels.score_gradients, (chunks, s.heads, 1), blocks, x)
     blocks = {"KEY_BLOCK": s.gradient_block, "BLOCK": s.value_block}
     grid = (chunks, s.blocks_of_gradients, s.heads)
-    launch(gradient_kernels.input_gradients, grid, blocks, x)
+    for rows in (CHUNK, ROWS) if s.blocks_of_rows > 1 else (CHUNK,):
+        launch(gradient_kernels.input_gradients, grid, {**blocks, "ROWS": rows}, x)
     if s.channel:
         grid, blocks = (chunks, s.heads, s.blocks_of_keys), {"SIZE": s.keys, "BLOCK": s.key_block}
     else:

@@ -363,11 +363,16 @@ def input_gradients(
 ):  # fmt: skip
     """Write the gradients of the inputs of a chunk, of the sums of its decays and of its end's.
 
-    One program a chunk, a block of channels and a head. Chunks with strong decays are computed in
-    blocks of ROWS tokens.
+    One program a chunk, a block of channels and a head. Of chunks that are told apart by
+    `mild_ptr`, a launch with ROWS the whole chunk computes the mild ones, and one with fewer ROWS
+    the others, in blocks.
     """
     chunk, head = tl.program_id(0), tl.program_id(2)
-    if ROWS == CHUNK or tl.load(mild_ptr + chunk * heads + head) != 0:
+    if mild_ptr is not None:
+        mild = tl.load(mild_ptr + chunk * heads + head) != 0
+        if mild != (ROWS == CHUNK):
+            return
+    if ROWS == CHUNK:
         dend = block_gradients(
             q_ptr, k_ptr, v_ptr, a_ptr, b_ptr, beta_ptr, u_ptr, dout_ptr, dx_ptr, decay_ptr,
             sums_ptr, states_ptr, dstates_ptr, dqk_ptr, dqb_ptr, dak_ptr, dab_ptr, chunks_ptr,
