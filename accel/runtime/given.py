@@ -1,6 +1,9 @@
-"""Refuse arguments that are no tensors."""
+"""Refuse arguments that are no tensors, or that there are not."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch import Tensor
 
@@ -10,6 +13,17 @@ def require_tensors(**given: object) -> None:
     for name, x in given.items():
         if not isinstance(x, Tensor):
             raise TypeError(f"{name} must be a torch.Tensor; got {_kind(x)}")
+
+
+def in_order(names: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
+    """Return the values of these names, None for those that are not given.
+
+    Raises:
+        TypeError: if another name is given.
+    """
+    if unknown := sorted(given.keys() - {*names}):
+        raise TypeError(f"no argument is called {unknown[0]!r}. There are: {', '.join(names)}")
+    return [given.get(name) for name in names]
 
 
 def _kind(x: object) -> str:

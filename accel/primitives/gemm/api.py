@@ -12,7 +12,7 @@ from accel.primitives.gemm.dispatch import GemmChoice, choose
 from accel.primitives.gemm.lessons import chosen
 from accel.primitives.gemm.operands import Operands, arrange, check_rules
 from accel.primitives.gemm.plain import activated
-from accel.runtime.given import require_tensors
+from accel.runtime.given import in_order, require_tensors
 
 Scales = tuple[Tensor, Tensor]
 
@@ -71,7 +71,7 @@ def gemm(
 def explain_gemm(a: Tensor, b: Tensor, *, backend: str = "auto", **rules: Any) -> GemmChoice:
     """Return what `gemm` would run on these tensors, and why."""
     names = ("bias", "activation", "out_dtype", "scales", "tile_size")
-    return choose(arrange(a, b, *(rules.get(name) for name in names)).problem, backend)
+    return choose(arrange(a, b, *in_order(names, rules)).problem, backend)
 
 
 def multiplied(x: Operands, backend: str = "auto") -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 from accel.primitives.linear_attention.kinds import KINDS, Kind, retention_decay
 from accel.primitives.linear_attention.problem import DTYPES, Operands
 from accel.runtime.backend_names import check_name
-from accel.runtime.given import require_tensors
+from accel.runtime.given import in_order, require_tensors
 
 BACKENDS = ("triton", "torch", "reference")
 _KERNEL_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
@@ -103,7 +103,7 @@ def explain_linear(q: Tensor, k: Tensor, v: Tensor, **rules: Any) -> LinearChoic
     """Return what `linear_attention` would run on these tensors, and why."""
     backend = rules.pop("backend", "auto")
     names = ("kind", "decay", "beta", "a", "b", "scale", "state", "starts")
-    return choose(operands(q, k, v, *(rules.get(name) for name in names)), backend)
+    return choose(operands(q, k, v, *in_order(names, rules)), backend)
 
 
 def choose(x: Operands, backend: str = "auto") -> LinearChoice:

@@ -40,6 +40,11 @@ def linear(q=X, **rules):
             lambda: precision.dynamic_precision_select(LAYERS, A),
             r"such as lambda m: m\(batch\); got Tensor",
         ),
+        (
+            lambda: accel.explain_gemm(A, B, bais=None),
+            "no argument is called 'bais'. There are: bias",
+        ),
+        (lambda: accel.explain_linear(X, X, X, knd="ssd"), "no argument is called 'knd'"),
         (lambda: linear(q=None), "q must be a torch.Tensor; got None"),
         (lambda: linear(starts=[0, 8]), "starts must be a torch.Tensor; got list"),
     ],
