@@ -1,10 +1,10 @@
 """Train and run models in FP8, and what the hardware gains from.
 
-`linear` computes a layer's products and their gradients in FP8, `layers` is the module, `history`
-its scales from earlier steps, `conversion` replaces layers of a model, `selection` measures which
-layers gain, `transformer` is a layer built from these, `attention` chooses the precision of
-attention. Products and rounding are those of `accel.primitives`. torch is imported with the first
-name taken from here.
+`products` rounds and multiplies, `linear` computes a layer and its gradients, `layers` is the
+module, `history` its scales from earlier steps, `conversion` replaces layers of a model,
+`selection` measures which layers gain, `transformer` is a layer built from these, `attention`
+chooses the precision of attention. Products and rounding are those of `accel.primitives`. torch is
+imported with the first name taken from here.
 """
 
 from __future__ import annotations

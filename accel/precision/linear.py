@@ -16,18 +16,13 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from accel.primitives.gemm import cublas
-from accel.primitives.gemm.api import gemm, run
-from accel.primitives.gemm.lessons import chosen
-from accel.primitives.gemm.operands import Operands, arrange
-from accel.primitives.gemm.problem import Problem
-from accel.primitives.quantize.before import NOTHING, Before, applied, gradients, with_statistics
-from accel.primitives.quantize.fp8 import Fp8, Granularity, by_kernels, emulated, magnitudes
+from accel.precision.products import E4M3, product, rounded
+from accel.primitives.quantize.before import NOTHING, Before, gradients, with_statistics
+from accel.primitives.quantize.fp8 import Fp8, Granularity
 from accel.runtime.named import traced
 
 Recipe = Literal["delayed", "tensor", "row", "block"]
 RECIPES: tuple[str, ...] = get_args(Recipe)
-E4M3 = torch.float8_e4m3fn
 _OF_X: dict[str, Granularity] = {
     "delayed": "tensor", "tensor": "tensor", "row": "row", "block": "tile"
 }  # fmt: skip
@@ -133,9 +128,9 @@ def _computed(
     """Compute what `_forward` returns, and raise `most`."""
     most_x, most_w = (None, None) if most is None else (most[:1], most[1:])
     first = with_statistics(before, x)
-    x_along, x_across = _rounded(x, _OF_X[recipe], scale_x, training, most_x, first)
-    w_along, w_across = _rounded(weight, _OF_W[recipe], scale_w, training, most_w)
-    out = _product(x_along, w_along.t, bias, x.dtype)
+    x_along, x_across = rounded(x, _OF_X[recipe], scale_x, training, most_x, first)
+    w_along, w_across = rounded(weight, _OF_W[recipe], scale_w, training, most_w)
+    out = product(x_along, w_along.t, bias, x.dtype)
     none = x.new_empty(0, dtype=torch.float32)
     mean, rstd = (none if t is None else t for t in (first.mean, first.rstd))
     most = none if most is None else most
@@ -164,13 +159,13 @@ def _gradients(
         wants_x, wants_weight: which gradients are wanted.
     """
     kind = _OF_X[recipe]
-    along, across = _rounded(dout.contiguous(), kind, None, wants_weight, None)
+    along, across = rounded(dout.contiguous(), kind, None, wants_weight, None)
     dx, dw = dout.new_empty(0), dout.new_empty(0, dtype=dtype)
     if wants_x:
-        dx = _product(along, Fp8(weight, weight_scales, _OF_W[recipe]).t, None, dout.dtype)
+        dx = product(along, Fp8(weight, weight_scales, _OF_W[recipe]).t, None, dout.dtype)
     if wants_weight:
         assert across is not None
-        dw = _product(across, Fp8(x, x_scales, kind).t, None, dtype)
+        dw = product(across, Fp8(x, x_scales, kind).t, None, dtype)
     return dx, dw
 
 
@@ -192,19 +187,6 @@ def _through(
 forward_op = torch.library.triton_op("gpudeck::fp8_linear", mutates_args=())(_forward)
 backward_op = torch.library.triton_op("gpudeck::fp8_linear_backward", mutates_args=())(_gradients)
 through_op = torch.library.triton_op("gpudeck::fp8_linear_before", mutates_args=())(_through)
-
-
-@torch.library.custom_op("gpudeck::fp8_product", mutates_args=())
-def product_op(
-    a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None, dtype: torch.dtype
-) -> Tensor:
-    """Multiply by a kernel that torch.compile does not know."""
-    return gemm(a, b, scales=(scale_a, scale_b), bias=bias, out_dtype=dtype)
-
-
-@product_op.register_fake
-def _(a: Tensor, b: Tensor, *given: Any) -> Tensor:
-    return a.new_empty(a.shape[0], b.shape[1], dtype=given[3])
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -267,68 +249,6 @@ class _Eager(torch.autograd.Function):
     def backward(ctx: Any, dout: Tensor | None) -> tuple[Tensor | None, ...]:
         """Return the gradients of all arguments."""
         return (*_all_gradients(ctx, dout, _gradients, _through), None)
-
-
-def _rounded(
-    x: Tensor,
-    kind: Granularity,
-    scale: Tensor | None,
-    across: bool,
-    most: Tensor | None,
-    before: Before = NOTHING,
-) -> tuple[Fp8, Fp8 | None]:
-    """Return f(x) in FP8 and, if wanted, its transpose; `most` is raised to its largest
-    magnitude."""
-    if by_kernels(x):
-        from accel.primitives.quantize.fused import both_ways
-
-        made = both_ways(x, kind, E4M3, scale, across=across, most=most, before=before)
-        assert made.along is not None
-        return made.along, made.across
-    x = applied(before, x)
-    if most is not None and x.numel():
-        most.copy_(torch.maximum(most, magnitudes(x).amax()))
-    turned = emulated(x.t(), kind, E4M3, scale) if across else None
-    return emulated(x, kind, E4M3, scale), turned
-
-
-_PROBLEMS: dict[object, Problem] = {}
-"""Of products in layers, by all that differs between them: they are made of new tensors."""
-
-
-def _product(a: Fp8, b: Fp8, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """Return the product of two FP8 matrices.
-
-    In a compiled graph it is cuBLAS's where that can: the compiler calls it without a wrapper.
-    """
-    given = (a.values, b.values, a.scales, b.scales, bias)
-    if traced(a.values):
-        problem = _problem(a, b, bias, dtype)
-        if cublas.refusal(problem) is None:
-            return cublas.scaled(*given, problem)
-        made: Tensor = product_op(*given, dtype)
-        return made
-    key = (
-        a.values.shape, b.values.shape, a.granularity, b.granularity, dtype, bias is None,
-        a.values.device, torch.are_deterministic_algorithms_enabled(),
-    )  # fmt: skip
-    found = _PROBLEMS.get(key)
-    if found is None:
-        found = _PROBLEMS[key] = _problem(a, b, bias, dtype)
-    problem = found
-
-    def operands() -> Operands:
-        shape = (problem.m, problem.n)
-        return Operands(a.values[None], b.values[None], a.scales, b.scales, bias, problem, shape)
-
-    backend = chosen(problem, operands).backend
-    if backend == "cublas":  # without the views that its other callers need
-        return cublas.scaled(*given, problem)
-    return run(operands(), backend)
-
-
-def _problem(a: Fp8, b: Fp8, bias: Tensor | None, dtype: torch.dtype) -> Problem:
-    return arrange(a.values, b.values, bias, None, dtype, (a.scales, b.scales), None).problem
 
 
 def _parts(x: Fp8 | None, like: Tensor) -> tuple[Tensor, Tensor]:
