@@ -120,7 +120,7 @@ STEPS: tuple[Step, ...] = (
     *(
         Step(
             tool,
-            f"attention: every kernel under {tool}",
+            f"every kernel under {tool}",
             ("-m", "tests.gpu.sanitize", "--tools", tool, "--limit", "280", "--out", "{out}"),
             300,
         )
@@ -210,7 +210,14 @@ STEPS: tuple[Step, ...] = (
         "machine",
     ),
     _tests("timing", "attention: the timing loop, the workloads", 200, "gpu", ("test_timing_gpu",)),
-    _tests("precision", "FP8 layers, fused and compiled", 150, "gpu", ("test_precision_gpu",)),
+    _tests(
+        "precision",
+        "FP8 layers, fused and compiled",
+        150,
+        "half",
+        ("test_precision_gpu",),
+        workers=8,
+    ),
     _tests(
         "memory",
         "attention: O(N)",
