@@ -232,6 +232,14 @@ class Passes:
             self._forward, _ = _graph(lambda: problem.call(attend, leaves), stream)
             self._backward, self.grads = _graph(self._run, stream)
 
+    def apart(self, passes: Mapping[str, Passes]) -> list[float]:
+        """Return how far each gradient is from that of the first contender, relatively."""
+        first = next(iter(passes.values()))
+        return [
+            float((a.float() - b.float()).norm() / b.float().norm())
+            for a, b in zip(first.grads, self.grads, strict=True)
+        ]
+
     def replay(self, direction: Direction) -> Callable[[], object]:
         """Return the function that runs a pass again."""
         return self._forward.replay if direction == "forward" else self._backward.replay
@@ -265,11 +273,17 @@ def measured(cell: Cell, seconds: float, gpu: SharedGpu) -> list[dict[str, objec
         except Exception as e:  # noqa: BLE001 - one contender that fails must not end the others
             note = {"note": f"failed: {type(e).__name__}: {_told(e)}"[:300]}
         rows[-2:] = [one | note for one in rows[-2:]]
+        if name in passes:
+            apart = passes[name].apart(passes)
+            for one in rows[-2:]:
+                one["grads_apart"] = ", ".join(f"{x:.2g}" for x in apart)
+            if not all(x <= _GRADIENTS_APART for x in apart):  # nan is not
+                rows[-1]["note"] = "gradients differ from ours"
     _name_ours(problem, rows)
     with gpu.alone():
         for direction in get_args(Direction):
             those = [row for row in rows if row["direction"] == direction]
-            _time([row for row in those if row["contender"] in passes], passes, problem, seconds)
+            _time([row for row in those if not row.get("note")], passes, problem, seconds)
         masked = problem.time_mask()
     return [dict.fromkeys(COLUMNS, "") | row | masked for row in rows]
 
@@ -283,20 +297,12 @@ def _told(e: Exception) -> str:
 def _checked(
     problem: Problem, attend: Callable[..., Any], passes: dict[str, Passes], name: str
 ) -> dict[str, object]:
-    """Capture a contender's passes, and return what is known of its errors."""
+    """Capture a contender's passes, keep them if the output is right, and return its error."""
     found = Passes(problem, attend)
     error, plain = problem.error(found.out.detach())
     told: dict[str, object] = {"error": f"{error:.3g}", "plain_error": f"{plain:.3g}"}
     if error > 2 * plain + 1e-5:
         return told | {"note": "wrong"}
-    first = next(iter(passes.values()), found)
-    apart = [
-        float((a.float() - b.float()).norm() / b.float().norm())
-        for a, b in zip(first.grads, found.grads, strict=True)
-    ]
-    told["grads_apart"] = ", ".join(f"{x:.2g}" for x in apart)
-    if not max(apart) <= _GRADIENTS_APART:  # nan is far, too
-        return told | {"note": "gradients differ from ours"}
     passes[name] = found
     return told
 
