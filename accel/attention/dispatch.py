@@ -27,7 +27,7 @@ from accel.runtime.backend_names import check_name
 
 NOT_FOR_AUTO = ("reference",)
 DECODING = "decoding"
-"""The backend for a few queries, which predictions from other shapes do not know."""
+"""The backend for a few queries; it comes first where nothing like the problem was measured."""
 POSSIBLE = 0.6
 """A backend that is expected to have less than this share of the best one's speed is not measured.
 """
@@ -181,7 +181,7 @@ def _automatic(
     costs = speed.lesson.costs if speed.lesson else {name: -rate for name, rate in rated.items()}
     ranked = sorted(rated, key=costs.__getitem__)
     order = [*ranked, *(name for name in preferred(problem) if name not in rated)]
-    if few_queries(problem) and speed.basis == "predicted" and DECODING in order:
+    if few_queries(problem) and speed.basis == "predicted" and DECODING not in rated:
         order.sort(key=lambda name: name != DECODING)
     for name in order:
         refusals[name] = refusals[name] or unloadable(name)
