@@ -311,7 +311,10 @@ def _name_ours(problem: Problem, rows: list[dict[str, object]]) -> None:
     """Write into our rows what ran."""
     found = recognise(problem.q, problem.k, problem.score_mod, problem.block_mask)
     options = found.options if found is not None else {}
-    described = describe(*problem.leaves(), **options)
+    leaves = problem.leaves()
+    if options.get("seqlens") is not None:  # documents are computed as a ragged batch
+        leaves = [x.transpose(1, 2).flatten(0, 1) for x in leaves]
+    described = describe(*leaves, **options)
     for row in rows:
         if row["contender"] == "ours" and not row.get("note"):
             choice = choose(described, "auto", row["direction"])
