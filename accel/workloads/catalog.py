@@ -119,6 +119,11 @@ class Workload(msgspec.Struct, frozen=True):
             known[name].check(value)
         return values
 
+    def job_name(self, values: Mapping[str, str]) -> str:
+        """Return the name of a job that runs it, with the operation if that is not attention."""
+        operation = values.get("operation", _OPERATIONS[0])
+        return self.name if operation == _OPERATIONS[0] else f"{self.name} {operation}"
+
     def argv(self, values: Mapping[str, str]) -> list[str]:
         """Return the command that runs it, with this interpreter."""
         # -P: a folder called `accel` in the job's working directory must not be imported instead.

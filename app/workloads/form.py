@@ -111,7 +111,7 @@ class WorkloadForm:
             raise ValueError(message)
         w = self.workload
         options: JobOptions = {
-            "name": w.name,
+            "name": w.job_name(self.values),
             "gpus": 1,
             "workload": w.name,
             "params": dict(self.values),

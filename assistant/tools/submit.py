@@ -144,7 +144,7 @@ def _workload(context: ToolContext, name: str, params: Mapping[str, str]) -> Spe
     spec = make_spec(
         workload.argv(values),
         {
-            "name": name,
+            "name": workload.job_name(values),
             "gpus": 1,
             "workload": name,
             "params": values,

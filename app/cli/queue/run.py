@@ -73,7 +73,7 @@ def submit_workload(
     return client.submit(
         workload.argv(values),
         token=token,
-        name=workload.name,
+        name=workload.job_name(values),
         gpus=1,
         workload=workload.name,
         params=values,

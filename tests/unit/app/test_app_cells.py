@@ -411,3 +411,10 @@ def test_parameters_of_other_operations_are_not_told():
     assert summarize_result(done(result)).params == "operation gemm, sizes 64"
     older = replace(GRID, workload="compare", params={"seq": "64", "causal": True})
     assert summarize_result(done(older)).params == "seq 64, causal yes"
+
+
+def test_jobs_of_workloads_are_told_apart_by_their_operation():
+    compare_ = find("compare")
+    assert compare_.job_name({"operation": "attention"}) == compare_.job_name({}) == "compare"
+    assert compare_.job_name({"operation": "gemm", "sizes": "64"}) == "compare gemm"
+    assert find("gemm").job_name({"size": "64"}) == "gemm"
