@@ -64,6 +64,16 @@ def test_ragged_sequences_in_bfloat16_are_as_exact_as_the_recurrence(kind, size,
     assert largest_error(got, {"out": exact["out"]}) <= largest_error(naive, {"out": exact["out"]})
 
 
+@pytest.mark.parametrize("size", [64, 128, 256])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sequences_that_begin_without_a_state_are_those_of_the_recurrence(kind, size):
+    # these are kernels of their own: of GLA's with heads of 64 one read beyond its shared memory
+    x = on_gpu(drawn(kind, 2, 200, size, size, strength=0.6), torch.bfloat16)
+    del x["state"]
+    exact = gradients("chunked", kind, x, torch.float64)
+    assert_close(gradients("fused", kind, x, torch.bfloat16), exact, 1e-2)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_last_of_a_million_tokens_are_as_exact_as_the_recurrence(kind):
     tokens, tail, compared = 2**20, 3000, 500

@@ -62,7 +62,7 @@ def drawn(
 def problem(kind: str, x: dict[str, Tensor], starts: list[int] | None = None) -> Operands:
     given = (x.get(n) for n in ("decay", "beta", "a", "b"))
     ragged = None if starts is None else torch.tensor(starts)
-    return operands(x["q"], x["k"], x["v"], kind, *given, None, x["state"], ragged)
+    return operands(x["q"], x["k"], x["v"], kind, *given, None, x.get("state"), ragged)
 
 
 def gradients(
