@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -162,9 +163,10 @@ def cut(bounds: tuple[tuple[int, int], ...], parts: int, device: torch.device) -
     return torch.tensor(lines, dtype=torch.int32).reshape(-1, 2).to(device)
 
 
+@lru_cache(maxsize=256)
 def passing(
     s: Shape, capability: tuple[int, int] | None, sequences: int
-) -> tuple[int, dict[str, int]]:
+) -> tuple[int, Mapping[str, int]]:
     """Return the columns of a state that a program passes on, and its compiler options.
 
     As many chunks are in flight as the shared memory of a GPU has room for.
