@@ -28,10 +28,10 @@ def in_documents(
     keys = k.shape[1 if by_rows else 2]
     same = batch > 1 and (ragged.total_q, ragged.total_k) == (length, keys)
     if not same and (ragged.total_q, ragged.total_k) != (batch * length, batch * keys):
+        rows = f", or those of all {batch} rows to {batch * length} and {batch * keys}"
         raise ValueError(
-            f"the documents of a row must add up to {length} queries and {keys} keys, or those of"
-            f" all {batch} rows to {batch * length} and {batch * keys}; got {ragged.total_q} and"
-            f" {ragged.total_k}"
+            f"the documents of a row must add up to {length} queries and {keys} keys"
+            f"{rows if batch > 1 else ''}; got {ragged.total_q} and {ragged.total_k}"
         )
     options = {**options, "layout": "bhsd"}
     over_heads = same and (not by_rows or (options["alibi"] is not None))

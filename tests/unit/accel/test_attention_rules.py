@@ -343,7 +343,7 @@ def test_a_mask_that_hides_all_keys_of_a_row_gives_zeros():
         ),
         (
             {"seqlens": Ragged.of([5], device="cpu")},
-            r"the documents must add up to 4 queries and 4 keys, .* got 5 and 5",
+            r"the documents of a row must add up to 4 queries and 4 keys; got 5 and 5",
         ),
     ],
 )
