@@ -83,7 +83,7 @@ class Shape:
 
     @property
     def blocks_of_rows(self) -> int:
-        """Return into how many blocks the tokens of a chunk are cut."""
+        """Return into how many blocks the tokens of a chunk with strong decays are cut."""
         return CHUNK // ROWS if self.channel and not self.rule.gentle else 1
 
     @cached_property
