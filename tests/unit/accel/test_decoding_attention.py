@@ -7,7 +7,7 @@ import itertools
 import math
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -173,17 +173,18 @@ def planted(old: str, new: str, case: Case) -> float:
         ("who < batch", "who < batch - 1", RAGGED),
         ("(ends <= number)", "(ends < number)", RAGGED),
         ("            tl.store(counter, 0)\n", "            tl.store(counter, 1)\n", RAGGED),
-        ("weights = tl.exp2(highest - base[None, :])", "weights = highest * 0.0 + 1.0", RAGGED),
-        ("l = l * shrink + tl.sum(total * weights, 0)", "l = tl.sum(total * weights, 0)",
-         MANY_PARTS),
-        ("acc = acc * shrink[:, None] + tl.sum(found", "acc += tl.sum(found", MANY_PARTS),
+        ("weights = tl.exp2(most - anchor(m, True)[None, :])", "weights = most * 0.0 + 1.0",
+         RAGGED),
+        ("sums = sums * shrink", "sums = sums", MANY_PARTS),
+        ("accs = accs * shrink[:, :, None]", "accs = accs", MANY_PARTS),
         ("key[None, :] <= (length - QUERIES + query)", "key[None, :] <= (length - 1 + query)",
          CASES[1]),
         ("(length - QUERIES - left + query)", "(length - QUERIES - left + 1 + query)", CASES[2]),
         ("p = p * (v_scales / unit)[None, :]", "p = p / unit", CASES[2]),
         ("scale *= largest\n", "scale *= 1.0\n", CASES[3]),
         ("within = key % PAGE", "within = key % PAGE * 0", RAGGED),
-        ("scores = tl.dot(q_rest, tl.trans(k_rest), scores)", "scores += 0.0", CASES[1]),
+        ("scores = tl.dot(q_rest, tl.trans(k_rest), scores)", "scores += 0.0",
+         replace(CASES[1], size=192)),
     ],
 )  # fmt: skip
 def test_a_planted_defect_is_seen(interpreted, old, new, case) -> None:

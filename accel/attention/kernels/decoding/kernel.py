@@ -1,8 +1,9 @@
 """Compute attention of a few queries over long keys, in parts that the last program combines.
 
 The query heads that share a key head, and the queries of a sequence, are the rows of one tile, so
-that keys and values are read once. Head sizes that are no power of two are two parts, such as 96 =
-64 + 32. Scores are in base 2; `m` is a row's largest score so far, `l` the sum of its weights.
+that keys and values are read once. Head sizes over 128 that are no power of two are two parts, such
+as 192 = 128 + 64. Scores are in base 2; `m` is a row's largest score so far, `l` the sum of its
+weights.
 
 Sources: FlashDecoding (pytorch.org/blog/flash-decoding); lean attention (arXiv 2405.10480).
 """
@@ -13,7 +14,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from accel.primitives.tiles.softmax import LOG2E, advance, softmax_end, softmax_step, tanh
+from accel.primitives.tiles.softmax import LOG2E, advance, anchor, softmax_end, softmax_step, tanh
 
 _LIFT = tl.constexpr(16384.0)
 """Raises weights in fp16 before they are rounded; the smallest that are not lost are 4e-12."""
@@ -185,29 +186,38 @@ def combine(
     stride_ob, stride_oh, stride_om,
     QUERIES: tl.constexpr, GROUP: tl.constexpr, REAL: tl.constexpr, TILES: tl.constexpr,
     VALUES: tl.constexpr, MAIN: tl.constexpr, VREST: tl.constexpr, PARTS: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """Combine `count` parts of REAL rows, whose rows are `step` apart, PARTS at once; store it."""
+    """Combine `count` parts of REAL rows, whose rows are `step` apart; store the result.
+
+    PARTS places take every PARTS-th part each, so that only at the end something is summed across
+    threads; the next parts are on their way.
+    """
     part, row = tl.arange(0, PARTS), tl.arange(0, REAL)
-    acc = tl.zeros([REAL, MAIN], tl.float32)
-    acc_rest = tl.zeros([REAL, VREST if VREST else 16], tl.float32)
-    l = tl.zeros([REAL], tl.float32)
-    m = tl.full([REAL], float("-inf"), tl.float32)
-    for start in range(0, count, PARTS):
+    accs = tl.zeros([PARTS, REAL, MAIN], tl.float32)
+    accs_rest = tl.zeros([PARTS, REAL, VREST if VREST else 16], tl.float32)
+    sums = tl.zeros([PARTS, REAL], tl.float32)
+    most = tl.full([PARTS, REAL], float("-inf"), tl.float32)
+    for start in tl.range(0, count, PARTS, num_stages=AHEAD):
         there = start + part < count
         rows = (first + (start + part) * step)[:, None] + row[None, :]
         at = sums_ptr + 2 * rows
         highest = tl.load(at, there[:, None], float("-inf"), cache_modifier=".cg")
         total = tl.load(at + 1, there[:, None], 0.0, cache_modifier=".cg")
         found = load_parts(partial_ptr, rows, there, 0, MAIN, VALUES)
-        new, base = advance(m, tl.max(highest, 0), True)
-        shrink = tl.exp2(m - base)
-        weights = tl.exp2(highest - base[None, :])
-        acc = acc * shrink[:, None] + tl.sum(found * weights[:, :, None], 0)
+        higher, base = advance(most, highest, True)
+        shrink, weights = tl.exp2(most - base), tl.exp2(highest - base)
+        most = higher
+        accs = accs * shrink[:, :, None] + found * weights[:, :, None]
         if VREST:
             found = load_parts(partial_ptr, rows, there, MAIN, VREST, VALUES)
-            acc_rest = acc_rest * shrink[:, None] + tl.sum(found * weights[:, :, None], 0)
-        l = l * shrink + tl.sum(total * weights, 0)
-        m = new
+            accs_rest = accs_rest * shrink[:, :, None] + found * weights[:, :, None]
+        sums = sums * shrink + total * weights
+    m = tl.max(most, 0)
+    weights = tl.exp2(most - anchor(m, True)[None, :])
+    acc = tl.sum(accs * weights[:, :, None], 0)
+    acc_rest = tl.sum(accs_rest * weights[:, :, None], 0)
+    l = tl.sum(sums * weights, 0)
     store_result(
         out_ptr, lse_ptr, acc, acc_rest, m, l, QUERIES * GROUP, sequence, head, first_row,
         stride_ob, stride_oh, stride_om, QUERIES, GROUP, REAL, TILES, VALUES, MAIN, VREST,
@@ -226,8 +236,8 @@ def decode(
     REST: tl.constexpr, VREST: tl.constexpr, TILE: tl.constexpr, PAGE: tl.constexpr,
     SHARED: tl.constexpr, CAUSAL: tl.constexpr, LEFT: tl.constexpr, SOFTCAP: tl.constexpr,
     DYNAMIC: tl.constexpr, JOINED: tl.constexpr, BATCH: tl.constexpr, FEWEST: tl.constexpr,
-    PARTS: tl.constexpr, ALIKE: tl.constexpr, FAR: tl.constexpr, QUANTIZED: tl.constexpr,
-    QUARTETS: tl.constexpr, EARLY: tl.constexpr,
+    PARTS: tl.constexpr, AHEAD: tl.constexpr, ALIKE: tl.constexpr, FAR: tl.constexpr,
+    QUANTIZED: tl.constexpr, QUARTETS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Attend with the rows of one tile of one key head of one sequence to one part of its keys.
 
@@ -370,4 +380,5 @@ def decode(
                     out_ptr, lse_ptr, partial_ptr, sums_ptr, mine - part * step, count, step,
                     place, head, tile * ROWS, stride_ob, stride_oh, stride_om,
                     QUERIES, GROUP, REAL, TILES, VALUES, MAIN, VREST, PARTS,
+                    AHEAD,
                 )  # fmt: skip

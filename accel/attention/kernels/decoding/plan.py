@@ -21,8 +21,10 @@ _MOST_ROWS = 64
 """Rows of a tile: all rows that share a key head, or this many."""
 _BATCHES = (1, 64, 1024)
 """Numbers of sequences of different lengths that kernels are compiled for."""
-_HELD = 4096
+_HELD = 2048
 """Numbers of partial results that a program holds at once while it combines them."""
+_AHEAD = 4
+"""So many times as many are on their way, unless one part alone is more than these."""
 _COUNTERS = 1 << 20
 _Shape = tuple[int, ...]
 
@@ -139,7 +141,8 @@ def plan_of(kind: Kind, target: Target, tile: Tile | None = None, programs: int 
     batch, heads, queries, size = kind.q
     kv_heads = kind.k[1]
     group = heads // kv_heads
-    main = max(16, 1 << (size.bit_length() - 1))
+    # Up to 128, one vector with empty places is faster than two without: 80 by 13 %, 96 by 7 % on an H200.
+    main = max(16, _power(size) if 64 < size < 128 else 1 << (size.bit_length() - 1))
     rest = 0 if size <= main else max(16, _power(size - main))
     values_rest = 0 if kind.values <= main else rest
     rows = min(_MOST_ROWS, max(16, _power(queries * group)))
@@ -187,6 +190,7 @@ def plan_of(kind: Kind, target: Target, tile: Tile | None = None, programs: int 
         "SOFTCAP": kind.softcap > 0, "DYNAMIC": dynamic, "JOINED": joined,
         "BATCH": next(most for most in _BATCHES if most >= batch) if dynamic else 0,
         "FEWEST": tile.fewest, "PARTS": max(1, min(64, _HELD // (real * main))),
+        "AHEAD": _AHEAD if real * main <= _HELD else 1,
         "ALIKE": kind.k_strides == kind.v_strides, "FAR": _far(kind), "QUANTIZED": scaled,
         "QUARTETS": scaled and _in_quartets(kind, target),
         "EARLY": target.capability >= 90,
