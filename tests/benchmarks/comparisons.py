@@ -63,14 +63,16 @@ def grid(direction: str, ours: tuple[str, ...]) -> list[float]:
     return over_best(cells, ours, _PEERS)
 
 
-def zoo(direction: str, contender: str, beside: str = "") -> list[float]:
-    """Compare on the shapes of published models."""
+def zoo(
+    direction: str, contender: str, beside: str = "", file: str = "attention_zoo"
+) -> list[float]:
+    """Compare on the shapes of published models, or only on those that a peer computed, too."""
+    found = [row for row in rows(file) if row["direction"] == direction and row["us"]]
+    there = {row["name"] for row in found if row["contender"] == (beside or contender)}
     return [
         float(row["ratio_to_best_peer"])
-        for row in rows("attention_zoo")
-        if (row["direction"], row["contender"]) == (direction, contender)
-        and row["ratio_to_best_peer"]
-        and beside in row["versions"]
+        for row in found
+        if row["contender"] == contender and row["ratio_to_best_peer"] and row["name"] in there
     ]
 
 

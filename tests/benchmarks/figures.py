@@ -83,7 +83,7 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
         _ways("attention, shapes of published models, `auto` once it has measured them",
               f"{_PEERS}, FlexAttention", "attention_zoo", by.zoo, "learned"),
         _ways("… of these, the shapes measured beside FA4 as well", f"{_PEERS}, FlexAttention, FA4",
-              "attention_zoo", by.zoo, "learned", "flash-attn-4"),
+              "attention_zoo", by.zoo, "learned", "fa4"),
         _ways("… all of them, before `auto` has measured any", f"{_PEERS}, FlexAttention",
               "attention_zoo", by.zoo, "auto", short=False),
         _ways("attention, shapes that `auto` was tuned for, our own kernels", f"{_PEERS}, FA4",
