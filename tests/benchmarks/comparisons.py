@@ -63,11 +63,15 @@ def grid(direction: str, ours: tuple[str, ...]) -> list[float]:
     return over_best(cells, ours, _PEERS)
 
 
-def zoo(
-    direction: str, contender: str, beside: str = "", file: str = "attention_zoo"
-) -> list[float]:
+def grid_again(direction: str, ours: tuple[str, ...]) -> list[float]:
+    """Compare on the cells of the grid that were measured beside all peers in one run."""
+    found = (row for row in rows("attention_grid_peers") if row["direction"] == direction)
+    return over_best(times("us", ("name",), found), ours, _PEERS)
+
+
+def zoo(direction: str, contender: str, beside: str = "") -> list[float]:
     """Compare on the shapes of published models, or only on those that a peer computed, too."""
-    found = [row for row in rows(file) if row["direction"] == direction and row["us"]]
+    found = [row for row in rows("attention_zoo") if row["direction"] == direction and row["us"]]
     there = {row["name"] for row in found if row["contender"] == (beside or contender)}
     return [
         float(row["ratio_to_best_peer"])

@@ -90,6 +90,8 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
               "attention_grid", by.grid, OURS),
         _ways("… `auto`, which may run a peer", f"{_PEERS}, FA4",
               "attention_grid", by.grid, ("auto",), short=False),
+        _ways("… our own kernels on cells of this grid beside FA3 and FA4 in one run",
+              f"{_PEERS}, FA4", "attention_grid_peers", by.grid_again, OURS, short=False),
         _ways("`accel.flex_attention`", "FlexAttention, compiled",
               "attention_flex", by.flex, "flex"),
         _ways("`accel.flex_attention`", "FlexAttention's backend FLASH",
