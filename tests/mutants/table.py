@@ -623,8 +623,8 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a decay of the erasing key that belongs to the token itself",
         _CHUNKS,
-        "a *= (tl.exp(sums - w) if EXCLUSIVE else reached) * SIGN",
-        "a *= reached * SIGN",
+        "beside_a = tl.exp(sums - w) if EXCLUSIVE else tl.exp(sums)",
+        "beside_a = tl.exp(sums)",
         _RECURRENCES,
     ),
     Defect(
