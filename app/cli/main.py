@@ -185,7 +185,17 @@ class CommandParser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.add_command_arguments()
         self.given = args or ()
-        return super().parse_known_args(args, namespace)
+        found, extra = super().parse_known_args(args, namespace)
+        listed = [a for a in self._actions if a.nargs in ("*", "+") and not a.option_strings]
+        if listed and extra and not any(word.startswith("-") for word in extra):
+            (action,) = listed  # words behind an option: `run gemm --wait size=512`
+            try:
+                more = self._get_values(action, extra)
+            except argparse.ArgumentError as e:
+                self.error(str(e))
+            setattr(found, action.dest, [*(getattr(found, action.dest) or ()), *more])
+            extra = []
+        return found, extra
 
     def _stray_option(self) -> str:
         """Return the first option that this parser does not know, or nothing."""

@@ -28,7 +28,12 @@ _COUNTED = ("running", "starting", "queued", "failed", "lost", "cancelled", "rej
 
 
 def answer(query: Query, rows: Rows, words: Words) -> list[str]:
-    """Return the answer, one sentence first."""
+    """Return the answer, one sentence first, behind the user whose jobs are asked for."""
+    first, *rest = _answer(query, rows, words)
+    return [f"{phrases.escaped(query.user)}: {first}" if query.user and first else first, *rest]
+
+
+def _answer(query: Query, rows: Rows, words: Words) -> list[str]:
     if not rows.rows:
         return [_none(query, rows, words)]
     if query.aggregate == "count":
@@ -49,17 +54,21 @@ def answer(query: Query, rows: Rows, words: Words) -> list[str]:
             "{who} has the lowest value of all: {measure} {value}{when}."
             if query.aggregate == "min"
             else "{who} has the highest value of all: {measure} {value}{when}.",
-            who=_upper(label(best, words)),
+            who=label(best, words) if query.by else _upper(label(best, words)),
             measure=words.title(column_title(rows.columns[0], "jobs", words)),
             value=cell(best, 0, rows, words),
             when=times(rows, words),
         )
-        return [first, sheet(rows, words, "Job") if len(rows.rows) > 1 else ""]
+        head = "User" if query.by == "user" else "Job"
+        return [first, sheet(rows, words, head) if len(rows.rows) > 1 else ""]
+    if query.by == "user":
+        return [sheet(rows, words, "User")]
     if rows.total is not None and (len(rows.rows) > 1 or not query.jobs):
-        first = words.text(
+        first = words.count(
+            "{measure} of {n} job, {aggregate}{when}: {value}.",
             "{measure} of {n} jobs, {aggregate}{when}: {value}.",
+            len(rows.rows),
             measure=column_title(rows.columns[0], "jobs", words),
-            n=words.number(len(rows.rows)),
             aggregate=aggregate_title(query.aggregate, words),
             when=times(rows, words),
             value=value_text(rows.total, rows.columns[0].unit, words, rows.time),

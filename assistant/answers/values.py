@@ -99,7 +99,7 @@ def sheet(rows: Rows, words: Words, head: str, first: int = 0) -> str:
     """Return the rows as a table."""
     titles = [column_title(column, rows.subject, words) for column in rows.columns[first:]]
     lines = [
-        [_upper(label(row, words))]
+        [label(row, words) if row.key.startswith("user ") else _upper(label(row, words))]
         + [cell(row, place, rows, words) for place in range(first, len(row.values))]
         for row in rows.rows[:_SHOWN]
     ]

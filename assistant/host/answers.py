@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -32,6 +33,7 @@ from assistant.query.execute import execute
 from assistant.query.request import Order, Query, Span
 from assistant.query.rows import Rows
 from assistant.query.table import ROWS, check
+from assistant.query.users import people, users_of
 from assistant.reports.contents import compose
 from assistant.reports.material import Material, of_job, of_span
 from assistant.tools import help_texts, quotes
@@ -166,8 +168,11 @@ def _read(ask: Ask, context: AnswerContext) -> Routed:
     jobs = tuple(job.spec.name for job in newest)
     tags = tuple({tag: None for job in newest for tag in job.spec.tags})
     groups = tuple(state.group.name for state in context.daemon.groups())
-    now = time.time()
-    return route(ask.text, Known(jobs, groups, tags), ask.state, now, shipped_router())
+    shared = any(job.spec.user is not None for job in newest)
+    known = Known(
+        jobs, groups, tags, (*people(), *users_of(newest)), getpass.getuser() if shared else ""
+    )
+    return route(ask.text, known, ask.state, time.time(), shipped_router())
 
 
 def _respond(asked: _Asked) -> Answer:

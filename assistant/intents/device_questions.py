@@ -55,6 +55,8 @@ def processes(r: QueryReader) -> Query | None:
         who = holder
     user = s.find("noun", "user")
     asked = s.find("noun", "process") or user or who or (holder if who else None)
+    if s.person.name and (s.find("measure", "mem_used") or s.find("measure", "util")):
+        asked = asked or s.find("measure")
     if holder is not None and s.find("noun", "job") and who is None:
         return None
     if asked is None and not (holder and who is None and s.targets["device"]):
@@ -74,7 +76,8 @@ def processes(r: QueryReader) -> Query | None:
     pids = [target for target in s.targets["process"] if isinstance(target, int)]
     if len(pids) == 1:
         return Query("processes", measure, devices=devices, text=str(pids[0]))
-    name = _user_beside(s)
+    name = s.person.name
+    s.used |= s.person.places
     by_user = bool(user or who) and (extreme or aggregate in ("max", "min", "sum")) and not name
     if name and measure and not aggregate:
         aggregate = "sum"
@@ -89,17 +92,6 @@ def _relative(s: Spots, place: int) -> bool:
     return s.tokens[place].norm == "qui" and place > 0 and (
         s.tokens[place - 1].norm in ("ce", "chose", "celui", "celle", "ceux", "jobs", "gpu", "gpus",
                                      "job", "taches", "processus", "carte", "cartes"))  # fmt: skip
-
-
-def _user_beside(s: Spots) -> str:
-    """Return the name behind `user`."""
-    spot = s.find("noun", "user")
-    i = spot.last + 1 if spot is not None else len(s.tokens)
-    known = {n for other in s.spots for n in other.tokens}
-    if i < len(s.tokens) and s.tokens[i].kind in ("word", "name", "quoted") and i not in known:
-        s.used.add(i)
-        return s.tokens[i].text
-    return ""
 
 
 def devices(r: QueryReader) -> Query | None:

@@ -291,6 +291,7 @@ def jobs(r: QueryReader) -> Query | None:
     time, where = r.time(), _job_bounds(r)
     numbers, limit, place = _which(r)
     counted = s.find("agg", "count") is not None
+    s.has("verb", "submit") if counted else None  # "how many jobs did I submit"
     aggregate, of_super, _ = r.aggregate()
     aggregate = "count" if counted and aggregate == "sum" else aggregate
     measure = _measure(of_super) or measure
@@ -326,7 +327,7 @@ def _settled(query: Query, counted: bool, place: str) -> Query:
         if not states or states == JOB_STATES["running"]:
             states = JOB_STATES["done"] if query.aggregate == "min" else ()
     aggregate = "" if query.aggregate == "count" and (jobs or measure) else query.aggregate
-    if measure == "energy" and not jobs:
+    if measure in ("energy", "gpu_hours") and not jobs:
         place = place or "sum"
     extreme = query.aggregate in ("max", "min") and bool(measure)
     return msgspec.structs.replace(query, measure=measure, jobs=jobs, states=states, text=text,

@@ -32,6 +32,8 @@ def conversion(r: QueryReader) -> Query | None:
     quantities = [i for i, t in enumerate(s.tokens) if t.kind == "quantity" and i not in s.used]
     if not quantities and s.find("agg", "count"):
         return _one_unit(s)
+    if len(quantities) == 1 and not s.loose(("quantity",)):
+        return None  # "in the last 24 hours"
     if not quantities or s.find("noun", "job") or s.find("topic", "capacity"):
         return None
     first = s.tokens[quantities[0]]
@@ -118,7 +120,8 @@ def _guide(r: QueryReader) -> Query | None:
     asks = s.question or s.find("ask", "how to") or s.find("ask", "how long") or (
         {token.norm for token in s.tokens[:2]} & _HOW)  # fmt: skip
     name = guide_of(frozenset(token.norm for token in s.tokens)) if asks else ""
-    if not name or (name in _ASKED_HOW and not {token.norm for token in s.tokens[:2]} & _HOW):
+    how = {token.norm for token in s.tokens[:2]} & _HOW and not s.find("agg", "count")
+    if not name or (name in _ASKED_HOW and not how):
         return None
     s.used.update(range(len(s.tokens)))
     return Query("manual", f"how {name}", text=s.request.strip())

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from assistant.intents import comparisons, device_questions, job_questions, other_questions
+from assistant.intents import (
+    comparisons,
+    device_questions,
+    job_questions,
+    other_questions,
+    user_questions,
+)
 from assistant.intents.reading import QueryReader
 from assistant.query.request import Query
 
@@ -12,6 +18,7 @@ _READERS: tuple[Callable[[QueryReader], Query | None], ...] = (
     other_questions.conversion,
     other_questions.how_to,
     other_questions.help_wanted,
+    user_questions.user_question,
     other_questions.debris,
     comparisons.compare,
     job_questions.log,

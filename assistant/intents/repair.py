@@ -94,7 +94,7 @@ def vocabulary() -> frozenset[str]:
 
 
 @cache
-def _common() -> dict[str, int]:
+def common_words() -> dict[str, int]:
     """Return the rank of the most frequent taught words."""
     words = WORDS.read_text(encoding="utf-8").split()[:_COMMON]
     return {word: rank for rank, word in enumerate(words)}
@@ -160,7 +160,7 @@ def _by_letter() -> dict[str, tuple[str, ...]]:
 @cache
 def _nearest(word: str, spoken: Language | None) -> tuple[str, ...]:
     """Return the known word with the same first letter that the fewest typos turn into this."""
-    ranks = _common()
+    ranks = common_words()
     if len(word) < SHORTEST or word in ranks or _known(word):
         return ()
     allowed = 2 if len(word) >= _SURE else 1

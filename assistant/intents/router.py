@@ -40,6 +40,8 @@ SURER = 0.75
 """From this probability on it is also preferred to a reading of the rules."""
 DOUBT = 0.5
 """From this probability on another reading than that of the rules makes the person choose."""
+AGREED = 0.3
+"""From this probability on the model confirms a whole reading of the rules that is not its best."""
 ALONE = 0.4
 """From this probability on a question is answered without asking back if it can only mean that."""
 CERTAIN = 0.8
@@ -163,7 +165,14 @@ def _routed(request: str, known: Known, state: State, now: float, model: Router 
         if _keeps_more(parsed, best.meant):
             return by_rules
     if best.meant.requests == (by_rules.request, *parsed.also) and not best.meant.plan:
-        return Routed(parsed._replace(unread=()), by_rules.request, "rules")
+        return Routed(
+            parsed._replace(unread=_owners(parsed, request, known, now)), by_rules.request, "rules"
+        )
+    if least == SURER and any(
+        one.chance >= AGREED and one.meant.requests == (by_rules.request, *parsed.also)
+        for one in found
+    ):
+        return by_rules
     if best.chance >= least and best.whole and (routed := _sure(parsed, best, by)) is not None:
         return routed
     if parsed.refusal is not None or (least == SURER and best.chance < DOUBT):
@@ -185,10 +194,19 @@ def _routed(request: str, known: Known, state: State, now: float, model: Router 
     return Routed(parsed, None, by, choices)
 
 
+def _owners(parsed: Parsed, request: str, known: Known, now: float) -> tuple[str, ...]:
+    """Return the words that were not read and may name a user."""
+    spots = Spots(request, known, now)
+    owners = {spots.tokens[i].text for i in spots.person.doubtful}
+    return tuple(word for word in parsed.unread if word in owners)
+
+
 _LEARNT = frozenset({"devices", "jobs", "processes", "alerts", "queue", "capacity", "settings",
                      "models", "manual", "logs", "conversion", "overview", "debris", "report",
                      "help"})  # fmt: skip
 """Subjects that the model was taught."""
+_NOT_LEARNT = frozenset({"user", "gpu_hours"})
+"""Measures that it was not taught."""
 _LOST = ("time", "where", "limit", "text", "group", "amount", "gpus", "to", "user", "by")
 """Fields of queries that the model sometimes leaves out."""
 
@@ -204,7 +222,11 @@ def _keeps_more(parsed: Parsed, said: Meant) -> bool:
         ours.other is not None and (ours.other.time or ours.other.text == PREVIOUS)
     ):
         return True  # the rules resolve pronouns, and the model compares no times and no runs
-    if ours.subject not in _LEARNT or (ours.measure == "reason" and isinstance(theirs, Order)):
+    if (
+        ours.subject not in _LEARNT
+        or ours.measure in _NOT_LEARNT
+        or (ours.measure == "reason" and isinstance(theirs, Order))
+    ):
         return True  # "de qué depende eval" is no order
     if not isinstance(theirs, Query) or ours.subject in ("manual", "logs"):
         return False
@@ -270,6 +292,8 @@ def _reading(meaning: Meaning, slots: Slots, spots: Spots, state: State, now: fl
     for one in said.requests:
         if isinstance(one, Query):
             check(one)
+    if not all(_about_the_person(one, spots) for one in said.requests):
+        return _Reading(said, meaning.chance, False)
     symbols = text.split()
     whole = bool(said.refusal) or said.plan or _manual(said.requests)
     if said.requests and isinstance(said.requests[0], Order) and not said.plan:
@@ -280,6 +304,15 @@ def _reading(meaning: Meaning, slots: Slots, spots: Spots, state: State, now: fl
     elif not whole:
         whole = set(slots.values) - slots.counts <= set(symbols)
     return _Reading(said, meaning.chance, whole)
+
+
+def _about_the_person(request: Request, spots: Spots) -> bool:
+    """Return whether a request is about the user who is named, and about GPU hours if asked."""
+    if spots.find("measure", "gpu_hours"):
+        return isinstance(request, Query) and request.measure == "gpu_hours"
+    if not spots.person.name:
+        return True
+    return isinstance(request, Query) and request.user == spots.person.name
 
 
 def _timed(meaning: str, slots: Slots) -> str:

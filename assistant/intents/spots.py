@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from assistant.intents.lexicon import LONGEST, Meaning, phrases
+from assistant.intents.people import find_person
 from assistant.intents.repair import changes, mended
 from assistant.intents.times import Reading, read_time
 from assistant.intents.tokens import Token, tokens, unaccented
@@ -97,6 +98,10 @@ class Known(NamedTuple):
     jobs: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    """The users of this machine, and those who have jobs."""
+    me: str = ""
+    """Who asks, where several users have jobs."""
 
 
 class Spots:
@@ -105,7 +110,8 @@ class Spots:
     def __init__(self, request: str, known: Known, now: float) -> None:
         self.request, self.now, self.known = request, now, known
         self.question = request.rstrip().rstrip("!.").endswith("?")
-        names = {token.norm for name in (*known.jobs, *known.groups) for token in tokens(name)}
+        own = (*known.jobs, *known.groups, *known.users)
+        names = {token.norm for name in own for token in tokens(name)}
         self.tokens = _separated(mended(tokens(_spaced(request)), names))
         self.changes = changes(self.tokens)
         """Words that were mended, as typed and as read."""
@@ -118,6 +124,8 @@ class Spots:
         self.plural = False
         """The name of jobs is in the plural, as in `the sweeps`: all of them are meant."""
         self._find_names(known)
+        named = {n for first, (_, last) in self.names.items() for n in range(first, last + 1)}
+        self.person = find_person(self.tokens, known.users, known.me, named | self._timed)
         self.spots = self._in_one_language(self._scan())
         self.targets: dict[str, list[Target]] = {
             "job": [], "device": [], "process": [], "alert": []
@@ -332,12 +340,12 @@ class Spots:
         known, found, i = phrases(), list[Spot](), 0
         named = {n for first, (_, last) in self.names.items() for n in range(first, last + 1)}
         while i < len(self.tokens):
-            if i in self._timed or i in named:
+            if i in self._timed or i in named or i in self.person.places:
                 i += 1
                 continue
             for size in range(min(LONGEST, len(self.tokens) - i), 0, -1):
                 window = range(i, i + size)
-                if self._timed & set(window) or named & set(window):
+                if (self._timed | named | self.person.places) & set(window):
                     continue
                 phrase = tuple(word for n in window for word in self.tokens[n].norm.split())
                 if phrase not in known:

@@ -14,7 +14,7 @@ from assistant.query.devices import devices, recorded_since
 from assistant.query.find import earlier_run, named_jobs
 from assistant.query.jobs import jobs
 from assistant.query.request import PREVIOUS, Query
-from assistant.query.rows import Note, Row, Rows
+from assistant.query.rows import Column, Note, Row, Rows
 from assistant.query.shape import shaped
 from assistant.query.table import ROWS, check
 from scheduler.client import Client
@@ -74,16 +74,18 @@ def read_snapshot(daemon: Client) -> Snapshot:
 
 
 def _run(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
-    if query.by != "name":
+    if not query.by or query.subject == "processes":
         return _RUN[query.subject](daemon, query, snapshot)
-    each = msgspec.structs.replace(query, by="", aggregate="", limit=0, order="", extreme=False)
+    each = msgspec.structs.replace(query, aggregate="", limit=0, order="", extreme=False)
     found, sums = _RUN[query.subject](daemon, each, snapshot), defaultdict[str, float](float)
     for row in found.rows:
-        value = row.values[0]
+        value = row.values[0] if query.measure else 1
         name = row.label.partition(" (")[2].removesuffix(")")
+        name = str(row.values[-1]) if query.by == "user" else name
         sums[name] += value if isinstance(value, int | float) else 0.0
-    rows = tuple(Row(f"name {name}", name, (value,)) for name, value in sums.items())
-    return shaped(query, msgspec.structs.replace(found, columns=found.columns[:1], rows=rows))
+    rows = tuple(Row(f"{query.by} {name}", name, (value,)) for name, value in sums.items())
+    columns = found.columns[:1] if query.measure else (Column("Jobs"),)
+    return shaped(query, msgspec.structs.replace(found, columns=columns, rows=rows))
 
 
 def _beside(daemon: Client, query: Query, other: Query, snapshot: Snapshot) -> Rows:

@@ -16,6 +16,7 @@ from assistant.query.request import Query, Span
 from assistant.query.rows import Column, Note, Row, Rows, Value
 from assistant.query.shape import shaped
 from assistant.query.table import HELD, SUBJECTS
+from assistant.query.users import user_of, users_of
 from assistant.retrieval.job_logs import ONE_LOG
 from assistant.retrieval.job_logs import read as read_log
 from scheduler.client import Client
@@ -33,12 +34,18 @@ _FAILED = frozenset({"failed", "lost", "rejected"})
 _MOST_SLOW = 12
 """The most jobs that these are computed for."""
 _WAITING = ("queued",)
+_EVERY_JOB = 1_000_000
+"""Jobs that are added up."""
+_MOST_USERS = 10
+"""Users whom a refusal names."""
+_HOUR_S = 3600.0
 
 
 class _Context:
     """Hold what the measures of jobs are computed from."""
 
-    def __init__(self, daemon: Client, snapshot: Snapshot) -> None:
+    def __init__(self, daemon: Client, snapshot: Snapshot, span: Span | None) -> None:
+        self.span = span or Span(0.0, time.time())
         self.daemon, self.now = daemon, time.time()
         self.labels = {state.device.id: label(state.device) for state in snapshot.devices}
         self.notes: list[Note] = []
@@ -48,7 +55,7 @@ class _Context:
 
 def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     """Return a row for each job that the query names or describes. Raises NotFound."""
-    context = _Context(daemon, snapshot)
+    context = _Context(daemon, snapshot, query.time)
     measures = [query.measure] if query.measure else list(SUBJECTS["jobs"].headline)
     if not query.measure and query.states and set(query.states) <= _FAILED:
         measures.append("reason")  # whoever asks what failed asks why, too
@@ -63,6 +70,7 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     if not query.measure and alone and "reason" not in measures:
         measures.append("reason")
     wanted = [*measures, *(w.measure for w in query.where if w.measure not in measures)]
+    wanted += ["user"] if query.by == "user" else []
     if _SLOW & set(measures) and len(found) > _MOST_SLOW:
         found, left_out = found[:_MOST_SLOW], left_out + len(found) - _MOST_SLOW
     context.remedies = len(found) <= _MOST_SLOW
@@ -100,10 +108,13 @@ def _chosen(daemon: Client, query: Query, snapshot: Snapshot) -> tuple[list[j.Jo
         until=span.until,
         device=devices.pop() if len(devices) == 1 else "",
     )
-    found, _ = daemon.find(search, MAX_JOBS)
+    adds_up = bool(query.aggregate or query.by) and not _SLOW & {query.measure}
+    found, _ = daemon.find(search, _EVERY_JOB if adds_up else MAX_JOBS)
     if query.states == (HELD,):
         found = tuple(job for job in found if job.spec.hold)
     kept = [job for job in found if query.time is None or _within(job, span, query.states)]
+    if query.user:
+        kept = _of_user(query.user, kept, daemon)
     if query.tag:
         kept = [job for job in kept if query.tag.casefold() in map(str.casefold, job.spec.tags)]
     if query.text:
@@ -114,6 +125,17 @@ def _chosen(daemon: Client, query: Query, snapshot: Snapshot) -> tuple[list[j.Jo
         ends = sorted(kept, key=lambda job: started(job) or job.submitted)
         return [ends[0] if query.aggregate == "first" else ends[-1]], 0
     return kept, 0
+
+
+def _of_user(name: str, found: Sequence[j.Job], daemon: Client) -> list[j.Job]:
+    """Return the jobs of a user. Raises NotFound, with the users there are."""
+    kept = [job for job in found if user_of(job).casefold() == name.casefold()]
+    if not kept and name not in (having := users_of(daemon.find(Search(), MAX_JOBS)[0])):
+        known = (
+            f"There are jobs of: {', '.join(having[:_MOST_USERS])}" if having else "There are none"
+        )
+        raise NotFound(f"no jobs are of a user called {plain(name, 40)}. {known}")
+    return kept
 
 
 def _ran_on(job: j.Job) -> tuple[str, ...]:
@@ -289,6 +311,11 @@ def _tflops(context: _Context, job: j.Job) -> _Pair:
     return (found.tflops, "") if found.flops else (None, "it measured no rate")
 
 
+def _gpu_hours(context: _Context, job: j.Job) -> _Pair:
+    held = j.held_seconds(job, min(context.span.until, context.now), context.span.since)
+    return j.held_gpus(job) * held / _HOUR_S, ""
+
+
 def _devices(context: _Context, job: j.Job) -> _Pair:
     names = [context.labels.get(device, device) for device in _ran_on(job)]
     return (", ".join(names), "") if names else (None, "it held no device")
@@ -316,6 +343,8 @@ _MEASURES: dict[str, Callable[[_Context, j.Job], _Pair]] = {
     "stall": _stall,
     "failure": _failure,
     "energy": _used("energy"),
+    "gpu_hours": _gpu_hours,
+    "user": lambda context, job: (user_of(job), ""),
     "memory": _used("memory"),
     "util": _used("util"),
     "tflops": _tflops,

@@ -53,6 +53,7 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True, tag="query"):
     jobs: tuple[Target, ...] = ()
     states: tuple[str, ...] = ()
     user: str = ""
+    """Only processes or jobs of this user."""
     group: str = ""
     where: tuple[Where, ...] = ()
     time: Span | None = None
@@ -64,7 +65,7 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True, tag="query"):
     when: bool = False
     """The moment of the highest or lowest value is asked for."""
     by: str = ""
-    """Rows are added up by `user` or `name`."""
+    """Rows are added up by `user` or `name`; without a measure they are counted."""
     order: Literal["", "up", "down"] = ""
     limit: int = 0
     """The most rows; of capacity, so many jobs at once."""

@@ -45,7 +45,7 @@ AGGREGATES = {
     "last": "last",
 }
 GROUPINGS = ("user", "name")
-"""Rows are added up by the user of processes, or by the name of jobs."""
+"""Rows are added up by the user of processes or jobs, or by the name of jobs."""
 _TEXTS = frozenset({"throttle", "xid"})
 """Fields of readings whose texts say more than their numbers."""
 
@@ -72,6 +72,8 @@ _JOB = {
     "stall": Measure("Stuck?"),
     "failure": Measure("Cause"),
     "energy": Measure("Energy", "J"),
+    "gpu_hours": Measure("GPU hours", "h"),
+    "user": Measure("User"),
     "memory": Measure("Peak memory on a GPU", "B"),
     "util": Measure("Avg utilisation", "%"),
     "tflops": Measure("Rate", "TFLOP/s"),
@@ -128,7 +130,7 @@ SUBJECTS = {
         "jobs that wait, run or have ended",
         _JOB,
         ("state", "duration"),
-        ("jobs", "states", "group", "tag", "devices", "where", "time"),
+        ("jobs", "states", "user", "group", "tag", "devices", "where", "time"),
     ),
     "processes": Subject(
         "processes that use a GPU",

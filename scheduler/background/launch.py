@@ -89,6 +89,8 @@ def start_process(
         fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, paths.PRIVATE_FILE)
     except OSError as e:
         raise UserError(f"{name} cannot write its log {log}: {e.strerror}") from e
+    # with a folder of its own it would use a daemon of its own
+    home = {} if paths.uses_shared() else {"GPUDECK_HOME": str(paths.home())}
     try:
         # -P: files in the caller's working directory must not be imported in place of our modules
         process = subprocess.Popen(
@@ -98,7 +100,7 @@ def start_process(
             stderr=fd,
             start_new_session=True,
             cwd="/",
-            env={**os.environ, "GPUDECK_HOME": str(paths.home()), **(env or {})},
+            env={**os.environ, **home, **(env or {})},
         )
     finally:
         os.close(fd)

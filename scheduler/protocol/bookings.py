@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pwd
 from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import msgspec
+
+from scheduler.protocol.users import user_name
 
 KEPT_S = 86_400.0
 """Seconds for which a reservation that is over stays in the list."""
@@ -35,16 +36,9 @@ class Booking(msgspec.Struct, frozen=True):
     @property
     def holder(self) -> str:
         """Return whom the GPUs are kept for."""
-        user = "" if self.user is None else _name(self.user)
+        user = "" if self.user is None else user_name(self.user)
         group = f"group {self.group}" if self.group else ""
         return " of ".join(filter(None, (group, user))) or "work outside of the queue"
-
-
-def _name(user: int) -> str:
-    try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return f"user {user}"
 
 
 def next_number(known: Mapping[str, Booking]) -> int:

@@ -19,6 +19,8 @@ LISTED_RESULT = 16 * 2**10
 """The most bytes of a result in snapshots and lists, which hold many jobs and are sent often."""
 LISTED_ARGV = 4 * 2**10
 """The most characters of a command, and of the parameters of a workload, in them."""
+_CPU = "cpu"
+"""The id of the device of a machine without a GPU."""
 
 
 class Inherited(msgspec.Struct, frozen=True, gc=False):
@@ -350,6 +352,27 @@ def turn(job: Job) -> tuple[int, float, int]:
 def held_devices(job: Job) -> tuple[str, ...]:
     """Return the ids of the devices this job holds now."""
     return job.state.devices if isinstance(job.state, Starting | Running) and not over(job) else ()
+
+
+def held_gpus(job: Job) -> int:
+    """Return on how many GPUs the job runs or ran last."""
+    devices = () if isinstance(job.state, Queued) else job.state.devices
+    return sum(device != _CPU for device in devices)
+
+
+def held_seconds(job: Job, until: float, since: float = 0.0) -> float:
+    """Return how long the job held its devices in a span of time, in seconds."""
+    state = job.state
+    if isinstance(state, Queued):
+        return 0.0
+    began = state.started if isinstance(state, Ended) else state.at
+    if began is None:
+        return 0.0
+    end = min(until, state.at) if isinstance(state, Ended) else until
+    # the readings cover all attempts, and less than one where the daemon was down
+    whole = isinstance(state, Ended) and since <= began and state.at <= until
+    watched = job.usage.seconds if whole and job.usage is not None else 0.0
+    return max(watched, end - max(began, since), 0.0)
 
 
 def over(job: Job) -> bool:

@@ -50,7 +50,7 @@ def test_wrong_values_exit_with_2_and_one_line(sh: Shell, words: list[str], name
         (["submit", "--gpus", "x", "--", "true"], "x"),
         (["submit", "--memory", "5", "--", "true"], "less than 1 MiB"),
         (["submit", "--priority", "x", "--", "true"], "expected a whole number; got"),
-        (["run"], "required: WORKLOAD. "),
+        (["logs"], "required: JOB. "),
         (["daemon"], "required: start|stop|status|install|uninstall. "),
         (["daemon", "dance"], "dance"),
         (["record", "file", "--seconds", "0"], "0"),

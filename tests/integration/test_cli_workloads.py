@@ -23,7 +23,7 @@ COMPARE = (
 
 
 def test_run_takes_parameters_and_prints_the_result(sh: Shell, tmp_path: Path) -> None:
-    out = sh("run", "gemm", "size=16", "seconds=0.1", "--wait")
+    out = sh("run", "gemm", "size=16", "--wait", "seconds=0.1")  # in any order
     assert "TFLOP/s" in out
     assert "pass" in out
     job = sh.json("jobs", "--limit", "1")[0]
@@ -39,6 +39,19 @@ def test_run_takes_parameters_and_prints_the_result(sh: Shell, tmp_path: Path) -
     assert "cannot write" in sh.fails(
         "results", number, "--out", str(tmp_path / "no" / "x.csv"), status=1
     )
+
+
+def test_workloads_and_their_parameters_are_listed(sh: Shell) -> None:
+    assert "linear_attention  Attention whose memory" in sh("run")
+    rows = [line.split(maxsplit=2) for line in sh("run", "gemm", "--list").splitlines()]
+    assert [row[0] for row in rows[1:]] == ["size", "dtype", "backend", "seconds"]
+    assert rows[2][1] == "float32", "the default of a machine without a GPU"
+    assert "bfloat16, float16, float32" in rows[2][2], "what it may be"
+
+
+def test_a_parameter_without_a_meaning_is_refused(sh: Shell) -> None:
+    said = sh.fails("run", "compare", "operation=gemm", "seq=64", status=2)
+    assert "gemm takes no seq. It takes: operation, sizes" in said
 
 
 def test_results_of_a_job_without_a_result_is_an_error(sh: Shell) -> None:

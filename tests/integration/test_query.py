@@ -19,12 +19,15 @@ from scheduler.protocol import paths, settings
 from scheduler.protocol.errors import NotFound, UserError
 from scheduler.protocol.jobs import Done, Queued, Running, Spec, Usage
 from scheduler.protocol.settings import TEMPLATE, Settings
+from scheduler.protocol.users import user_name
 from scheduler.store.store import Store
 from tests.integration.deck import python, running
 from tests.support import eventually, state_folder
 
 pytestmark = pytest.mark.xdist_group("query")
 WAIT_S = 30.0
+OTHER = 65534
+"""A user whose jobs are in the queue, too."""
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +53,10 @@ def _past_runs() -> None:
         state = Done(ended - 100 - 10 * number, ended)
         usage = Usage(100.0, 2.0**30, 1000.0 * (number + 1), 50.0)
         store.update(msgspec.structs.replace(job, state=state, usage=usage))
+    theirs = Spec(("train",), "theirs", "/", gpus=2, user=OTHER)
+    (job,) = store.insert_all([theirs], now - 9000, Queued())
+    state = Done(now - 7200, now - 3600, ("replay0", "replay1"))
+    store.update(msgspec.structs.replace(job, state=state))
     store.close()
 
 
@@ -99,7 +106,8 @@ def test_a_time_without_readings_has_no_value(deck: Client) -> None:
     [
         (Query("beauty"), "nothing is called 'beauty'"),
         (Query("devices", "beauty"), "have no measure 'beauty'"),
-        (Query("jobs", user="eve"), "jobs cannot be chosen by user"),
+        (Query("devices", user="eve"), "devices cannot be chosen by user"),
+        (Query("jobs", user="eve"), "no jobs are of a user called eve. There are jobs of: .+"),
         (Query("jobs", states=("happy",)), "there is no state happy"),
         (Query("devices", "temp", aggregate="median"), "no aggregate"),
         (Query("jobs", jobs=(4711,)), "no job 4711"),
@@ -118,6 +126,20 @@ def test_jobs_are_ranked_and_added_up(deck: Client) -> None:
     assert values(every)["name past"] == 15000.0
     best = execute(deck, Query("jobs", "energy", aggregate="max", extreme=True, limit=1))
     assert best.best == "job5" and values(best) == {"job5": 5000.0}
+
+
+def test_gpu_hours_are_those_of_a_user_within_a_time(deck: Client) -> None:
+    name, now = user_name(OTHER), time.time()
+    hours = Query("jobs", "gpu_hours", user=name, aggregate="sum")
+    assert execute(deck, hours).total == pytest.approx(2.0)
+    half = Query("jobs", "gpu_hours", user=name, aggregate="sum", time=Span(now - 5400, now))
+    assert execute(deck, half).total == pytest.approx(1.0, abs=0.05)
+    each = execute(deck, Query("jobs", "gpu_hours", by="user", aggregate="max", extreme=True))
+    assert each.best == f"user {name}" and each.total == pytest.approx(2.0)
+    counted = execute(deck, Query("jobs", by="user"))
+    assert values(counted)[f"user {name}"] == 1 and len(counted.rows) == 2
+    (row,) = execute(deck, Query("jobs", "user", jobs=("theirs",))).rows
+    assert row.values == (name,)
 
 
 def test_an_estimate_rests_on_earlier_runs(deck: Client) -> None:

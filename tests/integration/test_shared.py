@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from scheduler.client import Client
@@ -277,3 +278,21 @@ def test_limits_are_not_raised_for_a_user(users, root):
     assert ended(root, job) == "done"
     _, nice, *_ = root.log(job).decode().split()
     assert int(nice) >= 0
+
+
+@pytest.mark.slow
+def test_the_assistant_tells_the_jobs_of_one_user_from_those_of_another(users):
+    ours, theirs = users
+    mine = theirs.submit("true", "--name", "of-b", "--wait")
+    try:
+        said = ours("ask", "jobs", "of", theirs.name)
+        assert f"job {mine} (of-b)" in said.lower() and said.startswith(f"{theirs.name}: ")
+        assert "of-b" not in ours("ask", "show", "my", "jobs")
+        assert (
+            "no jobs are of a user called bob" in ours("ask", "GPU", "hours", "of", "bob").lower()
+        )
+    finally:
+        for process in psutil.process_iter(["uids"]):  # the assistant waits for more questions
+            if process.info["uids"].real == ours.uid:
+                process.kill()
+                process.wait(10)

@@ -27,7 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--gpus", default="", metavar="LIST", help="GPUs by index, such as 0,2-5")
     add("--jobs", default="", metavar="LIST", help="jobs by number or name, such as 7,9-12,train")
     add("--states", default="", metavar="LIST", help="states of jobs, or idle or busy")
-    add("--user", default="", help="processes of this user")
+    add("--user", default="", help="processes or jobs of this user")
     add("--group", default="", help="jobs of this group")
     add("--where", action="append", default=[], metavar="M>V", help="such as temp>80; repeatable")
     add("--since", type=arguments.moment, metavar="WHEN", help="2h ago, or 2026-11-20T14:30")

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 
 from accel.workloads import catalog
-from app.cli.output import UsageError
+from app.cli.output import UsageError, print_json, print_line, print_table
 from app.cli.queue.delivery import deliver
 from app.cli.queue.submit import add_token
 from scheduler.client import Client
@@ -21,13 +21,18 @@ START_S = 10.0
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the workload and its parameters."""
     names = ", ".join(workload.name for workload in catalog.WORKLOADS)
-    parser.add_argument("workload", metavar="WORKLOAD", help=names)
+    parser.add_argument(
+        "workload", nargs="?", metavar="WORKLOAD", help=f"{names}; left out: say what they are"
+    )
     parser.add_argument(
         "params",
         nargs="*",
         default=[],
         metavar="NAME=VALUE",
         help="parameters of the workload; the others get good defaults for this machine",
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="list the parameters of the workload, with defaults"
     )
     add_token(parser)
     parser.add_argument(
@@ -36,17 +41,47 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Submit the workload that the arguments name."""
+    """Submit the workload that the arguments name, or list workloads or parameters."""
+    if not args.workload:
+        return _list_workloads(args.json)
     try:
         workload = catalog.find(args.workload)
         given = dict(_parse_assignment(text) for text in args.params)
     except ValueError as e:
         raise UsageError(str(e)) from e
     with Client() as client:
+        if args.list:
+            return _list_parameters(workload, _device_kind(client), args.json)
         asked = client.spec((args.workload, *args.params), {})
         return deliver(
             client, args, [asked], lambda token: [submit_workload(client, workload, given, token)]
         )
+
+
+def _list_workloads(as_json: bool) -> int:
+    if as_json:
+        print_json(catalog.WORKLOADS)
+    else:
+        rows = [(workload.name, workload.summary) for workload in catalog.WORKLOADS]
+        print_table([("WORKLOAD", "WHAT IT DOES"), *rows])
+        print_line("Its parameters: gpudeck run WORKLOAD --list")
+    return 0
+
+
+def _list_parameters(workload: catalog.Workload, device_kind: str, as_json: bool) -> int:
+    if as_json:
+        print_json(workload.params)
+        return 0
+    rows = [(one.name, one.default_for(device_kind), _meaning(one)) for one in workload.params]
+    print_table([("PARAMETER", "DEFAULT", "WHAT IT IS"), *rows])
+    return 0
+
+
+def _meaning(param: catalog.Param) -> str:
+    """Return what a parameter is, what it may be, and what is chosen where it is not given."""
+    values = f": {', '.join(param.choices)}" if param.choices else ""
+    chosen = f"; {catalog.AUTO}: {param.auto}" if param.auto else ""
+    return f"{param.help}{values}{chosen}"
 
 
 def submit_workload(
@@ -68,6 +103,7 @@ def submit_workload(
     """
     try:
         values = workload.complete(given, _device_kind(client))
+        _refuse_unused(workload, given, values)
     except ValueError as e:
         raise UsageError(str(e)) from e
     return client.submit(
@@ -78,6 +114,17 @@ def submit_workload(
         workload=workload.name,
         params=values,
     ).job
+
+
+def _refuse_unused(
+    workload: catalog.Workload, given: Mapping[str, str], values: Mapping[str, str]
+) -> None:
+    """Raise ValueError for a parameter that has no meaning for the operation that was chosen."""
+    used = [param.name for param in workload.used(values)]
+    for name in given:
+        if name not in used:
+            operation = values["operation"]
+            raise ValueError(f"{operation} takes no {name}. It takes: {', '.join(used)}")
 
 
 def _parse_assignment(text: str) -> tuple[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import getpass
-import pwd
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
@@ -17,11 +16,11 @@ from app.cli.output import print_json, print_line, print_table
 from app.format.values import NOT_AVAILABLE
 from scheduler.client import Client
 from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Done, Ended, Job
+from scheduler.protocol.jobs import Done, Ended, Job, held_gpus, held_seconds
 from scheduler.protocol.search import ENDED, MAX_LISTED, NEWEST, Search
 from scheduler.protocol.units import energy
+from scheduler.protocol.users import user_name
 
-_CPU = "cpu"
 _HOUR = 3600.0
 
 
@@ -80,9 +79,7 @@ def add_up(jobs: Iterable[Job]) -> list[UsageRow]:
         row = rows.setdefault(key, UsageRow(*key))
         row.jobs += 1
         row.succeeded += isinstance(state, Done)
-        gpus = sum(device != _CPU for device in state.devices)
-        # the readings cover all attempts, and less than one where the daemon was down
-        seconds = max(job.usage.seconds if job.usage else 0.0, state.at - state.started, 0.0)
+        gpus, seconds = held_gpus(job), held_seconds(job, state.at)
         row.gpu_hours += gpus * seconds / _HOUR
         row.cpu_hours += 0.0 if gpus else seconds / _HOUR
         if job.usage is not None and "energy" not in job.usage.absent:
@@ -105,10 +102,7 @@ def _user(job: Job) -> str:
     if uid is None:
         place = Client.default_place
         return place.env.get("USER", place.name) if place else getpass.getuser()
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
+    return user_name(uid)
 
 
 def _cells(row: UsageRow) -> tuple[str, ...]:

@@ -482,3 +482,36 @@ def test_a_reading_is_told_only_where_the_model_is_unsure() -> None:
         best = router._Reading(Meant((read_as,)), chance, True)
         found = router._sure(Parsed(None, "en"), best, "model x")
         assert found is not None and found.guessed is told
+
+
+@pytest.mark.parametrize(
+    "request_", ["cancel all of bob's jobs", "hold the jobs of bob", "lösche alle jobs von Bob"]
+)
+def test_no_order_for_the_jobs_of_one_user_is_for_all_jobs(request_: str) -> None:
+    assert not isinstance(read(request_, State()).request, Order)
+
+
+def test_a_word_that_may_be_a_user_is_read_or_named() -> None:
+    assert read("jobs of alice", State()).request == Query("jobs", user="alice")
+    asked = read("failed jobs by alice", State())
+    assert asked.parsed.unread == ("alice",), (
+        "an ordinary word: the answer says that it is left out"
+    )
+    known = KNOWN._replace(users=("alice",))
+    named = route("failed jobs by alice", known, State(), NOW, shipped_router()).request
+    assert isinstance(named, Query) and named.user == "alice"
+
+
+@pytest.mark.parametrize("name", ["anna-lena", "j.doe", "user_1", "max2", "Bob"])
+def test_a_user_is_found_whatever_the_name_is_made_of(name: str) -> None:
+    known = KNOWN._replace(users=("al", name))
+    for text in (f"GPU hours of {name}", f"{name}'s GPU hours", f"GPU hours of user {name} today"):
+        asked = route(text, known, State(), NOW, shipped_router()).request
+        assert isinstance(asked, Query) and (asked.measure, asked.user) == ("gpu_hours", name)
+
+
+def test_my_jobs_are_mine_where_several_users_have_jobs() -> None:
+    known = KNOWN._replace(users=("alice", "bob"), me="bob")
+    for text in ("how many gpu hours did I use?", "GPU hours of my jobs", "meine GPU-Stunden"):
+        asked = route(text, known, State(), NOW, shipped_router()).request
+        assert isinstance(asked, Query) and (asked.measure, asked.user) == ("gpu_hours", "bob")
