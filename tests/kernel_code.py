@@ -24,7 +24,7 @@ import torch
 
 from accel.attention.kernels.hopper import backward as hopper_backward
 from accel.attention.kernels.hopper import forward as hopper_forward
-from accel.attention.kernels.hopper import forward_fp8
+from accel.attention.kernels.hopper import forward_fp8, latent
 from accel.attention.kernels.portable.quantise import quantise_call
 from accel.primitives.gemm import hopper, portable
 from accel.primitives.gemm.operands import Operands, arrange
@@ -35,6 +35,7 @@ from accel.runtime.call import KernelCall, compiled
 from tests.unit.accel.compiled import launched, problem
 
 BF16, FP8 = torch.bfloat16, torch.float8_e4m3fn
+LATENT_STRIDES = (73728, 576), (172800, 576), (65536, 512)
 Calls = Iterator[tuple[str, KernelCall]]
 
 
@@ -60,6 +61,9 @@ def attention() -> Calls:
                     if isinstance(call, KernelCall):
                         yield f"backward {dim} {name} {exact} {part}", call
     yield "pre-pass", quantise_call(problem(16, 8192, 128))
+    for splits in (1, 2):
+        sizes = latent.Latent(4, 128, 300, *LATENT_STRIDES, BF16, 0.04, wants_lse=True)
+        yield f"latent {splits}", latent.decode_call(sizes, splits)
     from tests.unit.accel.test_compile_matrix import calls as portable_calls
     from tests.unit.accel.test_compile_matrix import geometry
 
@@ -76,7 +80,7 @@ def attention() -> Calls:
 
 
 def products() -> Calls:
-    """Yield the Hopper kernel of products in all of its shapes."""
+    """Yield the Hopper kernel of products, and of those of experts, in all of its shapes."""
     a, b = torch.empty(4096, 2048, dtype=BF16), torch.empty(2048, 4096, dtype=BF16)
     bias = torch.empty(4096, dtype=BF16)
     posed: dict[str, Operands] = {
@@ -93,10 +97,11 @@ def products() -> Calls:
             strides = tuple((0, 0) if s is None else s.stride() for s in (x.scale_a, x.scale_b))
             layouts = (hopper.Layout(tuple(t.shape), t.stride()) for t in (x.a, x.b))
             dtype = None if x.bias is None else x.bias.dtype
-            yield (
-                f"product {name} {shape.consumers} {shape.columns}",
-                hopper.product_call(x.problem, *layouts, strides, dtype, shape, False, 8),
-            )
+            given = (x.problem, *layouts, strides, dtype, shape)
+            at = f"{name} {shape.consumers} {shape.columns}"
+            yield f"product {at}", hopper.product_call(*given, False, 8)
+            if x.bias is None:
+                yield f"product of experts {at}", hopper.product_call(*given, True, 8)
 
 
 def others() -> Calls:

@@ -31,8 +31,10 @@ def convert(model: nn.Module, recipe: Recipe = "row", *, wanted: Wanted | None =
 
     Raises:
         ValueError: if no recipe has this name.
-        TypeError: if `wanted` cannot be called.
+        TypeError: if `model` is no nn.Module, or `wanted` cannot be called.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module; got {type(model).__name__}")
     if wanted is not None and not callable(wanted):
         raise TypeError(
             "wanted must be a function of a layer's name and the layer, or what"

@@ -13,8 +13,6 @@ from accel.primitives.quantize.fp8 import scale_of
 
 HISTORY = 16
 """The steps whose largest magnitudes decide a delayed scale."""
-
-
 _WIDE = ("history", "pending", "scale_x", "scale_w")
 """The buffers of the recipe `delayed`."""
 

@@ -56,6 +56,11 @@ def lengths(cells: Iterable[Cell]) -> tuple[int, ...]:
     return tuple(sorted({c.seq for c in cells}))
 
 
+def of_tokens(cells: Iterable[Cell]) -> bool:
+    """Return whether these lengths are tokens in a sequence; else they are other sizes."""
+    return all(cell.operation.endswith("attention") for cell in cells)
+
+
 def row_label(row: GridRow) -> str:
     """Return the label of a row of the grid."""
     if row.form:

@@ -49,6 +49,8 @@ class Comparison:
     highest: float
     """The end of the highest bar, in TFLOP/s."""
     summary: str
+    of_tokens: bool = True
+    """Whether groups are lengths of sequences; else they are other sizes."""
 
 
 def compare(cells: Sequence[Cell], row: c.GridRow, direction: str) -> Comparison:
@@ -57,7 +59,7 @@ def compare(cells: Sequence[Cell], row: c.GridRow, direction: str) -> Comparison
     groups = tuple(_group(seq, [x for x in here if x.seq == seq]) for seq in c.lengths(here))
     found = tuple(dict.fromkeys(x.contender for x in cells))
     highest = max((bar.high for group in groups for bar in group.bars), default=0.0)
-    return Comparison(found, groups, highest, _summary(cells))
+    return Comparison(found, groups, highest, _summary(cells), c.of_tokens(cells))
 
 
 def ratios(cells: Sequence[Cell]) -> list[tuple[float, Cell]]:

@@ -14,6 +14,7 @@ from app.workloads.legend import contender_color, draw_legend
 
 _HEADROOM = 1.02
 _LEAST_LEFT, _BELOW, _ABOVE, _WIDEST, _BETWEEN = 44.0, 20.0, 18.0, 40.0, 20.0
+_CAPTION = 16.0
 _CENTER = int(Qt.AlignmentFlag.AlignCenter)
 _TOP_CENTER = int(Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignTop)
 _RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
@@ -76,6 +77,13 @@ class ComparisonView(MarkChart):
             painter.fillRect(line, QColor(t.grid if at else t.line))
             painter.setPen(QColor(t.muted))
             painter.drawText(QRectF(0, y - 8, left - 6, 16), _RIGHT, tr_decimal(f"{at:g}"))
+        caption = (
+            tr("{unit}; columns: tokens a sequence", unit="TFLOP/s")
+            if self.comparison.of_tokens
+            else tr("{unit}; columns: sizes", unit="TFLOP/s")
+        )
+        box = QRectF(left, self._base + _BELOW, self.width() - left, _CAPTION)
+        painter.drawText(box, _CENTER, caption)
 
     @property
     def _left(self) -> float:
@@ -89,7 +97,7 @@ class ComparisonView(MarkChart):
 
     @property
     def _base(self) -> float:
-        return self.height() - _BELOW
+        return self.height() - _BELOW - _CAPTION
 
     def _y(self, tflops: float) -> float:
         return self._base - (self._base - self._top) * tflops / self._highest

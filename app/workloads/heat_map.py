@@ -120,7 +120,7 @@ def heat_map(
         ),
         tr(quantity.unit),
         precise(highest) if values else None,
-        all(cell.operation.endswith("attention") for cell in cells),
+        c.of_tokens(cells),
     )
 
 

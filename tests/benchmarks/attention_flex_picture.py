@@ -23,7 +23,8 @@ from PySide6.QtWidgets import QWidget
 
 from accel.result import Direction
 from app.widgets import theme
-from tests.benchmarks.attention_flex import HEADS, KINDS, LENGTHS, REQUIRED, cells, ratios
+from tests.benchmarks.attention_flex_cells import HEADS, KINDS, LENGTHS, cells
+from tests.benchmarks.attention_flex_judged import REQUIRED, ratios
 from tests.benchmarks.attention_pictures import PICTURES
 from tests.benchmarks.rows import RESULTS
 

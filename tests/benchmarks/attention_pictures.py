@@ -2,7 +2,8 @@
 
     python -m tests.benchmarks.attention_pictures
 
-Reads results/attention_grid.csv and attention_fp8.csv, and writes docs/pictures/attention-*.png.
+Reads results/attention_grid.csv and attention_fp8_compare.json, a result of `gpudeck run compare
+--backends=fp8`, and writes docs/pictures/attention-*.png.
 """
 
 from __future__ import annotations
@@ -14,14 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from accel.result import Cell, Check, Result, Sensors, Timing
-from accel.workloads.grid import Shape
+from accel.result import Cell, Check, Result, Timing
 from tests.benchmarks.rows import RESULTS
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 HEAT, COMPARISON = 0, 1
-STATE, WHOLE = "one pass", "ours with pre-pass"
-"""The rows of attention_fp8.csv that are shown."""
 
 
 def measured(file: Path) -> Result:
@@ -30,14 +28,6 @@ def measured(file: Path) -> Result:
     """
     rows = _rows(file)
     return _result(tuple(map(_cell, rows)), rows[0]["device"], rows[0]["torch_version"])
-
-
-def in_fp8(file: Path) -> Result:
-    """Return the rows of FP8 with its pre-pass as a Result."""
-    rows = [row for row in _rows(file) if (row["kernel"], row["contender"]) == (STATE, WHOLE)]
-    torch_version = rows[0]["versions"].split()[0].partition("=")[2]
-    rows.sort(key=lambda row: int(row["head_dim"]))
-    return _result(tuple(map(_cell_in_fp8, rows)), rows[0]["device"], torch_version)
 
 
 def _rows(file: Path) -> list[dict[str, str]]:
@@ -100,20 +90,6 @@ def _cell(row: dict[str, str]) -> Cell:
     )  # type: ignore[arg-type]
 
 
-def _cell_in_fp8(row: dict[str, str]) -> Cell:
-    causal, ms = row["causal"] == "True", float(row["median_ms"])
-    batch, heads, seq, dim = (int(row[name]) for name in ("batch", "heads", "seq", "head_dim"))
-    shape = Shape(batch, heads, heads, seq, dim, causal, "bfloat16")
-    p95, p99, low, high = (float(row[f"{name}_ms"]) for name in ("p95", "p99", "min", "max"))
-    return msgspec.structs.replace(
-        shape.cell("forward", "fp8"),
-        backend="hopper fp8",
-        timing=Timing(ms, ms, p95, p99, low, high, int(row["count"]), low),
-        tflops=float(row["tflops"]),
-        sensors=Sensors(float(row["sm_mhz"])),
-    )
-
-
 def main() -> None:
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     from app.widgets import theme
@@ -124,10 +100,11 @@ def main() -> None:
     view = CellCharts()
     view.show()
     grid = measured(RESULTS / "attention_grid.csv")
+    in_fp8 = msgspec.json.decode((RESULTS / "attention_fp8_compare.json").read_bytes(), type=Result)
     for name, result, index, size in (
         ("heat", grid, HEAT, (900, 430)),
         ("comparison", grid, COMPARISON, (1280, 560)),
-        ("fp8", in_fp8(RESULTS / "attention_fp8.csv"), HEAT, (620, 430)),
+        ("fp8", in_fp8, HEAT, (620, 430)),
     ):
         view.show_result(result, ())
         view.resize(*size)

@@ -16,7 +16,7 @@ import argparse
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import cycle, product
 from pathlib import Path
@@ -33,7 +33,7 @@ from accel.attention.table import Row
 from accel.lessons.store import software
 from accel.runtime import brief_timing
 from accel.workloads.catalog import TOKENS, WIDTH
-from tests.benchmarks.attention_models import CUDA, Draw, draws
+from tests.benchmarks.attention_draws import CUDA, Draw, draws
 from tests.benchmarks.attention_shapes import ModelShape
 from tests.benchmarks.rows import RESULTS, merge
 from tests.benchmarks.shared_gpu import SharedGpu
@@ -165,10 +165,8 @@ def _packed(heads: int, kv_heads: int, dim: int, causal: bool, *lengths: int) ->
     return ModelShape("tuning", name, *sizes, lengths=lengths)
 
 
-def passes(
-    shape: ModelShape, direction: Direction
-) -> tuple[Problem, dict[str, Callable[[], object]]]:
-    """Return the problem and a call for each backend that can compute it, which takes the sets of
+def compiled(shape: ModelShape, direction: Direction) -> dict[str, Callable[[], object]]:
+    """Return a compiled call for each backend that can compute a pass, which takes the sets of
     tensors in turn."""
     sets = draws(shape)
     trained = direction == "backward"
@@ -183,7 +181,9 @@ def passes(
         )  # fmt: skip
     names = [n for n in BACKENDS if n not in NOT_MEASURED]
     able = [n for n in names if refusal(problem, n, direction) is None]
-    return problem, {name: _in_turn(sets, problem, name, direction) for name in able}
+    calls = {name: _in_turn(sets, problem, name, direction) for name in able}
+    brief_timing.medians(calls, CUDA, 0.0)
+    return calls
 
 
 def _in_turn(
@@ -205,12 +205,11 @@ def _in_turn(
     return one
 
 
-def rows(shape: ModelShape, direction: Direction, ms: float, gpu: SharedGpu) -> list[Row]:
-    """Measure one pass of a shape."""
-    _, calls = passes(shape, direction)
-    brief_timing.medians(calls, CUDA, 0.0)  # compiles
-    with gpu.alone():
-        found, failed, _ = brief_timing.medians(calls, CUDA, ms)
+def rows(
+    shape: ModelShape, direction: Direction, calls: Mapping[str, Callable[[], object]], ms: float
+) -> list[Row]:
+    """Time the compiled calls of one pass of a shape for some milliseconds."""
+    found, failed, _ = brief_timing.medians(calls, CUDA, ms)
     for name, why in failed.items():
         print(f"{shape.name} {direction}: {name} failed: {why}", flush=True)
     flops = shape.flops * (2.5 if direction == "backward" else 1.0)
@@ -256,10 +255,12 @@ def main() -> None:
             if time.monotonic() - begun > options.until:
                 return
             if options.warm:
-                brief_timing.medians(passes(shape, direction)[1], CUDA, 0.0)
+                compiled(shape, direction)
                 continue
             with gpu.preparing():
-                new = rows(shape, direction, options.ms, gpu)
+                calls = compiled(shape, direction)
+                with gpu.alone():
+                    new = rows(shape, direction, calls, options.ms)
             told = ", ".join(f"{r.backend} {r.microseconds:.1f}" for r in new)
             print(f"{direction:8} {shape.name}: {told}", flush=True)
             merge("attention_tuning", [asdict(row) for row in new], KEYS, options.out)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from tests.benchmarks.rows import RESULTS
 
 OURS = ("hopper", "triton")
-FP8_KERNEL = "one pass"
+FP8_KERNEL = "8 blocks on their way"
 """The state of the kernels of attention in FP8, a column of their rows, that is in use."""
 _PEERS = ("flash", "cudnn", "efficient", "fa3", "fa4")
 Row = Mapping[str, str]
@@ -124,19 +124,23 @@ def experts(peer: str) -> list[float]:
     return ratios("grouped", "grouped_times_it", shape, contender=peer)
 
 
-def layers(ours: str, peer: str, least: int) -> list[float]:
+def layers(ours: str, peer: str, least: int, *, graph: bool = False) -> list[float]:
     """Compare a layer with bf16 or torchao's faster recipe, in the last run of each shape.
 
     Args:
         ours: `row`, in FP8 with scales of rows, or `auto`, left in bf16 where that is faster.
         least: the least of rows / 2, inputs and outputs.
+        graph: whether steps are replayed as CUDA graphs, so that the host's time does not count.
     """
     runs: dict[tuple[str, ...], dict[str, float]] = {}
     for row in rows("fp8_linear"):
-        name, ms = row["layer"].split()[0], float(row["ms"])
+        layer, ms = row["layer"].removesuffix(" graph"), float(row["ms"])
+        name = layer.split()[0]
         sizes = tuple(row[size] for size in ("rows", "inputs", "outputs"))
         small = min(int(sizes[0]) // 2, *map(int, sizes[1:])) < least
-        if not small and (row["layer"] == name or name == "torchao"):
+        if small or row["layer"].endswith(" graph") != graph:
+            continue
+        if layer == name or name == "torchao":
             run = runs.setdefault((*sizes, row["date"]), {})
             run[name] = min(ms, run.get(name, ms))
     found = {at[:-1]: run[peer] / run[ours] for at, run in runs.items() if {ours, peer} <= {*run}}

@@ -45,8 +45,9 @@ class Figure:
     def line(self) -> str:
         """Return its row of a table."""
         both = [[] if ratios is None else ratios() for ratios in (self.forward, self.backward)]
-        counts = [str(len(ratios)) for ratios in both if ratios]
-        shapes = ", ".join(dict.fromkeys(counts)) or "0"
+        counts = [len(ratios) for ratios in both if ratios]
+        differ = "{} forward, {} backward" if len(set(counts)) > 1 else "{}"
+        shapes = differ.format(*counts or [0])
         means = [_words(ratios) for ratios in both]
         means[0] = means[0] or "not measured"
         return f"| {' | '.join((self.what, self.peers, shapes, *means, f'{self.file}.csv'))} |"
@@ -136,6 +137,8 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
                partial(by.layers, "delayed", "bf16", 4096), None, False),
         Figure(_LAYER, "torchao's recipes, compiled", "fp8_linear",
                partial(by.layers, "row", "torchao", 4096)),
+        Figure("… uncompiled, steps as CUDA graphs", "the layer in bf16", "fp8_linear",
+               partial(by.layers, "row", "bf16", 4096, graph=True), None, False),
         Figure("… with the smaller layers that were measured", "the layer in bf16", "fp8_linear",
                partial(by.layers, "row", "bf16", 0), None, False),
         Figure("… all of them, converted where a measurement says so", "the layer in bf16",

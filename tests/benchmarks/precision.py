@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+import accel
 from accel.precision.conversion import convert
 from accel.precision.history import update_scales
 from accel.precision.layers import Fp8Linear
@@ -121,7 +122,7 @@ def layers(given: argparse.Namespace, until: float) -> Iterator[dict[str, object
         x = torch.randn(rows, inputs, device=CUDA, dtype=torch.bfloat16, requires_grad=True)
         dout = torch.randn(rows, outputs, device=CUDA, dtype=torch.bfloat16)
         made = contenders(plain, x, not given.no_peers, recipes)
-        calls, errors = able(made, x, dout, ("bf16", *recipes), _step)
+        calls, errors = able(made, x, dout, tuple(made), _step)
         if given.warm:
             continue
         print(rows, inputs, outputs, end=" ")
@@ -173,6 +174,7 @@ def unfused(layer: nn.Module) -> nn.Module:
 
 def engines(given: argparse.Namespace, until: float) -> Iterator[dict[str, object]]:
     """Time transformer layers, forward alone and with their gradients."""
+    accel.learning("off")  # attention is the same in all of them
     for form in given.forms.split(","):
         torch.manual_seed(0)
         asked = {"device": CUDA, **ENGINES[form]}
@@ -196,6 +198,7 @@ def engines(given: argparse.Namespace, until: float) -> Iterator[dict[str, objec
             compiled = {
                 f"{name} compiled": torch.compile(copy.deepcopy(layer), dynamic=False)
                 for name, layer in plain.items()
+                if not given.uncompiled
             }
             for direction, step, layers in (
                 ("training", _step, plain | compiled), ("inference", _forward, plain)
@@ -398,6 +401,7 @@ def main() -> None:
     parser.add_argument("--eager", action="store_true", help="steps without CUDA graphs")
     parser.add_argument("--only", choices=["layers", "engines", "gpt"])
     parser.add_argument("--forms", default=",".join(ENGINES), help="transformer layers")
+    parser.add_argument("--uncompiled", action="store_true", help="transformer layers only so")
     parser.add_argument("--rows", default="2048,4096,8192,16384", help="tokens of these")
     parser.add_argument("--layer-recipes", default=",".join(RECIPES))
     parser.add_argument("--skip", type=int, default=0, help="shapes of layers to leave out first")

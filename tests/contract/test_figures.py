@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.benchmarks.comparisons import OURS, rows
+from tests.benchmarks.comparisons import rows
 from tests.benchmarks.figures import DOCUMENTS, GROUPS, ROOT, WHOLE, filled, table
 
 
@@ -29,15 +29,9 @@ def test_the_manual_counts_as_the_rows_do():
     ]
     forward, backward = ran.count("forward"), ran.count("backward")
     assert f"ran flash-attn-4 in {forward} of 24 cases forward and in {backward} backward" in text
-    peers: dict[str, set[str]] = {}
-    for row in rows("attention_zoo"):
-        if row["direction"] == "backward" and row["us"]:
-            peers.setdefault(row["name"], set()).add(row["contender"])
-    alone = [name for name, at in peers.items() if at - {*OURS, "auto", "learned"} == {"flex"}]
-    assert f"the only peer at {len(alone)} backward shapes" in text
     slowest = min(
         (float(row["speed_beside_best_peer"]), row["model"])
         for row in rows("attention_decoding")
         if (row["implementation"], row["cache"]) == ("ours", "bf16")
     )
-    assert slowest[1].startswith("DeepSeek V3") and f"(DeepSeek-V3, {slowest[0]:.2f})" in text
+    assert f"({slowest[1]}, {slowest[0]:.2f} of cuDNN)" in text

@@ -41,6 +41,7 @@ from pathlib import Path
 import torch
 
 from accel.attention.kernels import hopper
+from accel.primitives.gemm import hopper_kernels
 from tests.benchmarks.rows import RESULTS, context, write
 from tests.gpu import handover
 from tests.gpu.sanitized import CASES, launches, run
@@ -152,10 +153,14 @@ def row_of(tool: str, call: str, verdict: str) -> dict[str, object]:
 def _verdict(name: str, error: str | None, errors: int) -> str:
     if error is None:
         return "not finished"
-    most = MOST_ERROR_OF_ROUGH if name.startswith(ROUGH) else MOST_ERROR
     if errors:
         return "errors"
-    return "ok" if float(error) <= most else "wrong"
+    return "ok" if float(error) <= most_error(name) else "wrong"
+
+
+def most_error(name: str) -> float:
+    """Return the relative error that a call's answer may have."""
+    return MOST_ERROR_OF_ROUGH if name.startswith(ROUGH) else MOST_ERROR
 
 
 def _told(said: str, reports: Counter[str], kinds: Counter[str]) -> Iterator[str]:
@@ -182,7 +187,8 @@ def kind_of(file: str, line: str, other_file: str, other_line: str) -> str:
 def _function(name: str, line: int) -> str:
     """Return the function of our kernels at that line; `entry` for the kernels themselves, which
     only set up and send their warps off."""
-    for file in (*Path(hopper.__file__).parent.glob("*.py"), Path(handover.__file__)):
+    ours = (hopper_kernels.__file__, handover.__file__)
+    for file in (*Path(hopper.__file__).parent.glob("*.py"), *map(Path, ours)):
         if file.name == name:
             for node in ast.parse(file.read_text()).body:
                 if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (

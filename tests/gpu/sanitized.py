@@ -64,6 +64,8 @@ CASES = {
     "triton ragged": Case("triton", *_square(2, 2, TOTAL, 64), CAUSAL, "ragged"),
     "hopper 192 to 128": Case("hopper", *_square(2, 2, 330, 192), CAUSAL, value_dim=128),
     "hopper 96": Case("hopper", *_square(2, 2, 200, 96), CAUSAL),
+    "hopper 80": Case("hopper", *_square(2, 2, 200, 80), CAUSAL),
+    "hopper 160": Case("hopper", *_square(2, 2, 200, 160), CAUSAL),
     "fp8 64": Case("hopper", *_square(2, 2, 330, 64), {"precision": "fp8"}, backward=False),
     "fp8 256": Case("hopper", *_square(2, 2, 330, 256), {"precision": "fp8"}, backward=False),
     "fp8 ragged": Case("hopper", *_square(2, 2, TOTAL, 128), {"precision": "fp8"}, "ragged",

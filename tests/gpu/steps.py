@@ -51,6 +51,7 @@ STEPS: tuple[Step, ...] = (
     _tests("attention", _RIGHT, 240, "half", ("test_attention_gpu",), "not memory", 8),
     _tests("variants", _RIGHT, 240, "half", ("test_attention_variants_gpu",), workers=8),
     _tests("fp8", "attention in FP8: right on the GPU", 180, "half", ("test_attention_fp8_gpu",)),
+    _tests("leftovers", "what memory held before", 300, "half", ("test_leftovers_gpu",), workers=8),
     _tests("learning", "attention: lessons and CUDA graphs", 90, "gpu", ("test_learning_gpu",)),
     _tests(
         "linear",

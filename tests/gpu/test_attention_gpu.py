@@ -504,7 +504,7 @@ def test_the_operation_keeps_the_rules_of_torch(backend):
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
     opcheck(
         torch.ops.gpudeck.attention_forward.default,
-        (q, k, v, None, None, None, [0, 0], [-1, 0], 0.1, 0.0, True, backend),
+        (q, k, v, None, None, None, [0, 0], [-1, 0], 0.1, 0.0, True, backend, None, None),
         test_utils=tests,
     )
 

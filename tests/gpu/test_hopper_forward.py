@@ -14,6 +14,8 @@ from accel.attention.ragged import Ragged
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 
+from accel.attention.kernels.decoding import latent
+from accel.attention.kernels.decoding.plan import decoded
 from accel.attention.kernels.hopper.forward import forward, supports
 
 NONE = {"left": None, "right": None, "softcap": 0.0}
@@ -269,3 +271,25 @@ def test_long_and_many():
     q, k, v = tensors((64, 9, 130, 64), (64, 3, 130, 64), FP16)
     asked = {**CAUSAL, "scale": 0.125}
     check(q, k, v, *run(q, k, v, **asked), **asked)
+
+
+@pytest.mark.parametrize("dtype", [BF16, FP16])
+@pytest.mark.parametrize(
+    ("batch", "heads", "keys"), [(1, 64, 64), (2, 128, 4109), (33, 128, 300), (5, 192, 1000)]
+)
+def test_latent_keys_in_one_query(monkeypatch, batch, heads, keys, dtype):
+    """MLA: right against float64, the same bits every time, and blind to what lies behind."""
+    ran = []
+    attend = latent.attend
+    monkeypatch.setattr(latent, "attend", lambda *given: (ran.append(1), attend(*given)))
+    q = torch.randn(batch, 1, heads, 576, device="cuda").to(dtype).transpose(1, 2)
+    room = torch.full((batch, 1, keys + 70, 576), math.nan, dtype=dtype, device="cuda")
+    room[:, :, :keys] = torch.randn(batch, 1, keys, 576, device="cuda")
+    k = room[:, :, :keys]
+    asked = {"scale": 576**-0.5, "softcap": 0.0}
+    out, lse = decoded(q, k, k[..., :512], wants_lse=True, **asked)
+    assert ran
+    check(q, k, k[..., :512], out, lse, **asked, left=None, right=None)
+    for _ in range(20):
+        again, _ = decoded(q, k, k[..., :512], **asked)
+        assert torch.equal(out, again)

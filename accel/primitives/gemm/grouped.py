@@ -75,23 +75,20 @@ def grouped_gemm(
 def row_tiles(starts: Tensor, rows: int, tile: int) -> Tensor:
     """Return the table of rows of tiles: int32 [3 lines + 1].
 
-    A line is (expert, first row, end of its rows). Full tiles come first and each expert's last one
-    after them, so that small tiles are left to fill the gaps at the end. It is computed on the
-    device, without reading `starts` on the host, so that it has the most lines that may be needed;
-    its last number is how many are used.
+    A line is (expert, first row, end of its rows). The tiles of an expert follow each other, so
+    that its weights are read once. The table is computed on the device, without reading `starts` on
+    the host, so that it has the most lines that may be needed; its last number is how many are
+    used.
     """
     experts = len(starts) - 1
     lines = -(-rows // tile) + experts
     if starts.device.type == "cuda":  # one launch instead of a dozen
         return _table(starts, lines, tile)
     starts = starts.long()
-    sizes = starts.diff()
-    full, rest = sizes // tile, (sizes % tile > 0).long()
-    expert = torch.arange(experts, device=starts.device)
-    experts_of = torch.cat((expert.repeat_interleave(full), expert.repeat_interleave(rest)))
-    before = (full.cumsum(0) - full).repeat_interleave(full)
-    number = torch.cat((torch.arange(len(before), device=starts.device) - before, full[rest > 0]))
-    first = starts[experts_of] + number * tile
+    counts = -(-starts.diff() // tile)
+    experts_of = torch.arange(experts, device=starts.device).repeat_interleave(counts)
+    before = (counts.cumsum(0) - counts)[experts_of]
+    first = starts[experts_of] + tile * (torch.arange(len(before), device=starts.device) - before)
     used = torch.stack((experts_of, first, starts[experts_of + 1])).t().flatten()
     table = torch.zeros(3 * lines + 1, dtype=torch.int32, device=starts.device)
     table[: len(used)], table[-1] = used, len(experts_of)

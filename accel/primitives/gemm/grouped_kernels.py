@@ -16,19 +16,16 @@ def rows_of_tiles(
     there = expert < experts
     begin = tl.load(starts_ptr + expert, mask=there, other=0).to(tl.int32)
     end = tl.load(starts_ptr + expert + 1, mask=there, other=0).to(tl.int32)
-    full, rest = (end - begin) // TILE, ((end - begin) % TILE > 0).to(tl.int32)
-    after, after_rest = tl.cumsum(full, 0), tl.cumsum(rest, 0)
-    every = tl.sum(full, 0)
+    tiles = (end - begin + TILE - 1) // TILE
+    after = tl.cumsum(tiles, 0)
     line = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    # the expert of a line is the number of experts whose lines of its kind all come before it
-    whole = line < every
-    ends = tl.where(whole[:, None], after[None, :], every + after_rest[None, :])
-    of = tl.sum(((ends <= line[:, None]) & there[None, :]).to(tl.int32), 1)
+    # the expert of a line is the number of experts whose lines all come before it
+    of = tl.sum(((after[None, :] <= line[:, None]) & there[None, :]).to(tl.int32), 1)
     mine = expert[None, :] == of[:, None]
-    number = tl.where(whole[:, None], line[:, None] - (after - full)[None, :], full[None, :])
+    number = line[:, None] - (after - tiles)[None, :]
     first = tl.sum(tl.where(mine, begin[None, :] + number * TILE, 0), 1)
     at, inside = table_ptr + line * 3, line < lines
-    used = every + tl.sum(rest, 0)
+    used = tl.sum(tiles, 0)
     tl.store(at, tl.where(line < used, of, 0), mask=inside)
     tl.store(at + 1, tl.where(line < used, first, 0), mask=inside)
     tl.store(at + 2, tl.sum(tl.where(mine, end[None, :], 0), 1), mask=inside)

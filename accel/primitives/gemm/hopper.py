@@ -46,11 +46,12 @@ SMALL = Shape(2, 128, 6, 240, 24, 168)
 TALL = Shape(3, 128, 5, 160, 32, 128)
 RATES = {
     "none": {TALL: 1.0, LARGE: 0.97, SMALL: 0.95},
+    "experts": {LARGE: 1.0, TALL: 0.95, SMALL: 0.965},
     "outer": {LARGE: 1.0, SMALL: 0.96},
     "block": {TALL: 1.0, SMALL: 0.85},
 }
 """How fast each shape is where all tiles are full and every multiprocessor has as many, relative to
-the fastest (tests/benchmarks/LOG.md)."""
+the fastest (tests/benchmarks/LOG.md). `experts` are products of experts without scales."""
 
 
 class Layout(NamedTuple):
@@ -80,21 +81,21 @@ def refusal(p: Problem) -> str | None:
 def shape_of(p: Problem, experts: int = 1) -> Shape:
     """Return the tile sizes of a problem, whose rows belong to so many experts."""
     processors = _processors(p.device)
+    rates = RATES["experts" if experts > 1 and p.scaling == "none" else p.scaling]
 
     def expected(shape: Shape) -> float:
         right = -(-p.n // shape.columns)
         if experts > 1:
-            # of each expert's last row of tiles a consumer is half full in the mean, and small
-            # tiles fill what the last round leaves
+            # of each expert's last row of tiles a consumer is half full in the mean
             down = p.m / (shape.consumers * ROWS) + experts / (2 * shape.consumers)
             rounds = down * right / processors + 0.5
         else:
             down = -(-p.m // (shape.consumers * ROWS))
             rounds = math.ceil(down * right * p.batch / processors)
         full = shape.consumers * ROWS * shape.columns * rounds * processors
-        return RATES[p.scaling][shape] * p.batch * p.m * p.n / full
+        return rates[shape] * p.batch * p.m * p.n / full
 
-    return max(RATES[p.scaling], key=expected)
+    return max(rates, key=expected)
 
 
 def hopper(x: Operands) -> Tensor:

@@ -39,8 +39,8 @@ def _turns(tiles):
 def _number(turn):
     """Return the tile that this program computes in a turn.
 
-    Every other turn goes the other way round, so that who has got a large tile last gets a small
-    one next: those of experts become smaller.
+    Every other turn goes the other way round, so that who has got a large tile of a product of
+    experts last does not always get the next one.
     """
     count, place = gl.num_programs(0), gl.program_id(0)
     if turn % 2 == 1:

@@ -104,20 +104,15 @@ def around_the_middle(
 
 @triton.jit
 def between(
-    decay_ptr, first, length, rows, head, heads,
-    EXCLUSIVE: tl.constexpr, CHUNK: tl.constexpr, STRONGEST: tl.constexpr,
+    decay_ptr, first, length, rows, head, heads, CHUNK: tl.constexpr, STRONGEST: tl.constexpr
 ):  # fmt: skip
-    """Return e^{G_t - G_s} of a decay for each head, [rows, CHUNK], and 0 where s > t.
-
-    EXCLUSIVE: G_t is the sum before token t's own decay.
-    """
+    """Return e^{G_t - G_s} of a decay for each head, [rows, CHUNK], and 0 where s > t."""
     tokens = tl.arange(0, CHUNK)
     at = (first + tokens).to(tl.int64) * heads + head
     w = tl.load(decay_ptr + at, mask=tokens < length, other=0.0).to(tl.float32)
     sums = tl.cumsum(tl.maximum(w, STRONGEST), 0)
-    reached = sums - tl.maximum(w, STRONGEST) if EXCLUSIVE else sums
     # ROWS is CHUNK here
-    difference = tl.where(tokens[:, None] >= tokens[None, :], reached[:, None] - sums[None, :], 0.0)
+    difference = tl.where(tokens[:, None] >= tokens[None, :], sums[:, None] - sums[None, :], 0.0)
     return tl.where(rows[:, None] >= tokens[None, :], tl.exp(difference), 0.0)
 
 
@@ -205,10 +200,8 @@ def chunk_scores(
         qk, qb = tl.where(seen, qk * scale, 0.0), tl.where(seen, qb * scale, 0.0)
         ak, ab = tl.where(past, ak * SIGN, 0.0), tl.where(past, ab * SIGN, 0.0)
     else:
-        factor = between(decay_ptr, first, length, rows, head, heads, False, CHUNK, STRONGEST)
+        factor = between(decay_ptr, first, length, rows, head, heads, CHUNK, STRONGEST)
         qk, qb = qk * factor * scale, qb * factor * scale
-        if EXCLUSIVE:
-            factor = between(decay_ptr, first, length, rows, head, heads, True, CHUNK, STRONGEST)
         factor = tl.where(past, factor * SIGN, 0.0)
         ak, ab = ak * factor, ab * factor
     if beta_ptr is not None:
@@ -275,8 +268,7 @@ def channel_vectors(
     q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, reads_ptr, keys_ptr, erases_ptr, gains_ptr,
     factors_ptr, chunk, first, length, head, heads, scale,
     KEYS: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr, CHUNK: tl.constexpr,
-    STRONGEST: tl.constexpr, PLAIN: tl.constexpr, ERASES: tl.constexpr, EXCLUSIVE: tl.constexpr,
-    SIGN: tl.constexpr,
+    STRONGEST: tl.constexpr, PLAIN: tl.constexpr, ERASES: tl.constexpr, SIGN: tl.constexpr,
 ):  # fmt: skip
     """Write q e^G, k e^{G_C - G}, a e^G and b e^{G_C - G} of a chunk, and e^{G_C}."""
     shared, share = head // GROUP, heads // GROUP
@@ -300,7 +292,7 @@ def channel_vectors(
             if beta_ptr is not None:
                 b *= betas(beta_ptr, first, tokens, length, head, heads)[:, None]
             store_vectors(gains_ptr, b * left, first, tokens, length, head, heads, dims, KEYS)
-            a *= (tl.exp(sums - w) if EXCLUSIVE else reached) * SIGN
+            a *= reached * SIGN
             store_vectors(erases_ptr, a, first, tokens, length, head, heads, dims, KEYS)
 
 
@@ -342,7 +334,7 @@ def prepare(
         channel_vectors(
             q_ptr, k_ptr, a_ptr, b_ptr, beta_ptr, decay_ptr, reads_ptr, keys_ptr, erases_ptr,
             gains_ptr, factors_ptr, chunk, first, length, head, heads, scale, KEYS, BLOCK, GROUP,
-            CHUNK, STRONGEST, PLAIN, ERASES, EXCLUSIVE, SIGN,
+            CHUNK, STRONGEST, PLAIN, ERASES, SIGN,
         )  # fmt: skip
         ak = tl.zeros([CHUNK, CHUNK], tl.float32)
         ab = ak

@@ -262,18 +262,15 @@ def block_gradients(
         dq, da, dk, db = dq * until, da * until, dk * from_here, db * from_here
         reading, writing = tl.exp(near), tl.exp(-near)
         erasing = tl.exp(near - near_w) if EXCLUSIVE else reading
-        factor, a_factor = 1.0, 1.0
+        factor = 1.0
     else:
         sums = running(w, False)
         dq *= tl.exp(sums)
-        da *= tl.exp(sums - w if EXCLUSIVE else sums)
+        da *= tl.exp(sums)
         dk *= tl.exp(whole - sums)
         db *= tl.exp(whole - sums)
         reading, erasing, writing = 1.0, 1.0, 1.0
-        factor = between(decay_ptr, first, length, rows, head, heads, False, CHUNK, STRONGEST)
-        a_factor = factor
-        if EXCLUSIVE:
-            a_factor = between(decay_ptr, first, length, rows, head, heads, True, CHUNK, STRONGEST)
+        factor = between(decay_ptr, first, length, rows, head, heads, CHUNK, STRONGEST)
     dend = tl.where(block == 0, dend * tl.sum(tl.exp(whole), 0), 0.0)
     if PLAIN:
         k = vectors(k_ptr, first, rows, length, shared, share, dims, KEYS) * writing
@@ -310,12 +307,12 @@ def block_gradients(
             CHANNEL, COMPUTE, PRECISION,
         )  # fmt: skip
         da, db = both_ways(
-            dab_ptr, chunk, head, heads, rows, tokens, a_factor, a_all, b_all, da, db, CHUNK, ROWS,
+            dab_ptr, chunk, head, heads, rows, tokens, factor, a_all, b_all, da, db, CHUNK, ROWS,
             CHANNEL, COMPUTE, PRECISION,
         )  # fmt: skip
         if PLAIN:
             da, dk = both_ways(
-                dak_ptr, chunk, head, heads, rows, tokens, a_factor, a_all, k_all, da, dk, CHUNK,
+                dak_ptr, chunk, head, heads, rows, tokens, factor, a_all, k_all, da, dk, CHUNK,
                 ROWS, CHANNEL, COMPUTE, PRECISION,
             )  # fmt: skip
 

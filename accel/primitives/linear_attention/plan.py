@@ -89,6 +89,8 @@ class Shape:
     @cached_property
     def constants(self) -> dict[str, object]:
         """Return the constants that kernels take by these names."""
+        # the kernels know exclusive keys only where a chunk with decays a channel is one block
+        assert not self.rule.exclusive or (self.channel and self.rule.gentle)
         half = self.dtype == torch.bfloat16
         precise = self.dtype == torch.float32
         return {

@@ -370,4 +370,46 @@ def test_calls_are_limited_in_time_and_number():
     assert set(found) == {"quick"} and failed == {"broken": "ValueError: cannot"}
     slow = {"slow": counted("slow", 0.02), "quick": counted("quick")}
     found, _, calls = brief_timing.medians(slow, cpu, 30.0)
-    assert seen["slow"] == 2 and calls == 2 and found["slow"] > 1e4 > found["quick"]
+    assert seen["slow"] == 2 and found["slow"] > 1e4 > found["quick"]
+    assert calls == 1 + brief_timing.MOST_CALLS
+
+
+def test_calls_that_the_host_launched_too_late_do_not_count(monkeypatch):
+    """More calls between two events left the last contenders waiting, which then dropped out."""
+    host_ms, lasts = 0.06, {"first": 0.01, "second": 0.011, "third": 0.012}
+    names: list[str] = []
+
+    def round_of(turns, _, wait_ms, __):
+        launched, free, times = 0.0, wait_ms, []
+        for call, count in turns:
+            call()
+            begun = free = max(free, launched)
+            for _ in range(count):
+                launched += host_ms
+                free = max(free, launched) + lasts[names[-1]]
+            times.append((free - begun) / count)
+        return times, launched
+
+    monkeypatch.setattr(brief_timing, "_round", round_of)
+    calls = {name: lambda name=name: names.append(name) for name in lasts}
+    found, _, _ = brief_timing.medians(calls, torch.device("cpu"), 1e6)
+    assert found == {name: pytest.approx(1e3 * ms) for name, ms in lasts.items()}
+
+
+def test_one_hopeless_contender_does_not_take_the_time_of_the_others(monkeypatch):
+    """Long calls of which the first round would be the last, were all to take part again."""
+    now = [0.0]
+    monkeypatch.setattr(brief_timing.time, "perf_counter", lambda: now[0])
+    lasts = {"first": [1.5, 1.5, 1.0], "second": [1.2], "hopeless": [9.0]}
+
+    def timed(name):
+        def call():
+            ms = lasts[name].pop(0) if len(lasts[name]) > 1 else lasts[name][0]
+            now[0] += ms / 1e3
+
+        return call
+
+    calls = {name: timed(name) for name in lasts}
+    found, _, count = brief_timing.medians(calls, torch.device("cpu"), 20.0)
+    assert found["first"] == pytest.approx(1e3) and found["second"] == pytest.approx(1.2e3)
+    assert count == 3 + 2 * 3 and now[0] < 0.020 + 0.0117

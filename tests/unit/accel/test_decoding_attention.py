@@ -14,8 +14,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from accel.attention.kernels.decoding import kernel, plan
+from accel.attention.kernels.decoding import kernel, latent, plan
 from accel.attention.kernels.geometry import Target
+from accel.attention.kernels.hopper.latent import Latent, decode_call
 from accel.runtime.call import compiled
 from accel.serving.cache import quantize_kv_cache
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, needs
@@ -225,6 +226,72 @@ def test_the_kernel_compiles_for_every_target(target, size, kept) -> None:
     assert used.shared <= SHARED_KIB[target] * 1024
     assert used.spilled <= (1100 if size == 576 else 256)
     assert "mma" in used.ptx
+
+
+def joined(splits: int) -> float:
+    """The error of parts that are combined, of which the last has seen no key."""
+    g = torch.Generator().manual_seed(splits)
+    scores, values = torch.randn(2, 8, splits, 5, generator=g), torch.randn(5, 512, generator=g)
+    scores[:, :, splits - 1] = -torch.inf
+    m = scores.amax(3)
+    weights = torch.exp2(scores - torch.where(m == -torch.inf, 0.0, m).unsqueeze(3))
+    partial, sums = weights @ values, torch.stack([m, weights.sum(3)], 3)
+    out, lse = torch.full((2, 8, 512), torch.nan), torch.full((2, 8), torch.nan)
+    kernel.join[2, 2](
+        out, lse, partial.transpose(1, 2).contiguous(), sums.transpose(1, 2).contiguous(), splits,
+        *out.stride()[:2], HEADS=8, REAL=4, VALUES=512, PARTS=2, EARLY=False,
+    )  # fmt: skip
+    every = scores.flatten(2).double() * math.log(2)
+    exact = every.softmax(2) @ values.repeat(splits, 1).double()
+    return max(
+        float((out - exact).norm() / exact.norm()), float((lse - every.logsumexp(2)).abs().max())
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("splits", [2, 5])
+def test_parts_of_another_kernel_are_combined(interpreted, splits) -> None:
+    assert interpreted(joined, splits) < 1e-6
+
+
+MLA = plan.Kind(
+    (4, 128, 1, 576), (73728, 576, 73728), (4, 1, 300, 576), (172800, 172800, 576),
+    (172800, 172800, 576), 512, None, torch.bfloat16, torch.bfloat16, True,
+    torch.device("cuda", 0), False, None, 0.04, 0.0, 0, None, 0, False, True,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "takes"),
+    [
+        ({}, True),
+        ({"dtype": torch.float32, "kept": torch.float32}, False),
+        ({"q": (4, 16, 1, 576)}, False),  # heads that fill no tile
+        ({"q": (4, 128, 2, 576)}, False),
+        ({"left": 100}, False),
+        ({"softcap": 5.0}, False),
+        ({"table_width": 8, "counted": torch.int64}, False),
+        ({"v_strides": (172800, 172800, 512)}, False),  # values of their own
+        ({"k_strides": (172800, 172800, 577), "v_strides": (172800, 172800, 577)}, False),
+        ({"aligned": False}, False),
+    ],
+)
+def test_hoppers_kernel_takes_mla_in_whole_tiles_only(monkeypatch, change, takes) -> None:
+    monkeypatch.setattr(latent, "target_of", lambda device: Target(90, 132))
+    latent.takes.cache_clear()
+    assert latent.takes(MLA._replace(**change)) == takes
+    latent.takes.cache_clear()
+
+
+@pytest.mark.matrix
+def test_the_latent_kernels_compile() -> None:
+    strides = (73728, 576), (172800, 576), (65536, 512)
+    problem = Latent(4, 128, 300, *strides, torch.bfloat16, 0.04, True)
+    for splits in (1, 2):
+        used = needs(compiled(decode_call(problem, splits), 90))
+        assert used.shared <= SHARED_KIB[90] * 1024 and used.spilled <= 128
+        assert "wgmma" in used.ptx
+    assert not needs(compiled(latent.join_call(MLA, 2, (65536, 512)), 90)).spilled
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,14 @@ def test_values_of_one_sign_are_centred():
     made = emulation.quantise(q, k, v)
     assert made.v_centre.min() > 2
     assert apart(emulated(q, k, v), reference(q, k, v)) < 3e-3
-    q, k, v = qkv(dim=64, heads=1)
-    assert emulation.quantise(q, k, v).v_centre.count_nonzero() <= 2
+
+
+def test_means_that_random_values_have_by_chance_are_not_subtracted():
+    """Such a mean is far from that of all values, so that sums would be no longer around 0."""
+    g = torch.Generator().manual_seed(1)
+    v = torch.randn(1, 400, KEYS, 256, generator=g).to(BF16)
+    few = v[:, :, :1]
+    assert not emulation.quantise(few, few, v).v_centre.any()
 
 
 def test_a_query_that_sees_no_key_gives_nothing():

@@ -35,6 +35,7 @@ def linear(q=X, **rules):
         (lambda: accel.gemm(A.numpy(), B), "a must be a torch.Tensor; got numpy.ndarray"),
         (lambda: accel.gemm(A, B, bias=[1.0] * 4), "bias must be a torch.Tensor; got list"),
         (lambda: accel.grouped_gemm(A, EXPERTS, [0, 2, 8]), "starts must be a torch.Tensor"),
+        (lambda: precision.convert(A), r"model must be a torch\.nn\.Module; got Tensor"),
         (lambda: precision.convert(LAYERS, wanted={"0"}), "wanted must be a function.* got set"),
         (
             lambda: precision.dynamic_precision_select(LAYERS, A),

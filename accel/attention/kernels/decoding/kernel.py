@@ -382,3 +382,26 @@ def decode(
                     QUERIES, GROUP, REAL, TILES, VALUES, MAIN, VREST, PARTS,
                     AHEAD,
                 )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["splits"])
+def join(
+    out_ptr, lse_ptr, partial_ptr, sums_ptr, splits, stride_ob, stride_oh,
+    HEADS: tl.constexpr, REAL: tl.constexpr, VALUES: tl.constexpr, PARTS: tl.constexpr,
+    EARLY: tl.constexpr,
+):  # fmt: skip
+    """Combine parts that another kernel left: partial results [sequences, splits, HEADS, VALUES].
+
+    The grid is (sequences, HEADS / REAL). EARLY: it begins while that kernel ends, for which it
+    waits.
+    """
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
+    sequence = tl.program_id(0).to(tl.int64)
+    row = tl.program_id(1) * REAL
+    combine(
+        out_ptr, lse_ptr, partial_ptr, sums_ptr, sequence * splits * HEADS + row, splits, HEADS,
+        sequence, 0, row, stride_ob, stride_oh, 0,
+        1, HEADS, REAL, HEADS // REAL, VALUES, VALUES, 0, PARTS, 2,
+    )  # fmt: skip

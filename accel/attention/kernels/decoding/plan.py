@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from triton import cdiv
 
+from accel.attention.kernels.decoding import latent
 from accel.attention.kernels.decoding.kernel import decode
 from accel.attention.kernels.geometry import Target, target_of
 from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
@@ -276,11 +277,14 @@ def decoded(
         softcap, 0 if tables is None else tables.shape[1],
         None if lengths is None else lengths.dtype, more, rows is not None, wants_lse,
     )  # fmt: skip
-    plan, launch = _prepared(kind, tile)
     out = torch.empty_strided(
         (*q.shape[:3], kind.values), (*_out_strides(kind), 1), dtype=q.dtype, device=q.device
     )
     lse = q.new_empty(q.shape[:3], dtype=torch.float32) if wants_lse else None
+    if kind.values != q.shape[3] and tile is None and latent.takes(kind):
+        latent.attend(q, k, out, lse, kind)
+        return out, lse
+    plan, launch = _prepared(kind, tile)
     work: tuple[Tensor, ...] = ()
     if plan.counters:
         work = (
