@@ -20,6 +20,9 @@ from scheduler.protocol import paths
 from scheduler.protocol.jobs import Job
 
 CHANGED = "it has changed since the scan"
+_NAMELESS = (b"/memfd:", b"/dev/zero (deleted)", b"/SYSV")
+"""What maps show for memory that no folder has, whose inodes are numbered apart from those of
+files."""
 _PROBE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME | os.O_CLOEXEC
 
 
@@ -32,9 +35,11 @@ class OpenFiles:
     def __init__(self) -> None:
         self._open: dict[tuple[int, int], int] = {}
         self._mapped: dict[int, int] = {}
-        """By inode number alone: maps do not always show the device that stat(2) shows (btrfs,
-        overlay).
+        """By inode number alone, where the mapped file cannot be found by its name: maps do not
+        always show the device that stat(2) shows (btrfs, overlay).
         """
+        self._files: dict[tuple[bytes, int], tuple[int, int] | None] = {}
+        """The device and inode of stat(2) by those that maps show; None if it is not known."""
         self._complete = False
 
     def of(self, inodes: frozenset[tuple[int, int]]) -> str:
@@ -69,8 +74,18 @@ class OpenFiles:
         except OSError:
             return
         for line in maps.splitlines():
-            if inode := int(line.split(maxsplit=5)[4]):
-                self._mapped[inode] = pid
+            _, _, _, device, number, *named = line.split(maxsplit=5)
+            name = named[0] if named else b""
+            if (inode := int(number)) and not name.startswith(_NAMELESS):
+                self._add_mapped(device, inode, name, pid)
+
+    def _add_mapped(self, device: bytes, inode: int, name: bytes, pid: int) -> None:
+        if (device, inode) not in self._files:
+            self._files[device, inode] = _file_of(inode, name, pid)
+        if (file := self._files[device, inode]) is None:
+            self._mapped[inode] = pid
+        else:
+            self._open[file] = pid
 
     def _add(self, file: os.DirEntry[str], pid: int) -> None:
         try:
@@ -78,6 +93,15 @@ class OpenFiles:
         except OSError:
             return  # It was closed meanwhile.
         self._open[info.st_dev, info.st_ino] = pid
+
+
+def _file_of(inode: int, name: bytes, pid: int) -> tuple[int, int] | None:
+    """Return the device and inode of a file that a process has mapped, if its name leads to it."""
+    try:
+        info = Path(f"/proc/{pid}/root{os.fsdecode(name)}").stat()
+    except OSError:
+        return None
+    return (info.st_dev, info.st_ino) if info.st_ino == inode else None
 
 
 def _name(pid: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from urllib.parse import unquote_to_bytes
@@ -146,7 +148,15 @@ def test_another_file_system_has_its_own_trash(shm: Path) -> None:
 @pytest.fixture
 def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Mount a file system for a test."""
-    folder = tmp_path / "mounted"
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
+    with tmpfs(tmp_path / "mounted") as folder:
+        yield folder
+
+
+@contextmanager
+def tmpfs(folder: Path) -> Iterator[Path]:
+    """Mount a file system in memory at a new folder."""
     folder.mkdir()
     if subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", folder],
@@ -154,10 +164,22 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         capture_output=True,
     ).returncode:
         pytest.skip("nothing can be mounted here")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
     yield folder
     subprocess.run(["umount", folder], check=True)
+
+
+def test_a_mapped_file_of_the_same_number_elsewhere_keeps_nothing(
+    mounted: Path, tmp_path: Path
+) -> None:
+    with tmpfs(tmp_path / "elsewhere") as elsewhere:
+        here, there = world(mounted / "world"), world(elsewhere / "world")
+        mine, other = (kernel(place, "mine") / "a.cubin" for place in (here, there))
+        assert mine.stat().st_ino == other.stat().st_ino
+        finds, others = found(here), found(there)
+        with other.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):
+            [left] = move(there.scope, others).left
+            assert "open" in left.why
+            assert move(here.scope, finds).left == ()
 
 
 def test_a_trash_that_others_prepared_is_not_used(mounted: Path, tmp_path: Path) -> None:
@@ -167,6 +189,7 @@ def test_a_trash_that_others_prepared_is_not_used(mounted: Path, tmp_path: Path)
     (mounted / f".Trash-{os.geteuid()}").symlink_to(tmp_path / "elsewhere")
     receipt = move(here.scope, found(here))
     assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert receipt.left == ()
     [item] = receipt.items
     assert item.trash.startswith(str(here.cache)), "one in the allowed folder instead"
     assert found(here) == (), "which is not debris itself"
@@ -183,7 +206,9 @@ def test_a_shared_trash_is_used_only_if_nobody_can_take_files_of_others(
     kernel(here, "mine")
     (mounted / ".Trash").mkdir()
     (mounted / ".Trash").chmod(mode)
-    [item] = move(here.scope, found(here)).items
+    receipt = move(here.scope, found(here))
+    assert receipt.left == ()
+    [item] = receipt.items
     assert item.trash == str(mounted / used.format(os.geteuid()))
 
 
