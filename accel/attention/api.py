@@ -250,6 +250,7 @@ def attention(
                 q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(),
                 q.dtype, k.dtype, v.dtype, q.device, k.device, v.device,
                 (q.data_ptr() | k.data_ptr() | v.data_ptr()) % ALIGNMENT,
+                k.data_ptr() == v.data_ptr(),
                 causal, window, scale, softcap, deterministic, layout, backend, grad, return_lse,
                 None if sink is None else (sink.shape, sink.dtype, sink.device),
             )  # fmt: skip

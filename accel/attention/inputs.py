@@ -226,7 +226,13 @@ def problem_of(
         alibi=x.slopes is not None,
         blocks=_without_window(x, left, right),
         value_dim=x.v.shape[3] if x.v.shape[3] < x.q.shape[3] else 0,
+        values_in_keys=_in_keys(x),
     )
+
+
+def _in_keys(x: Inputs) -> bool:
+    narrow = x.v.shape[3] < x.k.shape[3]
+    return narrow and x.v.data_ptr() == x.k.data_ptr() and x.v.stride() == x.k.stride()
 
 
 def checked(window: object) -> Window:

@@ -63,6 +63,8 @@ class Problem:
     """False if nobody will read lse, which a backend may then leave unwritten."""
     value_dim: int = 0
     """The head size of v and of the output if it is less than head_dim (MLA), else 0."""
+    values_in_keys: bool = False
+    """True if v is the first value_dim dimensions of k in memory, as in MLA's absorbed form."""
 
     def __post_init__(self) -> None:
         """Validate the problem.

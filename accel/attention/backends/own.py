@@ -31,6 +31,8 @@ _AT_ONCE = 8
 _COPIED = 4
 """A bias is copied for wider loads if it has at most this share of the elements of the queries."""
 _MOST_QUERIES = 16
+_LATENT = (576, 512)
+"""The head sizes of keys and values of MLA's absorbed form, as DeepSeek's models have them."""
 
 
 class Hopper(Backend):
@@ -186,6 +188,10 @@ class Decoding(Backend):
 
     name = "decoding"
 
+    def takes_narrow(self, p: Problem) -> bool:
+        """Return True for MLA's absorbed form, whose values are read with the keys."""
+        return p.values_in_keys and (p.head_dim, p.value_dim) == _LATENT
+
     def load(self) -> None:
         """Import Triton and the kernel."""
         import accel.attention.kernels.decoding.plan  # noqa: F401
@@ -194,7 +200,8 @@ class Decoding(Backend):
         """Yield every reason against the pass."""
         yield from on_cuda(p)
         yield from half_precision_on_ampere(p)
-        yield from head_size_up_to(256, p)
+        if not self.takes_narrow(p):
+            yield from head_size_up_to(256, p)
         yield from no_bias(p)
         if p.seq_q > _MOST_QUERIES:
             yield f"takes up to {_MOST_QUERIES} queries, not {p.seq_q}"
@@ -208,11 +215,14 @@ class Decoding(Backend):
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass."""
-        return self._run(problem)(*(side_by_side(t) for t in x[:3]))
+        q, k, v = (side_by_side(t) for t in x[:3])
+        if problem.value_dim:  # a copy of k has the values, too
+            v = k[..., : problem.value_dim]
+        return self._run(problem)(q, k, v)
 
     def prepared(self, x: Inputs, problem: Problem) -> Run | None:
         """Prepare the forward pass if there are only q, k, v and heads are contiguous."""
-        if x.sink is not None or any(t.stride(-1) != 1 for t in x[:3]):
+        if x.sink is not None or problem.value_dim or any(t.stride(-1) != 1 for t in x[:3]):
             return None
         return self._run(problem)
 

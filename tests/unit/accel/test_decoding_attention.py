@@ -9,14 +9,19 @@ import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from accel.attention import api, attention, choose, describe
+from accel.attention.backends import BACKENDS
+from accel.attention.inputs import Inputs
 from accel.attention.kernels.decoding import kernel, latent, plan
 from accel.attention.kernels.geometry import Target
 from accel.attention.kernels.hopper.latent import Latent, decode_call
+from accel.attention.reference import reference
 from accel.runtime.call import compiled
 from accel.serving.cache import quantize_kv_cache
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, needs
@@ -284,6 +289,47 @@ def test_hoppers_kernel_takes_mla_in_whole_tiles_only(monkeypatch, change, takes
 
 
 @pytest.mark.matrix
+def absorbed(scattered: bool) -> float:
+    """The error of the backend with values that are a part of the keys."""
+    torch.manual_seed(0)
+    q, k = torch.randn(1, 4, 2, 576), torch.randn(1, 1, 40, 576)
+    if scattered:
+        k = k.mT.contiguous().mT
+    x = Inputs(q, k, k[..., :512])
+    out, _ = BACKENDS["decoding"].forward(x, describe(*x[:3], causal=True))
+    exact = reference(*(t.double() for t in x[:3]), causal=True)
+    return float((out - exact).norm() / exact.norm())
+
+
+@pytest.mark.parametrize("scattered", [False, True])
+def test_the_backend_computes_mla_with_its_keys_alone(interpreted, scattered) -> None:
+    assert interpreted(absorbed, scattered) < 1e-5
+
+
+def test_mla_is_decoded_where_its_values_lie_in_its_keys() -> None:
+    q, room = torch.randn(2, 128, 1, 576).bfloat16(), torch.randn(2, 1, 300, 1152).bfloat16()
+    k = room[..., :576]
+
+    def backend(v: Tensor, **changed: Any) -> str:
+        p = describe(q, k, v)
+        return choose(replace(p, device=torch.device("cuda"), capability=(9, 0), **changed)).backend
+
+    assert backend(k[..., :512]) == "decoding"
+    assert backend(k[..., :512].clone()) != "decoding"
+    # the same strides, another place
+    assert backend(room[..., 64:576]) != "decoding" and backend(room[..., 576:1088]) != "decoding"
+    assert backend(k[..., :384]) != "decoding"
+    assert backend(k[..., :512], bias="float") != "decoding"
+
+
+def test_a_plan_for_values_in_keys_is_not_used_for_others() -> None:
+    q, room = torch.randn(1, 2, 1, 24), torch.randn(1, 1, 30, 48)
+    for v in (room[..., :16], room[..., 24:40]):
+        attention(q, room[..., :24], v)
+    plans = [p.problem for p in api._PLANS.values() if p.problem.value_dim == 16]
+    assert [p.values_in_keys for p in plans] == [True, False]
+
+
 def test_the_latent_kernels_compile() -> None:
     strides = (73728, 576), (172800, 576), (65536, 512)
     problem = Latent(4, 128, 300, *strides, torch.bfloat16, 0.04, True)
