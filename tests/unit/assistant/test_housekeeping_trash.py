@@ -164,8 +164,10 @@ def tmpfs(folder: Path) -> Iterator[Path]:
         capture_output=True,
     ).returncode:
         pytest.skip("nothing can be mounted here")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
 
 
 def test_a_mapped_file_of_the_same_number_elsewhere_keeps_nothing(
