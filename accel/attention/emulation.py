@@ -16,11 +16,14 @@ from torch import Tensor
 from accel.attention.inputs import Inputs
 from accel.attention.kernels.quantised import (
     CERTAIN,
+    CERTAIN_OF_SAMPLE,
     E4M3,
     KEYS,
     LARGEST,
     LEAST_SCALE,
+    PARTS,
     QUERIES,
+    SAMPLED,
     Quantised,
     padded_head,
     place_of_key,
@@ -39,9 +42,7 @@ def quantise(q: Tensor, k: Tensor, v: Tensor) -> Quantised:
     q8, q_scales = _rounded(_padded(q, dim) @ turn, QUERIES)
     k8, k_scales = _rounded(_padded(k, dim) @ turn, KEYS)
     v = _padded(v, dim)
-    error, centre = torch.var_mean(v[:, :, :KEYS], 2, correction=0)
-    certain = centre.square() > CERTAIN**2 * error / min(KEYS, v.shape[2])
-    centre = centre.masked_fill(~(certain & centre.isfinite()), 0.0)
+    centre = _centre(v)
     v8, v_scales = _rounded(v - centre[:, :, None], KEYS)
     blocks = v_scales.shape[2]
     whole = v8.new_zeros((*v8.shape[:2], blocks * KEYS, dim), dtype=torch.uint8)
@@ -51,6 +52,18 @@ def quantise(q: Tensor, k: Tensor, v: Tensor) -> Quantised:
     unit = 1 / math.sqrt(dim)
     v8 = whole.mT.contiguous().view(E4M3)
     return Quantised(q8, k8, v8, q_scales * unit, k_scales * unit, v_scales, centre)
+
+
+def _centre(v: Tensor) -> Tensor:
+    """Return what is subtracted from all values of a head: see `Quantised.v_centre`."""
+    sampled = v.shape[3] in SAMPLED
+    step = max(1, -(-v.shape[2] // PARTS) if sampled else v.shape[2])
+    rows = torch.arange(v.shape[2], device=v.device)
+    sample = v[:, :, rows % step < KEYS]
+    variance, mean = torch.var_mean(sample, 2, correction=0)
+    least = CERTAIN_OF_SAMPLE if sampled else CERTAIN
+    certain = mean.square() > least**2 * variance / sample.shape[2]
+    return mean.masked_fill(~(certain & mean.isfinite()), 0.0)
 
 
 def fp8_block_quantize(x: Tensor, rows: int = KEYS) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,13 @@ KEYS = 128
 CERTAIN = 5.5
 """Standard errors from which on a mean of values is subtracted. At 4, one in 16,000 columns of
 random values had one by chance, and lost by it (see `Quantised.v_centre`)."""
+SAMPLED = (256,)
+"""Head sizes at which sums stay in the tensor cores over thousands of keys. Of values whose mean is
+a fifth of their deviation these lose 2 %, so that smaller means must be found, in a larger sample."""
+PARTS = 16
+"""The parts of a sequence whose first KEYS values are the sample."""
+CERTAIN_OF_SAMPLE = 4.0
+"""Like CERTAIN, for a sample: what 2,048 values have by chance is too small to lose anything."""
 SEED = 20
 """Of the rotation's signs."""
 HEAD_SIZES = (64, 128, 256)
@@ -50,8 +57,8 @@ class Quantised(NamedTuple):
     """float32 [sequences,Hkv,D]: what was subtracted from all values of a head of a sequence.
 
     The tensor cores add products of E4M3 with few bits and cut off the rest: sums of values around
-    0 stay small, and lose little. It is the mean of the sequence's first KEYS values, or 0 where
-    that is below CERTAIN standard errors.
+    0 stay small, and lose little. It is the mean of the sequence's first KEYS values or, with heads
+    of SAMPLED, of a sample, and 0 where that is below CERTAIN or CERTAIN_OF_SAMPLE standard errors.
     """
 
 

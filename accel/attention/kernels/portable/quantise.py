@@ -23,11 +23,14 @@ from accel.attention.kernels.quantised import (
     CERTAIN as CERTAIN_ERRORS,
 )
 from accel.attention.kernels.quantised import (
+    CERTAIN_OF_SAMPLE,
     E4M3,
     KEYS,
     LARGEST,
     LEAST_SCALE,
+    PARTS,
     QUERIES,
+    SAMPLED,
     Quantised,
     blocks_of,
     layouts,
@@ -166,16 +169,65 @@ def _rotated_rows(
 
 
 @triton.jit
-def _centre(source, stride_n, length, inside, ROWS: tl.constexpr, CERTAIN: tl.constexpr):
-    """Return the mean of the first values of a sequence, or 0 where it is not certain."""
-    to = tl.arange(0, ROWS)
-    rows = source + to.to(tl.int64)[:, None] * stride_n
-    first = tl.load(rows, mask=(to < length)[:, None] & inside, other=0.0).to(tl.float32)
-    count = tl.minimum(length, ROWS)
-    centre = tl.sum(first, 0) / count
-    error = (tl.sum(first * first, 0) / count - centre * centre) / count
-    certain = (centre * centre > CERTAIN * CERTAIN * error) & (tl.abs(centre) < float("inf"))
-    return tl.where(certain, centre, 0.0)
+def _sums(source, stride_n, first, length, inside, ROWS: tl.constexpr):
+    """Return the sums of ROWS values from the first on, and of their squares; `length` ends them."""
+    row = first + tl.arange(0, ROWS)
+    at = source + row.to(tl.int64)[:, None] * stride_n
+    x = tl.load(at, mask=(row < length)[:, None] & inside, other=0.0).to(tl.float32)
+    return tl.sum(x, 0), tl.sum(x * x, 0)
+
+
+@triton.jit
+def _certain_mean(sums, squares, count, CERTAIN: tl.constexpr):
+    """Return the mean of `count` values, or 0 where it is not certain."""
+    mean = sums / count
+    error = (squares / count - mean * mean) / count
+    certain = (mean * mean > CERTAIN * CERTAIN * error) & (tl.abs(mean) < float("inf"))
+    return tl.where(certain, mean, 0.0)
+
+
+@triton.jit
+def _mean_of_sample(
+    sums_ptr, owner, length, at, DIM: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr,
+    CERTAIN: tl.constexpr
+):  # fmt: skip
+    """Return the mean of what `sum_sample` added up for a head of a sequence."""
+    part = tl.arange(0, PARTS)
+    step = tl.cdiv(length, PARTS)
+    counts = tl.minimum(tl.minimum(length - part * step, step), ROWS)
+    places = sums_ptr + owner.to(tl.int64) * (2 * PARTS * DIM) + part[:, None] * DIM + at[None, :]
+    sums = tl.sum(tl.load(places), 0)
+    squares = tl.sum(tl.load(places + PARTS * DIM), 0)
+    return _certain_mean(sums, squares, tl.sum(tl.maximum(counts, 0), 0), CERTAIN)
+
+
+@triton.jit(do_not_specialize=["seq_k", "heads"])
+def sum_sample(
+    v_ptr, sums_ptr, starts_k_ptr, stride_vb, stride_vh, stride_vn, seq_k, heads,
+    KEYS: tl.constexpr, PARTS: tl.constexpr, DIM: tl.constexpr, HEAD_DIM: tl.constexpr,
+    RAGGED: tl.constexpr
+):  # fmt: skip
+    """Add up the first KEYS values of one of PARTS parts of a sequence, and their squares.
+
+    They go to `sums` [sequences, heads, 2, PARTS, DIM] in float32.
+    """
+    part, head, sequence = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    at = tl.arange(0, DIM)
+    source = v_ptr + head.to(tl.int64) * stride_vh + at[None, :]
+    length = seq_k
+    if RAGGED:
+        begin = tl.load(starts_k_ptr + sequence)
+        length = tl.load(starts_k_ptr + sequence + 1) - begin
+        source += begin.to(tl.int64) * stride_vn
+    else:
+        source += sequence.to(tl.int64) * stride_vb
+    step = tl.cdiv(length, PARTS)
+    end = tl.minimum((part + 1) * step, length)
+    sums, squares = _sums(source, stride_vn, part * step, end, at[None, :] < HEAD_DIM, KEYS)
+    owner = (sequence * heads + head).to(tl.int64)
+    place = sums_ptr + (owner * (2 * PARTS) + part) * DIM + at
+    tl.store(place, sums)
+    tl.store(place + PARTS * DIM, squares)
 
 
 @triton.jit
@@ -195,10 +247,11 @@ def _byte(x, inverse, place: tl.constexpr, LARGEST: tl.constexpr, INTERPRETED: t
 
 @triton.jit
 def _turned_values(
-    x_ptr, y_ptr, scale_ptr, centre_ptr, stride_b, stride_h, stride_n, starts, sequences, batch,
-    head, heads, block, blocks, rows, ROWS: tl.constexpr, DIM: tl.constexpr, HEAD_DIM: tl.constexpr,
-    LARGEST: tl.constexpr, LEAST: tl.constexpr, RAGGED: tl.constexpr, CERTAIN: tl.constexpr,
-    SPAN: tl.constexpr, STAGES: tl.constexpr, INTERPRETED: tl.constexpr
+    x_ptr, y_ptr, scale_ptr, centre_ptr, sums_ptr, stride_b, stride_h, stride_n, starts, sequences,
+    batch, head, heads, block, blocks, rows, ROWS: tl.constexpr, PARTS: tl.constexpr,
+    DIM: tl.constexpr, HEAD_DIM: tl.constexpr, LARGEST: tl.constexpr, LEAST: tl.constexpr,
+    RAGGED: tl.constexpr, CERTAIN: tl.constexpr, SPAN: tl.constexpr, STAGES: tl.constexpr,
+    INTERPRETED: tl.constexpr
 ):  # fmt: skip
     """Quantise SPAN blocks of values of one sequence and lay their keys side by side, in the order
     of `quantised.place_of_key`: four keys that become neighbours are one word."""
@@ -208,10 +261,14 @@ def _turned_values(
     source = x_ptr + batch.to(tl.int64) * stride_b + head.to(tl.int64) * stride_h + at[None, :]
     if RAGGED:
         source += begin.to(tl.int64) * stride_n
-    centre = _centre(source, stride_n, length, inside, ROWS, CERTAIN)
+    owner = (sequence if RAGGED else batch) * heads + head
+    if sums_ptr is None:
+        sums, squares = _sums(source, stride_n, 0, length, inside, ROWS)
+        centre = _certain_mean(sums, squares, tl.minimum(length, ROWS), CERTAIN)
+    else:
+        centre = _mean_of_sample(sums_ptr, owner, length, at, DIM, ROWS, PARTS, CERTAIN)
     if place == 0:
-        owner = sequence if RAGGED else batch
-        tl.store(centre_ptr + (owner * heads + head) * DIM + at, centre)
+        tl.store(centre_ptr + owner * DIM + at, centre)
     word = tl.arange(0, ROWS // 4)
     key = (word >> 2) * 16 + (word & 3) * 2
     base = (batch * heads + head).to(tl.int64) * DIM + at
@@ -248,12 +305,12 @@ _NUMBERS = (
 @triton.jit(do_not_specialize=[*_NUMBERS])
 def quantise_attention(
     q_ptr, k_ptr, v_ptr, rotation_ptr, q8_ptr, k8_ptr, v8_ptr, q_scale_ptr, k_scale_ptr,
-    v_scale_ptr, v_centre_ptr, claims_ptr, starts_q_ptr, starts_k_ptr,
+    v_scale_ptr, v_centre_ptr, claims_ptr, sums_ptr, starts_q_ptr, starts_k_ptr,
     stride_qb, stride_qh, stride_qn, stride_kb, stride_kh, stride_kn, stride_vb, stride_vh,
     stride_vn, seq_q, seq_k, heads, kv_heads, batches, sequences, q_blocks, k_blocks, unit,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr, HEAD_DIM: tl.constexpr,
-    LARGEST: tl.constexpr, LEAST: tl.constexpr, CERTAIN: tl.constexpr, RAGGED: tl.constexpr,
-    SPAN: tl.constexpr, STAGES: tl.constexpr, INTERPRETED: tl.constexpr
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, PARTS: tl.constexpr, DIM: tl.constexpr,
+    HEAD_DIM: tl.constexpr, LARGEST: tl.constexpr, LEAST: tl.constexpr, CERTAIN: tl.constexpr,
+    RAGGED: tl.constexpr, SPAN: tl.constexpr, STAGES: tl.constexpr, INTERPRETED: tl.constexpr
 ):  # fmt: skip
     at = tl.program_id(0)
     if at == 0:
@@ -264,10 +321,10 @@ def quantise_attention(
     if at < some:
         head = (at // k_spans) % kv_heads
         _turned_values(
-            v_ptr, v8_ptr, v_scale_ptr, v_centre_ptr, stride_vb, stride_vh, stride_vn,
+            v_ptr, v8_ptr, v_scale_ptr, v_centre_ptr, sums_ptr, stride_vb, stride_vh, stride_vn,
             starts_k_ptr, sequences, at // k_spans // kv_heads, head, kv_heads,
-            at % k_spans * SPAN, k_blocks, seq_k, KEYS, DIM, HEAD_DIM, LARGEST, LEAST, RAGGED,
-            CERTAIN, SPAN, STAGES, INTERPRETED,
+            at % k_spans * SPAN, k_blocks, seq_k, KEYS, PARTS, DIM, HEAD_DIM, LARGEST, LEAST,
+            RAGGED, CERTAIN, SPAN, STAGES, INTERPRETED,
         )  # fmt: skip
     elif at < 2 * some:
         at -= some
@@ -303,7 +360,8 @@ def quantise(
 @lru_cache(maxsize=4096)
 def _plan(key: tuple[object, ...]) -> Callable[..., tuple[Quantised, Tensor]]:
     g = geometry_of(key)
-    launch = prepare(quantise_call(g), g.device)
+    call, summing = quantise_call(g), sample_call(g)
+    launch, sums = prepare(call, g.device), summing and prepare(summing, g.device)
     sequences = g.ragged and g.ragged[0]
     matrix = rotation(padded_head(g.head_dim), g.dtype, g.device)
     shapes = [layout.shape for layout in layouts(g)]
@@ -321,10 +379,47 @@ def _plan(key: tuple[object, ...]) -> Callable[..., tuple[Quantised, Tensor]]:
             *(torch.empty(shape, dtype=torch.float32, device=g.device) for shape in scales),
         )
         claims = torch.empty(1, dtype=torch.int32, device=g.device)
-        launch(q, k, v, matrix, *made, claims, *starts)
+        sample: list[Tensor] = []
+        if sums is not None:
+            size = (*made.v_centre.shape[:2], 2, PARTS, made.v_centre.shape[2])
+            sample.append(torch.empty(size, dtype=torch.float32, device=g.device))
+            sums(v, *sample, *starts[1:])
+        launch(q, k, v, matrix, *made, claims, *sample, *starts)
         return made, claims
 
     return run
+
+
+def sample_call(g: Geometry) -> KernelCall | None:
+    """Return the launch that adds up samples of values, where a problem needs them."""
+    dim = padded_head(g.head_dim)
+    if dim not in SAMPLED:
+        return None
+    return KernelCall(
+        sum_sample,
+        (PARTS, g.k.shape[1], (g.ragged and g.ragged[0]) or g.k.shape[0]),
+        {
+            "v_ptr": g.pointer(),
+            "sums_ptr": Pointer(torch.float32),
+            "starts_k_ptr": Pointer(torch.int32, False) if g.ragged else None,
+            **_strides("v", g.v),
+            "seq_k": g.k.shape[2],
+            "heads": g.k.shape[1],
+        },
+        {
+            "KEYS": KEYS,
+            "PARTS": PARTS,
+            "DIM": dim,
+            "HEAD_DIM": g.head_dim,
+            "RAGGED": g.ragged is not None,
+        },
+        {"num_warps": 8, "num_stages": 1},
+    )
+
+
+def _strides(name: str, layout: Layout) -> dict[str, int]:
+    """Return the steps between sequences, heads and rows by the names of arguments."""
+    return Layout((), layout.strides[:3]).named(name, "bhn")
 
 
 def quantise_call(g: Geometry) -> KernelCall:
@@ -338,10 +433,7 @@ def quantise_call(g: Geometry) -> KernelCall:
     interpreted = isinstance(quantise_attention, InterpretedFunction)
     eighth, scales = Pointer(E4M3), Pointer(torch.float32)
     starts = Pointer(torch.int32, False) if g.ragged else None
-
-    def strides(name: str, layout: Layout) -> dict[str, int]:
-        return Layout((), layout.strides[:3]).named(name, "bhn")
-
+    sampled = dim in SAMPLED
     return KernelCall(
         quantise_attention,
         batches * (heads * -(-q_blocks // span) + 2 * kv_heads * -(-k_blocks // span)),
@@ -352,11 +444,12 @@ def quantise_call(g: Geometry) -> KernelCall:
             **{f"{name}_scale_ptr": scales for name in "qkv"},
             "v_centre_ptr": scales,
             "claims_ptr": Pointer(torch.int32),
+            "sums_ptr": scales if sampled else None,
             "starts_q_ptr": starts,
             "starts_k_ptr": starts,
-            **strides("q", g.q),
-            **strides("k", g.k),
-            **strides("v", g.v),
+            **_strides("q", g.q),
+            **_strides("k", g.k),
+            **_strides("v", g.v),
             "seq_q": g.q.shape[2],
             "seq_k": g.k.shape[2],
             "heads": heads,
@@ -370,11 +463,12 @@ def quantise_call(g: Geometry) -> KernelCall:
         {
             "QUERIES": QUERIES,
             "KEYS": KEYS,
+            "PARTS": PARTS,
             "DIM": dim,
             "HEAD_DIM": g.head_dim,
             "LARGEST": LARGEST,
             "LEAST": LEAST_SCALE,
-            "CERTAIN": CERTAIN_ERRORS,
+            "CERTAIN": CERTAIN_OF_SAMPLE if sampled else CERTAIN_ERRORS,
             "RAGGED": g.ragged is not None,
             "SPAN": span,
             "STAGES": STAGES if span > 1 else 1,
