@@ -23,8 +23,8 @@ CERTAIN = 5.5
 """Standard errors from which on a mean of values is subtracted. At 4, one in 16,000 columns of
 random values had one by chance, and lost by it (see `Quantised.v_centre`)."""
 SAMPLED = (256,)
-"""Head sizes at which sums stay in the tensor cores over thousands of keys. Of values whose mean is
-a fifth of their deviation these lose 2 %, so that smaller means must be found, in a larger sample."""
+"""Head sizes at which sums stay in the tensor cores over thousands of keys. If values have means of
+a fifth of their deviation, such sums lose 2 %: small means must be found, in a larger sample."""
 PARTS = 16
 """The parts of a sequence whose first KEYS values are the sample."""
 CERTAIN_OF_SAMPLE = 4.0

@@ -10,7 +10,12 @@ import torch
 from torch import Tensor
 from triton.runtime.interpreter import InterpretedFunction
 
-from accel.primitives.linear_attention import chunk_kernels, gradient_kernels, scan_kernels
+from accel.primitives.linear_attention import (
+    chunk_kernels,
+    gradient_kernels,
+    part_kernels,
+    scan_kernels,
+)
 from accel.primitives.linear_attention.plan import (
     CHUNK,
     ROWS,
@@ -30,6 +35,8 @@ Tensors = dict[str, Tensor | None]
 """Tensors by the names of the kernels' arguments, without `_ptr`; None if a rule lacks one."""
 
 _OLDEST = (8, 0)
+_JOINED, _STEP = 16, 64
+"""The columns of states that a program joins, and the channels of keys that a product takes."""
 
 
 def unusable(device: torch.device) -> str | None:
@@ -79,12 +86,15 @@ class _Launcher:
         blocks: dict[str, int],
         tensors: Tensors,
         options: Mapping[str, int] = named.USUAL,
+        numbers: Mapping[str, int] | None = None,
     ) -> None:
-        """Launch a kernel; `blocks` are constants besides those of the shape."""
+        """Launch a kernel; `blocks` and `numbers` are arguments besides those of the shape."""
         tensors = {"chunks": self.at.chunks, "sequences": self.at.sequences, **tensors}
         pointers = {f"{name}_ptr": x for name, x in tensors.items()}
         constants = {**self.shape.constants, **blocks}
-        named.launch(kernel, grid, pointers, self._numbers, constants, options)
+        named.launch(
+            kernel, grid, pointers, {**self._numbers, **(numbers or {})}, constants, options
+        )
 
 
 class _Recurrence(torch.autograd.Function):
@@ -213,25 +223,23 @@ def _parted(launch: _Launcher, x: Tensors) -> Tensors:
     x = x | {**dict.fromkeys(("out", "states", "u", "starts")), "sequences": lines}
     added = _passed_on(launch, x)
     turns = _passed_on(launch, x | dict.fromkeys(("v", "constants")), width=s.keys)
-    starts = torch.empty_like(added)
-    _join(x["start"], turns.chunk(parts), added.chunk(parts), starts.chunk(parts))
+    starts = _joined(launch, x["start"], turns, added, back=False)
     return {"sequences": lines, "starts": starts, "turns": turns}
 
 
-def _join(
-    first: Tensor | None,
-    turns: Sequence[Tensor],
-    added: Sequence[Tensor],
-    states: Sequence[Tensor],
-) -> None:
-    """Fill `states`: the first, and what each turn and what is added make of the one before."""
-    if first is None:
-        states[0].zero_()
-    else:
-        states[0].copy_(first)
-    for turn, new, before, after in zip(turns, added, states, states[1:], strict=False):
-        one, two, three = (t.flatten(0, 1) for t in (new, turn, before))
-        torch.baddbmm(one, two, three, out=after.flatten(0, 1))
+def _joined(
+    launch: _Launcher, first: Tensor | None, turns: Tensor, added: Tensor, *, back: bool
+) -> Tensor:
+    """Return the states before all parts, or, from the last part back, the gradients after them."""
+    s, sequences = launch.shape, len(launch.bounds)
+    columns = min(_JOINED, wide(s.values))
+    grid = (-(-s.values // columns), s.heads, sequences)
+    blocks = {"BLOCK": columns, "STEP": min(_STEP, wide(s.keys)), "BACK": back}
+    joined = torch.empty_like(added)
+    tensors = {"first": first, "turns": turns, "added": added, "joined": joined}
+    numbers = {"sequences": sequences, "parts": launch.parts}
+    launch(part_kernels.join, grid, blocks, tensors, numbers=numbers)
+    return joined
 
 
 def _passed_on(launch: _Launcher, x: Tensors, width: int | None = None) -> Tensor:
@@ -293,13 +301,11 @@ def _gradients(launch: _Launcher, x: Tensors) -> Tensors:
 
 def _ends(launch: _Launcher, x: Tensors) -> Tensor:
     """Return the gradients of the states after all parts of sequences."""
-    parts, dlast = launch.parts, cast(Tensor, x["dlast"])
-    if parts == 1:
+    dlast = cast(Tensor, x["dlast"])
+    if launch.parts == 1:
         return dlast
     added = _passed_back(launch, x | dict.fromkeys(("dlast", "dstates", "dx")))
-    turns, ends = cast(Tensor, x["turns"]).mT.chunk(parts), torch.empty_like(added)
-    _join(dlast, turns[:0:-1], added.chunk(parts)[:0:-1], ends.chunk(parts)[::-1])
-    return ends
+    return _joined(launch, dlast, cast(Tensor, x["turns"]), added, back=True)
 
 
 def _passed_back(launch: _Launcher, x: Tensors) -> Tensor:

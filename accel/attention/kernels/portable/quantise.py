@@ -170,7 +170,7 @@ def _rotated_rows(
 
 @triton.jit
 def _sums(source, stride_n, first, length, inside, ROWS: tl.constexpr):
-    """Return the sums of ROWS values from the first on, and of their squares; `length` ends them."""
+    """Return the sums of ROWS values from the first on, up to `length`, and of their squares."""
     row = first + tl.arange(0, ROWS)
     at = source + row.to(tl.int64)[:, None] * stride_n
     x = tl.load(at, mask=(row < length)[:, None] & inside, other=0.0).to(tl.float32)
@@ -360,8 +360,9 @@ def quantise(
 @lru_cache(maxsize=4096)
 def _plan(key: tuple[object, ...]) -> Callable[..., tuple[Quantised, Tensor]]:
     g = geometry_of(key)
-    call, summing = quantise_call(g), sample_call(g)
-    launch, sums = prepare(call, g.device), summing and prepare(summing, g.device)
+    launch = prepare(quantise_call(g), g.device)
+    summing = sample_call(g)
+    sums = None if summing is None else prepare(summing, g.device)
     sequences = g.ragged and g.ragged[0]
     matrix = rotation(padded_head(g.head_dim), g.dtype, g.device)
     shapes = [layout.shape for layout in layouts(g)]
