@@ -32,8 +32,9 @@ class Case:
     """causal, window, softcap, deterministic, precision."""
     extras: str = ""
     """What else takes part: `sink`, `alibi`, `bias` (of all sequences, with its gradient), `fixed`
-    (a bias without one), `mask`, `blocks` (a BlockMask), `ragged`, `lse` (its gradient)."""
+    (a bias without one), `mask`, `blocks` (a BlockMask), `ragged`, `lse` (its gradient), `latent`."""
     value_dim: int = 0
+    """The head size of values where it is another one; with `latent` they are a part of the keys."""
     backward: bool = True
 
 
@@ -53,6 +54,8 @@ CASES = {
     "fp8 128 causal": Case("hopper", *_square(2, 1, 330, 128), {"precision": "fp8", **CAUSAL},
                            backward=False),
     "hopper ragged": Case("hopper", *_square(2, 2, TOTAL, 128), CAUSAL, "ragged"),
+    "decoding latent": Case("decoding", (2, 64, 1, 576), (2, 1, 1500, 576), extras="latent",
+                            value_dim=512, backward=False),
     "decoding": Case("decoding", (1, 8, 1, 128), (1, 2, 3000, 128), backward=False),
     "hopper many heads": Case("hopper", *_square(16, 1, 700, 64), CAUSAL),
     "hopper bias": Case("hopper", (2, 2, 200, 64), (2, 2, 333, 64), extras="fixed",
@@ -137,9 +140,15 @@ def _gradients(
     return [answers[0], *torch.autograd.grad(answers, list(wanted.values()), given)]
 
 
+def _vectors(case: Case, x: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """Take queries, keys and values out of the tensors of a call."""
+    q, k, v = (x.pop(n) for n in "qkv")
+    return q, k, k[..., : case.value_dim] if "latent" in case.extras else v
+
+
 def _reference(case: Case, leaves: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     x = {name: t.double() for name, t in leaves.items()}
-    q, k, v = (x.pop(n) for n in "qkv")
+    q, k, v = _vectors(case, x)
     asked = {n: v for n, v in case.rules.items() if n in ("causal", "window", "softcap")}
     more = _more(case, "cpu")
     ragged = {"ragged": more.pop("seqlens")} if "seqlens" in more else {}
@@ -150,7 +159,7 @@ def _reference(case: Case, leaves: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
 
 def _attention(case: Case, leaves: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     x, more = dict(leaves), _more(case, "cuda")
-    q, k, v = (x.pop(n) for n in "qkv")
+    q, k, v = _vectors(case, x)
     backend = "auto" if "block_mask" in more else case.backend
     if "ragged" not in case.extras:
         return attention(q, k, v, **x, **case.rules, **more, backend=backend, return_lse=True)

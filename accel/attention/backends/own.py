@@ -24,6 +24,7 @@ from accel.attention.backends.base import (
     version,
 )
 from accel.attention.inputs import Inputs, loadable
+from accel.attention.kernels.geometry import MLA_KEYS, MLA_VALUES
 from accel.attention.problem import Problem
 
 _AT_ONCE = 8
@@ -31,8 +32,6 @@ _AT_ONCE = 8
 _COPIED = 4
 """A bias is copied for wider loads if it has at most this share of the elements of the queries."""
 _MOST_QUERIES = 16
-_LATENT = (576, 512)
-"""The head sizes of keys and values of MLA's absorbed form, as DeepSeek's models have them."""
 
 
 class Hopper(Backend):
@@ -190,7 +189,7 @@ class Decoding(Backend):
 
     def takes_narrow(self, p: Problem) -> bool:
         """Return True for MLA's absorbed form, whose values are read with the keys."""
-        return p.values_in_keys and (p.head_dim, p.value_dim) == _LATENT
+        return p.values_in_keys and (p.head_dim, p.value_dim) == (MLA_KEYS, MLA_VALUES)
 
     def load(self) -> None:
         """Import Triton and the kernel."""

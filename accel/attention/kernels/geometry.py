@@ -14,6 +14,8 @@ from accel.runtime.call import ALIGNMENT, Pointer
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 LARGEST_HEAD = 256
+MLA_KEYS, MLA_VALUES = 576, 512
+"""The head sizes of MLA in its absorbed form, whose values are the first elements of its keys."""
 _UNLIMITED = 1 << 30
 _LOG2E = 1.4426950408889634
 

@@ -10,8 +10,9 @@ from torch import Tensor
 from triton import cdiv
 
 from accel.attention.kernels.decoding.kernel import join
-from accel.attention.kernels.geometry import target_of
-from accel.attention.kernels.hopper.latent import HEADS, SIZE, VALUES, Latent, Run, parts, planned
+from accel.attention.kernels.decoding.splits import split
+from accel.attention.kernels.geometry import MLA_KEYS, MLA_VALUES, target_of
+from accel.attention.kernels.hopper.latent import HEADS, Latent, Run, parts, planned
 from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
 from accel.runtime.launch import prepare
 
@@ -30,12 +31,13 @@ def takes(kind: Kind) -> bool:
     every sequence in one piece of the same length."""
     batch, heads, queries, size = kind.q
     plain = not (kind.table_width or kind.counted or kind.left is not None or kind.softcap)
-    shape = (queries, size, kind.values, kind.k[1]) == (1, SIZE, VALUES, 1) and heads % HEADS == 0
+    sizes = (queries, size, kind.values, kind.k[1]) == (1, MLA_KEYS, MLA_VALUES, 1)
+    shape = sizes and heads % HEADS == 0
     typed = kind.kept == kind.dtype and kind.dtype in (torch.float16, torch.bfloat16)
     strides = (kind.q_strides[0], kind.q_strides[1], kind.k_strides[0], kind.k_strides[2])
     boxed = kind.aligned and all(n * kind.dtype.itemsize % ALIGNMENT == 0 for n in strides)
     shared = kind.k_strides == kind.v_strides and kind.k[2] > 0
-    counted = 0 < batch * heads * VALUES < 1 << 31
+    counted = 0 < batch * heads * MLA_VALUES < 1 << 31
     if not (
         plain and shape and typed and boxed and shared and counted and kind.device.type == "cuda"
     ):
@@ -61,7 +63,7 @@ def join_call(kind: Kind, splits: int, out_strides: tuple[int, int]) -> KernelCa
         {
             "HEADS": kind.q[1],
             "REAL": _JOINED,
-            "VALUES": VALUES,
+            "VALUES": MLA_VALUES,
             "PARTS": _PARTS,
             "EARLY": True,
         },
@@ -76,8 +78,6 @@ def attend(q: Tensor, k: Tensor, out: Tensor, lse: Tensor | None, kind: Kind) ->
 
 @lru_cache(maxsize=4096)
 def _prepared(kind: Kind, out_strides: tuple[int, int]) -> Run:
-    from accel.attention.kernels.decoding.plan import split
-
     batch, heads, keys = kind.q[0], kind.q[1], kind.k[2]
     of_q, of_k = kind.q_strides, kind.k_strides
     problem = Latent(

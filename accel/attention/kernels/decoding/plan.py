@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -12,11 +11,11 @@ from triton import cdiv
 
 from accel.attention.kernels.decoding import latent
 from accel.attention.kernels.decoding.kernel import decode
+from accel.attention.kernels.decoding.splits import split
 from accel.attention.kernels.geometry import Target, target_of
 from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
 from accel.runtime.launch import Launch, prepare
 
-LARGEST_HEAD = 576
 _LOG2E = 1.4426950408889634
 _MOST_ROWS = 64
 """Rows of a tile: all rows that share a key head, or this many."""
@@ -205,26 +204,6 @@ def plan_of(kind: Kind, target: Target, tile: Tile | None = None, programs: int 
         return Plan(call, 0, 0, 0)
     made = parts * units * real
     return Plan(call, made * kind.values, made * 2, -(-batch * units // 4) * 4)
-
-
-def split(units: int, tiles: int, slots: int, fewest: int) -> int:
-    """Return the number of parts of all sequences' keys that takes the least time.
-
-    Args:
-        units: the programs without splits.
-        tiles: the tiles of keys of a sequence.
-        slots: the programs that run at once.
-        fewest: the least number of tiles of a part.
-    """
-    begin, join = 1.5, 2.0  # the time to begin and to combine, in that of a tile; then, for a part
-
-    def cost(parts: int) -> float:
-        waves = units * parts / slots
-        full = math.ceil(waves) if waves < 4 else waves
-        joining = join + parts / 16 if parts > 1 else 0.0
-        return full * (math.ceil(tiles / parts) + begin) + joining
-
-    return min(range(1, max(1, min(tiles // fewest, slots)) + 1), key=cost)
 
 
 def decoded(

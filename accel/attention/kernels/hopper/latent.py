@@ -27,7 +27,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from accel.attention.kernels.geometry import Layout
+from accel.attention.kernels.geometry import MLA_KEYS, MLA_VALUES, Layout
 from accel.attention.kernels.hopper.descriptors import describe, load_rows
 from accel.primitives.tiles.ring import (
     arrivals,
@@ -43,12 +43,11 @@ from accel.primitives.tiles.warpgroup import pack, softmax_end, softmax_step, un
 from accel.runtime.call import KernelCall, Pointer
 from accel.runtime.launch import prepare
 
-SIZE, VALUES = 576, 512
 HEADS = 64
 """Heads of a program, and keys of a tile, of which two fill shared memory."""
 ROWS = gl.constexpr(HEADS)
-HALF = gl.constexpr(VALUES // 2)
-REST = gl.constexpr(SIZE - VALUES)
+HALF = gl.constexpr(MLA_VALUES // 2)
+REST = gl.constexpr(MLA_KEYS - MLA_VALUES)
 STAGES = gl.constexpr(2)
 LOG2E = 1.4426950408889634
 REGISTERS = gl.constexpr(240)
@@ -300,11 +299,11 @@ def decode_call(p: Latent, splits: int) -> KernelCall:
     sides = (("q", p.heads, p.q_strides), ("k", p.keys, p.k_strides))
     boxes = {
         f"{name}_{which}": describe(
-            Layout((p.batch, 1, rows, SIZE), (strides[0], SIZE, strides[1], 1)), p.dtype, HEADS,
-            width, ragged=False,
+            Layout((p.batch, 1, rows, MLA_KEYS), (strides[0], MLA_KEYS, strides[1], 1)), p.dtype,
+            HEADS, width, ragged=False,
         )
         for name, rows, strides in sides
-        for which, width in (("desc", VALUES // 2), ("last", SIZE - VALUES))
+        for which, width in (("desc", MLA_VALUES // 2), ("last", MLA_KEYS - MLA_VALUES))
     }  # fmt: skip
     wide, tiles, joined = Pointer(torch.float32), p.heads // HEADS, splits > 1
     return KernelCall(
@@ -350,7 +349,7 @@ def planned(p: Latent, splits: int, device: torch.device) -> Run:
         if splits == 1:
             launch(q, q, k, k, out, *(() if lse is None else (lse,)))
             return ()
-        partial = torch.empty(*shape, VALUES, dtype=torch.float32, device=device)
+        partial = torch.empty(*shape, MLA_VALUES, dtype=torch.float32, device=device)
         sums = torch.empty(*shape, 2, dtype=torch.float32, device=device)
         launch(q, q, k, k, partial, sums)
         return partial, sums
