@@ -32,9 +32,10 @@ class Case:
     """causal, window, softcap, deterministic, precision."""
     extras: str = ""
     """What else takes part: `sink`, `alibi`, `bias` (of all sequences, with its gradient), `fixed`
-    (a bias without one), `mask`, `blocks` (a BlockMask), `ragged`, `lse` (its gradient), `latent`."""
+    (a bias without one), `mask`, `blocks` (a BlockMask), `ragged`, `lse` (its gradient), `latent`
+    (values are the first elements of the keys)."""
     value_dim: int = 0
-    """The head size of values where it is another one; with `latent` they are a part of the keys."""
+    """The head size of values where it is another one."""
     backward: bool = True
 
 

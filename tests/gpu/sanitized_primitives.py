@@ -81,8 +81,18 @@ def _linear(kind: str) -> float:
     return largest_error({n: t.cpu() for n, t in found.items()}, exact)
 
 
+def _parts() -> float:
+    """Compute a sequence that is so long that it is cut into parts."""
+    x = drawn("gdn", 1, 4096, 64, 64, strength=0.002)
+    x = {n: t.bfloat16().double() for n, t in x.items()}
+    exact = gradients("chunked", "gdn", x, torch.float64)
+    found = gradients("fused", "gdn", {n: t.cuda() for n, t in x.items()}, torch.bfloat16)
+    return largest_error({n: t.cpu() for n, t in found.items()}, exact)
+
+
 CALLS: dict[str, Callable[[], float]] = {
     **{f"linear {kind}": partial(_linear, kind) for kind in KINDS},
+    "linear in parts": _parts,
     **{f"product {backend}": partial(_product, backend) for backend in ("hopper", "triton")},
     "product of experts": _experts,
     "fp8 product of rows": partial(_scaled, "hopper", "row", "row"),

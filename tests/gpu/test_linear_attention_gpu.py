@@ -11,6 +11,7 @@ from torch import Tensor
 
 from accel.primitives.linear_attention.api import linear_attention
 from accel.primitives.linear_attention.kinds import KINDS
+from accel.primitives.linear_attention.plan import CHUNK, Shape, parts_of
 from accel.primitives.linear_attention.reference import recurrence
 from tests.unit.accel.test_linear_attention import (
     assert_close,
@@ -29,6 +30,7 @@ Of one token there are several: the gradient of a decay is a difference of sums 
 there, and of a single one chance decides whether it or the recurrence's is nearer.
 """
 STRONG = 9.9
+FLOAT = torch.float32
 
 
 def on_gpu(x: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
@@ -99,3 +101,17 @@ def test_heads_that_share_keys_and_many_sequences_are_those_of_the_recurrence(ki
     x = on_gpu(drawn(kind, 46, 130, 128, 128, strength=0.6), torch.bfloat16)
     exact = gradients("chunked", kind, x, torch.float64)
     assert_close(gradients("fused", kind, x, torch.bfloat16), exact, 1e-2)
+
+
+@pytest.mark.parametrize("size", [64, 100, 128, 256])
+@pytest.mark.parametrize("kind", ["gdn", "ssd", "rwkv7", "kda"])
+def test_parts_of_long_sequences_are_joined(kind, size):
+    # decays so weak that every part depends on all before it
+    starts = [0, 8192, 8192, 12300]
+    sequences = len(starts) - 1
+    x = on_gpu(drawn(kind, 1, starts[-1], size, size, strength=0.001, sequences=sequences), FLOAT)
+    channel = KINDS[kind].decay == "channel"
+    shape = Shape(size, size, 2, 1, channel, KINDS[kind].rule, FLOAT)
+    assert parts_of(shape, (9, 0), sequences, starts[1] // CHUNK, 132) > 1
+    exact = gradients("chunked", kind, x, torch.float64, starts)
+    assert_close(gradients("fused", kind, x, FLOAT, starts), exact, 1e-3)
