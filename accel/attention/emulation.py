@@ -41,8 +41,8 @@ def quantise(q: Tensor, k: Tensor, v: Tensor) -> Quantised:
     turn = rotation(dim, torch.float32, q.device)
     q8, q_scales = _rounded(_padded(q, dim) @ turn, QUERIES)
     k8, k_scales = _rounded(_padded(k, dim) @ turn, KEYS)
-    v = _padded(v, dim)
-    centre = _centre(v)
+    dtype, v = v.dtype, _padded(v, dim)
+    centre = _centre(v, dtype)
     v8, v_scales = _rounded(v - centre[:, :, None], KEYS)
     blocks = v_scales.shape[2]
     whole = v8.new_zeros((*v8.shape[:2], blocks * KEYS, dim), dtype=torch.uint8)
@@ -54,8 +54,11 @@ def quantise(q: Tensor, k: Tensor, v: Tensor) -> Quantised:
     return Quantised(q8, k8, v8, q_scales * unit, k_scales * unit, v_scales, centre)
 
 
-def _centre(v: Tensor) -> Tensor:
-    """Return what is subtracted from all values of a head: see `Quantised.v_centre`."""
+def _centre(v: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return what is subtracted from all values of a head: see `Quantised.v_centre`.
+
+    The mean of a sample is rounded to `dtype`, that of the values.
+    """
     sampled = v.shape[3] in SAMPLED
     step = max(1, -(-v.shape[2] // PARTS) if sampled else v.shape[2])
     rows = torch.arange(v.shape[2], device=v.device)
@@ -63,7 +66,8 @@ def _centre(v: Tensor) -> Tensor:
     variance, mean = torch.var_mean(sample, 2, correction=0)
     least = CERTAIN_OF_SAMPLE if sampled else CERTAIN
     certain = mean.square() > least**2 * variance / sample.shape[2]
-    return mean.masked_fill(~(certain & mean.isfinite()), 0.0)
+    centre = mean.masked_fill(~(certain & mean.isfinite()), 0.0)
+    return centre.to(dtype).float() if sampled else centre
 
 
 def fp8_block_quantize(x: Tensor, rows: int = KEYS) -> tuple[Tensor, Tensor]:

@@ -47,6 +47,8 @@ from tests.gpu import handover
 from tests.gpu.sanitized import CASES, launches, run
 from tests.gpu.sanitized_primitives import CALLS
 
+SEPARATOR = ";"
+"""Between the names of calls, which may hold commas."""
 CONTROL = "control"
 """The minimal kernel, which shows what the race checker says of every hand-over."""
 HAND_OVERS = {("_publish", "_field"), ("_produce", "_consume")}
@@ -214,7 +216,7 @@ def started(
         "-m",
         "tests.gpu.sanitize",
         "--each",
-        ",".join(names),
+        SEPARATOR.join(names),
         str(folder),
         tool,
     ]
@@ -299,7 +301,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.each:
         names, folder, tool = options.each
-        each(names.split(","), Path(folder), first=not tool)
+        each(names.split(SEPARATOR), Path(folder), first=not tool)
         return 0
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())

@@ -25,10 +25,10 @@ random values had one by chance, and lost by it (see `Quantised.v_centre`)."""
 SAMPLED = (256,)
 """Head sizes at which sums stay in the tensor cores over thousands of keys. If values have means of
 a fifth of their deviation, such sums lose 2 %: small means must be found, in a larger sample."""
-PARTS = 16
+PARTS = 8
 """The parts of a sequence whose first KEYS values are the sample."""
-CERTAIN_OF_SAMPLE = 4.0
-"""Like CERTAIN, for a sample: what 2,048 values have by chance is too small to lose anything."""
+CERTAIN_OF_SAMPLE = 3.0
+"""Like CERTAIN, for a sample: what 1,024 values have by chance is too small to lose anything."""
 SEED = 20
 """Of the rotation's signs."""
 HEAD_SIZES = (64, 128, 256)

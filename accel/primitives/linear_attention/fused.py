@@ -79,6 +79,11 @@ class _Launcher:
             shape, _capability(device), len(bounds), self.at.longest, _processors(device)
         )
 
+    def passing(self, sequences: int) -> tuple[int, Mapping[str, int]]:
+        """Return `plan.passing` for so many sequences, or parts of them."""
+        device = self.at.chunks.device
+        return passing(self.shape, _capability(device), sequences, cut=self.parts > 1)
+
     def __call__(
         self,
         kernel: Any,
@@ -205,56 +210,59 @@ def _scan(launch: _Launcher, x: Tensors, *, outputs: bool) -> Tensors:
             "u": (not outputs and s.rule.erases, v.shape, s.kept),
         },
     )
-    last = _passed_on(launch, x | found)
+    last = _passed_on(launch, x | found | dict.fromkeys(("turns", "reaches")))
     return found | {"last": last[-len(launch.bounds) :]}
 
 
 def _parted(launch: _Launcher, x: Tensors) -> Tensors:
-    """Return sequences that are cut into parts, the states before them, and `turns`.
+    """Return sequences that are cut into parts, the states before them, `turns` and `reaches`.
 
     A part turns the state S before it into M S + L: L is the last state after none, and M, its
-    turn, that after the identity where nothing but corrections is written. Most chunks of a part
-    need not be computed for this, as their states have decayed by its end.
+    turn, that after the identity where nothing but corrections is written; if M is zero the part
+    does not reach back. Most chunks of a part need not be computed for this, as their states have
+    decayed by its end.
     """
-    s, parts = launch.shape, launch.parts
+    s, parts, device = launch.shape, launch.parts, launch.at.chunks.device
     if parts == 1:
-        return {"sequences": launch.at.sequences, "starts": x["start"], "turns": None}
-    lines = cut(launch.bounds, parts, launch.at.chunks.device)
-    x = x | {**dict.fromkeys(("out", "states", "u", "starts")), "sequences": lines}
-    added = _passed_on(launch, x)
-    turns = _passed_on(launch, x | dict.fromkeys(("v", "constants")), width=s.keys)
-    starts = _joined(launch, x["start"], turns, added, back=False)
-    return {"sequences": lines, "starts": starts, "turns": turns}
+        whole = {"sequences": launch.at.sequences, "starts": x["start"]}
+        return whole | dict.fromkeys(("turns", "reaches"))
+    lines = cut(launch.bounds, parts, device)
+    found: Tensors = {
+        "sequences": lines,
+        "turns": torch.empty(len(lines), s.heads, s.keys, s.keys, device=device),
+        "reaches": torch.empty(len(lines), s.heads, dtype=torch.int32, device=device),
+    }
+    added = _passed_on(launch, x | dict.fromkeys(("out", "states", "u", "starts")) | found)
+    return found | {"starts": _joined(launch, x["start"], found, added, back=False)}
 
 
 def _joined(
-    launch: _Launcher, first: Tensor | None, turns: Tensor, added: Tensor, *, back: bool
+    launch: _Launcher, first: Tensor | None, found: Tensors, added: Tensor, *, back: bool
 ) -> Tensor:
     """Return the states before all parts, or, from the last part back, the gradients after them."""
     s, sequences = launch.shape, len(launch.bounds)
     columns = min(_JOINED, wide(s.values))
-    grid = (-(-s.values // columns), s.heads, sequences)
-    blocks = {"BLOCK": columns, "STEP": min(_STEP, wide(s.keys)), "BACK": back}
     joined = torch.empty_like(added)
-    tensors = {"first": first, "turns": turns, "added": added, "joined": joined}
-    numbers = {"sequences": sequences, "parts": launch.parts}
-    launch(part_kernels.join, grid, blocks, tensors, numbers=numbers)
+    launch(
+        part_kernels.join,
+        (-(-s.values // columns), s.heads, len(added)),
+        {"BLOCK": columns, "STEP": min(_STEP, wide(s.keys)), "BACK": back},
+        {"first": first, "added": added, "joined": joined}
+        | {name: found[name] for name in ("turns", "reaches")},
+        numbers={"sequences": sequences, "parts": launch.parts},
+    )
     return joined
 
 
-def _passed_on(launch: _Launcher, x: Tensors, width: int | None = None) -> Tensor:
-    """Pass states on from chunk to chunk; return those after each sequence.
-
-    width: the columns of states that nothing but corrections is written to.
-    """
+def _passed_on(launch: _Launcher, x: Tensors) -> Tensor:
+    """Pass states on from chunk to chunk; return those after each sequence."""
     s, device = launch.shape, launch.at.chunks.device
     sequences = len(cast(Tensor, x["sequences"]))
-    values, plain = (s.values, s.rule.plain) if width is None else (width, False)
-    columns, options = passing(s, _capability(device), sequences)
-    blocks = {"BLOCK": columns, "VALUES": values, "PLAIN": plain}
-    last = torch.empty(sequences, s.heads, s.keys, values, device=device)
-    grid = (-(-values // columns), s.heads, sequences)
-    launch(scan_kernels.scan, grid, blocks, x | {"last": last}, options)
+    columns, options = launch.passing(sequences)
+    last = torch.empty(sequences, s.heads, s.keys, s.values, device=device)
+    programs = -(-s.values // columns) + (0 if x["turns"] is None else -(-s.keys // columns))
+    grid = (programs, s.heads, sequences)
+    launch(scan_kernels.scan, grid, {"BLOCK": columns}, x | {"last": last}, options)
     return last
 
 
@@ -305,14 +313,14 @@ def _ends(launch: _Launcher, x: Tensors) -> Tensor:
     if launch.parts == 1:
         return dlast
     added = _passed_back(launch, x | dict.fromkeys(("dlast", "dstates", "dx")))
-    return _joined(launch, dlast, cast(Tensor, x["turns"]), added, back=True)
+    return _joined(launch, dlast, x, added, back=True)
 
 
 def _passed_back(launch: _Launcher, x: Tensors) -> Tensor:
     """Pass gradients of states back from chunk to chunk; return those before each sequence."""
     s, device = launch.shape, launch.at.chunks.device
     sequences = len(cast(Tensor, x["sequences"]))
-    columns, options = passing(s, _capability(device), sequences)
+    columns, options = launch.passing(sequences)
     dstart = torch.empty(sequences, s.heads, s.keys, s.values, device=device)
     grid = (-(-s.values // columns), s.heads, sequences)
     blocks = {"BLOCK": columns}

@@ -25,7 +25,9 @@ _PASSING = {64: (64, 4, 3), 128: (64, 4, 3), 256: (32, 8, 2)}
 states on, as measured on an H200."""
 _ALL, MANY = (128, 8, 3), 90
 """The same for keys of 128 with so many heads of all sequences that they fill a GPU."""
-
+_TWO = (64, 4, 2)
+"""The same for keys of 128, a decay for each head, and parts of sequences: a multiprocessor of
+Hopper or datacentre Blackwell runs two such programs."""
 
 _FEWEST, _GAIN, _JOINING = 32, 0.75, 1.4
 """The chunks that a part of a sequence has at least, the share of time from which it pays, and what
@@ -167,9 +169,11 @@ def cut(bounds: tuple[tuple[int, int], ...], parts: int, device: torch.device) -
 
 @lru_cache(maxsize=256)
 def passing(
-    s: Shape, capability: tuple[int, int] | None, sequences: int
+    s: Shape, capability: tuple[int, int] | None, sequences: int, *, cut: bool = False
 ) -> tuple[int, Mapping[str, int]]:
     """Return the columns of a state that a program passes on, and its compiler options.
+
+    cut: the sequences are parts of longer ones.
 
     As many chunks are in flight as the shared memory of a GPU has room for.
     """
@@ -179,6 +183,8 @@ def passing(
         warps = 4
     if width == 128 and s.values == 128 and s.heads * sequences >= MANY:
         columns, warps, stages = _ALL
+    if cut and _share(s, capability):
+        columns, warps, stages = _TWO
     columns = min(columns, wide(s.values))
     plain, erases = s.rule.plain, s.rule.erases
     vectors = 1 + plain + erases * (2 if s.channel else 1)
@@ -205,13 +211,20 @@ def parts_of(
     """
 
     def cost(parts: int) -> float:
-        columns, _ = passing(s, capability, sequences * parts)
+        columns, _ = passing(s, capability, sequences * parts, cut=parts > 1)
         programs = -(-s.values // columns) * s.heads * sequences * parts
-        return (1.0 if parts == 1 else _JOINING) * -(-programs // processors) / parts
+        slots = processors * (2 if parts > 1 and _share(s, capability) else 1)
+        return (1.0 if parts == 1 else _JOINING) * -(-programs // slots) / parts
 
     able = [parts for parts in (1, 2, 4, 8, 16) if parts == 1 or chunks >= _FEWEST * parts]
     best = min(able, key=cost)
     return best if cost(best) < _GAIN * cost(1) else 1
+
+
+def _share(s: Shape, capability: tuple[int, int] | None) -> bool:
+    """Return whether two programs that pass on parts of sequences share a multiprocessor."""
+    sized = wide(s.keys, 64) == 128 and wide(s.values) >= 64 and s.kept.itemsize == 2
+    return sized and not s.channel and (capability or (9, 0))[0] in (9, 10)
 
 
 def wide(size: int, least: int = 16) -> int:

@@ -22,8 +22,8 @@ from accel.primitives.tiles.products import product
 @triton.jit(do_not_specialize=["heads"])
 def scan(
     reads_ptr, keys_ptr, gains_ptr, v_ptr, erases_ptr, constants_ptr, solved_ptr, qk_ptr, qb_ptr,
-    factors_ptr, chunks_ptr, sequences_ptr, starts_ptr, out_ptr, u_ptr, states_ptr, last_ptr, heads,
-    scale,
+    factors_ptr, chunks_ptr, sequences_ptr, starts_ptr, out_ptr, u_ptr, states_ptr, last_ptr,
+    turns_ptr, reaches_ptr, heads, scale,
     KEYS: tl.constexpr, WIDTH: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
     SHARED: tl.constexpr, CHUNK: tl.constexpr, CHANNEL: tl.constexpr, PLAIN: tl.constexpr,
     ERASES: tl.constexpr, SIGN: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: tl.constexpr,
@@ -36,15 +36,19 @@ def scan(
     registers, and only what was loaded goes through shared memory. WIDTH is KEYS rounded up to a
     power of two. With a decay for each head `reads`, `keys` and `erases` are q, k and a themselves,
     which SHARED heads share, and `gains` are `erases`. What is erased makes x of the state before
-    it, and what is written in its place is u = T (constants + x). Without `constants_ptr` nothing
-    is written but corrections of what the state holds, and without `v_ptr` it begins as the
-    identity: with PLAIN False the last state is what a sequence makes of the state before it.
+    it, and what is written in its place is u = T (constants + x).
 
-    If only the last state is wanted, chunks that it does not remember are left out.
+    If only the last state is wanted, chunks that it does not remember are left out. With
+    `turns_ptr`, the programs after those of the values compute what a sequence makes of the state
+    before it: they begin with columns of the identity, and no values are written. `reaches_ptr`
+    then says whether anything of that state is left.
     """
     head, sequence = tl.program_id(1), tl.program_id(2)
     shared, share = head // SHARED, heads // SHARED
-    values = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    column = tl.program_id(0) * BLOCK
+    values = column + tl.arange(0, BLOCK)
+    FIRST_TURN: tl.constexpr = (VALUES + BLOCK - 1) // BLOCK * BLOCK
+    turned = tl.where(values < FIRST_TURN, WIDTH, values - FIRST_TURN)
     tokens, dims = tl.arange(0, CHUNK), tl.arange(0, WIDTH)
     chunk, begin, end, place, count = tokens_of(chunks_ptr, sequences_ptr, sequence)
     state = tl.zeros([BLOCK, WIDTH], tl.float32)
@@ -52,8 +56,8 @@ def scan(
         state += tl.trans(
             load_state(starts_ptr, sequence, head, heads, dims, values, KEYS, VALUES)
         ).to(tl.float32)
-    elif v_ptr is None:
-        state = tl.where(values[:, None] == dims[None, :], 1.0, 0.0)
+    elif turns_ptr is not None:
+        state = tl.where(turned[:, None] == dims[None, :], 1.0, 0.0)
     if out_ptr is None and states_ptr is None:
         kept = remembered(
             factors_ptr, chunk + count - 1, count, head, heads, dims, -1, KEYS, WIDTH, CHUNK,
@@ -62,13 +66,16 @@ def scan(
         forgotten = count - kept
         state = tl.where(forgotten > 0, 0.0, state)
         count = kept
-        if v_ptr is None:  # where nothing is written, zero stays zero
-            count = tl.where(forgotten > 0, 0, kept)
+        if turns_ptr is not None:
+            if column == FIRST_TURN:
+                tl.store(reaches_ptr + sequence * heads + head, (forgotten == 0).to(tl.int32))
+            # where nothing is written, zero stays zero
+            count = tl.where((column >= FIRST_TURN) & (forgotten > 0), 0, kept)
         chunk, begin = chunk + forgotten, begin + forgotten * CHUNK
     # What follows is loaded a chunk ahead, which the compiler does only for operands of products.
     next_shrink = shrinking(factors_ptr, chunk, head, heads, dims, KEYS, CHUNK, CHANNEL)
     next_reached = token_factors(factors_ptr, chunk, head, heads, tokens, False, CHUNK, CHANNEL)
-    if ERASES and constants_ptr is not None:
+    if ERASES:
         constants = stored(constants_ptr, begin, tokens, end - begin, head, heads, values, VALUES)
     for n in range(count):
         here, first = chunk + n, begin + n * CHUNK
@@ -94,12 +101,11 @@ def scan(
                 gains = stored(gains_ptr, first, tokens, length, shared, share, dims, KEYS)
             else:
                 x *= reached[None, :] * SIGN
-            if constants_ptr is not None:
-                x += tl.trans(constants.to(tl.float32))
-                constants = stored(
-                    constants_ptr, first + CHUNK, tokens, end - first - CHUNK, head, heads, values,
-                    VALUES,
-                )  # fmt: skip
+            x += tl.trans(constants.to(tl.float32))
+            constants = stored(
+                constants_ptr, first + CHUNK, tokens, end - first - CHUNK, head, heads, values,
+                VALUES,
+            )  # fmt: skip
             solved = tl.load(square(solved_ptr, here, head, heads, tokens, tokens, CHUNK))
             u = product(x, tl.trans(solved), COMPUTE, PRECISION)
             if u_ptr is not None:
@@ -133,3 +139,5 @@ def scan(
             states_ptr, tl.trans(state), place + count, head, heads, dims, values, KEYS, VALUES
         )
     store_state(last_ptr, tl.trans(state), sequence, head, heads, dims, values, KEYS, VALUES)
+    if turns_ptr is not None:
+        store_state(turns_ptr, tl.trans(state), sequence, head, heads, dims, turned, KEYS, KEYS)

@@ -101,9 +101,9 @@ def test_small_means_are_subtracted_where_sums_stay_in_the_tensor_cores():
     g = torch.Generator().manual_seed(1)
     v = torch.randn(1, 4, 8192, 256, generator=g)
     few = v[:, :, :1]
-    for mean in (-0.3, 0.15, 0.2):
+    for mean in (-0.3, 0.25, 0.5):
         left = mean - emulation.quantise(few, few, v + mean).v_centre
-        assert (left.abs() < 0.1).float().mean() > 0.99
+        assert left.abs().max() < 0.13
     v[:, :, ::1000] *= 1e3  # a few rows, which would drag a mean far away from all others
     assert emulation.quantise(few, few, v).v_centre.count_nonzero() < 4
 
@@ -350,8 +350,8 @@ def test_it_fits_a_multiprocessor(dim, right):
 @pytest.mark.parametrize("dim", [64, 256])
 @pytest.mark.parametrize("ragged", [None, (3, 4000, 4000)])
 def test_the_pre_pass_compiles(dim, ragged):
-    if summing := sample_call(problem(16, 8192, dim, ragged=ragged)):
-        assert not needs(compiled(summing, 90)).spilled
+    if of_sample := sample_call(problem(16, 8192, dim, ragged=ragged)):
+        assert not needs(compiled(of_sample, 90)).spilled
     asks = needs(compiled(quantise_call(problem(16, 8192, dim, ragged=ragged)), 90))
     assert asks.shared <= SHARED_KIB[90] * 1024
     assert "e4m3x2" in asks.ptx

@@ -363,3 +363,23 @@ def test_whole_states_are_passed_on_only_by_enough_programs():
     shape = Shape(128, 128, 16, 1, False, rule.rule, torch.bfloat16)
     assert passing(shape, (9, 0), 4)[0] == 64
     assert passing(shape, (9, 0), 6)[0] == 128
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("kind", ["gdn", "ssd"])
+def test_a_multiprocessor_runs_two_programs_that_pass_on_parts(kind, monkeypatch):
+    for name, told in {"parts_of": lambda *_: 2, "_capability": lambda _: (9, 0)}.items():
+        monkeypatch.setitem(fused.__globals__, name, told)
+    given = {n: t.bfloat16() for n, t in drawn(kind, 1, 256, 128, 128).items()}
+    given |= {n: given[n].float() for n in ("decay", "state")}
+    leaves = {n: t.requires_grad_() for n, t in given.items()}
+
+    def run() -> None:
+        out, last = fused(problem(kind, leaves, None))
+        torch.autograd.grad(out.float().sum() + last.sum(), list(leaves.values()))
+
+    calls = [call for name, call in launched(run) if "scan" in name or "state" in name]
+    assert len(calls) == 5
+    for call in calls:
+        assert call.options == {"num_warps": 4, "num_stages": 2}
+        assert 2 * (compiled(call, 90).metadata.shared + 1024) <= 228 * 1024

@@ -48,6 +48,8 @@ STAGES = 2
 WARPS = {64: 4, 128: 4, 256: 8}
 REGISTERS = {64: 128, 128: 168, 256: 255}
 """Of a program and of a thread, by head size: the fastest of those that were measured."""
+_COLUMNS = 32
+"""Columns of values that a program takes the means of: two sectors of memory a row."""
 MANY = 1024
 """Blocks of values from which on programs take SPAN blocks."""
 
@@ -169,17 +171,9 @@ def _rotated_rows(
 
 
 @triton.jit
-def _sums(source, stride_n, first, length, inside, ROWS: tl.constexpr):
-    """Return the sums of ROWS values from the first on, up to `length`, and of their squares."""
-    row = first + tl.arange(0, ROWS)
-    at = source + row.to(tl.int64)[:, None] * stride_n
-    x = tl.load(at, mask=(row < length)[:, None] & inside, other=0.0).to(tl.float32)
-    return tl.sum(x, 0), tl.sum(x * x, 0)
-
-
-@triton.jit
 def _certain_mean(sums, squares, count, CERTAIN: tl.constexpr):
-    """Return the mean of `count` values, or 0 where it is not certain."""
+    """Return the mean of `count` values by their sums and those of their squares, or 0 where it is
+    not certain."""
     mean = sums / count
     error = (squares / count - mean * mean) / count
     certain = (mean * mean > CERTAIN * CERTAIN * error) & (tl.abs(mean) < float("inf"))
@@ -187,32 +181,28 @@ def _certain_mean(sums, squares, count, CERTAIN: tl.constexpr):
 
 
 @triton.jit
-def _mean_of_sample(
-    sums_ptr, owner, length, at, DIM: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr,
-    CERTAIN: tl.constexpr
-):  # fmt: skip
-    """Return the mean of what `sum_sample` added up for a head of a sequence."""
-    part = tl.arange(0, PARTS)
-    step = tl.cdiv(length, PARTS)
-    counts = tl.minimum(tl.minimum(length - part * step, step), ROWS)
-    places = sums_ptr + owner.to(tl.int64) * (2 * PARTS * DIM) + part[:, None] * DIM + at[None, :]
-    sums = tl.sum(tl.load(places), 0)
-    squares = tl.sum(tl.load(places + PARTS * DIM), 0)
-    return _certain_mean(sums, squares, tl.sum(tl.maximum(counts, 0), 0), CERTAIN)
+def _centre(source, stride_n, length, inside, ROWS: tl.constexpr, CERTAIN: tl.constexpr):
+    """Return the mean of the first values of a sequence, or 0 where it is not certain."""
+    to = tl.arange(0, ROWS)
+    rows = source + to.to(tl.int64)[:, None] * stride_n
+    first = tl.load(rows, mask=(to < length)[:, None] & inside, other=0.0).to(tl.float32)
+    return _certain_mean(
+        tl.sum(first, 0), tl.sum(first * first, 0), tl.minimum(length, ROWS), CERTAIN
+    )
 
 
 @triton.jit(do_not_specialize=["seq_k", "heads"])
-def sum_sample(
-    v_ptr, sums_ptr, starts_k_ptr, stride_vb, stride_vh, stride_vn, seq_k, heads,
-    KEYS: tl.constexpr, PARTS: tl.constexpr, DIM: tl.constexpr, HEAD_DIM: tl.constexpr,
-    RAGGED: tl.constexpr
+def mean_of_sample(
+    v_ptr, means_ptr, starts_k_ptr, stride_vb, stride_vh, stride_vn, seq_k, heads,
+    KEYS: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr, DIM: tl.constexpr,
+    HEAD_DIM: tl.constexpr, CERTAIN: tl.constexpr, RAGGED: tl.constexpr
 ):  # fmt: skip
-    """Add up the first KEYS values of one of PARTS parts of a sequence, and their squares.
+    """Compute the means of the first KEYS values of each of PARTS parts of a sequence, or 0.
 
-    They go to `sums` [sequences, heads, 2, PARTS, DIM] in float32.
+    They go to `means` [sequences, heads, DIM], rounded to the dtype of v.
     """
-    part, head, sequence = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    at = tl.arange(0, DIM)
+    head, sequence = tl.program_id(1), tl.program_id(2)
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     source = v_ptr + head.to(tl.int64) * stride_vh + at[None, :]
     length = seq_k
     if RAGGED:
@@ -221,13 +211,22 @@ def sum_sample(
         source += begin.to(tl.int64) * stride_vn
     else:
         source += sequence.to(tl.int64) * stride_vb
+    inside = at[None, :] < HEAD_DIM
     step = tl.cdiv(length, PARTS)
-    end = tl.minimum((part + 1) * step, length)
-    sums, squares = _sums(source, stride_vn, part * step, end, at[None, :] < HEAD_DIM, KEYS)
-    owner = (sequence * heads + head).to(tl.int64)
-    place = sums_ptr + (owner * (2 * PARTS) + part) * DIM + at
-    tl.store(place, sums)
-    tl.store(place + PARTS * DIM, squares)
+    sums = tl.zeros([KEYS, COLUMNS], tl.float32)
+    squares = tl.zeros([KEYS, COLUMNS], tl.float32)
+    count = 0
+    for part in tl.static_range(PARTS):
+        some = tl.maximum(tl.minimum(tl.minimum(step, length - part * step), KEYS), 0)
+        row = tl.arange(0, KEYS)
+        lines = source + (part * step + row).to(tl.int64)[:, None] * stride_vn
+        x = tl.load(lines, mask=(row < some)[:, None] & inside, other=0.0).to(tl.float32)
+        sums += x
+        squares += x * x
+        count += some
+    centre = _certain_mean(tl.sum(sums, 0), tl.sum(squares, 0), count, CERTAIN)
+    means = means_ptr + (sequence * heads + head) * DIM + at
+    tl.store(means, centre.to(means_ptr.dtype.element_ty))
 
 
 @triton.jit
@@ -247,14 +246,17 @@ def _byte(x, inverse, place: tl.constexpr, LARGEST: tl.constexpr, INTERPRETED: t
 
 @triton.jit
 def _turned_values(
-    x_ptr, y_ptr, scale_ptr, centre_ptr, sums_ptr, stride_b, stride_h, stride_n, starts, sequences,
-    batch, head, heads, block, blocks, rows, ROWS: tl.constexpr, PARTS: tl.constexpr,
-    DIM: tl.constexpr, HEAD_DIM: tl.constexpr, LARGEST: tl.constexpr, LEAST: tl.constexpr,
-    RAGGED: tl.constexpr, CERTAIN: tl.constexpr, SPAN: tl.constexpr, STAGES: tl.constexpr,
-    INTERPRETED: tl.constexpr
+    x_ptr, y_ptr, scale_ptr, centre_ptr, means_ptr, stride_b, stride_h, stride_n, starts, sequences,
+    batch, head, heads, block, blocks, rows, ROWS: tl.constexpr, DIM: tl.constexpr,
+    HEAD_DIM: tl.constexpr, LARGEST: tl.constexpr, LEAST: tl.constexpr, RAGGED: tl.constexpr,
+    CERTAIN: tl.constexpr, SPAN: tl.constexpr, STAGES: tl.constexpr, INTERPRETED: tl.constexpr
 ):  # fmt: skip
     """Quantise SPAN blocks of values of one sequence and lay their keys side by side, in the order
-    of `quantised.place_of_key`: four keys that become neighbours are one word."""
+    of `quantised.place_of_key`: four keys that become neighbours are one word.
+
+    A mean of a sample counts as ROWS equal values: a load of another shape would take away the
+    layout in which threads read from shared memory what they copied there themselves.
+    """
     sequence, begin, place, length = _place(block, starts, sequences, rows, ROWS, RAGGED)
     at = tl.arange(0, DIM)
     inside = at[None, :] < HEAD_DIM
@@ -262,11 +264,10 @@ def _turned_values(
     if RAGGED:
         source += begin.to(tl.int64) * stride_n
     owner = (sequence if RAGGED else batch) * heads + head
-    if sums_ptr is None:
-        sums, squares = _sums(source, stride_n, 0, length, inside, ROWS)
-        centre = _certain_mean(sums, squares, tl.minimum(length, ROWS), CERTAIN)
+    if means_ptr is None:
+        centre = _centre(source, stride_n, length, inside, ROWS, CERTAIN)
     else:
-        centre = _mean_of_sample(sums_ptr, owner, length, at, DIM, ROWS, PARTS, CERTAIN)
+        centre = _centre(means_ptr + owner * DIM + at[None, :], 0, ROWS, inside, ROWS, CERTAIN)
     if place == 0:
         tl.store(centre_ptr + owner * DIM + at, centre)
     word = tl.arange(0, ROWS // 4)
@@ -305,12 +306,12 @@ _NUMBERS = (
 @triton.jit(do_not_specialize=[*_NUMBERS])
 def quantise_attention(
     q_ptr, k_ptr, v_ptr, rotation_ptr, q8_ptr, k8_ptr, v8_ptr, q_scale_ptr, k_scale_ptr,
-    v_scale_ptr, v_centre_ptr, claims_ptr, sums_ptr, starts_q_ptr, starts_k_ptr,
+    v_scale_ptr, v_centre_ptr, claims_ptr, means_ptr, starts_q_ptr, starts_k_ptr,
     stride_qb, stride_qh, stride_qn, stride_kb, stride_kh, stride_kn, stride_vb, stride_vh,
     stride_vn, seq_q, seq_k, heads, kv_heads, batches, sequences, q_blocks, k_blocks, unit,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, PARTS: tl.constexpr, DIM: tl.constexpr,
-    HEAD_DIM: tl.constexpr, LARGEST: tl.constexpr, LEAST: tl.constexpr, CERTAIN: tl.constexpr,
-    RAGGED: tl.constexpr, SPAN: tl.constexpr, STAGES: tl.constexpr, INTERPRETED: tl.constexpr
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr, HEAD_DIM: tl.constexpr,
+    LARGEST: tl.constexpr, LEAST: tl.constexpr, CERTAIN: tl.constexpr, RAGGED: tl.constexpr,
+    SPAN: tl.constexpr, STAGES: tl.constexpr, INTERPRETED: tl.constexpr
 ):  # fmt: skip
     at = tl.program_id(0)
     if at == 0:
@@ -321,10 +322,10 @@ def quantise_attention(
     if at < some:
         head = (at // k_spans) % kv_heads
         _turned_values(
-            v_ptr, v8_ptr, v_scale_ptr, v_centre_ptr, sums_ptr, stride_vb, stride_vh, stride_vn,
-            starts_k_ptr, sequences, at // k_spans // kv_heads, head, kv_heads,
-            at % k_spans * SPAN, k_blocks, seq_k, KEYS, PARTS, DIM, HEAD_DIM, LARGEST, LEAST,
-            RAGGED, CERTAIN, SPAN, STAGES, INTERPRETED,
+            v_ptr, v8_ptr, v_scale_ptr, v_centre_ptr, means_ptr, stride_vb, stride_vh,
+            stride_vn, starts_k_ptr, sequences, at // k_spans // kv_heads, head, kv_heads,
+            at % k_spans * SPAN, k_blocks, seq_k, KEYS, DIM, HEAD_DIM, LARGEST, LEAST, RAGGED,
+            CERTAIN, SPAN, STAGES, INTERPRETED,
         )  # fmt: skip
     elif at < 2 * some:
         at -= some
@@ -361,8 +362,8 @@ def quantise(
 def _plan(key: tuple[object, ...]) -> Callable[..., tuple[Quantised, Tensor]]:
     g = geometry_of(key)
     launch = prepare(quantise_call(g), g.device)
-    summing = sample_call(g)
-    sums = None if summing is None else prepare(summing, g.device)
+    of_sample = sample_call(g)
+    sample = None if of_sample is None else prepare(of_sample, g.device)
     sequences = g.ragged and g.ragged[0]
     matrix = rotation(padded_head(g.head_dim), g.dtype, g.device)
     shapes = [layout.shape for layout in layouts(g)]
@@ -380,28 +381,26 @@ def _plan(key: tuple[object, ...]) -> Callable[..., tuple[Quantised, Tensor]]:
             *(torch.empty(shape, dtype=torch.float32, device=g.device) for shape in scales),
         )
         claims = torch.empty(1, dtype=torch.int32, device=g.device)
-        sample: list[Tensor] = []
-        if sums is not None:
-            size = (*made.v_centre.shape[:2], 2, PARTS, made.v_centre.shape[2])
-            sample.append(torch.empty(size, dtype=torch.float32, device=g.device))
-            sums(v, *sample, *starts[1:])
-        launch(q, k, v, matrix, *made, claims, *sample, *starts)
+        means = () if sample is None else (torch.empty_like(made.v_centre, dtype=g.dtype),)
+        if sample is not None:
+            sample(v, *means, *starts[1:])
+        launch(q, k, v, matrix, *made, claims, *means, *starts)
         return made, claims
 
     return run
 
 
 def sample_call(g: Geometry) -> KernelCall | None:
-    """Return the launch that adds up samples of values, where a problem needs them."""
+    """Return the launch that finds the means of samples of values, where a problem needs them."""
     dim = padded_head(g.head_dim)
     if dim not in SAMPLED:
         return None
     return KernelCall(
-        sum_sample,
-        (PARTS, g.k.shape[1], (g.ragged and g.ragged[0]) or g.k.shape[0]),
+        mean_of_sample,
+        (dim // _COLUMNS, g.k.shape[1], (g.ragged and g.ragged[0]) or g.k.shape[0]),
         {
             "v_ptr": g.pointer(),
-            "sums_ptr": Pointer(torch.float32),
+            "means_ptr": Pointer(g.dtype),
             "starts_k_ptr": Pointer(torch.int32, False) if g.ragged else None,
             **_strides("v", g.v),
             "seq_k": g.k.shape[2],
@@ -410,8 +409,10 @@ def sample_call(g: Geometry) -> KernelCall | None:
         {
             "KEYS": KEYS,
             "PARTS": PARTS,
+            "COLUMNS": _COLUMNS,
             "DIM": dim,
             "HEAD_DIM": g.head_dim,
+            "CERTAIN": CERTAIN_OF_SAMPLE,
             "RAGGED": g.ragged is not None,
         },
         {"num_warps": 8, "num_stages": 1},
@@ -434,7 +435,6 @@ def quantise_call(g: Geometry) -> KernelCall:
     interpreted = isinstance(quantise_attention, InterpretedFunction)
     eighth, scales = Pointer(E4M3), Pointer(torch.float32)
     starts = Pointer(torch.int32, False) if g.ragged else None
-    sampled = dim in SAMPLED
     return KernelCall(
         quantise_attention,
         batches * (heads * -(-q_blocks // span) + 2 * kv_heads * -(-k_blocks // span)),
@@ -445,7 +445,7 @@ def quantise_call(g: Geometry) -> KernelCall:
             **{f"{name}_scale_ptr": scales for name in "qkv"},
             "v_centre_ptr": scales,
             "claims_ptr": Pointer(torch.int32),
-            "sums_ptr": scales if sampled else None,
+            "means_ptr": Pointer(g.dtype) if dim in SAMPLED else None,
             "starts_q_ptr": starts,
             "starts_k_ptr": starts,
             **_strides("q", g.q),
@@ -464,12 +464,11 @@ def quantise_call(g: Geometry) -> KernelCall:
         {
             "QUERIES": QUERIES,
             "KEYS": KEYS,
-            "PARTS": PARTS,
             "DIM": dim,
             "HEAD_DIM": g.head_dim,
             "LARGEST": LARGEST,
             "LEAST": LEAST_SCALE,
-            "CERTAIN": CERTAIN_OF_SAMPLE if sampled else CERTAIN_ERRORS,
+            "CERTAIN": CERTAIN_ERRORS,
             "RAGGED": g.ragged is not None,
             "SPAN": span,
             "STAGES": STAGES if span > 1 else 1,
