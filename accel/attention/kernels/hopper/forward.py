@@ -955,11 +955,9 @@ def hopper_forward(
     FIELDS: gl.constexpr = 6 if RAGGED else 3
     ROW_BOX: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, D], dtype)
     KEY_BOX: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BN, D], dtype)
-    # Queries, which are read again and again, do not come first: under compute-sanitizer's race
-    # checker the first row at the beginning of the shared memory is lost after a while.
-    v_smem = gl.allocate_shared_memory(dtype, [STAGES, BN, D], KEY_BOX)
-    k_smem = gl.allocate_shared_memory(dtype, [STAGES, BN, D], KEY_BOX)
     q_smem = gl.allocate_shared_memory(dtype, [Q_STAGES * C, ROWS, D], ROW_BOX)
+    k_smem = gl.allocate_shared_memory(dtype, [STAGES, BN, D], KEY_BOX)
+    v_smem = gl.allocate_shared_memory(dtype, [STAGES, BN, D], KEY_BOX)
     o_smem = gl.allocate_shared_memory(dtype, [O_SLOTS, ROWS, D], ROW_BOX)
     claimed = gl.allocate_shared_memory(
         gl.int32, [2 * FIELDS, 1], gl.SwizzledSharedLayout(1, 1, 1, [0])
