@@ -32,14 +32,15 @@ class Draw:
         x = arrange(self.q, self.k, self.v, self.bias, self.ragged, "bhsd")
         if layout == "bshd" or self.ragged is not None:
             return x
-        return x._replace(q=x.q.contiguous(), k=x.k.contiguous(), v=x.v.contiguous())
+        k, v = _contiguous(x.k, x.v)
+        return x._replace(q=x.q.contiguous(), k=k, v=v)
 
     def laid_out(self, layout: str) -> Draw:
         """Return the tensors in a layout."""
         if layout == "bshd" or self.ragged is not None:
             return self
-        q, k, v, dout = (t.contiguous() for t in (self.q, self.k, self.v, self.dout))
-        return Draw(q, k, v, dout, self.bias, self.ragged)
+        q, dout = (t.contiguous() for t in (self.q, self.dout))
+        return Draw(q, *_contiguous(self.k, self.v), dout, self.bias, self.ragged)
 
     def upstream(self, layout: str) -> Tensor:
         """Return the gradient of the output [B,H,S,D] in a layout."""
@@ -48,11 +49,19 @@ class Draw:
         return self.dout.contiguous() if layout == "bhsd" else self.dout
 
 
+def _contiguous(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Return keys and values one after the other; values that are a part of the keys remain it."""
+    copy = k.contiguous()
+    shared = v.data_ptr() == k.data_ptr()
+    return copy, copy[..., : v.shape[3]] if shared else v.contiguous()
+
+
 def draws(shape: ModelShape) -> list[Draw]:
     """Return random tensors that together exceed the cache several times."""
     wide = shape.value_dim or shape.head_dim
-    held = 2 * (shape.head_dim + wide) * shape.batch
-    held *= shape.seq_q * shape.heads + shape.seq_k * shape.kv_heads
+    of_keys = shape.head_dim if shape.absorbed else shape.head_dim + wide
+    held = shape.seq_q * shape.heads * (shape.head_dim + wide)
+    held = 2 * shape.batch * (held + shape.seq_k * shape.kv_heads * of_keys)
     bias = _bias(shape)
 
     def normal(heads: int, length: int, dim: int) -> Tensor:
@@ -63,17 +72,14 @@ def draws(shape: ModelShape) -> list[Draw]:
         return drawn if shape.lengths else drawn.transpose(1, 2)
 
     ragged = Ragged.of(shape.lengths, device=CUDA) if shape.lengths else None
-    return [
-        Draw(
-            normal(shape.heads, shape.seq_q, shape.head_dim),
-            normal(shape.kv_heads, shape.seq_k, shape.head_dim),
-            normal(shape.kv_heads, shape.seq_k, wide),
-            normal(shape.heads, shape.seq_q, wide),
-            bias,
-            ragged,
-        )
-        for _ in range(copies_beyond_cache(held, CUDA))
-    ]
+
+    def drawn() -> Draw:
+        q = normal(shape.heads, shape.seq_q, shape.head_dim)
+        k = normal(shape.kv_heads, shape.seq_k, shape.head_dim)
+        v = k[..., :wide] if shape.absorbed else normal(shape.kv_heads, shape.seq_k, wide)
+        return Draw(q, k, v, normal(shape.heads, shape.seq_q, wide), bias, ragged)
+
+    return [drawn() for _ in range(copies_beyond_cache(held, CUDA))]
 
 
 def _bias(shape: ModelShape) -> Tensor | None:

@@ -15,6 +15,7 @@ from typing import Literal
 
 import torch
 
+from accel.attention.kernels.geometry import MLA_KEYS, MLA_VALUES
 from accel.attention.problem import Problem, default_scale
 from accel.attention.table import Place, place
 
@@ -50,6 +51,11 @@ class ModelShape:
     """The model's configuration, by the name of its repository."""
     value_dim: int = 0
     """The size of a value, where it differs from `head_dim`; 0 where it does not."""
+
+    @property
+    def absorbed(self) -> bool:
+        """Return whether the values are a part of the keys, as in MLA's absorbed form."""
+        return self.head_dim == MLA_KEYS and self.value_dim == MLA_VALUES
 
     @property
     def place(self) -> Place:
