@@ -74,6 +74,31 @@ def lost(kernel) -> int:
     return len(_LOST.findall(said))
 
 
+_BARRIER = re.compile(r"(%\S+) = ttg\.local_alloc[^\n]*?memdesc<\w+xi64")
+
+
+def idle_barriers(kernel) -> list[str]:
+    """Return the barriers of a kernel for Hopper that are set up, but which nobody waits at.
+
+    Triton gives the memory of such a barrier to what is allocated after it. PTX forbids any other
+    access to that of a barrier, and racecheck, which follows barriers, writes there.
+    """
+    lines = kernel.asm["ttgir"].splitlines()
+
+    def uses(name: str) -> list[str]:
+        named = re.compile(re.escape(name) + r"(?!\w)")
+        return [line for line in lines if named.search(line) and f" {name} = " not in line]
+
+    def idle(name: str) -> bool:
+        return all(
+            "init_barrier" in line
+            or ("memdesc_index" in line and idle(line.split(" = ")[0].strip()))
+            for line in uses(name)
+        )
+
+    return [name for name in _BARRIER.findall(kernel.asm["ttgir"]) if idle(name)]
+
+
 def serialised(kernel) -> bool:
     """Return True if ptxas serialised the wgmma of a kernel for sm_90, which can cost 25 % of the
     speed."""

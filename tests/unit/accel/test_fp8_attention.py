@@ -17,7 +17,7 @@ from accel.attention.kernels.portable.quantise import quantise, quantise_call, s
 from accel.attention.kernels.quantised import KEYS, place_of_key
 from accel.attention.reference import reference
 from accel.runtime.call import compiled
-from tests.unit.accel.compiled import SHARED_KIB, needs, problem, serialised
+from tests.unit.accel.compiled import SHARED_KIB, idle_barriers, needs, problem, serialised
 
 BF16 = torch.bfloat16
 
@@ -341,6 +341,7 @@ def test_it_fits_a_multiprocessor(dim, right):
     assert asks.shared <= SHARED_KIB[90] * 1024
     assert "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3" in asks.ptx
     assert not serialised(kernel)
+    assert not idle_barriers(kernel)
     assert asks.spilled <= SPILLED.get(triton.__version__[:3], {}).get((dim, right), 300)
     # No weight moves between threads: what is shuffled are maxima and sums.
     assert asks.ptx.count("shfl") < 70

@@ -5,7 +5,7 @@ import torch
 
 from accel.attention.kernels.hopper.backward import backward_calls, supports
 from accel.runtime.call import compiled
-from tests.unit.accel.compiled import SHARED_KIB, needs, problem, serialised
+from tests.unit.accel.compiled import SHARED_KIB, idle_barriers, needs, problem, serialised
 
 SPILLED = {("queries", 256, True): 96, ("keys", 128, False): 48}
 """Bytes a thread: descriptors of tiles that stay, where the accumulators take nearly all
@@ -71,6 +71,7 @@ def test_no_register_spills_and_no_multiplication_waits_for_the_one_before(
     kernel = build(which, dim, deterministic=deterministic, **rule)
     assert assert_fits(kernel).spilled <= SPILLED.get((which, dim, deterministic), 0)
     assert not serialised(kernel)
+    assert not idle_barriers(kernel)
 
 
 def test_the_sums_are_rounded_without_spills():

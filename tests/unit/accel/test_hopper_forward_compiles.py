@@ -11,7 +11,7 @@ from accel.attention.kernels.geometry import bias_layout
 from accel.attention.kernels.hopper.descriptors import misfit
 from accel.attention.kernels.hopper.forward import SHAPES, SHORT, _shape, forward_call, supports
 from accel.runtime.call import Pointer, TensorBox, compiled
-from tests.unit.accel.compiled import SHARED_KIB, needs, problem, serialised
+from tests.unit.accel.compiled import SHARED_KIB, idle_barriers, needs, problem, serialised
 
 BF16 = torch.bfloat16
 
@@ -89,6 +89,7 @@ def test_it_fits_a_multiprocessor(name):
     shape = _shape(dim, length, masked=bool(rules), window="left" in rules)
     assert f"setmaxnreg.dec.sync.aligned.u32 \t{shape.spare}" in asks.ptx
     assert not serialised(kernel)
+    assert not idle_barriers(kernel)
     # Places and counts of a tile at most, which are needed once a tile: the running sums and
     # weights stay in registers.
     assert asks.spilled <= 96
@@ -104,6 +105,7 @@ def test_variants_keep_their_terms_in_registers(name, more):
     kernel = compiled(asked, 90)
     assert needs(kernel).spilled <= 128
     assert not serialised(kernel)
+    assert not idle_barriers(kernel)
 
 
 @pytest.mark.matrix
@@ -118,6 +120,7 @@ def test_biases_are_loaded_in_pairs_and_stay_in_registers():
     assert not re.search(r"ld\.global\S*\.b16 ", found.ptx)
     assert found.spilled <= 128
     assert not serialised(kernel)
+    assert not idle_barriers(kernel)
 
 
 @pytest.mark.slow
@@ -126,6 +129,7 @@ def test_all_at_once_compiles():
     kernel = compiled(call(128, right=0, left=100, softcap=3.0, ragged=(3, 4000, 4000)), 90)
     assert needs(kernel).shared <= SHARED_KIB[90] * 1024
     assert not serialised(kernel)
+    assert not idle_barriers(kernel)
 
 
 @pytest.mark.parametrize("shape", [SHORT, *SHAPES.values()])

@@ -481,9 +481,10 @@ def backward_keys(
     ds_smem = gl.allocate_shared_memory(kind, [4 if ATOMIC else 1, 64, BM], ds_layout)
     q_full, q_empty = barriers(STAGES, 2)
     do_full, do_empty = barriers(STAGES, 2)
-    ds_full = arrivals(2, 2)
     kv_full = arrivals(1, 1)
-    done = arrivals(1, 2)
+    # a barrier that nobody waits at would share memory with others
+    ds_full = arrivals(2, 2) if ATOMIC else q_full
+    done = arrivals(1, 2) if ATOMIC else kv_full
 
     sequence = gl.program_id(2)
     own, head, key_tiles = own_tile(at_once)

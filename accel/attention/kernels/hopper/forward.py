@@ -68,15 +68,19 @@ CLAIM_BEFORE = gl.constexpr(3)
 
 
 @gluon.jit
-def _barriers(C: gl.constexpr, STAGES: gl.constexpr, Q_STAGES: gl.constexpr):
+def _barriers(C: gl.constexpr, STAGES: gl.constexpr, Q_STAGES: gl.constexpr, O_SLOTS: gl.constexpr):
     """Return the barriers of queries, keys, values, of the consumers' turns to multiply and to
     store, and of claims.
+
+    Consumers that have room for an output each take no turns to store, and there is no barrier for
+    it: the memory of one that nobody waits at is given to data that is allocated later, which PTX
+    forbids before `mbarrier.inval`.
     """
     q_full, q_empty = barriers(Q_STAGES * C, 1)
     k_full, k_empty = barriers(STAGES, C)
     v_full, v_empty = barriers(STAGES, C)
     turn = arrivals(C, 1)
-    o_turn = arrivals(C, 1)
+    o_turn = arrivals(C, 1) if O_SLOTS == 1 else turn
     claim_full, claim_empty = barriers(2, C)
     return (
         q_full, q_empty, k_full, k_empty, v_full, v_empty, turn, o_turn, claim_full, claim_empty
@@ -962,7 +966,7 @@ def hopper_forward(
     claimed = gl.allocate_shared_memory(
         gl.int32, [2 * FIELDS, 1], gl.SwizzledSharedLayout(1, 1, 1, [0])
     )
-    bars = _barriers(C, STAGES, Q_STAGES)
+    bars = _barriers(C, STAGES, Q_STAGES, O_SLOTS)
     descs = (q_desc, k_desc, v_desc, o_desc)
     smem = (q_smem, k_smem, v_smem, o_smem, claimed)
     rest = (descs, (q_smem, k_smem, v_smem, o_smem))

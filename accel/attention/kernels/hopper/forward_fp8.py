@@ -590,7 +590,7 @@ def hopper_forward_fp8(
     claimed = gl.allocate_shared_memory(
         gl.int32, [2 * FIELDS, 1], gl.SwizzledSharedLayout(1, 1, 1, [0])
     )
-    bars = _barriers(C, STAGES, Q_STAGES)
+    bars = _barriers(C, STAGES, Q_STAGES, O_SLOTS)
     descs = (q_desc, k_desc, v_desc, o_desc)
     smem = (q_smem, k_smem, v_smem, o_smem, claimed)
     bounds = (seq_q, seq_k, left, right)
