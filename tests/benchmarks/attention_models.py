@@ -12,10 +12,12 @@ leave them, and is timed in the layout that its backend likes best. It takes par
 shipped tables alone, and as `learned`, after calls on these tensors were measured; cold twice, and
 the ratio of the two is in the column same_twice. Peers are torch's kernels, flash-attn-4,
 FlashAttention-3 and FlexAttention. One that fails or is wrong stays in the file and out of the
-ratio. Our own kernels take part by name, which tells a wrong choice from a slow kernel. The rows of
-a pass replace those that the file has of it. Processes that name the same folder share the passes
-(see `shared_gpu`); --warm only compiles. With --grid the shapes are those of attention_grid, which
-the tables contain, and the file is attention_grid_peers.csv.
+ratio. MLA's absorbed form has no ratio, as torch computes it without a fused kernel here:
+attention_decoding measures it beside FlashAttention-3. Our own kernels take part by name, which
+tells a wrong choice from a slow kernel. The rows of a pass replace those that the file has of it.
+Processes that name the same folder share the passes (see `shared_gpu`); --warm only compiles. With
+--grid the shapes are those of attention_grid, which the tables contain, and the file is
+attention_grid_peers.csv.
 """
 
 from __future__ import annotations
@@ -125,7 +127,8 @@ def measured(
             "us": f"{t.median:.5g}", "p5": f"{t.p5:.5g}", "p95": f"{t.p95:.5g}", "count": t.count,
             "tflops": f"{flops / t.median / 1e6:.5g}", "sm_mhz": f"{mhz:.0f}",
         }  # fmt: skip
-    rivals = (n for n in medians if n not in (*JUDGED, *OWN))
+    # of MLA's absorbed form torch has no fused kernel, and nothing to be judged by
+    rivals = () if shape.absorbed else (n for n in medians if n not in (*JUDGED, *OWN))
     best = min(rivals, key=medians.__getitem__, default="")
     ratios = {n: medians[best] / medians[n] for n in JUDGED if best and n in medians}
     twin = 0.0

@@ -9,7 +9,7 @@ from functools import lru_cache
 from tests.benchmarks.rows import RESULTS
 
 OURS = ("hopper", "triton")
-FP8_KERNEL = "8 blocks on their way"
+FP8_KERNEL = "means of samples"
 """The state of the kernels of attention in FP8, a column of their rows, that is in use."""
 _PEERS = ("flash", "cudnn", "efficient", "fa3", "fa4")
 Row = Mapping[str, str]
