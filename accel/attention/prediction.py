@@ -102,6 +102,7 @@ def terms(g: Geometry) -> tuple[float, ...]:
         work * 64 * g.bias,
         work * 64 * g.ragged,
         work * 64 * (g.left is not None),
+        work * 64 * _uneven(g),
     )
 
 
@@ -181,6 +182,12 @@ def _shares(head_dim: int) -> list[float]:
     """Return how much each of HEAD_DIMS counts for a head size, 1 in all."""
     at = math.log2(min(max(head_dim, HEAD_DIMS[0]), HEAD_DIMS[-1]))
     return [max(0.0, 1.0 - abs(at - math.log2(d))) for d in HEAD_DIMS]
+
+
+def _uneven(g: Geometry) -> bool:
+    """Return whether the last tile of queries or keys is not whole, which slows some kernels down
+    throughout."""
+    return g.seq_q > 1 and (g.seq_q % TILE > 0 or g.seq_k % TILE > 0)
 
 
 def _octaves_of_tiles(g: Geometry) -> float:

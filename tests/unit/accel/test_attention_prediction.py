@@ -80,7 +80,8 @@ def test_a_measured_shape_is_predicted_as_measured_and_a_far_one_not_at_all():
     assert told == pytest.approx(row.microseconds, rel=0.15)
     assert expected(["NVIDIA A100"], "forward", CAUSAL) == {}
     fits = prediction.coefficients().directions["forward"]
-    assert predict(fits, msgspec.structs.replace(CAUSAL, seq_q=1)) == {}
+    assert "decoding" in predict(fits, msgspec.structs.replace(CAUSAL, seq_q=1))
+    assert predict(fits, msgspec.structs.replace(CAUSAL, seq_q=1, seq_k=1 << 20)) == {}
     assert predict(fits, Geometry(1, 1, 1, 512, 1 << 20, 64)) == {}
 
 
@@ -104,7 +105,7 @@ def test_dispatch_goes_by_the_prediction_and_says_so(monkeypatch, tmp_path):
     assert choice.backend == min(able, key=told.__getitem__)
     assert "auto: predicted from measurements on NVIDIA H200" in choice.reason
     assert choice.tflops == pytest.approx(p.flops / told[choice.backend] / 1e6)
-    assert choose(dataclasses.replace(p, seq_q=1, right=None)).basis == "order"
+    assert choose(dataclasses.replace(p, seq_q=1, seq_k=1 << 20, right=None)).basis == "order"
     biased = choose(dataclasses.replace(p, bias="float"))
     assert (biased.basis, biased.backend, biased.tflops) == ("order", "triton", None)
     assert {"triton", "hopper", "cudnn"} <= set(
