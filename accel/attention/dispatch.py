@@ -231,8 +231,8 @@ def unloadable(backend: str) -> str | None:
 def _expected(p: Problem, direction: Direction) -> Expectation:
     """Return the TFLOP/s of each backend, by the measurements that are nearest.
 
-    Tables hold plain and causal shapes. What else a problem asks for is assumed to slow all
-    backends down equally, until it is measured.
+    Of the tables only plain and causal shapes are looked up. What else a problem asks for is
+    assumed to slow all backends down equally, until it is measured or predicted.
     """
     if (lesson := learned.found(p, direction)) is not None:
         return Expectation("measured here", lesson.tflops, lesson)

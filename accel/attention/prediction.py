@@ -2,8 +2,9 @@
 
 The time is a sum of physical terms with coefficients that are not negative, fitted for each backend
 and direction to all measurements (`python -m tests.benchmarks.attention_fit`): multiplications of
-the visible tiles, their exponentials, the longest tile, the last wave, bytes, and the launch. What
-the sum misses at measured shapes corrects it at shapes near by.
+the visible tiles, their exponentials, the longest tile, the last wave, bytes, the launch, and what
+softcaps, biases, windows, ragged batches and lengths that are no multiple of a tile cost. What the
+sum misses at measured shapes corrects it at shapes near by.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def terms(g: Geometry) -> tuple[float, ...]:
 
 
 def predict(fits: Direction, g: Geometry) -> dict[str, float]:
-    """Return the expected microseconds of each backend; nothing far from all measured shapes."""
+    """Return the expected microseconds of each backend that was measured near the shape."""
     apart = [distance(g, shape) for shape in fits.shapes]
     if min(apart, default=math.inf) > REACH:
         return {}
@@ -118,11 +119,10 @@ def predict(fits: Direction, g: Geometry) -> dict[str, float]:
     for fitted in fits.fitted:
         values, apart = those[wide if fitted.backend in POWERS_OF_TWO else g]
         base = sum(c * t for c, t in zip(fitted.coefficients, values, strict=True))
-        near = [
-            ((SOFT + d) ** -2, m)
-            for d, m in zip(apart, fitted.missed, strict=True)
-            if m is not None
-        ]
+        own = [(d, m) for d, m in zip(apart, fitted.missed, strict=True) if m is not None]
+        if min(own)[0] > REACH:
+            continue
+        near = [((SOFT + d) ** -2, m) for d, m in own]
         missed = sum(w * m for w, m in near) / (TRUST + sum(w for w, _ in near))
         found[fitted.backend] = base * math.exp(missed)
     return found

@@ -54,9 +54,9 @@ class Row(msgspec.Struct, frozen=True):
     microseconds: float
     """The median of one call."""
     low: float
-    """The 5th percentile of the calls, in microseconds."""
+    """The 5th percentile of the calls, in microseconds; the median where only that was kept."""
     high: float
-    """The 95th percentile."""
+    """The 95th percentile, likewise."""
     tflops: float
     versions: str
     """The versions, such as "torch 2.11.0, cudnn 9.19.0, driver 580.159.04"."""

@@ -6,7 +6,8 @@
 Head sizes between the usual ones, short rows, grouped heads, windows, softcaps, biases, ragged
 batches, cross attention, chunks and decoding, and the plain shapes of the grid, which `gpudeck run
 tune` measures, too. The backends take turns on tensors that lie in memory as [B,S,H,D]. The rows
-have the columns of accel/attention/measured; put them there, then run attention_fit --write.
+have the columns of accel/attention/measured; put those of shapes that no other table there has, and
+without biases, into h200_shapes.csv, then run attention_fit --write.
 Processes that name the same folder share the shapes (see `shared_gpu`); --warm only compiles.
 """
 

@@ -115,3 +115,13 @@ def test_parts_of_long_sequences_are_joined(kind, size):
     assert parts_of(shape, (9, 0), sequences, starts[1] // CHUNK, 132) > 1
     exact = gradients("chunked", kind, x, torch.float64, starts)
     assert_close(gradients("fused", kind, x, FLOAT, starts), exact, 1e-3)
+
+
+@pytest.mark.parametrize("kind", ["gdn", "ssd", "rwkv7", "kda"])
+def test_parts_in_bfloat16_are_those_of_the_chunked_form(kind):
+    # 128 channels, of which two programs share a multiprocessor, and a sequence without tokens last
+    starts = [0, 8192, 12300, 12300]
+    x = drawn(kind, 1, starts[-1], 128, 128, strength=0.001, sequences=len(starts) - 1)
+    x = on_gpu(x, torch.bfloat16)
+    exact = gradients("chunked", kind, x, torch.float64, starts)
+    assert_close(gradients("fused", kind, x, torch.bfloat16, starts), exact, 2e-2)

@@ -35,7 +35,7 @@ Tensors = dict[str, Tensor | None]
 """Tensors by the names of the kernels' arguments, without `_ptr`; None if a rule lacks one."""
 
 _OLDEST = (8, 0)
-_JOINED, _STEP = 16, 64
+_JOINED, _STEP = 16, 32
 """The columns of states that a program joins, and the channels of keys that a product takes."""
 
 
@@ -82,7 +82,7 @@ class _Launcher:
     def passing(self, sequences: int) -> tuple[int, Mapping[str, int]]:
         """Return `plan.passing` for so many sequences, or parts of them."""
         device = self.at.chunks.device
-        return passing(self.shape, _capability(device), sequences, cut=self.parts > 1)
+        return passing(self.shape, _capability(device), sequences, parted=self.parts > 1)
 
     def __call__(
         self,
@@ -160,7 +160,8 @@ def _prepared(launch: _Launcher, inputs: Tensors, *, kept: bool) -> Tensors:
     q, v = cast(Tensor, inputs["q"]), cast(Tensor, inputs["v"])
     plain, erases, cut = s.rule.plain, s.rule.erases, s.blocks_of_rows > 1
     square, keys = (chunks, s.heads, CHUNK, CHUNK), (*v.shape[:3], s.keys)
-    factors = (chunks, s.heads, s.keys if s.channel else 2 * CHUNK)
+    # those of a chunk are loaded even if there is none
+    factors = (max(1, chunks), s.heads, s.keys if s.channel else 2 * CHUNK)
     found = _empty(
         q,
         {

@@ -106,11 +106,12 @@ def tokens_of(chunks_ptr, sequences_ptr, sequence):
     many chunks it has.
 
     Chunks of a sequence follow each other, so that a loop over them needs no table: what the
-    compiler loads ahead must not wait for another load.
+    compiler loads ahead must not wait for another load. The first chunk of none is 0, as one at the
+    end would lie behind all tables.
     """
-    chunk = tl.load(sequences_ptr + sequence * 2)
     count = tl.load(sequences_ptr + sequence * 2 + 1)
     some = count > 0
+    chunk = tl.where(some, tl.load(sequences_ptr + sequence * 2), 0)
     last = chunks_ptr + (chunk + count - 1) * 3
     end = tl.load(last, mask=some, other=0) + tl.load(last + 1, mask=some, other=0)
     begin = tl.load(chunks_ptr + chunk * 3, mask=some, other=0)

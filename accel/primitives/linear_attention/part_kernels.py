@@ -20,8 +20,9 @@ def join(
     KEYS] holds M and `added` [parts, sequences, heads, KEYS, VALUES] holds L. `first` is the state
     before the first part, zero if it is None. With BACK, gradients go from the last part to the
     first: M is transposed, `first` is the gradient after the last part, and `joined` those after
-    each. Every program begins after the last part whose M is zero, as `reaches` [parts, sequences,
-    heads] says. Products are of float32 throughout, as the error of a part is in all that follow.
+    each. Every program begins behind the nearest part on its way whose M is zero, as `reaches`
+    [parts, sequences, heads] says. Products are of float32 throughout, as the error of a part is in
+    all that follow.
     """
     head, sequence = tl.program_id(1), tl.program_id(2) % sequences
     part = tl.program_id(2) // sequences

@@ -169,13 +169,14 @@ def cut(bounds: tuple[tuple[int, int], ...], parts: int, device: torch.device) -
 
 @lru_cache(maxsize=256)
 def passing(
-    s: Shape, capability: tuple[int, int] | None, sequences: int, *, cut: bool = False
+    s: Shape, capability: tuple[int, int] | None, sequences: int, *, parted: bool = False
 ) -> tuple[int, Mapping[str, int]]:
     """Return the columns of a state that a program passes on, and its compiler options.
 
-    cut: the sequences are parts of longer ones.
-
     As many chunks are in flight as the shared memory of a GPU has room for.
+
+    Args:
+        parted: the sequences are parts of longer ones.
     """
     width = wide(s.keys, 64)
     columns, warps, stages = _PASSING[width]
@@ -183,7 +184,7 @@ def passing(
         warps = 4
     if width == 128 and s.values == 128 and s.heads * sequences >= MANY:
         columns, warps, stages = _ALL
-    if cut and _share(s, capability):
+    if parted and _share(s, capability):
         columns, warps, stages = _TWO
     columns = min(columns, wide(s.values))
     plain, erases = s.rule.plain, s.rule.erases
@@ -211,7 +212,7 @@ def parts_of(
     """
 
     def cost(parts: int) -> float:
-        columns, _ = passing(s, capability, sequences * parts, cut=parts > 1)
+        columns, _ = passing(s, capability, sequences * parts, parted=parts > 1)
         programs = -(-s.values // columns) * s.heads * sequences * parts
         slots = processors * (2 if parts > 1 and _share(s, capability) else 1)
         return (1.0 if parts == 1 else _JOINING) * -(-programs // slots) / parts

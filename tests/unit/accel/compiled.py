@@ -78,7 +78,7 @@ _BARRIER = re.compile(r"(%\S+) = ttg\.local_alloc[^\n]*?memdesc<\w+xi64")
 
 
 def idle_barriers(kernel) -> list[str]:
-    """Return the barriers of a kernel for Hopper that are set up, but which nobody waits at.
+    """Return the barriers of a kernel for Hopper that are set up, but which nobody uses.
 
     Triton gives the memory of such a barrier to what is allocated after it. PTX forbids any other
     access to that of a barrier, and racecheck, which follows barriers, writes there.

@@ -21,7 +21,7 @@ from accel.primitives.linear_attention.reference import recurrence
 from accel.runtime.call import compiled
 from tests.kernel_code import launched
 from tests.unit.accel import interpreted_bfloat16
-from tests.unit.accel.compiled import SHARED_KIB
+from tests.unit.accel.compiled import SHARED_KIB, TARGETS, needs
 
 STARTS = [0, 0, 66, 129]
 """Of sequences end to end: an empty one, one of two chunks, and one token short of a chunk."""
@@ -164,9 +164,38 @@ def test_sequences_that_are_cut_into_parts_give_what_the_recurrence_does(
     assert_close(interpreted(in_two_or_four_parts, kind, x, starts), exact, 1e-4)
 
 
+@pytest.mark.xdist_group("interpreted")
+@pytest.mark.parametrize(
+    ("kind", "starts"),
+    [
+        ("gdn", [0, 200, 200]),
+        pytest.param("gdn", None, marks=pytest.mark.slow),
+        pytest.param("kda", [0, 130, 130], marks=pytest.mark.slow),
+    ],
+)
+def test_a_last_sequence_without_tokens_and_parts_without_a_state_before_them(
+    interpreted, kind, starts
+):
+    x = drawn(kind, 1, starts[-1] if starts else 200, 20, 24, strength=0.01, sequences=2)
+    if starts is None:
+        del x["state"]
+    exact = gradients("chunked", kind, x, torch.float64, starts)
+    assert_close(interpreted(in_two_or_four_parts, kind, x, starts), exact, 1e-4)
+
+
+@pytest.mark.xdist_group("interpreted")
+@pytest.mark.parametrize("kind", ["gdn", "kda"])
+def test_without_tokens_the_kernels_read_no_more_than_there_is(interpreted, kind):
+    x = drawn(kind, 1, 0, 20, 24, sequences=2)
+    found = interpreted(in_two_or_four_parts, kind, x, [0, 0, 0])
+    assert_close(found, {"last": x["state"]}, 1e-6)
+    assert found["out"].shape == (1, 0, 2, 24)
+
+
 def in_two_or_four_parts(kind: str, x: dict[str, Tensor], starts: list[int]) -> dict[str, Tensor]:
     with pytest.MonkeyPatch.context() as patches:
-        parts = 2 if x["decay"].min() < -0.5 else 4
+        strong = x["decay"].numel() > 0 and x["decay"].min() < -0.5
+        parts = 2 if strong else 4
         patches.setitem(fused.__globals__, "parts_of", lambda *_: parts)
         return gradients("fused", kind, x, torch.float32, starts)
 
@@ -363,6 +392,28 @@ def test_whole_states_are_passed_on_only_by_enough_programs():
     shape = Shape(128, 128, 16, 1, False, rule.rule, torch.bfloat16)
     assert passing(shape, (9, 0), 4)[0] == 64
     assert passing(shape, (9, 0), 6)[0] == 128
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("size", [64, 100, 128, 256])
+def test_what_joins_parts_keeps_its_registers(size, target, monkeypatch):
+    for name, told in {"parts_of": lambda *_: 2, "_capability": lambda _: (9, 0)}.items():
+        monkeypatch.setitem(fused.__globals__, name, told)
+    given = {n: t.bfloat16() for n, t in drawn("ssd", 1, 128, size, size).items()}
+    given |= {n: given[n].float() for n in ("decay", "state")}
+    leaves = {n: t.requires_grad_() for n, t in given.items()}
+
+    def run() -> None:
+        out, last = fused(problem("ssd", leaves, None))
+        torch.autograd.grad(out.float().sum() + last.sum(), list(leaves.values()))
+
+    joins = [call for name, call in launched(run) if "join" in name]
+    assert [call.constants["BACK"] for call in joins] == [False, True]
+    for call in joins:
+        asks = needs(compiled(call, target))
+        assert asks.spilled <= 64
+        assert asks.shared <= SHARED_KIB[target] * 1024
 
 
 @pytest.mark.matrix

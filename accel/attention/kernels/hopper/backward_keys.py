@@ -482,7 +482,7 @@ def backward_keys(
     q_full, q_empty = barriers(STAGES, 2)
     do_full, do_empty = barriers(STAGES, 2)
     kv_full = arrivals(1, 1)
-    # a barrier that nobody waits at would share memory with others
+    # a barrier that nobody uses would share its memory
     ds_full = arrivals(2, 2) if ATOMIC else q_full
     done = arrivals(1, 2) if ATOMIC else kv_full
 

@@ -73,7 +73,7 @@ def _barriers(C: gl.constexpr, STAGES: gl.constexpr, Q_STAGES: gl.constexpr, O_S
     store, and of claims.
 
     Consumers that have room for an output each take no turns to store, and there is no barrier for
-    it: the memory of one that nobody waits at is given to data that is allocated later, which PTX
+    it: the memory of one that nobody uses is given to data that is allocated later, which PTX
     forbids before `mbarrier.inval`.
     """
     q_full, q_empty = barriers(Q_STAGES * C, 1)

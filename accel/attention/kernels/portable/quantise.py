@@ -197,12 +197,14 @@ def mean_of_sample(
     KEYS: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr, DIM: tl.constexpr,
     HEAD_DIM: tl.constexpr, CERTAIN: tl.constexpr, RAGGED: tl.constexpr
 ):  # fmt: skip
-    """Compute the means of the first KEYS values of each of PARTS parts of a sequence, or 0.
+    """Compute the mean of a sample, the first KEYS values of each of PARTS parts of a sequence.
 
-    They go to `means` [sequences, heads, DIM], rounded to the dtype of v.
+    It goes to `means` [sequences, heads, DIM], rounded to the dtype of v; 0 where not certain.
     """
-    head, sequence = tl.program_id(1), tl.program_id(2)
-    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    PARTS_OF_HEAD: tl.constexpr = DIM // COLUMNS
+    owner = tl.program_id(0) // PARTS_OF_HEAD
+    sequence, head = owner // heads, owner % heads
+    at = tl.program_id(0) % PARTS_OF_HEAD * COLUMNS + tl.arange(0, COLUMNS)
     source = v_ptr + head.to(tl.int64) * stride_vh + at[None, :]
     length = seq_k
     if RAGGED:
@@ -225,7 +227,7 @@ def mean_of_sample(
         squares += x * x
         count += some
     centre = _certain_mean(tl.sum(sums, 0), tl.sum(squares, 0), count, CERTAIN)
-    means = means_ptr + (sequence * heads + head) * DIM + at
+    means = means_ptr + owner * DIM + at
     tl.store(means, centre.to(means_ptr.dtype.element_ty))
 
 
@@ -397,7 +399,7 @@ def sample_call(g: Geometry) -> KernelCall | None:
         return None
     return KernelCall(
         mean_of_sample,
-        (dim // _COLUMNS, g.k.shape[1], (g.ragged and g.ragged[0]) or g.k.shape[0]),
+        dim // _COLUMNS * g.k.shape[1] * ((g.ragged and g.ragged[0]) or g.k.shape[0]),
         {
             "v_ptr": g.pointer(),
             "means_ptr": Pointer(g.dtype),
