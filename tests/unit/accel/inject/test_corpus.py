@@ -6,6 +6,7 @@ repository. Each rewrite is judged by running it.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -48,6 +49,14 @@ NOT_RUN = {("timm", "models/levit.py")}
 @pytest.fixture(scope="session")
 def corpus():
     CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:  # the processes that run tests share the cache
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _download()
+    return CACHE
+
+
+def _download() -> None:
+    """Bring those packages into the cache that it lacks."""
     for package, requirement in PACKAGES.items():
         if (CACHE / package).is_dir():
             continue
@@ -59,7 +68,6 @@ def corpus():
         if done.returncode:
             pytest.skip(f"{requirement} cannot be downloaded: {done.stderr.strip()[-200:]}")
         _unpack(next(wheels.iterdir()), package)
-    return CACHE
 
 
 def _unpack(archive: Path, package: str) -> None:
