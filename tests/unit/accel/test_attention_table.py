@@ -189,13 +189,16 @@ def test_one_shape_measured_here_leaves_the_others_to_the_gpu_that_is_alike(own)
 
 
 def test_the_shipped_tables_can_be_read_and_compare_backends_at_every_shape():
-    shapes = {}
     for file in table.SHIPPED.glob("*.csv"):
+        shapes = {}
         for found in table.read(file):
             assert found.low <= found.microseconds <= found.high
             shapes.setdefault((found.kind, found.place, found.batch), set()).add(found.backend)
-    assert len(shapes) > 200
-    assert all({"hopper", "triton"} <= backends for backends in shapes.values())
+        assert shapes
+        if file.name == "h200_shapes.csv":  # of kinds that some backends refuse
+            assert all({"hopper", "triton"} <= backends for backends in shapes.values())
+        else:
+            assert len({frozenset(backends) for backends in shapes.values()}) == 1
 
 
 def test_each_two_byte_type_has_rows_and_can_replace_the_other(own):

@@ -18,7 +18,7 @@ from accel.primitives.linear_attention.kinds import KINDS
 from accel.primitives.linear_attention.plan import Shape, parts_of, passing
 from accel.primitives.linear_attention.problem import Operands
 from accel.primitives.linear_attention.reference import recurrence
-from accel.runtime.call import compiled
+from accel.runtime.call import KernelCall, compiled
 from tests.kernel_code import launched
 from tests.unit.accel import interpreted_bfloat16
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, needs
@@ -394,21 +394,26 @@ def test_whole_states_are_passed_on_only_by_enough_programs():
     assert passing(shape, (9, 0), 6)[0] == 128
 
 
-@pytest.mark.matrix
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("size", [64, 100, 128, 256])
-def test_what_joins_parts_keeps_its_registers(size, target, monkeypatch):
+def launched_in_two_parts(kind: str, size: int, monkeypatch) -> list[tuple[str, KernelCall]]:
+    """Return what is launched on Hopper, forward and backward, for a sequence in two parts."""
     for name, told in {"parts_of": lambda *_: 2, "_capability": lambda _: (9, 0)}.items():
         monkeypatch.setitem(fused.__globals__, name, told)
-    given = {n: t.bfloat16() for n, t in drawn("ssd", 1, 128, size, size).items()}
+    given = {n: t.bfloat16() for n, t in drawn(kind, 1, 256, size, size).items()}
     given |= {n: given[n].float() for n in ("decay", "state")}
     leaves = {n: t.requires_grad_() for n, t in given.items()}
 
     def run() -> None:
-        out, last = fused(problem("ssd", leaves, None))
+        out, last = fused(problem(kind, leaves, None))
         torch.autograd.grad(out.float().sum() + last.sum(), list(leaves.values()))
 
-    joins = [call for name, call in launched(run) if "join" in name]
+    return list(launched(run))
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("size", [64, 100, 128, 256])
+def test_what_joins_parts_keeps_its_registers(size, target, monkeypatch):
+    joins = [c for name, c in launched_in_two_parts("ssd", size, monkeypatch) if "join" in name]
     assert [call.constants["BACK"] for call in joins] == [False, True]
     for call in joins:
         asks = needs(compiled(call, target))
@@ -419,17 +424,8 @@ def test_what_joins_parts_keeps_its_registers(size, target, monkeypatch):
 @pytest.mark.matrix
 @pytest.mark.parametrize("kind", ["gdn", "ssd"])
 def test_a_multiprocessor_runs_two_programs_that_pass_on_parts(kind, monkeypatch):
-    for name, told in {"parts_of": lambda *_: 2, "_capability": lambda _: (9, 0)}.items():
-        monkeypatch.setitem(fused.__globals__, name, told)
-    given = {n: t.bfloat16() for n, t in drawn(kind, 1, 256, 128, 128).items()}
-    given |= {n: given[n].float() for n in ("decay", "state")}
-    leaves = {n: t.requires_grad_() for n, t in given.items()}
-
-    def run() -> None:
-        out, last = fused(problem(kind, leaves, None))
-        torch.autograd.grad(out.float().sum() + last.sum(), list(leaves.values()))
-
-    calls = [call for name, call in launched(run) if "scan" in name or "state" in name]
+    every = launched_in_two_parts(kind, 128, monkeypatch)
+    calls = [call for name, call in every if "scan" in name or "state" in name]
     assert len(calls) == 5
     for call in calls:
         assert call.options == {"num_warps": 4, "num_stages": 2}
