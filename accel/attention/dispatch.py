@@ -160,7 +160,8 @@ def contenders(problem: Problem, direction: Direction) -> tuple[str, ...]:
     ]
     able = [c for c in able if c.backend != "math"] or able
     best = max((c.tflops for c in able if c.tflops is not None), default=0.0)
-    order = preferred(problem)
+    # some are in no order, as the one for a few queries where there is one key
+    order = [*preferred(problem), *BACKENDS]
     possible = [c for c in able if c.tflops is None or c.tflops >= POSSIBLE * best]
     possible.sort(
         key=lambda c: (c.backend != choice.backend, -(c.tflops or best), order.index(c.backend))

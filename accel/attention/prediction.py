@@ -120,7 +120,7 @@ def predict(fits: Direction, g: Geometry) -> dict[str, float]:
         values, apart = those[wide if fitted.backend in POWERS_OF_TWO else g]
         base = sum(c * t for c, t in zip(fitted.coefficients, values, strict=True))
         own = [(d, m) for d, m in zip(apart, fitted.missed, strict=True) if m is not None]
-        if min(own)[0] > REACH:
+        if min(d for d, _ in own) > REACH:
             continue
         near = [((SOFT + d) ** -2, m) for d, m in own]
         missed = sum(w * m for w, m in near) / (TRUST + sum(w for w, _ in near))

@@ -33,9 +33,14 @@ def test_the_shipped_coefficients_are_those_of_the_shipped_tables(direction):
     fits = attention_fit.fitted([r for r in rows() if r.direction == direction])
     shipped = prediction.coefficients().directions[direction]
     assert shipped.shapes == fits.shapes
+    # where a backend has few shapes of a size, one term may stand for another, as the processor
+    # rounds, so that sums are compared
+    values = np.array([terms(shape) for shape in fits.shapes])
     for old, new in zip(shipped.fitted, fits.fitted, strict=True):
         assert old.backend == new.backend
-        np.testing.assert_allclose(old.coefficients, new.coefficients, rtol=1e-3, atol=1e-6)
+        measured = np.array([missed is not None for missed in new.missed])
+        sums = [values[measured] @ np.array(fit.coefficients) for fit in (old, new)]
+        np.testing.assert_allclose(*sums, rtol=1e-3)
 
 
 def test_no_coefficient_is_negative_and_no_shape_of_the_zoo_was_fitted():
@@ -111,5 +116,8 @@ def test_dispatch_goes_by_the_prediction_and_says_so(monkeypatch, tmp_path):
     assert {"triton", "hopper", "cudnn"} <= set(
         dispatch.contenders(dataclasses.replace(p, bias="float"), "forward")
     )
+    # the decoding kernel is measured near a single token, but in the order of long keys only
+    token = dataclasses.replace(p, batch=1, heads=2, kv_heads=2, seq_q=1, seq_k=1, head_dim=64)
+    assert "decoding" in dispatch.contenders(token, "forward")
     choose.cache_clear()
     table.forget()
