@@ -81,6 +81,17 @@ def _linear(kind: str) -> float:
     return largest_error({n: t.cpu() for n, t in found.items()}, exact)
 
 
+def _one_pass() -> float:
+    """Compute decays that are the same for all tokens, without shared keys, by one pass."""
+    x = drawn("retention", 1, STARTS[-1], 64, 64, sequences=len(STARTS) - 1)
+    x = {n: t.repeat(1, 1, 2, 1) if n in "qk" else t for n, t in x.items()}
+    x = {n: t.bfloat16().double() for n, t in x.items()}
+    exact = gradients("recurrence", "retention", x, torch.float64, STARTS)
+    there = {n: t.cuda() for n, t in x.items()}
+    found = gradients("fused", "retention", there, torch.bfloat16, STARTS)
+    return largest_error({n: t.cpu() for n, t in found.items()}, exact)
+
+
 def _parts() -> float:
     """Compute a sequence that is so long that it is cut into parts."""
     x = drawn("gdn", 1, 4096, 64, 64, strength=0.002)
@@ -92,6 +103,7 @@ def _parts() -> float:
 
 CALLS: dict[str, Callable[[], float]] = {
     **{f"linear {kind}": partial(_linear, kind) for kind in KINDS},
+    "linear in one pass": _one_pass,
     "linear in parts": _parts,
     **{f"product {backend}": partial(_product, backend) for backend in ("hopper", "triton")},
     "product of experts": _experts,

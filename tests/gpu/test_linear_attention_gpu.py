@@ -117,6 +117,33 @@ def test_parts_of_long_sequences_are_joined(kind, size):
     assert_close(gradients("fused", kind, x, FLOAT, starts), exact, 1e-3)
 
 
+@pytest.mark.parametrize("heads", [2, 64])
+@pytest.mark.parametrize("size", [64, 100, 128])
+def test_one_pass_is_as_exact_as_the_recurrence(size, heads):
+    # a program for each multiprocessor with two heads, and several with 64
+    x = drawn("retention", 1, STARTS[-1], size, size, sequences=len(STARTS) - 1)
+    x |= {n: x[n].repeat(1, 1, heads // x[n].shape[2], 1) for n in ("q", "k", "v")}
+    x["state"] = x["state"].repeat(1, heads // 2, 1, 1)
+    x = on_gpu(x, torch.bfloat16)
+    exact = gradients("recurrence", "retention", x, torch.float64, STARTS)
+    naive = gradients("rounded recurrence", "retention", x, torch.bfloat16, STARTS)
+    got = gradients("fused", "retention", x, torch.bfloat16, STARTS)
+    assert largest_error(got, exact) <= largest_error(naive, exact)
+    assert_close(gradients("fused", "retention", x, FLOAT, STARTS), exact, 1e-4)
+
+
+def test_decays_of_heads_give_what_decays_of_tokens_do():
+    x = on_gpu(drawn("ssd", 2, 300, 64, 128), torch.bfloat16)
+    given = {n: t.bfloat16() for n, t in x.items()}
+    decay = torch.tensor([-0.001, -3.0], device="cuda")
+    given["decay"] = decay.expand(2, 300, 2)
+    one = linear_attention(kind="ssd", **given)
+    given["decay"] = given["decay"].contiguous()
+    several = linear_attention(kind="ssd", **given)
+    exact = {"out": several.out.double(), "state": several.state.double()}
+    assert_close({"out": one.out, "state": one.state}, exact, 5e-3)
+
+
 @pytest.mark.parametrize("kind", ["gdn", "ssd", "rwkv7", "kda"])
 def test_parts_in_bfloat16_are_those_of_the_chunked_form(kind):
     # 128 channels, of which two programs share a multiprocessor, and a sequence without tokens last

@@ -35,6 +35,7 @@ _CHECKER = ("tests/unit/assistant/test_checker.py",)
 _RECURRENCES = ("tests/unit/accel/test_linear_attention.py",)
 _CHUNKS = "accel/primitives/linear_attention/chunk_kernels.py"
 _SCAN = "accel/primitives/linear_attention/scan_kernels.py"
+_ONE_PASS = "accel/primitives/linear_attention/single_kernels.py"
 _LINEAR_GRADIENTS = "accel/primitives/linear_attention/gradient_kernels.py"
 
 _QUERIES = "scheduler/devices/nvidia/queries.py"
@@ -639,6 +640,20 @@ DEFECTS: tuple[Defect, ...] = (
         _SCAN,
         "constants_ptr, first + CHUNK, tokens,",
         "constants_ptr, first, tokens,",
+        _RECURRENCES,
+    ),
+    Defect(
+        "gradients of queries that begin with the last state's where there is no first one",
+        _ONE_PASS,
+        "start, blank = dlast_ptr, of_q",
+        "start, blank = dlast_ptr, role < 0",
+        _RECURRENCES,
+    ),
+    Defect(
+        "a last chunk that decays as if it were whole",
+        _ONE_PASS,
+        "state *= tl.exp(decay * length)",
+        "state *= tl.exp(decay * CHUNK)",
         _RECURRENCES,
     ),
     Defect(

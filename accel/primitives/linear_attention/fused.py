@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any, cast
 
 import torch
@@ -19,20 +18,22 @@ from accel.primitives.linear_attention import (
 from accel.primitives.linear_attention.plan import (
     CHUNK,
     ROWS,
+    Bounds,
     Shape,
     Tables,
+    Tensors,
+    capability_of,
     cut,
     parts_of,
     passing,
+    processors_of,
     shape_of,
     tables,
     wide,
 )
 from accel.primitives.linear_attention.problem import Operands, Rule
+from accel.primitives.linear_attention.single_pass import single_pass, suffices
 from accel.runtime import named
-
-Tensors = dict[str, Tensor | None]
-"""Tensors by the names of the kernels' arguments, without `_ptr`; None if a rule lacks one."""
 
 _OLDEST = (8, 0)
 _JOINED, _STEP = 16, 32
@@ -54,7 +55,10 @@ def unusable(device: torch.device) -> str | None:
 def fused(x: Operands) -> tuple[Tensor, Tensor]:
     """Return the output [B,T,H,Dv] in the dtype of v and the final states [N,H,Dk,Dv] float32."""
     tensors = (x.q, x.k, x.v, x.a, x.b, x.beta, x.decay, x.state)
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+    trained = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    if suffices(x, trained):
+        return single_pass(x, trained)
+    if trained:
         out, last = _Recurrence.apply(*tensors, x.rule, x.scale, x.bounds)  # type: ignore[no-untyped-call]
         return out, last
     launch, inputs = _posed(*tensors, x.rule, x.scale, x.bounds)
@@ -70,19 +74,17 @@ def fused(x: Operands) -> tuple[Tensor, Tensor]:
 class _Launcher:
     """Launch kernels on the tensors of one problem by the names of their arguments."""
 
-    def __init__(
-        self, shape: Shape, bounds: tuple[tuple[int, int], ...], device: torch.device, scale: float
-    ) -> None:
+    def __init__(self, shape: Shape, bounds: Bounds, device: torch.device, scale: float) -> None:
         self.shape, self.bounds, self.at = shape, bounds, tables(bounds, device)
-        self._numbers = {"heads": shape.heads, "scale": float(scale)}
+        self._numbers = {"heads": shape.heads, "scale": float(scale), "sequences": len(bounds)}
         self.parts = parts_of(
-            shape, _capability(device), len(bounds), self.at.longest, _processors(device)
+            shape, capability_of(device), len(bounds), self.at.longest, processors_of(device)
         )
 
     def passing(self, sequences: int) -> tuple[int, Mapping[str, int]]:
         """Return `plan.passing` for so many sequences, or parts of them."""
         device = self.at.chunks.device
-        return passing(self.shape, _capability(device), sequences, parted=self.parts > 1)
+        return passing(self.shape, capability_of(device), sequences, parted=self.parts > 1)
 
     def __call__(
         self,
@@ -91,15 +93,12 @@ class _Launcher:
         blocks: dict[str, int],
         tensors: Tensors,
         options: Mapping[str, int] = named.USUAL,
-        numbers: Mapping[str, int] | None = None,
     ) -> None:
-        """Launch a kernel; `blocks` and `numbers` are arguments besides those of the shape."""
+        """Launch a kernel; `blocks` are constants besides those of the shape."""
         tensors = {"chunks": self.at.chunks, "sequences": self.at.sequences, **tensors}
         pointers = {f"{name}_ptr": x for name, x in tensors.items()}
         constants = {**self.shape.constants, **blocks}
-        named.launch(
-            kernel, grid, pointers, {**self._numbers, **(numbers or {})}, constants, options
-        )
+        named.launch(kernel, grid, pointers, self._numbers, constants, options)
 
 
 class _Recurrence(torch.autograd.Function):
@@ -138,7 +137,7 @@ def _posed(
     state: Tensor | None,
     rule: Rule,
     scale: float,
-    bounds: tuple[tuple[int, int], ...],
+    bounds: Bounds,
 ) -> tuple[_Launcher, Tensors]:
     """Return what launches the kernels of a problem, and its contiguous tensors."""
     group = v.shape[2] // q.shape[2]
@@ -241,7 +240,7 @@ def _joined(
     launch: _Launcher, first: Tensor | None, found: Tensors, added: Tensor, *, back: bool
 ) -> Tensor:
     """Return the states before all parts, or, from the last part back, the gradients after them."""
-    s, sequences = launch.shape, len(launch.bounds)
+    s = launch.shape
     columns = min(_JOINED, wide(s.values))
     joined = torch.empty_like(added)
     launch(
@@ -250,7 +249,6 @@ def _joined(
         {"BLOCK": columns, "STEP": min(_STEP, wide(s.keys)), "BACK": back},
         {"first": first, "added": added, "joined": joined}
         | {name: found[name] for name in ("turns", "reaches")},
-        numbers={"sequences": sequences, "parts": launch.parts},
     )
     return joined
 
@@ -273,19 +271,6 @@ def _empty(like: Tensor, wanted: Mapping[str, tuple[bool, Sequence[int], torch.d
         name: like.new_empty(size, dtype=dtype) if want else None
         for name, (want, size, dtype) in wanted.items()
     }
-
-
-@cache
-def _processors(device: torch.device) -> int:
-    """Return the multiprocessors of a GPU, and 1 where kernels are interpreted."""
-    if device.type != "cuda":
-        return 1
-    return torch.cuda.get_device_properties(device).multi_processor_count
-
-
-@cache
-def _capability(device: torch.device) -> tuple[int, int] | None:
-    return torch.cuda.get_device_capability(device) if device.type == "cuda" else None
 
 
 def _gradients(launch: _Launcher, x: Tensors) -> Tensors:

@@ -8,9 +8,9 @@ import triton.language as tl
 from accel.primitives.linear_attention.memory_kernels import load_state, store_state
 
 
-@triton.jit(do_not_specialize=["heads", "sequences", "parts"])
+@triton.jit(do_not_specialize=["heads", "sequences"])
 def join(
-    turns_ptr, added_ptr, reaches_ptr, first_ptr, joined_ptr, heads, sequences, parts,
+    turns_ptr, added_ptr, reaches_ptr, first_ptr, joined_ptr, heads, sequences,
     KEYS: tl.constexpr, WIDTH: tl.constexpr, VALUES: tl.constexpr, BLOCK: tl.constexpr,
     STEP: tl.constexpr, BACK: tl.constexpr,
 ):  # fmt: skip
@@ -25,7 +25,7 @@ def join(
     all that follow.
     """
     head, sequence = tl.program_id(1), tl.program_id(2) % sequences
-    part = tl.program_id(2) // sequences
+    part, parts = tl.program_id(2) // sequences, tl.num_programs(2) // sequences
     place = part * sequences + sequence
     # parts are counted from the side that they are joined from
     number = parts - 1 - part if BACK else part

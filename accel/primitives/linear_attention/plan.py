@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -13,13 +13,18 @@ from torch import Tensor
 
 from accel.primitives.linear_attention.problem import Rule
 
+Tensors = dict[str, Tensor | None]
+"""Tensors by the names of the kernels' arguments, without `_ptr`; None if a rule lacks one."""
+Bounds = tuple[tuple[int, int], ...]
+"""Where each sequence begins and ends."""
+
 CHUNK = 64
 ROWS = 16
 """The block of tokens within which factors of a decay for each channel fit in float32."""
 _SHARED_KIB = {(8, 0): 163, (8, 7): 163, (9, 0): 227, (10, 0): 227}
 """The shared memory of a program by compute capability; 99 elsewhere."""
 _SCRATCH = 20 * 1024
-"""Its bytes that are not for what is loaded."""
+"""Its bytes that are not for what is loaded, with numbers of 16 bits."""
 _PASSING = {64: (64, 4, 3), 128: (64, 4, 3), 256: (32, 8, 2)}
 """By the width of the keys: columns of a state, warps and chunks in flight of a program that passes
 states on, as measured on an H200."""
@@ -133,7 +138,7 @@ class Tables:
 
 
 @lru_cache(maxsize=256)
-def tables(bounds: tuple[tuple[int, int], ...], device: torch.device) -> Tables:
+def tables(bounds: Bounds, device: torch.device) -> Tables:
     """Return the tables of sequences that lie at `bounds`."""
     chunks: list[tuple[int, int, int]] = []
     sequences = []
@@ -153,7 +158,7 @@ def tables(bounds: tuple[tuple[int, int], ...], device: torch.device) -> Tables:
 
 
 @lru_cache(maxsize=256)
-def cut(bounds: tuple[tuple[int, int], ...], parts: int, device: torch.device) -> Tensor:
+def cut(bounds: Bounds, parts: int, device: torch.device) -> Tensor:
     """Return the table of sequences that are cut into parts: all first parts, all second, ..."""
     lines: list[list[tuple[int, int]]] = [[] for _ in range(parts)]
     chunk = 0
@@ -191,14 +196,39 @@ def passing(
     vectors = 1 + plain + erases * (2 if s.channel else 1)
     squares = plain + 2 * erases
     of_a_chunk = CHUNK * (vectors * wide(s.keys) + squares * CHUNK + columns) * s.kept.itemsize
+    stages = _in_flight(stages, of_a_chunk, s.kept.itemsize, columns, capability)
+    return columns, {"num_warps": warps, "num_stages": stages}
+
+
+@lru_cache(maxsize=256)
+def single(
+    s: Shape, capability: tuple[int, int] | None, states: int, processors: int
+) -> tuple[int, Mapping[str, int]]:
+    """Return the columns of a state that a program of `single_kernels` holds, and its options.
+
+    Few programs have a multiprocessor each, and with it more chunks in flight, as measured on an
+    H200.
+
+    Args:
+        states: how many states are passed on side by side, of all heads and sequences.
+    """
+    programs = states * -(-s.values // 64)
+    columns = min(32 if 2 * programs <= processors else 64, wide(s.values))
+    of_a_chunk = CHUNK * (2 * wide(s.keys) + columns) * s.kept.itemsize
+    wanted = 2 if programs > processors and s.keys > 64 else 3
+    stages = _in_flight(wanted, of_a_chunk, s.kept.itemsize, columns, capability)
+    return columns, {"num_warps": 4, "num_stages": stages}
+
+
+def _in_flight(
+    wanted: int, of_a_chunk: int, itemsize: int, columns: int, capability: tuple[int, int] | None
+) -> int:
+    """Return for how many chunks of so many bytes, of those that are wanted, there is room."""
     where = capability or (9, 0)
-    room = _SHARED_KIB.get(where, 99) * 1024 - _SCRATCH
+    room = _SHARED_KIB.get(where, 99) * 1024 - _SCRATCH * itemsize // 2
     # a warpgroup reads factors from shared memory until its product is done; others load them first
     copied = 0 if where[0] in (9, 10) and columns >= 64 else 1
-    return columns, {
-        "num_warps": warps,
-        "num_stages": max(1, min(stages, room // of_a_chunk + copied)),
-    }
+    return max(1, min(wanted, room // of_a_chunk + copied))
 
 
 @lru_cache(maxsize=256)
@@ -226,6 +256,20 @@ def _share(s: Shape, capability: tuple[int, int] | None) -> bool:
     """Return whether two programs that pass on parts of sequences share a multiprocessor."""
     sized = wide(s.keys, 64) == 128 and wide(s.values) >= 64 and s.kept.itemsize == 2
     return sized and not s.channel and (capability or (9, 0))[0] in (9, 10)
+
+
+@cache
+def processors_of(device: torch.device) -> int:
+    """Return the multiprocessors of a GPU, and 1 where kernels are interpreted."""
+    if device.type != "cuda":
+        return 1
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@cache
+def capability_of(device: torch.device) -> tuple[int, int] | None:
+    """Return the compute capability of a GPU, and None where kernels are interpreted."""
+    return torch.cuda.get_device_capability(device) if device.type == "cuda" else None
 
 
 def wide(size: int, least: int = 16) -> int:

@@ -15,9 +15,10 @@ from accel.primitives.linear_attention.api import choose, linear_attention, oper
 from accel.primitives.linear_attention.chunked import chunked
 from accel.primitives.linear_attention.fused import fused
 from accel.primitives.linear_attention.kinds import KINDS
-from accel.primitives.linear_attention.plan import Shape, parts_of, passing
+from accel.primitives.linear_attention.plan import Shape, parts_of, passing, single
 from accel.primitives.linear_attention.problem import Operands
 from accel.primitives.linear_attention.reference import recurrence
+from accel.runtime import named
 from accel.runtime.call import KernelCall, compiled
 from tests.kernel_code import launched
 from tests.unit.accel import interpreted_bfloat16
@@ -190,6 +191,65 @@ def test_without_tokens_the_kernels_read_no_more_than_there_is(interpreted, kind
     found = interpreted(in_two_or_four_parts, kind, x, [0, 0, 0])
     assert_close(found, {"last": x["state"]}, 1e-6)
     assert found["out"].shape == (1, 0, 2, 24)
+
+
+FIXED = {
+    "alike": ("retention", 24, 24, {}),
+    "without a state": ("retention", 16, 16, {"state": False}),
+    "unlike": ("retention", 20, 24, {"trained": False}),
+    "given": ("ssd", 24, 24, {"trained": False, "strength": 0.3}),
+    "strong": ("ssd", 24, 24, {"trained": False, "strength": 30.0}),
+}
+"""Cases of one decay a head for all tokens: the kind, the sizes of keys and values, and more."""
+
+
+@pytest.mark.xdist_group("interpreted")
+@pytest.mark.parametrize("case", FIXED)
+def test_one_pass_suffices_where_decays_are_fixed(interpreted, case):
+    kind, keys, values, rules = FIXED[case]
+    x = with_fixed_decays(kind, keys, values, **rules)
+    run = gradients if rules.get("trained", True) else outputs
+    exact = run("recurrence", kind, x, torch.float64, STARTS)
+    got, kernels = interpreted(of_one_pass, run, kind, x)
+    assert kernels == (["outputs", "gradients"] if run is gradients else ["outputs"])
+    assert_close(got, exact, 1e-5)
+
+
+def with_fixed_decays(kind: str, keys: int, values: int, **rules: Any) -> dict[str, Tensor]:
+    """Draw arguments whose heads have a decay each; those that are trained share no keys."""
+    x = drawn(kind, 1, STARTS[-1], keys, values, sequences=len(STARTS) - 1)
+    if rules.get("trained", True):
+        x |= {n: torch.cat([x[n], x[n].flip(3)], 2) for n in ("q", "k")}
+    if kind == "ssd":
+        x["decay"] = -rules["strength"] * torch.tensor([0.02, 0.9], dtype=torch.float64)
+    if not rules.get("state", True):
+        del x["state"]
+    return x
+
+
+def outputs(
+    run: str, kind: str, x: dict[str, Tensor], dtype: torch.dtype, starts: list[int] | None = None
+) -> dict[str, Tensor]:
+    """Return outputs and states alone; decays of heads are those of all their tokens."""
+    x = {n: t.to(dtype) for n, t in x.items()}
+    if "decay" in x:
+        x["decay"] = x["decay"].expand(1, x["v"].shape[1], 2)
+    given = problem(kind, x, starts)
+    out, last = {"recurrence": recurrence, "fused": fused}[run](given)
+    return {"out": out, "last": last}
+
+
+def of_one_pass(run: Any, kind: str, x: dict[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
+    """Return what a function finds by the kernels, and which of them ran."""
+    names, launch = [], named.launch
+
+    def record(kernel: Any, *given: Any) -> None:
+        names.append(kernel.fn.__name__)
+        launch(kernel, *given)
+
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(named, "launch", record)
+        return run("fused", kind, x, torch.float32, STARTS), names
 
 
 def in_two_or_four_parts(kind: str, x: dict[str, Tensor], starts: list[int]) -> dict[str, Tensor]:
@@ -394,9 +454,34 @@ def test_whole_states_are_passed_on_only_by_enough_programs():
     assert passing(shape, (9, 0), 6)[0] == 128
 
 
+@pytest.mark.matrix
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("size", "dtype"),
+    [*((size, torch.bfloat16) for size in (16, 64, 128)), (100, torch.float32)],
+)
+def test_one_pass_fits_the_shared_memory_of_every_target(size, dtype, target):
+    shape = Shape(size, size, 4, 1, False, KINDS["retention"].rule, dtype)
+    x = {n: t.to(dtype) for n, t in drawn("retention", 1, 128, size, size).items()}
+    x |= {n: x[n].repeat(1, 1, 2, 1).requires_grad_() for n in ("q", "k")}
+    x["state"] = x["state"].float()
+
+    def run() -> None:
+        out, last = fused(problem("retention", x))
+        torch.autograd.grad(out.float().sum() + last.sum(), [x["q"], x["k"]])
+
+    for (name, call), passes in zip(launched(run), (1, 3), strict=True):
+        for states in (4, 400):
+            columns, options = single(shape, divmod(target, 10), passes * states, 132)
+            constants = {**call.constants, "BLOCK": columns}
+            asked = dataclasses.replace(call, constants=constants, options=options)
+            found = compiled(asked, target)
+            assert found.metadata.shared <= SHARED_KIB[target] * 1024, (name, states)
+
+
 def launched_in_two_parts(kind: str, size: int, monkeypatch) -> list[tuple[str, KernelCall]]:
     """Return what is launched on Hopper, forward and backward, for a sequence in two parts."""
-    for name, told in {"parts_of": lambda *_: 2, "_capability": lambda _: (9, 0)}.items():
+    for name, told in {"parts_of": lambda *_: 2, "capability_of": lambda _: (9, 0)}.items():
         monkeypatch.setitem(fused.__globals__, name, told)
     given = {n: t.bfloat16() for n, t in drawn(kind, 1, 256, size, size).items()}
     given |= {n: given[n].float() for n in ("decay", "state")}

@@ -1,0 +1,106 @@
+"""Run the Triton kernels of rules that need one pass over a sequence: see `single_kernels`."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from accel.primitives.linear_attention import single_kernels
+from accel.primitives.linear_attention.plan import (
+    Bounds,
+    Shape,
+    Tensors,
+    capability_of,
+    processors_of,
+    shape_of,
+    single,
+    tables,
+)
+from accel.primitives.linear_attention.problem import Operands, Rule
+from accel.runtime import named
+
+_LARGEST = 128
+"""The largest head size: states of 256 channels leave no registers, which made gradients slower."""
+_GRADIENTS = 3
+"""Those that are computed side by side: of q, of k and of v."""
+
+
+def suffices(x: Operands, trained: bool) -> bool:
+    """Return whether one pass computes the outputs, and the gradients if they are wanted.
+
+    It does where every head has one decay for all tokens, which is expanded to their number. For
+    gradients keys and values must be alike, as each takes the other's place.
+    """
+    decay, keys, values = x.decay, x.q.shape[3], x.v.shape[3]
+    if decay.dim() != 3 or x.rule.erases or max(keys, values) > _LARGEST or not decay.numel():
+        return False
+    if any(decay.stride(n) != 0 and decay.shape[n] > 1 for n in (0, 1)):
+        return False
+    return not trained or (x.group == 1 and keys == values and not decay.requires_grad)
+
+
+def single_pass(x: Operands, trained: bool) -> tuple[Tensor, Tensor]:
+    """Return the output [B,T,H,Dv] in the dtype of v and the final states [N,H,Dk,Dv] float32."""
+    decay = x.decay.detach()[0, 0].float().contiguous()
+    given = (x.q, cast(Tensor, x.k), x.v, x.state, decay, x.rule, x.scale, x.bounds)
+    if not trained:
+        found, _ = _computed(*given)
+        return cast(Tensor, found["out"]), cast(Tensor, found["last"])
+    out, last = _SinglePass.apply(*given)  # type: ignore[no-untyped-call]
+    return cast(Tensor, out), cast(Tensor, last)
+
+
+class _SinglePass(torch.autograd.Function):
+    """Compute outputs, and gradients from the inputs alone."""
+
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor]:
+        """Compute the output and the final states; the arguments are those of `_computed`."""
+        x, shape = _computed(*given)
+        ctx.names = ("q", "k", "v", "start", "decay")
+        ctx.save_for_backward(*(x[name] for name in ctx.names))
+        ctx.given = shape, *given[-2:]
+        return cast(Tensor, x["out"]), cast(Tensor, x["last"])
+
+    @staticmethod
+    def backward(ctx: Any, dout: Tensor, dlast: Tensor) -> tuple[Tensor | None, ...]:
+        """Compute the gradients of q, k, v and the first states."""
+        x: Tensors = dict(zip(ctx.names, ctx.saved_tensors, strict=True))
+        x |= {"dout": dout.contiguous(), "dlast": dlast.float().contiguous()}
+        for name in ("q", "k", "v", "start"):
+            given = x[name]
+            x[f"d{name}"] = None if given is None else torch.empty_like(given)
+        _launch(single_kernels.gradients, _GRADIENTS, x, *ctx.given)
+        return (x["dq"], x["dk"], x["dv"], x["dstart"], None, None, None, None)
+
+
+def _computed(
+    q: Tensor, k: Tensor, v: Tensor, state: Tensor | None, decay: Tensor, rule: Rule, scale: float,
+    bounds: Bounds,
+) -> tuple[Tensors, Shape]:  # fmt: skip
+    """Return the inputs, contiguous, with the outputs and the last states, and the shape."""
+    heads, group = v.shape[2], v.shape[2] // q.shape[2]
+    shape = shape_of(q.shape[3], v.shape[3], heads, group, False, rule, q.dtype)
+    x: Tensors = {"q": q.contiguous(), "k": k.contiguous(), "v": v.contiguous(), "decay": decay}
+    x["start"] = None if state is None else state.float().contiguous()
+    x["out"] = torch.empty(v.shape, dtype=v.dtype, device=v.device)
+    x["last"] = decay.new_empty(len(bounds), heads, shape.keys, shape.values)
+    _launch(single_kernels.outputs, 1, x, shape, scale, bounds)
+    return x, shape
+
+
+def _launch(
+    kernel: Any, passes: int, x: Tensors, shape: Shape, scale: float, bounds: Bounds
+) -> None:
+    """Launch a kernel, which passes so many times over the sequences, on its arguments by name."""
+    device = cast(Tensor, x["q"]).device
+    at, states = tables(bounds, device), passes * shape.heads * len(bounds)
+    columns, options = single(shape, capability_of(device), states, processors_of(device))
+    grid = (passes * -(-shape.values // columns), shape.heads, len(bounds))
+    pointers = {f"{name}_ptr": tensor for name, tensor in x.items()}
+    pointers |= {"chunks_ptr": at.chunks, "sequences_ptr": at.sequences}
+    constants = {**shape.constants, "BLOCK": columns, "SIZE": shape.keys}
+    numbers = {"heads": shape.heads, "scale": float(scale)}
+    named.launch(kernel, grid, pointers, numbers, constants, options)
