@@ -99,9 +99,8 @@ def test_a_display_that_does_not_answer_is_one_line_not_an_abort():
     line = qt_check.problem({"DISPLAY": ":4711"})
     assert line is not None
     assert "\n" not in line
-    assert (
-        "does not answer" in line or "is missing" in line
-    )  # the plugin's own libraries are looked at first
+    # the plugin's own libraries are looked at first, of which several may be missing
+    assert "does not answer" in line or "missing" in line
 
 
 def test_a_compositor_that_does_not_answer_is_one_line_not_an_abort(tmp_path):
