@@ -125,6 +125,10 @@ def check() -> Iterator[str]:
     yield f"{count} shapes checked against the emulation; furthest {worst:.1e}"
 
 
+MEANS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0)
+"""Of values, in their deviations: what the accumulators of tensor cores lose grows with sums."""
+
+
 def outliers(*sizes: int) -> Tensor:
     rare = torch.rand(sizes, device="cuda") < 0.001
     return (torch.randn(sizes, device="cuda") + 10 * rare * torch.randn(sizes, device="cuda")).to(
@@ -157,6 +161,9 @@ def errors(wanted: str) -> Iterator[dict[str, object]]:
         cases[f"131072 keys, d={dim}"] = Inputs(*tensors(1, 2, 2, 128, 131072, dim))
         q, k, v = tensors(1, 2, 2, 128, 131072, dim)
         cases[f"131072 keys, values of one sign, d={dim}"] = Inputs(q, k, (v + 1).contiguous())
+        for mean in MEANS:
+            q, k, v = tensors(1, 2, 2, 2048, 8192, dim)
+            cases[f"values around {mean:g}, 8192, d={dim}"] = Inputs(q, k, (v + mean).contiguous())
     for name, x in cases.items():
         if wanted not in name:
             continue
