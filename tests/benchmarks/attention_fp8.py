@@ -126,7 +126,7 @@ def check() -> Iterator[str]:
 
 
 MEANS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0)
-"""Of values, in their deviations: what the accumulators of tensor cores lose grows with sums."""
+"""The means of values, in their deviations. What tensor cores lose grows with the sums."""
 
 
 def outliers(*sizes: int) -> Tensor:

@@ -650,6 +650,13 @@ DEFECTS: tuple[Defect, ...] = (
         _RECURRENCES,
     ),
     Defect(
+        "the first sequence's decays for all of a batch",
+        "accel/primitives/linear_attention/single_pass.py",
+        "decay.shape[n] > 1 for n in (0, 1)",
+        "decay.shape[n] > 1 for n in (1,)",
+        _RECURRENCES,
+    ),
+    Defect(
         "a last chunk that decays as if it were whole",
         _ONE_PASS,
         "state *= tl.exp(decay * length)",

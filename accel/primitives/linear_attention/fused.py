@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from triton.runtime.interpreter import InterpretedFunction
 
 from accel.primitives.linear_attention import (
@@ -117,6 +118,7 @@ class _Recurrence(torch.autograd.Function):
         return cast(Tensor, found["out"]), cast(Tensor, found["last"])
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, dout: Tensor, dlast: Tensor) -> tuple[Tensor | None, ...]:
         """Compute the gradients of all tensors."""
         x: Tensors = dict(zip(ctx.names, ctx.saved_tensors, strict=True))

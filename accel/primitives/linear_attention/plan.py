@@ -24,7 +24,7 @@ ROWS = 16
 _SHARED_KIB = {(8, 0): 163, (8, 7): 163, (9, 0): 227, (10, 0): 227}
 """The shared memory of a program by compute capability; 99 elsewhere."""
 _SCRATCH = 20 * 1024
-"""Its bytes that are not for what is loaded, with numbers of 16 bits."""
+"""Its bytes that are not for what is loaded."""
 _PASSING = {64: (64, 4, 3), 128: (64, 4, 3), 256: (32, 8, 2)}
 """By the width of the keys: columns of a state, warps and chunks in flight of a program that passes
 states on, as measured on an H200."""
@@ -196,7 +196,7 @@ def passing(
     vectors = 1 + plain + erases * (2 if s.channel else 1)
     squares = plain + 2 * erases
     of_a_chunk = CHUNK * (vectors * wide(s.keys) + squares * CHUNK + columns) * s.kept.itemsize
-    stages = _in_flight(stages, of_a_chunk, s.kept.itemsize, columns, capability)
+    stages = _in_flight(stages, of_a_chunk, columns, capability)
     return columns, {"num_warps": warps, "num_stages": stages}
 
 
@@ -216,16 +216,16 @@ def single(
     columns = min(32 if 2 * programs <= processors else 64, wide(s.values))
     of_a_chunk = CHUNK * (2 * wide(s.keys) + columns) * s.kept.itemsize
     wanted = 2 if programs > processors and s.keys > 64 else 3
-    stages = _in_flight(wanted, of_a_chunk, s.kept.itemsize, columns, capability)
+    stages = _in_flight(wanted, of_a_chunk, columns, capability)
     return columns, {"num_warps": 4, "num_stages": stages}
 
 
 def _in_flight(
-    wanted: int, of_a_chunk: int, itemsize: int, columns: int, capability: tuple[int, int] | None
+    wanted: int, of_a_chunk: int, columns: int, capability: tuple[int, int] | None
 ) -> int:
     """Return for how many chunks of so many bytes, of those that are wanted, there is room."""
     where = capability or (9, 0)
-    room = _SHARED_KIB.get(where, 99) * 1024 - _SCRATCH * itemsize // 2
+    room = _SHARED_KIB.get(where, 99) * 1024 - _SCRATCH
     # a warpgroup reads factors from shared memory until its product is done; others load them first
     copied = 0 if where[0] in (9, 10) and columns >= 64 else 1
     return max(1, min(wanted, room // of_a_chunk + copied))

@@ -25,8 +25,16 @@ def pass_over(
 ):  # fmt: skip
     """Pass a block of the values of a sequence and head's state from chunk to chunk.
 
-    As in `scan`, the state is held transposed, [BLOCK, WIDTH]. It begins with zeros if
-    it is `blank`. `back` begins at the last chunk, and `turned` says that states lie in memory as
+    `reads` are multiplied with the state of `keys` and `values` to give `out`:
+
+        out      reads   keys    values
+        outputs  q       k       v
+        dq       dout    v       k
+        dk       v       dout    q
+        dv       k       q       dout
+
+    As in `scan`, the state is held transposed, [BLOCK, WIDTH]. It begins with zeros if it is
+    `blank`. `back` begins at the last chunk, and `turned` says that states lie in memory as
     [VALUES, KEYS].
     """
     head, sequence = tl.program_id(1), tl.program_id(2)
@@ -91,7 +99,11 @@ def gradients(
     SIZE: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
     STRONGEST: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of q, k, v and the start; a third of the programs each of the first."""
+    """Write the gradients of q, k, v and the state before the first token.
+
+    The first third of the programs computes that of q, the second that of k, and the last that of v
+    and of the state.
+    """
     blocks = tl.num_programs(0) // 3
     role, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
     of_q, of_k = role == 0, role == 1

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from accel.primitives.linear_attention import single_kernels
 from accel.primitives.linear_attention.plan import (
@@ -13,6 +14,7 @@ from accel.primitives.linear_attention.plan import (
     Shape,
     Tensors,
     capability_of,
+    parts_of,
     processors_of,
     shape_of,
     single,
@@ -23,8 +25,13 @@ from accel.runtime import named
 
 _LARGEST = 128
 """The largest head size: states of 256 channels leave no registers, which made gradients slower."""
+_DTYPES = (torch.bfloat16,)
+"""The dtype that was measured. Others need factors in float32, which do not fit the registers."""
+_PARTS = 8
+"""The parts from which on two passes over parts of sequences take less time than one over all of
+them, by calculation from the times of an H200."""
 _GRADIENTS = 3
-"""Those that are computed side by side: of q, of k and of v."""
+"""The gradients that one launch computes, each by a pass of its own: those of q, k and v."""
 
 
 def suffices(x: Operands, trained: bool) -> bool:
@@ -36,9 +43,22 @@ def suffices(x: Operands, trained: bool) -> bool:
     decay, keys, values = x.decay, x.q.shape[3], x.v.shape[3]
     if decay.dim() != 3 or x.rule.erases or max(keys, values) > _LARGEST or not decay.numel():
         return False
+    if x.q.dtype not in _DTYPES:
+        return False
     if any(decay.stride(n) != 0 and decay.shape[n] > 1 for n in (0, 1)):
         return False
-    return not trained or (x.group == 1 and keys == values and not decay.requires_grad)
+    if not trained:  # no other kernels work on parts then
+        return True
+    alike = x.group == 1 and keys == values and not decay.requires_grad
+    return alike and _parts(x) <= _PARTS
+
+
+def _parts(x: Operands) -> int:
+    """Return into how many parts other kernels would cut the sequences."""
+    device, heads = x.q.device, x.v.shape[2]
+    shape = shape_of(x.q.shape[3], x.v.shape[3], heads, x.group, False, x.rule, x.q.dtype)
+    longest = tables(x.bounds, device).longest
+    return parts_of(shape, capability_of(device), len(x.bounds), longest, processors_of(device))
 
 
 def single_pass(x: Operands, trained: bool) -> tuple[Tensor, Tensor]:
@@ -65,6 +85,7 @@ class _SinglePass(torch.autograd.Function):
         return cast(Tensor, x["out"]), cast(Tensor, x["last"])
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, dout: Tensor, dlast: Tensor) -> tuple[Tensor | None, ...]:
         """Compute the gradients of q, k, v and the first states."""
         x: Tensors = dict(zip(ctx.names, ctx.saved_tensors, strict=True))
@@ -92,13 +113,13 @@ def _computed(
 
 
 def _launch(
-    kernel: Any, passes: int, x: Tensors, shape: Shape, scale: float, bounds: Bounds
+    kernel: Any, kinds: int, x: Tensors, shape: Shape, scale: float, bounds: Bounds
 ) -> None:
-    """Launch a kernel, which passes so many times over the sequences, on its arguments by name."""
+    """Launch a kernel that computes so many kinds of results on its arguments by name."""
     device = cast(Tensor, x["q"]).device
-    at, states = tables(bounds, device), passes * shape.heads * len(bounds)
+    at, states = tables(bounds, device), kinds * shape.heads * len(bounds)
     columns, options = single(shape, capability_of(device), states, processors_of(device))
-    grid = (passes * -(-shape.values // columns), shape.heads, len(bounds))
+    grid = (kinds * -(-shape.values // columns), shape.heads, len(bounds))
     pointers = {f"{name}_ptr": tensor for name, tensor in x.items()}
     pointers |= {"chunks_ptr": at.chunks, "sequences_ptr": at.sequences}
     constants = {**shape.constants, "BLOCK": columns, "SIZE": shape.keys}

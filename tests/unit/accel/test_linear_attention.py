@@ -18,6 +18,7 @@ from accel.primitives.linear_attention.kinds import KINDS
 from accel.primitives.linear_attention.plan import Shape, parts_of, passing, single
 from accel.primitives.linear_attention.problem import Operands
 from accel.primitives.linear_attention.reference import recurrence
+from accel.primitives.linear_attention.single_pass import suffices
 from accel.runtime import named
 from accel.runtime.call import KernelCall, compiled
 from tests.kernel_code import launched
@@ -215,6 +216,68 @@ def test_one_pass_suffices_where_decays_are_fixed(interpreted, case):
     assert_close(got, exact, 1e-5)
 
 
+@pytest.mark.parametrize(
+    ("change", "trained", "one"),
+    [
+        ({}, True, True),
+        ({"dtype": torch.float16}, False, False),
+        ({"dtype": torch.float32}, False, False),
+        ({"decay": torch.zeros(1, 1, 2).expand(2, 70, 2)}, True, True),
+        ({"decay": torch.zeros(2, 1, 2).expand(2, 70, 2)}, False, False),
+        ({"decay": torch.zeros(1, 70, 2).expand(2, 70, 2)}, False, False),
+        ({"decay": torch.zeros(1, 1, 2, requires_grad=True).expand(2, 70, 2)}, True, False),
+        ({"decay": torch.zeros(1, 1, 2, requires_grad=True).expand(2, 70, 2)}, False, True),
+        ({"tokens": 1, "decay": torch.zeros(2, 1, 2)}, False, False),
+        ({"batch": 1, "tokens": 1, "decay": torch.zeros(1, 1, 2)}, False, True),
+        ({"tokens": 0}, False, False),
+        ({"shared": 1}, True, False),
+        ({"shared": 1}, False, True),
+        ({"values": 32}, True, False),
+        ({"values": 32}, False, True),
+        ({"values": 129}, False, False),
+    ],
+)
+def test_one_pass_is_taken_where_it_is_right_and_fast(change, trained, one):
+    sizes = {"batch": 2, "tokens": 70, "shared": 2, "keys": 16, "values": 16} | change
+    batch, tokens = sizes["batch"], sizes["tokens"]
+    q = torch.zeros(batch, tokens, sizes["shared"], sizes["keys"])
+    v = torch.zeros(batch, tokens, 2, sizes["values"])
+    q, v = (t.to(sizes.get("dtype", torch.bfloat16)) for t in (q, v))
+    kind = "ssd" if "decay" in sizes else "retention"
+    given = operands(q, q, v, kind, sizes.get("decay"), *[None] * 6)
+    assert suffices(given, trained) is one
+
+
+def test_a_few_long_sequences_are_trained_in_parts(monkeypatch):
+    patches = {"processors_of": lambda _: 132, "capability_of": lambda _: (9, 0)}
+    for name, told in patches.items():
+        monkeypatch.setitem(suffices.__globals__, name, told)
+
+    def one(tokens: int, heads: int) -> bool:
+        q = torch.zeros(1, 1, heads, 64, dtype=torch.bfloat16).expand(1, tokens, heads, 64)
+        return suffices(operands(q, q, q, "retention", *[None] * 7), True)
+
+    assert [one(65536, heads) for heads in (4, 16, 64)] == [False, True, True]
+    assert one(4096, 4)
+
+
+@pytest.mark.xdist_group("interpreted")
+@pytest.mark.parametrize("kind", ["retention", "gdn"])
+def test_second_derivatives_are_refused(interpreted, kind):
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        interpreted(second_derivative, kind)
+
+
+def second_derivative(kind: str) -> None:
+    x = {n: t.float() for n, t in drawn(kind, 1, 3, 16, 16).items()}
+    x |= {n: x[n].repeat(1, 1, 2, 1).requires_grad_() for n in ("q", "k")}
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setitem(suffices.__globals__, "_DTYPES", (torch.float32,))
+        out, _ = fused(problem(kind, x))
+    (found,) = torch.autograd.grad(out.square().sum(), x["q"], create_graph=True)
+    found.sum().backward()
+
+
 def with_fixed_decays(kind: str, keys: int, values: int, **rules: Any) -> dict[str, Tensor]:
     """Draw arguments whose heads have a decay each; those that are trained share no keys."""
     x = drawn(kind, 1, STARTS[-1], keys, values, sequences=len(STARTS) - 1)
@@ -249,6 +312,7 @@ def of_one_pass(run: Any, kind: str, x: dict[str, Tensor]) -> tuple[dict[str, Te
 
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(named, "launch", record)
+        patches.setitem(suffices.__globals__, "_DTYPES", (torch.float32,))  # for exact results
         return run("fused", kind, x, torch.float32, STARTS), names
 
 
@@ -445,6 +509,7 @@ def test_as_many_chunks_are_in_flight_as_there_is_room():
     assert [stages("rwkv7", size, (8, 0), bf16) for size in (64, 128, 256)] == [3, 2, 1]
     assert [stages("gdn", size, (8, 6), bf16) for size in (64, 128, 256)] == [2, 2, 1]
     assert stages("gdn", 128, (9, 0), torch.float32) == 1
+    assert stages("ssd", 64, (9, 0), torch.float32) == 3
 
 
 def test_whole_states_are_passed_on_only_by_enough_programs():
@@ -456,13 +521,10 @@ def test_whole_states_are_passed_on_only_by_enough_programs():
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(
-    ("size", "dtype"),
-    [*((size, torch.bfloat16) for size in (16, 64, 128)), (100, torch.float32)],
-)
-def test_one_pass_fits_the_shared_memory_of_every_target(size, dtype, target):
-    shape = Shape(size, size, 4, 1, False, KINDS["retention"].rule, dtype)
-    x = {n: t.to(dtype) for n, t in drawn("retention", 1, 128, size, size).items()}
+@pytest.mark.parametrize("size", [16, 64, 100, 128])
+def test_one_pass_fits_the_shared_memory_of_every_target(size, target):
+    shape = Shape(size, size, 4, 1, False, KINDS["retention"].rule, torch.bfloat16)
+    x = {n: t.bfloat16() for n, t in drawn("retention", 1, 128, size, size).items()}
     x |= {n: x[n].repeat(1, 1, 2, 1).requires_grad_() for n in ("q", "k")}
     x["state"] = x["state"].float()
 
