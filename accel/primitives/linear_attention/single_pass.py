@@ -26,10 +26,10 @@ from accel.runtime import named
 _LARGEST = 128
 """The largest head size: states of 256 channels leave no registers, which made gradients slower."""
 _DTYPES = (torch.bfloat16,)
-"""The dtype that was measured. Others need factors in float32, which do not fit the registers."""
+"""The dtype that was measured. Others need products in float32, which do not fit the registers."""
 _PARTS = 8
-"""The parts from which on two passes over parts of sequences take less time than one over all of
-them, by calculation from the times of an H200."""
+"""The most parts that other kernels would cut sequences into where training by one pass over whole
+sequences still takes less time, by calculation from the times of an H200."""
 _GRADIENTS = 3
 """The gradients that one launch computes, each by a pass of its own: those of q, k and v."""
 
@@ -47,7 +47,7 @@ def suffices(x: Operands, trained: bool) -> bool:
         return False
     if any(decay.stride(n) != 0 and decay.shape[n] > 1 for n in (0, 1)):
         return False
-    if not trained:  # no other kernels work on parts then
+    if not trained:  # the other kernels would not cut the sequences, either
         return True
     alike = x.group == 1 and keys == values and not decay.requires_grad
     return alike and _parts(x) <= _PARTS
