@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -108,24 +109,30 @@ def test_opening_pages_leaks_no_thread_timer_or_file(person):
     def held() -> tuple[int, int, int]:
         gc.collect()
         timers = sum(timer.isActive() for timer in window.findChildren(QTimer))
-        return threading.active_count(), timers, len(list(Path("/proc/self/fd").iterdir()))
+        return threading.active_count(), timers, len(open_files())
 
     for name in PAGES:
         window.show_page(name)
     person.fed.settle()
-    objects, before = len(window.findChildren(QWidget)), held()
+    objects, files, before = len(window.findChildren(QWidget)), open_files(), held()
     for at in range(50):
         window.show_page(PAGES[at % len(PAGES)])
         for i in range(40):
             window.show_snapshot(snapshots.gpu_snapshot(2, NOW + at * 4 + i / 10))
         person.fed.settle()
     window.show_page("dashboard")
-    for _ in range(20):  # the repaints that are due, on a busy machine too
+    for _ in range(60):  # the repaints that are due, on a busy machine too
         QTest.qWait(250)
         if (now := held()) <= before:
             break
-    assert now <= before
+    assert now <= before, open_files() - files
     assert len(window.findChildren(QWidget)) <= objects + 5
+
+
+def open_files() -> Counter[str]:
+    """Count what this process has open, by name."""
+    numbers = Path("/proc/self/fd").iterdir()
+    return Counter(str(n.readlink()) for n in numbers if n.is_symlink())
 
 
 def array_snapshot() -> snapshots.Snapshot:
