@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: what these import is compiled once, also where the environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test slow mutants xvfb torture file-faults peers soak ray slurm frameworks matrix emulation truth lint docs transcript bench clean
+.PHONY: run test slow mutants xvfb torture file-faults peers soak ray slurm frameworks matrix emulation truth lint types imports docs transcript bench clean
 
 run: $(STAMP)
 	$(BIN)/gpudeck
@@ -72,12 +72,22 @@ truth: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(MAKE) --silent types imports
+
+types: $(STAMP) .typing/gpudeck
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+
+imports: $(STAMP) .typing/gpudeck
+	cd .typing && ../$(BIN)/lint-imports --config ../pyproject.toml
+
+# Links that lay the folders out as they are imported, for tools that read them without importing.
+.typing/gpudeck: gpudeck gpudeck/* Makefile
+	@rm -rf $@ && mkdir -p $@
+	@for name in $(wildcard gpudeck/*.py) gpudeck/py.typed app accel assistant scheduler; do ln -s ../../$$name $@/; done
 
 # The commands and settings as Markdown, from where they are defined.
 docs: $(STAMP)
-	$(BIN)/python -m app.cli.reference docs
+	$(BIN)/python -m gpudeck.app.cli.reference docs
 
 # Real jobs, thirty questions, and what the assistant answered: docs/transcript.md, written anew.
 transcript: $(STAMP)
@@ -87,10 +97,10 @@ bench: $(STAMP)
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m tests.benchmarks
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .typing build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
 # Reinstalled when what it depends on changes; -c holds every package at the version that was tested.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "GPU Deck needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.11" >&2; exit 1; }
 	@echo "Setting up in $(VENV): the first time takes some minutes, most of them torch."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

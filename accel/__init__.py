@@ -11,27 +11,30 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accel.attention.api import attention, explain
-    from accel.attention.emulation import blockwise_softmax, fp8_block_quantize
-    from accel.attention.flash3 import (
+    from gpudeck.accel.attention.api import attention, explain
+    from gpudeck.accel.attention.emulation import blockwise_softmax, fp8_block_quantize
+    from gpudeck.accel.attention.flash3 import (
         FlashAttention3,
         flash_attention_3_backward,
         flash_attention_3_forward,
     )
-    from accel.attention.flex import flex_attention
-    from accel.attention.fp8 import fp8_attention
-    from accel.attention.frameworks.flash_attn import flash_attn_func, flash_attn_varlen_func
-    from accel.attention.frameworks.sdpa import install, uninstall
-    from accel.attention.ragged import Ragged
-    from accel.lessons.mode import learning
-    from accel.primitives.gemm.api import explain_gemm, gemm
-    from accel.primitives.gemm.grouped import grouped_gemm
-    from accel.primitives.gemm.int4 import int4_gemm
-    from accel.primitives.gemm.low_precision import fp4_gemm, fp8_gemm
-    from accel.primitives.linear_attention.api import explain_linear, linear_attention
-    from accel.primitives.quantize.fp4 import fp4_quantize
-    from accel.primitives.quantize.fp8 import fp8_quantize
-    from accel.primitives.quantize.int4 import int4_quantize
+    from gpudeck.accel.attention.flex import flex_attention
+    from gpudeck.accel.attention.fp8 import fp8_attention
+    from gpudeck.accel.attention.frameworks.flash_attn import (
+        flash_attn_func,
+        flash_attn_varlen_func,
+    )
+    from gpudeck.accel.attention.frameworks.sdpa import install, uninstall
+    from gpudeck.accel.attention.ragged import Ragged
+    from gpudeck.accel.lessons.mode import learning
+    from gpudeck.accel.primitives.gemm.api import explain_gemm, gemm
+    from gpudeck.accel.primitives.gemm.grouped import grouped_gemm
+    from gpudeck.accel.primitives.gemm.int4 import int4_gemm
+    from gpudeck.accel.primitives.gemm.low_precision import fp4_gemm, fp8_gemm
+    from gpudeck.accel.primitives.linear_attention.api import explain_linear, linear_attention
+    from gpudeck.accel.primitives.quantize.fp4 import fp4_quantize
+    from gpudeck.accel.primitives.quantize.fp8 import fp8_quantize
+    from gpudeck.accel.primitives.quantize.int4 import int4_quantize
 
 __all__ = [
     "FlashAttention3",
@@ -109,8 +112,8 @@ class _Package(ModuleType):
 
     @property
     def attention(self) -> Any:
-        """Return the operation; see `accel.attention.api.attention`."""
-        from accel.attention.api import attention
+        """Return the operation; see `gpudeck.accel.attention.api.attention`."""
+        from gpudeck.accel.attention.api import attention
 
         return attention
 

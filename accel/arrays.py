@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from accel.attention.api import attention as _attention
-from accel.attention.inputs import Window
+from gpudeck.accel.attention.api import attention as _attention
+from gpudeck.accel.attention.inputs import Window
 
 
 def attention(

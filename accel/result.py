@@ -174,7 +174,8 @@ class Result(msgspec.Struct, frozen=True):
     checks: tuple[Check, ...]
     timing: Timing
     flops: float
-    """The floating-point operations of one call, counted as `accel.runtime.timing` describes."""
+    """The floating-point operations of one call, counted as `gpudeck.accel.runtime.timing`
+    describes."""
     tflops: float
     """flops / median time / 1e12."""
     sustained_tflops: float

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from app.charts.history import History
-from app.charts.job_usage import JobUsage
-from app.language.texts import tr
-from scheduler.protocol.devices import Detail
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.app.charts.history import History
+from gpudeck.app.charts.job_usage import JobUsage
+from gpudeck.app.language.texts import tr
+from gpudeck.scheduler.protocol.devices import Detail
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 
 class LinkStatus(NamedTuple):

@@ -1,6 +1,6 @@
 """The client of the assistant's process. Free of torch and Qt; every call blocks.
 
-from assistant.client import Assistant
+from gpudeck.assistant.client import Assistant
 answer = Assistant().ask("how hot is the GPU?")
 print(answer.text, answer.writer)
 """
@@ -15,20 +15,28 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from assistant import messages as m
-from assistant.idle import Cancelled
-from assistant.intents.state import State
-from assistant.language.words import Language
-from assistant.messages import Answer, Chunk, Completion, DeviceChoice, Event, ModelSpeed, When
-from assistant.query.request import Request
-from assistant.tools.proposal import Decision, Proposal, submits_jobs
-from scheduler.background.launch import start_process
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.devices import ASSISTANT_MARK
-from scheduler.protocol.errors import DaemonGone, NotFound, UserError
-from scheduler.protocol.job_options import make_spec
-from scheduler.protocol.wire import Connection
+from gpudeck.assistant import messages as m
+from gpudeck.assistant.idle import Cancelled
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.language.words import Language
+from gpudeck.assistant.messages import (
+    Answer,
+    Chunk,
+    Completion,
+    DeviceChoice,
+    Event,
+    ModelSpeed,
+    When,
+)
+from gpudeck.assistant.query.request import Request
+from gpudeck.assistant.tools.proposal import Decision, Proposal, submits_jobs
+from gpudeck.scheduler.background.launch import start_process
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
+from gpudeck.scheduler.protocol.errors import DaemonGone, NotFound, UserError
+from gpudeck.scheduler.protocol.job_options import make_spec
+from gpudeck.scheduler.protocol.wire import Connection
 
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE: Callable[[bytes], m.Reply] = msgspec.json.Decoder(m.Reply).decode
@@ -115,7 +123,7 @@ class Assistant:
         Args:
             proposal: From an answer.
             how: `once` carries it out; `session` also allows the tool for this object; `never`
-                refuses the tool until `assistant.tools.permissions.forget` allows it again.
+                refuses the tool until `gpudeck.assistant.tools.permissions.forget` allows it again.
 
         Raises:
             DaemonGone: The daemon is not running.
@@ -281,7 +289,7 @@ class Assistant:
                 ) from e
         Client().close()  # the assistant needs the daemon: start that first
         log, env = paths.home() / "assistant.log", {ASSISTANT_MARK: "1"}
-        start_process("assistant.host", log, "the assistant", env=env)
+        start_process("gpudeck.assistant.host", log, "the assistant", env=env)
         return Connection(socket_path(), self._timeout)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from accel.serving.request import Sampling
+from gpudeck.accel.serving.request import Sampling
 
 
 class Wanted(msgspec.Struct, frozen=True):

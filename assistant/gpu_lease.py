@@ -6,8 +6,8 @@ import os
 import threading
 from collections.abc import Callable
 
-from scheduler.client import Client
-from scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 
 
 class GpuLease:

@@ -1,14 +1,14 @@
 """When the assistant may work: it waits until the devices are idle.
 
-Which GPU it may use, and for how long, is the daemon's decision (see `scheduler.lease`).
+Which GPU it may use, and for how long, is the daemon's decision (see `gpudeck.scheduler.lease`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from scheduler.protocol.errors import DaemonGone, UserError
-from scheduler.protocol.snapshot import Busy, Snapshot
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.protocol.snapshot import Busy, Snapshot
 
 
 class Cancelled(UserError):
@@ -38,7 +38,7 @@ def wait_until_idle(
     """Return at the first snapshot that shows idle devices.
 
     Args:
-        snapshots: As `scheduler.client.Client.subscribe` yields them.
+        snapshots: As `gpudeck.scheduler.client.Client.subscribe` yields them.
         cancelled: Asked at each snapshot.
         on_wait: Called with the reason for the wait whenever it changes.
         skip: Asked at each snapshot; if it returns True, the wait ends although devices are busy.

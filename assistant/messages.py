@@ -9,16 +9,16 @@ from typing import Literal
 
 import msgspec
 
-from assistant.completion import Call, Token, Wanted
-from assistant.facts import Fact
-from assistant.intents.choices import Choice
-from assistant.intents.state import State
-from assistant.language.words import Language
-from assistant.query.request import Request as Meant
-from assistant.query.request import Role
-from assistant.reports.report import Report as FullReport
-from assistant.tools.proposal import Decision, Proposal
-from scheduler.protocol.errors import UserError
+from gpudeck.assistant.completion import Call, Token, Wanted
+from gpudeck.assistant.facts import Fact
+from gpudeck.assistant.intents.choices import Choice
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.language.words import Language
+from gpudeck.assistant.query.request import Request as Meant
+from gpudeck.assistant.query.request import Role
+from gpudeck.assistant.reports.report import Report as FullReport
+from gpudeck.assistant.tools.proposal import Decision, Proposal
+from gpudeck.scheduler.protocol.errors import UserError
 
 When = Literal["now", "idle"]
 """Write now, or once the devices are idle."""

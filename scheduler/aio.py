@@ -1,6 +1,7 @@
-"""Provide `scheduler.client.Client` as coroutines, for programs that run in an asyncio loop.
+"""Provide `gpudeck.scheduler.client.Client` as coroutines, for programs that run in an asyncio
+loop.
 
-    from scheduler.aio import AsyncClient
+    from gpudeck.scheduler.aio import AsyncClient
     async with AsyncClient() as deck:
         jobs = [await deck.submit(["python", "train.py", str(i)], gpus=1) for i in range(8)]
         await asyncio.gather(*(job.wait() for job in jobs))
@@ -21,17 +22,17 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
-from scheduler.client import GONE_S, RECONNECT_S, AsyncVerbs, Client, Threaded, as_coroutine
-from scheduler.handle import JobHandle, JobView
-from scheduler.protocol import paths
-from scheduler.protocol.errors import DaemonGone
-from scheduler.protocol.job_options import JobOptions, Words
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.protocol.wire import MAX_MESSAGE
-from scheduler.verbs.control import Subscribe
-from scheduler.verbs.jobs import WAIT_S, Wait
-from scheduler.verbs.request import Request, decode_reply, encode_request
+from gpudeck.scheduler.client import GONE_S, RECONNECT_S, AsyncVerbs, Client, Threaded, as_coroutine
+from gpudeck.scheduler.handle import JobHandle, JobView
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import DaemonGone
+from gpudeck.scheduler.protocol.job_options import JobOptions, Words
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.protocol.wire import MAX_MESSAGE
+from gpudeck.scheduler.verbs.control import Subscribe
+from gpudeck.scheduler.verbs.jobs import WAIT_S, Wait
+from gpudeck.scheduler.verbs.request import Request, decode_reply, encode_request
 
 R = TypeVar("R")
 

@@ -14,12 +14,12 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from scheduler.protocol import paths
-from scheduler.protocol.devices import Device
-from scheduler.protocol.errors import MALFORMED, UserError
-from scheduler.protocol.jobs import NO_RESULT, Job, Lost, Running, Starting
-from scheduler.protocol.submissions import SubmissionRecord
-from scheduler.protocol.wait_reasons import WaitReason
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
+from gpudeck.scheduler.protocol.jobs import NO_RESULT, Job, Lost, Running, Starting
+from gpudeck.scheduler.protocol.submissions import SubmissionRecord
+from gpudeck.scheduler.protocol.wait_reasons import WaitReason
 
 LOG_FILE = "log"
 RESULT_FILE = "result.json"

@@ -1,6 +1,6 @@
 """The client: the one way in which windows, commands and programs reach the daemon.
 
-    from scheduler.client import Client
+    from gpudeck.scheduler.client import Client
     with Client() as deck:
         job = deck.submit(["python", "train.py"], gpus=1, memory="20GiB")
         print(job.wait().result)
@@ -19,35 +19,49 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
-from scheduler.handle import JobHandle
-from scheduler.protocol import log_file as logfile
-from scheduler.protocol import paths
-from scheduler.protocol.annotation import Annotation
-from scheduler.protocol.bookings import Booking
-from scheduler.protocol.devices import Detail, Process
-from scheduler.protocol.errors import DaemonGone, OutcomeUnknown, Unsettled, UserError
-from scheduler.protocol.job_options import JobOptions, Words, make_spec
-from scheduler.protocol.jobs import Cancelling, Changes, Event, Forecast, GroupState, Job, Spec
-from scheduler.protocol.log_file import Output
-from scheduler.protocol.place import Place
-from scheduler.protocol.search import MAX_LISTED, NEWEST, Search
-from scheduler.protocol.settings import ClusterSettings, HostSettings, Settings
-from scheduler.protocol.snapshot import Alert, Columns, Snapshot
-from scheduler.protocol.submissions import new_token
-from scheduler.protocol.units import parse_bytes, parse_seconds
-from scheduler.protocol.wire import Connection
-from scheduler.verbs.alerts import Acknowledge, GetAlerts
-from scheduler.verbs.bookings import Booked, CancelReservation, Reserve
-from scheduler.verbs.change import Cancel, CancelMany, Edit, Move, Restore
-from scheduler.verbs.control import Configure, GetSnapshot, Lease, Stop, Subscribe
-from scheduler.verbs.devices import GetAnnotations, GetDetails, GetFields, GetHistory, KillProcess
-from scheduler.verbs.groups import GetGroups, Pause, SetGroup
-from scheduler.verbs.hosts import SetHost
-from scheduler.verbs.jobs import WAIT_S, FindJobs, GetJob, GetTimeline, ListJobs, Wait
-from scheduler.verbs.logs import MAX_LOG_PART, ReadLog
-from scheduler.verbs.note import AddNote
-from scheduler.verbs.request import Request, decode_reply, encode_request
-from scheduler.verbs.submit import Foresee, ForeseeJob, GetSubmission, Submit, SubmitMany
+from gpudeck.scheduler.handle import JobHandle
+from gpudeck.scheduler.protocol import log_file as logfile
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.devices import Detail, Process
+from gpudeck.scheduler.protocol.errors import DaemonGone, OutcomeUnknown, Unsettled, UserError
+from gpudeck.scheduler.protocol.job_options import JobOptions, Words, make_spec
+from gpudeck.scheduler.protocol.jobs import (
+    Cancelling,
+    Changes,
+    Event,
+    Forecast,
+    GroupState,
+    Job,
+    Spec,
+)
+from gpudeck.scheduler.protocol.log_file import Output
+from gpudeck.scheduler.protocol.place import Place
+from gpudeck.scheduler.protocol.search import MAX_LISTED, NEWEST, Search
+from gpudeck.scheduler.protocol.settings import ClusterSettings, HostSettings, Settings
+from gpudeck.scheduler.protocol.snapshot import Alert, Columns, Snapshot
+from gpudeck.scheduler.protocol.submissions import new_token
+from gpudeck.scheduler.protocol.units import parse_bytes, parse_seconds
+from gpudeck.scheduler.protocol.wire import Connection
+from gpudeck.scheduler.verbs.alerts import Acknowledge, GetAlerts
+from gpudeck.scheduler.verbs.bookings import Booked, CancelReservation, Reserve
+from gpudeck.scheduler.verbs.change import Cancel, CancelMany, Edit, Move, Restore
+from gpudeck.scheduler.verbs.control import Configure, GetSnapshot, Lease, Stop, Subscribe
+from gpudeck.scheduler.verbs.devices import (
+    GetAnnotations,
+    GetDetails,
+    GetFields,
+    GetHistory,
+    KillProcess,
+)
+from gpudeck.scheduler.verbs.groups import GetGroups, Pause, SetGroup
+from gpudeck.scheduler.verbs.hosts import SetHost
+from gpudeck.scheduler.verbs.jobs import WAIT_S, FindJobs, GetJob, GetTimeline, ListJobs, Wait
+from gpudeck.scheduler.verbs.logs import MAX_LOG_PART, ReadLog
+from gpudeck.scheduler.verbs.note import AddNote
+from gpudeck.scheduler.verbs.request import Request, decode_reply, encode_request
+from gpudeck.scheduler.verbs.submit import Foresee, ForeseeJob, GetSubmission, Submit, SubmitMany
 
 GONE_S = 30.0
 """A call that waits for a job fails after the daemon has not answered for this long."""
@@ -76,8 +90,8 @@ class Client:
     ) -> None:
         """Connect, and start the daemon where none runs and `start` is set.
 
-        With a `place` (see `scheduler.hosts.tunnel`), connect to the daemon of another machine,
-        which is not started.
+        With a `place` (see `gpudeck.scheduler.hosts.tunnel`), connect to the daemon of another
+        machine, which is not started.
 
         Raises DaemonGone where none runs and `start` is not set, UserError where it cannot start.
         """
@@ -102,7 +116,8 @@ class Client:
         self._connection.close()
 
     def send(self, request: Request[R]) -> R:
-        """Send one of the requests in `scheduler.verbs`; return its reply, or raise its error.
+        """Send one of the requests in `gpudeck.scheduler.verbs`; return its reply, or raise its
+        error.
 
         Raises:
             DaemonGone: The daemon did not answer.
@@ -156,7 +171,7 @@ class Client:
         Args:
             argv: The command and its arguments; no shell is involved.
             token: A name of this submission. Whoever submits with it again gets the same job.
-            **options: See `scheduler.protocol.job_options.JobOptions`.
+            **options: See `gpudeck.scheduler.protocol.job_options.JobOptions`.
 
         Raises:
             UserError: The job can never run here, or the token belongs to another submission.
@@ -184,7 +199,7 @@ class Client:
         return self.send(SubmitMany.array(self.spec(argv, options), indices, token))
 
     def submit_many(self, specs: Sequence[Spec], *, token: str | None = None) -> tuple[Job, ...]:
-        """Queue several jobs, all or none (see `scheduler.protocol.job_options.make_spec`).
+        """Queue several jobs, all or none (see `gpudeck.scheduler.protocol.job_options.make_spec`).
 
         For `token` see `submit`.
         """
@@ -354,7 +369,7 @@ class Client:
 
         Args:
             device: The device's id.
-            fields: Names from `scheduler.protocol.fields`.
+            fields: Names from `gpudeck.scheduler.protocol.fields`.
             since: Seconds since the epoch.
             until: Seconds since the epoch.
             points: The number of buckets of equal width, each with the lowest, mean and highest
@@ -528,10 +543,15 @@ class Client:
                 raise DaemonGone(
                     "the daemon does not run (start it with: gpudeck daemon start)"
                 ) from e
-        from scheduler.background.launch import start_daemon  # seldom needed
+        from gpudeck.scheduler.background.launch import start_daemon  # seldom needed
 
         start_daemon()
         return Connection(paths.daemon_socket(), timeout)
+
+
+def submit(argv: Words, *, token: str | None = None, **options: Unpack[JobOptions]) -> JobHandle:
+    """Queue a command by a client of its own; see `Client.submit`."""
+    return Client().submit(argv, token=token, **options)
 
 
 def _exchange(connection: Connection, request: Request[R], line: bytes) -> R:
@@ -565,13 +585,14 @@ def as_coroutine(
 
 
 class AsyncVerbs(Threaded):
-    """The methods of `Client` as coroutines (see `scheduler.aio.AsyncClient`)."""
+    """The methods of `Client` as coroutines (see `gpudeck.scheduler.aio.AsyncClient`)."""
 
     def _blocking(self) -> Client:
         raise NotImplementedError
 
     async def send(self, request: Request[R]) -> R:
-        """Send one of the requests in `scheduler.verbs`; return its reply, or raise its error."""
+        """Send one of the requests in `gpudeck.scheduler.verbs`; return its reply, or raise its
+        error."""
         return await self._run(partial(self._blocking().send, request))
 
     submit_many = as_coroutine(Client.submit_many)

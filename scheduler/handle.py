@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from scheduler.protocol.jobs import Event, Job, Spec, State
-from scheduler.protocol.log_file import Output
+from gpudeck.scheduler.protocol.jobs import Event, Job, Spec, State
+from gpudeck.scheduler.protocol.log_file import Output
 
 if TYPE_CHECKING:
-    from scheduler.client import Client
+    from gpudeck.scheduler.client import Client
 
 
 class JobView:

@@ -1,5 +1,5 @@
-"""Keep `from scheduler.search import Search` working for programs written against 0.1."""
+"""Keep `from gpudeck.scheduler.search import Search` working for programs written against 0.1."""
 
-from scheduler.protocol.search import Search
+from gpudeck.scheduler.protocol.search import Search
 
 __all__ = ["Search"]

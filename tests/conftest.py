@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from assistant.one_thread import import_numpy
+from gpudeck.assistant.one_thread import import_numpy
 from tests.hook import Hook
 from tests.support import LACKS, state_folder
 

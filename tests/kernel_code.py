@@ -22,16 +22,16 @@ os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
 
 import torch
 
-from accel.attention.kernels.hopper import backward as hopper_backward
-from accel.attention.kernels.hopper import forward as hopper_forward
-from accel.attention.kernels.hopper import forward_fp8, latent
-from accel.attention.kernels.portable.quantise import quantise_call
-from accel.primitives.gemm import hopper, portable
-from accel.primitives.gemm.operands import Operands, arrange
-from accel.primitives.linear_attention.fused import fused
-from accel.primitives.quantize.fp8 import emulated
-from accel.primitives.quantize.fused import both_ways
-from accel.runtime.call import KernelCall, compiled
+from gpudeck.accel.attention.kernels.hopper import backward as hopper_backward
+from gpudeck.accel.attention.kernels.hopper import forward as hopper_forward
+from gpudeck.accel.attention.kernels.hopper import forward_fp8, latent
+from gpudeck.accel.attention.kernels.portable.quantise import quantise_call
+from gpudeck.accel.primitives.gemm import hopper, portable
+from gpudeck.accel.primitives.gemm.operands import Operands, arrange
+from gpudeck.accel.primitives.linear_attention.fused import fused
+from gpudeck.accel.primitives.quantize.fp8 import emulated
+from gpudeck.accel.primitives.quantize.fused import both_ways
+from gpudeck.accel.runtime.call import KernelCall, compiled
 from tests.unit.accel.compiled import launched, problem
 
 BF16, FP8 = torch.bfloat16, torch.float8_e4m3fn

@@ -29,8 +29,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from assistant.facts import Fact
-from assistant.writing.verify import Refused, verify
+from gpudeck.assistant.facts import Fact
+from gpudeck.assistant.writing.verify import Refused, verify
 from tests.unit.assistant.situations import NOW, SITUATIONS
 
 

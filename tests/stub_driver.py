@@ -14,11 +14,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from accel.attention import api
-from accel.attention.backends import own
-from accel.attention.dispatch import choose
-from accel.runtime import launch
-from accel.runtime.call import KernelCall, TensorBox, source
+from gpudeck.accel.attention import api
+from gpudeck.accel.attention.backends import own
+from gpudeck.accel.attention.dispatch import choose
+from gpudeck.accel.runtime import launch
+from gpudeck.accel.runtime.call import KernelCall, TensorBox, source
 
 
 class Driver:
@@ -69,5 +69,5 @@ def _forget() -> None:
     api._PLANS.clear()
     choose.cache_clear()
     for name in ("hopper.forward", "hopper.backward", "portable.forward", "portable.backward"):
-        import_module(f"accel.attention.kernels.{name}")._plan.cache_clear()
-    import_module("accel.attention.kernels.hopper.forward")._multiprocessors.cache_clear()
+        import_module(f"gpudeck.accel.attention.kernels.{name}")._plan.cache_clear()
+    import_module("gpudeck.accel.attention.kernels.hopper.forward")._multiprocessors.cache_clear()

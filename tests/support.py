@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol.errors import DaemonGone
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import DaemonGone
 
 T = TypeVar("T")
 LACKS = "this machine lacks"
@@ -50,6 +50,16 @@ def state_folder(folder: Path) -> Iterator[Path]:
                 for pid in users:
                     send(pid, signal.SIGKILL)
                 time.sleep(0.01)
+
+
+def link_packages(folder: Path) -> Path:
+    """Lay the packages out in `folder` as they are imported, for a Python without .pth files."""
+    root, package = Path(__file__).parents[1], folder / "gpudeck"
+    package.mkdir(parents=True)
+    rooms = (root / name for name in ("app", "accel", "assistant", "scheduler", "assets", "docs"))
+    for source in (*rooms, *(root / "gpudeck").iterdir()):
+        (package / source.name).symlink_to(source)
+    return folder
 
 
 def users_of(folder: Path) -> list[int]:

@@ -19,15 +19,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from accel.workloads import catalog
-from assistant.client import Assistant
-from assistant.messages import Answer
-from assistant.tools.proposal import Decision
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Done
-from scheduler.protocol.settings import Settings
+from gpudeck.accel.workloads import catalog
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.messages import Answer
+from gpudeck.assistant.tools.proposal import Decision
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Done
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.support import eventually, state_folder
 
 WAIT_S = 120.0

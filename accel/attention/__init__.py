@@ -10,12 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accel.attention.api import attention, explain
-    from accel.attention.backends import BACKENDS
-    from accel.attention.dispatch import Candidate, Choice, choose
-    from accel.attention.inputs import describe
-    from accel.attention.problem import Problem
-    from accel.attention.ragged import Ragged
+    from gpudeck.accel.attention.api import attention, explain
+    from gpudeck.accel.attention.backends import BACKENDS
+    from gpudeck.accel.attention.dispatch import Candidate, Choice, choose
+    from gpudeck.accel.attention.inputs import describe
+    from gpudeck.accel.attention.problem import Problem
+    from gpudeck.accel.attention.ragged import Ragged
 
 __all__ = [
     "BACKENDS",

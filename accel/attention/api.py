@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 import torch
 from torch import Tensor
 
-from accel.attention.backends import Run
-from accel.attention.dispatch import Choice, choose
-from accel.attention.documents import in_documents
-from accel.attention.fp8 import checked_precision, error_of, fp8_attention
-from accel.attention.inputs import (
+from gpudeck.accel.attention.backends import Run
+from gpudeck.accel.attention.dispatch import Choice, choose
+from gpudeck.accel.attention.documents import in_documents
+from gpudeck.accel.attention.fp8 import checked_precision, error_of, fp8_attention
+from gpudeck.accel.attention.inputs import (
     ALIGNMENT,
     Inputs,
     Window,
@@ -28,11 +28,11 @@ from accel.attention.inputs import (
     even_heads,
     problem_of,
 )
-from accel.attention.lessons import Use, learn_forward, use_of
-from accel.attention.passes import Attention, Decided, forward_op, prepared, ran, ready
-from accel.attention.problem import Problem, default_scale
-from accel.attention.ragged import Ragged
-from accel.lessons.mode import on_change
+from gpudeck.accel.attention.lessons import Use, learn_forward, use_of
+from gpudeck.accel.attention.passes import Attention, Decided, forward_op, prepared, ran, ready
+from gpudeck.accel.attention.problem import Problem, default_scale
+from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.lessons.mode import on_change
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -156,7 +156,7 @@ def attention(
             torch.use_deterministic_algorithms(True) has the same effect.
         backend: `auto` or a name in BACKENDS.
         precision: "fp8" computes the products in E4M3, without gradients: faster and less exact.
-            See `accel.attention.fp8.fp8_attention`, also for its backends, and `error_of`.
+            See `gpudeck.accel.attention.fp8.fp8_attention`, also for its backends, and `error_of`.
         sink: [H], a learned score of each head that enters the denominator of every softmax and has
             no value (attention sinks, as in gpt-oss), with a gradient.
         alibi: float32 [H] or [B,H], the slopes of ALiBi: slope x (position of the key - position of

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 from torch.nn.attention.flex_attention import BlockMask
 
-from accel.attention.blocks import FULL, PARTIAL, BlockLists
-from accel.attention.mods import reads
+from gpudeck.accel.attention.blocks import FULL, PARTIAL, BlockLists
+from gpudeck.accel.attention.mods import reads
 
 _SIZES = (16, 32, 64, 128, 256, 512, 1024)
 _PAIRS_AT_ONCE = 1 << 24

@@ -1,8 +1,8 @@
 """Choose the backend: the named one, or with `auto` the one that was measured fastest.
 
-What this machine measured at the problem's spot decides (`accel.attention.learned`), else a row of
-a table at its shape, else what is predicted from other rows. Only the description of a problem is
-needed, no tensors.
+What this machine measured at the problem's spot decides (`gpudeck.accel.attention.learned`), else a
+row of a table at its shape, else what is predicted from other rows. Only the description of a
+problem is needed, no tensors.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Literal
 
 import torch
 
-from accel.attention import learned, prediction, table
-from accel.attention.backends import BACKENDS, Direction
-from accel.attention.prediction import Geometry
-from accel.attention.problem import Problem, dtype_name
-from accel.attention.spot import extras
-from accel.lessons.mode import on_change
-from accel.lessons.records import Measured
-from accel.runtime.backend_names import check_name
+from gpudeck.accel.attention import learned, prediction, table
+from gpudeck.accel.attention.backends import BACKENDS, Direction
+from gpudeck.accel.attention.prediction import Geometry
+from gpudeck.accel.attention.problem import Problem, dtype_name
+from gpudeck.accel.attention.spot import extras
+from gpudeck.accel.lessons.mode import on_change
+from gpudeck.accel.lessons.records import Measured
+from gpudeck.accel.runtime.backend_names import check_name
 
 NOT_FOR_AUTO = ("reference",)
 DECODING = "decoding"

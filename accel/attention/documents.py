@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from accel.attention.ragged import Ragged
+from gpudeck.accel.attention.ragged import Ragged
 
 
 def in_documents(

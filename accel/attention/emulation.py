@@ -13,8 +13,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from accel.attention.inputs import Inputs
-from accel.attention.kernels.quantised import (
+from gpudeck.accel.attention.inputs import Inputs
+from gpudeck.accel.attention.kernels.quantised import (
     CERTAIN,
     CERTAIN_OF_SAMPLE,
     E4M3,
@@ -29,7 +29,7 @@ from accel.attention.kernels.quantised import (
     place_of_key,
     rotation,
 )
-from accel.attention.problem import Problem
+from gpudeck.accel.attention.problem import Problem
 
 SHIFT = 8.0
 """Weights are stored 2**SHIFT times as large."""

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accel.attention import passes
-from accel.attention.api import attention
-from accel.attention.dispatch import choose
-from accel.attention.inputs import arrange, describe
-from accel.attention.problem import dtype_name
+from gpudeck.accel.attention import passes
+from gpudeck.accel.attention.api import attention
+from gpudeck.accel.attention.dispatch import choose
+from gpudeck.accel.attention.inputs import arrange, describe
+from gpudeck.accel.attention.problem import dtype_name
 
 PRECISIONS = {"fp16": torch.float16, "bf16": torch.bfloat16}
 FP8 = "fp8"

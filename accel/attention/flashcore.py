@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from accel.attention.dispatch import choose
-from accel.attention.inputs import arrange, problem_of
+from gpudeck.accel.attention.dispatch import choose
+from gpudeck.accel.attention.inputs import arrange, problem_of
 
 
 def attention(
@@ -25,13 +25,13 @@ def attention(
 
     A tile has `block_m` queries and `block_n` keys, each 16, 32, 64 or 128; None chooses them by
     head size, lengths and GPU. `validate` and `compare` run the same kernels as the backend
-    `triton`. `accel.runtime.graphs.Replay` saves the cost of launching them.
+    `triton`. `gpudeck.accel.runtime.graphs.Replay` saves the cost of launching them.
 
     Raises:
         ValueError: for inputs that the backend `triton` refuses, and for other tile sizes.
         RuntimeError: if a tile does not fit into the GPU's shared memory.
     """
-    from accel.attention.kernels.portable.forward import forward
+    from gpudeck.accel.attention.kernels.portable.forward import forward
 
     x = arrange(q, k, v, None, None, "bhsd")
     p = problem_of(

@@ -18,15 +18,15 @@ from torch import Tensor
 from torch.nn.attention import flex_attention as flex
 from torch.nn.attention.flex_attention import AuxOutput, AuxRequest, BlockMask
 
-from accel.attention import visibility
-from accel.attention.api import attention
-from accel.attention.block_masks import forget, lists_of
-from accel.attention.dispatch import Choice
-from accel.attention.inputs import A_BLOCK_MASK
-from accel.attention.mods import ScoreRule, recognised
-from accel.attention.problem import default_scale
-from accel.attention.visibility import Visible
-from accel.runtime.given import require_tensors
+from gpudeck.accel.attention import visibility
+from gpudeck.accel.attention.api import attention
+from gpudeck.accel.attention.block_masks import forget, lists_of
+from gpudeck.accel.attention.dispatch import Choice
+from gpudeck.accel.attention.inputs import A_BLOCK_MASK
+from gpudeck.accel.attention.mods import ScoreRule, recognised
+from gpudeck.accel.attention.problem import default_scale
+from gpudeck.accel.attention.visibility import Visible
+from gpudeck.accel.runtime.given import require_tensors
 
 FLEX = "flex"
 """The name in a Choice of FlexAttention itself."""

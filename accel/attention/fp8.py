@@ -14,21 +14,21 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from accel.attention import emulation
-from accel.attention.backends.base import (
+from gpudeck.accel.attention import emulation
+from gpudeck.accel.attention.backends.base import (
     half_precision_on_ampere,
     head_size_up_to,
     no_bias,
     on_cuda,
     version,
 )
-from accel.attention.dispatch import Candidate, Choice
-from accel.attention.inputs import Inputs, Window, arrange, as_given, problem_of
-from accel.attention.kernels.quantised import padded_head
-from accel.attention.problem import Problem
-from accel.attention.ragged import Ragged
-from accel.attention.reference import reference
-from accel.attention.sinks import with_sink
+from gpudeck.accel.attention.dispatch import Candidate, Choice
+from gpudeck.accel.attention.inputs import Inputs, Window, arrange, as_given, problem_of
+from gpudeck.accel.attention.kernels.quantised import padded_head
+from gpudeck.accel.attention.problem import Problem
+from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.attention.reference import reference
+from gpudeck.accel.attention.sinks import with_sink
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -251,8 +251,8 @@ def _kernel_rules(p: Problem) -> Iterator[str]:
 
 
 def _kernel(x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
-    from accel.attention.kernels.hopper.forward_fp8 import forward
-    from accel.attention.kernels.portable.quantise import quantise
+    from gpudeck.accel.attention.kernels.hopper.forward_fp8 import forward
+    from gpudeck.accel.attention.kernels.portable.quantise import quantise
 
     p = problem
     q, k, v = (even(t) for t in x[:3])

@@ -8,18 +8,18 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from accel.attention.dispatch import choose, contenders
-from accel.attention.inputs import Inputs
-from accel.attention.lessons import measure
-from accel.attention.passes import backward, forward, ready
-from accel.attention.problem import Problem, default_scale
-from accel.attention.records import Shape
-from accel.attention.spot import spot
-from accel.attention.usage import USAGE
-from accel.lessons.measuring import has_room
-from accel.lessons.records import Direction
-from accel.lessons.store import gpu
-from accel.lessons.usage import Pending
+from gpudeck.accel.attention.dispatch import choose, contenders
+from gpudeck.accel.attention.inputs import Inputs
+from gpudeck.accel.attention.lessons import measure
+from gpudeck.accel.attention.passes import backward, forward, ready
+from gpudeck.accel.attention.problem import Problem, default_scale
+from gpudeck.accel.attention.records import Shape
+from gpudeck.accel.attention.spot import spot
+from gpudeck.accel.attention.usage import USAGE
+from gpudeck.accel.lessons.measuring import has_room
+from gpudeck.accel.lessons.records import Direction
+from gpudeck.accel.lessons.store import gpu
+from gpudeck.accel.lessons.usage import Pending
 
 
 def pending(device: torch.device) -> Iterator[Pending]:

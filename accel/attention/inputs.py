@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from accel.attention.blocks import BlockLists
-from accel.attention.problem import Bias, Problem, default_scale, dtype_name
-from accel.attention.ragged import Ragged
-from accel.runtime.given import require_tensors
+from gpudeck.accel.attention.blocks import BlockLists
+from gpudeck.accel.attention.problem import Bias, Problem, default_scale, dtype_name
+from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.runtime.given import require_tensors
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -311,7 +311,7 @@ def _blocks(
 ) -> BlockLists:
     from torch.nn.attention.flex_attention import BlockMask
 
-    from accel.attention.block_masks import lists_of  # it needs FlexAttention
+    from gpudeck.accel.attention.block_masks import lists_of  # it needs FlexAttention
 
     if not isinstance(mask, BlockMask):
         raise TypeError(f"block_mask must be {A_BLOCK_MASK}; got {type(mask).__name__}")

@@ -1,11 +1,11 @@
-"""What attention learned on this machine; see `accel.lessons`."""
+"""What attention learned on this machine; see `gpudeck.accel.lessons`."""
 
 from __future__ import annotations
 
-from accel.attention.problem import Problem
-from accel.attention.spot import spot
-from accel.lessons.records import Direction, Measured
-from accel.lessons.store import Store
+from gpudeck.accel.attention.problem import Problem
+from gpudeck.accel.attention.spot import spot
+from gpudeck.accel.lessons.records import Direction, Measured
+from gpudeck.accel.lessons.store import Store
 
 STORE = Store("attention")
 

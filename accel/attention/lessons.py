@@ -1,17 +1,17 @@
-"""Measure attention at calls whose shapes come back; see `accel.lessons.measuring`."""
+"""Measure attention at calls whose shapes come back; see `gpudeck.accel.lessons.measuring`."""
 
 from __future__ import annotations
 
 from functools import lru_cache, partial
 
-from accel.attention.dispatch import Choice, choose, contenders, few_queries
-from accel.attention.learned import STORE
-from accel.attention.problem import Problem
-from accel.attention.spot import spot
-from accel.attention.usage import USAGE
-from accel.lessons import measuring
-from accel.lessons.measuring import Passes, Subject
-from accel.lessons.records import Measured
+from gpudeck.accel.attention.dispatch import Choice, choose, contenders, few_queries
+from gpudeck.accel.attention.learned import STORE
+from gpudeck.accel.attention.problem import Problem
+from gpudeck.accel.attention.spot import spot
+from gpudeck.accel.attention.usage import USAGE
+from gpudeck.accel.lessons import measuring
+from gpudeck.accel.lessons.measuring import Passes, Subject
+from gpudeck.accel.lessons.records import Measured
 
 Use = measuring.Use[Problem]
 

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from accel.attention.backends import BACKENDS, Gradients, Run
-from accel.attention.backends.base import like, side_by_side
-from accel.attention.blocks import BlockLists
-from accel.attention.dispatch import choose
-from accel.attention.inputs import Inputs, problem_of
-from accel.attention.lessons import learn_backward, learn_forward, use_of
-from accel.attention.problem import Problem
-from accel.attention.ragged import Ragged
-from accel.attention.sinks import sink_gradient, with_sink
+from gpudeck.accel.attention.backends import BACKENDS, Gradients, Run
+from gpudeck.accel.attention.backends.base import like, side_by_side
+from gpudeck.accel.attention.blocks import BlockLists
+from gpudeck.accel.attention.dispatch import choose
+from gpudeck.accel.attention.inputs import Inputs, problem_of
+from gpudeck.accel.attention.lessons import learn_backward, learn_forward, use_of
+from gpudeck.accel.attention.problem import Problem
+from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.attention.sinks import sink_gradient, with_sink
 
 
 class Decided(NamedTuple):

@@ -10,13 +10,13 @@ from typing import Literal, NamedTuple, overload
 import torch
 from torch import Tensor
 
-from accel.attention.ragged import Ragged
+from gpudeck.accel.attention.ragged import Ragged
 
 SCORES_AT_ONCE = 1 << 22
 
 
 class Rules(NamedTuple):
-    """The rules that turn products into scores; see `accel.attention.problem.Problem`."""
+    """The rules that turn products into scores; see `gpudeck.accel.attention.problem.Problem`."""
 
     scale: float
     left: int | None = None

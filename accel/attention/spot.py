@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from accel.attention.problem import Problem, dtype_name
-from accel.lessons.spots import step
+from gpudeck.accel.attention.problem import Problem, dtype_name
+from gpudeck.accel.lessons.spots import step
 
 _TOLD = frozenset(
     (

@@ -1,11 +1,11 @@
-"""Describe the shapes of attention that programs compute; see `accel.lessons.usage`."""
+"""Describe the shapes of attention that programs compute; see `gpudeck.accel.lessons.usage`."""
 
 from __future__ import annotations
 
-from accel.attention.problem import Problem, dtype_name
-from accel.attention.records import Shape
-from accel.attention.spot import spot
-from accel.lessons.usage import Described, Usage
+from gpudeck.accel.attention.problem import Problem, dtype_name
+from gpudeck.accel.attention.records import Shape
+from gpudeck.accel.attention.spot import spot
+from gpudeck.accel.lessons.usage import Described, Usage
 
 
 def _described(p: Problem) -> Described[Shape]:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from accel.attention.blocks import FULL, PARTIAL, BlockLists
-from accel.attention.ragged import Ragged
+from gpudeck.accel.attention.blocks import FULL, PARTIAL, BlockLists
+from gpudeck.accel.attention.ragged import Ragged
 
 
 class Visible(NamedTuple):

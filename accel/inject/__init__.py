@@ -10,10 +10,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accel.inject.hook import off, on
-    from accel.inject.live import patch
-    from accel.inject.record import report
-    from accel.inject.scan import scan
+    from gpudeck.accel.inject.hook import off, on
+    from gpudeck.accel.inject.live import patch
+    from gpudeck.accel.inject.record import report
+    from gpudeck.accel.inject.scan import scan
 
 __all__ = ["off", "on", "patch", "report", "scan"]
 

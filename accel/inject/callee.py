@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from accel.inject import vocabulary as words
-from accel.inject.product import Names, Value, Values, flat
-from accel.inject.project import Function, Module, Project, name_of
+from gpudeck.accel.inject import vocabulary as words
+from gpudeck.accel.inject.product import Names, Value, Values, flat
+from gpudeck.accel.inject.project import Function, Module, Project, name_of
 
 DEEPEST = 5
 """How many helper functions are followed into each other."""

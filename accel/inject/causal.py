@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from accel.inject.form import ABSORBS
+from gpudeck.accel.inject.form import ABSORBS
 
 WORTH_WAITING = 2**18
 """Elements from which a mask on a GPU is compared: 512 queries and keys. On an H200 a batch of 32

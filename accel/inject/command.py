@@ -24,4 +24,4 @@ def injected(argv: Sequence[str]) -> list[str]:
             "attention can be linked in a Python script only, as in: python train.py; in another"
             " program, call accel.inject.on() before it imports its model"
         )
-    return [*argv[:place], "-m", "accel.inject.script", *argv[place:]]
+    return [*argv[:place], "-m", "gpudeck.accel.inject.script", *argv[place:]]

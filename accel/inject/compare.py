@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accel.inject import record
-from accel.inject.prove import Trial
-from accel.inject.scores import Scores
+from gpudeck.accel.inject import record
+from gpudeck.accel.inject.prove import Trial
+from gpudeck.accel.inject.scores import Scores
 
 Run = Callable[[dict[str, Any]], Any]
 ROUNDING = {torch.float32: 5e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}

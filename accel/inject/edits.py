@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from accel.inject import vocabulary as words
-from accel.inject.finding import Edit
-from accel.inject.project import Module
+from gpudeck.accel.inject import vocabulary as words
+from gpudeck.accel.inject.finding import Edit
+from gpudeck.accel.inject.project import Module
 
 
 def operator_edits(module: Module, node: ast.expr, name: str) -> set[Edit]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from accel.inject import vocabulary as words
-from accel.inject.callee import Arguments, Callee, Place, callees, module_kinds
-from accel.inject.operations import Operations
-from accel.inject.product import (
+from gpudeck.accel.inject import vocabulary as words
+from gpudeck.accel.inject.callee import Arguments, Callee, Place, callees, module_kinds
+from gpudeck.accel.inject.operations import Operations
+from gpudeck.accel.inject.product import (
     NOTHING,
     Found,
     Names,

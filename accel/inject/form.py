@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from accel.inject.equation import Equation, order
-from accel.inject.layout import Axis, Layout, Permute, View
+from gpudeck.accel.inject.equation import Equation, order
+from gpudeck.accel.inject.layout import Axis, Layout, Permute, View
 
 HIDES = -1e4
 """A score at or below this hides its key: exp(-1e4) is 0 in every precision."""

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from accel.attention.api import attention
-from accel.inject.causal import adds_to_later_keys, hides_later_keys
-from accel.inject.form import ABSORBS, HIDES, Form
+from gpudeck.accel.attention.api import attention
+from gpudeck.accel.inject.causal import adds_to_later_keys, hides_later_keys
+from gpudeck.accel.inject.form import ABSORBS, HIDES, Form
 
 Masks = tuple[tuple[Tensor, float], ...]
 

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel.attention import table
-from accel.inject.finding import Shape
-from accel.inject.project import Function, Module
+from gpudeck.accel.attention import table
+from gpudeck.accel.inject.finding import Shape
+from gpudeck.accel.inject.project import Function, Module
 
 GAIN = "the scores, queries x keys for each head, are no longer kept in memory"
 _NAMES = {

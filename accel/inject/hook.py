@@ -17,10 +17,10 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from accel.inject import link, record
-from accel.inject.project import Project
-from accel.inject.rewrite import in_place
-from accel.inject.source import Unreadable
+from gpudeck.accel.inject import link, record
+from gpudeck.accel.inject.project import Project
+from gpudeck.accel.inject.rewrite import in_place
+from gpudeck.accel.inject.source import Unreadable
 
 ALIAS = "_gpudeck"
 
@@ -48,7 +48,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return the spec of a module that is to be linked, or None for all others."""
-        if name.partition(".")[0] in ("accel", "torch"):
+        if name.partition(".")[0] in ("gpudeck", "torch"):
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is None or type(spec.loader) is not SourceFileLoader or not spec.origin:

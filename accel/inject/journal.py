@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from accel.runtime.state_folder import state_folder
+from gpudeck.accel.runtime.state_folder import state_folder
 
 _TEMPORARY = ".gpudeck-inject-"
 

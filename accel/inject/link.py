@@ -1,8 +1,8 @@
 """Hold what rewritten code calls in place of the products of attention.
 
 `scores` and `attend` stand for the operator `@`; every other function takes what the one of torch
-with its name takes. All but `attend` return delayed scores (see `accel.inject.scores`). Where
-another library has replaced a function of torch, that one is called.
+with its name takes. All but `attend` return delayed scores (see `gpudeck.accel.inject.scores`).
+Where another library has replaced a function of torch, that one is called.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accel.attention.api import attention
-from accel.inject import record
-from accel.inject.causal import adds_to_later_keys, hides_later_keys
-from accel.inject.equation import of_einsum, of_matmul
-from accel.inject.scores import SMALL, TOO_SMALL, Scores, product, too_small, transformed
-from accel.inject.speedup import LEAST
+from gpudeck.accel.attention.api import attention
+from gpudeck.accel.inject import record
+from gpudeck.accel.inject.causal import adds_to_later_keys, hides_later_keys
+from gpudeck.accel.inject.equation import of_einsum, of_matmul
+from gpudeck.accel.inject.scores import SMALL, TOO_SMALL, Scores, product, too_small, transformed
+from gpudeck.accel.inject.speedup import LEAST
 
 FUSED = LEAST["sdpa"] // LEAST["by hand"]
 """How many times as many scores torch's fused function computes in the time of code by hand."""

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, Self
 from torch import nn
 from torch.nn import functional
 
-from accel.inject import link
-from accel.inject.finding import Site
-from accel.inject.project import Function, Project
-from accel.inject.rewrite import in_place
-from accel.inject.source import Unreadable
+from gpudeck.accel.inject import link
+from gpudeck.accel.inject.finding import Site
+from gpudeck.accel.inject.project import Function, Project
+from gpudeck.accel.inject.rewrite import in_place
+from gpudeck.accel.inject.source import Unreadable
 
 ALIAS = "_gpudeck"
 PROCESSOR = "processor"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from accel.inject import vocabulary as words
-from accel.inject.callee import Place
-from accel.inject.edits import call_edits, operator_edits
-from accel.inject.finding import Edit
-from accel.inject.product import NOTHING, Found, Product, Value, names_in, refuse
+from gpudeck.accel.inject import vocabulary as words
+from gpudeck.accel.inject.callee import Place
+from gpudeck.accel.inject.edits import call_edits, operator_edits
+from gpudeck.accel.inject.finding import Edit
+from gpudeck.accel.inject.product import NOTHING, Found, Product, Value, names_in, refuse
 
 
 class Operations:

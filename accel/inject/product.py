@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
-from accel.inject.finding import Edit
-from accel.inject.project import Module
+from gpudeck.accel.inject.finding import Edit
+from gpudeck.accel.inject.project import Module
 
 Stage = Literal["scores", "weights", "other"]
 """`other` is a softmax over something that is no product of queries and keys."""

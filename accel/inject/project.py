@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from accel.inject.source import Source, Unreadable, read
+from gpudeck.accel.inject.source import Source, Unreadable, read
 
 UP = 4
 """How many folders above a file may be the root of its absolute imports."""
@@ -33,7 +33,7 @@ class Module:
 
     attributes_of: dict[ast.ClassDef, dict[str, list[ast.expr]]] = field(default_factory=dict)
     shadows: list[Any] | None = None
-    """Names of torch's that are bound again; see `accel.inject.shadows`."""
+    """Names of torch's that are bound again; see `gpudeck.accel.inject.shadows`."""
     derived: dict[str, Any] = field(default_factory=dict)
     """What was concluded from the whole file once, by what it is about."""
     scripted: set[str] = field(default_factory=set)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from accel.inject.finding import Shape, Speedup
+from gpudeck.accel.inject.finding import Shape, Speedup
 
 TIMEOUT_S = 300.0
 _CPU_S = 600
@@ -25,7 +25,7 @@ DEVICES = ("cpu", "cuda")
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """Describe one comparison; see `accel.inject.compare.Trial`, which makes it."""
+    """Describe one comparison; see `gpudeck.accel.inject.compare.Trial`, which makes it."""
 
     inputs: str
     dtype: str
@@ -66,7 +66,7 @@ class Proof(msgspec.Struct, frozen=True):
 def command(path: Path, device: str = "cpu") -> list[str]:
     """Return the command that proves a file and prints a line of JSON for each attention."""
     # -P: a folder called `accel` beside the file must not be imported instead
-    return [sys.executable, "-P", "-m", "accel.inject.proving", str(path), device]
+    return [sys.executable, "-P", "-m", "gpudeck.accel.inject.proving", str(path), device]
 
 
 def prove(path: Path, timeout: float = TIMEOUT_S, device: str = "cpu") -> list[Proof]:

@@ -1,8 +1,8 @@
 """Run a file's own code before and after its attention is linked, and print what came out.
 
-    python -m accel.inject.proving FILE [cpu|cuda]
+    python -m gpudeck.accel.inject.proving FILE [cpu|cuda]
 
-It runs code of the file. `accel.inject.prove` starts it in a process with limits.
+It runs code of the file. `gpudeck.accel.inject.prove` starts it in a process with limits.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import msgspec
 import torch
 from torch import nn
 
-from accel.inject import guesses
-from accel.inject.compare import Run, trial
-from accel.inject.finding import Site, Speedup
-from accel.inject.guesses import Sizes
-from accel.inject.project import Function
-from accel.inject.prove import Proof, Trial
-from accel.inject.rewrite import Change, changes
-from accel.inject.scores import SMALL
-from accel.inject.speedup import predicted
-from accel.lessons.mode import learning
+from gpudeck.accel.inject import guesses
+from gpudeck.accel.inject.compare import Run, trial
+from gpudeck.accel.inject.finding import Site, Speedup
+from gpudeck.accel.inject.guesses import Sizes
+from gpudeck.accel.inject.project import Function
+from gpudeck.accel.inject.prove import Proof, Trial
+from gpudeck.accel.inject.rewrite import Change, changes
+from gpudeck.accel.inject.scores import SMALL
+from gpudeck.accel.inject.speedup import predicted
+from gpudeck.accel.lessons.mode import learning
 
 SIZES = {
     "cpu": (Sizes(), Sizes(1, 2, 64, 16)),

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from accel.inject.finding import Shape
+from gpudeck.accel.inject.finding import Shape
 
 _OURS = str(Path(__file__).parent)
 _COUNTS: dict[tuple[str, int], Counter[str]] = {}

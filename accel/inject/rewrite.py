@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from accel.inject.finding import Edit, Finding, Site
-from accel.inject.project import Module, Project
-from accel.inject.scan import files, of_module
-from accel.inject.source import Unreadable, cell_codes, hide_magic, write_notebook
+from gpudeck.accel.inject.finding import Edit, Finding, Site
+from gpudeck.accel.inject.project import Module, Project
+from gpudeck.accel.inject.scan import files, of_module
+from gpudeck.accel.inject.source import Unreadable, cell_codes, hide_magic, write_notebook
 
 ALIAS = "_gpudeck"
 
@@ -78,7 +78,7 @@ def change(module: Module, sites: Sequence[Site]) -> Change:
     edits = {edit for site in sites for edit in site.edits}
     named = sorted(Edit(e.start, e.end, e.text.format(link=alias)) for e in edits)
     source = module.source
-    importing = f"from accel.inject import link as {alias}\n"
+    importing = f"from gpudeck.accel.inject import link as {alias}\n"
     if source.path.suffix == ".ipynb":
         cells = _cells(module, named, importing)
         after = write_notebook(source.raw, cells)

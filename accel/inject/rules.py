@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accel.inject import form as forms
-from accel.inject.form import Form
-from accel.inject.layout import Layout
+from gpudeck.accel.inject import form as forms
+from gpudeck.accel.inject.form import Form
+from gpudeck.accel.inject.layout import Layout
 
 Rule = Callable[..., Form | None]
 

@@ -9,15 +9,15 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from accel.inject import vocabulary as words
-from accel.inject.finding import Edit, Finding, Site, Speedup
-from accel.inject.gain import gain, is_causal, sizes
-from accel.inject.product import Product
-from accel.inject.project import Function, Module, Project
-from accel.inject.shadows import shadowed
-from accel.inject.source import Unreadable
-from accel.inject.speedup import Before, predicted
-from accel.inject.trace import Trace
+from gpudeck.accel.inject import vocabulary as words
+from gpudeck.accel.inject.finding import Edit, Finding, Site, Speedup
+from gpudeck.accel.inject.gain import gain, is_causal, sizes
+from gpudeck.accel.inject.product import Product
+from gpudeck.accel.inject.project import Function, Module, Project
+from gpudeck.accel.inject.shadows import shadowed
+from gpudeck.accel.inject.source import Unreadable
+from gpudeck.accel.inject.speedup import Before, predicted
+from gpudeck.accel.inject.trace import Trace
 
 OUTSIDE = "<module>"
 SKIPPED = frozenset(("__pycache__", "node_modules", "site-packages", "build", "dist"))

@@ -16,14 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accel.inject import form as forms
-from accel.inject import record
-from accel.inject.equation import Equation, of_einsum, of_matmul, order
-from accel.inject.form import Form
-from accel.inject.fuse import Unfit, attend
-from accel.inject.rules import IN_PLACE, LAYOUT, PRODUCTS, RULES
-from accel.inject.speedup import LEAST
-from accel.inject.vocabulary import NEW
+from gpudeck.accel.inject import form as forms
+from gpudeck.accel.inject import record
+from gpudeck.accel.inject.equation import Equation, of_einsum, of_matmul, order
+from gpudeck.accel.inject.form import Form
+from gpudeck.accel.inject.fuse import Unfit, attend
+from gpudeck.accel.inject.rules import IN_PLACE, LAYOUT, PRODUCTS, RULES
+from gpudeck.accel.inject.speedup import LEAST
+from gpudeck.accel.inject.vocabulary import NEW
 
 Function = Callable[..., Any]
 SMALL = {"cpu": 0, "cuda": LEAST["by hand"]}

@@ -1,4 +1,7 @@
-"""Run a script with its attention linked: python -m accel.inject.script SCRIPT [ARG ...]."""
+"""Run a script with its attention linked.
+
+python -m gpudeck.accel.inject.script SCRIPT [ARG ...]
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from accel.inject import hook, link
+from gpudeck.accel.inject import hook, link
 
 
 def main() -> None:

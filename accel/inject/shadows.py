@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from accel.inject.product import names_in
-from accel.inject.project import Function, Module
+from gpudeck.accel.inject.product import names_in
+from gpudeck.accel.inject.project import Function, Module
 
 _OURS = ("torch", "einops")
 _KNOWN = frozenset(("torch", "math", "typing", "numpy", "einops", "collections", "os", "sys"))

@@ -1,8 +1,9 @@
 """Predict how many times as fast linked attention is, from measurements of both on one GPU.
 
 The tables in `accel/inject/measured` hold attention written by hand, the same lines linked, and
-torch's fused function, measured side by side. They have the columns of `accel.attention.table`,
-whose rule for shapes between the measured ones applies. The module needs no torch.
+torch's fused function, measured side by side. They have the columns of
+`gpudeck.accel.attention.table`, whose rule for shapes between the measured ones applies. The module
+needs no torch.
 
 Source: `python -m tests.benchmarks.attention_by_hand`.
 """
@@ -13,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from accel.attention import table
-from accel.inject.finding import Shape, Speedup
+from gpudeck.accel.attention import table
+from gpudeck.accel.inject.finding import Shape, Speedup
 
 GPU = "NVIDIA H200"
 """The GPU that predictions are made for."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from accel.inject.callee import Place
-from accel.inject.expressions import Expressions, Follow
-from accel.inject.product import NOTHING, Found, Names, Values, flat, merged, refuse
-from accel.inject.project import Function
+from gpudeck.accel.inject.callee import Place
+from gpudeck.accel.inject.expressions import Expressions, Follow
+from gpudeck.accel.inject.product import NOTHING, Found, Names, Values, flat, merged, refuse
+from gpudeck.accel.inject.project import Function
 
 
 class Statements(Expressions):

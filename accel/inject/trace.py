@@ -2,19 +2,19 @@
 
 Two programs count as equal here if they compute the same real numbers wherever the original gives
 finite ones; rounding may differ. The trace follows each product through names, branches, loops,
-helper functions and methods. It accepts only operations that `accel.inject.rules` delays or that do
-not touch the elements. Any other use of scores or weights is a problem, and an attention with a
-problem is left alone.
+helper functions and methods. It accepts only operations that `gpudeck.accel.inject.rules` delays or
+that do not touch the elements. Any other use of scores or weights is a problem, and an attention
+with a problem is left alone.
 """
 
 from __future__ import annotations
 
 import ast
 
-from accel.inject.callee import DEEPEST, Arguments, Callee, Place
-from accel.inject.product import NOTHING, Found, Names, Values, flat
-from accel.inject.project import Function, Module, Project
-from accel.inject.statements import Statements
+from gpudeck.accel.inject.callee import DEEPEST, Arguments, Callee, Place
+from gpudeck.accel.inject.product import NOTHING, Found, Names, Values, flat
+from gpudeck.accel.inject.project import Function, Module, Project
+from gpudeck.accel.inject.statements import Statements
 
 
 class Trace:

@@ -88,7 +88,7 @@ ALIASES = {
     "...modeling_utils": "transformers.modeling_utils",
     "xformers.ops.fmha": "xformers.ops",
 }
-LINK = "accel.inject.link"
+LINK = "gpudeck.accel.inject.link"
 
 
 def canonical(name: str) -> str:

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from accel.attention.backends import BACKENDS
-from accel.attention.inputs import Window, checked
+from gpudeck.accel.attention.backends import BACKENDS
+from gpudeck.accel.attention.inputs import Window, checked
 
 __all__ = ["attention"]
 
@@ -34,7 +34,7 @@ class _Rules(NamedTuple):
     backend: str
 
     def text(self, bias: Any, bias_grad: bool = False) -> str:
-        """Return the rules as `accel.jax.handlers.Rules` in JSON."""
+        """Return the rules as `gpudeck.accel.jax.handlers.Rules` in JSON."""
         more = {"has_bias": bias is not None, "bias_grad": bias_grad}
         return json.dumps(self._asdict() | more)
 
@@ -154,8 +154,8 @@ def _like(x: Any) -> jax.ShapeDtypeStruct:
 @functools.cache
 def _register() -> list[Any]:
     """Tell XLA where our functions are; they stay for the life of the process."""
-    from accel.jax import handlers
-    from accel.jax.call_frame import handler
+    from gpudeck.accel.jax import handlers
+    from gpudeck.accel.jax.call_frame import handler
 
     kept = []
     for platform in ("cpu", "CUDA"):

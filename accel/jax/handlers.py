@@ -12,8 +12,8 @@ import msgspec
 import torch
 from torch import Tensor
 
-from accel.attention.passes import backward_op, forward_op
-from accel.jax.call_frame import Buffer, Call
+from gpudeck.accel.attention.passes import backward_op, forward_op
+from gpudeck.accel.jax.call_frame import Buffer, Call
 
 _DTYPES = {1: torch.bool, 10: torch.float16, 11: torch.float32, 16: torch.bfloat16}
 """By the numbers that XLA's interface gives them."""

@@ -2,8 +2,8 @@
 
 A program's first call at a spot is computed by the backend that is expected to be fastest. At the
 second call all that could be faster take turns on the caller's own tensors, and what was measured
-decides from then on; see `accel.lessons.store`. A backward pass is measured in the second backward
-pass.
+decides from then on; see `gpudeck.accel.lessons.store`. A backward pass is measured in the second
+backward pass.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 import torch
 
-from accel.lessons.mode import learning
-from accel.lessons.records import TIE, Direction, Measured
-from accel.lessons.store import Store, gpu, software
-from accel.runtime import brief_timing
+from gpudeck.accel.lessons.mode import learning
+from gpudeck.accel.lessons.records import TIE, Direction, Measured
+from gpudeck.accel.lessons.store import Store, gpu, software
+from gpudeck.accel.runtime import brief_timing
 
 AT_CALL = 2
 """A spot is measured at this call: a shape that never comes back costs nothing."""

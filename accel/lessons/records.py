@@ -12,7 +12,7 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from accel.runtime.state_folder import state_folder
+from gpudeck.accel.runtime.state_folder import state_folder
 
 Direction = Literal["forward", "backward"]
 FORMAT = 1

@@ -1,7 +1,7 @@
 """Keep what was measured of an operation, by GPU, driver and versions.
 
-There is one file for all processes of a user; see `accel.runtime.shared_file`. What was measured
-with other versions stays in it for the programs that use these, and is not used otherwise.
+There is one file for all processes of a user; see `gpudeck.accel.runtime.shared_file`. What was
+measured with other versions stays in it for the programs that use these, and is not used otherwise.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import torch
 
-from accel.lessons.mode import learning
-from accel.lessons.records import (
+from gpudeck.accel.lessons.mode import learning
+from gpudeck.accel.lessons.records import (
     Direction,
     Measured,
     decode_learned,
     encode_learned,
     learned_file,
 )
-from accel.runtime import shared_file
-from accel.runtime.capability import cpu_name, versions
+from gpudeck.accel.runtime import shared_file
+from gpudeck.accel.runtime.capability import cpu_name, versions
 
 MOST = 4096
 """The most measurements that are kept; the oldest are dropped first."""

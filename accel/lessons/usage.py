@@ -15,11 +15,11 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 import torch
 
-from accel.lessons.measuring import Use
-from accel.lessons.mode import learning
-from accel.lessons.records import Direction, Used, decode_used, encode_used, used_file
-from accel.lessons.store import gpu
-from accel.runtime import shared_file
+from gpudeck.accel.lessons.measuring import Use
+from gpudeck.accel.lessons.mode import learning
+from gpudeck.accel.lessons.records import Direction, Used, decode_used, encode_used, used_file
+from gpudeck.accel.lessons.store import gpu
+from gpudeck.accel.runtime import shared_file
 
 EVERY_S = 30.0
 """The least time between two writes of a process, which writes once more at its end."""

@@ -3,8 +3,8 @@
 `products` rounds and multiplies, `linear` computes a layer and its gradients, `layers` is the
 module, `history` its scales from earlier steps, `conversion` replaces layers of a model,
 `selection` measures which layers gain, `transformer` is a layer built from these, `attention`
-chooses the precision of attention. Products and rounding are those of `accel.primitives`. torch is
-imported with the first name taken from here.
+chooses the precision of attention. Products and rounding are those of `gpudeck.accel.primitives`.
+torch is imported with the first name taken from here.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accel.precision.attention import mixed_precision_attention
-    from accel.precision.conversion import convert, describe, revert
-    from accel.precision.history import histories, load_histories, update_scales
-    from accel.precision.layers import Fp8Linear
-    from accel.precision.selection import dynamic_precision_select
-    from accel.precision.transformer import transformer_engine_layer
-    from accel.primitives.gemm.low_precision import fp4_gemm, fp8_gemm
-    from accel.primitives.quantize.fp4 import fp4_quantize
-    from accel.primitives.quantize.fp8 import fp8_quantize
+    from gpudeck.accel.precision.attention import mixed_precision_attention
+    from gpudeck.accel.precision.conversion import convert, describe, revert
+    from gpudeck.accel.precision.history import histories, load_histories, update_scales
+    from gpudeck.accel.precision.layers import Fp8Linear
+    from gpudeck.accel.precision.selection import dynamic_precision_select
+    from gpudeck.accel.precision.transformer import transformer_engine_layer
+    from gpudeck.accel.primitives.gemm.low_precision import fp4_gemm, fp8_gemm
+    from gpudeck.accel.primitives.quantize.fp4 import fp4_quantize
+    from gpudeck.accel.primitives.quantize.fp8 import fp8_quantize
 
 __all__ = [
     "Fp8Linear",
@@ -60,7 +60,7 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(importlib.import_module(f"accel.{_HOME[name]}"), name)
+        return getattr(importlib.import_module(f"gpudeck.accel.{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accel.attention.api import attention
-from accel.attention.dispatch import choose as choose_half
-from accel.attention.fp8 import choose as choose_fp8
-from accel.attention.fp8 import refusal
-from accel.attention.inputs import describe
-from accel.attention.problem import Problem
+from gpudeck.accel.attention.api import attention
+from gpudeck.accel.attention.dispatch import choose as choose_half
+from gpudeck.accel.attention.fp8 import choose as choose_fp8
+from gpudeck.accel.attention.fp8 import refusal
+from gpudeck.accel.attention.inputs import describe
+from gpudeck.accel.attention.problem import Problem
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 PRECISIONS = ("auto", "fp8", *HALVES)
@@ -54,7 +54,8 @@ def mixed_precision_attention(
     Shapes: those of `accel.attention.attention`, with q, k and v of float16, bfloat16 or float32.
 
     Args:
-        precision: `fp8` (no gradients; `accel.attention.fp8.error_of` tells its error), `bf16`,
+        precision: `fp8` (no gradients; `gpudeck.accel.attention.fp8.error_of` tells its error),
+        `bf16`,
             `fp16`, or `auto`: FP8 where this GPU has a kernel for it that is expected to be faster
             and no gradient is needed, otherwise the 16 bits of q, or bfloat16.
         causal, scale, softcap, layout, backend: as for `accel.attention.attention`.

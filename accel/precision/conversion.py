@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 from torch import nn
 
-from accel.precision.layers import Fp8Linear
-from accel.precision.linear import Recipe
-from accel.primitives.gemm.dispatch import EMULATED
-from accel.primitives.quantize.fp8 import native
+from gpudeck.accel.precision.layers import Fp8Linear
+from gpudeck.accel.precision.linear import Recipe
+from gpudeck.accel.primitives.gemm.dispatch import EMULATED
+from gpudeck.accel.primitives.quantize.fp8 import native
 
 Wanted = Callable[[str, nn.Linear], bool]
 

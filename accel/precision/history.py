@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from accel.precision.layers import Fp8Linear
+from gpudeck.accel.precision.layers import Fp8Linear
 
 
 def update_scales(model: nn.Module) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from accel.precision.linear import RECIPES, Recipe, fp8_linear
-from accel.primitives.quantize.before import NOTHING, Before
-from accel.primitives.quantize.fp8 import scale_of
+from gpudeck.accel.precision.linear import RECIPES, Recipe, fp8_linear
+from gpudeck.accel.primitives.quantize.before import NOTHING, Before
+from gpudeck.accel.primitives.quantize.fp8 import scale_of
 
 HISTORY = 16
 """The steps whose largest magnitudes decide a delayed scale."""

@@ -16,10 +16,10 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from accel.precision.products import E4M3, product, rounded
-from accel.primitives.quantize.before import NOTHING, Before, gradients, with_statistics
-from accel.primitives.quantize.fp8 import Fp8, Granularity
-from accel.runtime.named import traced
+from gpudeck.accel.precision.products import E4M3, product, rounded
+from gpudeck.accel.primitives.quantize.before import NOTHING, Before, gradients, with_statistics
+from gpudeck.accel.primitives.quantize.fp8 import Fp8, Granularity
+from gpudeck.accel.runtime.named import traced
 
 Recipe = Literal["delayed", "tensor", "row", "block"]
 RECIPES: tuple[str, ...] = get_args(Recipe)
@@ -102,7 +102,7 @@ def _forward(
 
     Args:
         scale_x, scale_w: scales that are known before (delayed), or None.
-        gain, shift, before, eps: f, as `accel.primitives.quantize.before` has it.
+        gain, shift, before, eps: f, as `gpudeck.accel.primitives.quantize.before` has it.
         recipe: a name in RECIPES.
         training: whether gradients will be wanted.
 

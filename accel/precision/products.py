@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accel.primitives.gemm import cublas
-from accel.primitives.gemm.api import gemm, run
-from accel.primitives.gemm.lessons import chosen
-from accel.primitives.gemm.operands import Operands, arrange
-from accel.primitives.gemm.problem import Problem
-from accel.primitives.quantize.before import NOTHING, Before, applied
-from accel.primitives.quantize.fp8 import Fp8, Granularity, by_kernels, emulated, magnitudes
-from accel.runtime.named import traced
+from gpudeck.accel.primitives.gemm import cublas
+from gpudeck.accel.primitives.gemm.api import gemm, run
+from gpudeck.accel.primitives.gemm.lessons import chosen
+from gpudeck.accel.primitives.gemm.operands import Operands, arrange
+from gpudeck.accel.primitives.gemm.problem import Problem
+from gpudeck.accel.primitives.quantize.before import NOTHING, Before, applied
+from gpudeck.accel.primitives.quantize.fp8 import Fp8, Granularity, by_kernels, emulated, magnitudes
+from gpudeck.accel.runtime.named import traced
 
 E4M3 = torch.float8_e4m3fn
 
@@ -30,7 +30,7 @@ def rounded(
     """Return f(x) in FP8 and, if wanted, its transpose; `most` is raised to its largest
     magnitude."""
     if by_kernels(x):
-        from accel.primitives.quantize.fused import both_ways
+        from gpudeck.accel.primitives.quantize.fused import both_ways
 
         made = both_ways(x, kind, E4M3, scale, across=across, most=most, before=before)
         assert made.along is not None

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from accel.precision.conversion import convert
-from accel.precision.linear import Recipe
-from accel.runtime.timing import measure_in_turn, percentiles
+from gpudeck.accel.precision.conversion import convert
+from gpudeck.accel.precision.linear import Recipe
+from gpudeck.accel.runtime.timing import measure_in_turn, percentiles
 
 LEAST_GAIN = 0.05
 """A layer that gains less stays as it is: FP8 costs accuracy."""

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from accel.attention.api import attention
-from accel.precision.conversion import convert
-from accel.precision.layers import Fp8Linear
-from accel.precision.linear import Recipe
-from accel.primitives.quantize.before import Before
+from gpudeck.accel.attention.api import attention
+from gpudeck.accel.precision.conversion import convert
+from gpudeck.accel.precision.layers import Fp8Linear
+from gpudeck.accel.precision.linear import Recipe
+from gpudeck.accel.primitives.quantize.before import Before
 
 Activation = Literal["gelu", "swiglu"]
 Norm = Literal["layer", "rms"]

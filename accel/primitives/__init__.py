@@ -1,8 +1,8 @@
 """Operations that models are built of besides attention, each with a reference and kernels.
 
-`accel.primitives.gemm` and `linear_attention` are the operations; they remain packages, whose
-contents are imported with `from accel.primitives.gemm import ...`. `tiles` has the blocks of which
-kernels are built. torch is imported with the first name that needs it.
+`gpudeck.accel.primitives.gemm` and `linear_attention` are the operations; they remain packages,
+whose contents are imported with `from gpudeck.accel.primitives.gemm import ...`. `tiles` has the
+blocks of which kernels are built. torch is imported with the first name that needs it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accel.primitives.gemm.grouped import grouped_gemm
-    from accel.primitives.gemm.int4 import int4_gemm
-    from accel.primitives.gemm.low_precision import fp4_gemm, fp8_gemm
-    from accel.primitives.quantize.fp4 import fp4_quantize
-    from accel.primitives.quantize.fp8 import fp8_quantize
-    from accel.primitives.quantize.int4 import int4_quantize
+    from gpudeck.accel.primitives.gemm.grouped import grouped_gemm
+    from gpudeck.accel.primitives.gemm.int4 import int4_gemm
+    from gpudeck.accel.primitives.gemm.low_precision import fp4_gemm, fp8_gemm
+    from gpudeck.accel.primitives.quantize.fp4 import fp4_quantize
+    from gpudeck.accel.primitives.quantize.fp8 import fp8_quantize
+    from gpudeck.accel.primitives.quantize.int4 import int4_quantize
 
 __all__ = [
     "fp4_gemm",

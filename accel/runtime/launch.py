@@ -21,7 +21,7 @@ from torch import Tensor
 from triton.compiler import ASTSource
 from triton.runtime.interpreter import InterpretedFunction
 
-from accel.runtime.call import KernelCall, Pointer, TensorBox, compiled, source
+from gpudeck.accel.runtime.call import KernelCall, Pointer, TensorBox, compiled, source
 
 _IN_MAPS = {
     torch.float16: 6,

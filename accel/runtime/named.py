@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.library import wrap_triton
 from torch.nn import Parameter
 
-from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
-from accel.runtime.launch import prepare
+from gpudeck.accel.runtime.call import ALIGNMENT, KernelCall, Pointer
+from gpudeck.accel.runtime.launch import prepare
 
 USUAL = {"num_warps": 4, "num_stages": 2}
 

@@ -14,7 +14,7 @@ from typing import Self
 
 import torch
 
-from accel.result import Sensors
+from gpudeck.accel.result import Sensors
 
 POWER_AVERAGE_S = 1.0
 """The time over which the card averages its power."""

@@ -17,8 +17,8 @@ import torch
 import triton
 import triton.language as tl
 
-from accel.runtime.call import KernelCall, Pointer
-from accel.runtime.launch import prepare
+from gpudeck.accel.runtime.call import KernelCall, Pointer
+from gpudeck.accel.runtime.launch import prepare
 
 SPAN_NS = 200_000
 """The timer advances in steps of up to 1 us; the kernel starts and ends at such a step."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def state_folder() -> Path:
-    """Return GPU Deck's state folder, by the rule of `scheduler.protocol.paths.home`.
+    """Return GPU Deck's state folder, by the rule of `gpudeck.scheduler.protocol.paths.home`.
 
     It is $GPUDECK_HOME, else $XDG_STATE_HOME/gpudeck, else ~/.local/state/gpudeck, also where that
     is on a network file system: what is kept here needs no locks.

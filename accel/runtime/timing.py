@@ -25,7 +25,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from accel.result import Timing
+from gpudeck.accel.result import Timing
 
 Report = Callable[[float, int], None]
 """Called about four times a second with the seconds and the finished calls since the start."""

@@ -1,6 +1,6 @@
 """Compile the kernels for this CPU ahead, in a process of its own.
 
-python -m accel.rwkv.ahead
+python -m gpudeck.accel.rwkv.ahead
 
 Compilation takes about ten seconds, once a machine, at a low priority. Only one process compiles at
 a time; the next one finds the compiled code.
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numba import typeof
 
-from accel.rwkv import cpu_kernels as kernels
+from gpudeck.accel.rwkv import cpu_kernels as kernels
 
 _NICENESS = 10
 """A low priority that still gets a tenth of a busy core: at 19 it never finished beside a training
@@ -81,7 +81,7 @@ class Preparation:
     def __init__(self) -> None:
         """Start the process. Its errors go to this process's error output."""
         # -P keeps modules in the working directory from shadowing ours.
-        command = [sys.executable, "-P", "-m", "accel.rwkv.ahead"]
+        command = [sys.executable, "-P", "-m", "gpudeck.accel.rwkv.ahead"]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

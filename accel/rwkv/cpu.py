@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from accel.rwkv import cpu_kernels as kernels
-from accel.rwkv.parameters import Layer, Parameters
-from accel.rwkv.state import State
-from accel.rwkv.storage import Matrix
+from gpudeck.accel.rwkv import cpu_kernels as kernels
+from gpudeck.accel.rwkv.parameters import Layer, Parameters
+from gpudeck.accel.rwkv.state import State
+from gpudeck.accel.rwkv.storage import Matrix
 
 _RECURRENCE: Any = kernels.recurrence
 _STEP: Any = kernels.step
@@ -23,7 +23,7 @@ _STEP: Any = kernels.step
 def recurrence(
     r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Compute an `accel.rwkv.layers.Recurrence`, bit for bit equal to token after token."""
+    """Compute an `gpudeck.accel.rwkv.layers.Recurrence`, bit for bit equal to token after token."""
     y, after = r.new_empty(r.shape), state.clone(memory_format=torch.contiguous_format)
     _RECURRENCE(*(x.contiguous().numpy() for x in (r, w, k, v, a, b)), after.numpy(), y.numpy())
     return y, after

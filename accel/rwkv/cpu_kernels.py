@@ -4,7 +4,7 @@ A step is one call a token, without allocation and without Python inside: at 10 
 parameters, Python and torch overhead costs as much as the arithmetic. Each weight is read once a
 token, so memory bandwidth sets the speed; int8 needs a quarter of the bytes.
 
-`accel.rwkv.layers` computes the same in torch and is the reference of the
+`gpudeck.accel.rwkv.layers` computes the same in torch and is the reference of the
 tests.
 """
 
@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from accel.runtime.compiled import OPTIONS, entry
-from accel.rwkv.layers import DECAY, GROUP_EPS
-from accel.rwkv.weights import HEAD
+from gpudeck.accel.runtime.compiled import OPTIONS, entry
+from gpudeck.accel.rwkv.layers import DECAY, GROUP_EPS
+from gpudeck.accel.rwkv.weights import HEAD
 
 _part = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)
 """Compile a function that only compiled code calls, without wrappers for Python."""
@@ -137,8 +137,8 @@ def _head_step(r, w, k, v, a, b, state, y):
 
 @entry
 def recurrence(r, w, k, v, a, b, state, y):
-    """Compute `accel.rwkv.wkv.sequential`: vectors and y [B, T, H, 64], states [B, H, 64, 64] in
-    place.
+    """Compute `gpudeck.accel.rwkv.wkv.sequential`: vectors and y [B, T, H, 64], states [B, H, 64,
+    64] in place.
     """
     batch, length, heads = r.shape[0], r.shape[1], r.shape[2]
     for n in range(batch):

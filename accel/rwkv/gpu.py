@@ -13,14 +13,14 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from accel.runtime.call import KernelCall, Pointer
-from accel.runtime.graphs import Replay
-from accel.runtime.launch import prepare
-from accel.rwkv import gpu_kernels as kernels
-from accel.rwkv.parameters import Layer, Norm, Parameters, Rank
-from accel.rwkv.state import State
-from accel.rwkv.storage import Matrix
-from accel.rwkv.weights import HEAD
+from gpudeck.accel.runtime.call import KernelCall, Pointer
+from gpudeck.accel.runtime.graphs import Replay
+from gpudeck.accel.runtime.launch import prepare
+from gpudeck.accel.rwkv import gpu_kernels as kernels
+from gpudeck.accel.rwkv.parameters import Layer, Norm, Parameters, Rank
+from gpudeck.accel.rwkv.state import State
+from gpudeck.accel.rwkv.storage import Matrix
+from gpudeck.accel.rwkv.weights import HEAD
 
 _SPLITS = 16
 """The parts in which the channel mix's second matrix is summed, so that all processors

@@ -3,8 +3,8 @@
 Activations are small and in fp32; each weight is read once. `project` serves every matrix: a table
 tells each program which rows of which matrix to compute, so that matrices of one kind share a
 launch. `multiply` does the same for a single sequence. Decays, gates, the recurrence and its group
-norm are one kernel. `accel.rwkv.layers` computes the same in torch and is the reference of the
-tests.
+norm are one kernel. `gpudeck.accel.rwkv.layers` computes the same in torch and is the reference of
+the tests.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accel.rwkv.parameters import Layer, Norm, Rank
-from accel.rwkv.storage import Matrix
-from accel.rwkv.weights import HEAD
+from gpudeck.accel.rwkv.parameters import Layer, Norm, Rank
+from gpudeck.accel.rwkv.storage import Matrix
+from gpudeck.accel.rwkv.weights import HEAD
 
 DECAY = math.exp(-0.5)
 """The constant of the decay exp(-DECAY * sigmoid(...)), which is therefore never below 0.545."""
@@ -26,7 +26,7 @@ Recurrence = Callable[
     [Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]
 ]
 """A function of r, w, k, v, a, b [B, T, H, 64] fp32 and a state [B, H, 64, 64] that returns y [B,
-T, H, 64] and the new state (see `accel.rwkv.wkv`).
+T, H, 64] and the new state (see `gpudeck.accel.rwkv.wkv`).
 """
 
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from accel.rwkv import wkv
-from accel.rwkv.layers import Memory, Recurrence, advance, norm, project
-from accel.rwkv.parameters import arrange
-from accel.rwkv.state import State
-from accel.rwkv.weights import load
+from gpudeck.accel.rwkv import wkv
+from gpudeck.accel.rwkv.layers import Memory, Recurrence, advance, norm, project
+from gpudeck.accel.rwkv.parameters import arrange
+from gpudeck.accel.rwkv.state import State
+from gpudeck.accel.rwkv.weights import load
 
 if TYPE_CHECKING:
-    from accel.rwkv import cpu, gpu, prompt
+    from gpudeck.accel.rwkv import cpu, gpu, prompt
 
 __all__ = ["RWKV7", "State"]
 
@@ -50,7 +50,7 @@ class RWKV7:
         *,
         compiled: bool = True,
     ) -> None:
-        """Arrange canonical weights (see `accel.rwkv.weights`) on a device.
+        """Arrange canonical weights (see `gpudeck.accel.rwkv.weights`) on a device.
 
         Args:
             tensors: Weights by their canonical names.
@@ -100,11 +100,11 @@ class RWKV7:
             dtype: Of the weights. int8 keeps matrices in int8 with a scale a row, and computes in
                 fp32 on a CPU and in bf16 on a GPU.
             compiled: On a CPU in fp32 or int8, use code that is compiled at its first use (see
-                `accel.rwkv.ahead`). Otherwise torch computes, about five times slower token by
-                token, until `use_compiled`.
+                `gpudeck.accel.rwkv.ahead`). Otherwise torch computes, about five times slower token
+                by token, until `use_compiled`.
 
         Raises:
-            ModelError: The model cannot be used (see `accel.rwkv.weights.load`).
+            ModelError: The model cannot be used (see `gpudeck.accel.rwkv.weights.load`).
         """
         return cls(load(path), device, dtype, compiled=compiled)
 
@@ -113,7 +113,7 @@ class RWKV7:
 
         Results are equal within rounding, not bit for bit.
         """
-        from accel.rwkv import cpu
+        from gpudeck.accel.rwkv import cpu
 
         self._recurrence, self._cpu = cpu.recurrence, cpu.Step(self.weights)
 
@@ -194,7 +194,7 @@ class RWKV7:
 
         Whole chunks are captured at the first use and kept with their buffers.
         """
-        from accel.rwkv.prompt import Prompt
+        from gpudeck.accel.rwkv.prompt import Prompt
 
         if length < self.chunk:
             return Prompt(self.weights, length)
@@ -206,7 +206,7 @@ class RWKV7:
         """Return the step for this many sequences, captured at its first use and kept with its
         buffers.
         """
-        from accel.rwkv import gpu
+        from gpudeck.accel.rwkv import gpu
 
         if batch not in self._gpu:
             self._gpu[batch] = gpu.Step(self.weights, batch)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accel.rwkv.storage import Arena, Matrix
+from gpudeck.accel.rwkv.storage import Arena, Matrix
 
 
 class Norm(NamedTuple):
@@ -101,7 +101,7 @@ _MATRICES = ("receptance.weight", "key.weight", "value.weight", "output.weight",
 
 
 def arrange(w: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> Parameters:
-    """Arrange canonical weights (see `accel.rwkv.weights`) on a device.
+    """Arrange canonical weights (see `gpudeck.accel.rwkv.weights`) on a device.
 
     They are removed from `w` one by one, so that no two copies of all exist at once.
 

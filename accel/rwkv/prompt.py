@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accel.primitives.linear_attention.api import linear_attention
-from accel.runtime.call import KernelCall, Pointer
-from accel.runtime.graphs import Replay
-from accel.runtime.launch import prepare
-from accel.rwkv import prompt_kernels as kernels
-from accel.rwkv.parameters import Layer, Norm, Parameters, Rank
-from accel.rwkv.state import State
-from accel.rwkv.storage import Matrix
-from accel.rwkv.weights import HEAD
+from gpudeck.accel.primitives.linear_attention.api import linear_attention
+from gpudeck.accel.runtime.call import KernelCall, Pointer
+from gpudeck.accel.runtime.graphs import Replay
+from gpudeck.accel.runtime.launch import prepare
+from gpudeck.accel.rwkv import prompt_kernels as kernels
+from gpudeck.accel.rwkv.parameters import Layer, Norm, Parameters, Rank
+from gpudeck.accel.rwkv.state import State
+from gpudeck.accel.rwkv.storage import Matrix
+from gpudeck.accel.rwkv.weights import HEAD
 
 _TOKENS = 16
 """Tokens of a head for each program of the kernels before and after the recurrence."""

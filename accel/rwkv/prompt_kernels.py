@@ -1,8 +1,8 @@
 """Compute what lies between the matrix products of a layer over a prompt, in Triton.
 
 One sequence, vectors as rows [T, C]. Activations are in the products' dtype; sums, the residual
-stream and the recurrence are in fp32. `accel.rwkv.layers` computes the same in torch and is the
-reference of the tests.
+stream and the recurrence are in fp32. `gpudeck.accel.rwkv.layers` computes the same in torch and is
+the reference of the tests.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from accel.rwkv.gpu_kernels import FALL, GROUP_EPS, LAYER_EPS, sigmoid
+from gpudeck.accel.rwkv.gpu_kernels import FALL, GROUP_EPS, LAYER_EPS, sigmoid
 
 
 @triton.jit
@@ -139,7 +139,7 @@ def scan(
     ROWS: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
-    """Compute the recurrence of `accel.rwkv.wkv`: y [T, C] fp32, the state in place.
+    """Compute the recurrence of `gpudeck.accel.rwkv.wkv`: y [T, C] fp32, the state in place.
 
     r is [T, C], w [T, C] fp32; vectors [4, T, C] fp32 are k, v, a, b. A program has ROWS values of
     a head and loads AHEAD tokens ahead. A token's output and what the next one erases are sums over

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from accel.rwkv.weights import HEAD
+from gpudeck.accel.rwkv.weights import HEAD
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from accel.rwkv.errors import ModelError, ModelNotFoundError
+from gpudeck.accel.rwkv.errors import ModelError, ModelNotFoundError
 
 VOCABULARY = "rwkv_vocab_v20230424.txt"
 END = 0

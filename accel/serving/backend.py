@@ -7,10 +7,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from accel.serving.batch import Batch
-from accel.serving.cache import PagedCache, Place
-from accel.serving.families import Config
-from accel.serving.linear import Heads, Linear, Norm
+from gpudeck.accel.serving.batch import Batch
+from gpudeck.accel.serving.cache import PagedCache, Place
+from gpudeck.accel.serving.families import Config
+from gpudeck.accel.serving.linear import Heads, Linear, Norm
 
 
 class Backend(Protocol):
@@ -57,9 +57,9 @@ class Backend(Protocol):
 def backend_for(device: torch.device) -> Backend:
     """Return the kernels of a device. Imports Numba or Triton."""
     if device.type == "cuda":
-        from accel.serving import gpu
+        from gpudeck.accel.serving import gpu
 
         return gpu
-    from accel.serving import cpu
+    from gpudeck.accel.serving import cpu
 
     return cpu

@@ -17,12 +17,12 @@ from typing import Protocol
 
 from torch import Tensor
 
-from accel.serving.cache import PagedCache
-from accel.serving.memory import BLOCK
+from gpudeck.accel.serving.cache import PagedCache
+from gpudeck.accel.serving.memory import BLOCK
 
 
 class BlockStore(Protocol):
-    """Keep blocks beyond the engine's life; `assistant.inference.prompt_store` does."""
+    """Keep blocks beyond the engine's life; `gpudeck.assistant.inference.prompt_store` does."""
 
     @property
     def ready(self) -> bool:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from accel.serving.families import Config
-from accel.serving.memory import BLOCK, CacheFormat
+from gpudeck.accel.serving.families import Config
+from gpudeck.accel.serving.memory import BLOCK, CacheFormat
 
 _MOST = {torch.float8_e4m3fn: 448.0, torch.int8: 127.0}
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from accel.serving.cache import PagedCache
-from accel.serving.errors import NOT_FINITE, ModelRefused
-from accel.serving.memory import BLOCK, CacheError, CacheFormat
-from accel.serving.runner import Runner
-from accel.serving.scheduler import Work
-from accel.serving.transformer import Transformer
-from accel.serving.world import Vocabulary
+from gpudeck.accel.serving.cache import PagedCache
+from gpudeck.accel.serving.errors import NOT_FINITE, ModelRefused
+from gpudeck.accel.serving.memory import BLOCK, CacheError, CacheFormat
+from gpudeck.accel.serving.runner import Runner
+from gpudeck.accel.serving.scheduler import Work
+from gpudeck.accel.serving.transformer import Transformer
+from gpudeck.accel.serving.world import Vocabulary
 
 _TOKENS = 64
 """Few, as a large model on a CPU takes a second for some of them."""

@@ -11,11 +11,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from accel.primitives.quantize.int4 import from_awq, from_gptq
-from accel.serving.errors import ModelRefused
-from accel.serving.families import Config
-from accel.serving.files import weight_files
-from accel.serving.linear import FP8_BLOCK, Linear, of_int4
+from gpudeck.accel.primitives.quantize.int4 import from_awq, from_gptq
+from gpudeck.accel.serving.errors import ModelRefused
+from gpudeck.accel.serving.families import Config
+from gpudeck.accel.serving.files import weight_files
+from gpudeck.accel.serving.linear import FP8_BLOCK, Linear, of_int4
 
 _STORED = (torch.float32, torch.float16, torch.bfloat16)
 

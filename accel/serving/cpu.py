@@ -7,12 +7,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from accel.serving import cpu_kernels
-from accel.serving.batch import Batch
-from accel.serving.cache import PagedCache, Place
-from accel.serving.families import Config
-from accel.serving.linear import Heads, Linear, Norm
-from accel.serving.memory import BLOCK
+from gpudeck.accel.serving import cpu_kernels
+from gpudeck.accel.serving.batch import Batch
+from gpudeck.accel.serving.cache import PagedCache, Place
+from gpudeck.accel.serving.families import Config
+from gpudeck.accel.serving.linear import Heads, Linear, Norm
+from gpudeck.accel.serving.memory import BLOCK
 
 
 def multiply(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from accel.runtime.compiled import entry
+from gpudeck.accel.runtime.compiled import entry
 
 _ZERO, _ONE, _TWO = np.float32(0), np.float32(1), np.float32(2)
 _GELU, _CUBE, _HALF = np.float32(0.7978845608028654), np.float32(0.044715), np.float32(0.5)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from accel.serving.cache import PagedCache
-from accel.serving.memory import BLOCK
-from accel.serving.request import Request
-from accel.serving.runner import Runner
-from accel.serving.sampler import Row, Scores, choose
-from accel.serving.scheduler import Work
-from accel.serving.transformer import Transformer
+from gpudeck.accel.serving.cache import PagedCache
+from gpudeck.accel.serving.memory import BLOCK
+from gpudeck.accel.serving.request import Request
+from gpudeck.accel.serving.runner import Runner
+from gpudeck.accel.serving.sampler import Row, Scores, choose
+from gpudeck.accel.serving.scheduler import Work
+from gpudeck.accel.serving.transformer import Transformer
 
 
 class DraftModel:

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from triton.experimental.gluon import language as gl
 
-from accel.serving.eight_bits_kernels import (
+from gpudeck.accel.serving.eight_bits_kernels import (
     COLUMNS,
     EACH,
     ROWS,
     eight_bits_heads,
     eight_bits_one,
 )
-from accel.serving.launches import launch
-from accel.serving.linear import FP8_BLOCK, Linear
+from gpudeck.accel.serving.launches import launch
+from gpudeck.accel.serving.linear import FP8_BLOCK, Linear
 
 MANY_ROWS = 65536
 """A matrix of more rows keeps a GPU busy with programs of fewer warps."""

@@ -14,7 +14,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from accel.primitives.tiles.warpgroup import along
+from gpudeck.accel.primitives.tiles.warpgroup import along
 
 ROWS, COLUMNS = 16, 8
 EACH = 8

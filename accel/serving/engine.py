@@ -18,34 +18,34 @@ from pathlib import Path
 
 import torch
 
-from accel.rwkv.model import RWKV7
-from accel.rwkv.tokenizer import Tokenizer as World
-from accel.serving.batch import FEW_QUERIES
-from accel.serving.blocks import BlockPool, BlockStore
-from accel.serving.cache import PagedCache
-from accel.serving.draft import DraftModel
-from accel.serving.errors import NOT_FINITE, ModelRefused, RequestRefused, TooLong
-from accel.serving.families import is_recurrent, read_config
-from accel.serving.grammar import Grammars
-from accel.serving.memory import CacheFormat, Weights, footprint, free_host_bytes
-from accel.serving.recurrent import (
+from gpudeck.accel.rwkv.model import RWKV7
+from gpudeck.accel.rwkv.tokenizer import Tokenizer as World
+from gpudeck.accel.serving.batch import FEW_QUERIES
+from gpudeck.accel.serving.blocks import BlockPool, BlockStore
+from gpudeck.accel.serving.cache import PagedCache
+from gpudeck.accel.serving.draft import DraftModel
+from gpudeck.accel.serving.errors import NOT_FINITE, ModelRefused, RequestRefused, TooLong
+from gpudeck.accel.serving.families import is_recurrent, read_config
+from gpudeck.accel.serving.grammar import Grammars
+from gpudeck.accel.serving.memory import CacheFormat, Weights, footprint, free_host_bytes
+from gpudeck.accel.serving.recurrent import (
     RecurrentModel,
     RecurrentRunner,
     load_recurrent,
     plan_states,
 )
-from accel.serving.request import Request, Sampling, Stream
-from accel.serving.runner import Runner
-from accel.serving.sampler import Scores, choose
-from accel.serving.scheduler import Pool, Scheduler, Work
-from accel.serving.sequence import Reason, Sequence, Storage
-from accel.serving.speculation import PromptLookup, Speculator
-from accel.serving.states import StateCache, StatePool, StateStorage
-from accel.serving.storage import PagedStorage
-from accel.serving.template import ChatTemplate, load_template
-from accel.serving.tokens import Tokenizer
-from accel.serving.transformer import Transformer, load
-from accel.serving.world import STOP, Vocabulary, WorldTokenizer, world_template
+from gpudeck.accel.serving.request import Request, Sampling, Stream
+from gpudeck.accel.serving.runner import Runner
+from gpudeck.accel.serving.sampler import Scores, choose
+from gpudeck.accel.serving.scheduler import Pool, Scheduler, Work
+from gpudeck.accel.serving.sequence import Reason, Sequence, Storage
+from gpudeck.accel.serving.speculation import PromptLookup, Speculator
+from gpudeck.accel.serving.states import StateCache, StatePool, StateStorage
+from gpudeck.accel.serving.storage import PagedStorage
+from gpudeck.accel.serving.template import ChatTemplate, load_template
+from gpudeck.accel.serving.tokens import Tokenizer
+from gpudeck.accel.serving.transformer import Transformer, load
+from gpudeck.accel.serving.world import STOP, Vocabulary, WorldTokenizer, world_template
 
 MOST_WAITING = 1024
 _LOG = logging.getLogger("serving")

@@ -1,8 +1,8 @@
 """The families of models that are served: a table of how each differs, and the reading of
 config.json.
 
-There is one transformer (`accel.serving.transformer`). A family is a row of `FAMILIES`; what a
-model says for itself, such as its number of layers, is in its `Config`.
+There is one transformer (`gpudeck.accel.serving.transformer`). A family is a row of `FAMILIES`;
+what a model says for itself, such as its number of layers, is in its `Config`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accel.serving.errors import ModelRefused
-from accel.serving.rotary import Rope, rope_of
+from gpudeck.accel.serving.errors import ModelRefused
+from gpudeck.accel.serving.rotary import Rope, rope_of
 
 _MOST_BYTES = 2**20
 """The largest config.json that is read."""
@@ -130,7 +130,8 @@ class Config:
 
 
 RECURRENT = "rwkv7"
-"""What the config.json of RWKV-7 names; it is no transformer (see `accel.serving.recurrent`)."""
+"""What the config.json of RWKV-7 names; it is no transformer (see
+`gpudeck.accel.serving.recurrent`)."""
 
 
 def is_recurrent(folder: Path) -> bool:

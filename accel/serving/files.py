@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from accel.serving.errors import ModelRefused
-from accel.serving.families import read_json
+from gpudeck.accel.serving.errors import ModelRefused
+from gpudeck.accel.serving.families import read_json
 
 _INDEX = "model.safetensors.index.json"
 GGUF = (

@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from accel.attention.kernels.decoding.plan import decoded
-from accel.attention.kernels.geometry import target_of
-from accel.primitives.gemm.int4 import int4_gemm
-from accel.serving import eight_bits
-from accel.serving import gpu_kernels as kernels
-from accel.serving.batch import Batch
-from accel.serving.cache import PagedCache, Place
-from accel.serving.families import Config
-from accel.serving.launches import launch
-from accel.serving.linear import FP8_BLOCK, Heads, Linear, Norm
-from accel.serving.memory import BLOCK
+from gpudeck.accel.attention.kernels.decoding.plan import decoded
+from gpudeck.accel.attention.kernels.geometry import target_of
+from gpudeck.accel.primitives.gemm.int4 import int4_gemm
+from gpudeck.accel.serving import eight_bits
+from gpudeck.accel.serving import gpu_kernels as kernels
+from gpudeck.accel.serving.batch import Batch
+from gpudeck.accel.serving.cache import PagedCache, Place
+from gpudeck.accel.serving.families import Config
+from gpudeck.accel.serving.launches import launch
+from gpudeck.accel.serving.linear import FP8_BLOCK, Heads, Linear, Norm
+from gpudeck.accel.serving.memory import BLOCK
 
 FEW = 64
 """The most tokens that a quantized matrix is multiplied with as it is; for more it is converted."""

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from accel.primitives.tiles.softmax import softmax_step
+from gpudeck.accel.primitives.tiles.softmax import softmax_step
 
 
 @triton.jit

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accel.serving.errors import RequestRefused
-from accel.serving.request import Grammar
-from accel.serving.world import Vocabulary
+from gpudeck.accel.serving.errors import RequestRefused
+from gpudeck.accel.serving.request import Grammar
+from gpudeck.accel.serving.world import Vocabulary
 
 _MOST_TEXT = 2**17
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from accel.attention.kernels.geometry import target_of
-from accel.runtime.call import KernelCall, Pointer
-from accel.runtime.launch import prepare
+from gpudeck.accel.attention.kernels.geometry import target_of
+from gpudeck.accel.runtime.call import KernelCall, Pointer
+from gpudeck.accel.runtime.launch import prepare
 
 EARLY = True
 """Whether kernels begin before the one before has ended, on GPUs that can."""

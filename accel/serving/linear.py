@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from accel.primitives.quantize.int4 import Int4, int4_quantize
+from gpudeck.accel.primitives.quantize.int4 import Int4, int4_quantize
 
 Format = Literal["dense", "int8", "fp8", "int4"]
 FP8_BLOCK = 128

@@ -8,9 +8,9 @@ from typing import Literal
 
 import msgspec
 
-from accel.serving.errors import ModelRefused
-from accel.serving.families import Config, read_config
-from accel.serving.files import weight_files
+from gpudeck.accel.serving.errors import ModelRefused
+from gpudeck.accel.serving.families import Config, read_config
+from gpudeck.accel.serving.files import weight_files
 
 BLOCK = 16
 """Tokens of a block of the cache."""

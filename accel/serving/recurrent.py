@@ -14,17 +14,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from accel.rwkv.errors import ModelError
-from accel.rwkv.model import RWKV7
-from accel.rwkv.tokenizer import END
-from accel.rwkv.weights.header import read_header
-from accel.serving.errors import ModelRefused
-from accel.serving.files import weight_files
-from accel.serving.memory import WORK_BYTES, Weights
-from accel.serving.runner import GRAPHS
-from accel.serving.sampler import Scores
-from accel.serving.scheduler import Text, Work
-from accel.serving.states import LONGEST, StateCache
+from gpudeck.accel.rwkv.errors import ModelError
+from gpudeck.accel.rwkv.model import RWKV7
+from gpudeck.accel.rwkv.tokenizer import END
+from gpudeck.accel.rwkv.weights.header import read_header
+from gpudeck.accel.serving.errors import ModelRefused
+from gpudeck.accel.serving.files import weight_files
+from gpudeck.accel.serving.memory import WORK_BYTES, Weights
+from gpudeck.accel.serving.runner import GRAPHS
+from gpudeck.accel.serving.sampler import Scores
+from gpudeck.accel.serving.scheduler import Text, Work
+from gpudeck.accel.serving.states import LONGEST, StateCache
 
 _TYPES = {
     "cpu": {"auto": torch.float32, "float32": torch.float32, "int8": torch.int8},

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from accel.serving.errors import RequestRefused
+from gpudeck.accel.serving.errors import RequestRefused
 
 MOST_UNREAD = 512
 """Pieces of an answer that may wait to be read; a request whose reader is slower pauses."""

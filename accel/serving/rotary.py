@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from accel.serving.errors import ModelRefused
+from gpudeck.accel.serving.errors import ModelRefused
 
 Frequencies = npt.NDArray[np.float32]
 

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from accel.runtime.graphs import Replay
-from accel.serving.batch import FEW_QUERIES, Batch
-from accel.serving.cache import PagedCache
-from accel.serving.memory import BLOCK
-from accel.serving.sampler import Scores
-from accel.serving.scheduler import Text, Work
-from accel.serving.transformer import Transformer
+from gpudeck.accel.runtime.graphs import Replay
+from gpudeck.accel.serving.batch import FEW_QUERIES, Batch
+from gpudeck.accel.serving.cache import PagedCache
+from gpudeck.accel.serving.memory import BLOCK
+from gpudeck.accel.serving.sampler import Scores
+from gpudeck.accel.serving.scheduler import Text, Work
+from gpudeck.accel.serving.transformer import Transformer
 
 GRAPHS = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64)
 """Numbers of tokens that a step is captured for; it is filled up to the next one."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from accel.serving.request import Choice, Sampling
+from gpudeck.accel.serving.request import Choice, Sampling
 
 _MASK = 2**64 - 1
 

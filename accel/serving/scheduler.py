@@ -14,10 +14,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from accel.serving.blocks import BlockPool
-from accel.serving.sequence import Sequence
-from accel.serving.speculation import Proposer, Speculator
-from accel.serving.states import StatePool
+from gpudeck.accel.serving.blocks import BlockPool
+from gpudeck.accel.serving.sequence import Sequence
+from gpudeck.accel.serving.speculation import Proposer, Speculator
+from gpudeck.accel.serving.states import StatePool
 
 DRAFT_TOKENS = 64
 """Tokens of a step up to which answers may have proposals."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Literal
 
-from accel.serving.grammar import Matcher
-from accel.serving.request import Choice, Ended, Piece, Request, Stream
-from accel.serving.sampler import Row
-from accel.serving.states import StateStorage
-from accel.serving.storage import PagedStorage
-from accel.serving.world import Vocabulary
+from gpudeck.accel.serving.grammar import Matcher
+from gpudeck.accel.serving.request import Choice, Ended, Piece, Request, Stream
+from gpudeck.accel.serving.sampler import Row
+from gpudeck.accel.serving.states import StateStorage
+from gpudeck.accel.serving.storage import PagedStorage
+from gpudeck.accel.serving.world import Vocabulary
 
 Storage = PagedStorage | StateStorage
 """What the model remembers of one text. Both have the same methods."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from accel.serving.request import Request
+from gpudeck.accel.serving.request import Request
 
 
 class Proposer(Protocol):

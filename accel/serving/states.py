@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
 
-from accel.rwkv.model import RWKV7
-from accel.rwkv.state import State
+from gpudeck.accel.rwkv.model import RWKV7
+from gpudeck.accel.rwkv.state import State
 
 _SPAN = {"cpu": 64, "cuda": 512}
 """Tokens of a prompt that are computed at once: on a GPU, those of the captured graph."""

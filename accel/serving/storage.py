@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from accel.serving.blocks import BlockPool, Node
-from accel.serving.memory import BLOCK
+from gpudeck.accel.serving.blocks import BlockPool, Node
+from gpudeck.accel.serving.memory import BLOCK
 
 
 class PagedStorage:

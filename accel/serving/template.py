@@ -17,8 +17,8 @@ from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-from accel.serving.errors import ModelRefused, RequestRefused
-from accel.serving.families import read_json
+from gpudeck.accel.serving.errors import ModelRefused, RequestRefused
+from gpudeck.accel.serving.families import read_json
 
 _MOST_SOURCE = 2**18
 _MOST_ROUNDS = 200_000

@@ -1,6 +1,6 @@
 """Make a small model of random weights, with a tokenizer trained on text made here.
 
-python -m accel.serving.tiny FOLDER
+python -m gpudeck.accel.serving.tiny FOLDER
 
 It writes nonsense, but it is a whole model: with it, everything about serving can be tried and
 tested without a download. Other shapes give the sizes of published models, to measure speed.
@@ -135,7 +135,9 @@ def _weights(config: dict[str, Any], seed: int, dtype: torch.dtype) -> Iterator[
 
 def main(argv: Sequence[str]) -> int:
     """Make the model that the command line asks for."""
-    parser = argparse.ArgumentParser(prog="python -m accel.serving.tiny", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m gpudeck.accel.serving.tiny", description=__doc__
+    )
     parser.add_argument("folder", type=Path, help="the folder to write")
     parser.add_argument("--shape", choices=SHAPES, default="tiny", help="default: tiny")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the weights")

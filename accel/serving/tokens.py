@@ -8,7 +8,7 @@ from pathlib import Path
 from tokenizers import Tokenizer as Backend
 from tokenizers.decoders import DecodeStream
 
-from accel.serving.errors import ModelRefused, TooLong
+from gpudeck.accel.serving.errors import ModelRefused, TooLong
 
 _FILE = "tokenizer.json"
 _MOST_BYTES = 64 * 2**20

@@ -10,15 +10,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from accel.serving.backend import Backend, backend_for
-from accel.serving.batch import Batch
-from accel.serving.cache import PagedCache, Place
-from accel.serving.checkpoint import Checkpoint
-from accel.serving.errors import ModelRefused
-from accel.serving.families import Config, Experts, read_config
-from accel.serving.linear import Format, Heads, Linear, Norm
-from accel.serving.memory import Weights
-from accel.serving.rotary import Rope
+from gpudeck.accel.serving.backend import Backend, backend_for
+from gpudeck.accel.serving.batch import Batch
+from gpudeck.accel.serving.cache import PagedCache, Place
+from gpudeck.accel.serving.checkpoint import Checkpoint
+from gpudeck.accel.serving.errors import ModelRefused
+from gpudeck.accel.serving.families import Config, Experts, read_config
+from gpudeck.accel.serving.linear import Format, Heads, Linear, Norm
+from gpudeck.accel.serving.memory import Weights
+from gpudeck.accel.serving.rotary import Rope
 
 
 @dataclass(frozen=True)

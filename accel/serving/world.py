@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from accel.rwkv.errors import ModelError
-from accel.rwkv.tokenizer import END
-from accel.rwkv.tokenizer import Tokenizer as World
-from accel.serving.errors import ModelRefused, TooLong
-from accel.serving.template import ChatTemplate
-from accel.serving.tokens import Tokenizer
+from gpudeck.accel.rwkv.errors import ModelError
+from gpudeck.accel.rwkv.tokenizer import END
+from gpudeck.accel.rwkv.tokenizer import Tokenizer as World
+from gpudeck.accel.serving.errors import ModelRefused, TooLong
+from gpudeck.accel.serving.template import ChatTemplate
+from gpudeck.accel.serving.tokens import Tokenizer
 
 _LONGEST = 128
 """Bytes of the longest token of the World vocabulary."""

@@ -1,6 +1,7 @@
 """Measure attention by one backend, on one problem or a grid.
 
-Run `python -P -m accel.workloads.attention --seq=512,16384 ...`; the parameters are in the catalog.
+Run `python -P -m gpudeck.accel.workloads.attention --seq=512,16384 ...`; the parameters are in the
+catalog.
 """
 
 from __future__ import annotations
@@ -10,23 +11,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from accel.result import Cell
-from accel.workloads.grid import directions, shapes
-from accel.workloads.harness import Outcome, OutOfMemory, serve
-from accel.workloads.options import Values
-from accel.workloads.progress import Progress, warm_up
-from accel.workloads.task import Task, rate, timed
+from gpudeck.accel.result import Cell
+from gpudeck.accel.workloads.grid import directions, shapes
+from gpudeck.accel.workloads.harness import Outcome, OutOfMemory, serve
+from gpudeck.accel.workloads.options import Values
+from gpudeck.accel.workloads.progress import Progress, warm_up
+from gpudeck.accel.workloads.task import Task, rate, timed
 
 if TYPE_CHECKING:
-    from accel.runtime.capability import ComputeDevice
-    from accel.workloads.contender import Contender
-    from accel.workloads.headline import TimedLoop
+    from gpudeck.accel.runtime.capability import ComputeDevice
+    from gpudeck.accel.workloads.contender import Contender
+    from gpudeck.accel.workloads.headline import TimedLoop
 
 
 def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     """Check, warm up and time one problem after the other."""
-    from accel.workloads.contender import enter, pose
-    from accel.workloads.headline import headline, limit
+    from gpudeck.accel.workloads.contender import enter, pose
+    from gpudeck.accel.workloads.headline import headline, limit
 
     seconds, backend = values.number("seconds"), values.text("backend")
     each = seconds + warm_up(seconds)
@@ -66,8 +67,8 @@ def _measure(
     begins: float,
 ) -> tuple[Cell, list[TimedLoop]]:
     """Return the cell, and the timed loop if the answers were right."""
-    from accel.workloads.check import Oracle
-    from accel.workloads.headline import TimedLoop
+    from gpudeck.accel.workloads.check import Oracle
+    from gpudeck.accel.workloads.headline import TimedLoop
 
     case = contender.case
     empty = case.shape.cell(case.direction, contender.name)

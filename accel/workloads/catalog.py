@@ -349,7 +349,7 @@ WORKLOADS: tuple[Workload, ...] = (
         "Attention",
         "Scaled dot-product attention, one shape or a grid: checked against a float64 reference,"
         " then measured",
-        "accel.workloads.attention",
+        "gpudeck.accel.workloads.attention",
         (
             *_shape("1", "16", "16384", "128", "no", cpu=("1", "4", "1024", "64")),
             Param(
@@ -371,7 +371,7 @@ WORKLOADS: tuple[Workload, ...] = (
         "Compare",
         "All backends of attention or another operation side by side, taking turns: which is"
         " fastest here, and is auto as fast?",
-        "accel.workloads.compare",
+        "gpudeck.accel.workloads.compare",
         (
             *_operation("64,128"),
             *_of_attention(
@@ -414,7 +414,7 @@ WORKLOADS: tuple[Workload, ...] = (
         "Validate",
         "Many trials with fresh random inputs, each checked against a float64 reference: errors,"
         " latencies and a verdict",
-        "accel.workloads.validate",
+        "gpudeck.accel.workloads.validate",
         (
             *_operation("64"),
             *_of_attention(
@@ -466,7 +466,7 @@ WORKLOADS: tuple[Workload, ...] = (
         "Tune",
         "Measures every attention backend on this machine, forward and backward; auto then chooses"
         " by these measurements",
-        "accel.workloads.tune",
+        "gpudeck.accel.workloads.tune",
         (
             *_shape(
                 "0",
@@ -485,7 +485,7 @@ WORKLOADS: tuple[Workload, ...] = (
         "Matrix product",
         "A square matrix product by cuBLAS or a kernel of ours: the rate the tensor cores can reach"
         " here",
-        "accel.workloads.gemm",
+        "gpudeck.accel.workloads.gemm",
         (
             Param(
                 "size",
@@ -511,7 +511,7 @@ WORKLOADS: tuple[Workload, ...] = (
         "precision",
         "FP8 layer",
         "A linear layer in FP8, forward and backward with rounding, checked against float64",
-        "accel.workloads.precision",
+        "gpudeck.accel.workloads.precision",
         (
             _size("rows", "Rows", "16384", "tokens of a batch", "64"),
             _size("inputs", "Inputs", "8192", "features of a token", "128"),
@@ -533,7 +533,7 @@ WORKLOADS: tuple[Workload, ...] = (
         "Linear attention",
         "Attention whose memory is a matrix of fixed size, checked against its recurrence in"
         " float64",
-        "accel.workloads.linear_attention",
+        "gpudeck.accel.workloads.linear_attention",
         (
             Param("kind", "Kind", "choice", "gdn", "which recurrence", KINDS),
             Param("backend", "Backend", "choice", "auto", "what computes it", LINEAR),
@@ -559,7 +559,7 @@ WORKLOADS: tuple[Workload, ...] = (
         "copy",
         "Memory copy",
         "A large copy within the device: the bandwidth its memory can reach here",
-        "accel.workloads.copy",
+        "gpudeck.accel.workloads.copy",
         (
             Param(
                 "mib",
@@ -580,7 +580,7 @@ WORKLOADS: tuple[Workload, ...] = (
         "RAIN",
         "Texts about random machines by the assistant's model, rewound where they are wrong: how"
         " many are right, and how fast",
-        "assistant.workloads.rain",
+        "gpudeck.assistant.workloads.rain",
         (
             Param(
                 "texts",

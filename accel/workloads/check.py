@@ -15,11 +15,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from accel.attention.fp8 import fp8_attention
-from accel.attention.reference import reference
-from accel.result import Check, Direction
-from accel.workloads.grid import Shape
-from accel.workloads.inputs import Tensors
+from gpudeck.accel.attention.fp8 import fp8_attention
+from gpudeck.accel.attention.reference import reference
+from gpudeck.accel.result import Check, Direction
+from gpudeck.accel.workloads.grid import Shape
+from gpudeck.accel.workloads.inputs import Tensors
 
 WHOLE_UP_TO = 1 << 24
 """The (query, key) pairs of the checked heads up to which all their rows are checked."""

@@ -1,11 +1,11 @@
 """Measure the true SM clock of GPUs beside loads at several levels of power, for `gpudeck
 calibrate`:
 
-    python -P -m accel.workloads.clock_survey
+    python -P -m gpudeck.accel.workloads.clock_survey
 
-Each load runs for some seconds, while kernels of one warp count cycles (`accel.runtime.sm_clock`).
-What was measured is written to clocks.json in the folder of the job: the daemon compares it with
-what NVML reported of the same seconds.
+Each load runs for some seconds, while kernels of one warp count cycles
+(`gpudeck.accel.runtime.sm_clock`). What was measured is written to clocks.json in the folder of the
+job: the daemon compares it with what NVML reported of the same seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from accel.workloads.progress import Progress
+from gpudeck.accel.workloads.progress import Progress
 
 FILE = "clocks.json"
 SECONDS, PACED_SECONDS = 2.2, 3.2
@@ -128,7 +128,7 @@ def measure(load: SurveyLoad, device: Any) -> MeasuredLoad:
     """Run a load beside samples of the clock."""
     import torch
 
-    from accel.runtime.sm_clock import ClockSampler
+    from gpudeck.accel.runtime.sm_clock import ClockSampler
 
     load.call()
     sampler = ClockSampler(device, SAMPLE_S, _MOST_SAMPLES)

@@ -1,6 +1,6 @@
 """Compare backends side by side, of attention or another operation.
 
-Run `python -P -m accel.workloads.compare --seq=512,16384 --backends=auto,flash,cudnn ...`.
+Run `python -P -m gpudeck.accel.workloads.compare --seq=512,16384 --backends=auto,flash,cudnn ...`.
 """
 
 from __future__ import annotations
@@ -8,20 +8,20 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from accel.result import Cell, Direction
-from accel.workloads.grid import directions, shapes
-from accel.workloads.harness import Outcome, serve
-from accel.workloads.options import Values
-from accel.workloads.progress import Progress
+from gpudeck.accel.result import Cell, Direction
+from gpudeck.accel.workloads.grid import directions, shapes
+from gpudeck.accel.workloads.harness import Outcome, serve
+from gpudeck.accel.workloads.options import Values
+from gpudeck.accel.workloads.progress import Progress
 
 if TYPE_CHECKING:
-    from accel.runtime.capability import ComputeDevice
+    from gpudeck.accel.runtime.capability import ComputeDevice
 
 
 def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     """Compare the backends on one problem after the other."""
     if values.text("operation") != "attention":
-        from accel.workloads.operations import compared
+        from gpudeck.accel.workloads.operations import compared
 
         return compared(values, device, progress)
     return survey(
@@ -42,8 +42,8 @@ def survey(
     with_power: bool,
 ) -> Outcome:
     """Measure every shape of the parameters, in these directions, by all named backends."""
-    from accel.workloads.contest import POWER_S, contest
-    from accel.workloads.headline import TimedLoop, headline, limit
+    from gpudeck.accel.workloads.contest import POWER_S, contest
+    from gpudeck.accel.workloads.headline import TimedLoop, headline, limit
 
     names, seconds = values.several("backends"), values.number("seconds")
     posed = [(shape, direction) for direction in passes for shape in shapes(values.given)]

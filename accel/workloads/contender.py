@@ -12,19 +12,19 @@ import msgspec
 import torch
 from torch import Tensor
 
-from accel.attention import BACKENDS, Choice, Problem, attention, choose, dispatch, fp8
-from accel.attention.backends.base import Layout
-from accel.attention.inputs import Inputs
-from accel.attention.passes import backward, prepared
-from accel.attention.problem import default_scale
-from accel.result import Cell, Direction
-from accel.runtime.capability import ComputeDevice
-from accel.runtime.graphs import Captured
-from accel.runtime.timing import copies_beyond_cache
-from accel.workloads.check import Oracle, nearest, worst_error
-from accel.workloads.grid import Shape
-from accel.workloads.harness import require
-from accel.workloads.inputs import Tensors, fresh
+from gpudeck.accel.attention import BACKENDS, Choice, Problem, attention, choose, dispatch, fp8
+from gpudeck.accel.attention.backends.base import Layout
+from gpudeck.accel.attention.inputs import Inputs
+from gpudeck.accel.attention.passes import backward, prepared
+from gpudeck.accel.attention.problem import default_scale
+from gpudeck.accel.result import Cell, Direction
+from gpudeck.accel.runtime.capability import ComputeDevice
+from gpudeck.accel.runtime.graphs import Captured
+from gpudeck.accel.runtime.timing import copies_beyond_cache
+from gpudeck.accel.workloads.check import Oracle, nearest, worst_error
+from gpudeck.accel.workloads.grid import Shape
+from gpudeck.accel.workloads.harness import require
+from gpudeck.accel.workloads.inputs import Tensors, fresh
 
 NAMED = "named by the user"
 FP8 = {"fp8": "hopper", "fp8-emulation": "emulation"}

@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 import msgspec
 import torch
 
-from accel.result import Cell, Check, Direction, Sensors
-from accel.runtime import power
-from accel.runtime.capability import ComputeDevice
-from accel.runtime.timing import Measurement, measure, measure_in_turn, timing_of
-from accel.workloads.check import Oracle
-from accel.workloads.contender import Case, enter, pose, refusal
-from accel.workloads.grid import Shape
-from accel.workloads.harness import OutOfMemory
-from accel.workloads.headline import TimedLoop
-from accel.workloads.task import rate
+from gpudeck.accel.result import Cell, Check, Direction, Sensors
+from gpudeck.accel.runtime import power
+from gpudeck.accel.runtime.capability import ComputeDevice
+from gpudeck.accel.runtime.timing import Measurement, measure, measure_in_turn, timing_of
+from gpudeck.accel.workloads.check import Oracle
+from gpudeck.accel.workloads.contender import Case, enter, pose, refusal
+from gpudeck.accel.workloads.grid import Shape
+from gpudeck.accel.workloads.harness import OutOfMemory
+from gpudeck.accel.workloads.headline import TimedLoop
+from gpudeck.accel.workloads.task import rate
 
 POWER_S = power.POWER_AVERAGE_S + 1.0
 """The time for which a contender runs alone to read its power."""

@@ -1,19 +1,22 @@
-"""Measure a copy within the device's memory: `python -P -m accel.workloads.copy --mib=2048 ...`."""
+"""Measure a copy within the device's memory.
+
+Run `python -P -m gpudeck.accel.workloads.copy --mib=2048 ...`.
+"""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
-from accel.result import Check
-from accel.workloads.harness import main, require
-from accel.workloads.options import Values
-from accel.workloads.task import Task
+from gpudeck.accel.result import Check
+from gpudeck.accel.workloads.harness import main, require
+from gpudeck.accel.workloads.options import Values
+from gpudeck.accel.workloads.task import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from accel.runtime.capability import ComputeDevice
+    from gpudeck.accel.runtime.capability import ComputeDevice
 
 WORDS_AT_ONCE = 1 << 24
 

@@ -1,4 +1,4 @@
-"""Measure a square matrix product: `python -P -m accel.workloads.gemm --size=8192 ...`."""
+"""Measure a square matrix product: `python -P -m gpudeck.accel.workloads.gemm --size=8192 ...`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from accel.result import Cell, Check
-from accel.workloads.harness import main, require
-from accel.workloads.options import Values
-from accel.workloads.task import Task
+from gpudeck.accel.result import Cell, Check
+from gpudeck.accel.workloads.harness import main, require
+from gpudeck.accel.workloads.options import Values
+from gpudeck.accel.workloads.task import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from accel.primitives.gemm.operands import Operands
-    from accel.runtime.capability import ComputeDevice
+    from gpudeck.accel.primitives.gemm.operands import Operands
+    from gpudeck.accel.runtime.capability import ComputeDevice
 
 SAMPLED_ROWS = 64
 COLUMNS_AT_ONCE = 1024
@@ -28,8 +28,8 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
     """Multiply random standard normal matrices, C = A B, by a backend of `accel.gemm`."""
     import torch
 
-    from accel.primitives.gemm.api import run
-    from accel.primitives.gemm.dispatch import choose
+    from gpudeck.accel.primitives.gemm.api import run
+    from gpudeck.accel.primitives.gemm.dispatch import choose
 
     n, dtype = values.integer("size"), values.text("dtype")
     require(device, 3.0 * n * n * (4 if dtype == "float32" else 2))
@@ -56,9 +56,9 @@ def posed(n: int, dtype: str, device: ComputeDevice) -> Operands:
     """Draw both operands; in FP8 they are rounded here, once."""
     import torch
 
-    from accel.primitives.gemm.low_precision import OF_A, OF_B
-    from accel.primitives.gemm.operands import arrange
-    from accel.primitives.quantize.fp8 import fp8_quantize
+    from gpudeck.accel.primitives.gemm.low_precision import OF_A, OF_B
+    from gpudeck.accel.primitives.gemm.operands import arrange
+    from gpudeck.accel.primitives.quantize.fp8 import fp8_quantize
 
     kind, _, recipe = dtype.partition("-")
     held = torch.bfloat16 if kind == "fp8" else getattr(torch, kind)
@@ -81,7 +81,7 @@ def compare(c: Tensor, x: Operands) -> tuple[Check, ...]:
     """
     import torch
 
-    from accel.primitives.gemm.reference import reference
+    from gpudeck.accel.primitives.gemm.reference import reference
 
     p, n = x.problem, x.problem.n
     rows = torch.randint(n, (min(n, SAMPLED_ROWS),), device=c.device)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from accel.result import Cell, Direction
-from accel.workloads.catalog import TOKENS, WIDTH, split
+from gpudeck.accel.result import Cell, Direction
+from gpudeck.accel.workloads.catalog import TOKENS, WIDTH, split
 
 MOST_CELLS = 800
 """The most cells of a Result: more would not fit into the file that the daemon reads."""

@@ -1,8 +1,9 @@
 """Run a workload: read the parameters, check the answer, then time it.
 
-Standard output carries progress (see `accel.workloads.progress`), then a summary for people. The
-Result is written to the file that GPUDECK_RESULT names, or printed as the last line. The exit
-status is 0 for pass, 1 for failure and 2 for wrong usage; errors are one line on standard error.
+Standard output carries progress (see `gpudeck.accel.workloads.progress`), then a summary for
+people. The Result is written to the file that GPUDECK_RESULT names, or printed as the last line.
+The exit status is 0 for pass, 1 for failure and 2 for wrong usage; errors are one line on standard
+error.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from accel.result import NO_SENSORS, NOT_TIMED, Cell, Check, Result, Sensors, Timing, write
-from accel.workloads import catalog
-from accel.workloads.options import Values, parse
-from accel.workloads.progress import Progress, warm_up
-from accel.workloads.summary import lines
-from accel.workloads.task import Task, TimedTask, rate, timed
+from gpudeck.accel.result import NO_SENSORS, NOT_TIMED, Cell, Check, Result, Sensors, Timing, write
+from gpudeck.accel.workloads import catalog
+from gpudeck.accel.workloads.options import Values, parse
+from gpudeck.accel.workloads.progress import Progress, warm_up
+from gpudeck.accel.workloads.summary import lines
+from gpudeck.accel.workloads.task import Task, TimedTask, rate, timed
 
 if TYPE_CHECKING:
-    from accel.runtime.capability import ComputeDevice
+    from gpudeck.accel.runtime.capability import ComputeDevice
 
 
 _NOT_SIZES = ("trials", "seed")
@@ -160,7 +161,7 @@ def _run(workload: catalog.Workload, work: Work, argv: Sequence[str]) -> Result:
     import torch
 
     with _explained():
-        from accel.runtime import capability
+        from gpudeck.accel.runtime import capability
 
         device = capability.current()
         values = Values(workload.complete(given, "nvidia" if device.kind == "cuda" else "cpu"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from accel.result import Cell
-from accel.workloads.catalog import FP8
-from accel.workloads.check import nearest
-from accel.workloads.grid import MOST_CELLS
-from accel.workloads.harness import Outcome
-from accel.workloads.task import rate
+from gpudeck.accel.result import Cell
+from gpudeck.accel.workloads.catalog import FP8
+from gpudeck.accel.workloads.check import nearest
+from gpudeck.accel.workloads.grid import MOST_CELLS
+from gpudeck.accel.workloads.harness import Outcome
+from gpudeck.accel.workloads.task import rate
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from accel.workloads.grid import Shape
+from gpudeck.accel.workloads.grid import Shape
 
 Distribution = Literal["normal", "outliers"]
 

@@ -1,20 +1,23 @@
-"""Measure linear attention: `python -P -m accel.workloads.linear_attention --kind=gdn ...`."""
+"""Measure linear attention.
+
+Run `python -P -m gpudeck.accel.workloads.linear_attention --kind=gdn ...`.
+"""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
 
-from accel.result import Cell, Check
-from accel.workloads.harness import main, require
-from accel.workloads.options import Values
-from accel.workloads.task import Task
+from gpudeck.accel.result import Cell, Check
+from gpudeck.accel.workloads.harness import main, require
+from gpudeck.accel.workloads.options import Values
+from gpudeck.accel.workloads.task import Task
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from accel.runtime.capability import ComputeDevice
+    from gpudeck.accel.runtime.capability import ComputeDevice
 
 CHECKED = 128
 """The tokens, of the first head, over which errors are measured."""
@@ -26,8 +29,8 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
     """Compute the forward pass from a state of zeros."""
     import torch
 
-    from accel.primitives.linear_attention.api import explain_linear, linear_attention
-    from accel.primitives.linear_attention.kinds import KINDS
+    from gpudeck.accel.primitives.linear_attention.api import explain_linear, linear_attention
+    from gpudeck.accel.primitives.linear_attention.kinds import KINDS
 
     kind, dtype = values.text("kind"), getattr(torch, values.text("dtype"))
     batch, tokens, heads, size = (
@@ -63,8 +66,8 @@ def compare(out: Tensor, kind: str, given: dict[str, Tensor]) -> tuple[Check, ..
     """
     import torch
 
-    from accel.primitives.linear_attention.api import operands
-    from accel.primitives.linear_attention.reference import recurrence
+    from gpudeck.accel.primitives.linear_attention.api import operands
+    from gpudeck.accel.primitives.linear_attention.reference import recurrence
 
     part = {name: x[:1, :CHECKED, :1] for name, x in given.items()}
     decay, beta, a, b = (part.get(name) for name in ("decay", "beta", "a", "b"))
@@ -89,7 +92,7 @@ def _drawn(
     import torch
     from torch.nn import functional
 
-    from accel.primitives.linear_attention.kinds import KINDS
+    from gpudeck.accel.primitives.linear_attention.kinds import KINDS
 
     def drawn(*size: int) -> Tensor:
         return torch.randn(*size, device=device)

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from accel.result import Cell
-from accel.workloads import catalog, gemm, linear_attention, precision
-from accel.workloads.harness import Outcome, OutOfMemory, Prepare
-from accel.workloads.options import Values
-from accel.workloads.progress import Progress
-from accel.workloads.task import Task, rate
+from gpudeck.accel.result import Cell
+from gpudeck.accel.workloads import catalog, gemm, linear_attention, precision
+from gpudeck.accel.workloads.harness import Outcome, OutOfMemory, Prepare
+from gpudeck.accel.workloads.options import Values
+from gpudeck.accel.workloads.progress import Progress
+from gpudeck.accel.workloads.task import Task, rate
 
 if TYPE_CHECKING:
-    from accel.runtime.capability import ComputeDevice
-    from accel.workloads.headline import TimedLoop
+    from gpudeck.accel.runtime.capability import ComputeDevice
+    from gpudeck.accel.workloads.headline import TimedLoop
 
 _WARM_UP_CALLS = 3
 
@@ -78,7 +78,7 @@ def posed(name: str, problem: dict[str, str], contender: str, device: ComputeDev
 
 def compared(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     """Check all contenders of an operation at each problem, then time them in turns."""
-    from accel.workloads.headline import headline, limit
+    from gpudeck.accel.workloads.headline import headline, limit
 
     name, seconds = values.text("operation"), values.number("seconds")
     asked, names = problems(values), contenders(name)
@@ -103,8 +103,8 @@ def _contest(
     report: Callable[[float, float], None],
 ) -> tuple[list[Cell], list[TimedLoop]]:
     """Return a cell for each contender, measured or with the reason why not."""
-    from accel.runtime.timing import measure_in_turn
-    from accel.workloads.headline import TimedLoop
+    from gpudeck.accel.runtime.timing import measure_in_turn
+    from gpudeck.accel.workloads.headline import TimedLoop
 
     ready: dict[str, Task] = {}
     cells: dict[str, Cell] = {}
@@ -163,7 +163,7 @@ def trials(
     """
     import torch
 
-    from accel.runtime.timing import timed
+    from gpudeck.accel.runtime.timing import timed
 
     name, count, first = (
         values.text("operation"), values.integer("trials"), values.integer("seed")

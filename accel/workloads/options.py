@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from accel.workloads.catalog import AUTO, Param, Workload, split
+from gpudeck.accel.workloads.catalog import AUTO, Param, Workload, split
 
 
 class Values:

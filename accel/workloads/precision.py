@@ -1,19 +1,22 @@
-"""Measure a linear layer in FP8: `python -P -m accel.workloads.precision --rows=16384 ...`."""
+"""Measure a linear layer in FP8.
+
+Run `python -P -m gpudeck.accel.workloads.precision --rows=16384 ...`.
+"""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
-from accel.result import Cell, Check
-from accel.workloads.harness import main, require
-from accel.workloads.options import Values
-from accel.workloads.task import Task
+from gpudeck.accel.result import Cell, Check
+from gpudeck.accel.workloads.harness import main, require
+from gpudeck.accel.workloads.options import Values
+from gpudeck.accel.workloads.task import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from accel.runtime.capability import ComputeDevice
+    from gpudeck.accel.runtime.capability import ComputeDevice
 
 BOUND = 0.06
 """Of the relative error: rounding a factor to E4M3 changes it by up to 1/16, and by less in sum."""
@@ -26,10 +29,10 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
     import torch
     from torch import nn
 
-    from accel.precision.conversion import convert
-    from accel.precision.history import update_scales
-    from accel.primitives.gemm.dispatch import EMULATED
-    from accel.primitives.quantize.fp8 import native
+    from gpudeck.accel.precision.conversion import convert
+    from gpudeck.accel.precision.history import update_scales
+    from gpudeck.accel.primitives.gemm.dispatch import EMULATED
+    from gpudeck.accel.primitives.quantize.fp8 import native
 
     rows, inputs, outputs = (values.integer(name) for name in ("rows", "inputs", "outputs"))
     recipe = values.text("recipe")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from accel.result import Cell, Result, twins
-from accel.workloads.catalog import FP8
+from gpudeck.accel.result import Cell, Result, twins
+from gpudeck.accel.workloads.catalog import FP8
 
 _LABEL = 34
 """The least width of the problems' names."""

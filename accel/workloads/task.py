@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from accel.result import Cell, Check, Sensors
-from accel.workloads.progress import Progress, warm_up
+from gpudeck.accel.result import Cell, Check, Sensors
+from gpudeck.accel.workloads.progress import Progress, warm_up
 
 if TYPE_CHECKING:
-    from accel.runtime.capability import ComputeDevice
-    from accel.runtime.sm_clock import ClockWatch
-    from accel.runtime.timing import Measurement
+    from gpudeck.accel.runtime.capability import ComputeDevice
+    from gpudeck.accel.runtime.sm_clock import ClockWatch
+    from gpudeck.accel.runtime.timing import Measurement
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def timed(
         label: precedes the names of the stages.
         begins: how much of the plan is done.
     """
-    from accel.runtime.power import SensorWatch
-    from accel.runtime.timing import measure
+    from gpudeck.accel.runtime.power import SensorWatch
+    from gpudeck.accel.runtime.timing import measure
 
     def report(elapsed: float, calls: int) -> None:
         progress.advance(elapsed, calls * task.flops)
@@ -76,7 +76,7 @@ def timed(
 def _true_clock(device: ComputeDevice, seconds: float) -> AbstractContextManager[ClockWatch | None]:
     if device.kind != "cuda":
         return nullcontext()
-    from accel.runtime.sm_clock import ClockWatch  # Triton, which a CPU does without
+    from gpudeck.accel.runtime.sm_clock import ClockWatch  # Triton, which a CPU does without
 
     return ClockWatch(device.torch_device, seconds)
 

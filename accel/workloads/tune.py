@@ -1,6 +1,6 @@
 """Measure attention on this machine, so that `auto` chooses by these measurements.
 
-Run `python -P -m accel.workloads.tune`.
+Run `python -P -m gpudeck.accel.workloads.tune`.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from accel.result import Cell
-from accel.workloads.compare import survey
-from accel.workloads.harness import Outcome, serve
-from accel.workloads.options import Values
-from accel.workloads.progress import Progress
+from gpudeck.accel.result import Cell
+from gpudeck.accel.workloads.compare import survey
+from gpudeck.accel.workloads.harness import Outcome, serve
+from gpudeck.accel.workloads.options import Values
+from gpudeck.accel.workloads.progress import Progress
 
 if TYPE_CHECKING:
-    from accel.attention.table import Row
-    from accel.runtime.capability import ComputeDevice
+    from gpudeck.accel.attention.table import Row
+    from gpudeck.accel.runtime.capability import ComputeDevice
 
 _RECORDED = ("torch", "cudnn", "triton", "driver")
 
 
 def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     """Compare forward and backward, then write the table that dispatch reads."""
-    from accel.attention import table
-    from accel.runtime.capability import versions
+    from gpudeck.accel.attention import table
+    from gpudeck.accel.runtime.capability import versions
 
     outcome = survey(values, device, progress, ("forward", "backward"), with_power=False)
     software = ", ".join(
@@ -42,7 +42,7 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
 
 def rows(cells: tuple[Cell, ...], gpu: str, versions: str, date: str) -> Iterator[Row]:
     """Yield the rows of the table for cells that were timed and right."""
-    from accel.attention.table import Row
+    from gpudeck.accel.attention.table import Row
 
     for c in cells:
         if not (c.passed and c.tflops):

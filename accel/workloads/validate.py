@@ -1,9 +1,9 @@
 """Validate a backend by many trials with fresh inputs.
 
-Run `python -P -m accel.workloads.validate --backend=hopper --trials=1000 ...`. A trial draws new
-inputs from a seed of its own, leaves NaN in the memory of likely outputs, calls once, and checks
-the answers against the float64 oracle, so answers of an earlier trial cannot pass. Operations
-other than attention are called twice in a trial: once to be timed, once to be checked.
+Run `python -P -m gpudeck.accel.workloads.validate --backend=hopper --trials=1000 ...`. A trial
+draws new inputs from a seed of its own, leaves NaN in the memory of likely outputs, calls once, and
+checks the answers against the float64 oracle, so answers of an earlier trial cannot pass.
+Operations other than attention are called twice in a trial: once to be timed, once to be checked.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from accel.result import BROKEN, Cell, Check, Direction, Trials
-from accel.workloads.grid import Shape, directions, shapes
-from accel.workloads.harness import Outcome, OutOfMemory, require, serve
-from accel.workloads.options import Values
-from accel.workloads.progress import Progress
-from accel.workloads.task import rate
+from gpudeck.accel.result import BROKEN, Cell, Check, Direction, Trials
+from gpudeck.accel.workloads.grid import Shape, directions, shapes
+from gpudeck.accel.workloads.harness import Outcome, OutOfMemory, require, serve
+from gpudeck.accel.workloads.options import Values
+from gpudeck.accel.workloads.progress import Progress
+from gpudeck.accel.workloads.task import rate
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from accel.runtime.capability import ComputeDevice
-    from accel.workloads.inputs import Distribution, Tensors
+    from gpudeck.accel.runtime.capability import ComputeDevice
+    from gpudeck.accel.workloads.inputs import Distribution, Tensors
 
 REPORT_EVERY_S = 0.25
 
@@ -45,7 +45,7 @@ class _Tally:
     worst_seed: int = 0
 
     def add(self, checks: tuple[Check, ...], milliseconds: float, seed: int) -> None:
-        from accel.workloads.check import share
+        from gpudeck.accel.workloads.check import share
 
         check = max(checks, key=share)
         found = min(share(check), BROKEN)
@@ -55,7 +55,7 @@ class _Tally:
         self.milliseconds.append(milliseconds)
 
     def cell(self, empty: Cell) -> Cell:
-        from accel.runtime.timing import percentiles, timing_of
+        from gpudeck.accel.runtime.timing import percentiles, timing_of
 
         timing = timing_of(self.milliseconds)
         failed = sum(share > 1 for share in self.shares)
@@ -74,7 +74,7 @@ class _Tally:
 
 def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     """Run the trials of one shape after the other."""
-    from accel.workloads.headline import headline, limit
+    from gpudeck.accel.workloads.headline import headline, limit
 
     if values.text("operation") != "attention":
         tried = _operation(values, device, progress)
@@ -109,7 +109,7 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
 
 def _operation(values: Values, device: ComputeDevice, progress: Progress) -> list[Cell]:
     """Return a cell with the trials of each problem of an operation other than attention."""
-    from accel.workloads.operations import trials
+    from gpudeck.accel.workloads.operations import trials
 
     tallies: dict[tuple[str, str], tuple[Cell, _Tally]] = {}
     for task, milliseconds, seed in trials(values, device, progress):
@@ -128,9 +128,9 @@ def _trials(
     progress: Progress,
 ) -> dict[Direction, _Tally]:
     """Run all trials of a shape. Raises ValueError if the backend cannot compute a direction."""
-    from accel.workloads.check import Oracle
-    from accel.workloads.contender import FP8
-    from accel.workloads.inputs import fresh, poison
+    from gpudeck.accel.workloads.check import Oracle
+    from gpudeck.accel.workloads.contender import FP8
+    from gpudeck.accel.workloads.inputs import fresh, poison
 
     # inputs, answers, and those of the oracle in float64
     require(device, 8 * shape.moved(passes[-1]))
@@ -171,10 +171,10 @@ class _Solver:
 
 
 def _solver(name: str, shape: Shape, direction: Direction, device: ComputeDevice) -> _Solver:
-    from accel.attention.inputs import Inputs
-    from accel.attention.passes import backward
-    from accel.runtime.timing import timed
-    from accel.workloads.contender import NAMED, chosen, forward, problem_of
+    from gpudeck.accel.attention.inputs import Inputs
+    from gpudeck.accel.attention.passes import backward
+    from gpudeck.accel.runtime.timing import timed
+    from gpudeck.accel.workloads.contender import NAMED, chosen, forward, problem_of
 
     problem = problem_of(shape, direction, device)
     choice = chosen(problem, name, direction)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from app.format.values import Meaning, clock, duration, first_capital
-from app.language.texts import tr, tr_noop, tr_sentence
-from scheduler.protocol.snapshot import Alert, Snapshot
+from gpudeck.app.format.values import Meaning, clock, duration, first_capital
+from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.scheduler.protocol.snapshot import Alert, Snapshot
 
 AlertState = Literal["active", "acknowledged", "resolved"]
 _STATES = (

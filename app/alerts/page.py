@@ -8,16 +8,16 @@ from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QWidget
 
-from app.alerts.alert_rows import SHOWN, AlertRow, alert_rows, matching
-from app.alerts.rules_panel import RulesPanel
-from app.language.texts import tr, tr_noop
-from app.link.link import Link
-from app.state import State
-from app.strip.summary import unacknowledged
-from app.widgets import theme
-from app.widgets.action_table import hint
-from app.widgets.actions import bind_actions, menu_of
-from app.widgets.controls import (
+from gpudeck.app.alerts.alert_rows import SHOWN, AlertRow, alert_rows, matching
+from gpudeck.app.alerts.rules_panel import RulesPanel
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.link.link import Link
+from gpudeck.app.state import State
+from gpudeck.app.strip.summary import unacknowledged
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.action_table import hint
+from gpudeck.app.widgets.actions import bind_actions, menu_of
+from gpudeck.app.widgets.controls import (
     Stretch,
     button,
     choice_box,
@@ -29,8 +29,8 @@ from app.widgets.controls import (
     set_pill,
     set_text,
 )
-from app.widgets.fold_row import FoldRow
-from app.widgets.list_table import (
+from gpudeck.app.widgets.fold_row import FoldRow
+from gpudeck.app.widgets.list_table import (
     RowTable,
     TableColumn,
     chosen_row,
@@ -38,9 +38,9 @@ from app.widgets.list_table import (
     list_card,
     list_table,
 )
-from app.widgets.state_pill import StateDelegate
-from scheduler.protocol.snapshot import Alert
-from scheduler.verbs.alerts import Acknowledge, GetAlerts
+from gpudeck.app.widgets.state_pill import StateDelegate
+from gpudeck.scheduler.protocol.snapshot import Alert
+from gpudeck.scheduler.verbs.alerts import Acknowledge, GetAlerts
 
 EMPTY = tr_noop(
     "No active alerts, and none in the past.\n"

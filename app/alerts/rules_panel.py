@@ -8,18 +8,18 @@ from typing import Literal
 
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from app.alerts.threshold_charts import CHARTED, SPAN, active_spans, threshold_contents
-from app.charts.threshold_chart import ThresholdChart
-from app.charts.thresholds import ChartThreshold, describe, moved, stepped
-from app.language.texts import tr
-from app.link.link import Link
-from app.settings.form import SETTINGS, text_of
-from app.settings.setting_row import SettingRow
-from app.state import State
-from app.widgets import theme
-from app.widgets.controls import Stretch, button, card, column, label, row
-from scheduler.protocol.snapshot import Alert
-from scheduler.verbs.control import Configure
+from gpudeck.app.alerts.threshold_charts import CHARTED, SPAN, active_spans, threshold_contents
+from gpudeck.app.charts.threshold_chart import ThresholdChart
+from gpudeck.app.charts.thresholds import ChartThreshold, describe, moved, stepped
+from gpudeck.app.language.texts import tr
+from gpudeck.app.link.link import Link
+from gpudeck.app.settings.form import SETTINGS, text_of
+from gpudeck.app.settings.setting_row import SettingRow
+from gpudeck.app.state import State
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import Stretch, button, card, column, label, row
+from gpudeck.scheduler.protocol.snapshot import Alert
+from gpudeck.scheduler.verbs.control import Configure
 
 _LISTED = (
     "alert_slowdown",

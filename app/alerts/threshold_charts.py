@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from app.charts.history import History
-from app.charts.series import Floats
-from app.charts.thresholds import ChartThreshold, threshold
-from app.format.values import GIB, NOT_AVAILABLE, device_label, format_field
-from app.language.texts import tr, tr_noop
-from scheduler.protocol.snapshot import Alert, DeviceState, Snapshot
+from gpudeck.app.charts.history import History
+from gpudeck.app.charts.series import Floats
+from gpudeck.app.charts.thresholds import ChartThreshold, threshold
+from gpudeck.app.format.values import GIB, NOT_AVAILABLE, device_label, format_field
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.scheduler.protocol.snapshot import Alert, DeviceState, Snapshot
 
 CHARTED = {"temp": tr_noop("Temperature"), "mem_used": tr_noop("Memory")}
 """The fields with a threshold, and their titles."""

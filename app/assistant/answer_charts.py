@@ -6,10 +6,10 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QWidget
 
-from app.assistant.captions import curve_ends, curve_range, curve_time
-from app.assistant.message_tree import Curve
-from app.language.texts import tr
-from app.widgets import theme
+from gpudeck.app.assistant.captions import curve_ends, curve_range, curve_time
+from gpudeck.app.assistant.message_tree import Curve
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
 
 _SIDES = (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
 _HIGH, _NARROWEST, _GAP = 72, 190, 16

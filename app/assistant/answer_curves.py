@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from app.assistant.message_tree import Curve
-from app.charts.chart_model import scale, title
-from app.format.values import device_label
-from assistant.facts import FIELDS_SPAN, Fact
-from assistant.facts.devices import subject
-from scheduler.client import Client
-from scheduler.protocol.devices import Device
-from scheduler.protocol.fields import FIELDS
+from gpudeck.app.assistant.message_tree import Curve
+from gpudeck.app.charts.chart_model import scale, title
+from gpudeck.app.format.values import device_label
+from gpudeck.assistant.facts import FIELDS_SPAN, Fact
+from gpudeck.assistant.facts.devices import subject
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.fields import FIELDS
 
 MAX_CURVES = 4
 """Curves below one answer."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QFrame
 
-from app.assistant.answer_charts import AnswerCharts
-from app.assistant.message_tree import Message
-from app.language.texts import tr
-from app.widgets import theme
-from app.widgets.controls import Stretch, column, label, set_text
-from app.widgets.safe_text import FittedText
+from gpudeck.app.assistant.answer_charts import AnswerCharts
+from gpudeck.app.assistant.message_tree import Message
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import Stretch, column, label, set_text
+from gpudeck.app.widgets.safe_text import FittedText
 
 _HIGH, _NARROWEST = 240, 640
 """Pixels of the height and of the least width of a chart."""

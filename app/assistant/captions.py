@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from app.assistant.message_tree import Curve, Message
-from app.format.values import device_label, duration, significant
-from app.language.patterns import Patterns
-from app.language.texts import tr, tr_count, tr_noop, tr_sentence
-from assistant.library.describe import name_of
-from assistant.tools.proposal import Decision, Proposal
-from scheduler.protocol.snapshot import Busy, Snapshot
+from gpudeck.app.assistant.message_tree import Curve, Message
+from gpudeck.app.format.values import device_label, duration, significant
+from gpudeck.app.language.patterns import Patterns
+from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_sentence
+from gpudeck.assistant.library.describe import name_of
+from gpudeck.assistant.tools.proposal import Decision, Proposal
+from gpudeck.scheduler.protocol.snapshot import Busy, Snapshot
 
 if TYPE_CHECKING:
-    from app.assistant.conversation import Conversation
+    from gpudeck.app.assistant.conversation import Conversation
 
 _ASK = tr_noop(
     "Ask what happened on your GPUs, or for a brief of the last ten minutes.\n"

@@ -9,13 +9,13 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QVBoxLayout, QWidget
 
-from app.assistant.captions import ANSWERS, DISMISSED, standing
-from app.language.texts import tr
-from app.widgets import theme
-from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
-from app.widgets.list_table import plain_cell
-from assistant.intents.choices import MAX_CHOICES, Choice
-from assistant.tools.proposal import Decision, Proposal
+from gpudeck.app.assistant.captions import ANSWERS, DISMISSED, standing
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import button, elided, label, row, set_text, set_tooltip
+from gpudeck.app.widgets.list_table import plain_cell
+from gpudeck.assistant.intents.choices import MAX_CHOICES, Choice
+from gpudeck.assistant.tools.proposal import Decision, Proposal
 
 _MORE: tuple[Decision, ...] = ("session", "never")
 """The decisions that the menu holds."""

@@ -8,11 +8,11 @@ from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QFocusEvent, QKeyEvent
 from PySide6.QtWidgets import QMenu, QPlainTextEdit, QSizePolicy, QVBoxLayout, QWidget
 
-from app.assistant.session_files import WHAT_HAPPENED, Preset, own_presets
-from app.language.texts import tr
-from app.models.chat_partners import ChatPartner
-from app.widgets import theme
-from app.widgets.controls import (
+from gpudeck.app.assistant.session_files import WHAT_HAPPENED, Preset, own_presets
+from gpudeck.app.language.texts import tr
+from gpudeck.app.models.chat_partners import ChatPartner
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import (
     button,
     card,
     choice_box,
@@ -23,7 +23,7 @@ from app.widgets.controls import (
     set_text,
     set_tooltip,
 )
-from app.widgets.icon_button import IconButton
+from gpudeck.app.widgets.icon_button import IconButton
 
 
 class Composer(QWidget):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from app.assistant.captions import DISMISSED, decision_text, written_by
-from app.assistant.message_tree import (
+from gpudeck.app.assistant.captions import DISMISSED, decision_text, written_by
+from gpudeck.app.assistant.message_tree import (
     ROOT,
     AnswerKind,
     Message,
@@ -20,16 +20,16 @@ from app.assistant.message_tree import (
     RemovedMessages,
     SavedConversation,
 )
-from app.assistant.notes import ASKING, CLOSED, STOPPED, noted
-from app.language.texts import tr, tr_noop
-from assistant.intents.state import State
-from assistant.query.request import Request
-from assistant.reports.files import write_private
-from assistant.tools.proposal import Decision
-from scheduler.protocol.errors import UserError
+from gpudeck.app.assistant.notes import ASKING, CLOSED, STOPPED, noted
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.query.request import Request
+from gpudeck.assistant.reports.files import write_private
+from gpudeck.assistant.tools.proposal import Decision
+from gpudeck.scheduler.protocol.errors import UserError
 
 if TYPE_CHECKING:
-    from app.assistant.requests import FinishedAnswer
+    from gpudeck.app.assistant.requests import FinishedAnswer
 
 
 MAX_MESSAGES = 2000

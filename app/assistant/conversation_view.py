@@ -10,14 +10,14 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QGuiApplication
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.assistant.captions import empty_text, pace
-from app.assistant.cards import UndoLine
-from app.assistant.composer import Composer
-from app.assistant.conversation import ONE_AT_A_TIME, Conversation, code_blocks
-from app.assistant.message_list import MessageList
-from app.assistant.message_tree import RemovedMessages
-from app.assistant.notes import noted
-from app.assistant.requests import (
+from gpudeck.app.assistant.captions import empty_text, pace
+from gpudeck.app.assistant.cards import UndoLine
+from gpudeck.app.assistant.composer import Composer
+from gpudeck.app.assistant.conversation import ONE_AT_A_TIME, Conversation, code_blocks
+from gpudeck.app.assistant.message_list import MessageList
+from gpudeck.app.assistant.message_tree import RemovedMessages
+from gpudeck.app.assistant.notes import noted
+from gpudeck.app.assistant.requests import (
     Ask,
     Chat,
     ChatServed,
@@ -26,18 +26,18 @@ from app.assistant.requests import (
     UseCpu,
     WriteBrief,
 )
-from app.assistant.session_files import WHAT_HAPPENED
-from app.language.texts import tr
-from app.link.call import Call, Request
-from app.link.link import Link
-from app.report.file import FILTER, SaveReport
-from app.state import State
-from app.widgets import theme
-from app.widgets.controls import ask_save_path, label, set_text
-from assistant.intents.choices import Choice, choice_by_number
-from assistant.messages import Event, Waiting
-from assistant.tools.proposal import Decision
-from scheduler.protocol.errors import UserError
+from gpudeck.app.assistant.session_files import WHAT_HAPPENED
+from gpudeck.app.language.texts import tr
+from gpudeck.app.link.call import Call, Request
+from gpudeck.app.link.link import Link
+from gpudeck.app.report.file import FILTER, SaveReport
+from gpudeck.app.state import State
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import ask_save_path, label, set_text
+from gpudeck.assistant.intents.choices import Choice, choice_by_number
+from gpudeck.assistant.messages import Event, Waiting
+from gpudeck.assistant.tools.proposal import Decision
+from gpudeck.scheduler.protocol.errors import UserError
 
 _REDRAW_MS = 50
 

@@ -10,11 +10,11 @@ from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
-from app.assistant.conversation import Conversation
-from app.assistant.message_tree import Message
-from app.assistant.message_view import MessageView
-from app.language.texts import tr, tr_count
-from app.widgets import theme
+from gpudeck.app.assistant.conversation import Conversation
+from gpudeck.app.assistant.message_tree import Message
+from gpudeck.app.assistant.message_view import MessageView
+from gpudeck.app.language.texts import tr, tr_count
+from gpudeck.app.widgets import theme
 
 ScrollGoal = Literal["question", "end", "place"]
 _GUESS, _LINE, _CHARACTER = 64, 18, 7

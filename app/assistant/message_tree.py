@@ -10,11 +10,11 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from app.language.texts import tr_noop
-from assistant.intents.choices import Choice
-from assistant.intents.state import State
-from assistant.query.request import Request
-from assistant.tools.proposal import Proposal
+from gpudeck.app.language.texts import tr_noop
+from gpudeck.assistant.intents.choices import Choice
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.query.request import Request
+from gpudeck.assistant.tools.proposal import Proposal
 
 ROOT = 0
 """The parent of the first messages."""
@@ -190,7 +190,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
     state: Stage = "done"
     note: str = ""
-    """The reason why the message waits or failed, in English: `app.assistant.notes` shows it."""
+    """The reason why the message waits or failed, in English: `gpudeck.app.assistant.notes` shows
+    it."""
     cpu: bool = False
     """The answer waits for a GPU and could be written on the CPU."""
     writer: str = ""
@@ -198,7 +199,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """Name, value and source of each fact that the text rests on."""
     curves: tuple[Curve, ...] = ()
     report: bytes = b""
-    """The report behind a brief, packed (see `assistant.reports.report`)."""
+    """The report behind a brief, packed (see `gpudeck.assistant.reports.report`)."""
     tokens: int = 0
     """Tokens that the model wrote; 0 for the template, or while unknown."""
     seconds: float = 0.0

@@ -6,18 +6,18 @@ from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QEnterEvent
 from PySide6.QtWidgets import QFrame, QGraphicsOpacityEffect, QVBoxLayout, QWidget
 
-from app.assistant.answer_charts import AnswerCharts
-from app.assistant.captions import writer_text
-from app.assistant.cards import ChoiceCard, ProposalCard
-from app.assistant.conversation import code_blocks
-from app.assistant.message_tree import UNCHECKED, Message
-from app.assistant.notes import noted
-from app.language.texts import tr, tr_count
-from app.widgets import theme
-from app.widgets.citations import citations
-from app.widgets.controls import button, elided, label, row, set_text, set_tooltip
-from app.widgets.icon_button import IconButton
-from app.widgets.safe_text import SafeText
+from gpudeck.app.assistant.answer_charts import AnswerCharts
+from gpudeck.app.assistant.captions import writer_text
+from gpudeck.app.assistant.cards import ChoiceCard, ProposalCard
+from gpudeck.app.assistant.conversation import code_blocks
+from gpudeck.app.assistant.message_tree import UNCHECKED, Message
+from gpudeck.app.assistant.notes import noted
+from gpudeck.app.language.texts import tr, tr_count
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.citations import citations
+from gpudeck.app.widgets.controls import button, elided, label, row, set_text, set_tooltip
+from gpudeck.app.widgets.icon_button import IconButton
+from gpudeck.app.widgets.safe_text import SafeText
 
 _OWN = 0.8
 """The share of the width that a message of the user takes at most."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.assistant.message_tree import UNCHECKED
-from app.language.patterns import Patterns
-from app.language.texts import tr_noop
+from gpudeck.app.assistant.message_tree import UNCHECKED
+from gpudeck.app.language.patterns import Patterns
+from gpudeck.app.language.texts import tr_noop
 
 ASKING = tr_noop("asking the assistant")
 STOPPED = tr_noop("stopped")

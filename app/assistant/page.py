@@ -9,12 +9,12 @@ from PySide6.QtCore import QEvent, QSize, QTimer, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QWidget
 
-from app.assistant.answer_pane import AnswerPane
-from app.assistant.conversation import Conversation, exported
-from app.assistant.conversation_view import ConversationView
-from app.assistant.message_tree import SavedConversation
-from app.assistant.preset_editor import PresetEditor
-from app.assistant.requests import (
+from gpudeck.app.assistant.answer_pane import AnswerPane
+from gpudeck.app.assistant.conversation import Conversation, exported
+from gpudeck.app.assistant.conversation_view import ConversationView
+from gpudeck.app.assistant.message_tree import SavedConversation
+from gpudeck.app.assistant.preset_editor import PresetEditor
+from gpudeck.app.assistant.requests import (
     DeleteSession,
     FindSessions,
     FinishedAnswer,
@@ -27,18 +27,18 @@ from app.assistant.requests import (
     Wake,
     WriteText,
 )
-from app.assistant.session_files import Preset, Summary, own_presets
-from app.assistant.session_list import SessionList
-from app.language.texts import tr
-from app.link.call import Request
-from app.link.link import Link
-from app.models.chat_partners import chat_partners, no_partner_help
-from app.models.page import ModelsPage
-from app.state import State
-from app.widgets import theme
-from app.widgets.actions import bind_actions
-from app.widgets.controls import PageStack
-from scheduler.protocol.errors import UserError
+from gpudeck.app.assistant.session_files import Preset, Summary, own_presets
+from gpudeck.app.assistant.session_list import SessionList
+from gpudeck.app.language.texts import tr
+from gpudeck.app.link.call import Request
+from gpudeck.app.link.link import Link
+from gpudeck.app.models.chat_partners import chat_partners, no_partner_help
+from gpudeck.app.models.page import ModelsPage
+from gpudeck.app.state import State
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.actions import bind_actions
+from gpudeck.app.widgets.controls import PageStack
+from gpudeck.scheduler.protocol.errors import UserError
 
 _WIDEST, _SIDE, _LEAST_SIDE, _SIDE_SHARE = 860, 196, 188, 0.34
 """Pixels of width of the conversation and of the list of others, and the most of the page's width

@@ -5,10 +5,10 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHeaderView, QTableWidget, QTableWidgetItem, QVBoxLayout, QWidget
 
-from app.assistant.session_files import Preset
-from app.language.texts import tr
-from app.widgets import theme
-from app.widgets.controls import button, label, row
+from gpudeck.app.assistant.session_files import Preset
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import button, label, row
 
 
 class PresetEditor(QWidget):

@@ -1,6 +1,6 @@
 """Requests to the assistant and its language model.
 
-Requests that produce an answer report `assistant.messages.Event` values as progress.
+Requests that produce an answer report `gpudeck.assistant.messages.Event` values as progress.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from typing import ClassVar
 
 import msgspec
 
-from app.assistant.answer_curves import find_curves
-from app.assistant.conversation import write_text
-from app.assistant.message_tree import UNCHECKED, Curve, SavedConversation
-from app.assistant.notes import CUT_OFF, LEFT_OUT, STARTING
-from app.assistant.session_files import Preset, SessionFiles, Summary
-from app.format.values import clock
-from app.link.call import Call
-from assistant.client import Assistant
-from assistant.engine.prompts import chat_request
-from assistant.inference.messages import Options
-from assistant.intents.choices import Choice
-from assistant.intents.state import State
-from assistant.library.describe import name_of
-from assistant.messages import Answer, Chunk, Event, Waiting, slow_note
-from assistant.query.request import Request
-from assistant.reports.report import packed
-from assistant.serve import client as serving
-from assistant.tools.proposal import Decision, Proposal
-from scheduler.protocol.errors import UserError
+from gpudeck.app.assistant.answer_curves import find_curves
+from gpudeck.app.assistant.conversation import write_text
+from gpudeck.app.assistant.message_tree import UNCHECKED, Curve, SavedConversation
+from gpudeck.app.assistant.notes import CUT_OFF, LEFT_OUT, STARTING
+from gpudeck.app.assistant.session_files import Preset, SessionFiles, Summary
+from gpudeck.app.format.values import clock
+from gpudeck.app.link.call import Call
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.engine.prompts import chat_request
+from gpudeck.assistant.inference.messages import Options
+from gpudeck.assistant.intents.choices import Choice
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.library.describe import name_of
+from gpudeck.assistant.messages import Answer, Chunk, Event, Waiting, slow_note
+from gpudeck.assistant.query.request import Request
+from gpudeck.assistant.reports.report import packed
+from gpudeck.assistant.serve import client as serving
+from gpudeck.assistant.tools.proposal import Decision, Proposal
+from gpudeck.scheduler.protocol.errors import UserError
 
 
 class FinishedAnswer(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class FinishedAnswer(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     """Time from the request to the answer."""
     report: bytes = b""
-    """The report behind a brief, packed (see `assistant.reports.report`)."""
+    """The report behind a brief, packed (see `gpudeck.assistant.reports.report`)."""
     tool: str = ""
     """The tool that was used, with its arguments, and who chose it."""
     proposal: Proposal | None = None

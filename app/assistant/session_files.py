@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from app.assistant.message_tree import MessageTree, SavedConversation
-from app.language.texts import tr, tr_noop
-from scheduler.protocol import paths
-from scheduler.protocol.errors import MALFORMED, NotFound, UserError
+from gpudeck.app.assistant.message_tree import MessageTree, SavedConversation
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
 MAX_SESSIONS = 500
 """Conversations that are kept; the least recent others are deleted."""

@@ -24,11 +24,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.assistant.session_files import Summary
-from app.language.texts import tr, tr_count, tr_date
-from app.widgets import theme
-from app.widgets.actions import menu_of
-from app.widgets.controls import (
+from gpudeck.app.assistant.session_files import Summary
+from gpudeck.app.language.texts import tr, tr_count, tr_date
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.actions import menu_of
+from gpudeck.app.widgets.controls import (
     Stretch,
     button,
     column,
@@ -38,7 +38,7 @@ from app.widgets.controls import (
     row,
     set_text,
 )
-from app.widgets.icon_button import IconButton
+from gpudeck.app.widgets.icon_button import IconButton
 
 _KEY, _BELOW = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
 _HIGH = 42

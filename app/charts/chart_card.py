@@ -9,20 +9,20 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.charts.chart_model import ChartModel
-from app.charts.chart_source import ChartContents, Curve
-from app.charts.chart_view import LANE_TOP, ChartView, clock_height, lanes_height
-from app.charts.fleet_curves import FleetCurves
-from app.charts.heat_scale import HeatScale
-from app.charts.lanes import FROM as LANES_FROM
-from app.charts.lanes import floors, in_lanes
-from app.charts.scales import AxisTop, round_floor
-from app.charts.series import Floats
-from app.charts.value_line import LaneValues, ValueLine
-from app.format.values import lane_label
-from app.language.texts import tr, tr_decimal
-from app.widgets import theme
-from app.widgets.controls import (
+from gpudeck.app.charts.chart_model import ChartModel
+from gpudeck.app.charts.chart_source import ChartContents, Curve
+from gpudeck.app.charts.chart_view import LANE_TOP, ChartView, clock_height, lanes_height
+from gpudeck.app.charts.fleet_curves import FleetCurves
+from gpudeck.app.charts.heat_scale import HeatScale
+from gpudeck.app.charts.lanes import FROM as LANES_FROM
+from gpudeck.app.charts.lanes import floors, in_lanes
+from gpudeck.app.charts.scales import AxisTop, round_floor
+from gpudeck.app.charts.series import Floats
+from gpudeck.app.charts.value_line import LaneValues, ValueLine
+from gpudeck.app.format.values import lane_label
+from gpudeck.app.language.texts import tr, tr_decimal
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import (
     Stretch,
     card,
     column,

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from app.format.values import GIB, device_label, format_field
-from app.language.texts import tr, tr_sentence
-from scheduler.protocol.absence import Unavailable
-from scheduler.protocol.devices import NA
-from scheduler.protocol.fields import FIELDS, HEADLINE, UNCERTAINTY
-from scheduler.protocol.snapshot import DeviceState, Snapshot
+from gpudeck.app.format.values import GIB, device_label, format_field
+from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.scheduler.protocol.absence import Unavailable
+from gpudeck.scheduler.protocol.devices import NA
+from gpudeck.scheduler.protocol.fields import FIELDS, HEADLINE, UNCERTAINTY
+from gpudeck.scheduler.protocol.snapshot import DeviceState, Snapshot
 
 LIMITS = {"mem_used": "mem_total", "temp": "temp_limit", "power": "power_limit"}
 """The field that bounds another one, where the device reports it."""

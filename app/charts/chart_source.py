@@ -8,15 +8,15 @@ from dataclasses import field as struct_field
 
 import numpy as np
 
-from app.charts.chart_model import scale
-from app.charts.fleet_curves import PIXELS_A_BIN as FLEET_PIXELS_A_BIN
-from app.charts.fleet_curves import FleetCurves, fleet_curves
-from app.charts.history import SECONDS, History
-from app.charts.past_curves import PIXELS_A_BIN, Band, LoadPast, PastCurves, PastLoader
-from app.charts.scales import round_up
-from app.charts.series import Floats
-from scheduler.protocol.annotation import Annotation
-from scheduler.protocol.fields import HEADLINE
+from gpudeck.app.charts.chart_model import scale
+from gpudeck.app.charts.fleet_curves import PIXELS_A_BIN as FLEET_PIXELS_A_BIN
+from gpudeck.app.charts.fleet_curves import FleetCurves, fleet_curves
+from gpudeck.app.charts.history import SECONDS, History
+from gpudeck.app.charts.past_curves import PIXELS_A_BIN, Band, LoadPast, PastCurves, PastLoader
+from gpudeck.app.charts.scales import round_up
+from gpudeck.app.charts.series import Floats
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.fields import HEADLINE
 
 Limits = tuple[float, float]
 Curve = tuple[Floats, Floats]

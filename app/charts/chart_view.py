@@ -10,13 +10,13 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QPainter
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsSceneWheelEvent, QWidget
 
-from app.charts.clock_axis import ClockAxis
-from app.charts.curves import Curves
-from app.charts.plotting import pg
-from app.charts.scales import ticks
-from app.charts.series import Floats
-from app.language.texts import tr, tr_decimal, tr_noop
-from app.widgets import theme
+from gpudeck.app.charts.clock_axis import ClockAxis
+from gpudeck.app.charts.curves import Curves
+from gpudeck.app.charts.plotting import pg
+from gpudeck.app.charts.scales import ticks
+from gpudeck.app.charts.series import Floats
+from gpudeck.app.language.texts import tr, tr_decimal, tr_noop
+from gpudeck.app.widgets import theme
 
 _AXIS_WIDTH = 48
 

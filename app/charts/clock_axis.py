@@ -8,8 +8,8 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QPainter
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
-from app.charts.plotting import pg
-from app.language.texts import tr_date
+from gpudeck.app.charts.plotting import pg
+from gpudeck.app.language.texts import tr_date
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _SECONDS = (1, 2, 5, 10, 15, 30)

@@ -14,11 +14,11 @@ from PySide6.QtCore import QLineF, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
-from app.charts.fleet_curves import FleetCurves
-from app.charts.past_curves import Band
-from app.charts.plotting import pg
-from app.charts.series import Floats
-from app.widgets import theme
+from gpudeck.app.charts.fleet_curves import FleetCurves
+from gpudeck.app.charts.past_curves import Band
+from gpudeck.app.charts.plotting import pg
+from gpudeck.app.charts.series import Floats
+from gpudeck.app.widgets import theme
 
 _PALE = 0.3
 """Opacity of all bands together, which must not hide the curves."""

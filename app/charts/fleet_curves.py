@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from app.charts.series import SHORTEST_GAP_S, Floats
+from gpudeck.app.charts.series import SHORTEST_GAP_S, Floats
 
 PIXELS_A_BIN = 4
 """Pixels of width of a bin: the curves of many devices need fewer details than those of one."""

@@ -6,8 +6,8 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QLinearGradient, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.language.texts import tr
-from app.widgets import theme
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
 
 _RAMP, _HEIGHT = 56, 8
 """Pixels of the row of colours."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from app.charts.series import Decimated, Floats, Ring
-from scheduler.protocol.devices import Reading
-from scheduler.protocol.fields import HEADLINE
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.app.charts.series import Decimated, Floats, Ring
+from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.fields import HEADLINE
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 SECONDS = 600.0
 """Seconds that are remembered."""

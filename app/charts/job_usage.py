@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.charts.history import SECONDS
-from app.charts.series import Floats, Ring
-from scheduler.protocol.devices import Reading
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.app.charts.history import SECONDS
+from gpudeck.app.charts.series import Floats, Ring
+from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 FIELDS = ("util", "mem_used")
 """The fields of a reading that a process may have a share of."""

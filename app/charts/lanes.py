@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.charts.chart_source import ChartContents, Curve
-from app.charts.past_curves import Band
+from gpudeck.app.charts.chart_source import ChartContents, Curve
+from gpudeck.app.charts.past_curves import Band
 
 FROM = 4
 """From this number of devices on their curves cannot be told apart in one another's way."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from app.charts.scales import round_up
-from app.charts.series import Floats
-from scheduler.protocol.annotation import Annotation
-from scheduler.protocol.snapshot import Columns
+from gpudeck.app.charts.scales import round_up
+from gpudeck.app.charts.series import Floats
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.snapshot import Columns
 
 if TYPE_CHECKING:
-    from app.link.call import Call
+    from gpudeck.app.link.call import Call
 
 PIXELS_A_BIN = 2
 _MARGIN = 0.5

@@ -7,11 +7,11 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QFrame
 
-from app.charts.scales import round_top, ticks
-from app.charts.series import Floats
-from app.charts.sparkline import draw_sparkline
-from app.language.texts import tr, tr_decimal
-from app.widgets import theme
+from gpudeck.app.charts.scales import round_top, ticks
+from gpudeck.app.charts.series import Floats
+from gpudeck.app.charts.sparkline import draw_sparkline
+from gpudeck.app.language.texts import tr, tr_decimal
+from gpudeck.app.widgets import theme
 
 WIDTH, HEIGHT = 100, 84
 """The least pixels of a card."""

@@ -12,13 +12,13 @@ from PySide6.QtCore import QSize
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from app.charts.chart_model import LIMITS, scale, title
-from app.charts.history import History
-from app.charts.spark_card import HEIGHT, WIDTH, SparkCard
-from app.format.values import format_field
-from app.widgets import theme
-from scheduler.protocol.fields import HEADLINE
-from scheduler.protocol.snapshot import DeviceState
+from gpudeck.app.charts.chart_model import LIMITS, scale, title
+from gpudeck.app.charts.history import History
+from gpudeck.app.charts.spark_card import HEIGHT, WIDTH, SparkCard
+from gpudeck.app.format.values import format_field
+from gpudeck.app.widgets import theme
+from gpudeck.scheduler.protocol.fields import HEADLINE
+from gpudeck.scheduler.protocol.snapshot import DeviceState
 
 _RECENT = (600.0, 200)
 """Seconds of the curves, and their points."""

@@ -6,8 +6,8 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
-from app.charts.series import Floats
-from app.widgets import theme
+from gpudeck.app.charts.series import Floats
+from gpudeck.app.widgets import theme
 
 _FILL = 0.16
 

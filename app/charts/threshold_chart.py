@@ -8,11 +8,11 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QFrame, QSizePolicy
 
-from app.charts.scales import ticks
-from app.charts.series import Floats
-from app.charts.sparkline import draw_sparkline
-from app.language.texts import tr, tr_decimal
-from app.widgets import theme
+from gpudeck.app.charts.scales import ticks
+from gpudeck.app.charts.series import Floats
+from gpudeck.app.charts.sparkline import draw_sparkline
+from gpudeck.app.language.texts import tr, tr_decimal
+from gpudeck.app.widgets import theme
 
 _GRIP = 9
 """Pixels beside the line where it can be taken hold of."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from app.format.values import GIB
-from app.language.texts import tr
-from scheduler.protocol.snapshot import DeviceState, Snapshot
-from scheduler.verbs.control import Configure
+from gpudeck.app.format.values import GIB
+from gpudeck.app.language.texts import tr
+from gpudeck.scheduler.protocol.snapshot import DeviceState, Snapshot
+from gpudeck.scheduler.verbs.control import Configure
 
 _SETTINGS = {"temp": "alert_temperature", "mem_used": "alert_memory"}
 """The setting of the alert about each field."""

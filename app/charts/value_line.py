@@ -6,8 +6,8 @@ from PySide6.QtCore import QEvent, QPointF, QSize
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.charts.chart_view import LANE_TOP, lane_font
-from app.widgets import theme
+from gpudeck.app.charts.chart_view import LANE_TOP, lane_font
+from gpudeck.app.widgets import theme
 
 _MOST_ADVANCES = 2000
 _SHRINK_BY = 40

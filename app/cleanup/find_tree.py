@@ -9,13 +9,13 @@ from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeView
 
-from app.cleanup.summary import FindingGroup, age, groups
-from app.format.values import memory
-from app.language.texts import tr, tr_noop, tr_sentence
-from app.widgets import theme
-from app.widgets.controls import plain_tooltip
-from app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index, plain_cell
-from assistant.housekeeping import TITLES, Finding
+from gpudeck.app.cleanup.summary import FindingGroup, age, groups
+from gpudeck.app.format.values import memory
+from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import plain_tooltip
+from gpudeck.app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index, plain_cell
+from gpudeck.assistant.housekeeping import TITLES, Finding
 
 HEADINGS = (tr_noop("Item"), tr_noop("Size"), tr_noop("Unused"), tr_noop("Reason"))
 _WIDTHS = (420, 80, 80)

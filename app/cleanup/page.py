@@ -10,15 +10,22 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
-from app.cleanup.find_tree import FindTree
-from app.cleanup.requests import EmptyTrash, MoveToTrash, PutBack, Scan, ScanResult, TrashContents
-from app.cleanup.summary import count_findings, items_and_size, skip_reason
-from app.language.texts import tr, tr_noop, tr_sentence
-from app.link.call import Call, Request
-from app.link.link import Link
-from app.widgets import theme
-from app.widgets.actions import bind_actions
-from app.widgets.controls import (
+from gpudeck.app.cleanup.find_tree import FindTree
+from gpudeck.app.cleanup.requests import (
+    EmptyTrash,
+    MoveToTrash,
+    PutBack,
+    Scan,
+    ScanResult,
+    TrashContents,
+)
+from gpudeck.app.cleanup.summary import count_findings, items_and_size, skip_reason
+from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.app.link.call import Call, Request
+from gpudeck.app.link.link import Link
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.actions import bind_actions
+from gpudeck.app.widgets.controls import (
     QuestionCard,
     Stretch,
     button,
@@ -32,10 +39,10 @@ from app.widgets.controls import (
     set_tooltip,
     show_if_any,
 )
-from app.widgets.list_table import list_card
-from app.widgets.parts_bar import BarPart, PartsBar
-from app.widgets.safe_text import FittedText
-from assistant.housekeeping import EmptyResult, Receipt, Skipped, UndoResult
+from gpudeck.app.widgets.list_table import list_card
+from gpudeck.app.widgets.parts_bar import BarPart, PartsBar
+from gpudeck.app.widgets.safe_text import FittedText
+from gpudeck.assistant.housekeeping import EmptyResult, Receipt, Skipped, UndoResult
 
 NOTHING = tr_noop(
     "There is nothing to clean up.\nYou can change ages and folders in Settings, under Clean-up."

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from app.language.texts import tr
-from app.link.call import Call
+from gpudeck.app.language.texts import tr
+from gpudeck.app.link.call import Call
 
 if TYPE_CHECKING:
-    from assistant.housekeeping import EmptyResult, Finding, Receipt, UndoResult
+    from gpudeck.assistant.housekeeping import EmptyResult, Finding, Receipt, UndoResult
 
 
 class TrashContents(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class Scan(msgspec.Struct, frozen=True):
 
     def carry_out(self, call: Call) -> tuple[ScanResult, TrashContents]:
         """Search, reporting each folder as progress."""
-        from assistant.housekeeping import ScanMonitor, scan
+        from gpudeck.assistant.housekeeping import ScanMonitor, scan
 
         monitor = ScanMonitor(
             lambda path: call.report(tr("Searching {path}", path=path)), lambda: call.cancelled
@@ -59,7 +59,7 @@ class MoveToTrash(msgspec.Struct, frozen=True):
 
     def carry_out(self, call: Call) -> tuple[Receipt, TrashContents]:
         """Move them, reporting the count as progress."""
-        from assistant.housekeeping import move_to_trash
+        from gpudeck.assistant.housekeeping import move_to_trash
 
         def on_moved(count: int) -> None:
             call.report(tr("Moving {n} of {total}", n=count, total=len(self.finds)))
@@ -75,7 +75,7 @@ class PutBack(msgspec.Struct, frozen=True):
 
     def carry_out(self, call: Call) -> tuple[UndoResult, TrashContents]:
         """Move everything of that clean-up back to its place."""
-        from assistant.housekeeping import undo
+        from gpudeck.assistant.housekeeping import undo
 
         return undo(self.receipt), trash_contents()
 
@@ -85,14 +85,14 @@ class EmptyTrash(msgspec.Struct, frozen=True):
 
     def carry_out(self, call: Call) -> tuple[EmptyResult, TrashContents]:
         """Delete the contents of the trash."""
-        from assistant.housekeeping import empty
+        from gpudeck.assistant.housekeeping import empty
 
         return empty(), trash_contents()
 
 
 def trash_contents() -> TrashContents:
     """Return what clean-ups left in the trash."""
-    from assistant.housekeeping import receipts
+    from gpudeck.assistant.housekeeping import receipts
 
     kept = receipts()
     return TrashContents(

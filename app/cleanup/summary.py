@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from app.format.values import memory
-from app.language.texts import tr, tr_count, tr_sentence
-from assistant.housekeeping import KINDS, TITLES, Finding, Kind, Skipped
-from scheduler.protocol.progress import printable
+from gpudeck.app.format.values import memory
+from gpudeck.app.language.texts import tr, tr_count, tr_sentence
+from gpudeck.assistant.housekeeping import KINDS, TITLES, Finding, Kind, Skipped
+from gpudeck.scheduler.protocol.progress import printable
 
 _HOUR, _DAY = 3600.0, 86400.0
 

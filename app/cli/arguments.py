@@ -13,9 +13,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import JOB_OPTIONS, JobOptions, parse_indices, parse_time
-from scheduler.protocol.units import parse_bytes, parse_count, parse_moment
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import (
+    JOB_OPTIONS,
+    JobOptions,
+    parse_indices,
+    parse_time,
+)
+from gpudeck.scheduler.protocol.units import parse_bytes, parse_count, parse_moment
 
 T = TypeVar("T")
 MAX_SECONDS = 86400.0

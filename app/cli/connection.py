@@ -8,11 +8,11 @@ from typing import TypeVar
 
 import msgspec
 
-from scheduler.client import GONE_S, Client
-from scheduler.protocol import paths
-from scheduler.protocol.errors import DaemonGone, UserError
-from scheduler.protocol.snapshot import SLEEP_NOTICE, Snapshot
-from scheduler.protocol.wire import Connection
+from gpudeck.scheduler.client import GONE_S, Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.protocol.snapshot import SLEEP_NOTICE, Snapshot
+from gpudeck.scheduler.protocol.wire import Connection
 
 ANSWER_S = 3.0
 """Seconds without an answer after which the daemon counts as hung."""

@@ -17,10 +17,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from app import __version__
-from app.cli.catalog import COMMANDS, TOUR_FOLDER, Command
-from app.cli.output import UsageError, clear_progress, print_error
-from scheduler.protocol.errors import DaemonGone, EndUnknown, OutcomeUnknown, UserError
+from gpudeck.app.cli.catalog import COMMANDS, TOUR_FOLDER, Command
+from gpudeck.app.cli.output import UsageError, clear_progress, print_error
+from gpudeck.scheduler.protocol.errors import DaemonGone, EndUnknown, OutcomeUnknown, UserError
+from gpudeck.version import VERSION
 
 _WRONG_CHOICE = (
     r"argument (?P<argument>.*): invalid choice: '(?P<given>[^']*)' \(choose from (?P<choices>.*)\)"
@@ -75,8 +75,8 @@ def _run_there(args: argparse.Namespace) -> int:
     if not args.remote:
         queue = ", ".join(command.name for command in COMMANDS if command.remote)
         raise UsageError(f"--host goes with commands of the queue: {queue}")
-    from scheduler.client import Client
-    from scheduler.hosts.tunnel import tunnel
+    from gpudeck.scheduler.client import Client
+    from gpudeck.scheduler.hosts.tunnel import tunnel
 
     with Client() as client:
         known = client.snapshot(live=False).settings.hosts
@@ -131,7 +131,7 @@ def _open_window(args: argparse.Namespace) -> int:
             flush=True,
         )
         return main(["tour"])
-    from app.shell.main import run
+    from gpudeck.app.shell.main import run
 
     return run()
 
@@ -238,7 +238,7 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="use the queue of another machine on which GPU Deck runs (see: gpudeck host)",
     )
-    parser.add_argument("--version", action="version", version=f"gpudeck {__version__}")
+    parser.add_argument("--version", action="version", version=f"gpudeck {VERSION}")
     parser.set_defaults(**vars(_NO_COMMAND))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS:
@@ -256,4 +256,4 @@ def make_parser() -> argparse.ArgumentParser:
 
 def load(command: Command) -> Any:
     """Import the module of a command."""
-    return import_module(f"app.{command.module}")
+    return import_module(f"gpudeck.app.{command.module}")

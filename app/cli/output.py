@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TextIO
 
 import msgspec
 
-from scheduler.protocol.progress import printable
+from gpudeck.scheduler.protocol.progress import printable
 
 _MIN_CELL_COLUMNS = 20
 """A last cell narrower than this continues below its row instead of beside it."""

@@ -1,4 +1,4 @@
-"""Write the commands and the settings as Markdown: python -m app.cli.reference FOLDER."""
+"""Write the commands and the settings as Markdown: python -m gpudeck.app.cli.reference FOLDER."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from app.cli.main import CommandParser, make_parser
-from app.settings.form import SETTINGS
+from gpudeck.app.cli.main import CommandParser, make_parser
+from gpudeck.app.settings.form import SETTINGS
 
 _NOTE = "<!-- Made by: make docs -->"
 

@@ -7,8 +7,8 @@ import secrets
 import threading
 from pathlib import Path
 
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
 
 
 def read_token(file: Path) -> tuple[str, bool]:

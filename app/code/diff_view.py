@@ -8,10 +8,10 @@ from PySide6.QtCore import QEvent
 from PySide6.QtGui import QColor, QFontDatabase, QTextCursor, QTextFormat
 from PySide6.QtWidgets import QPlainTextEdit, QTextEdit, QWidget
 
-from app.code.rows import Line
-from app.language.texts import tr
-from app.widgets import theme
-from app.widgets.controls import Stretch, row
+from gpudeck.app.code.rows import Line
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import Stretch, row
 
 _GAP = "…"
 _TINT = 0.16

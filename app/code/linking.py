@@ -9,17 +9,17 @@ from pathlib import Path
 
 import msgspec
 
-from accel.inject import journal
-from accel.inject import prove as proving
-from accel.inject.journal import Refused
-from accel.inject.prove import Proof
-from accel.inject.rewrite import Change, change
-from app.code.proof_marks import milliseconds
-from app.code.told import told
-from app.format.values import memory
-from app.language.texts import tr, tr_noop
-from scheduler.client import Client
-from scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.accel.inject import journal
+from gpudeck.accel.inject import prove as proving
+from gpudeck.accel.inject.journal import Refused
+from gpudeck.accel.inject.prove import Proof
+from gpudeck.accel.inject.rewrite import Change, change
+from gpudeck.app.code.proof_marks import milliseconds
+from gpudeck.app.code.told import told
+from gpudeck.app.format.values import memory
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 
 MAX_LOG = 16 * 2**20
 _NO_GPU = tr_noop(

@@ -9,20 +9,20 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFileDialog, QLineEdit, QWidget
 
-from app.code.diff_view import DiffView
-from app.code.proof_marks import bars, error_marks
-from app.code.proof_view import ProofView
-from app.code.requests import ApplyCode, ProveCode, ScanCode, Scanned, UndoCode
-from app.code.rows import FindingRow, linked_row, proved, side_by_side, summary
-from app.code.told import told
-from app.format.values import first_capital
-from app.language.texts import tr, tr_noop
-from app.link.call import Call
-from app.link.link import Link
-from app.widgets import theme
-from app.widgets.action_table import hint
-from app.widgets.actions import bind_actions
-from app.widgets.controls import (
+from gpudeck.app.code.diff_view import DiffView
+from gpudeck.app.code.proof_marks import bars, error_marks
+from gpudeck.app.code.proof_view import ProofView
+from gpudeck.app.code.requests import ApplyCode, ProveCode, ScanCode, Scanned, UndoCode
+from gpudeck.app.code.rows import FindingRow, linked_row, proved, side_by_side, summary
+from gpudeck.app.code.told import told
+from gpudeck.app.format.values import first_capital
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.link.call import Call
+from gpudeck.app.link.link import Link
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.action_table import hint
+from gpudeck.app.widgets.actions import bind_actions
+from gpudeck.app.widgets.controls import (
     QuestionCard,
     Stretch,
     button,
@@ -37,11 +37,11 @@ from app.widgets.controls import (
     set_text,
     set_tooltip,
 )
-from app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
+from gpudeck.app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
 
 if TYPE_CHECKING:
-    from accel.inject.prove import Proof
-    from app.code.linking import Applied
+    from gpudeck.accel.inject.prove import Proof
+    from gpudeck.app.code.linking import Applied
 
 EMPTY = tr_noop(
     "Open a folder or a file with your PyTorch code to see its attention here.\n"

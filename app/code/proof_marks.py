@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from accel.inject.prove import Proof, Trial
-from app.format.values import memory
-from app.language.texts import tr, tr_decimal, tr_whole
+from gpudeck.accel.inject.prove import Proof, Trial
+from gpudeck.app.format.values import memory
+from gpudeck.app.language.texts import tr, tr_decimal, tr_whole
 
 LEAST, MOST = 1e-9, 1.0
 """The range of the axis of errors."""

@@ -8,9 +8,9 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
-from app.code.proof_marks import Bar, ErrorMark, place
-from app.language.texts import tr
-from app.widgets import theme
+from gpudeck.app.code.proof_marks import Bar, ErrorMark, place
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
 
 _ROW, _BAR = 26, 44
 """Pixels of the height of a comparison, and of a quantity."""

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from app.language.texts import tr
-from app.link.call import Call
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.snapshot import Idle
+from gpudeck.app.language.texts import tr
+from gpudeck.app.link.call import Call
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.snapshot import Idle
 
 if TYPE_CHECKING:
-    from accel.inject.finding import Finding
-    from accel.inject.prove import Proof
-    from accel.inject.rewrite import Change
-    from app.code.linking import Applied
+    from gpudeck.accel.inject.finding import Finding
+    from gpudeck.accel.inject.prove import Proof
+    from gpudeck.accel.inject.rewrite import Change
+    from gpudeck.app.code.linking import Applied
 
 
 class ChangedFile(msgspec.Struct, frozen=True):
@@ -49,8 +49,8 @@ class ScanCode(msgspec.Struct, frozen=True):
 
     def carry_out(self, call: Call) -> Scanned:
         """Scan, and make the changes of all files without writing them."""
-        from accel.inject import journal
-        from accel.inject.rewrite import changes
+        from gpudeck.accel.inject import journal
+        from gpudeck.accel.inject.rewrite import changes
 
         root = Path(self.path).expanduser().absolute()
         if not root.exists():
@@ -70,7 +70,7 @@ class ProveCode(msgspec.Struct, frozen=True):
 
     def carry_out(self, call: Call) -> tuple[Proof, ...]:
         """Prove the file as a job, on a GPU if one is idle."""
-        from app.code.linking import prove_change
+        from gpudeck.app.code.linking import prove_change
 
         return prove_change(_change(self.path), call.client, _device(call))
 
@@ -82,7 +82,7 @@ class ApplyCode(msgspec.Struct, frozen=True):
 
     def carry_out(self, call: Call) -> Applied:
         """Prove the file as ProveCode does, and change it."""
-        from app.code.linking import apply_change
+        from gpudeck.app.code.linking import apply_change
 
         return apply_change(_change(self.path), call.client, device=_device(call))
 
@@ -94,8 +94,8 @@ class UndoCode(msgspec.Struct, frozen=True):
 
     def carry_out(self, call: Call) -> str:
         """Restore the file, and return in words what was restored."""
-        from accel.inject import journal
-        from accel.inject.journal import Refused
+        from gpudeck.accel.inject import journal
+        from gpudeck.accel.inject.journal import Refused
 
         try:
             return journal.undo(Path(self.path))
@@ -114,7 +114,7 @@ def _device(call: Call) -> str:
 
 def _linked(path: Path) -> ChangedFile:
     """Return a file that is changed by us, before that and as it is now."""
-    from accel.inject import journal
+    from gpudeck.accel.inject import journal
 
     record = journal.record(path)
     before = base64.b64decode(record.before) if record is not None else b""
@@ -123,7 +123,7 @@ def _linked(path: Path) -> ChangedFile:
 
 
 def _change(path: str) -> Change:
-    from accel.inject.rewrite import changes
+    from gpudeck.accel.inject.rewrite import changes
 
     made, _ = changes([path])
     if not made:

@@ -7,10 +7,10 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from accel.inject.finding import Finding
-from accel.inject.prove import Proof
-from app.code.told import LINKED, LINKED_FORM, told
-from app.language.texts import tr, tr_count, tr_decimal, tr_noop
+from gpudeck.accel.inject.finding import Finding
+from gpudeck.accel.inject.prove import Proof
+from gpudeck.app.code.told import LINKED, LINKED_FORM, told
+from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_noop
 
 UNKNOWN = tr_noop(
     "the speed-up is unknown: the file does not name the sizes, nothing like them was measured, or"

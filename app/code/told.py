@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.language.patterns import Patterns
-from app.language.texts import tr_noop
+from gpudeck.app.language.patterns import Patterns
+from gpudeck.app.language.texts import tr_noop
 
 LINKED_FORM = tr_noop("its attention is linked")
 LINKED = tr_noop(

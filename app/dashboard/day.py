@@ -10,14 +10,14 @@ from itertools import pairwise
 
 import msgspec
 
-from app.format.values import clock, device_label, significant
-from app.language.texts import tr, tr_count, tr_decimal, tr_list
-from app.link.call import Call
-from scheduler.protocol.annotation import Annotation
-from scheduler.protocol.devices import Device
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Columns
+from gpudeck.app.format.values import clock, device_label, significant
+from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_list
+from gpudeck.app.link.call import Call
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Columns
 
 SECONDS = 86_400.0
 _FIELDS = ("util", "power", "temp")

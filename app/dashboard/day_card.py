@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QFrame, QSizePolicy
 
-from app.dashboard.day import Day, figures, hours, sentence
-from app.language.texts import tr, tr_noop
-from app.widgets import theme
-from app.widgets.controls import Stretch, card, column, elided, label, row, set_text, set_tooltip
-from scheduler.protocol.settings import Settings
+from gpudeck.app.dashboard.day import Day, figures, hours, sentence
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import (
+    Stretch,
+    card,
+    column,
+    elided,
+    label,
+    row,
+    set_text,
+    set_tooltip,
+)
+from gpudeck.scheduler.protocol.settings import Settings
 
 _MOST = 5
 """The number of figures."""

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QObject, Signal
 
-from app.charts.chart_card import ChartCard
-from app.charts.chart_model import ChartModel, scale
-from app.charts.chart_source import ChartSource, Limits
-from app.charts.fleet_curves import FleetCurves
-from app.format.values import device_label, format_field
-from app.language.texts import tr
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.app.charts.chart_card import ChartCard
+from gpudeck.app.charts.chart_model import ChartModel, scale
+from gpudeck.app.charts.chart_source import ChartSource, Limits
+from gpudeck.app.charts.fleet_curves import FleetCurves
+from gpudeck.app.format.values import device_label, format_field
+from gpudeck.app.language.texts import tr
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 
 class FleetCharts(QObject):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from app.language.texts import tr
-from app.link.call import Call
-from scheduler.client import Client
-from scheduler.protocol.devices import Device
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.snapshot import Columns, label
+from gpudeck.app.language.texts import tr
+from gpudeck.app.link.call import Call
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.snapshot import Columns, label
 
 FORMATS = (".csv", ".parquet")
 _PARTS = (("", "columns"), ("_low", "low"), ("_high", "high"))

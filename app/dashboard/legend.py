@@ -6,11 +6,11 @@ from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QWidget
 
-from app.charts.lanes import FROM as LANES_FROM
-from app.format.values import shortest_label
-from app.language.texts import tr
-from app.widgets import theme
-from app.widgets.controls import label, row
+from gpudeck.app.charts.lanes import FROM as LANES_FROM
+from gpudeck.app.format.values import shortest_label
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import label, row
 
 _PADDING, _LINE = 8, 12
 """Pixels beside the text of a chip, and the length of the line in the curve's colour."""

@@ -11,24 +11,24 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from app.charts.chart_card import ChartCard
-from app.charts.chart_model import ChartModel, chart_models, scale, title
-from app.charts.chart_source import ChartContents, ChartSource, Curve, value_at
-from app.charts.chart_view import EDGE_WIDTH, axis_width
-from app.charts.fleet_curves import PIXELS_A_BIN as FLEET_PIXELS_A_BIN
-from app.charts.lanes import FROM as LANES_FROM
-from app.charts.past_curves import PIXELS_A_BIN, LoadPast, PastCurves
-from app.charts.refresh_rate import Limits, RedrawSchedule, StaggeredRefresh, stepped
-from app.charts.scales import round_up
-from app.charts.thresholds import describe, moved, threshold
-from app.charts.value_line import lane_values_width
-from app.dashboard.day import Day, LoadDay
-from app.dashboard.day_card import DayCard
-from app.dashboard.fleet_charts import FleetCharts
-from app.dashboard.legend import Legend
-from app.dashboard.time_axis import TimeAxis
-from app.dashboard.time_bar import TimeBar
-from app.dashboard.timeline import (
+from gpudeck.app.charts.chart_card import ChartCard
+from gpudeck.app.charts.chart_model import ChartModel, chart_models, scale, title
+from gpudeck.app.charts.chart_source import ChartContents, ChartSource, Curve, value_at
+from gpudeck.app.charts.chart_view import EDGE_WIDTH, axis_width
+from gpudeck.app.charts.fleet_curves import PIXELS_A_BIN as FLEET_PIXELS_A_BIN
+from gpudeck.app.charts.lanes import FROM as LANES_FROM
+from gpudeck.app.charts.past_curves import PIXELS_A_BIN, LoadPast, PastCurves
+from gpudeck.app.charts.refresh_rate import Limits, RedrawSchedule, StaggeredRefresh, stepped
+from gpudeck.app.charts.scales import round_up
+from gpudeck.app.charts.thresholds import describe, moved, threshold
+from gpudeck.app.charts.value_line import lane_values_width
+from gpudeck.app.dashboard.day import Day, LoadDay
+from gpudeck.app.dashboard.day_card import DayCard
+from gpudeck.app.dashboard.fleet_charts import FleetCharts
+from gpudeck.app.dashboard.legend import Legend
+from gpudeck.app.dashboard.time_axis import TimeAxis
+from gpudeck.app.dashboard.time_bar import TimeBar
+from gpudeck.app.dashboard.timeline import (
     EventMark,
     JobSpan,
     booking_spans,
@@ -36,22 +36,22 @@ from app.dashboard.timeline import (
     event_marks,
     past_job_spans,
 )
-from app.dashboard.timeline_bands import EventBand, JobBand
-from app.format.bookings import outlook
-from app.format.values import (
+from gpudeck.app.dashboard.timeline_bands import EventBand, JobBand
+from gpudeck.app.format.bookings import outlook
+from gpudeck.app.format.values import (
     NOT_AVAILABLE,
     clock,
     device_label,
     format_field,
     shortest_label,
 )
-from app.language.texts import tr, tr_noop
-from app.link.link import Link
-from app.state import State
-from app.strip.fleet_model import MANY
-from app.widgets import theme
-from app.widgets.actions import bind_actions
-from app.widgets.controls import (
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.link.link import Link
+from gpudeck.app.state import State
+from gpudeck.app.strip.fleet_model import MANY
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.actions import bind_actions
+from gpudeck.app.widgets.controls import (
     Stretch,
     ask_save_path,
     card,
@@ -62,9 +62,9 @@ from app.widgets.controls import (
     set_tooltip,
     show_if_any,
 )
-from app.widgets.fold_row import FoldRow
-from scheduler.protocol.fields import HEADLINE
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.app.widgets.fold_row import FoldRow
+from gpudeck.scheduler.protocol.fields import HEADLINE
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 _FIRST_LINE, _COLUMNS = 4, 2
 """The grid's line of the first chart, and the columns of charts."""
@@ -339,7 +339,7 @@ class DashboardPage(QWidget):
                 text = tr("Cannot write {file}. Choose a folder that you can write to.", file=file)
                 self._link.failed.emit(text)
             return
-        from app.dashboard.history_export import ExportHistory  # rarely needed
+        from gpudeck.app.dashboard.history_export import ExportHistory  # rarely needed
 
         devices = tuple(s.device for s in snapshot.devices if self.focus in (None, s.device.id))
         self._link.send(

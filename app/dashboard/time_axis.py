@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.charts.history import SECONDS
+from gpudeck.app.charts.history import SECONDS
 
 SHORTEST = 10.0
 """Seconds of the closest zoom."""

@@ -6,12 +6,12 @@ from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from app.dashboard.time_axis import TimeAxis
-from app.dashboard.timeline import JobSpan
-from app.format.values import clock
-from app.language.texts import tr, tr_noop
-from app.widgets import theme
-from app.widgets.controls import Stretch, button, choice_box, elided, row, set_text
+from gpudeck.app.dashboard.time_axis import TimeAxis
+from gpudeck.app.dashboard.timeline import JobSpan
+from gpudeck.app.format.values import clock
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import Stretch, button, choice_box, elided, row, set_text
 
 SPANS = {
     "1 min": 60.0,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from app.format.job_rows import device_labels, ended, meaning, started, state_word
-from app.format.values import Meaning, clock, duration
-from app.language.texts import tr, tr_noop, tr_sentence
-from scheduler.protocol.annotation import Annotation
-from scheduler.protocol.jobs import Queued
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.app.format.job_rows import device_labels, ended, meaning, started, state_word
+from gpudeck.app.format.values import Meaning, clock, duration
+from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.jobs import Queued
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 EVENT_MEANINGS: dict[str, Meaning] = {"throttle": "throttled", "alert": "hot", "xid": "failed"}
 """The kinds of annotations that are events, and the meaning of each."""

@@ -8,10 +8,10 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QBrush, QColor, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
-from app.dashboard.timeline import BookingSpan, EventMark, JobSpan
-from app.language.texts import tr
-from app.widgets import theme
-from app.widgets.mark_chart import show_tooltip
+from gpudeck.app.dashboard.timeline import BookingSpan, EventMark, JobSpan
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.mark_chart import show_tooltip
 
 _JOB_HEIGHT, _ROW_HEIGHT, _EVENT_HEIGHT, _EVENT_LINE = 18, 13, 15, 5
 """Pixels of a row if there is one device, of a row if there are several, of the events with

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from app.format.job_rows import ended, meaning, started, state_word
-from app.format.power_limit import how_to_set, limit_range, limit_text
-from app.format.values import (
+from gpudeck.app.format.job_rows import ended, meaning, started, state_word
+from gpudeck.app.format.power_limit import how_to_set, limit_range, limit_text
+from gpudeck.app.format.values import (
     NOT_AVAILABLE,
     FormattedValue,
     Meaning,
@@ -16,13 +16,13 @@ from app.format.values import (
     first_capital,
     format_field,
 )
-from app.language.texts import tr, tr_date, tr_noop, tr_sentence
-from app.strip.tile_model import Tile, temperature_meaning, throttle_reasons, tiles
-from scheduler.protocol import units
-from scheduler.protocol.absence import explain
-from scheduler.protocol.devices import NA, Detail, Device, Part, Reading
-from scheduler.protocol.fields import FIELDS, UNCERTAINTY
-from scheduler.protocol.snapshot import DeviceState, Snapshot
+from gpudeck.app.language.texts import tr, tr_date, tr_noop, tr_sentence
+from gpudeck.app.strip.tile_model import Tile, temperature_meaning, throttle_reasons, tiles
+from gpudeck.scheduler.protocol import units
+from gpudeck.scheduler.protocol.absence import explain
+from gpudeck.scheduler.protocol.devices import NA, Detail, Device, Part, Reading
+from gpudeck.scheduler.protocol.fields import FIELDS, UNCERTAINTY
+from gpudeck.scheduler.protocol.snapshot import DeviceState, Snapshot
 
 FIRST_FIELDS = {
     "util": tr_noop("Work"),

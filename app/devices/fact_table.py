@@ -6,9 +6,9 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QPainter
 from PySide6.QtWidgets import QSizePolicy
 
-from app.devices.device_facts import DeviceFact
-from app.widgets import theme
-from app.widgets.mark_chart import ChartMark, MarkChart
+from gpudeck.app.devices.device_facts import DeviceFact
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.mark_chart import ChartMark, MarkChart
 
 _LEFT, _RIGHT = (
     int(side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)

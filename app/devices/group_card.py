@@ -5,11 +5,11 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from app.devices.device_facts import FactGroup
-from app.devices.fact_table import FactTable
-from app.language.texts import tr
-from app.widgets import theme
-from app.widgets.controls import button, card, column, label
+from gpudeck.app.devices.device_facts import FactGroup
+from gpudeck.app.devices.fact_table import FactTable
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import button, card, column, label
 
 _LEAST_FOLDED = 3
 """Fewer facts are not worth a button."""

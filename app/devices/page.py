@@ -8,18 +8,18 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QWidget
 
-from app.charts.spark_row import SparkRow
-from app.devices.device_facts import FactGroup, device_facts
-from app.devices.fact_table import FactTable
-from app.devices.group_card import GroupCard
-from app.format.calibration import calibration_request, gpus_to_calibrate
-from app.language.texts import tr
-from app.link.details_poller import DetailsPoller
-from app.link.link import Link
-from app.state import State
-from app.widgets import theme
-from app.widgets.actions import bind_actions
-from app.widgets.controls import (
+from gpudeck.app.charts.spark_row import SparkRow
+from gpudeck.app.devices.device_facts import FactGroup, device_facts
+from gpudeck.app.devices.fact_table import FactTable
+from gpudeck.app.devices.group_card import GroupCard
+from gpudeck.app.format.calibration import calibration_request, gpus_to_calibrate
+from gpudeck.app.language.texts import tr
+from gpudeck.app.link.details_poller import DetailsPoller
+from gpudeck.app.link.link import Link
+from gpudeck.app.state import State
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.actions import bind_actions
+from gpudeck.app.widgets.controls import (
     REACHES_EDGE,
     EdgeScrollArea,
     Stretch,
@@ -31,7 +31,7 @@ from app.widgets.controls import (
     row,
     set_text,
 )
-from scheduler.protocol.devices import Detail
+from gpudeck.scheduler.protocol.devices import Detail
 
 _WIDE, _ACROSS = 1000, 3
 """Pixels of width from which on the curves are beside the facts; how many are side by side else."""

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from app.language.texts import tr, tr_date, tr_list, tr_noop, tr_sentence
-from scheduler.protocol.bookings import Booking
-from scheduler.protocol.snapshot import Snapshot, label
-from scheduler.protocol.units import clock
+from gpudeck.app.language.texts import tr, tr_date, tr_list, tr_noop, tr_sentence
+from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.snapshot import Snapshot, label
+from gpudeck.scheduler.protocol.units import clock
 
 Phase = Literal["Upcoming", "Now", "Over"]
 _PHASES = (tr_noop("Upcoming"), tr_noop("Now"), tr_noop("Over"))

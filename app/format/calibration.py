@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 import time
 
-from app.language.texts import tr
-from scheduler.protocol.calibration import ClockCalibration
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import make_spec
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.verbs.submit import Submit
+from gpudeck.app.language.texts import tr
+from gpudeck.scheduler.protocol.calibration import ClockCalibration
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import make_spec
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.verbs.submit import Submit
 
-_ARGV = (sys.executable, "-P", "-m", "accel.workloads.clock_survey")
+_ARGV = (sys.executable, "-P", "-m", "gpudeck.accel.workloads.clock_survey")
 
 
 def gpus_to_calibrate(snapshot: Snapshot) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from app.language.texts import tr
+from gpudeck.app.language.texts import tr
 
 _MOST_FOLDERS = 6
 

@@ -7,12 +7,12 @@ from collections import Counter
 
 import msgspec
 
-from app.language.texts import tr, tr_count, tr_sentence
-from scheduler.hosts.messages import Moment
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import HOST, HostSettings
-from scheduler.protocol.snapshot import HostState
-from scheduler.protocol.units import clock
+from gpudeck.app.language.texts import tr, tr_count, tr_sentence
+from gpudeck.scheduler.hosts.messages import Moment
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import HOST, HostSettings
+from gpudeck.scheduler.protocol.snapshot import HostState
+from gpudeck.scheduler.protocol.units import clock
 
 
 def make_host(name: str, address: str, config: str = "", home: str = "") -> HostSettings:

@@ -7,11 +7,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.format.results import result_of, summarize_result
-from app.format.values import Meaning, ago, clock, device_label, duration, significant
-from app.language.texts import tr, tr_date, tr_decimal, tr_list, tr_noop, tr_sentence
-from scheduler.protocol.job_options import JOB_OPTIONS
-from scheduler.protocol.jobs import (
+from gpudeck.app.format.results import result_of, summarize_result
+from gpudeck.app.format.values import Meaning, ago, clock, device_label, duration, significant
+from gpudeck.app.language.texts import tr, tr_date, tr_decimal, tr_list, tr_noop, tr_sentence
+from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS
+from gpudeck.scheduler.protocol.jobs import (
     Cancelled,
     Done,
     Failed,
@@ -23,9 +23,9 @@ from scheduler.protocol.jobs import (
     Running,
     Starting,
 )
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.protocol.units import amount, energy
-from scheduler.protocol.wait_reasons import FolderUnreadable, headline, render
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.protocol.units import amount, energy
+from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, headline, render
 
 _NAMED = 2
 """Devices whose names a column has room for."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from app.format.values import format_field
-from app.language.texts import tr
-from scheduler.protocol.devices import NA, Device, Reading
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.snapshot import label
+from gpudeck.app.format.values import format_field
+from gpudeck.app.language.texts import tr
+from gpudeck.scheduler.protocol.devices import NA, Device, Reading
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.snapshot import label
 
 
 def limit_range(reading: Reading) -> str:

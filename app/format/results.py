@@ -8,12 +8,12 @@ from functools import lru_cache
 
 import msgspec
 
-from accel import result as results
-from accel.result import Check, Result, Sensors
-from accel.workloads.catalog import WORKLOADS
-from app.format.values import ago, clock, duration, precise, significant
-from app.language.texts import tr, tr_count, tr_decimal, tr_sentence
-from scheduler.protocol.jobs import Job
+from gpudeck.accel import result as results
+from gpudeck.accel.result import Check, Result, Sensors
+from gpudeck.accel.workloads.catalog import WORKLOADS
+from gpudeck.app.format.values import ago, clock, duration, precise, significant
+from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_sentence
+from gpudeck.scheduler.protocol.jobs import Job
 
 MOST_SHOWN = 100.0
 """Larger errors, in multiples of the limit, are shown as ∞."""

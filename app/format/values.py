@@ -11,11 +11,11 @@ from typing import Literal
 
 import msgspec
 
-from app.language.texts import tr, tr_count, tr_decimal, tr_sentence
-from scheduler.protocol.devices import NA
-from scheduler.protocol.fields import FIELDS
-from scheduler.protocol.snapshot import label
-from scheduler.protocol.units import energy
+from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_sentence
+from gpudeck.scheduler.protocol.devices import NA
+from gpudeck.scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.protocol.snapshot import label
+from gpudeck.scheduler.protocol.units import energy
 
 GIB = 2.0**30
 Meaning = Literal["", "warm", "hot", "throttled", "failed"]

@@ -7,16 +7,16 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from app.charts.history import History
-from app.charts.series import Floats
-from app.charts.spark_row import SparkRow
-from app.format.values import device_label
-from app.language.texts import tr
-from app.strip.strip import TileGrid
-from app.strip.tile_model import tiles
-from app.widgets import theme
-from app.widgets.controls import Stretch, column, label, set_text
-from scheduler.protocol.snapshot import DeviceState, HostState, Snapshot
+from gpudeck.app.charts.history import History
+from gpudeck.app.charts.series import Floats
+from gpudeck.app.charts.spark_row import SparkRow
+from gpudeck.app.format.values import device_label
+from gpudeck.app.language.texts import tr
+from gpudeck.app.strip.strip import TileGrid
+from gpudeck.app.strip.tile_model import tiles
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import Stretch, column, label, set_text
+from gpudeck.scheduler.protocol.snapshot import DeviceState, HostState, Snapshot
 
 _LOAD = (60.0, 40)
 """Seconds of the sparklines in the tiles, and their points."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame
 
-from app.format.hosts import make_host
-from app.language.texts import tr
-from app.widgets import theme
-from app.widgets.action_table import hint
-from app.widgets.controls import (
+from gpudeck.app.format.hosts import make_host
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.action_table import hint
+from gpudeck.app.widgets.controls import (
     Stretch,
     button,
     column,
@@ -19,8 +19,8 @@ from app.widgets.controls import (
     set_text,
     show_if_any,
 )
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import HostSettings
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import HostSettings
 
 
 class HostForm(QFrame):

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from app.format.hosts import found, host_devices
-from app.format.values import NOT_AVAILABLE, ago, first_capital
-from app.language.texts import tr, tr_count, tr_noop, tr_sentence
-from scheduler.protocol.settings import HostSettings
-from scheduler.protocol.snapshot import HostState, Snapshot
-from scheduler.protocol.units import clock
+from gpudeck.app.format.hosts import found, host_devices
+from gpudeck.app.format.values import NOT_AVAILABLE, ago, first_capital
+from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_sentence
+from gpudeck.scheduler.protocol.settings import HostSettings
+from gpudeck.scheduler.protocol.snapshot import HostState, Snapshot
+from gpudeck.scheduler.protocol.units import clock
 
 if TYPE_CHECKING:
-    from app.link.call import Call
+    from gpudeck.app.link.call import Call
 
 
 LOCAL, THIS = "", tr_noop("This machine")
@@ -159,6 +159,6 @@ class ReachHost(msgspec.Struct, frozen=True):
 
     def carry_out(self, call: Call) -> str:
         """Describe what answered. Raises UserError with the reason where nothing did."""
-        from scheduler.hosts.connection import first_moment  # only here is ssh needed
+        from gpudeck.scheduler.hosts.connection import first_moment  # only here is ssh needed
 
         return found(asyncio.run(first_moment(self.host)))

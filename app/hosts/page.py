@@ -8,16 +8,16 @@ from PySide6.QtCore import QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from app.hosts.host_devices import HostDevices
-from app.hosts.host_form import HostForm
-from app.hosts.host_rows import LOCAL, HostRow, ReachHost, counts, host_rows, shown_host
-from app.language.texts import tr, tr_noop, tr_sentence
-from app.link.link import Link
-from app.state import State
-from app.widgets import theme
-from app.widgets.action_table import hint
-from app.widgets.actions import bind_actions, menu_of
-from app.widgets.controls import (
+from gpudeck.app.hosts.host_devices import HostDevices
+from gpudeck.app.hosts.host_form import HostForm
+from gpudeck.app.hosts.host_rows import LOCAL, HostRow, ReachHost, counts, host_rows, shown_host
+from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.app.link.link import Link
+from gpudeck.app.state import State
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.action_table import hint
+from gpudeck.app.widgets.actions import bind_actions, menu_of
+from gpudeck.app.widgets.controls import (
     QuestionCard,
     Stretch,
     button,
@@ -27,7 +27,7 @@ from app.widgets.controls import (
     set_text,
     show_if_any,
 )
-from app.widgets.list_table import (
+from gpudeck.app.widgets.list_table import (
     Index,
     RowTable,
     TableColumn,
@@ -37,11 +37,11 @@ from app.widgets.list_table import (
     list_card,
     list_table,
 )
-from app.widgets.share_delegate import SHARE, ShareDelegate
-from app.widgets.state_pill import StateDelegate
-from scheduler.protocol.settings import HostSettings
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.verbs.hosts import SetHost
+from gpudeck.app.widgets.share_delegate import SHARE, ShareDelegate
+from gpudeck.app.widgets.state_pill import StateDelegate
+from gpudeck.scheduler.protocol.settings import HostSettings
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.verbs.hosts import SetHost
 
 EMPTY = tr_noop(
     "No other machines yet.\n"

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.format.job_rows import JobRow
-from app.format.values import Meaning
-from app.jobs.history import JobHistory
-from app.jobs.job_keys import (
+from gpudeck.app.format.job_rows import JobRow
+from gpudeck.app.format.values import Meaning
+from gpudeck.app.jobs.history import JobHistory
+from gpudeck.app.jobs.job_keys import (
     CANCELLED,
     FAILED,
     KINDS,
@@ -20,8 +20,8 @@ from app.jobs.job_keys import (
     FoldKey,
     JobKeys,
 )
-from app.jobs.listing import JobLine, JobLines
-from app.language.texts import tr, tr_count
+from gpudeck.app.jobs.listing import JobLine, JobLines
+from gpudeck.app.language.texts import tr, tr_count
 
 FEWEST = 2
 """Jobs of an array or a group that are folded; fewer are shown as they are."""

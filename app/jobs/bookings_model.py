@@ -5,13 +5,13 @@ from __future__ import annotations
 import pwd
 import re
 
-from app.format.bookings import gpu_names
-from app.format.values import duration
-from app.language.texts import tr, tr_date, tr_sentence
-from scheduler.protocol.bookings import Booking
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.protocol.units import clock, parse_begin
+from gpudeck.app.format.bookings import gpu_names
+from gpudeck.app.format.values import duration
+from gpudeck.app.language.texts import tr, tr_date, tr_sentence
+from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.protocol.units import clock, parse_begin
 
 
 def read_booking(

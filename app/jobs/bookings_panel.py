@@ -7,12 +7,12 @@ import time
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.format.bookings import BookingRow, booking_rows, outlasting_text
-from app.jobs.bookings_model import describe_booking, read_booking
-from app.language.texts import tr, tr_noop, tr_sentence
-from app.link.link import Link
-from app.widgets import theme
-from app.widgets.controls import (
+from gpudeck.app.format.bookings import BookingRow, booking_rows, outlasting_text
+from gpudeck.app.jobs.bookings_model import describe_booking, read_booking
+from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.app.link.link import Link
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import (
     Stretch,
     add_shortcuts,
     button,
@@ -24,12 +24,12 @@ from app.widgets.controls import (
     row,
     set_text,
 )
-from app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
-from scheduler.protocol import paths
-from scheduler.protocol.bookings import Booking
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.verbs.bookings import Booked, CancelReservation, Reserve
+from gpudeck.app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.verbs.bookings import Booked, CancelReservation, Reserve
 
 COLUMNS = (
     TableColumn(tr_noop("Number"), 70, right=True),

@@ -8,14 +8,14 @@ from html import escape
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
-from app.format.job_rows import details, device_labels, job_row
-from app.format.results import result_of
-from app.language.texts import tr, tr_decimal
-from app.widgets import theme
-from app.widgets.controls import card, column, label, row, set_text
-from app.widgets.safe_text import SafeText
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.app.format.job_rows import details, device_labels, job_row
+from gpudeck.app.format.results import result_of
+from gpudeck.app.language.texts import tr, tr_decimal
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import card, column, label, row, set_text
+from gpudeck.app.widgets.safe_text import SafeText
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 
 class JobCompare(QWidget):

@@ -6,13 +6,13 @@ from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from app.jobs.job_keys import KINDS
-from app.jobs.listing import EVERY, TIMES, parse_search
-from app.language.texts import tr
-from app.widgets import theme
-from app.widgets.controls import Stretch, choice_box, filter_box, row
-from scheduler.protocol.search import Search
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.app.jobs.job_keys import KINDS
+from gpudeck.app.jobs.listing import EVERY, TIMES, parse_search
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import Stretch, choice_box, filter_box, row
+from gpudeck.scheduler.protocol.search import Search
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 _WIDEST, _LEAST = 150, 320
 """Pixels of width of a box at most, and of the filter from which on it has room for times."""

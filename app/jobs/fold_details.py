@@ -9,14 +9,23 @@ from statistics import mean
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.format.values import duration
-from app.jobs.job_keys import CANCELLED, FAILED, RUNNING, SUCCEEDED, WAITING
-from app.jobs.listing import JobLine, JobLines
-from app.language.texts import tr, tr_count
-from app.widgets import theme
-from app.widgets.controls import ProgressLine, Stretch, button, card, column, label, row, set_text
-from app.widgets.safe_text import SafeText
-from scheduler.protocol.jobs import Job
+from gpudeck.app.format.values import duration
+from gpudeck.app.jobs.job_keys import CANCELLED, FAILED, RUNNING, SUCCEEDED, WAITING
+from gpudeck.app.jobs.listing import JobLine, JobLines
+from gpudeck.app.language.texts import tr, tr_count
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import (
+    ProgressLine,
+    Stretch,
+    button,
+    card,
+    column,
+    label,
+    row,
+    set_text,
+)
+from gpudeck.app.widgets.safe_text import SafeText
+from gpudeck.scheduler.protocol.jobs import Job
 
 _MOST_FAILED, _MOST_TIMED = 20, 2000
 _RUN_TIME = 6

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app.format.command_check import command_warning
-from app.language.texts import tr, tr_count, tr_noop, tr_sentence, typed_number
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import JOB_OPTIONS, make_spec, parse_indices
-from scheduler.protocol.jobs import Spec
-from scheduler.protocol.submissions import PendingTokens, indexed
-from scheduler.verbs.submit import Submit, SubmitMany
+from gpudeck.app.format.command_check import command_warning
+from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_sentence, typed_number
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS, make_spec, parse_indices
+from gpudeck.scheduler.protocol.jobs import Spec
+from gpudeck.scheduler.protocol.submissions import PendingTokens, indexed
+from gpudeck.scheduler.verbs.submit import Submit, SubmitMany
 
 HERE = tr_noop("this machine")
 COLUMNS = 6

@@ -17,16 +17,16 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.format.job_rows import device_labels, forecast_text
-from app.jobs.form import FIELDS, HERE, LIMITS, PLACE, ROWS, Field, JobForm
-from app.language.texts import tr, tr_noop, tr_sentence
-from app.link.link import Link
-from app.widgets import theme
-from app.widgets.controls import Stretch, button, card, column, label, row, set_text
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Forecast, Job, Spec
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.verbs.submit import Foresee, Submit, SubmitMany
+from gpudeck.app.format.job_rows import device_labels, forecast_text
+from gpudeck.app.jobs.form import FIELDS, HERE, LIMITS, PLACE, ROWS, Field, JobForm
+from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.app.link.link import Link
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import Stretch, button, card, column, label, row, set_text
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Forecast, Job, Spec
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.verbs.submit import Foresee, Submit, SubmitMany
 
 NO_COMMAND = tr_noop("Enter a command. It runs without a shell.")
 _TYPING_MS = 250

@@ -7,16 +7,16 @@ from typing import Annotated
 
 import msgspec
 
-from app.language.texts import tr, tr_sentence
-from app.link.call import Call
-from scheduler.executors.agent_protocol import Unreachable
-from scheduler.executors.ray import Ray
-from scheduler.executors.slurm import Slurm
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import GroupState, Running
-from scheduler.protocol.settings import CLUSTER, ClusterSettings
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.protocol.wait_reasons import render
+from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.link.call import Call
+from gpudeck.scheduler.executors.agent_protocol import Unreachable
+from gpudeck.scheduler.executors.ray import Ray
+from gpudeck.scheduler.executors.slurm import Slurm
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import GroupState, Running
+from gpudeck.scheduler.protocol.settings import CLUSTER, ClusterSettings
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.protocol.wait_reasons import render
 
 _EXAMPLE = "http://head:8265"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QSpinBox, QVBoxLayout, QWidget
 
-from app.jobs.groups_model import (
+from gpudeck.app.jobs.groups_model import (
     GroupRow,
     ReachCluster,
     cluster_rows,
@@ -13,10 +13,10 @@ from app.jobs.groups_model import (
     make_cluster,
     removal_problem,
 )
-from app.language.texts import tr, tr_noop, tr_sentence
-from app.link.link import Link
-from app.widgets import theme
-from app.widgets.controls import (
+from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.app.link.link import Link
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import (
     Stretch,
     add_shortcuts,
     button,
@@ -28,14 +28,14 @@ from app.widgets.controls import (
     row,
     set_text,
 )
-from app.widgets.fold_row import FoldRow
-from app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import GroupState
-from scheduler.protocol.settings import ClusterSettings
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.verbs.control import Configure
-from scheduler.verbs.groups import GetGroups, SetGroup
+from gpudeck.app.widgets.fold_row import FoldRow
+from gpudeck.app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import GroupState
+from gpudeck.scheduler.protocol.settings import ClusterSettings
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.verbs.control import Configure
+from gpudeck.scheduler.verbs.groups import GetGroups, SetGroup
 
 GROUP_COLUMNS = (
     TableColumn(tr_noop("Group"), 0),

@@ -10,10 +10,10 @@ from operator import neg
 
 import msgspec
 
-from app.jobs.job_keys import FoldKey, JobKeys, keys_of
-from app.jobs.requests import PAGE, SearchJobs
-from scheduler.protocol.jobs import Done, Job, Spec
-from scheduler.protocol.search import NEWEST, Search, matches
+from gpudeck.app.jobs.job_keys import FoldKey, JobKeys, keys_of
+from gpudeck.app.jobs.requests import PAGE, SearchJobs
+from gpudeck.scheduler.protocol.jobs import Done, Job, Spec
+from gpudeck.scheduler.protocol.search import NEWEST, Search, matches
 
 PATIENCE_S = 5.0
 """Seconds after which a page that could not be read is requested again."""

@@ -10,20 +10,20 @@ from PySide6.QtCore import QEvent, QSize
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from app.charts.chart_card import ChartCard
-from app.charts.chart_model import ChartModel, CurrentValue, chart_models, scale, title
-from app.charts.chart_source import ChartContents
-from app.charts.history import SECONDS
-from app.charts.job_usage import FIELDS
-from app.charts.scales import round_up
-from app.charts.series import Floats, decimate
-from app.format.job_rows import ended, started
-from app.format.values import clock, duration
-from app.language.texts import tr, tr_decimal, tr_noop
-from app.state import State
-from app.widgets import theme
-from app.widgets.controls import Stretch, column, label, set_text
-from scheduler.protocol.jobs import Job, Queued
+from gpudeck.app.charts.chart_card import ChartCard
+from gpudeck.app.charts.chart_model import ChartModel, CurrentValue, chart_models, scale, title
+from gpudeck.app.charts.chart_source import ChartContents
+from gpudeck.app.charts.history import SECONDS
+from gpudeck.app.charts.job_usage import FIELDS
+from gpudeck.app.charts.scales import round_up
+from gpudeck.app.charts.series import Floats, decimate
+from gpudeck.app.format.job_rows import ended, started
+from gpudeck.app.format.values import clock, duration
+from gpudeck.app.language.texts import tr, tr_decimal, tr_noop
+from gpudeck.app.state import State
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import Stretch, column, label, set_text
+from gpudeck.scheduler.protocol.jobs import Job, Queued
 
 SHOWN = (*FIELDS, "temp", "power")
 """The fields that have charts; a job may have a share of FIELDS."""

@@ -9,19 +9,19 @@ from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QPushButton, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
-from app.format.job_rows import JobFacts, details
-from app.format.values import clock
-from app.jobs.job_charts import JobCharts
-from app.jobs.log_view import LogTail, LogView
-from app.jobs.requests import ReadLog
-from app.jobs.table import pill_meaning
-from app.language.texts import tr, tr_sentence
-from app.link.link import Link
-from app.report.file import FILTER, WriteReport
-from app.state import State
-from app.widgets import theme
-from app.widgets.action_table import hint
-from app.widgets.controls import (
+from gpudeck.app.format.job_rows import JobFacts, details
+from gpudeck.app.format.values import clock
+from gpudeck.app.jobs.job_charts import JobCharts
+from gpudeck.app.jobs.log_view import LogTail, LogView
+from gpudeck.app.jobs.requests import ReadLog
+from gpudeck.app.jobs.table import pill_meaning
+from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.link.link import Link
+from gpudeck.app.report.file import FILTER, WriteReport
+from gpudeck.app.state import State
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.action_table import hint
+from gpudeck.app.widgets.controls import (
     NO_LIMIT,
     Stretch,
     add_shortcuts,
@@ -35,12 +35,12 @@ from app.widgets.controls import (
     set_pill,
     set_text,
 )
-from app.widgets.safe_text import SafeText
-from scheduler.protocol.jobs import Changes, Event, Job, Queued, Running, Spec
-from scheduler.protocol.log_file import Output
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.verbs.change import Edit
-from scheduler.verbs.jobs import GetTimeline
+from gpudeck.app.widgets.safe_text import SafeText
+from gpudeck.scheduler.protocol.jobs import Changes, Event, Job, Queued, Running, Spec
+from gpudeck.scheduler.protocol.log_file import Output
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.verbs.change import Edit
+from gpudeck.scheduler.verbs.jobs import GetTimeline
 
 _BELOW_SIZES, _BESIDE_SIZES, _STACKED_SIZES = (570, 430), (400, 600), (520, 480)
 """The shares of the facts and the log where the job is below the table, beside it, and beside it

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.format.job_rows import ended, started, time_left
-from app.language.texts import tr_noop
-from scheduler.protocol.errors import MALFORMED
-from scheduler.protocol.jobs import Job, Queued, Running
-from scheduler.protocol.search import devices, outcome
+from gpudeck.app.format.job_rows import ended, started, time_left
+from gpudeck.app.language.texts import tr_noop
+from gpudeck.scheduler.protocol.errors import MALFORMED
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Running
+from gpudeck.scheduler.protocol.search import devices, outcome
 
 RUNNING, WAITING, SUCCEEDED, FAILED, CANCELLED = KINDS = (
     tr_noop("Running"),

@@ -11,10 +11,10 @@ from typing import overload
 
 import msgspec
 
-from app.format.job_rows import JobRow, device_labels, job_row, started
-from app.format.values import duration
-from app.jobs.history import JobHistory, unpack
-from app.jobs.job_keys import (
+from gpudeck.app.format.job_rows import JobRow, device_labels, job_row, started
+from gpudeck.app.format.values import duration
+from gpudeck.app.jobs.history import JobHistory, unpack
+from gpudeck.app.jobs.job_keys import (
     CANCELLED,
     FAILED,
     RUNNING,
@@ -24,11 +24,11 @@ from app.jobs.job_keys import (
     JobKeys,
     keys_of,
 )
-from app.language.texts import tr, tr_count, tr_decimal, tr_noop
-from scheduler.protocol.jobs import Job, Spec, turn
-from scheduler.protocol.search import ENDED, REJECTED, Search, matches, parse_words
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.protocol.units import amount
+from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_noop
+from gpudeck.scheduler.protocol.jobs import Job, Spec, turn
+from gpudeck.scheduler.protocol.search import ENDED, REJECTED, Search, matches, parse_words
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.protocol.units import amount
 
 EVERY = tr_noop("All states")
 OUTCOMES_OF = {

@@ -8,10 +8,10 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QColor, QFontDatabase, QKeyEvent, QTextCursor, QTextDocument
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QTextEdit, QVBoxLayout, QWidget
 
-from app.language.texts import tr
-from app.widgets import theme
-from app.widgets.controls import button, label, row, set_text
-from scheduler.protocol.progress import MAX_LINE, parse, printable, unescaped
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import button, label, row, set_text
+from gpudeck.scheduler.protocol.progress import MAX_LINE, parse, printable, unescaped
 
 _MOST_LINES = 5000
 _MOST_MARKED = 1000

@@ -9,33 +9,33 @@ from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, QSize, Qt, 
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSplitter, QVBoxLayout, QWidget
 
-from app.jobs.arrangement import Arrangement, SortOrder, jobs_of
-from app.jobs.bookings_panel import BookingsPanel
-from app.jobs.compare import JobCompare
-from app.jobs.filter_view import JobFilter
-from app.jobs.fold_details import FoldDetails
-from app.jobs.form_view import JobFormView
-from app.jobs.groups_panel import GroupsPanel
-from app.jobs.history import JobHistory
-from app.jobs.job_details import JobDetails
-from app.jobs.job_keys import RUNNING, WAITING
-from app.jobs.listing import (
+from gpudeck.app.jobs.arrangement import Arrangement, SortOrder, jobs_of
+from gpudeck.app.jobs.bookings_panel import BookingsPanel
+from gpudeck.app.jobs.compare import JobCompare
+from gpudeck.app.jobs.filter_view import JobFilter
+from gpudeck.app.jobs.fold_details import FoldDetails
+from gpudeck.app.jobs.form_view import JobFormView
+from gpudeck.app.jobs.groups_panel import GroupsPanel
+from gpudeck.app.jobs.history import JobHistory
+from gpudeck.app.jobs.job_details import JobDetails
+from gpudeck.app.jobs.job_keys import RUNNING, WAITING
+from gpudeck.app.jobs.listing import (
     JobList,
     can_swap,
     history_search,
 )
-from app.jobs.removal import JobRemoval
-from app.jobs.requests import RepeatJob, SearchJobs
-from app.jobs.table import HEADINGS, JobTable
-from app.jobs.table_view import JobTableView
-from app.language.texts import tr, tr_count, tr_noop
-from app.link.link import Link
-from app.link.notice import Notice
-from app.state import State
-from app.widgets import theme
-from app.widgets.action_table import hint
-from app.widgets.actions import bind_actions, menu_of
-from app.widgets.controls import (
+from gpudeck.app.jobs.removal import JobRemoval
+from gpudeck.app.jobs.requests import RepeatJob, SearchJobs
+from gpudeck.app.jobs.table import HEADINGS, JobTable
+from gpudeck.app.jobs.table_view import JobTableView
+from gpudeck.app.language.texts import tr, tr_count, tr_noop
+from gpudeck.app.link.link import Link
+from gpudeck.app.link.notice import Notice
+from gpudeck.app.state import State
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.action_table import hint
+from gpudeck.app.widgets.actions import bind_actions, menu_of
+from gpudeck.app.widgets.controls import (
     Stretch,
     button,
     empty_label,
@@ -43,13 +43,13 @@ from app.widgets.controls import (
     row,
     set_text,
 )
-from app.widgets.list_table import height_of_rows, list_card
-from app.widgets.toast import open_path
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.search import Search
-from scheduler.verbs.change import Move
-from scheduler.verbs.groups import Pause
-from scheduler.verbs.jobs import GetJob
+from gpudeck.app.widgets.list_table import height_of_rows, list_card
+from gpudeck.app.widgets.toast import open_path
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.search import Search
+from gpudeck.scheduler.verbs.change import Move
+from gpudeck.scheduler.verbs.groups import Pause
+from gpudeck.scheduler.verbs.jobs import GetJob
 
 EMPTY = tr_noop(
     "No jobs yet. Start one here (Ctrl+N), on the Workloads page (Ctrl+3), or in a terminal: "

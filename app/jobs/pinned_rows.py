@@ -8,7 +8,7 @@ from PySide6.QtCore import QRect, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QStyle, QStyleOptionViewItem, QTableView, QWidget
 
-from app.widgets import theme
+from gpudeck.app.widgets import theme
 
 _LEAST_BELOW = 3
 """Rows that are scrolled below the pinned ones, in any case."""

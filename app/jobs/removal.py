@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, Signal
 
-from app.jobs.listing import removed_text, stop_question
-from app.language.texts import tr
-from app.link.link import Link
-from app.link.notice import Notice, NoticeAction
-from app.widgets.controls import QuestionCard, add_shortcuts
-from scheduler.protocol.jobs import UNDO_S, Cancelling, Job
-from scheduler.verbs.change import CancelMany, Restore
+from gpudeck.app.jobs.listing import removed_text, stop_question
+from gpudeck.app.language.texts import tr
+from gpudeck.app.link.link import Link
+from gpudeck.app.link.notice import Notice, NoticeAction
+from gpudeck.app.widgets.controls import QuestionCard, add_shortcuts
+from gpudeck.scheduler.protocol.jobs import UNDO_S, Cancelling, Job
+from gpudeck.scheduler.verbs.change import CancelMany, Restore
 
 
 class JobRemoval(QObject):

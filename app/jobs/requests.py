@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from app.link.call import Call
-from scheduler.protocol.job_options import make_spec
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.log_file import Output
-from scheduler.protocol.search import Search
-from scheduler.protocol.submissions import PendingTokens
-from scheduler.verbs.submit import SubmitMany
+from gpudeck.app.link.call import Call
+from gpudeck.scheduler.protocol.job_options import make_spec
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.log_file import Output
+from gpudeck.scheduler.protocol.search import Search
+from gpudeck.scheduler.protocol.submissions import PendingTokens
+from gpudeck.scheduler.verbs.submit import SubmitMany
 
 FIRST_TAIL = 64 * 1024
 """Bytes of a log that are shown at first."""

@@ -14,15 +14,15 @@ from PySide6.QtCore import (
 )
 from PySide6.QtGui import QColor
 
-from app.format.job_rows import JobRow
-from app.jobs.arrangement import SortOrder
-from app.jobs.job_keys import WAITING
-from app.jobs.listing import JobLine, JobLines, drop_target
-from app.language.texts import tr, tr_noop
-from app.widgets import theme
-from app.widgets.controls import plain_tooltip
-from app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index, plain_cell
-from app.widgets.share_delegate import SHARE
+from gpudeck.app.format.job_rows import JobRow
+from gpudeck.app.jobs.arrangement import SortOrder
+from gpudeck.app.jobs.job_keys import WAITING
+from gpudeck.app.jobs.listing import JobLine, JobLines, drop_target
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import plain_tooltip
+from gpudeck.app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index, plain_cell
+from gpudeck.app.widgets.share_delegate import SHARE
 
 HEADINGS = (
     tr_noop("Job"),

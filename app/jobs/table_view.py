@@ -6,10 +6,10 @@ from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPo
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView
 
-from app.format.job_rows import STATES
-from app.jobs.arrangement import SortOrder
-from app.jobs.pinned_rows import PinnedRows
-from app.jobs.table import (
+from gpudeck.app.format.job_rows import STATES
+from gpudeck.app.jobs.arrangement import SortOrder
+from gpudeck.app.jobs.pinned_rows import PinnedRows
+from gpudeck.app.jobs.table import (
     DURATION,
     HEADINGS,
     NAME,
@@ -19,10 +19,10 @@ from app.jobs.table import (
     WIDTHS,
     JobTable,
 )
-from app.language.texts import tr, tr_noop
-from app.widgets.list_table import Index, ListTable, set_up_table
-from app.widgets.share_delegate import ShareDelegate
-from app.widgets.state_pill import StateDelegate
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.widgets.list_table import Index, ListTable, set_up_table
+from gpudeck.app.widgets.share_delegate import ShareDelegate
+from gpudeck.app.widgets.state_pill import StateDelegate
 
 _LEAST_PROGRESS = 170
 """Pixels of the column that takes what is left; below them, others are left out."""

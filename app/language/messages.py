@@ -1,4 +1,6 @@
-"""Collect the texts that the window's catalogues translate: `python -m app.language.messages`.
+"""Collect the texts that the window's catalogues translate.
+
+    python -m gpudeck.app.language.messages
 
 They are those that the code of app marks, and the captions of tables that the window shows. It
 prints what each catalogue lacks, and what it has that is not shown any more; a test fails while
@@ -15,12 +17,12 @@ from pathlib import Path
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po
 
-from accel.workloads.catalog import WORKLOADS
-from app.language.texts import CATALOGUES, LANGUAGES
-from app.widgets.action_table import ACTIONS, KEYS
-from assistant.housekeeping import TITLES
-from scheduler.protocol.fields import FIELDS
-from scheduler.protocol.job_options import JOB_OPTIONS
+from gpudeck.accel.workloads.catalog import WORKLOADS
+from gpudeck.app.language.texts import CATALOGUES, LANGUAGES
+from gpudeck.app.widgets.action_table import ACTIONS, KEYS
+from gpudeck.assistant.housekeeping import TITLES
+from gpudeck.scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS
 
 ROOT = Path(__file__).parents[1]
 KEYWORDS = {"tr": None, "tr_noop": None, "tr_count": (1, 2)}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from app.language.texts import language, tr, tr_decimal, tr_sentence, tr_whole, translating
+from gpudeck.app.language.texts import language, tr, tr_decimal, tr_sentence, tr_whole, translating
 
 _TEXTS = frozenset({"why", "what", "rest"})
 _NUMBERS = frozenset({"figures", "mean", "low", "high", "size", "forward", "training"})

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 if TYPE_CHECKING:  # Babel is loaded for other languages than English only
-    from assistant.language.words import Language, Words
+    from gpudeck.assistant.language.words import Language, Words
 
 S = TypeVar("S", bound=str)
 CATALOGUES = Path(__file__).with_name("catalogues")
@@ -43,7 +43,7 @@ def use(setting: Literal["desktop", "en", "de", "fr", "es"]) -> None:
     if language == "en":
         _Chosen.texts = _Chosen.scheduler = None
         return
-    from assistant.language.words import Words, words
+    from gpudeck.assistant.language.words import Words, words
 
     _Chosen.texts, _Chosen.scheduler = Words(language, CATALOGUES), words(language)
 
@@ -95,7 +95,7 @@ def tr_sentence(sentence: str) -> str:
 @lru_cache(maxsize=4096)
 def _translated(sentence: str, words: Words) -> str:
     """Return a sentence in a language. It is kept, as many jobs wait for the same reason."""
-    from assistant.language.sentences import translated
+    from gpudeck.assistant.language.sentences import translated
 
     return translated(sentence, words)
 
@@ -104,7 +104,7 @@ def tr_date(text: str) -> str:
     """Return a date or time with the names of its day and month in the window's language."""
     if _Chosen.scheduler is None:
         return text
-    from assistant.language.sentences import dated
+    from gpudeck.assistant.language.sentences import dated
 
     return dated(text, _Chosen.scheduler)
 

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from app.language.texts import tr_sentence
-from scheduler.client import Client
-from scheduler.protocol.errors import UserError
+from gpudeck.app.language.texts import tr_sentence
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -121,7 +121,7 @@ class Call:
 
     def carry_out(self) -> None:
         """Run the request and deliver its reply."""
-        from assistant.idle import Cancelled  # a command that saves a file does without
+        from gpudeck.assistant.idle import Cancelled  # a command that saves a file does without
 
         if self.cancelled:
             return

@@ -5,9 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, QObject, QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
-from app.link.link import Link
-from scheduler.protocol.devices import Detail
-from scheduler.verbs.devices import GetDetails
+from gpudeck.app.link.link import Link
+from gpudeck.scheduler.protocol.devices import Detail
+from gpudeck.scheduler.verbs.devices import GetDetails
 
 _EVERY_MS = 2000
 _SECOND_MS = 700

@@ -11,11 +11,11 @@ from typing import Any, TypeVar, overload
 from PySide6.QtCore import QObject, QThreadPool, Signal
 from shiboken6 import isValid
 
-from app.language.texts import tr
-from app.link.call import Call, Request
-from app.link.notice import Notice
-from scheduler.client import Client
-from scheduler.verbs.request import Request as DaemonRequest
+from gpudeck.app.language.texts import tr
+from gpudeck.app.link.call import Call, Request
+from gpudeck.app.link.notice import Notice
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.verbs.request import Request as DaemonRequest
 
 T = TypeVar("T")
 

@@ -6,12 +6,12 @@ import threading
 
 from PySide6.QtCore import QThread, Signal
 
-from app.language.texts import tr, tr_sentence
-from scheduler.background.launch import LONGEST_S
-from scheduler.client import Client
-from scheduler.protocol.errors import DaemonGone, UserError
-from scheduler.protocol.fields import HEADLINE
-from scheduler.protocol.snapshot import Snapshot, everywhere
+from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.scheduler.background.launch import LONGEST_S
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.protocol.fields import HEADLINE
+from gpudeck.scheduler.protocol.snapshot import Snapshot, everywhere
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 8.0
 """Seconds before the next attempt to reach the daemon."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.format.values import significant
-from app.language.texts import tr, tr_noop
-from app.models.model_list import SMALL_MODEL_HELP, is_used, parameters
-from assistant.library.describe import LARGE, Model
-from assistant.serve.control_messages import Served
+from gpudeck.app.format.values import significant
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.models.model_list import SMALL_MODEL_HELP, is_used, parameters
+from gpudeck.assistant.library.describe import LARGE, Model
+from gpudeck.assistant.serve.control_messages import Served
 
 _UNKNOWING = tr_noop(
     "It knows nothing of this machine, and nothing it says is checked against facts."

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from accel.serving.errors import ModelRefused
-from accel.serving.memory import Footprint, Room
-from app.format.values import memory
-from app.language.texts import tr, tr_noop, tr_sentence, tr_whole
-from assistant.inference.messages import Options
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.accel.serving.errors import ModelRefused
+from gpudeck.accel.serving.memory import Footprint, Room
+from gpudeck.app.format.values import memory
+from gpudeck.app.language.texts import tr, tr_noop, tr_sentence, tr_whole
+from gpudeck.assistant.inference.messages import Options
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 WEIGHTS = {
     tr_noop("as stored"): "auto",

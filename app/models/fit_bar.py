@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QWidget
 
-from app.language.texts import tr
-from app.models.fit import Fit
-from app.widgets import theme
-from app.widgets.controls import column, label, set_text
-from app.widgets.parts_bar import BarPart, PartsBar
+from gpudeck.app.language.texts import tr
+from gpudeck.app.models.fit import Fit
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import column, label, set_text
+from gpudeck.app.widgets.parts_bar import BarPart, PartsBar
 
 _COLORS = ("accent", "muted", "succeeded", "line")
 

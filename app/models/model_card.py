@@ -5,11 +5,11 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QFrame, QPushButton, QVBoxLayout
 
-from app.language.texts import tr, tr_sentence
-from app.models.model_list import facts
-from app.models.serve_form import ServeForm
-from app.widgets import theme
-from app.widgets.controls import (
+from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.models.model_list import facts
+from gpudeck.app.models.serve_form import ServeForm
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import (
     Stretch,
     button,
     elided,
@@ -20,9 +20,9 @@ from app.widgets.controls import (
     set_text,
     set_tooltip,
 )
-from app.widgets.fact_row import FactRow
-from app.widgets.list_table import plain_cell
-from assistant.library.describe import Model
+from gpudeck.app.widgets.fact_row import FactRow
+from gpudeck.app.widgets.list_table import plain_cell
+from gpudeck.assistant.library.describe import Model
 
 
 class ModelCard(QFrame):

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.format.values import duration, memory, significant
-from app.language.texts import tr, tr_noop, tr_whole
-from assistant.library.describe import Model
-from assistant.messages import ModelSpeed, TokenRate
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.app.format.values import duration, memory, significant
+from gpudeck.app.language.texts import tr, tr_noop, tr_whole
+from gpudeck.assistant.library.describe import Model
+from gpudeck.assistant.messages import ModelSpeed, TokenRate
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from assistant.library.hub import FetchProgress
+    from gpudeck.assistant.library.hub import FetchProgress
 
 _LOADED_BEFORE_S = 0.05
 """A shorter time to load means that the model was loaded before."""

@@ -15,23 +15,23 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QBoxLayout, QFileDialog, QLineEdit, QWidget
 
-from app.language.texts import tr, tr_count, tr_noop, tr_sentence
-from app.link.call import Call, Request
-from app.link.link import Link
-from app.models.model_card import ModelCard
-from app.models.model_list import ORDERS, Download, is_used, matches, needs, speed_text
-from app.models.requests import (
+from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_sentence
+from gpudeck.app.link.call import Call, Request
+from gpudeck.app.link.link import Link
+from gpudeck.app.models.model_card import ModelCard
+from gpudeck.app.models.model_list import ORDERS, Download, is_used, matches, needs, speed_text
+from gpudeck.app.models.requests import (
     AddModel,
     BenchmarkModel,
     DownloadModel,
     ListModels,
     RemoveModel,
 )
-from app.models.serving_panel import ServingPanel
-from app.state import State
-from app.widgets import theme
-from app.widgets.actions import bind_actions
-from app.widgets.controls import (
+from gpudeck.app.models.serving_panel import ServingPanel
+from gpudeck.app.state import State
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.actions import bind_actions
+from gpudeck.app.widgets.controls import (
     REACHES_EDGE,
     EdgeScrollArea,
     ProgressLine,
@@ -46,14 +46,14 @@ from app.widgets.controls import (
     row,
     set_text,
 )
-from assistant.library.describe import Model
-from assistant.library.model_list import setting_of
-from assistant.messages import ModelSpeed
-from scheduler.protocol.settings import TEMPLATE
-from scheduler.verbs.control import Configure
+from gpudeck.assistant.library.describe import Model
+from gpudeck.assistant.library.model_list import setting_of
+from gpudeck.assistant.messages import ModelSpeed
+from gpudeck.scheduler.protocol.settings import TEMPLATE
+from gpudeck.scheduler.verbs.control import Configure
 
 if TYPE_CHECKING:
-    from assistant.library.hub import FetchProgress
+    from gpudeck.assistant.library.hub import FetchProgress
 
 _WIDE = 1700
 """Pixels of width from which on served and stored models stand side by side."""

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from accel.serving.memory import free_host_bytes
-from app.language.texts import tr
-from app.link.call import Call
-from assistant.client import Assistant
-from assistant.idle import Cancelled
-from assistant.inference.messages import Options
-from assistant.library import model_list
-from assistant.library.describe import name_of
-from assistant.messages import Event, ModelSpeed, Waiting
-from assistant.serve import client as serving
-from assistant.serve.control_messages import Held, Served
+from gpudeck.accel.serving.memory import free_host_bytes
+from gpudeck.app.language.texts import tr
+from gpudeck.app.link.call import Call
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.idle import Cancelled
+from gpudeck.assistant.inference.messages import Options
+from gpudeck.assistant.library import model_list
+from gpudeck.assistant.library.describe import name_of
+from gpudeck.assistant.messages import Event, ModelSpeed, Waiting
+from gpudeck.assistant.serve import client as serving
+from gpudeck.assistant.serve.control_messages import Held, Served
 
 if TYPE_CHECKING:
-    from assistant.library.describe import Model
+    from gpudeck.assistant.library.describe import Model
 
 
 class ListModels(msgspec.Struct, frozen=True):
@@ -63,8 +63,10 @@ class DownloadModel(msgspec.Struct, frozen=True):
     name: str
 
     def carry_out(self, call: Call) -> str:
-        """Report `assistant.library.hub.Progress` values; return a message for the user."""
-        from assistant.library.pull import Pull  # rarely needed: the window starts without it
+        """Report `gpudeck.assistant.library.hub.Progress` values; return a message for the user."""
+        from gpudeck.assistant.library.pull import (
+            Pull,  # rarely needed: the window starts without it
+        )
 
         pull = Pull(self.name)
         call.on_cancel(pull.cancel)

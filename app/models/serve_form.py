@@ -7,15 +7,15 @@ from typing import cast
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from accel.serving.memory import CacheFormat, Footprint, Weights
-from app.language.texts import tr, tr_whole
-from app.models.fit import CACHE, CPU, JOB, PLACES, TOKENS, WEIGHTS, fit
-from app.models.fit_bar import FitBar
-from app.widgets import theme
-from app.widgets.controls import button, choice_box, column, label
-from assistant.inference.messages import Options
-from assistant.serve.control_messages import Held
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.accel.serving.memory import CacheFormat, Footprint, Weights
+from gpudeck.app.language.texts import tr, tr_whole
+from gpudeck.app.models.fit import CACHE, CPU, JOB, PLACES, TOKENS, WEIGHTS, fit
+from gpudeck.app.models.fit_bar import FitBar
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import button, choice_box, column, label
+from gpudeck.assistant.inference.messages import Options
+from gpudeck.assistant.serve.control_messages import Held
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 
 class ServeForm(QWidget):

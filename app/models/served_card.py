@@ -9,11 +9,11 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFrame, QVBoxLayout
 
-from app.charts.spark_card import HEIGHT, SparkCard
-from app.language.texts import tr
-from app.models import served_text
-from app.widgets import theme
-from app.widgets.controls import (
+from gpudeck.app.charts.spark_card import HEIGHT, SparkCard
+from gpudeck.app.language.texts import tr
+from gpudeck.app.models import served_text
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import (
     ProgressLine,
     Stretch,
     button,
@@ -25,10 +25,10 @@ from app.widgets.controls import (
     set_text,
     show_if_any,
 )
-from app.widgets.fact_row import FactRow
-from app.widgets.list_table import plain_cell
-from assistant.serve.control_messages import Served
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.app.widgets.fact_row import FactRow
+from gpudeck.app.widgets.list_table import plain_cell
+from gpudeck.assistant.serve.control_messages import Served
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 _HIGH = 180
 """Pixels of height of the curves where there is much room."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.format.values import duration, first_capital, memory, precise, significant
-from app.language.texts import tr, tr_noop, tr_sentence, tr_whole
-from assistant.serve.control_messages import Served
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.app.format.values import duration, first_capital, memory, precise, significant
+from gpudeck.app.language.texts import tr, tr_noop, tr_sentence, tr_whole
+from gpudeck.assistant.serve.control_messages import Served
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 _PHASES = {
     "ready": (tr_noop("Serving"), "succeeded"),

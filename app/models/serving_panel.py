@@ -5,16 +5,16 @@ from __future__ import annotations
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.language.texts import tr
-from app.link.link import Link
-from app.models import served_text
-from app.models.requests import FindServed, ServedNow, StartServing, StopServing
-from app.models.served_card import ServedCard
-from app.state import State
-from app.widgets import theme
-from app.widgets.controls import label
-from assistant.inference.messages import Options
-from assistant.serve.control_messages import Held, Served
+from gpudeck.app.language.texts import tr
+from gpudeck.app.link.link import Link
+from gpudeck.app.models import served_text
+from gpudeck.app.models.requests import FindServed, ServedNow, StartServing, StopServing
+from gpudeck.app.models.served_card import ServedCard
+from gpudeck.app.state import State
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import label
+from gpudeck.assistant.inference.messages import Options
+from gpudeck.assistant.serve.control_messages import Held, Served
 
 _EVERY_MS = 1000
 

@@ -13,13 +13,13 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QSizePolicy
 
-from app.charts.spark_card import SparkCard
-from app.language.texts import tr
-from app.processes.process_rows import CPU, MEMORY, SM_SHARE, ProcessRow
-from app.widgets import theme
-from app.widgets.controls import Stretch, button, column, elided, label, row, set_text
-from app.widgets.safe_text import SafeText
-from scheduler.protocol.devices import Detail, Process
+from gpudeck.app.charts.spark_card import SparkCard
+from gpudeck.app.language.texts import tr
+from gpudeck.app.processes.process_rows import CPU, MEMORY, SM_SHARE, ProcessRow
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import Stretch, button, column, elided, label, row, set_text
+from gpudeck.app.widgets.safe_text import SafeText
+from gpudeck.scheduler.protocol.devices import Detail, Process
 
 _KEPT = 120
 """Readings that are kept of each process: four minutes."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from app.format.values import NOT_AVAILABLE, memory
-from app.language.texts import tr, tr_count, tr_noop
-from app.processes.process_rows import (
+from gpudeck.app.format.values import NOT_AVAILABLE, memory
+from gpudeck.app.language.texts import tr, tr_count, tr_noop
+from gpudeck.app.processes.process_rows import (
     AGE,
     COLUMNS,
     CONTAINER,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.language.texts import tr
-from app.processes.grouping import OTHERS, Part
-from app.widgets.parts_bar import BarPart, PartsBar
+from gpudeck.app.language.texts import tr
+from gpudeck.app.processes.grouping import OTHERS, Part
+from gpudeck.app.widgets.parts_bar import BarPart, PartsBar
 
 MOST = 5
 """The most parts that are named; the others are one part."""

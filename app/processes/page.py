@@ -8,14 +8,14 @@ from PySide6.QtCore import QPoint, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QHideEvent, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QWidget
 
-from app.format.values import memory
-from app.language.texts import tr, tr_count, tr_noop
-from app.link.details_poller import DetailsPoller
-from app.link.link import Link
-from app.processes.about import ProcessAbout
-from app.processes.grouping import GROUPINGS, Line, memory_parts, process_lines
-from app.processes.memory_bar import MOST, MemoryBar
-from app.processes.process_rows import (
+from gpudeck.app.format.values import memory
+from gpudeck.app.language.texts import tr, tr_count, tr_noop
+from gpudeck.app.link.details_poller import DetailsPoller
+from gpudeck.app.link.link import Link
+from gpudeck.app.processes.about import ProcessAbout
+from gpudeck.app.processes.grouping import GROUPINGS, Line, memory_parts, process_lines
+from gpudeck.app.processes.memory_bar import MOST, MemoryBar
+from gpudeck.app.processes.process_rows import (
     CONTAINER,
     CPU,
     JOB,
@@ -25,12 +25,12 @@ from app.processes.process_rows import (
     process_rows,
     question,
 )
-from app.processes.table import DESCENDING, ONLY_GPU, ProcessTable, ProcessTableView
-from app.state import State
-from app.widgets import theme
-from app.widgets.action_table import hint
-from app.widgets.actions import bind_actions, menu_of
-from app.widgets.controls import (
+from gpudeck.app.processes.table import DESCENDING, ONLY_GPU, ProcessTable, ProcessTableView
+from gpudeck.app.state import State
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.action_table import hint
+from gpudeck.app.widgets.actions import bind_actions, menu_of
+from gpudeck.app.widgets.controls import (
     QuestionCard,
     Stretch,
     button,
@@ -45,11 +45,11 @@ from app.widgets.controls import (
     set_text,
     show_if_any,
 )
-from app.widgets.fold_row import FoldRow
-from app.widgets.list_table import chosen_row, height_of_rows, list_card
-from scheduler.protocol.devices import Detail, Process
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.verbs.devices import KillProcess
+from gpudeck.app.widgets.fold_row import FoldRow
+from gpudeck.app.widgets.list_table import chosen_row, height_of_rows, list_card
+from gpudeck.scheduler.protocol.devices import Detail, Process
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.verbs.devices import KillProcess
 
 EMPTY = tr_noop("No process uses a GPU.")
 NO_PROCESS = tr_noop("No process of this machine is visible.")

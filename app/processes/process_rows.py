@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from app.format.values import NOT_AVAILABLE, device_label, duration, memory
-from app.language.texts import tr, tr_decimal, tr_noop
-from scheduler.protocol.devices import Detail, Device, Process
+from gpudeck.app.format.values import NOT_AVAILABLE, device_label, duration, memory
+from gpudeck.app.language.texts import tr, tr_decimal, tr_noop
+from gpudeck.scheduler.protocol.devices import Detail, Device, Process
 
 
 class ProcessColumn(NamedTuple):

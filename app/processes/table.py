@@ -7,9 +7,9 @@ from typing import Any
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 
-from app.language.texts import tr, tr_noop
-from app.processes.grouping import Line
-from app.processes.process_rows import (
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.processes.grouping import Line
+from gpudeck.app.processes.process_rows import (
     AGE,
     COLUMNS,
     CONTAINER,
@@ -21,9 +21,9 @@ from app.processes.process_rows import (
     NAME,
     SM_SHARE,
 )
-from app.widgets import theme
-from app.widgets.list_table import Index, ListTable, RowTable, TableColumn, set_up_table
-from app.widgets.share_delegate import SHARE, ShareDelegate
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.list_table import Index, ListTable, RowTable, TableColumn, set_up_table
+from gpudeck.app.widgets.share_delegate import SHARE, ShareDelegate
 
 DESCENDING, ASCENDING = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
 _ARROW = 26

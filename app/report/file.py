@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from app.link.call import Call
-from app.widgets import qt_check
-from assistant.reports.files import FORMATS, write_private
-from assistant.reports.report import Report, unpacked
-from scheduler.protocol.errors import UserError
+from gpudeck.app.link.call import Call
+from gpudeck.app.widgets import qt_check
+from gpudeck.assistant.reports.files import FORMATS, write_private
+from gpudeck.assistant.reports.report import Report, unpacked
+from gpudeck.scheduler.protocol.errors import UserError
 
 ENDINGS = (*FORMATS, ".pdf")
 FILTER = "HTML (*.html);;PDF (*.pdf);;Markdown (*.md)"
@@ -25,7 +25,7 @@ class WriteReport(msgspec.Struct, frozen=True):
 
     def carry_out(self, call: Call) -> None:
         """Have the assistant write the report, and save it."""
-        from assistant.client import Assistant
+        from gpudeck.assistant.client import Assistant
 
         assistant = Assistant()
         call.on_cancel(assistant.cancel)
@@ -38,7 +38,7 @@ class SaveReport(msgspec.Struct, frozen=True):
     """Write a finished report to a file, in the format of its name's ending."""
 
     report: bytes
-    """Packed (see `assistant.reports.report`)."""
+    """Packed (see `gpudeck.assistant.reports.report`)."""
     file: str
 
     def carry_out(self, call: Call) -> None:
@@ -75,6 +75,6 @@ def check_ending(file: Path, ending: str) -> None:
 def _pdf(report: Report) -> bytes:
     if (problem := qt_check.problem({"QT_QPA_PLATFORM": "offscreen"})) is not None:
         raise UserError(problem)
-    from app.report.pdf import as_pdf  # imports Qt
+    from gpudeck.app.report.pdf import as_pdf  # imports Qt
 
     return as_pdf(report)

@@ -2,7 +2,7 @@
 
 Qt lays out the report's HTML as a text document and draws the charts as vectors, so that there is
 one description of the page and no need for a PDF library. Only `app` may import Qt, so this module
-is here and not beside the other formats in `assistant.reports`.
+is here and not beside the other formats in `gpudeck.assistant.reports`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from PySide6.QtGui import (
 )
 from PySide6.QtSvg import QSvgRenderer
 
-from assistant.reports.html import body, caption
-from assistant.reports.report import Chart, Report
-from assistant.reports.style import LIGHT, chart_rules
-from assistant.reports.svg import HEIGHT, WIDTH, svg
+from gpudeck.assistant.reports.html import body, caption
+from gpudeck.assistant.reports.report import Chart, Report
+from gpudeck.assistant.reports.style import LIGHT, chart_rules
+from gpudeck.assistant.reports.svg import HEIGHT, WIDTH, svg
 
 _DPI = 96
 _MARGIN_MM, _FOOTER_PX = 16, 28

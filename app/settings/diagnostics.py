@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from app import __version__
-from app.format.values import NOT_AVAILABLE, clock, memory
-from app.language.texts import tr, tr_sentence
-from scheduler.protocol import paths
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Alert, DeviceState, Snapshot
+from gpudeck.app.format.values import NOT_AVAILABLE, clock, memory
+from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Alert, DeviceState, Snapshot
+from gpudeck.version import VERSION
 
 if TYPE_CHECKING:
-    from app.state import State
+    from gpudeck.app.state import State
 
 PACKAGES = (
     "torch",
@@ -75,7 +75,7 @@ def diagnostics(snapshot: Snapshot | None, alerts: tuple[Alert, ...] = ()) -> st
         snapshot: None if the daemon does not answer.
     """
     parts = [
-        ("GPU Deck", [f"version {__version__}", f"state folder {_with_state(paths.home())}"]),
+        ("GPU Deck", [f"version {VERSION}", f"state folder {_with_state(paths.home())}"]),
         ("Machine", _machine()),
         ("Devices", _devices(snapshot)),
         (
@@ -203,7 +203,7 @@ def _user() -> str:
 def about(state: State) -> tuple[tuple[str, str], ...]:
     """Return what is shown about the program, as captions and values."""
     return (
-        (tr("Version"), f"GPU Deck {__version__}"),
+        (tr("Version"), f"GPU Deck {VERSION}"),
         (tr("State folder"), str(paths.home())),
         (tr("Daemon"), _daemon_state(state)),
         (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from app.language.texts import tr, tr_noop, typed_number
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import Settings, changed
-from scheduler.verbs.control import Configure
+from gpudeck.app.language.texts import tr, tr_noop, typed_number
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import Settings, changed
+from gpudeck.scheduler.verbs.control import Configure
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
-from app.language.texts import tr, tr_count, tr_noop
-from app.link.link import Link
-from app.settings.diagnostics import about, diagnostics
-from app.settings.form import GROUPS, SETTINGS, text_of
-from app.settings.setting_row import SettingRow
-from app.state import State
-from app.widgets import theme
-from app.widgets.actions import bind_actions
-from app.widgets.controls import (
+from gpudeck.app.language.texts import tr, tr_count, tr_noop
+from gpudeck.app.link.link import Link
+from gpudeck.app.settings.diagnostics import about, diagnostics
+from gpudeck.app.settings.form import GROUPS, SETTINGS, text_of
+from gpudeck.app.settings.setting_row import SettingRow
+from gpudeck.app.state import State
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.actions import bind_actions
+from gpudeck.app.widgets.controls import (
     REACHES_EDGE,
     EdgeScrollArea,
     Stretch,
@@ -28,8 +28,8 @@ from app.widgets.controls import (
     row,
     set_text,
 )
-from app.widgets.safe_text import SafeText
-from scheduler.protocol import settings as stored
+from gpudeck.app.widgets.safe_text import SafeText
+from gpudeck.scheduler.protocol import settings as stored
 
 _WIDEST, _COLUMN, _SIDE = 820, 700, 150
 """Pixels of the cards at most, of each of several columns at least, and of the list of groups."""

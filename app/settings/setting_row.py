@@ -9,12 +9,12 @@ from PySide6.QtCore import QObject, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLineEdit, QWidget
 
-from app.language.texts import tr, tr_sentence
-from app.link.link import Link
-from app.settings.form import Setting, change, first_sentence, text_of
-from app.state import State
-from app.widgets import theme
-from app.widgets.controls import (
+from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.link.link import Link
+from gpudeck.app.settings.form import Setting, change, first_sentence, text_of
+from gpudeck.app.state import State
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import (
     ElidedLine,
     Stretch,
     button,
@@ -23,8 +23,8 @@ from app.widgets.controls import (
     row,
     show_if_any,
 )
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import Settings
 
 W = TypeVar("W", bound=QWidget)
 _BRIEF_WIDTH, _ABOVE = 210, 9

@@ -8,10 +8,10 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
-from app.format.values import first_capital
-from app.language.texts import tr, tr_sentence
-from app.widgets import theme
-from app.widgets.controls import label, row, set_text
+from gpudeck.app.format.values import first_capital
+from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import label, row, set_text
 
 _EDGE = 4
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Qt
 from PySide6.QtWidgets import QScrollArea, QWidget
 
-from app.jobs.requests import SearchJobs
-from app.shell.manual_pages import PAGE_OF
-from app.shell.palette import Palette
-from app.shell.palette_model import (
+from gpudeck.app.jobs.requests import SearchJobs
+from gpudeck.app.shell.manual_pages import PAGE_OF
+from gpudeck.app.shell.palette import Palette
+from gpudeck.app.shell.palette_model import (
     PaletteEntry,
     action_entries,
     best_jobs,
@@ -22,15 +22,15 @@ from app.shell.palette_model import (
     rank,
     setting_entries,
 )
-from app.widgets.action_table import action_info
-from app.widgets.actions import bind_actions, find_action
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.search import NEWEST, Search
-from scheduler.verbs.control import Configure
+from gpudeck.app.widgets.action_table import action_info
+from gpudeck.app.widgets.actions import bind_actions, find_action
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.search import NEWEST, Search
+from gpudeck.scheduler.verbs.control import Configure
 
 if TYPE_CHECKING:
-    from app.shell.sheets import ManualSheet, ShortcutSheet
-    from app.shell.window import MainWindow
+    from gpudeck.app.shell.sheets import ManualSheet, ShortcutSheet
+    from gpudeck.app.shell.window import MainWindow
 
 
 class Commands(QObject):
@@ -61,14 +61,14 @@ class Commands(QObject):
     @cached_property
     def shortcut_sheet(self) -> ShortcutSheet:
         """Return the sheet of all shortcuts, which is made when it is first shown."""
-        from app.shell.sheets import ShortcutSheet
+        from gpudeck.app.shell.sheets import ShortcutSheet
 
         return ShortcutSheet(self._window, self._pages)
 
     @cached_property
     def manual(self) -> ManualSheet:
         """Return the manual, which is read when it is first shown."""
-        from app.shell.sheets import ManualSheet
+        from gpudeck.app.shell.sheets import ManualSheet
 
         return ManualSheet(self._window)
 

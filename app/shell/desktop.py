@@ -12,19 +12,19 @@ from types import FrameType
 from PySide6.QtCore import QLibraryInfo, QObject, QSocketNotifier, Qt, QTimer, QTranslator
 from PySide6.QtWidgets import QApplication
 
-from app.charts.history import SECONDS
-from app.language import texts
-from app.link.link import Link
-from app.link.snapshots import SnapshotFeed
-from app.shell.memory import WindowMemory
-from app.shell.notifications import Notifier, notify
-from app.shell.tray import Tray
-from app.shell.window import MainWindow
-from app.strip.compact import CompactStrip
-from app.strip.summary import summarize
-from app.widgets import theme
-from scheduler.protocol import paths, settings
-from scheduler.protocol.errors import UserError
+from gpudeck.app.charts.history import SECONDS
+from gpudeck.app.language import texts
+from gpudeck.app.link.link import Link
+from gpudeck.app.link.snapshots import SnapshotFeed
+from gpudeck.app.shell.memory import WindowMemory
+from gpudeck.app.shell.notifications import Notifier, notify
+from gpudeck.app.shell.tray import Tray
+from gpudeck.app.shell.window import MainWindow
+from gpudeck.app.strip.compact import CompactStrip
+from gpudeck.app.strip.summary import summarize
+from gpudeck.app.widgets import theme
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.errors import UserError
 
 _PRELOAD_MS = 2500
 """Milliseconds after the start, when the first charts have been drawn."""

@@ -9,13 +9,13 @@ from PySide6.QtCore import QEvent
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QBoxLayout, QSizePolicy, QWidget
 
-from app.language.texts import tr, tr_noop
-from app.shell.page_titles import titles
-from app.strip.device_picker import DevicePicker
-from app.strip.strip import Strip
-from app.strip.tile_model import Tile
-from app.widgets import theme
-from app.widgets.controls import Stretch, badge, elided, label, row, set_text, set_tooltip
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.shell.page_titles import titles
+from gpudeck.app.strip.device_picker import DevicePicker
+from gpudeck.app.strip.strip import Strip
+from gpudeck.app.strip.tile_model import Tile
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import Stretch, badge, elided, label, row, set_text, set_tooltip
 
 REPLAY = "REPLAY"
 _RECORDED = tr_noop("These are recordings, not live readings")

@@ -7,10 +7,10 @@ import gc
 import threading
 import time
 
-from app.widgets import qt_check
-from assistant.one_thread import import_numpy
-from scheduler.client import Client
-from scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.app.widgets import qt_check
+from gpudeck.assistant.one_thread import import_numpy
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 
 
 def run() -> int:
@@ -20,7 +20,7 @@ def run() -> int:
         UserError: Qt's system libraries or the display are missing.
     """
     begin()
-    from app.shell.desktop import open_window  # after the check that Qt can be loaded
+    from gpudeck.app.shell.desktop import open_window  # after the check that Qt can be loaded
 
     return open_window()
 

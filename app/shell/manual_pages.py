@@ -32,7 +32,7 @@ class ManualPage(NamedTuple):
 
 def manual_pages() -> list[ManualPage]:
     """Return all pages, in the order of their files."""
-    from assistant.retrieval import manual  # the window opens without it
+    from gpudeck.assistant.retrieval import manual  # the window opens without it
 
     pages = []
     for file in manual.files():

@@ -6,8 +6,8 @@ from PySide6.QtCore import QByteArray, QRect, QSettings
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QHeaderView, QTableView, QTreeView, QWidget
 
-from app.shell.window import PAGES, MainWindow
-from scheduler.protocol import paths
+from gpudeck.app.shell.window import PAGES, MainWindow
+from gpudeck.scheduler.protocol import paths
 
 
 class WindowMemory:

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 from html import escape
 
-from app.alerts.alert_rows import newly_raised
-from app.format.job_rows import ended, meaning, started
-from app.format.values import duration
-from app.language.texts import tr, tr_sentence
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.settings import is_quiet
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.app.alerts.alert_rows import newly_raised
+from gpudeck.app.format.job_rows import ended, meaning, started
+from gpudeck.app.format.values import duration
+from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.settings import is_quiet
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 
 class Notifier:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.language.texts import tr, tr_noop
+from gpudeck.app.language.texts import tr, tr_noop
 
 _TITLES = {
     "dashboard": tr_noop("Dashboard"),

@@ -19,11 +19,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.language.texts import tr
-from app.shell.palette_model import PaletteEntry
-from app.widgets import theme
-from app.widgets.controls import rule
-from app.widgets.toast import shadow
+from gpudeck.app.language.texts import tr
+from gpudeck.app.shell.palette_model import PaletteEntry
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import rule
+from gpudeck.app.widgets.toast import shadow
 
 _WIDTH, _ROW, _TOP = 620, 34, 90
 _SEARCH_MS = 150

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from app.format.job_rows import state_word
-from app.language.texts import tr
-from app.settings.form import SETTINGS
-from app.shell.page_titles import page_key, title
-from app.widgets.action_table import ACTIONS, key_names
-from scheduler.protocol.jobs import Job
+from gpudeck.app.format.job_rows import state_word
+from gpudeck.app.language.texts import tr
+from gpudeck.app.settings.form import SETTINGS
+from gpudeck.app.shell.page_titles import page_key, title
+from gpudeck.app.widgets.action_table import ACTIONS, key_names
+from gpudeck.scheduler.protocol.jobs import Job
 
 MOST = 12
 """Entries that are offered at once."""

@@ -12,10 +12,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.language.texts import tr_count
-from app.shell.page_titles import page_key, title
-from app.widgets import icons, theme
-from app.widgets.action_table import key_names
+from gpudeck.app.language.texts import tr_count
+from gpudeck.app.shell.page_titles import page_key, title
+from gpudeck.app.widgets import icons, theme
+from gpudeck.app.widgets.action_table import key_names
 
 _WIDTH, _HEIGHT = 92, 60
 """The size of a button at the usual size of text."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtWidgets import QComboBox, QFrame, QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.language.texts import tr
-from app.shell.manual_pages import ManualPage, manual_pages
-from app.shell.page_titles import page_key
-from app.shell.page_titles import title as page_title
-from app.widgets import theme
-from app.widgets.action_table import ACTIONS, KEYS, key_names
-from app.widgets.controls import (
+from gpudeck.app.language.texts import tr
+from gpudeck.app.shell.manual_pages import ManualPage, manual_pages
+from gpudeck.app.shell.page_titles import page_key
+from gpudeck.app.shell.page_titles import title as page_title
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.action_table import ACTIONS, KEYS, key_names
+from gpudeck.app.widgets.controls import (
     Stretch,
     add_shortcuts,
     button,
@@ -20,7 +20,7 @@ from app.widgets.controls import (
     row,
     scroll_area,
 )
-from app.widgets.safe_text import SafeText
+from gpudeck.app.widgets.safe_text import SafeText
 
 _MARGIN, _WIDEST = 48, 980
 

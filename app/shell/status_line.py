@@ -6,10 +6,10 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.language.texts import tr, tr_sentence
-from app.state import State
-from app.widgets import theme
-from app.widgets.controls import button, elided, row, set_text, set_tooltip
+from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.state import State
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import button, elided, row, set_text, set_tooltip
 
 
 class LinkDot(QWidget):

@@ -6,9 +6,9 @@ from PySide6.QtCore import QObject, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QIcon, QPainter, QPixmap
 from PySide6.QtWidgets import QMenu, QSystemTrayIcon
 
-from app.language.texts import tr
-from app.strip.summary import StripSummary
-from app.widgets import theme
+from gpudeck.app.language.texts import tr
+from gpudeck.app.strip.summary import StripSummary
+from gpudeck.app.widgets import theme
 
 _SIZE = 64
 

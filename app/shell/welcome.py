@@ -8,11 +8,11 @@ from PySide6.QtCore import QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QPushButton, QSizePolicy, QWidget
 
-from app.language.texts import tr, tr_count, tr_noop, tr_sentence
-from app.state import State
-from app.widgets import icons, theme
-from app.widgets.controls import NO_LIMIT, Stretch, column, label, row, set_text
-from scheduler.protocol import paths
+from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_sentence
+from gpudeck.app.state import State
+from gpudeck.app.widgets import icons, theme
+from gpudeck.app.widgets.controls import NO_LIMIT, Stretch, column, label, row, set_text
+from gpudeck.scheduler.protocol import paths
 
 _WIDEST, _STEP, _ICON = 1180, 330, 26
 """Pixels of the page at most, of a step at least, and of its icon."""

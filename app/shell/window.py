@@ -16,40 +16,40 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
-from app.charts.series import Floats
-from app.dashboard.page import DashboardPage
-from app.language.texts import tr
-from app.link.link import Link
-from app.link.notice import Notice
-from app.shell.banner import Banner
-from app.shell.commands import Commands
-from app.shell.header import Header
-from app.shell.page_titles import page_key, title
-from app.shell.rail import Rail
-from app.shell.status_line import StatusLine
-from app.state import LinkStatus, State
-from app.strip.strip import Strip
-from app.strip.summary import unacknowledged
-from app.strip.tile_model import tiles
-from app.widgets import theme
-from app.widgets.controls import REACHES_EDGE, EdgeScrollArea, PageStack, column
-from app.widgets.toast import ToastStack
-from scheduler.protocol.settings import Settings as SchedulerSettings
-from scheduler.protocol.snapshot import Columns, Snapshot
+from gpudeck.app.charts.series import Floats
+from gpudeck.app.dashboard.page import DashboardPage
+from gpudeck.app.language.texts import tr
+from gpudeck.app.link.link import Link
+from gpudeck.app.link.notice import Notice
+from gpudeck.app.shell.banner import Banner
+from gpudeck.app.shell.commands import Commands
+from gpudeck.app.shell.header import Header
+from gpudeck.app.shell.page_titles import page_key, title
+from gpudeck.app.shell.rail import Rail
+from gpudeck.app.shell.status_line import StatusLine
+from gpudeck.app.state import LinkStatus, State
+from gpudeck.app.strip.strip import Strip
+from gpudeck.app.strip.summary import unacknowledged
+from gpudeck.app.strip.tile_model import tiles
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import REACHES_EDGE, EdgeScrollArea, PageStack, column
+from gpudeck.app.widgets.toast import ToastStack
+from gpudeck.scheduler.protocol.settings import Settings as SchedulerSettings
+from gpudeck.scheduler.protocol.snapshot import Columns, Snapshot
 
 if TYPE_CHECKING:  # a page is imported when it is first shown
-    from app.alerts.page import AlertsPage
-    from app.assistant.page import AssistantPage
-    from app.cleanup.page import CleanupPage
-    from app.code.page import CodePage
-    from app.devices.page import DevicePage
-    from app.hosts.page import HostsPage
-    from app.jobs.page import JobsPage
-    from app.models.page import ModelsPage
-    from app.processes.page import ProcessesPage
-    from app.settings.page import SettingsPage
-    from app.shell.welcome import Welcome
-    from app.workloads.page import WorkloadsPage
+    from gpudeck.app.alerts.page import AlertsPage
+    from gpudeck.app.assistant.page import AssistantPage
+    from gpudeck.app.cleanup.page import CleanupPage
+    from gpudeck.app.code.page import CodePage
+    from gpudeck.app.devices.page import DevicePage
+    from gpudeck.app.hosts.page import HostsPage
+    from gpudeck.app.jobs.page import JobsPage
+    from gpudeck.app.models.page import ModelsPage
+    from gpudeck.app.processes.page import ProcessesPage
+    from gpudeck.app.settings.page import SettingsPage
+    from gpudeck.app.shell.welcome import Welcome
+    from gpudeck.app.workloads.page import WorkloadsPage
 
 P = TypeVar("P", bound=QWidget)
 
@@ -143,13 +143,13 @@ class MainWindow(QWidget):
 
     @cached_property
     def jobs(self) -> JobsPage:
-        from app.jobs.page import JobsPage
+        from gpudeck.app.jobs.page import JobsPage
 
         return self._add_page("jobs", JobsPage(self.state, self.link))
 
     @cached_property
     def workloads(self) -> WorkloadsPage:
-        from app.workloads.page import WorkloadsPage
+        from gpudeck.app.workloads.page import WorkloadsPage
 
         page = self._add_page("workloads", WorkloadsPage(self.state, self.link))
         page.code_opened.connect(lambda: self.show_page("code"))
@@ -157,7 +157,7 @@ class MainWindow(QWidget):
 
     @cached_property
     def code(self) -> CodePage:
-        from app.code.page import CodePage
+        from gpudeck.app.code.page import CodePage
 
         page = self._add_page("code", CodePage(self.link))
         page.left.connect(lambda: self.show_page("workloads"))
@@ -165,7 +165,7 @@ class MainWindow(QWidget):
 
     @cached_property
     def assistant(self) -> AssistantPage:
-        from app.assistant.page import AssistantPage
+        from gpudeck.app.assistant.page import AssistantPage
 
         page = self._add_page("assistant", AssistantPage(self.state, self.link))
         page.models_opened.connect(lambda: self.show_page("models"))
@@ -180,7 +180,7 @@ class MainWindow(QWidget):
 
     @cached_property
     def alerts(self) -> AlertsPage:
-        from app.alerts.page import AlertsPage
+        from gpudeck.app.alerts.page import AlertsPage
 
         page = self._add_page("alerts", AlertsPage(self.state, self.link))
         page.job_chosen.connect(self._show_job)
@@ -189,7 +189,7 @@ class MainWindow(QWidget):
 
     @cached_property
     def processes(self) -> ProcessesPage:
-        from app.processes.page import ProcessesPage
+        from gpudeck.app.processes.page import ProcessesPage
 
         page = self._add_page("processes", ProcessesPage(self.state, self.link))
         page.job_chosen.connect(self._show_job)
@@ -197,7 +197,7 @@ class MainWindow(QWidget):
 
     @cached_property
     def hosts(self) -> HostsPage:
-        from app.hosts.page import HostsPage
+        from gpudeck.app.hosts.page import HostsPage
 
         page = self._add_page("hosts", HostsPage(self.state, self.link))
         page.device_chosen.connect(self.show_device)
@@ -205,7 +205,7 @@ class MainWindow(QWidget):
 
     @cached_property
     def settings(self) -> SettingsPage:
-        from app.settings.page import SettingsPage
+        from gpudeck.app.settings.page import SettingsPage
 
         page = self._add_page("settings", SettingsPage(self.state, self.link))
         page.configured.connect(self._take_settings)
@@ -214,7 +214,7 @@ class MainWindow(QWidget):
 
     @cached_property
     def device(self) -> DevicePage:
-        from app.devices.page import DevicePage
+        from gpudeck.app.devices.page import DevicePage
 
         page = self._add_page("device", DevicePage(self.state, self.link))
         page.titled.connect(self.header.show_title)
@@ -223,14 +223,14 @@ class MainWindow(QWidget):
 
     @cached_property
     def cleanup(self) -> CleanupPage:
-        from app.cleanup.page import CleanupPage
+        from gpudeck.app.cleanup.page import CleanupPage
 
         return self._add_page("cleanup", CleanupPage(self.link))
 
     @cached_property
     def welcome(self) -> Welcome:
         """Return the page of a window that is opened for the first time."""
-        from app.shell.welcome import Welcome
+        from gpudeck.app.shell.welcome import Welcome
 
         page = Welcome(self.state)
         page.setAccessibleName(tr("Welcome"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.format.values import Meaning
-from app.language.texts import tr, tr_noop
-from app.strip.tile_model import TEMPERATURE, UTILISATION, Tile
+from gpudeck.app.format.values import Meaning
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.strip.tile_model import TEMPERATURE, UTILISATION, Tile
 
 _IDLE = 0.05
 """The utilisation up to which a device that nobody holds is not busy."""

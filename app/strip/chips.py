@@ -6,12 +6,12 @@ from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainter
 from PySide6.QtWidgets import QSizePolicy
 
-from app.format.values import shortest_label
-from app.language.texts import tr
-from app.strip.chip_model import Chip, device_chip, fleet_chip, machine_chips
-from app.strip.tile_model import Tile
-from app.widgets import theme
-from app.widgets.mark_chart import ChartMark, MarkChart
+from gpudeck.app.format.values import shortest_label
+from gpudeck.app.language.texts import tr
+from gpudeck.app.strip.chip_model import Chip, device_chip, fleet_chip, machine_chips
+from gpudeck.app.strip.tile_model import Tile
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.mark_chart import ChartMark, MarkChart
 
 _HEIGHT, _GAP = 26, 4
 _NARROW, _WIDEST_CHIP = 58, 190

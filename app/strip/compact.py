@@ -6,10 +6,10 @@ from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
-from app.language.texts import tr
-from app.strip.summary import StripSummary, SummaryRow
-from app.widgets import theme
-from app.widgets.controls import draw_share
+from gpudeck.app.language.texts import tr
+from gpudeck.app.strip.summary import StripSummary, SummaryRow
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import draw_share
 
 _TITLE, _COLUMNS, _BAR = 62, (52, 76, 52, 52), 60
 _LEFT, _RIGHT = (

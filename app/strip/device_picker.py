@@ -6,9 +6,9 @@ from PySide6.QtCore import QStringListModel, Qt, Signal
 from PySide6.QtGui import QFocusEvent
 from PySide6.QtWidgets import QCompleter, QLineEdit
 
-from app.language.texts import tr
-from app.strip.tile_model import TEMPERATURE, UTILISATION, Tile
-from app.widgets import theme
+from gpudeck.app.language.texts import tr
+from gpudeck.app.strip.tile_model import TEMPERATURE, UTILISATION, Tile
+from gpudeck.app.widgets import theme
 
 _WIDTH = 150
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from app.format.values import Meaning, shortest_label
-from app.language.texts import tr_noop
-from app.strip.tile_model import MEMORY, POWER, TEMPERATURE, UTILISATION, Tile
+from gpudeck.app.format.values import Meaning, shortest_label
+from gpudeck.app.language.texts import tr_noop
+from gpudeck.app.strip.tile_model import MEMORY, POWER, TEMPERATURE, UTILISATION, Tile
 
 MANY = 16
 """With more devices than this the strip shows a map instead of tiles."""

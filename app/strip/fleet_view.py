@@ -9,9 +9,9 @@ from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QKeyEvent, QMouseEvent, QPainter
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.format.values import Meaning
-from app.language.texts import tr, tr_noop
-from app.strip.fleet_model import (
+from gpudeck.app.format.values import Meaning
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.strip.fleet_model import (
     FILTERS,
     ORDERS,
     QUANTITIES,
@@ -20,9 +20,9 @@ from app.strip.fleet_model import (
     map_cell,
     selected_devices,
 )
-from app.strip.tile_model import Tile
-from app.widgets import theme
-from app.widgets.controls import (
+from gpudeck.app.strip.tile_model import Tile
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import (
     Stretch,
     choice_box,
     column,
@@ -35,7 +35,7 @@ from app.widgets.controls import (
     set_tooltip,
     show_if_any,
 )
-from app.widgets.mark_chart import ChartMark, MarkChart
+from gpudeck.app.widgets.mark_chart import ChartMark, MarkChart
 
 _WIDTH, _NARROW, _HEIGHT, _LOW, _GAP = 74, 60, 32, 21, 3
 """The least width of a cell and of a low one, its height and that of a low one at the usual size

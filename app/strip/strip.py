@@ -10,18 +10,18 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QScrollArea, QStackedWidget, QWidget
 
-from app.charts.refresh_rate import StaggeredRefresh
-from app.charts.series import Floats
-from app.language.texts import tr
-from app.strip.chips import ChipLine
-from app.strip.fleet_model import MANY
-from app.strip.tile_model import Tile
-from app.strip.tile_view import Form, TileView, narrowest
-from app.widgets import theme
-from app.widgets.controls import label, set_up_scroll
+from gpudeck.app.charts.refresh_rate import StaggeredRefresh
+from gpudeck.app.charts.series import Floats
+from gpudeck.app.language.texts import tr
+from gpudeck.app.strip.chips import ChipLine
+from gpudeck.app.strip.fleet_model import MANY
+from gpudeck.app.strip.tile_model import Tile
+from gpudeck.app.strip.tile_view import Form, TileView, narrowest
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import label, set_up_scroll
 
 if TYPE_CHECKING:
-    from app.strip.fleet_view import FleetView
+    from gpudeck.app.strip.fleet_view import FleetView
 
 MOST_OF_WINDOW = 0.45
 """A share of the window's height."""
@@ -56,7 +56,7 @@ class Strip(QStackedWidget):
     @cached_property
     def fleet(self) -> FleetView:
         """Return the map; it is made when there are many devices for the first time."""
-        from app.strip.fleet_view import FleetView
+        from gpudeck.app.strip.fleet_view import FleetView
 
         made = FleetView()
         made.opened.connect(self.opened)

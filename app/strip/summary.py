@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.format.values import Meaning
-from app.language.texts import tr
-from app.strip.tile_model import MEMORY, POWER, TEMPERATURE, UTILISATION, Tile, tiles
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.app.format.values import Meaning
+from gpudeck.app.language.texts import tr
+from gpudeck.app.strip.tile_model import MEMORY, POWER, TEMPERATURE, UTILISATION, Tile, tiles
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 LISTED = 12
 """The most devices that are listed; the others are counted."""

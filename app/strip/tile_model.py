@@ -8,10 +8,10 @@ from typing import Literal
 
 import msgspec
 
-from app.format.values import Meaning, device_label, duration, format_field, significant
-from app.language.texts import tr, tr_date, tr_decimal, tr_list, tr_noop, tr_sentence
-from scheduler.protocol.absence import Unavailable
-from scheduler.protocol.busy_causes import (
+from gpudeck.app.format.values import Meaning, device_label, duration, format_field, significant
+from gpudeck.app.language.texts import tr, tr_date, tr_decimal, tr_list, tr_noop, tr_sentence
+from gpudeck.scheduler.protocol.absence import Unavailable
+from gpudeck.scheduler.protocol.busy_causes import (
     Asleep,
     QuietHours,
     Reserved,
@@ -19,10 +19,10 @@ from scheduler.protocol.busy_causes import (
     Unreachable,
     explain,
 )
-from scheduler.protocol.devices import NA, Reading
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
-from scheduler.protocol.units import amount, clock
+from gpudeck.scheduler.protocol.devices import NA, Reading
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
+from gpudeck.scheduler.protocol.units import amount, clock
 
 Usage = Literal["held", "in use", "idle", "recorded", "asleep", "reserved", "unreachable"]
 """Held by our jobs, in use by others, idle, or a recording, which does not contain its users;
@@ -189,7 +189,7 @@ METRICS: tuple[Callable[[Reading], TileMetric], ...] = (
     _temperature,
     _power,
 )
-"""The values of every tile, in their order. Their places are in `app.strip.tile_view`."""
+"""The values of every tile, in their order. Their places are in `gpudeck.app.strip.tile_view`."""
 UTILISATION, MEMORY, COMPUTE_RATE, TEMPERATURE, POWER = range(len(METRICS))
 
 

@@ -20,14 +20,14 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QWidget
 
-from app.charts.series import Floats
-from app.charts.sparkline import draw_sparkline
-from app.format.values import NOT_AVAILABLE
-from app.language.texts import tr
-from app.strip.tile_model import UTILISATION, Tile, TileMetric
-from app.widgets import theme
-from app.widgets.controls import draw_share
-from app.widgets.mark_chart import show_tooltip
+from gpudeck.app.charts.series import Floats
+from gpudeck.app.charts.sparkline import draw_sparkline
+from gpudeck.app.format.values import NOT_AVAILABLE
+from gpudeck.app.language.texts import tr
+from gpudeck.app.strip.tile_model import UTILISATION, Tile, TileMetric
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import draw_share
+from gpudeck.app.widgets.mark_chart import show_tooltip
 
 Form = Literal["wide", "compact", "slim", "tiny"]
 """Five columns with captions; two rows; one row of the most important values; or of three."""

@@ -6,14 +6,14 @@ import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from app.cli.catalog import TOUR_FOLDER
-from app.cli.connection import daemon_status
-from app.cli.output import print_error, print_result
-from app.shell.main import begin
-from app.tour.results import write_results
-from scheduler.client import Client
-from scheduler.protocol.errors import DaemonGone, UserError
-from scheduler.protocol.jobs import Done
+from gpudeck.app.cli.catalog import TOUR_FOLDER
+from gpudeck.app.cli.connection import daemon_status
+from gpudeck.app.cli.output import print_error, print_result
+from gpudeck.app.shell.main import begin
+from gpudeck.app.tour.results import write_results
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.protocol.jobs import Done
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -48,8 +48,8 @@ def run(args: Namespace) -> int:
     try:
         begin()
         # both import Qt, which `begin` checks first
-        from app.tour.session import Session
-        from app.tour.steps import TourSteps
+        from gpudeck.app.tour.session import Session
+        from gpudeck.app.tour.steps import TourSteps
 
         with Session() as session:
             steps = TourSteps(session, out, quiet=args.json)

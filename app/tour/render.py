@@ -8,9 +8,9 @@ from pathlib import Path
 from PySide6.QtCore import QCoreApplication, QEvent, QSize
 from PySide6.QtWidgets import QApplication
 
-from app.shell.window import PAGES, MainWindow
-from app.widgets import theme
-from scheduler.protocol.errors import UserError
+from gpudeck.app.shell.window import PAGES, MainWindow
+from gpudeck.app.widgets import theme
+from gpudeck.scheduler.protocol.errors import UserError
 
 SIZES = ((1280, 800), (2560, 1440))
 SCHEMES: tuple[theme.Scheme, ...] = ("light", "dark")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from app.format.results import result_of
-from scheduler.client import Client
-from scheduler.protocol.jobs import Done, Job
-from scheduler.protocol.snapshot import DeviceState
+from gpudeck.app.format.results import result_of
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.jobs import Done, Job
+from gpudeck.scheduler.protocol.snapshot import DeviceState
 
 DURING = "dashboard-during-the-job"
 """The picture that is taken while the attention job is timed."""

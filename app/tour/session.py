@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Self
 
 from PySide6.QtCore import QEventLoop, QTimer
 
-from app.shell.desktop import Desktop
-from app.shell.window import MainWindow
-from app.tour.render import render_pages, save_picture
-from app.widgets import theme
-from scheduler.protocol import paths
+from gpudeck.app.shell.desktop import Desktop
+from gpudeck.app.shell.window import MainWindow
+from gpudeck.app.tour.render import render_pages, save_picture
+from gpudeck.app.widgets import theme
+from gpudeck.scheduler.protocol import paths
 
 if TYPE_CHECKING:
-    from assistant.messages import Answer
+    from gpudeck.assistant.messages import Answer
 
 SIZE = (1280, 800)
 """Pixels of the window."""
@@ -73,6 +73,6 @@ class Session:
 
     def show_brief(self, answer: Answer) -> None:
         """Show a brief that was not requested through the window in its conversation."""
-        from app.assistant.requests import finished  # only the tour needs it
+        from gpudeck.app.assistant.requests import finished  # only the tour needs it
 
         self.window.assistant.show_answer("Write a brief.", finished(answer))

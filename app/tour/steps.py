@@ -8,18 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from app import __version__
-from app.cli.output import clear_progress, print_line, show_progress
-from app.format.job_rows import describe
-from app.report.file import save_report
-from app.shell.window import PAGES
-from app.tour.results import DURING, Brief, Live, Tour, compare
-from app.tour.session import Session
-from assistant.client import Assistant
-from assistant.reports.report import unpacked
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job, Running
-from scheduler.protocol.snapshot import DeviceState, Snapshot
+from gpudeck.app.cli.output import clear_progress, print_line, show_progress
+from gpudeck.app.format.job_rows import describe
+from gpudeck.app.report.file import save_report
+from gpudeck.app.shell.window import PAGES
+from gpudeck.app.tour.results import DURING, Brief, Live, Tour, compare
+from gpudeck.app.tour.session import Session
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.reports.report import unpacked
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job, Running
+from gpudeck.scheduler.protocol.snapshot import DeviceState, Snapshot
+from gpudeck.version import VERSION
 
 WATCH_S = 3.0
 """Seconds of watching before the job, so that the charts show the state before it."""
@@ -95,7 +95,7 @@ class TourSteps:
         pictures = tuple(self._picture_all())
         seconds = time.time() - started
         return Tour(
-            __version__,
+            VERSION,
             started,
             seconds,
             before.source,

@@ -1,13 +1,13 @@
 """The one table of what the user can do: menus, shortcuts, the palette and the sheet share it.
 
-A page connects the actions that it carries out (see `app.widgets.actions`). Free of Qt.
+A page connects the actions that it carries out (see `gpudeck.app.widgets.actions`). Free of Qt.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from app.language.texts import tr, tr_noop
+from gpudeck.app.language.texts import tr, tr_noop
 
 
 class ActionInfo(NamedTuple):

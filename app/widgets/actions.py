@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMenu, QWidget
 
-from app.language.texts import tr
-from app.widgets.action_table import action_info
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets.action_table import action_info
 
 
 def bind_actions(owner: QWidget, slots: Mapping[str, Callable[[], object]]) -> dict[str, QAction]:

@@ -28,9 +28,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.format.values import first_capital
-from app.language.texts import tr
-from app.widgets import theme
+from gpudeck.app.format.values import first_capital
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
 
 NO_LIMIT = 2**24 - 1
 """Qt's QWIDGETSIZE_MAX, which PySide does not name: a width or height without a limit."""

@@ -8,8 +8,8 @@ from PySide6.QtCore import QSize
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from app.widgets import theme
-from app.widgets.controls import Stretch, column, elided, row, set_text, set_tooltip
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import Stretch, column, elided, row, set_text, set_tooltip
 
 WIDTH = 112
 """Pixels of a column."""

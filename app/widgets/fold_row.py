@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent, QSize
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QWidget
 
-from app.widgets import theme
+from gpudeck.app.widgets import theme
 
 
 class FoldRow(QWidget):

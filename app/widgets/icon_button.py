@@ -6,7 +6,7 @@ from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QPushButton
 
-from app.widgets import icons, theme
+from gpudeck.app.widgets import icons, theme
 
 _SIDE, _ICON = 24, 15
 """Pixels of the button and of the icon in it."""

@@ -24,10 +24,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.language.texts import tr, translating
-from app.widgets import theme
-from app.widgets.controls import NO_LIMIT, card, plain_tooltip
-from scheduler.protocol.progress import printable
+from gpudeck.app.language.texts import tr, translating
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import NO_LIMIT, card, plain_tooltip
+from gpudeck.scheduler.protocol.progress import printable
 
 Index = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()

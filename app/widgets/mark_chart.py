@@ -9,7 +9,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from app.widgets import theme
+from gpudeck.app.widgets import theme
 
 _STEPS = {
     Qt.Key.Key_Left: QPointF(-1, 0),

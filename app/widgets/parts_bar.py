@@ -9,8 +9,8 @@ from PySide6.QtCore import QEvent, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QHelpEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
-from app.format.values import memory
-from app.widgets import theme
+from gpudeck.app.format.values import memory
+from gpudeck.app.widgets import theme
 
 _BAR, _GAP, _DOT = 8, 6, 8
 _LEAST = 3

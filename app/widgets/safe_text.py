@@ -21,8 +21,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QSizePolicy, QTextBrowser, QWidget
 
-from app.widgets import theme
-from app.widgets.citations import Citation, CitedFact, tooltip
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.citations import Citation, CitedFact, tooltip
 
 _FACTS = "fact:"
 """The scheme of links to facts; the indices of the facts follow."""

@@ -8,8 +8,8 @@ from PySide6.QtCore import QObject, QRectF, Qt
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
-from app.widgets.controls import draw_share
-from app.widgets.list_table import Index
+from gpudeck.app.widgets.controls import draw_share
+from gpudeck.app.widgets.list_table import Index
 
 SHARE = Qt.ItemDataRole.UserRole
 """The role by which a model gives the share, 0 to 1; None for no bar."""

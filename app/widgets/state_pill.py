@@ -8,10 +8,10 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from app.format.values import first_capital
-from app.widgets import theme
-from app.widgets.list_table import Index
-from app.widgets.stylesheet import PILL_SHARE
+from gpudeck.app.format.values import first_capital
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.list_table import Index
+from gpudeck.app.widgets.stylesheet import PILL_SHARE
 
 _INDENT = 10
 """Pixels before a pill, as before the heading of its column."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from PySide6.QtGui import QColor, QPalette
 
-from app.widgets import theme
-from scheduler.protocol import paths
+from gpudeck.app.widgets import theme
+from gpudeck.scheduler.protocol import paths
 
 
 def palette(t: theme.Tokens) -> QPalette:

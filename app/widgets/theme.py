@@ -9,7 +9,7 @@ from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QColor, QFont, QFontDatabase
 from PySide6.QtWidgets import QApplication, QWidget
 
-from scheduler.protocol import paths
+from gpudeck.scheduler.protocol import paths
 
 Scheme = Literal["light", "dark"]
 
@@ -144,7 +144,7 @@ def apply(app: QApplication, scheme: Scheme) -> None:
     look = (scheme, px(BASE))
     if app.property("look") == look:
         return  # styling again takes as long as building the window
-    from app.widgets.stylesheet import palette, stylesheet
+    from gpudeck.app.widgets.stylesheet import palette, stylesheet
 
     _load_fonts(app)
     t = LIGHT if scheme == "light" else DARK

@@ -9,9 +9,9 @@ from PySide6.QtCore import QEvent, QObject, QTimer, QUrl, Signal
 from PySide6.QtGui import QColor, QDesktopServices, QEnterEvent
 from PySide6.QtWidgets import QFrame, QGraphicsDropShadowEffect, QPushButton, QVBoxLayout, QWidget
 
-from app.language.texts import tr
-from app.widgets import theme
-from app.widgets.controls import Stretch, button, label, row
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import Stretch, button, label, row
 
 _WIDEST = 420
 _MOST = 3

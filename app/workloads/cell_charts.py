@@ -13,10 +13,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from accel.result import Result
-from app.language.texts import tr, tr_list, tr_noop
-from app.widgets import theme
-from app.widgets.controls import (
+from gpudeck.accel.result import Result
+from gpudeck.app.language.texts import tr, tr_list, tr_noop
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import (
     Stretch,
     button,
     choice_box,
@@ -26,14 +26,14 @@ from app.widgets.controls import (
     set_text,
     show_if_any,
 )
-from app.widgets.mark_chart import MarkChart
-from app.workloads import cells as c
-from app.workloads.comparison import compare
-from app.workloads.comparison_view import ComparisonView
-from app.workloads.heat_map import heat_map, quantities
-from app.workloads.heat_map_view import HeatMapView
-from app.workloads.roofline import roofline
-from app.workloads.roofline_view import LEAST_HEIGHT, RooflineView
+from gpudeck.app.widgets.mark_chart import MarkChart
+from gpudeck.app.workloads import cells as c
+from gpudeck.app.workloads.comparison import compare
+from gpudeck.app.workloads.comparison_view import ComparisonView
+from gpudeck.app.workloads.heat_map import heat_map, quantities
+from gpudeck.app.workloads.heat_map_view import HeatMapView
+from gpudeck.app.workloads.roofline import roofline
+from gpudeck.app.workloads.roofline_view import LEAST_HEIGHT, RooflineView
 
 HINT = tr_noop("Click a mark, or move to it with Tab and the arrow keys, to see its values here.")
 VIEWS = (tr_noop("Heat map"), tr_noop("Comparison"), tr_noop("Roofline"), tr_noop("Details"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from accel.result import Cell
-from accel.workloads.catalog import FP8
-from app.format.results import describe_sensors
-from app.format.values import precise
-from app.language.texts import tr, tr_count, tr_decimal, tr_noop, tr_sentence
+from gpudeck.accel.result import Cell
+from gpudeck.accel.workloads.catalog import FP8
+from gpudeck.app.format.results import describe_sensors
+from gpudeck.app.format.values import precise
+from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_noop, tr_sentence
 
 FASTEST = tr_noop("fastest")
 """The choice that stands for the fastest contender of each shape, apart from `auto` and FP8."""

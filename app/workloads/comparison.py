@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from accel.result import Cell, twins
-from accel.workloads.catalog import FP8
-from app.language.texts import tr, tr_count, tr_decimal, tr_sentence
-from app.workloads import cells as c
+from gpudeck.accel.result import Cell, twins
+from gpudeck.accel.workloads.catalog import FP8
+from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_sentence
+from gpudeck.app.workloads import cells as c
 
 AUTO = "auto"
 TARGET = 0.98

@@ -5,12 +5,12 @@ from __future__ import annotations
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter
 
-from app.charts.scales import ticks
-from app.language.texts import tr, tr_decimal
-from app.widgets import theme
-from app.widgets.mark_chart import ChartMark, MarkChart
-from app.workloads.comparison import TARGET, Comparison, ComparisonBar
-from app.workloads.legend import contender_color, draw_legend
+from gpudeck.app.charts.scales import ticks
+from gpudeck.app.language.texts import tr, tr_decimal
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.mark_chart import ChartMark, MarkChart
+from gpudeck.app.workloads.comparison import TARGET, Comparison, ComparisonBar
+from gpudeck.app.workloads.legend import contender_color, draw_legend
 
 _HEADROOM = 1.02
 _LEAST_LEFT, _BELOW, _ABOVE, _WIDEST, _BETWEEN = 44.0, 20.0, 18.0, 40.0, 20.0

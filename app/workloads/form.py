@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from accel.workloads.catalog import AUTO, Param, Workload, split
-from accel.workloads.grid import directions, shapes
-from app.format.values import duration, first_capital, memory, scaled
-from app.language.texts import tr, tr_count, tr_sentence
-from scheduler.protocol.job_options import JobOptions, make_spec
-from scheduler.protocol.submissions import PendingTokens
-from scheduler.verbs.submit import Submit
+from gpudeck.accel.workloads.catalog import AUTO, Param, Workload, split
+from gpudeck.accel.workloads.grid import directions, shapes
+from gpudeck.app.format.values import duration, first_capital, memory, scaled
+from gpudeck.app.language.texts import tr, tr_count, tr_sentence
+from gpudeck.scheduler.protocol.job_options import JobOptions, make_spec
+from gpudeck.scheduler.protocol.submissions import PendingTokens
+from gpudeck.scheduler.verbs.submit import Submit
 
 CHOSEN = "auto"
 """What stands in a field whose value is chosen by itself."""

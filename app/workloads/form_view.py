@@ -15,11 +15,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from accel.workloads.catalog import Param
-from app.language.texts import tr
-from app.widgets import theme
-from app.widgets.controls import ElidedLine, label, set_text
-from app.workloads.form import CHOSEN, WorkloadForm, explain
+from gpudeck.accel.workloads.catalog import Param
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import ElidedLine, label, set_text
+from gpudeck.app.workloads.form import CHOSEN, WorkloadForm, explain
 
 GROUPS = ("Shape", "Precision", "Run")
 _BETWEEN = 5

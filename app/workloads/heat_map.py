@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from accel.result import Cell
-from accel.workloads.catalog import FP8
-from app.format.values import precise
-from app.language.texts import tr, tr_noop
-from app.workloads import cells as c
+from gpudeck.accel.result import Cell
+from gpudeck.accel.workloads.catalog import FP8
+from gpudeck.app.format.values import precise
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.workloads import cells as c
 
 
 @dataclass(frozen=True)

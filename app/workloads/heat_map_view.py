@@ -5,10 +5,10 @@ from __future__ import annotations
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QLinearGradient, QPainter
 
-from app.language.texts import tr
-from app.widgets import theme
-from app.widgets.mark_chart import ChartMark, MarkChart
-from app.workloads.heat_map import HeatCell, HeatMap
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.mark_chart import ChartMark, MarkChart
+from gpudeck.app.workloads.heat_map import HeatCell, HeatMap
 
 _GAP, _HEADING, _SCALE, _HIGHEST_CELL, _WIDEST_CELL = 2.0, 20.0, 24.0, 48.0, 160.0
 _LOWEST_CELL = 22

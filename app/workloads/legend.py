@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QPainter
 
-from app.widgets import theme
+from gpudeck.app.widgets import theme
 
 
 def contender_color(index: int) -> QColor:

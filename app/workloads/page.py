@@ -12,15 +12,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from accel.workloads.catalog import WORKLOADS, find
-from app.format.job_rows import device_labels, job_row
-from app.format.results import earlier_results, result_of, summarize_result
-from app.format.values import significant
-from app.language.texts import tr, tr_noop
-from app.link.link import Link
-from app.state import State
-from app.widgets import theme
-from app.widgets.controls import (
+from gpudeck.accel.workloads.catalog import WORKLOADS, find
+from gpudeck.app.format.job_rows import device_labels, job_row
+from gpudeck.app.format.results import earlier_results, result_of, summarize_result
+from gpudeck.app.format.values import significant
+from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.link.link import Link
+from gpudeck.app.state import State
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import (
     NO_LIMIT,
     Stretch,
     button,
@@ -36,18 +36,18 @@ from app.widgets.controls import (
     set_up_scroll,
     show_if_any,
 )
-from app.workloads.form import WorkloadForm
-from app.workloads.form_view import WorkloadFormView
-from app.workloads.result_bars import ResultBars
-from app.workloads.result_card import ActiveJobCard, ResultCard
-from app.workloads.result_export import SaveResult
-from app.workloads.used_shapes import KINDS, UsedShapes
-from app.workloads.used_shapes_view import UsedShapesView
-from app.workloads.workload_choice import WorkloadChoice
-from scheduler.protocol.jobs import Done, Failed, Job
-from scheduler.protocol.search import ENDED, NEWEST, Search
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.verbs.jobs import FindJobs, GetJob, Page
+from gpudeck.app.workloads.form import WorkloadForm
+from gpudeck.app.workloads.form_view import WorkloadFormView
+from gpudeck.app.workloads.result_bars import ResultBars
+from gpudeck.app.workloads.result_card import ActiveJobCard, ResultCard
+from gpudeck.app.workloads.result_export import SaveResult
+from gpudeck.app.workloads.used_shapes import KINDS, UsedShapes
+from gpudeck.app.workloads.used_shapes_view import UsedShapesView
+from gpudeck.app.workloads.workload_choice import WorkloadChoice
+from gpudeck.scheduler.protocol.jobs import Done, Failed, Job
+from gpudeck.scheduler.protocol.search import ENDED, NEWEST, Search
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.verbs.jobs import FindJobs, GetJob, Page
 
 EMPTY = tr_noop(
     "This workload has not run yet. "

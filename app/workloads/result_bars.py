@@ -5,11 +5,11 @@ from __future__ import annotations
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter
 
-from app.format.results import EarlierResult
-from app.format.values import significant
-from app.language.texts import tr
-from app.widgets import theme
-from app.widgets.mark_chart import ChartMark, MarkChart
+from gpudeck.app.format.results import EarlierResult
+from gpudeck.app.format.values import significant
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.mark_chart import ChartMark, MarkChart
 
 _ROW, _HIGHEST, _BAR = 26, 40, 12
 """Pixels of height of a row, of a row where there is much room, and of the bar in it."""

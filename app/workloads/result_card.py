@@ -8,12 +8,12 @@ from PySide6.QtCore import QEvent, QSize, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
-from accel.result import Result
-from app.format.job_rows import JobRow
-from app.format.results import ResultSummary
-from app.language.texts import tr
-from app.widgets import theme
-from app.widgets.controls import (
+from gpudeck.accel.result import Result
+from gpudeck.app.format.job_rows import JobRow
+from gpudeck.app.format.results import ResultSummary
+from gpudeck.app.language.texts import tr
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import (
     ProgressLine,
     Stretch,
     ask_save_path,
@@ -26,8 +26,8 @@ from app.widgets.controls import (
     set_text,
     show_if_any,
 )
-from app.widgets.safe_text import FittedText
-from app.workloads.cell_charts import DETAILS, CellCharts
+from gpudeck.app.widgets.safe_text import FittedText
+from gpudeck.app.workloads.cell_charts import DETAILS, CellCharts
 
 _FIGURE, _TIME, _LEAST = 190, 78, 200
 """Pixels of width of the headline, of a time beside it, and of the card at least."""

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from accel.result import Cell, Result
-from app.format.results import result_of
-from app.language.texts import tr
-from app.link.call import Call
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job
+from gpudeck.accel.result import Cell, Result
+from gpudeck.app.format.results import result_of
+from gpudeck.app.language.texts import tr
+from gpudeck.app.link.call import Call
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job
 
 
 class SaveResult(msgspec.Struct, frozen=True):

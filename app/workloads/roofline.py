@@ -13,12 +13,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from accel.result import Result
-from accel.runtime.peaks import peak_bandwidth, peak_tflops
-from accel.workloads.catalog import FP8
-from app.format.values import precise
-from app.language.texts import tr
-from app.workloads import cells as c
+from gpudeck.accel.result import Result
+from gpudeck.accel.runtime.peaks import peak_bandwidth, peak_tflops
+from gpudeck.accel.workloads.catalog import FP8
+from gpudeck.app.format.values import precise
+from gpudeck.app.language.texts import tr
+from gpudeck.app.workloads import cells as c
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ import math
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
-from app.language.texts import tr, tr_decimal
-from app.widgets import theme
-from app.widgets.mark_chart import ChartMark, MarkChart
-from app.workloads.legend import contender_color, draw_legend
-from app.workloads.roofline import Roofline, attainable, ticks
+from gpudeck.app.language.texts import tr, tr_decimal
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.mark_chart import ChartMark, MarkChart
+from gpudeck.app.workloads.legend import contender_color, draw_legend
+from gpudeck.app.workloads.roofline import Roofline, attainable, ticks
 
 _LEFT, _BELOW, _RIGHT, _RADIUS = 48.0, 36.0, 14.0, 4.0
 _CENTER = int(Qt.AlignmentFlag.AlignCenter)

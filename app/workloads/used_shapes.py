@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from accel.attention.records import Shape
-from accel.lessons.records import (
+from gpudeck.accel.attention.records import Shape
+from gpudeck.accel.lessons.records import (
     Measured,
     Used,
     decode_learned,
@@ -15,9 +15,9 @@ from accel.lessons.records import (
     learned_file,
     used_file,
 )
-from accel.primitives.gemm import records as products
-from app.format.values import significant
-from app.language.texts import tr, tr_decimal, tr_noop, tr_whole
+from gpudeck.accel.primitives.gemm import records as products
+from gpudeck.app.format.values import significant
+from gpudeck.app.language.texts import tr, tr_decimal, tr_noop, tr_whole
 
 UNMEASURED = tr_noop("not measured yet")
 _DIRECTIONS = (tr_noop("forward"), tr_noop("backward"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter
 
-from app.language.texts import tr, tr_whole
-from app.widgets import theme
-from app.widgets.mark_chart import ChartMark, MarkChart
-from app.workloads.used_shapes import UsedShape
+from gpudeck.app.language.texts import tr, tr_whole
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.mark_chart import ChartMark, MarkChart
+from gpudeck.app.workloads.used_shapes import UsedShape
 
 _ROW = 24
 _COLUMNS = (110, 84, 150)

@@ -5,13 +5,13 @@ The texts are templates in four languages, and every value in them is a value of
 
 from __future__ import annotations
 
-from assistant.answers import conversions, devices, jobs, listings
-from assistant.answers.comparison import compared
-from assistant.answers.notes import notes
-from assistant.answers.values import Answerer
-from assistant.language.words import Words
-from assistant.query.request import Query
-from assistant.query.rows import Rows
+from gpudeck.assistant.answers import conversions, devices, jobs, listings
+from gpudeck.assistant.answers.comparison import compared
+from gpudeck.assistant.answers.notes import notes
+from gpudeck.assistant.answers.values import Answerer
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.query.rows import Rows
 
 _SUBJECTS: dict[str, Answerer] = {
     "devices": devices.answer,

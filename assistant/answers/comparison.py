@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from assistant.answers.values import cell, column_title, label, value_text
-from assistant.facts import phrases
-from assistant.language.words import Words
-from assistant.query.request import Query
-from assistant.query.rows import Row, Rows
-from assistant.writing.template.sentences import table
+from gpudeck.assistant.answers.values import cell, column_title, label, value_text
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.query.rows import Row, Rows
+from gpudeck.assistant.writing.template.sentences import table
 
 _SAME = 0.005
 """The share below which two values count as about the same."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from assistant.facts.phrases import significant
-from assistant.language.words import Words
-from assistant.query.request import Query
-from assistant.query.rows import Rows
+from gpudeck.assistant.facts.phrases import significant
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.query.rows import Rows
 
 
 def answer(query: Query, rows: Rows, words: Words) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assistant.answers.values import (
+from gpudeck.assistant.answers.values import (
     aggregate_title,
     cell,
     column_title,
@@ -13,10 +13,10 @@ from assistant.answers.values import (
     value_text,
     why_absent,
 )
-from assistant.language.words import Words
-from assistant.query.request import Query
-from assistant.query.rows import Row, Rows
-from assistant.query.table import SUBJECTS
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.query.rows import Row, Rows
+from gpudeck.assistant.query.table import SUBJECTS
 
 _IN_A_LINE = 4
 """Devices whose values fit a sentence."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from assistant.answers.values import (
+from gpudeck.assistant.answers.values import (
     TERMS,
     aggregate_title,
     cell,
@@ -15,11 +15,11 @@ from assistant.answers.values import (
     value_text,
     why_absent,
 )
-from assistant.facts import phrases
-from assistant.language.words import Words
-from assistant.query.request import Query
-from assistant.query.rows import Row, Rows
-from assistant.query.table import HELD
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.query.rows import Row, Rows
+from gpudeck.assistant.query.table import HELD
 
 _IN_A_LINE = 3
 """Jobs whose values fit sentences."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from assistant.answers.notes import wanted_job
-from assistant.answers.values import cell, label, sheet, times, value_text
-from assistant.facts import phrases
-from assistant.language.sentences import translated
-from assistant.language.words import Words
-from assistant.query.request import Query
-from assistant.query.rows import Rows
-from assistant.query.setting_units import BELOW_SLOWDOWN, shown
+from gpudeck.assistant.answers.notes import wanted_job
+from gpudeck.assistant.answers.values import cell, label, sheet, times, value_text
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.language.sentences import translated
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.query.rows import Rows
+from gpudeck.assistant.query.setting_units import BELOW_SLOWDOWN, shown
 
 
 def processes(query: Query, rows: Rows, words: Words) -> list[str]:

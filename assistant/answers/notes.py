@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from assistant.answers.values import value_text
-from assistant.facts import phrases
-from assistant.language.remedies import advice
-from assistant.language.sentences import translated
-from assistant.language.words import Words
-from assistant.query.request import Query
-from assistant.query.rows import Rows, Value
+from gpudeck.assistant.answers.values import value_text
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.language.remedies import advice
+from gpudeck.assistant.language.sentences import translated
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.query.rows import Rows, Value
 
 
 def notes(query: Query, rows: Rows, words: Words) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from assistant.answers import answer
-from assistant.answers.values import facts as facts_of
-from assistant.facts.fact import Fact
-from assistant.language.words import Words
-from assistant.query.request import Query, Span
-from assistant.query.rows import Rows
+from gpudeck.assistant.answers import answer
+from gpudeck.assistant.answers.values import facts as facts_of
+from gpudeck.assistant.facts.fact import Fact
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.query.request import Query, Span
+from gpudeck.assistant.query.rows import Rows
 
 _DAY_S = 86400.0
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from assistant.answers import answer
-from assistant.answers.notes import notes
-from assistant.answers.values import facts as facts_of
-from assistant.facts.fact import Fact
-from assistant.language.words import Words
-from assistant.query.request import Query, Span
-from assistant.query.rows import Rows
+from gpudeck.assistant.answers import answer
+from gpudeck.assistant.answers.notes import notes
+from gpudeck.assistant.answers.values import facts as facts_of
+from gpudeck.assistant.facts.fact import Fact
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.query.request import Query, Span
+from gpudeck.assistant.query.rows import Rows
 
 _OF_A_JOB = ("", "progress", "estimate", "reason", "energy", "memory")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from assistant.facts import phrases
-from assistant.facts.fact import Fact
-from assistant.language.sentences import translated
-from assistant.language.words import Words
-from assistant.query.request import Query
-from assistant.query.rows import Column, Row, Rows, Value
-from assistant.query.table import AGGREGATES, SUBJECTS
-from assistant.writing.template.sentences import table
-from scheduler.protocol import units
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.facts.fact import Fact
+from gpudeck.assistant.language.sentences import translated
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.query.rows import Column, Row, Rows, Value
+from gpudeck.assistant.query.table import AGGREGATES, SUBJECTS
+from gpudeck.assistant.writing.template.sentences import table
+from gpudeck.scheduler.protocol import units
 
 Answerer = Callable[[Query, Rows, Words], list[str]]
 

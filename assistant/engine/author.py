@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from accel.serving.request import MOST_LOGPROBS, Ended, Piece, Request, Sampling
-from assistant.engine.checkpoint import Checkpoint
-from assistant.engine.engine import Engine
-from assistant.engine.prompts import STOP, prompt
-from assistant.messages import slow_note
+from gpudeck.accel.serving.request import MOST_LOGPROBS, Ended, Piece, Request, Sampling
+from gpudeck.assistant.engine.checkpoint import Checkpoint
+from gpudeck.assistant.engine.engine import Engine
+from gpudeck.assistant.engine.prompts import STOP, prompt
+from gpudeck.assistant.messages import slow_note
 
 LIMIT = 400
 """The most tokens of one text."""
@@ -25,7 +25,7 @@ _MIN_TOKENS = 8
 
 
 class TextPosition(NamedTuple):
-    """A position in a text, from which it can go on (an `assistant.writing.author.Place`).
+    """A position in a text, from which it can go on (an `gpudeck.assistant.writing.author.Place`).
 
     The engine keeps the model's state at the ends of sentences, and else reads the text again.
     """
@@ -63,7 +63,7 @@ class WritingSpeed:
 
 
 class EngineAuthor:
-    """One request's use of an engine (an `assistant.writing.author.Author`)."""
+    """One request's use of an engine (an `gpudeck.assistant.writing.author.Author`)."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import msgspec
 
-from scheduler.protocol import paths
+from gpudeck.scheduler.protocol import paths
 
 T = TypeVar("T")
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from accel.rwkv.model import RWKV7
-from accel.rwkv.tokenizer import Tokenizer
-from accel.serving.engine import Engine as ServingEngine
-from accel.serving.errors import ModelRefused, RequestRefused, TooLong
-from accel.serving.request import Ended, Piece, Request
-from assistant.idle import Cancelled
-from assistant.library.describe import model_errors
-from assistant.messages import PromptTooLong, WantedRefused
-from assistant.writing.compact import trained_for
-from scheduler.protocol.errors import UserError
+from gpudeck.accel.rwkv.model import RWKV7
+from gpudeck.accel.rwkv.tokenizer import Tokenizer
+from gpudeck.accel.serving.engine import Engine as ServingEngine
+from gpudeck.accel.serving.errors import ModelRefused, RequestRefused, TooLong
+from gpudeck.accel.serving.request import Ended, Piece, Request
+from gpudeck.assistant.idle import Cancelled
+from gpudeck.assistant.library.describe import model_errors
+from gpudeck.assistant.messages import PromptTooLong, WantedRefused
+from gpudeck.assistant.writing.compact import trained_for
+from gpudeck.scheduler.protocol.errors import UserError
 
 if TYPE_CHECKING:
-    from accel.rwkv import ahead
+    from gpudeck.accel.rwkv import ahead
 
 _TOGETHER = 16
 """Answers that are written at once."""
@@ -104,7 +104,7 @@ class Engine:
             return True
         if not self._preparation.ended():
             return False
-        from accel.rwkv import ahead
+        from gpudeck.accel.rwkv import ahead
 
         self._preparation = None
         if ahead.ready():  # if not, the log says why, and torch goes on
@@ -156,7 +156,7 @@ class Engine:
     def _load(self, path: str, wait: bool) -> RWKV7:
         if self.device == "cuda":
             return RWKV7.load(path, "cuda", torch.bfloat16)
-        from accel.rwkv import ahead  # imports Numba
+        from gpudeck.accel.rwkv import ahead  # imports Numba
 
         self.by = "compiled" if wait or ahead.ready() else "torch"
         if self.by == "torch":

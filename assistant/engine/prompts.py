@@ -6,9 +6,9 @@ import random
 import re
 from collections.abc import Sequence
 
-from accel.serving.request import Sampling
-from assistant.completion import Wanted
-from assistant.messages import CompletionRequest
+from gpudeck.accel.serving.request import Sampling
+from gpudeck.assistant.completion import Wanted
+from gpudeck.assistant.messages import CompletionRequest
 
 STOP = "\n\nUser"
 """The text with which the model would go on to write the user's part."""

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from assistant.facts import phrases
-from assistant.facts.devices import (
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.facts.devices import (
     FIELDS_SPAN,
     device_facts,
     history_facts,
     identity_facts,
     label,
 )
-from assistant.facts.fact import Fact, FactBuilder, named
-from assistant.facts.jobs import count_facts, during, job_facts, without_progress
-from scheduler.protocol import jobs as j
-from scheduler.protocol.snapshot import Columns, Snapshot
+from gpudeck.assistant.facts.fact import Fact, FactBuilder, named
+from gpudeck.assistant.facts.jobs import count_facts, during, job_facts, without_progress
+from gpudeck.scheduler.protocol import jobs as j
+from gpudeck.scheduler.protocol.snapshot import Columns, Snapshot
 
 __all__ = [
     "FIELDS_SPAN",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from assistant.facts import phrases
-from assistant.facts.fact import Fact, FactBuilder
-from scheduler.protocol.busy_causes import JobWaits, QuietHours, Settling
-from scheduler.protocol.devices import NA, Device
-from scheduler.protocol.fields import FIELDS, UNCERTAINTY
-from scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, called
-from scheduler.protocol.units import numbered
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.facts.fact import Fact, FactBuilder
+from gpudeck.scheduler.protocol.busy_causes import JobWaits, QuietHours, Settling
+from gpudeck.scheduler.protocol.devices import NA, Device
+from gpudeck.scheduler.protocol.fields import FIELDS, UNCERTAINTY
+from gpudeck.scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, called
+from gpudeck.scheduler.protocol.units import numbered
 
 FIELDS_NOW = ("util", "mem_used", "mem_total", "mem_free", "tflops", "temp", "power", "power_limit")
 FIELDS_SPAN = ("util", "mem_used", "tflops", "temp", "power")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from assistant.facts import phrases
+from gpudeck.assistant.facts import phrases
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class FactBuilder:
 def named(facts: Iterable[Fact]) -> dict[str, Fact]:
     """Return facts by name; of two facts with one name the newer one counts.
 
-    The template states both (see `assistant.writing.template`).
+    The template states both (see `gpudeck.assistant.writing.template`).
     """
     found: dict[str, Fact] = {}
     for fact in facts:

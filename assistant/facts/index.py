@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from assistant.facts import Fact, named
-from assistant.facts.devices import IDLE
+from gpudeck.assistant.facts import Fact, named
+from gpudeck.assistant.facts.devices import IDLE
 
 STATES = ("running", "starting", "stopping", "queued", "failed", "lost", "done", "cancelled")
 """The order in which jobs are described: what runs, waits or failed before what is done."""

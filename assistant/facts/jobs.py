@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from accel import result as results
-from accel.workloads import catalog
-from assistant.facts import phrases
-from assistant.facts.fact import Fact, FactBuilder
-from scheduler.protocol import jobs as j
-from scheduler.protocol.wait_reasons import render
+from gpudeck.accel import result as results
+from gpudeck.accel.workloads import catalog
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.facts.fact import Fact, FactBuilder
+from gpudeck.scheduler.protocol import jobs as j
+from gpudeck.scheduler.protocol.wait_reasons import render
 
 _COUNTED = ("running", "starting", "queued", "done", "failed", "cancelled", "lost")
 _NOT_INPUTS = ("backend", "backends", "seconds", "power", "trials", "seed")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import time
 
-from scheduler.protocol.progress import parse, parse_bar, printable, unescaped
+from gpudeck.scheduler.protocol.progress import parse, parse_bar, printable, unescaped
 
 _DECIMALS = {"%": 0, "°C": 0, "W": 0, "MHz": 0, "": 0, "lanes": 0, "J": 0}
 _MONTHS = [

@@ -8,13 +8,13 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from assistant.facts import phrases
-from assistant.facts.devices import label, source, subject
-from assistant.facts.fact import Fact, FactBuilder
-from scheduler.protocol import jobs as j
-from scheduler.protocol import units
-from scheduler.protocol.devices import Device
-from scheduler.protocol.snapshot import Alert, Columns
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.facts.devices import label, source, subject
+from gpudeck.assistant.facts.fact import Fact, FactBuilder
+from gpudeck.scheduler.protocol import jobs as j
+from gpudeck.scheduler.protocol import units
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.snapshot import Alert, Columns
 
 COUNTER_S = 1200.0
 """Seconds below which a card's energy counter is too coarse: it is read twice a minute."""

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from assistant.facts import Fact
-from assistant.host.context import RequestContext
-from assistant.idle import Cancelled
-from assistant.library.describe import describe
-from assistant.messages import Answer
-from assistant.writing.writer import Written, by_template, write
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import Settings
+from gpudeck.assistant.facts import Fact
+from gpudeck.assistant.host.context import RequestContext
+from gpudeck.assistant.idle import Cancelled
+from gpudeck.assistant.library.describe import describe
+from gpudeck.assistant.messages import Answer
+from gpudeck.assistant.writing.writer import Written, by_template, write
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import Settings
 
 if TYPE_CHECKING:
-    from assistant.engine.author import EngineAuthor
+    from gpudeck.assistant.engine.author import EngineAuthor
 
 WRITES = 1e9
 """Parameters from which on a model writes texts: those of smaller ones are wooden."""

@@ -11,44 +11,44 @@ from typing import NamedTuple
 
 import msgspec
 
-from assistant.answers import answer as worded
-from assistant.answers.comparison import differences
-from assistant.answers.notes import notes
-from assistant.answers.overview import overview
-from assistant.answers.summary import summary
-from assistant.answers.values import facts as facts_of
-from assistant.facts import Fact, phrases
-from assistant.host.answer_writer import AnswerWriter
-from assistant.host.context import RequestContext
-from assistant.idle import Cancelled, wait_until_idle
-from assistant.intents.choices import clarifying_question, describe, distinct_choices
-from assistant.intents.parser import Parsed
-from assistant.intents.router import Routed, route, shipped_router
-from assistant.intents.spots import Known
-from assistant.intents.state import State
-from assistant.language.sentences import translated
-from assistant.language.words import Words, words
-from assistant.messages import Answer, Approve, Ask, Report
-from assistant.query.execute import execute
-from assistant.query.request import Order, Query, Span
-from assistant.query.rows import Rows
-from assistant.query.table import ROWS, check
-from assistant.query.users import people, users_of
-from assistant.reports.contents import compose
-from assistant.reports.material import Material, of_job, of_span
-from assistant.tools import help_texts, quotes
-from assistant.tools.clean_up import find_debris
-from assistant.tools.code import find_attention
-from assistant.tools.permissions import check_permitted
-from assistant.tools.proposal import Proposal
-from assistant.tools.registry import plan_action
-from assistant.tools.reports import RECENT_S, report
-from assistant.tools.tool import ToolContext, ToolResult
-from assistant.writing.template import render
-from assistant.writing.template.sentences import sentence
-from assistant.writing.writer import Written
-from scheduler.client import Client
-from scheduler.protocol.errors import UserError
+from gpudeck.assistant.answers import answer as worded
+from gpudeck.assistant.answers.comparison import differences
+from gpudeck.assistant.answers.notes import notes
+from gpudeck.assistant.answers.overview import overview
+from gpudeck.assistant.answers.summary import summary
+from gpudeck.assistant.answers.values import facts as facts_of
+from gpudeck.assistant.facts import Fact, phrases
+from gpudeck.assistant.host.answer_writer import AnswerWriter
+from gpudeck.assistant.host.context import RequestContext
+from gpudeck.assistant.idle import Cancelled, wait_until_idle
+from gpudeck.assistant.intents.choices import clarifying_question, describe, distinct_choices
+from gpudeck.assistant.intents.parser import Parsed
+from gpudeck.assistant.intents.router import Routed, route, shipped_router
+from gpudeck.assistant.intents.spots import Known
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.language.sentences import translated
+from gpudeck.assistant.language.words import Words, words
+from gpudeck.assistant.messages import Answer, Approve, Ask, Report
+from gpudeck.assistant.query.execute import execute
+from gpudeck.assistant.query.request import Order, Query, Span
+from gpudeck.assistant.query.rows import Rows
+from gpudeck.assistant.query.table import ROWS, check
+from gpudeck.assistant.query.users import people, users_of
+from gpudeck.assistant.reports.contents import compose
+from gpudeck.assistant.reports.material import Material, of_job, of_span
+from gpudeck.assistant.tools import help_texts, quotes
+from gpudeck.assistant.tools.clean_up import find_debris
+from gpudeck.assistant.tools.code import find_attention
+from gpudeck.assistant.tools.permissions import check_permitted
+from gpudeck.assistant.tools.proposal import Proposal
+from gpudeck.assistant.tools.registry import plan_action
+from gpudeck.assistant.tools.reports import RECENT_S, report
+from gpudeck.assistant.tools.tool import ToolContext, ToolResult
+from gpudeck.assistant.writing.template import render
+from gpudeck.assistant.writing.template.sentences import sentence
+from gpudeck.assistant.writing.writer import Written
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
 
 _NAMED_JOBS = 200
 """The newest jobs, whose names a request may mention."""

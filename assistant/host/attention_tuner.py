@@ -1,9 +1,11 @@
-"""The process that measures attention and products: `python -m assistant.host.attention_tuner`.
+"""The process that measures attention and products.
+
+    python -m gpudeck.assistant.host.attention_tuner
 
 The daemon starts it when programs have used shapes since it ran last
-(`scheduler.services.helper_service`). It waits for idle devices without torch, leases a GPU as the
-assistant does, measures, and ends: only the end of a process frees its GPU memory. It is evicted
-like the assistant. Each measurement is kept as soon as it is made.
+(`gpudeck.scheduler.services.helper_service`). It waits for idle devices without torch, leases a GPU
+as the assistant does, measures, and ends: only the end of a process frees its GPU memory. It is
+evicted like the assistant. Each measurement is kept as soon as it is made.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ import time
 from collections.abc import Iterator
 from itertools import chain
 
-from assistant.gpu_lease import GpuLease
-from assistant.idle import Cancelled, wait_until_idle
-from scheduler.background.instance import run_alone
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.protocol.units import GIB
+from gpudeck.assistant.gpu_lease import GpuLease
+from gpudeck.assistant.idle import Cancelled, wait_until_idle
+from gpudeck.scheduler.background.instance import run_alone
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.protocol.units import GIB
 
 MEMORY = 4 * GIB
 """What must be free; shapes that would take more than a quarter of the free memory are left out."""
@@ -34,9 +36,9 @@ def measure_used_shapes() -> int:
     """Measure what programs used and nobody measured yet; return the number of measurements."""
     import torch
 
-    from accel.attention import idle_lessons as attention
-    from accel.primitives.gemm import idle_lessons as gemm
-    from accel.runtime.capability import current
+    from gpudeck.accel.attention import idle_lessons as attention
+    from gpudeck.accel.primitives.gemm import idle_lessons as gemm
+    from gpudeck.accel.runtime.capability import current
 
     device, count = current().torch_device, 0
     for text, direction, measure in chain(attention.pending(device), gemm.pending(device)):

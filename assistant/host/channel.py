@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TypeVar
 
-from assistant.completion import Token
-from assistant.engine.checkpoint import Checkpoint, FileCheckpoint
-from assistant.idle import Cancelled
-from assistant.messages import Chunk, DeviceChoice, Event, Waiting
+from gpudeck.assistant.completion import Token
+from gpudeck.assistant.engine.checkpoint import Checkpoint, FileCheckpoint
+from gpudeck.assistant.idle import Cancelled
+from gpudeck.assistant.messages import Chunk, DeviceChoice, Event, Waiting
 
 T = TypeVar("T")
 

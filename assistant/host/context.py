@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from assistant.host.channel import RequestChannel
-from assistant.host.model_residency import ModelResidency
-from assistant.tools.proposal_store import ProposalStore
-from scheduler.client import Client
-from scheduler.protocol.settings import Settings
+from gpudeck.assistant.host.channel import RequestChannel
+from gpudeck.assistant.host.model_residency import ModelResidency
+from gpudeck.assistant.tools.proposal_store import ProposalStore
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.settings import Settings
 
 if TYPE_CHECKING:
-    from assistant.engine.engine import Engine
+    from gpudeck.assistant.engine.engine import Engine
 
 
 class RequestContext(NamedTuple):

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from assistant.completion import Wanted
-from assistant.host.channel import RequestChannel
-from assistant.host.context import RequestContext, current_settings
-from assistant.host.package_speed import package_speed
-from assistant.inference.engine_requests import engine_request, tokens_of
-from assistant.messages import (
+from gpudeck.assistant.completion import Wanted
+from gpudeck.assistant.host.channel import RequestChannel
+from gpudeck.assistant.host.context import RequestContext, current_settings
+from gpudeck.assistant.host.package_speed import package_speed
+from gpudeck.assistant.inference.engine_requests import engine_request, tokens_of
+from gpudeck.assistant.messages import (
     Benchmark,
     Completion,
     CompletionRequest,
@@ -26,11 +26,11 @@ from assistant.messages import (
     WantedRefused,
     slow_note,
 )
-from scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.errors import UserError
 
 if TYPE_CHECKING:
-    from accel.serving.request import Request
-    from assistant.engine.engine import Engine
+    from gpudeck.accel.serving.request import Request
+    from gpudeck.assistant.engine.engine import Engine
 
 Check = Callable[[], bool]
 """Returns True once the work must stop."""
@@ -58,7 +58,7 @@ def handle_completion(request: CompletionRequest, context: RequestContext) -> Co
             "Choose a model: gpudeck models"
         )
     engine = context.residency.engine(settings, channel)
-    from accel.serving.request import Ended
+    from gpudeck.accel.serving.request import Ended
 
     channel.emit_waiting(f"the model {engine.name} is reading the prompt")
     asked = _engine_request(engine, wanted, channel)
@@ -87,7 +87,7 @@ def _engine_request(engine: Engine, wanted: Wanted, channel: RequestChannel) -> 
 
     Raises PromptTooLong and WantedRefused.
     """
-    from accel.serving.errors import RequestRefused, TooLong
+    from gpudeck.accel.serving.errors import RequestRefused, TooLong
 
     try:
         asked = engine_request(engine.serving, wanted)
@@ -155,7 +155,7 @@ def _rate(run: Callable[[], float], tokens: int, progress: Callable[[int], None]
 
 def _seconds(engine: Engine, prompt: Sequence[int], tokens: int, check: Check) -> float:
     """Return how long an answer of so many greedy tokens takes."""
-    from accel.serving.request import Request, Sampling
+    from gpudeck.accel.serving.request import Request, Sampling
 
     request = Request(tuple(prompt), tokens, Sampling(temperature=0), ignore_end=True)
     began = time.perf_counter()

@@ -8,15 +8,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assistant.gpu_lease import GpuLease
-from assistant.host.channel import RequestChannel
-from scheduler.client import Client
-from scheduler.protocol.errors import DaemonGone, UserError
-from scheduler.protocol.settings import Settings
+from gpudeck.assistant.gpu_lease import GpuLease
+from gpudeck.assistant.host.channel import RequestChannel
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.protocol.settings import Settings
 
 if TYPE_CHECKING:
-    from assistant.engine.author import EngineAuthor
-    from assistant.engine.engine import Engine
+    from gpudeck.assistant.engine.author import EngineAuthor
+    from gpudeck.assistant.engine.engine import Engine
 
 
 class ModelResidency:
@@ -78,7 +78,7 @@ class ModelResidency:
 
     def author(self, settings: Settings, channel: RequestChannel) -> EngineAuthor:
         """Return an author for one text. Raises as `engine` does."""
-        from assistant.engine.author import EngineAuthor
+        from gpudeck.assistant.engine.author import EngineAuthor
 
         return EngineAuthor(
             self.engine(settings, channel),
@@ -102,7 +102,7 @@ class ModelResidency:
                 self.drop()
             self._loaded_with = settings
             if device not in self._engines:
-                from assistant.engine.engine import Engine  # imports torch
+                from gpudeck.assistant.engine.engine import Engine  # imports torch
 
                 channel.emit_waiting("loading the model")
                 try:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from assistant.messages import PackageSpeed
-from scheduler.protocol.errors import UserError
+from gpudeck.assistant.messages import PackageSpeed
+from gpudeck.scheduler.protocol.errors import UserError
 
 _POLL_S = 0.1
 
@@ -26,7 +26,15 @@ def package_speed(model: str, device: str, check: Callable[[], None]) -> Package
     Raises:
         UserError: The package cannot compute this model.
     """
-    command = [sys.executable, "-W", "ignore", "-m", "assistant.host.rwkv_package", model, device]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "gpudeck.assistant.host.rwkv_package",
+        model,
+        device,
+    ]
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -1,11 +1,13 @@
-"""The process that writes the reports of the settings: `python -m assistant.host.report_writer`.
+"""The process that writes the reports of the settings.
+
+    python -m gpudeck.assistant.host.report_writer
 
 It writes a report after each long job and once a day, into the folder of reports. It is a process
 of its own because the window and the assistant's process may have ended when a job ends at night,
 and the daemon must not know the assistant. The daemon starts it while the settings ask for reports
-(`scheduler.services.report_service`), and it ends with the daemon. It waits for idle devices
-itself, so no person's question waits behind a report. The list of reports to write is on disk and
-survives the end of this process.
+(`gpudeck.scheduler.services.report_service`), and it ends with the daemon. It waits for idle
+devices itself, so no person's question waits behind a report. The list of reports to write is on
+disk and survives the end of this process.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from assistant.client import Assistant
-from assistant.idle import Cancelled, wait_until_idle
-from assistant.reports import files
-from assistant.reports.markdown import digest
-from assistant.reports.report import Report
-from assistant.reports.schedule import (
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.idle import Cancelled, wait_until_idle
+from gpudeck.assistant.reports import files
+from gpudeck.assistant.reports.markdown import digest
+from gpudeck.assistant.reports.report import Report
+from gpudeck.assistant.reports.schedule import (
     ReportBacklog,
     add_ended_jobs,
     forget,
@@ -31,12 +33,12 @@ from assistant.reports.schedule import (
     load,
     save,
 )
-from scheduler.background.instance import run_alone
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.errors import DaemonGone, NotFound, UserError
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.background.instance import run_alone
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import DaemonGone, NotFound, UserError
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 POLL_S = 10.0
 """The time between two checks for jobs that have ended."""
@@ -124,7 +126,7 @@ def _send(url: str, report: Report) -> None:
     address.
     """
     message = msgspec.json.encode({"text": digest(report), "title": report.title})
-    sender = [sys.executable, "-P", "-m", "scheduler.services.webhook", str(_SEND_S)]
+    sender = [sys.executable, "-P", "-m", "gpudeck.scheduler.services.webhook", str(_SEND_S)]
     try:
         sent = subprocess.run(
             sender, input=url.encode() + b"\n" + message, capture_output=True, timeout=2 * _SEND_S,

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from assistant.messages import PackageSpeed, TokenRate
+from gpudeck.assistant.messages import PackageSpeed, TokenRate
 
 STRATEGIES = {"cpu": "cpu fp32", "cuda": "cuda fp16"}
 ROUNDS = 5
@@ -31,7 +31,7 @@ def main(model: str, device: str) -> int:
     """Print the speed of the package."""
     import torch
 
-    from accel.rwkv.weights import load
+    from gpudeck.accel.rwkv.weights import load
 
     os.environ |= {"RWKV_V7_ON": "1", "RWKV_CUDA_ON": "0", "RWKV_JIT_ON": "1"}
     tensors = load(model)

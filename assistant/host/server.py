@@ -1,4 +1,4 @@
-"""The server of the assistant's process: `python -m assistant.host`.
+"""The server of the assistant's process: `python -m gpudeck.assistant.host`.
 
 There is one process per user. It starts on demand, serves the window and the command line, works on
 requests side by side, and can stop each between two tokens. The model serves them by one scheduler,
@@ -24,21 +24,21 @@ from typing import Any
 
 import msgspec
 
-from assistant import messages as m
-from assistant.client import socket_path
-from assistant.engine.checkpoint import FileCheckpoint, remove_stale
-from assistant.host.answers import handle_ask, handle_decision, handle_report
-from assistant.host.channel import RequestChannel
-from assistant.host.context import RequestContext, current_settings
-from assistant.host.model_requests import handle_benchmark, handle_completion
-from assistant.host.model_residency import ModelResidency
-from assistant.host.turns import Turns
-from assistant.idle import Cancelled
-from assistant.tools.proposal_store import ProposalStore
-from scheduler.background.instance import report_ready
-from scheduler.client import Client
-from scheduler.protocol import paths, settings, wire
-from scheduler.protocol.errors import DaemonGone, NotFound, OutcomeUnknown, UserError
+from gpudeck.assistant import messages as m
+from gpudeck.assistant.client import socket_path
+from gpudeck.assistant.engine.checkpoint import FileCheckpoint, remove_stale
+from gpudeck.assistant.host.answers import handle_ask, handle_decision, handle_report
+from gpudeck.assistant.host.channel import RequestChannel
+from gpudeck.assistant.host.context import RequestContext, current_settings
+from gpudeck.assistant.host.model_requests import handle_benchmark, handle_completion
+from gpudeck.assistant.host.model_residency import ModelResidency
+from gpudeck.assistant.host.turns import Turns
+from gpudeck.assistant.idle import Cancelled
+from gpudeck.assistant.tools.proposal_store import ProposalStore
+from gpudeck.scheduler.background.instance import report_ready
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings, wire
+from gpudeck.scheduler.protocol.errors import DaemonGone, NotFound, OutcomeUnknown, UserError
 
 MOST_REQUESTS = 64
 """Requests that are worked on at once."""

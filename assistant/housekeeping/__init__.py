@@ -3,8 +3,8 @@
 Nothing is moved without a person's approval. This package needs neither torch nor Qt. Every call
 blocks:
 
-    from assistant.housekeeping import ScanMonitor, move_to_trash, scan, undo
-    from scheduler.client import Client
+    from gpudeck.assistant.housekeeping import ScanMonitor, move_to_trash, scan, undo
+    from gpudeck.scheduler.client import Client
 
     with Client() as deck:
         findings = scan(deck, ScanMonitor(report=print))
@@ -19,18 +19,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from assistant.housekeeping.emptying import EmptyResult, empty
-from assistant.housekeeping.findings import KINDS, TITLES, Finding, Kind, ScanMonitor, StaysError
-from assistant.housekeeping.journal import Receipt, Skipped, TrashItem, load, receipts
-from assistant.housekeeping.moving import move
-from assistant.housekeeping.restoring import UndoResult, undo
-from assistant.housekeeping.scanning import find_debris
-from assistant.housekeeping.scope import Scope, scope_from
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.search import ACTIVE, NEWEST, Search
+from gpudeck.assistant.housekeeping.emptying import EmptyResult, empty
+from gpudeck.assistant.housekeeping.findings import (
+    KINDS,
+    TITLES,
+    Finding,
+    Kind,
+    ScanMonitor,
+    StaysError,
+)
+from gpudeck.assistant.housekeeping.journal import Receipt, Skipped, TrashItem, load, receipts
+from gpudeck.assistant.housekeeping.moving import move
+from gpudeck.assistant.housekeeping.restoring import UndoResult, undo
+from gpudeck.assistant.housekeeping.scanning import find_debris
+from gpudeck.assistant.housekeeping.scope import Scope, scope_from
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.search import ACTIVE, NEWEST, Search
 
 __all__ = [
     "KINDS",

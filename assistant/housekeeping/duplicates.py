@@ -13,10 +13,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from assistant.housekeeping.findings import Finding, ScanMonitor, StaysError, encoded, shown, within
-from assistant.housekeeping.scope import Scope
-from assistant.housekeeping.walk import Candidate, measured
-from scheduler.protocol import paths
+from gpudeck.assistant.housekeeping.findings import (
+    Finding,
+    ScanMonitor,
+    StaysError,
+    encoded,
+    shown,
+    within,
+)
+from gpudeck.assistant.housekeeping.scope import Scope
+from gpudeck.assistant.housekeeping.walk import Candidate, measured
+from gpudeck.scheduler.protocol import paths
 
 LEAST = 32 * 2**20
 """Smaller files, in bytes, are ignored."""

@@ -11,8 +11,8 @@ import time
 
 import msgspec
 
-from assistant.housekeeping.findings import StaysError, decoded
-from assistant.housekeeping.journal import (
+from gpudeck.assistant.housekeeping.findings import StaysError, decoded
+from gpudeck.assistant.housekeeping.journal import (
     Skipped,
     TrashItem,
     all_receipts,
@@ -20,9 +20,9 @@ from assistant.housekeeping.journal import (
     locked,
     recorded_items,
 )
-from assistant.housekeeping.restoring import drop_note
-from assistant.housekeeping.trash import FILES, Mounts, inside
-from assistant.housekeeping.walk import DEEPEST, folder_in
+from gpudeck.assistant.housekeeping.restoring import drop_note
+from gpudeck.assistant.housekeeping.trash import FILES, Mounts, inside
+from gpudeck.assistant.housekeeping.walk import DEEPEST, folder_in
 
 _DOOMED = ".deleting"
 """A suffix for what is being deleted: a half-deleted folder must not be put back."""

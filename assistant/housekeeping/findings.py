@@ -11,8 +11,8 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 import msgspec
 
-from scheduler.protocol.devices import Process
-from scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.devices import Process
+from gpudeck.scheduler.protocol.errors import UserError
 
 Kind = Literal["cache", "log", "artefacts", "core", "duplicate", "memory", "process"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

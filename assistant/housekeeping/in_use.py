@@ -13,11 +13,11 @@ import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from assistant.housekeeping.findings import Finding, StaysError
-from assistant.housekeeping.scope import Scope
-from assistant.housekeeping.walk import Entry, Measure, measure
-from scheduler.protocol import paths
-from scheduler.protocol.jobs import Job
+from gpudeck.assistant.housekeeping.findings import Finding, StaysError
+from gpudeck.assistant.housekeeping.scope import Scope
+from gpudeck.assistant.housekeeping.walk import Entry, Measure, measure
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.jobs import Job
 
 CHANGED = "it has changed since the scan"
 _NAMELESS = (b"/memfd:", b"/dev/zero (deleted)", b"/SYSV")

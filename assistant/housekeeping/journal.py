@@ -18,11 +18,11 @@ from typing import Self
 
 import msgspec
 
-from assistant.housekeeping.findings import Finding, decoded
-from assistant.housekeeping.trash import FILES
-from scheduler.protocol import paths
-from scheduler.protocol.durable import sync
-from scheduler.protocol.errors import MALFORMED, NotFound, UserError
+from gpudeck.assistant.housekeeping.findings import Finding, decoded
+from gpudeck.assistant.housekeeping.trash import FILES
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.durable import sync
+from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
 _ENDING = ".jsonl"
 _ENCODE = msgspec.json.Encoder().encode

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import psutil
 
-from assistant.housekeeping.findings import Finding, ScanMonitor, StaysError, encoded
-from assistant.housekeeping.in_use import OpenFiles, check_unused
-from assistant.housekeeping.scope import Scope
-from assistant.housekeeping.walk import Candidate, directly_in, measured, parent
-from scheduler.protocol import paths
-from scheduler.protocol.devices import Detail, Process
-from scheduler.protocol.errors import NotFound
-from scheduler.protocol.jobs import Job
+from gpudeck.assistant.housekeeping.findings import Finding, ScanMonitor, StaysError, encoded
+from gpudeck.assistant.housekeeping.in_use import OpenFiles, check_unused
+from gpudeck.assistant.housekeeping.scope import Scope
+from gpudeck.assistant.housekeeping.walk import Candidate, directly_in, measured, parent
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.devices import Detail, Process
+from gpudeck.scheduler.protocol.errors import NotFound
+from gpudeck.scheduler.protocol.jobs import Job
 
 _NAME = re.compile(r"(?:vg)?core(?:[._-].*)?|.*\.core(?:\.\d+)?|.*\.nvcudmp", re.DOTALL)
 """Names from core(5), systemd and other patterns, and Valgrind; CUDA's core dumps end with

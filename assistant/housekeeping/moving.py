@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from assistant.housekeeping.findings import (
+from gpudeck.assistant.housekeeping.findings import (
     Finding,
     StaysError,
     decoded,
@@ -22,11 +22,18 @@ from assistant.housekeeping.findings import (
     is_in_trash,
     within,
 )
-from assistant.housekeeping.in_use import Needs, OpenFiles, check_unused
-from assistant.housekeeping.journal import MoveJournal, Receipt, Skipped, TrashItem, forget, locked
-from assistant.housekeeping.restoring import put_back
-from assistant.housekeeping.scope import Scope
-from assistant.housekeeping.trash import (
+from gpudeck.assistant.housekeeping.in_use import Needs, OpenFiles, check_unused
+from gpudeck.assistant.housekeeping.journal import (
+    MoveJournal,
+    Receipt,
+    Skipped,
+    TrashItem,
+    forget,
+    locked,
+)
+from gpudeck.assistant.housekeeping.restoring import put_back
+from gpudeck.assistant.housekeeping.scope import Scope
+from gpudeck.assistant.housekeeping.trash import (
     ENDING,
     FILES,
     INFO,
@@ -36,7 +43,7 @@ from assistant.housekeeping.trash import (
     name_for,
     trash_for,
 )
-from assistant.housekeeping.walk import measured, parent
+from gpudeck.assistant.housekeeping.walk import measured, parent
 
 _AT_ONCE = 256
 """Findings that are checked against one record of all open files."""

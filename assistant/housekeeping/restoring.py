@@ -8,8 +8,8 @@ import stat
 
 import msgspec
 
-from assistant.housekeeping.findings import Finding, StaysError, decoded
-from assistant.housekeeping.journal import (
+from gpudeck.assistant.housekeeping.findings import Finding, StaysError, decoded
+from gpudeck.assistant.housekeeping.journal import (
     Receipt,
     Skipped,
     TrashItem,
@@ -18,8 +18,8 @@ from assistant.housekeeping.journal import (
     locked,
     recorded_items,
 )
-from assistant.housekeeping.trash import ENDING, FILES, INFO, inside
-from assistant.housekeeping.walk import parent
+from gpudeck.assistant.housekeeping.trash import ENDING, FILES, INFO, inside
+from gpudeck.assistant.housekeeping.walk import parent
 
 TAKEN = "something else is in its place now; move that away and undo again"
 _FULL = (FileExistsError, NotADirectoryError, IsADirectoryError)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from assistant.housekeeping.duplicates import find_duplicates
-from assistant.housekeeping.findings import Finding, ScanMonitor, within
-from assistant.housekeeping.in_use import Needs
-from assistant.housekeeping.leftovers import find_core_dumps, find_processes, find_shared_memory
-from assistant.housekeeping.scope import Scope
-from assistant.housekeeping.stale import find_caches, find_job_files
-from assistant.housekeeping.walk import Candidate, directly_in, walk_files
-from scheduler.protocol.devices import Detail
-from scheduler.protocol.jobs import Job
+from gpudeck.assistant.housekeeping.duplicates import find_duplicates
+from gpudeck.assistant.housekeeping.findings import Finding, ScanMonitor, within
+from gpudeck.assistant.housekeeping.in_use import Needs
+from gpudeck.assistant.housekeeping.leftovers import (
+    find_core_dumps,
+    find_processes,
+    find_shared_memory,
+)
+from gpudeck.assistant.housekeeping.scope import Scope
+from gpudeck.assistant.housekeeping.stale import find_caches, find_job_files
+from gpudeck.assistant.housekeeping.walk import Candidate, directly_in, walk_files
+from gpudeck.scheduler.protocol.devices import Detail
+from gpudeck.scheduler.protocol.jobs import Job
 
 
 def find_debris(

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assistant.housekeeping.findings import Kind, encoded, within
-from scheduler.protocol import paths
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.settings import Settings, listed
+from gpudeck.assistant.housekeeping.findings import Kind, encoded, within
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.settings import Settings, listed
 
 DAY = 86400.0
 _ROOT = Path("/")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from assistant.housekeeping.findings import (
+from gpudeck.assistant.housekeeping.findings import (
     Finding,
     Kind,
     ScanMonitor,
@@ -16,11 +16,11 @@ from assistant.housekeeping.findings import (
     encoded,
     is_in_trash,
 )
-from assistant.housekeeping.scope import Cache, Scope
-from assistant.housekeeping.walk import measured
-from scheduler.protocol.errors import NotFound
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.progress import printable
+from gpudeck.assistant.housekeeping.scope import Cache, Scope
+from gpudeck.assistant.housekeeping.walk import measured
+from gpudeck.scheduler.protocol.errors import NotFound
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.progress import printable
 
 
 def find_caches(scope: Scope, monitor: ScanMonitor) -> Iterator[Finding]:
@@ -76,7 +76,7 @@ def _inside(folder: Path, monitor: ScanMonitor) -> list[Path]:
 
 _FOLDER = re.compile(r"(\d{1,18})(\.old-\d+)?")
 """The folder of a job, or of an earlier job with its number, from a deleted store (see
-`scheduler.attempts`).
+`gpudeck.scheduler.attempts`).
 """
 _LOG = re.compile(r"log(\.\d+)?")
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote_from_bytes
 
-from assistant.housekeeping.findings import shown
-from assistant.housekeeping.walk import folder_in, opened, parent
+from gpudeck.assistant.housekeeping.findings import shown
+from gpudeck.assistant.housekeeping.walk import folder_in, opened, parent
 
 FILES, INFO, ENDING = "files", "info", ".trashinfo"
 _PRIVATE = 0o700

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from assistant.housekeeping.findings import ScanMonitor, StaysError, is_in_trash
+from gpudeck.assistant.housekeeping.findings import ScanMonitor, StaysError, is_in_trash
 
 DEEPEST = 100
 """The depth of folders that a walk enters; each level holds one file open."""

@@ -1,1 +1,4 @@
-"""The process that serves a language model (`python -m assistant.inference`), and its messages."""
+"""The process that serves a language model, and its messages.
+
+python -m gpudeck.assistant.inference
+"""

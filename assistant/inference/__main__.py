@@ -1,4 +1,6 @@
-"""Serve one model to the process that started this one: `python -m assistant.inference OPTIONS`.
+"""Serve one model to the process that started this one.
+
+    python -m gpudeck.assistant.inference OPTIONS
 
 It ends with its standard input. On a GPU that is leased it ends, with all its memory, as soon as
 somebody else needs that GPU.
@@ -16,18 +18,18 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from assistant.gpu_lease import GpuLease
-from assistant.inference import messages as m
-from assistant.inference.engine_requests import engine_request, tokens_of
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
+from gpudeck.assistant.gpu_lease import GpuLease
+from gpudeck.assistant.inference import messages as m
+from gpudeck.assistant.inference.engine_requests import engine_request, tokens_of
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from accel.serving.engine import Engine
-    from accel.serving.request import Ended, Piece, Stream
+    from gpudeck.accel.serving.engine import Engine
+    from gpudeck.accel.serving.request import Ended, Piece, Stream
 
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(m.Request).decode
@@ -63,7 +65,7 @@ def main(argv: list[str]) -> int:
 
 def serve(options: m.Options, requests: BinaryIO, output: Output) -> None:
     """Serve requests. Raises UserError and ModelRefused before the first one."""
-    from accel.serving.families import is_recurrent, read_config
+    from gpudeck.accel.serving.families import is_recurrent, read_config
 
     began = time.monotonic()
     if not is_recurrent(Path(options.folder)):
@@ -72,10 +74,10 @@ def serve(options: m.Options, requests: BinaryIO, output: Output) -> None:
     device = _device(options, output)
     import torch
 
-    from accel.serving.cache_error import cache_error
-    from accel.serving.engine import Engine
-    from accel.serving.transformer import Transformer
-    from assistant.inference.prompt_store import PromptStore, model_key
+    from gpudeck.accel.serving.cache_error import cache_error
+    from gpudeck.accel.serving.engine import Engine
+    from gpudeck.accel.serving.transformer import Transformer
+    from gpudeck.assistant.inference.prompt_store import PromptStore, model_key
 
     torch.set_num_threads(1)  # the kernels are ours, and more threads of torch only wait
     total = _least_bytes(Path(options.folder))
@@ -173,8 +175,8 @@ class Answer:
 
 def _submit(engine: Engine, wanted: m.Submit, answers: dict[int, Answer], output: Output) -> None:
     """Give a request to the engine, and its answer to the output."""
-    from accel.serving.errors import RequestRefused, TooLong
-    from accel.serving.request import Stream
+    from gpudeck.accel.serving.errors import RequestRefused, TooLong
+    from gpudeck.accel.serving.request import Stream
 
     answer = Answer(Stream(), lambda event: _send(engine, wanted, event, answers, output))
     answers[wanted.id] = answer
@@ -194,7 +196,7 @@ def _send(
     output: Output,
 ) -> None:
     """Send an event of an answer."""
-    from accel.serving.request import Ended
+    from gpudeck.accel.serving.request import Ended
 
     if isinstance(event, Ended):
         answers.pop(asked.id, None)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assistant.completion import Token, Wanted
+from gpudeck.assistant.completion import Token, Wanted
 
 if TYPE_CHECKING:
-    from accel.serving.engine import Engine
-    from accel.serving.request import Piece, Request
+    from gpudeck.accel.serving.engine import Engine
+    from gpudeck.accel.serving.request import Piece, Request
 
 
 def engine_request(engine: Engine, wanted: Wanted) -> Request:
     """Return a request to the engine. Raises RequestRefused."""
-    from accel.serving.errors import RequestRefused
-    from accel.serving.request import Grammar, Request
+    from gpudeck.accel.serving.errors import RequestRefused
+    from gpudeck.accel.serving.request import Grammar, Request
 
     text = wanted.prompt
     if wanted.messages is not None:

@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from accel.serving.memory import CacheError, CacheFormat, Weights
-from assistant.completion import Token, Wanted
+from gpudeck.accel.serving.memory import CacheError, CacheFormat, Weights
+from gpudeck.assistant.completion import Token, Wanted
 
 MOST_SENT = 256
 """Texts of an answer that are sent before somebody reads them; after that the answer pauses."""
@@ -116,7 +116,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
 
 
 class Figures(msgspec.Struct, frozen=True, tag="figures"):
-    """Hold the statistics; see `accel.serving.engine.Statistics`."""
+    """Hold the statistics; see `gpudeck.accel.serving.engine.Statistics`."""
 
     id: int
     values: dict[str, float]

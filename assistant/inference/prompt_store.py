@@ -21,8 +21,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from accel.serving.files import weight_files
-from scheduler.protocol import paths
+from gpudeck.accel.serving.files import weight_files
+from gpudeck.scheduler.protocol import paths
 
 READ_S = 0.25
 """A prompt is read for so long at once; what is left of it is computed."""

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from assistant.facts import phrases
-from assistant.language.words import Words
-from assistant.query.request import NEWEST, Order, Query, Request, Target
-from assistant.query.table import AGGREGATES, SUBJECTS, VERBS
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.query.request import NEWEST, Order, Query, Request, Target
+from gpudeck.assistant.query.table import AGGREGATES, SUBJECTS, VERBS
 
 MAX_CHOICES = 3
 _LONGEST = 100

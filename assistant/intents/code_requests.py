@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from assistant.language.words import Language
-from assistant.query.request import Query
+from gpudeck.assistant.language.words import Language
+from gpudeck.assistant.query.request import Query
 
 _ATTENTION = r"(?:the |my |any |slow |hand-?written )*attention(?: layers?| code| modules?)?"
 _FORMS: dict[Language, tuple[str, ...]] = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from assistant.intents.lexicon import phrases
-from assistant.intents.reading import JOB_MEASURES, QueryReader
-from assistant.intents.spots import Spots
-from assistant.query.request import PREVIOUS, Query
-from assistant.query.table import SUBJECTS
+from gpudeck.assistant.intents.lexicon import phrases
+from gpudeck.assistant.intents.reading import JOB_MEASURES, QueryReader
+from gpudeck.assistant.intents.spots import Spots
+from gpudeck.assistant.query.request import PREVIOUS, Query
+from gpudeck.assistant.query.table import SUBJECTS
 
 
 def compare(r: QueryReader) -> Query | None:

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from assistant.intents.orders import OrderReading
-from assistant.intents.spots import JOINS, Spots
-from assistant.intents.state import State
-from assistant.intents.tokens import unaccented, unit_of
-from assistant.language.guides import guide_of
-from assistant.query.conversion import kind_of
-from assistant.query.request import COST, Order, Query, Request
-from assistant.query.table import SUBJECTS, VERBS
+from gpudeck.assistant.intents.orders import OrderReading
+from gpudeck.assistant.intents.spots import JOINS, Spots
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.tokens import unaccented, unit_of
+from gpudeck.assistant.language.guides import guide_of
+from gpudeck.assistant.query.conversion import kind_of
+from gpudeck.assistant.query.request import COST, Order, Query, Request
+from gpudeck.assistant.query.table import SUBJECTS, VERBS
 
 _END = r"(?:,? (?:please|now|then|instead|too|bitte|auch|dann|stp|por favor))?[\s.!?]*$"
 _AWAITED = re.compile(

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 
-from assistant.intents.parser import parse
-from assistant.intents.spots import Known
-from assistant.intents.state import State
-from assistant.query.request import Order
+from gpudeck.assistant.intents.parser import parse
+from gpudeck.assistant.intents.spots import Known
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.query.request import Order
 
 _JOB = r"(?:(?:the|job|den|die|das|le|la|el|al|no\.|nr\.)\s+)*"
 _NOT_THAT = re.compile(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from assistant.intents.reading import JOB_MEASURES, JOB_STATES, QueryReader, in_unit
-from assistant.intents.spots import JOINS, Spots
-from assistant.query.conversion import kind_of
-from assistant.query.request import Query, Span, Where
+from gpudeck.assistant.intents.reading import JOB_MEASURES, JOB_STATES, QueryReader, in_unit
+from gpudeck.assistant.intents.spots import JOINS, Spots
+from gpudeck.assistant.query.conversion import kind_of
+from gpudeck.assistant.query.request import Query, Span, Where
 
 _OF_JOBS = frozenset({"progress", "priority", "command", "waited", "duration"})
 _BOUND_MEASURES = {"temperature": "temp", "power": "power", "size": "mem_used", "clock": "clock_sm"}

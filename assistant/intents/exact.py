@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from assistant.query.request import Order
+from gpudeck.assistant.query.request import Order
 
 _AND = {"en": "and", "de": "und", "fr": "et", "es": "y"}
 _ONE = {

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
-from assistant.intents.reading import JOB_MEASURES, JOB_STATES, QueryReader, named_setting, states
-from assistant.intents.spots import Spots
-from assistant.query.conversion import kind_of
-from assistant.query.request import NEWEST, Query, Span, Target, Where
-from assistant.query.table import SUBJECTS
+from gpudeck.assistant.intents.reading import (
+    JOB_MEASURES,
+    JOB_STATES,
+    QueryReader,
+    named_setting,
+    states,
+)
+from gpudeck.assistant.intents.spots import Spots
+from gpudeck.assistant.query.conversion import kind_of
+from gpudeck.assistant.query.request import NEWEST, Query, Span, Target, Where
+from gpudeck.assistant.query.table import SUBJECTS
 
 _FAILED = ("failed", "lost", "rejected")
 _OF_MEASURE = {

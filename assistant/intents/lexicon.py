@@ -1,8 +1,8 @@
 """The words of requests in four languages, and the concepts that they stand for.
 
 The words are in `lexicon.txt`: a section a kind, in which a line is `value: English; German;
-French; Spanish`, each a list of phrases in normalized form (see `assistant.intents.tokens`): no
-capitals and no accents but an acute one on a last letter.
+French; Spanish`, each a list of phrases in normalized form (see
+`gpudeck.assistant.intents.tokens`): no capitals and no accents but an acute one on a last letter.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from assistant.language.words import LANGUAGES, Language
+from gpudeck.assistant.language.words import LANGUAGES, Language
 
 WORDS = Path(__file__).with_name("lexicon.txt")
 

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from assistant.intents.slots import Quantity, Value
-from assistant.intents.state import State
-from assistant.query.conversion import convert, kind_of
-from assistant.query.request import COST, NEWEST, Order, Query, Request, Span, Target, Where
-from assistant.query.setting_units import in_setting_unit
-from assistant.query.table import SUBJECTS, USES, VERBS
-from assistant.router.symbols import AND, PLAN, Part, joined, parts
+from gpudeck.assistant.intents.slots import Quantity, Value
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.query.conversion import convert, kind_of
+from gpudeck.assistant.query.request import COST, NEWEST, Order, Query, Request, Span, Target, Where
+from gpudeck.assistant.query.setting_units import in_setting_unit
+from gpudeck.assistant.query.table import SUBJECTS, USES, VERBS
+from gpudeck.assistant.router.symbols import AND, PLAN, Part, joined, parts
 
 _STATES: dict[str, tuple[str, ...]] = {
     "running": ("running", "starting"),

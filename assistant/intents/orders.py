@@ -7,15 +7,15 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from assistant.intents.reading import ACTIVE, find_setting, named_setting
-from assistant.intents.setting_words import value_of
-from assistant.intents.spots import MOST, RANGE, Spot, Spots
-from assistant.intents.state import State
-from assistant.intents.tokens import Token, tokens
-from assistant.query.conversion import kind_of
-from assistant.query.request import NEWEST, Order, Target
-from assistant.query.setting_units import in_setting_unit
-from assistant.query.table import HELD, VERBS, WORKLOADS
+from gpudeck.assistant.intents.reading import ACTIVE, find_setting, named_setting
+from gpudeck.assistant.intents.setting_words import value_of
+from gpudeck.assistant.intents.spots import MOST, RANGE, Spot, Spots
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.tokens import Token, tokens
+from gpudeck.assistant.query.conversion import kind_of
+from gpudeck.assistant.query.request import NEWEST, Order, Target
+from gpudeck.assistant.query.setting_units import in_setting_unit
+from gpudeck.assistant.query.table import HELD, VERBS, WORKLOADS
 
 _STATES = {
     "running": ("running", "starting"), "queued": ("queued",), "held": (HELD,),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from assistant.intents.lexicon import english
-from assistant.intents.reading import QueryReader, find_setting, in_unit, named_setting
-from assistant.intents.spots import Spot, Spots
-from assistant.intents.tokens import unit_of
-from assistant.language.glossary import term_for, term_of
-from assistant.language.guides import guide_of
-from assistant.query.conversion import convert, kind_of
-from assistant.query.request import Query, Span, Where
+from gpudeck.assistant.intents.lexicon import english
+from gpudeck.assistant.intents.reading import QueryReader, find_setting, in_unit, named_setting
+from gpudeck.assistant.intents.spots import Spot, Spots
+from gpudeck.assistant.intents.tokens import unit_of
+from gpudeck.assistant.language.glossary import term_for, term_of
+from gpudeck.assistant.language.guides import guide_of
+from gpudeck.assistant.query.conversion import convert, kind_of
+from gpudeck.assistant.query.request import Query, Span, Where
 
 _ASKED_HOW = frozenset({"after", "array", "reserve", "charts", "revive"})
 """Guides that answer `how`, and not every question with their words."""

@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from assistant.intents.code_requests import read_code_request
-from assistant.intents.exact import is_exact
-from assistant.intents.orders import OrderReading, read_order
-from assistant.intents.queries import read_query
-from assistant.intents.reading import QueryReader, in_unit
-from assistant.intents.spots import Known, Spot, Spots
-from assistant.intents.state import State
-from assistant.intents.tokens import unaccented
-from assistant.language.words import Language
-from assistant.query.conversion import kind_of
-from assistant.query.request import Order, Query, Request
+from gpudeck.assistant.intents.code_requests import read_code_request
+from gpudeck.assistant.intents.exact import is_exact
+from gpudeck.assistant.intents.orders import OrderReading, read_order
+from gpudeck.assistant.intents.queries import read_query
+from gpudeck.assistant.intents.reading import QueryReader, in_unit
+from gpudeck.assistant.intents.spots import Known, Spot, Spots
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.tokens import unaccented
+from gpudeck.assistant.language.words import Language
+from gpudeck.assistant.query.conversion import kind_of
+from gpudeck.assistant.query.request import Order, Query, Request
 
 LONGEST_REQUEST = 2000
 """Characters; a longer text is not a request."""

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from assistant.intents.lexicon import Meaning, phrases
-from assistant.intents.repair import common_words
-from assistant.intents.tokens import Token, unaccented
+from gpudeck.assistant.intents.lexicon import Meaning, phrases
+from gpudeck.assistant.intents.repair import common_words
+from gpudeck.assistant.intents.tokens import Token, unaccented
 
 _USER = frozenset({"user", "benutzer", "nutzer", "utilisateur", "usuario"})
 _OF = frozenset({"of", "by", "von", "durch", "de", "d", "par", "por"})

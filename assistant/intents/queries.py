@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from assistant.intents import (
+from gpudeck.assistant.intents import (
     comparisons,
     device_questions,
     job_questions,
     other_questions,
     user_questions,
 )
-from assistant.intents.reading import QueryReader
-from assistant.query.request import Query
+from gpudeck.assistant.intents.reading import QueryReader
+from gpudeck.assistant.query.request import Query
 
 _READERS: tuple[Callable[[QueryReader], Query | None], ...] = (
     other_questions.conversion,

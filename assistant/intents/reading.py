@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from assistant.intents.setting_words import setting_phrases
-from assistant.intents.spots import Spot, Spots
-from assistant.intents.state import State
-from assistant.intents.tokens import Token
-from assistant.query.conversion import convert, kind_of
-from assistant.query.request import NEWEST, Span, Target, Where
-from assistant.query.table import SUBJECTS
+from gpudeck.assistant.intents.setting_words import setting_phrases
+from gpudeck.assistant.intents.spots import Spot, Spots
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.tokens import Token
+from gpudeck.assistant.query.conversion import convert, kind_of
+from gpudeck.assistant.query.request import NEWEST, Span, Target, Where
+from gpudeck.assistant.query.table import SUBJECTS
 
 JOB_MEASURES = {
     "mem_used": "memory",

@@ -1,7 +1,7 @@
 """Mend words that nobody knows: typos, umlauts typed as two letters, compounds, joined pronouns.
 
-A mended word is only ever read, never trusted: `assistant.intents.exact` compares what was typed,
-so that an order with a mended word shows its card. Words of other scripts stay unknown.
+A mended word is only ever read, never trusted: `gpudeck.assistant.intents.exact` compares what was
+typed, so that an order with a mended word shows its card. Words of other scripts stay unknown.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-from assistant.intents.lexicon import phrases
-from assistant.intents.setting_words import setting_phrases
-from assistant.intents.tokens import Token, unaccented, unit_words
-from assistant.language.words import Language
+from gpudeck.assistant.intents.lexicon import phrases
+from gpudeck.assistant.intents.setting_words import setting_phrases
+from gpudeck.assistant.intents.tokens import Token, unaccented, unit_words
+from gpudeck.assistant.language.words import Language
 
 WORDS = Path(__file__).with_name("words.txt")
 """Words of requests, the most frequent first."""

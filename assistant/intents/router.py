@@ -15,21 +15,21 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from assistant.intents.choices import MAX_CHOICES
-from assistant.intents.context import fitted, other_units
-from assistant.intents.corrections import corrected, taken_back
-from assistant.intents.meanings import Meant, Unclear, described, meant
-from assistant.intents.parser import LONGEST_REQUEST, Parsed, parse
-from assistant.intents.slots import MOST, Slots, slotted
-from assistant.intents.spots import Known, Spots
-from assistant.intents.state import State
-from assistant.intents.tokens import unaccented
-from assistant.query.request import PREVIOUS, Order, Query, Request
-from assistant.query.table import check
-from assistant.router.decode import Meaning, Router
-from assistant.router.symbols import AND, canonical
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
+from gpudeck.assistant.intents.choices import MAX_CHOICES
+from gpudeck.assistant.intents.context import fitted, other_units
+from gpudeck.assistant.intents.corrections import corrected, taken_back
+from gpudeck.assistant.intents.meanings import Meant, Unclear, described, meant
+from gpudeck.assistant.intents.parser import LONGEST_REQUEST, Parsed, parse
+from gpudeck.assistant.intents.slots import MOST, Slots, slotted
+from gpudeck.assistant.intents.spots import Known, Spots
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.tokens import unaccented
+from gpudeck.assistant.query.request import PREVIOUS, Order, Query, Request
+from gpudeck.assistant.query.table import check
+from gpudeck.assistant.router.decode import Meaning, Router
+from gpudeck.assistant.router.symbols import AND, canonical
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
 
 SURE = 0.5
 """A reading with at least this probability is answered without asking back.

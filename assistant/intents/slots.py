@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from assistant.intents.lexicon import phrases
-from assistant.intents.spots import JOINS, RANGE, Known, Spots
-from assistant.intents.tokens import Token, unit_of
-from assistant.query.conversion import kind_of
-from assistant.query.request import Span
+from gpudeck.assistant.intents.lexicon import phrases
+from gpudeck.assistant.intents.spots import JOINS, RANGE, Known, Spots
+from gpudeck.assistant.intents.tokens import Token, unit_of
+from gpudeck.assistant.query.conversion import kind_of
+from gpudeck.assistant.query.request import Span
 
 MOST = 4
 """Slots of a kind; a request with more is not read by the model."""
@@ -27,7 +27,7 @@ _PRICE = re.compile(
     r"(?i)\d+(?:[.,]\d+)?\s?(?:ct|cents?|c[eé]ntimos?|centimes?|€|eur|euros?|dollars?|\$)?\s?"
     r"(?:a|an|per|/|pro|je|le|par|por|el|each|for each|die)?\s?kwh\b"
 )
-"""The price of a kWh, which `assistant.intents.context` reads."""
+"""The price of a kWh, which `gpudeck.assistant.intents.context` reads."""
 _SETS = re.compile(
     r"(?i)\b(?:set|change|put|setze?|stelle?|[aä]ndere?|mets|r[eè]gle|pon|cambia|ajusta|fija)\b"
     r"|\b(?:costs?|kostet|co[uû]te|cuesta)\s(?:(?:now|jetzt|maintenant|ahora|hier|ici)\s)?\d"

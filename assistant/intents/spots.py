@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from assistant.intents.lexicon import LONGEST, Meaning, phrases
-from assistant.intents.people import find_person
-from assistant.intents.repair import changes, mended
-from assistant.intents.times import Reading, read_time
-from assistant.intents.tokens import Token, tokens, unaccented
-from assistant.language.words import LANGUAGES, Language
-from assistant.query.request import Span, Target
+from gpudeck.assistant.intents.lexicon import LONGEST, Meaning, phrases
+from gpudeck.assistant.intents.people import find_person
+from gpudeck.assistant.intents.repair import changes, mended
+from gpudeck.assistant.intents.times import Reading, read_time
+from gpudeck.assistant.intents.tokens import Token, tokens, unaccented
+from gpudeck.assistant.language.words import LANGUAGES, Language
+from gpudeck.assistant.query.request import Span, Target
 
 MAX_NAMED = 200
 _SEPARABLE = {

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from assistant.intents.lexicon import phrases
-from assistant.intents.tokens import Token
-from assistant.query.request import Span
+from gpudeck.assistant.intents.lexicon import phrases
+from gpudeck.assistant.intents.tokens import Token
+from gpudeck.assistant.query.request import Span
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "week": 7 * 86400.0}
 _AROUND_S = 1800.0

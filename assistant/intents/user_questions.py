@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from assistant.intents.job_questions import job_question, jobs
-from assistant.intents.reading import JOB_STATES, QueryReader, states
-from assistant.intents.spots import Spot, Spots
-from assistant.query.request import Query
+from gpudeck.assistant.intents.job_questions import job_question, jobs
+from gpudeck.assistant.intents.reading import JOB_STATES, QueryReader, states
+from gpudeck.assistant.intents.spots import Spot, Spots
+from gpudeck.assistant.query.request import Query
 
 _OF_PROCESSES = ("mem_used", "util")
 """Measures that processes have for users, and ended jobs do not."""

@@ -66,4 +66,4 @@ PATTERNS = (
     "the connection to {name} broke",
     "starting",
 )
-"""The more specific first; see `assistant.language.sentences` for the named parts."""
+"""The more specific first; see `gpudeck.assistant.language.sentences` for the named parts."""

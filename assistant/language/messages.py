@@ -1,4 +1,4 @@
-"""Collect the texts that the catalogues translate: `python -m assistant.language.messages`.
+"""Collect the texts that the catalogues translate: `python -m gpudeck.assistant.language.messages`.
 
 It prints those that a catalogue lacks; a test fails while there are any.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from babel.messages.pofile import read_po
 
-from assistant.language.words import CATALOGUES, LANGUAGES
+from gpudeck.assistant.language.words import CATALOGUES, LANGUAGES
 
 ROOT = Path(__file__).parents[1]
 _FOLDERS = ("answers", "tools", "host", "language", "intents", "reports")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from assistant.facts import phrases
-from assistant.language.words import Words
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.language.words import Words
 
 _REMEDIES = {
     "gpu memory": "The GPU's memory was full. Reduce the batch, or give the job more memory.",
@@ -23,7 +23,7 @@ _REMEDIES = {
 def advice(job: object, kind: str, line: str, words: Words) -> tuple[str, str]:
     """Return Markdown with the line of a log that shows why a job failed, and what helps.
 
-    `kind` is one of `assistant.query.failures.KINDS`.
+    `kind` is one of `gpudeck.assistant.query.failures.KINDS`.
     """
     log = words.text("The log of job {job} says:", job=job)
     return f"{log}\n\n{phrases.fenced(line)}", words.text(_REMEDIES[kind])

@@ -100,4 +100,4 @@ PATTERNS = (
     "it shared its device with other jobs",
     "its device does not report its {name}",
 )
-"""The more specific first; see `assistant.language.sentences` for the named parts."""
+"""The more specific first; see `gpudeck.assistant.language.sentences` for the named parts."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from assistant.language import device_sentences, result_sentences, state_sentences
-from assistant.language.words import Words
+from gpudeck.assistant.language import device_sentences, result_sentences, state_sentences
+from gpudeck.assistant.language.words import Words
 
 PATTERNS = (
     "not considered yet",

@@ -231,4 +231,4 @@ PATTERNS = (
     "1 to {n} jobs can be submitted at once",
     "enter NAME=VALUE, with quotes as in a terminal: {problem}",
 )
-"""The more specific first; see `assistant.language.sentences` for the named parts."""
+"""The more specific first; see `gpudeck.assistant.language.sentences` for the named parts."""

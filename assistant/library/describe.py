@@ -9,20 +9,20 @@ from pathlib import Path
 
 import msgspec
 
-from accel.rwkv.errors import ModelError, ModelNotFoundError
-from accel.rwkv.tokenizer import vocabulary_file
-from accel.rwkv.weights.find import files_of
-from accel.rwkv.weights.header import read_header, read_pth
-from accel.rwkv.weights.names import canonical
-from accel.rwkv.weights.shapes import HEAD, Outline, checked
-from accel.serving.errors import ModelRefused
-from accel.serving.memory import Footprint
-from assistant.library.served import describe_served, is_served
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.progress import printable
+from gpudeck.accel.rwkv.errors import ModelError, ModelNotFoundError
+from gpudeck.accel.rwkv.tokenizer import vocabulary_file
+from gpudeck.accel.rwkv.weights.find import files_of
+from gpudeck.accel.rwkv.weights.header import read_header, read_pth
+from gpudeck.accel.rwkv.weights.names import canonical
+from gpudeck.accel.rwkv.weights.shapes import HEAD, Outline, checked
+from gpudeck.accel.serving.errors import ModelRefused
+from gpudeck.accel.serving.memory import Footprint
+from gpudeck.assistant.library.served import describe_served, is_served
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.progress import printable
 
 BYTES = {"cpu": 4, "cuda": 2}
-"""Bytes of a number by device: fp32 on a CPU, bf16 on a GPU (see `assistant.engine`)."""
+"""Bytes of a number by device: fp32 on a CPU, bf16 on a GPU (see `gpudeck.assistant.engine`)."""
 LARGE = 100_000_000
 """The number of parameters from which a model can chat; a smaller one only knows its tools."""
 

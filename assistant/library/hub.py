@@ -1,6 +1,6 @@
 """Fetch a model from Hugging Face, in a process that may be killed and continues where it stopped.
 
-python -m assistant.library.hub OWNER/NAME FOLDER
+python -m gpudeck.assistant.library.hub OWNER/NAME FOLDER
 
 It reports progress as JSON lines on standard output, and ends when its standard input does. Exit
 status: 0 if the model was fetched, otherwise 1. Only .safetensors weights, their description and
@@ -27,15 +27,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from accel.rwkv.weights.find import check_config, shards_of
-from accel.serving.files import GGUF
-from assistant.library import staging
-from assistant.library.describe import describe, model_errors
-from assistant.library.served import check_served, is_served
-from scheduler.background.instance import hold_lock
-from scheduler.protocol import paths
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.units import amount
+from gpudeck.accel.rwkv.weights.find import check_config, shards_of
+from gpudeck.accel.serving.files import GGUF
+from gpudeck.assistant.library import staging
+from gpudeck.assistant.library.describe import describe, model_errors
+from gpudeck.assistant.library.served import check_served, is_served
+from gpudeck.scheduler.background.instance import hold_lock
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.units import amount
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling

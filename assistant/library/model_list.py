@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from assistant.library.describe import Model, describe
-from scheduler.protocol import paths
-from scheduler.protocol.errors import MALFORMED, NotFound, UserError
+from gpudeck.assistant.library.describe import Model, describe
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
 
 class _List(msgspec.Struct, forbid_unknown_fields=True):

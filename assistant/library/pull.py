@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from assistant.library import model_list
-from assistant.library.describe import Model
-from assistant.library.hub import NAME, Fetched, FetchFailed, FetchProgress, read_messages
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
+from gpudeck.assistant.library import model_list
+from gpudeck.assistant.library.describe import Model
+from gpudeck.assistant.library.hub import NAME, Fetched, FetchFailed, FetchProgress, read_messages
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
 
 _URL = re.compile(r"https?://[^/]+/")
 
@@ -98,7 +98,7 @@ class Pull:
                         sys.executable,
                         "-P",
                         "-m",
-                        "assistant.library.hub",
+                        "gpudeck.assistant.library.hub",
                         self.name,
                         str(self.folder),
                     ],

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from scheduler.protocol import paths
-from scheduler.protocol.errors import DaemonGone
-from scheduler.protocol.wire import Connection
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import DaemonGone
+from gpudeck.scheduler.protocol.wire import Connection
 
 _TIMEOUT_S = 1.0
 
 
 class RunningModel(msgspec.Struct, frozen=True):
-    """Describe a model that is served: what `assistant.serve.control_messages.Served` begins with.
+    """Describe a model that is served: what `gpudeck.assistant.serve.control_messages.Served`
+    begins with.
 
     Fields that are not named here are left out.
     """

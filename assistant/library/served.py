@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from accel.rwkv.errors import ModelError
-from accel.rwkv.weights.header import read_header
-from accel.serving.errors import ModelRefused
-from accel.serving.families import RECURRENT, read_config, read_json
-from accel.serving.files import GGUF, weight_files
-from accel.serving.memory import Footprint, footprint
-from scheduler.protocol.errors import UserError
+from gpudeck.accel.rwkv.errors import ModelError
+from gpudeck.accel.rwkv.weights.header import read_header
+from gpudeck.accel.serving.errors import ModelRefused
+from gpudeck.accel.serving.families import RECURRENT, read_config, read_json
+from gpudeck.accel.serving.files import GGUF, weight_files
+from gpudeck.accel.serving.memory import Footprint, footprint
+from gpudeck.scheduler.protocol.errors import UserError
 
 
 class Described(msgspec.Struct, frozen=True):

@@ -13,8 +13,8 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from scheduler.protocol import paths
-from scheduler.protocol.durable import sync
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.durable import sync
 
 _EXCHANGE = 2
 """RENAME_EXCHANGE of renameat2(2)."""

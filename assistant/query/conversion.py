@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from assistant.query.request import Query
-from assistant.query.rows import Column, Row, Rows, Value
-from scheduler.protocol.errors import UserError
+from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.query.rows import Column, Row, Rows, Value
+from gpudeck.scheduler.protocol.errors import UserError
 
 FACTORS: dict[str, dict[str, float]] = {
     "size": {

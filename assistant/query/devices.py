@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 import msgspec
 
-from assistant.facts.devices import largest_error, source, subject
-from assistant.facts.usage import energy_facts
-from assistant.query.request import COST, Query, Span
-from assistant.query.rows import Column, Note, Row, Rows, Value
-from assistant.query.shape import finite, shaped
-from assistant.query.table import SUBJECTS
-from scheduler.client import Client
-from scheduler.protocol.busy_causes import JobWaits, QuietHours, Settling
-from scheduler.protocol.devices import NA
-from scheduler.protocol.errors import NotFound
-from scheduler.protocol.fields import UNCERTAINTY, with_uncertainty
-from scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot, label
-from scheduler.protocol.units import numbered
+from gpudeck.assistant.facts.devices import largest_error, source, subject
+from gpudeck.assistant.facts.usage import energy_facts
+from gpudeck.assistant.query.request import COST, Query, Span
+from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
+from gpudeck.assistant.query.shape import finite, shaped
+from gpudeck.assistant.query.table import SUBJECTS
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.busy_causes import JobWaits, QuietHours, Settling
+from gpudeck.scheduler.protocol.devices import NA
+from gpudeck.scheduler.protocol.errors import NotFound
+from gpudeck.scheduler.protocol.fields import UNCERTAINTY, with_uncertainty
+from gpudeck.scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot, label
+from gpudeck.scheduler.protocol.units import numbered
 
 POINTS = 500
 """Buckets of a history. Each has its lowest, mean and highest value, so no peak is lost."""

@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.jobs import Done, Job, Running
-from scheduler.protocol.search import Search
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.jobs import Done, Job, Running
+from gpudeck.scheduler.protocol.search import Search
 
 _PAST = 30
 """The most earlier runs that an estimate rests on."""

@@ -8,18 +8,18 @@ from collections.abc import Callable
 
 import msgspec
 
-from assistant.query import others
-from assistant.query.conversion import conversion, converted
-from assistant.query.devices import devices, recorded_since
-from assistant.query.find import earlier_run, named_jobs
-from assistant.query.jobs import jobs
-from assistant.query.request import PREVIOUS, Query
-from assistant.query.rows import Column, Note, Row, Rows
-from assistant.query.shape import shaped
-from assistant.query.table import ROWS, check
-from scheduler.client import Client
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.assistant.query import others
+from gpudeck.assistant.query.conversion import conversion, converted
+from gpudeck.assistant.query.devices import devices, recorded_since
+from gpudeck.assistant.query.find import earlier_run, named_jobs
+from gpudeck.assistant.query.jobs import jobs
+from gpudeck.assistant.query.request import PREVIOUS, Query
+from gpudeck.assistant.query.rows import Column, Note, Row, Rows
+from gpudeck.assistant.query.shape import shaped
+from gpudeck.assistant.query.table import ROWS, check
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 _NEAR_S = 60.0
 """A time that begins this long before the first reading is covered by readings."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assistant.facts.phrases import plain
-from assistant.query.request import NEWEST, Target
-from scheduler.client import Client
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.search import ENDED, Search
+from gpudeck.assistant.facts.phrases import plain
+from gpudeck.assistant.query.request import NEWEST, Target
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.search import ENDED, Search
 
 MAX_JOBS = 1000
 """Jobs searched for one answer."""

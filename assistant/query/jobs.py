@@ -7,24 +7,24 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from accel import result as results
-from assistant.facts.phrases import plain
-from assistant.facts.usage import started
-from assistant.query import estimates, failures
-from assistant.query.find import MAX_JOBS, named_jobs
-from assistant.query.request import Query, Span
-from assistant.query.rows import Column, Note, Row, Rows, Value
-from assistant.query.shape import shaped
-from assistant.query.table import HELD, SUBJECTS
-from assistant.query.users import user_of, users_of
-from assistant.retrieval.job_logs import ONE_LOG
-from assistant.retrieval.job_logs import read as read_log
-from scheduler.client import Client
-from scheduler.protocol import jobs as j
-from scheduler.protocol.errors import NotFound
-from scheduler.protocol.search import Search, outcome
-from scheduler.protocol.snapshot import Snapshot, label
-from scheduler.protocol.wait_reasons import render
+from gpudeck.accel import result as results
+from gpudeck.assistant.facts.phrases import plain
+from gpudeck.assistant.facts.usage import started
+from gpudeck.assistant.query import estimates, failures
+from gpudeck.assistant.query.find import MAX_JOBS, named_jobs
+from gpudeck.assistant.query.request import Query, Span
+from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
+from gpudeck.assistant.query.shape import shaped
+from gpudeck.assistant.query.table import HELD, SUBJECTS
+from gpudeck.assistant.query.users import user_of, users_of
+from gpudeck.assistant.retrieval.job_logs import ONE_LOG
+from gpudeck.assistant.retrieval.job_logs import read as read_log
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import jobs as j
+from gpudeck.scheduler.protocol.errors import NotFound
+from gpudeck.scheduler.protocol.search import Search, outcome
+from gpudeck.scheduler.protocol.snapshot import Snapshot, label
+from gpudeck.scheduler.protocol.wait_reasons import render
 
 SOURCE = "queue"
 _LOG_LINES = 20

@@ -7,17 +7,17 @@ from collections import defaultdict
 
 import msgspec
 
-from assistant.facts.phrases import plain
-from assistant.library.model_list import listed_models
-from assistant.library.running import running_models
-from assistant.query.find import MAX_JOBS
-from assistant.query.request import Query
-from assistant.query.rows import Column, Note, Row, Rows, Value
-from assistant.query.shape import shaped
-from scheduler.client import Client
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.jobs import Queued
-from scheduler.protocol.snapshot import Snapshot, label
+from gpudeck.assistant.facts.phrases import plain
+from gpudeck.assistant.library.model_list import listed_models
+from gpudeck.assistant.library.running import running_models
+from gpudeck.assistant.query.find import MAX_JOBS
+from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
+from gpudeck.assistant.query.shape import shaped
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.jobs import Queued
+from gpudeck.scheduler.protocol.snapshot import Snapshot, label
 
 _MAX_ALERTS = 100
 _MAX_GPUS = 16

@@ -43,7 +43,7 @@ class Where(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Query(msgspec.Struct, frozen=True, omit_defaults=True, tag="query"):
-    """Ask for rows. `assistant.query.table` says which subjects have which measures."""
+    """Ask for rows. `gpudeck.assistant.query.table` says which subjects have which measures."""
 
     subject: str
     measure: str = ""
@@ -108,7 +108,7 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True, tag="query"):
 
 
 class Order(msgspec.Struct, frozen=True, omit_defaults=True, tag="order"):
-    """Ask for a change. `assistant.query.table` says what each verb takes."""
+    """Ask for a change. `gpudeck.assistant.query.table` says what each verb takes."""
 
     verb: str
     jobs: tuple[Target, ...] = ()

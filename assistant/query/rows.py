@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from assistant.query.request import Span
+from gpudeck.assistant.query.request import Span
 
 Value = float | int | str | None
 
@@ -16,7 +16,7 @@ class Column(msgspec.Struct, frozen=True):
 
     name: str
     unit: str = ""
-    """As in `scheduler.protocol.fields`; `moment` for seconds since the epoch."""
+    """As in `gpudeck.scheduler.protocol.fields`; `moment` for seconds since the epoch."""
 
 
 class Row(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assistant.query.conversion import convert, kind_of
+from gpudeck.assistant.query.conversion import convert, kind_of
 
 UNITS = {
     "log_limit": "GiB", "telemetry_hz": "Hz", "idle_util_percent": "%", "idle_dwell_s": "s",

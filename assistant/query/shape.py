@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from assistant.query.request import Query
-from assistant.query.rows import Rows, Value
+from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.query.rows import Rows, Value
 
 _COMBINE: dict[str, Callable[[Sequence[float]], float]] = {
     "sum": math.fsum,

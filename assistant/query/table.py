@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from accel.workloads import catalog
-from assistant.language.glossary import MEANINGS
-from assistant.language.guides import GUIDES
-from assistant.query.request import Query
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.fields import FIELDS
-from scheduler.protocol.search import OUTCOMES
+from gpudeck.accel.workloads import catalog
+from gpudeck.assistant.language.glossary import MEANINGS
+from gpudeck.assistant.language.guides import GUIDES
+from gpudeck.assistant.query.request import Query
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.protocol.search import OUTCOMES
 
 
 class Measure(NamedTuple):

@@ -6,8 +6,8 @@ import getpass
 import pwd
 from collections.abc import Iterable
 
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.users import user_name
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.users import user_name
 
 _PEOPLE = range(1000, 60000)
 """The user ids that Linux distributions give to people; lower ones are for services."""

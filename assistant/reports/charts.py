@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from assistant.facts.devices import label, source, subject
-from assistant.reports.report import Chart, Curve, Values
-from assistant.reports.tables import Cells
-from scheduler.protocol.devices import NA
-from scheduler.protocol.fields import FIELDS
-from scheduler.protocol.snapshot import Columns, DeviceState
-from scheduler.protocol.units import GIB
+from gpudeck.assistant.facts.devices import label, source, subject
+from gpudeck.assistant.reports.report import Chart, Curve, Values
+from gpudeck.assistant.reports.tables import Cells
+from gpudeck.scheduler.protocol.devices import NA
+from gpudeck.scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.protocol.snapshot import Columns, DeviceState
+from gpudeck.scheduler.protocol.units import GIB
 
 _LIMITS = {"mem_used": "mem_total", "power": "power_limit"}
 """The field that sets the end of the axis, if the device reports it."""

@@ -5,19 +5,19 @@ These are pure functions of what `material` read from the daemon and what the wr
 
 from __future__ import annotations
 
-from assistant.facts import phrases
-from assistant.facts.devices import subject
-from assistant.language.remedies import advice
-from assistant.language.words import Words
-from assistant.language.words import words as english
-from assistant.reports import charts, measurement, tables
-from assistant.reports.material import Material, extra_facts
-from assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section
-from assistant.reports.tables import Cells
-from assistant.writing.template.brief import without_devices
-from assistant.writing.writer import Written
-from scheduler.protocol.jobs import Job, Queued
-from scheduler.protocol.snapshot import DeviceState
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.facts.devices import subject
+from gpudeck.assistant.language.remedies import advice
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.language.words import words as english
+from gpudeck.assistant.reports import charts, measurement, tables
+from gpudeck.assistant.reports.material import Material, extra_facts
+from gpudeck.assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section
+from gpudeck.assistant.reports.tables import Cells
+from gpudeck.assistant.writing.template.brief import without_devices
+from gpudeck.assistant.writing.writer import Written
+from gpudeck.scheduler.protocol.jobs import Job, Queued
+from gpudeck.scheduler.protocol.snapshot import DeviceState
 
 MOST_CHARTED = 8
 """The most devices in a chart, as there are colours; the busiest are chosen."""

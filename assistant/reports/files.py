@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from assistant.reports.html import html
-from assistant.reports.markdown import markdown
-from assistant.reports.report import Report
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
+from gpudeck.assistant.reports.html import html
+from gpudeck.assistant.reports.markdown import markdown
+from gpudeck.assistant.reports.report import Report
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
 
 FORMATS: dict[str, Callable[[Report], str]] = {".md": markdown, ".html": html}
 MARK = "to_write.json"

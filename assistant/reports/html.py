@@ -10,12 +10,12 @@ from functools import cache
 from html import escape
 from typing import TYPE_CHECKING
 
-from assistant.facts import Fact
-from assistant.language.words import Words
-from assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section, Table
-from assistant.reports.style import LIGHT, sheet
-from assistant.reports.svg import svg
-from assistant.reports.tables import Cells
+from gpudeck.assistant.facts import Fact
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section, Table
+from gpudeck.assistant.reports.style import LIGHT, sheet
+from gpudeck.assistant.reports.svg import svg
+from gpudeck.assistant.reports.tables import Cells
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

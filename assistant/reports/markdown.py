@@ -7,11 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assistant.facts import phrases
-from assistant.language.words import Words
-from assistant.reports.report import Block, Chart, Curve, Excerpt, Prose, Report, Section, Table
-from assistant.reports.svg import Scale
-from assistant.writing.template.sentences import table
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.reports.report import (
+    Block,
+    Chart,
+    Curve,
+    Excerpt,
+    Prose,
+    Report,
+    Section,
+    Table,
+)
+from gpudeck.assistant.reports.svg import Scale
+from gpudeck.assistant.writing.template.sentences import table
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60

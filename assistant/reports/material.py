@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from assistant.facts import FIELDS_SPAN, NOW_S, Fact, gather, phrases, usage
-from assistant.facts.devices import label
-from assistant.query.execute import read_snapshot
-from assistant.query.failures import Failure, recognized
-from assistant.reports.report import Kind
-from scheduler.client import Client
-from scheduler.protocol.fields import with_uncertainty
-from scheduler.protocol.jobs import Ended, Event, Failed, Job, Lost, Queued
-from scheduler.protocol.search import Search
-from scheduler.protocol.snapshot import Alert, Columns, Snapshot
-from scheduler.telemetry.history_table import LAST, TIERS
+from gpudeck.assistant.facts import FIELDS_SPAN, NOW_S, Fact, gather, phrases, usage
+from gpudeck.assistant.facts.devices import label
+from gpudeck.assistant.query.execute import read_snapshot
+from gpudeck.assistant.query.failures import Failure, recognized
+from gpudeck.assistant.reports.report import Kind
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.fields import with_uncertainty
+from gpudeck.scheduler.protocol.jobs import Ended, Event, Failed, Job, Lost, Queued
+from gpudeck.scheduler.protocol.search import Search
+from gpudeck.scheduler.protocol.snapshot import Alert, Columns, Snapshot
+from gpudeck.scheduler.telemetry.history_table import LAST, TIERS
 
 POINTS = 240
 """Buckets of a chart, about as many as its width can show. Equal widths make their mean one over

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from accel import result as results
-from assistant.facts import Fact, phrases
-from assistant.reports.report import Prose, Section, Table
-from assistant.reports.tables import Cells
-from scheduler.protocol import jobs as j
+from gpudeck.accel import result as results
+from gpudeck.assistant.facts import Fact, phrases
+from gpudeck.assistant.reports.report import Prose, Section, Table
+from gpudeck.assistant.reports.tables import Cells
+from gpudeck.scheduler.protocol import jobs as j
 
 _TITLES = {
     "tflops": "Rate",

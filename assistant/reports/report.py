@@ -10,9 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from assistant.facts import Fact, phrases
-from assistant.language.words import Language, Words, words
-from scheduler.protocol.errors import MALFORMED, UserError
+from gpudeck.assistant.facts import Fact, phrases
+from gpudeck.assistant.language.words import Language, Words, words
+from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 
 Kind = Literal["job", "daily", "span"]
 """A report on one job, on a day, or on a span that somebody asked for."""

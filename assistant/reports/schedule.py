@@ -11,13 +11,13 @@ from typing import Self
 
 import msgspec
 
-from assistant.reports import files
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.errors import MALFORMED
-from scheduler.protocol.jobs import Cancelled, Done, Ended, Failed, Job, Lost
-from scheduler.protocol.search import ENDED, Search
-from scheduler.protocol.settings import Settings
+from gpudeck.assistant.reports import files
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import MALFORMED
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Ended, Failed, Job, Lost
+from gpudeck.scheduler.protocol.search import ENDED, Search
+from gpudeck.scheduler.protocol.settings import Settings
 
 OVERLAP_S = 300.0
 """Seconds by which searches overlap: the end of a job may be stored after later ends."""

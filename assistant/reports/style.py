@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Colours(NamedTuple):
-    """Name the colours, which a test compares with `app.widgets.theme`."""
+    """Name the colours, which a test compares with `gpudeck.app.widgets.theme`."""
 
     window: str
     surface: str

@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from assistant.reports.report import Chart, Curve
-from assistant.reports.style import LIGHT
+from gpudeck.assistant.reports.report import Chart, Curve
+from gpudeck.assistant.reports.style import LIGHT
 
 WIDTH, HEIGHT = 760, 170
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 8, 22

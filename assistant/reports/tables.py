@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from assistant.facts import Fact, phrases
-from assistant.facts.devices import label, subject
-from assistant.language.sentences import translated
-from assistant.language.words import Words
-from assistant.language.words import words as english
-from assistant.reports.report import Table
-from scheduler.protocol import jobs as j
-from scheduler.protocol.snapshot import Alert, DeviceState
+from gpudeck.assistant.facts import Fact, phrases
+from gpudeck.assistant.facts.devices import label, subject
+from gpudeck.assistant.language.sentences import translated
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.language.words import words as english
+from gpudeck.assistant.reports.report import Table
+from gpudeck.scheduler.protocol import jobs as j
+from gpudeck.scheduler.protocol.snapshot import Alert, DeviceState
 
 _OUTCOME = {
     "state": "State",

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from assistant.facts import phrases
-from assistant.retrieval import bm25, job_logs, manual
-from assistant.retrieval.passage import Passage, Where
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.retrieval import bm25, job_logs, manual
+from gpudeck.assistant.retrieval.passage import Passage, Where
 
 __all__ = ["Passage", "Where", "quoted", "search", "section"]
 

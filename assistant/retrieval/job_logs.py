@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from assistant.facts import phrases
-from assistant.retrieval.passage import Passage
-from scheduler.protocol import log_file as logfile
-from scheduler.protocol import paths
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.retrieval.passage import Passage
+from gpudeck.scheduler.protocol import log_file as logfile
+from gpudeck.scheduler.protocol import paths
 
 NEWEST = 20
 """The most jobs whose logs are searched if none is named."""

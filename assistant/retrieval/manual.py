@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from assistant.retrieval.passage import Passage
-from scheduler.protocol import paths
+from gpudeck.assistant.retrieval.passage import Passage
+from gpudeck.scheduler.protocol import paths
 
 PAGES = ("manual/*.md", "commands.md", "settings.md")
 """The pages of the manual, as patterns in its folder; other documents are not searched."""
@@ -34,9 +34,8 @@ def whole() -> tuple[Passage, ...]:
 
 
 def files() -> list[Path]:
-    """Return the files of the pages, from an installed package's assets or a checkout's `docs`."""
-    shipped = paths.assets() / "docs"
-    folder = shipped if shipped.is_dir() else paths.assets().parent / "docs"
+    """Return the files of the pages."""
+    folder = paths.assets().with_name("docs")
     return [page for pattern in PAGES for page in sorted(folder.glob(pattern))]
 
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from assistant.router.network import Network, State
-from assistant.router.symbols import AND
-from assistant.router.vocabulary import END, Vocabulary
+from gpudeck.assistant.router.network import Network, State
+from gpudeck.assistant.router.symbols import AND
+from gpudeck.assistant.router.vocabulary import END, Vocabulary
 
 BEAM = 4
 LONGEST = 48

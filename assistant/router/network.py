@@ -1,4 +1,4 @@
-"""Compute an RWKV-7 model in NumPy, as `accel.rwkv.layers` defines it.
+"""Compute an RWKV-7 model in NumPy, as `gpudeck.accel.rwkv.layers` defines it.
 
 Only for models of a few million parameters: the recurrence runs token by token.
 """
@@ -42,7 +42,7 @@ class Network:
 
     @classmethod
     def load(cls, file: Path) -> Network:
-        """Load the weights with the names of `accel.rwkv.weights`."""
+        """Load the weights with the names of `gpudeck.accel.rwkv.weights`."""
         return cls(load_file(file))
 
     def empty(self) -> State:

@@ -7,7 +7,7 @@ import re
 import uuid
 from collections.abc import Sequence
 
-from assistant.completion import Call, Wanted
+from gpudeck.assistant.completion import Call, Wanted
 
 _CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import msgspec
 
-from assistant.idle import Cancelled
-from assistant.inference.messages import Options
-from assistant.messages import Chunk, Event, Failed, Waiting
-from assistant.serve import control_messages as c
-from scheduler.background.launch import start_process
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.errors import DaemonGone, NotFound, UserError
-from scheduler.protocol.wire import Connection
+from gpudeck.assistant.idle import Cancelled
+from gpudeck.assistant.inference.messages import Options
+from gpudeck.assistant.messages import Chunk, Event, Failed, Waiting
+from gpudeck.assistant.serve import control_messages as c
+from gpudeck.scheduler.background.launch import start_process
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import DaemonGone, NotFound, UserError
+from gpudeck.scheduler.protocol.wire import Connection
 
 PORT = 8420
 _ENCODE = msgspec.json.Encoder().encode
@@ -67,7 +67,7 @@ def start(options: Options, port: int = PORT) -> c.Served:
     """
     before = {each.port for each in served_models()}
     start_process(
-        "app", paths.home() / "serve.log", f"the server of {Path(options.folder).name}",
+        "gpudeck", paths.home() / "serve.log", f"the server of {Path(options.folder).name}",
         arguments=["serve", *_arguments(options, port), "--background"],
     )  # fmt: skip
     for each in served_models():
@@ -82,7 +82,7 @@ def submit(options: Options, port: int = PORT) -> int:
     Raises UserError.
     """
     arguments = [*_arguments(options, port), "--as", "job", "--in-job"]
-    argv = [sys.executable, "-P", "-m", "app", "serve", *arguments]
+    argv = [sys.executable, "-P", "-m", "gpudeck", "serve", *arguments]
     with Client() as daemon:
         return daemon.submit(argv, gpus=1, name=f"serve {Path(options.folder).name}").id
 

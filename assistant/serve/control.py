@@ -14,12 +14,12 @@ from typing import Literal
 
 import msgspec
 
-from assistant.messages import Chunk, Completion, Failed, PromptTooLong, Waiting
-from assistant.serve import control_messages as c
-from assistant.serve.model_requests import Message, ModelChat
-from assistant.serve.served_model import ModelRun, ServedModel
-from scheduler.protocol import paths, wire
-from scheduler.protocol.errors import UserError
+from gpudeck.assistant.messages import Chunk, Completion, Failed, PromptTooLong, Waiting
+from gpudeck.assistant.serve import control_messages as c
+from gpudeck.assistant.serve.model_requests import Message, ModelChat
+from gpudeck.assistant.serve.served_model import ModelRun, ServedModel
+from gpudeck.scheduler.protocol import paths, wire
+from gpudeck.scheduler.protocol.errors import UserError
 
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(c.Request).decode

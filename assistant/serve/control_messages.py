@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from accel.serving.memory import CacheError, CacheFormat
-from assistant.messages import Chunk, Failed, Waiting
+from gpudeck.accel.serving.memory import CacheError, CacheFormat
+from gpudeck.assistant.messages import Chunk, Failed, Waiting
 
 Held = Literal["lease", "job"]
 """lease: a GPU while nobody else needs it; job: one that the queue gave."""
@@ -62,7 +62,7 @@ class Served(msgspec.Struct, frozen=True, tag="served"):
     seconds: float = 0.0
     """How long that takes so far; or took, once it is ready."""
     figures: dict[str, float] = {}
-    """See `accel.serving.engine.Statistics`; empty unless it is ready."""
+    """See `gpudeck.accel.serving.engine.Statistics`; empty unless it is ready."""
 
     @property
     def address(self) -> str:

@@ -19,11 +19,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from assistant.completion import Token
-from assistant.messages import Chunk, Completion, DeviceChoice, Event, PromptTooLong
-from assistant.serve import replies
-from assistant.serve.requests import MAX_BODY, RequestRefused
-from scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.assistant.completion import Token
+from gpudeck.assistant.messages import Chunk, Completion, DeviceChoice, Event, PromptTooLong
+from gpudeck.assistant.serve import replies
+from gpudeck.assistant.serve.requests import MAX_BODY, RequestRefused
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 
 HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 BODY_S = 10.0

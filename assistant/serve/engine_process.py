@@ -15,12 +15,12 @@ from pathlib import Path
 
 import msgspec
 
-from assistant.inference import messages as m
-from assistant.serve.control_messages import Phase
-from scheduler.background.launch import open_log
-from scheduler.protocol import paths
-from scheduler.protocol.devices import ASSISTANT_MARK
-from scheduler.protocol.errors import UserError
+from gpudeck.assistant.inference import messages as m
+from gpudeck.assistant.serve.control_messages import Phase
+from gpudeck.scheduler.background.launch import open_log
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
+from gpudeck.scheduler.protocol.errors import UserError
 
 Event = m.Text | m.Done | m.Figures | m.Failed
 _ENCODE = msgspec.json.Encoder().encode
@@ -52,7 +52,7 @@ class Replies:
 
 
 class EngineProcess:
-    """Run a process of `assistant.inference`, and give its replies to who asked."""
+    """Run a process of `gpudeck.assistant.inference`, and give its replies to who asked."""
 
     def __init__(self, options: m.Options) -> None:
         """Prepare a process; `ready` starts it."""
@@ -86,7 +86,7 @@ class EngineProcess:
         try:
             # -P: files in the working directory must not be imported in place of our modules
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "assistant.inference",
+                sys.executable, "-P", "-m", "gpudeck.assistant.inference",
                 _ENCODE(self.options).decode(),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
                 env={**os.environ, ASSISTANT_MARK: "1"}, limit=_MOST_LINE,

@@ -15,14 +15,14 @@ from html import escape
 
 import msgspec
 
-from accel.serving.memory import CacheError, CacheFormat
-from accel.serving.request import Sampling
-from assistant.completion import Wanted
-from assistant.inference import messages as m
-from assistant.reports.style import LIGHT
-from assistant.reports.svg import axis_end
-from assistant.serve.engine_process import EngineProcess
-from scheduler.protocol.errors import UserError
+from gpudeck.accel.serving.memory import CacheError, CacheFormat
+from gpudeck.accel.serving.request import Sampling
+from gpudeck.assistant.completion import Wanted
+from gpudeck.assistant.inference import messages as m
+from gpudeck.assistant.reports.style import LIGHT
+from gpudeck.assistant.reports.svg import axis_end
+from gpudeck.assistant.serve.engine_process import EngineProcess
+from gpudeck.scheduler.protocol.errors import UserError
 
 _WORDS = ("the", "queue", "of", "jobs", "waits", "while", "a", "model", "reads", "its", "memory")
 _SHARES = (50, 95, 99)

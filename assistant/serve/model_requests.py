@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from assistant.completion import Wanted
-from assistant.serve.requests import CompletionOptions, Count, RequestRefused, TextPart
+from gpudeck.assistant.completion import Wanted
+from gpudeck.assistant.serve.requests import CompletionOptions, Count, RequestRefused, TextPart
 
 _TEXT_TOKENS = 16
 """Tokens of a text completion that names no limit, as in the reference."""

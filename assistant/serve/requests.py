@@ -12,8 +12,8 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 
 import msgspec
 
-from accel.serving.request import Sampling
-from scheduler.protocol.errors import UserError
+from gpudeck.accel.serving.request import Sampling
+from gpudeck.scheduler.protocol.errors import UserError
 
 MAX_BODY = 2**20
 """Bytes."""

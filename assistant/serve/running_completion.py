@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from assistant.client import Assistant
-from assistant.completion import Call, Token
-from assistant.library.describe import name_of
-from assistant.messages import (
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.completion import Call, Token
+from gpudeck.assistant.library.describe import name_of
+from gpudeck.assistant.messages import (
     Chunk,
     Completion,
     CompletionRequest,
@@ -23,10 +23,10 @@ from assistant.messages import (
     Waiting,
     WantedRefused,
 )
-from assistant.serve.calls import find_calls
-from assistant.serve.model_requests import ModelChat, ModelText
-from assistant.serve.requests import RequestRefused, parse
-from scheduler.client import Client
+from gpudeck.assistant.serve.calls import find_calls
+from gpudeck.assistant.serve.model_requests import ModelChat, ModelText
+from gpudeck.assistant.serve.requests import RequestRefused, parse
+from gpudeck.scheduler.client import Client
 
 MAX_REQUESTS = 8
 """Requests that are worked on or wait."""

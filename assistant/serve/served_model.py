@@ -10,14 +10,14 @@ from typing import Literal
 
 import msgspec
 
-from assistant.completion import Call, Token
-from assistant.inference import messages as m
-from assistant.messages import Chunk, Completion, DeviceChoice, Event, PromptTooLong
-from assistant.serve.calls import find_calls
-from assistant.serve.engine_process import EngineProcess, Replies
-from assistant.serve.model_requests import ModelChat, ModelText
-from assistant.serve.requests import RequestRefused, parse
-from scheduler.protocol.errors import UserError
+from gpudeck.assistant.completion import Call, Token
+from gpudeck.assistant.inference import messages as m
+from gpudeck.assistant.messages import Chunk, Completion, DeviceChoice, Event, PromptTooLong
+from gpudeck.assistant.serve.calls import find_calls
+from gpudeck.assistant.serve.engine_process import EngineProcess, Replies
+from gpudeck.assistant.serve.model_requests import ModelChat, ModelText
+from gpudeck.assistant.serve.requests import RequestRefused, parse
+from gpudeck.scheduler.protocol.errors import UserError
 
 
 class ServedModel:

@@ -14,8 +14,8 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.tcp_peers import ConnectionLimits, Party
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.tcp_peers import ConnectionLimits, Party
 
 HEAD_S = 10.0
 """The time for the head of a request, from the connection or from the last answer on."""

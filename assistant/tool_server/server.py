@@ -13,14 +13,14 @@ import msgspec
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
-from assistant.client import Assistant
-from assistant.query.execute import execute
-from assistant.query.request import Query, Span
-from assistant.query.table import AGGREGATES, ROWS, SUBJECTS
-from scheduler.client import Client
-from scheduler.protocol.errors import DaemonGone, UserError
-from scheduler.protocol.progress import printable
-from scheduler.protocol.units import GIB
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.query.execute import execute
+from gpudeck.assistant.query.request import Query, Span
+from gpudeck.assistant.query.table import AGGREGATES, ROWS, SUBJECTS
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.protocol.progress import printable
+from gpudeck.scheduler.protocol.units import GIB
 
 _ABOUT = (
     "GPU Deck watches the GPUs of this machine and queues jobs on them. These tools only read. "

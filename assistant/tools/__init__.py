@@ -4,6 +4,7 @@ An order is only planned, and carried out after a person approved it (`proposal_
 request itself becomes an order: text from processes, logs, files and jobs is in facts, which
 nothing reads for orders.
 
-To add an order, declare its verb in `assistant.query.table`, read it in `assistant.intents.orders`,
-and write the planner here, with an entry in its module's PLANNERS.
+To add an order, declare its verb in `gpudeck.assistant.query.table`, read it in
+`gpudeck.assistant.intents.orders`, and write the planner here, with an entry in its module's
+PLANNERS.
 """

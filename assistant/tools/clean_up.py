@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from assistant.facts import Fact, phrases
-from assistant.facts.fact import FactBuilder
-from assistant.facts.index import FactIndex
-from assistant.housekeeping import (
+from gpudeck.assistant.facts import Fact, phrases
+from gpudeck.assistant.facts.fact import FactBuilder
+from gpudeck.assistant.facts.index import FactIndex
+from gpudeck.assistant.housekeeping import (
     TITLES,
     Finding,
     Kind,
@@ -19,11 +19,17 @@ from assistant.housekeeping import (
     scan,
     undo,
 )
-from assistant.query.request import Order, Query
-from assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext, ToolResult
-from assistant.writing.template.sentences import counted, listed, sentence, table
-from scheduler.client import Client
-from scheduler.protocol.errors import NotFound
+from gpudeck.assistant.query.request import Order, Query
+from gpudeck.assistant.tools.tool import (
+    Environment,
+    PlannedAction,
+    Planner,
+    ToolContext,
+    ToolResult,
+)
+from gpudeck.assistant.writing.template.sentences import counted, listed, sentence, table
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import NotFound
 
 _MAX_SHOWN = 12
 """Findings shown one by one, the largest first."""

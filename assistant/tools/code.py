@@ -7,18 +7,18 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from accel.inject.finding import Finding
-from accel.inject.scan import sites
-from assistant.facts import Fact, phrases
-from assistant.facts.fact import FactBuilder
-from assistant.facts.index import FactIndex
-from assistant.language.words import Words
-from assistant.query.request import Query
-from assistant.tools.tool import ToolContext, ToolResult
-from assistant.writing.template.sentences import table
-from scheduler.client import Client
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.progress import printable
+from gpudeck.accel.inject.finding import Finding
+from gpudeck.accel.inject.scan import sites
+from gpudeck.assistant.facts import Fact, phrases
+from gpudeck.assistant.facts.fact import FactBuilder
+from gpudeck.assistant.facts.index import FactIndex
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.tools.tool import ToolContext, ToolResult
+from gpudeck.assistant.writing.template.sentences import table
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.progress import printable
 
 _SHOWN = 6
 """Attentions that are listed one by one, those that can be linked first."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from assistant.language.words import Words
-from assistant.query.table import VERBS
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.query.table import VERBS
 
 _COMMANDS = {
     "cancel": "gpudeck cancel 7",

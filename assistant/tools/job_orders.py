@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from assistant.facts import phrases
-from assistant.query.find import MAX_JOBS, named_jobs
-from assistant.query.request import Order
-from assistant.tools.targets import device_labels, queued_jobs, targets, title, titles
-from assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
-from assistant.writing.template.sentences import upper
-from scheduler.client import Client
-from scheduler.executors.remote_runner import TERM_GRACE_S
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job, Queued, Running, Starting
-from scheduler.protocol.units import numbered
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.query.find import MAX_JOBS, named_jobs
+from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.tools.targets import device_labels, queued_jobs, targets, title, titles
+from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
+from gpudeck.assistant.writing.template.sentences import upper
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.executors.remote_runner import TERM_GRACE_S
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Starting
+from gpudeck.scheduler.protocol.units import numbered
 
 
 def cancel(context: ToolContext, order: Order) -> PlannedAction:

@@ -5,9 +5,9 @@ What is allowed for a session is kept by the client that asked.
 
 from __future__ import annotations
 
-from scheduler.client import Client
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.settings import listed
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.settings import listed
 
 
 def check_permitted(daemon: Client, tool: str) -> None:

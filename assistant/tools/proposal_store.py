@@ -8,13 +8,13 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
-from assistant.query.request import Order, Request, Role
-from assistant.tools.permissions import check_permitted, forget_hint, refuse
-from assistant.tools.proposal import Decision, Proposal
-from assistant.tools.registry import plan_action
-from assistant.tools.tool import Environment, PlannedAction, ToolContext
-from scheduler.client import Client
-from scheduler.protocol.errors import UserError
+from gpudeck.assistant.query.request import Order, Request, Role
+from gpudeck.assistant.tools.permissions import check_permitted, forget_hint, refuse
+from gpudeck.assistant.tools.proposal import Decision, Proposal
+from gpudeck.assistant.tools.registry import plan_action
+from gpudeck.assistant.tools.tool import Environment, PlannedAction, ToolContext
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
 
 LASTS_S = 300.0
 """A proposal expires after this time, because the state it was planned from is outdated by then."""

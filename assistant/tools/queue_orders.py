@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import msgspec
 
-from assistant.facts import phrases
-from assistant.query.find import MAX_JOBS
-from assistant.query.request import Order
-from assistant.query.setting_units import BELOW_SLOWDOWN, shown
-from assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
-from scheduler.client import Client
-from scheduler.executors.remote_runner import TERM_GRACE_S
-from scheduler.protocol import settings
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.jobs import Queued
-from scheduler.protocol.snapshot import label
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.query.find import MAX_JOBS
+from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.query.setting_units import BELOW_SLOWDOWN, shown
+from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.executors.remote_runner import TERM_GRACE_S
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.jobs import Queued
+from gpudeck.scheduler.protocol.snapshot import label
 
 _NO_GPU = "process {pid} uses no GPU. To list those that do: gpudeck processes"
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import time
 
-from assistant.facts.fact import FactBuilder
-from assistant.language.glossary import meaning
-from assistant.language.guides import guide
-from assistant.query.find import named_jobs
-from assistant.query.request import Query
-from assistant.retrieval import Passage, Where, quoted, search, section
-from assistant.tools.how_to import command_of, how_to
-from assistant.tools.tool import ToolContext, ToolResult, text_result
+from gpudeck.assistant.facts.fact import FactBuilder
+from gpudeck.assistant.language.glossary import meaning
+from gpudeck.assistant.language.guides import guide
+from gpudeck.assistant.query.find import named_jobs
+from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.retrieval import Passage, Where, quoted, search, section
+from gpudeck.assistant.tools.how_to import command_of, how_to
+from gpudeck.assistant.tools.tool import ToolContext, ToolResult, text_result
 
 
 def logs(context: ToolContext, query: Query) -> ToolResult:

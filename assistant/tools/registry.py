@@ -1,14 +1,14 @@
-"""All planners by their verbs, as `assistant.query.table` declares them."""
+"""All planners by their verbs, as `gpudeck.assistant.query.table` declares them."""
 
 from __future__ import annotations
 
 import msgspec
 
-from assistant.query.request import Order
-from assistant.tools import clean_up, job_orders, queue_orders, submit
-from assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
-from scheduler.client import Client
-from scheduler.protocol.errors import UserError
+from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.tools import clean_up, job_orders, queue_orders, submit
+from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
 
 PLANNERS: dict[str, Planner] = {
     **job_orders.PLANNERS,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from assistant.query.find import named_jobs
-from assistant.query.request import Query
-from assistant.reports.material import Material, of_job, of_span
-from assistant.tools.tool import ToolContext
+from gpudeck.assistant.query.find import named_jobs
+from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.reports.material import Material, of_job, of_span
+from gpudeck.assistant.tools.tool import ToolContext
 
 RECENT_S = 600.0
 """The span of a brief if the request names no time: as long as the daemon keeps every reading."""

@@ -13,18 +13,18 @@ from pathlib import Path
 
 import msgspec
 
-from accel.workloads import catalog
-from assistant.facts import phrases
-from assistant.query.request import Order
-from assistant.tools.targets import device_labels, targets, title, titles
-from assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
-from assistant.writing.template.sentences import upper
-from scheduler.client import Client
-from scheduler.protocol.devices import ASSISTANT_MARK
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import JobOptions, make_spec
-from scheduler.protocol.jobs import Job, Spec
-from scheduler.protocol.units import clock, numbered
+from gpudeck.accel.workloads import catalog
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.tools.targets import device_labels, targets, title, titles
+from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
+from gpudeck.assistant.writing.template.sentences import upper
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import JobOptions, make_spec
+from gpudeck.scheduler.protocol.jobs import Job, Spec
+from gpudeck.scheduler.protocol.units import clock, numbered
 
 _SHOWN = 300
 """Characters of a command."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from assistant.facts.phrases import plain
-from assistant.query.find import MAX_JOBS, list_jobs, named_jobs
-from assistant.query.request import Order
-from assistant.query.table import HELD, VERBS
-from assistant.tools.tool import ToolContext
-from scheduler.client import Client
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.jobs import Job, Queued, turn
-from scheduler.protocol.search import Search, outcome
-from scheduler.protocol.snapshot import label
+from gpudeck.assistant.facts.phrases import plain
+from gpudeck.assistant.query.find import MAX_JOBS, list_jobs, named_jobs
+from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.query.table import HELD, VERBS
+from gpudeck.assistant.tools.tool import ToolContext
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.jobs import Job, Queued, turn
+from gpudeck.scheduler.protocol.search import Search, outcome
+from gpudeck.scheduler.protocol.snapshot import label
 
 MAX_TOGETHER = 50
 """Jobs that one proposal may be for."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from assistant.facts import Fact
-from assistant.facts.index import FactIndex
-from assistant.language.words import Words
-from assistant.language.words import words as in_language
-from assistant.query.request import Order
-from scheduler.client import Client
+from gpudeck.assistant.facts import Fact
+from gpudeck.assistant.facts.index import FactIndex
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.language.words import words as in_language
+from gpudeck.assistant.query.request import Order
+from gpudeck.scheduler.client import Client
 
 Environment = dict[str, str]
 """Variables of the person who approves an action; a job that is submitted gets them. They may hold

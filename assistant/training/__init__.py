@@ -3,5 +3,5 @@
 `phrases` and `composer` compose requests in four languages with what they mean, `examples` turns
 them into tokens, and `router` trains models of several sizes on them:
 
-    python -m assistant.training.router FOLDER --seconds 200 --models 4x256x1xtwice
+    python -m gpudeck.assistant.training.router FOLDER --seconds 200 --models 4x256x1xtwice
 """

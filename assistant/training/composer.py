@@ -8,9 +8,17 @@ from itertools import accumulate
 from random import Random
 from typing import NamedTuple
 
-from assistant.router.symbols import AND, Part, canonical, joined, parts
-from assistant.training import quantities
-from assistant.training.phrases import LANGUAGES, POINTER, SLOT, Phrases, Rule, numbered, phrases
+from gpudeck.assistant.router.symbols import AND, Part, canonical, joined, parts
+from gpudeck.assistant.training import quantities
+from gpudeck.assistant.training.phrases import (
+    LANGUAGES,
+    POINTER,
+    SLOT,
+    Phrases,
+    Rule,
+    numbered,
+    phrases,
+)
 
 _FOLLOWS, _TWO, _ORDERED = 0.2, 0.07, 0.03
 """The shares of follow-ups, of two questions and of two orders at once."""

@@ -10,12 +10,12 @@ from string import ascii_lowercase
 import numpy as np
 import numpy.typing as npt
 
-from assistant.intents.repair import WORDS
-from assistant.router.symbols import canonical
-from assistant.router.vocabulary import AGAIN, ASK, END, MEANS, Vocabulary, words
-from assistant.training.composer import Composer
-from assistant.training.phrases import NUMBERED, SLOT_KINDS
-from assistant.training.quantities import KINDS
+from gpudeck.assistant.intents.repair import WORDS
+from gpudeck.assistant.router.symbols import canonical
+from gpudeck.assistant.router.vocabulary import AGAIN, ASK, END, MEANS, Vocabulary, words
+from gpudeck.assistant.training.composer import Composer
+from gpudeck.assistant.training.phrases import NUMBERED, SLOT_KINDS
+from gpudeck.assistant.training.quantities import KINDS
 
 _TYPOS = 0.12
 """The share of requests with a typo."""

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from accel.primitives.linear_attention.api import linear_attention
-from accel.rwkv import wkv
-from accel.rwkv.layers import Memory, advance, norm, project
-from accel.rwkv.parameters import MIXES, Layer, Norm, Rank
-from accel.rwkv.storage import Matrix
-from accel.rwkv.weights import HEAD
+from gpudeck.accel.primitives.linear_attention.api import linear_attention
+from gpudeck.accel.rwkv import wkv
+from gpudeck.accel.rwkv.layers import Memory, advance, norm, project
+from gpudeck.accel.rwkv.parameters import MIXES, Layer, Norm, Rank
+from gpudeck.accel.rwkv.storage import Matrix
+from gpudeck.accel.rwkv.weights import HEAD
 
 RANKS = {"w": 32, "a": 32, "v": 16, "g": 64}
 
@@ -30,7 +30,7 @@ class Network(nn.Module):
             self.register_parameter(name.replace(".", "/"), nn.Parameter(tensor))
 
     def canonical(self) -> dict[str, Tensor]:
-        """Return the weights as in `accel.rwkv.weights`."""
+        """Return the weights as in `gpudeck.accel.rwkv.weights`."""
         return {name.replace("/", "."): parameter for name, parameter in self.named_parameters()}
 
     def forward(self, tokens: Tensor, at: Tensor | None = None) -> Tensor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from random import Random
 
-from assistant.query.conversion import kind_of
-from assistant.router.symbols import PLAN, parts
+from gpudeck.assistant.query.conversion import kind_of
+from gpudeck.assistant.router.symbols import PLAN, parts
 
 KINDS = ("size", "temperature", "power", "percent", "time", "energy", "clock", "other")
 """The kinds of quantities, which are written behind their slots."""

@@ -1,7 +1,7 @@
 """Train models that read requests: several sizes at once, each in a process of its own.
 
-    python -m assistant.training.router FOLDER --seconds 250 --samples 1500000 --workers 12 \\
-        --models 4x256x1 4x256x1xtwice
+    python -m gpudeck.assistant.training.router FOLDER --seconds 250 --samples 1500000 \\
+        --workers 12 --models 4x256x1 4x256x1xtwice
 
 A model is LAYERSxCHANNELSxSEED; one that ends in `xtwice` reads each request twice.
 """
@@ -24,9 +24,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional
 
-from assistant.router.vocabulary import Vocabulary
-from assistant.training.examples import fillers, make_vocabulary, samples, shapes
-from assistant.training.network import Network
+from gpudeck.assistant.router.vocabulary import Vocabulary
+from gpudeck.assistant.training.examples import fillers, make_vocabulary, samples, shapes
+from gpudeck.assistant.training.network import Network
 
 _PIECE = 20_000
 """Examples that one process composes at a time."""

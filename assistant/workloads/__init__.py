@@ -1,3 +1,3 @@
-"""Measure parts of the assistant as jobs; `accel.workloads.catalog` describes them beside the
-others.
+"""Measure parts of the assistant as jobs; `gpudeck.accel.workloads.catalog` describes them beside
+the others.
 """

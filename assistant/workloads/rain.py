@@ -1,6 +1,6 @@
 """Time the configured model as it writes texts about random machines, with the search of RAIN.
 
-python -P -m assistant.workloads.rain
+python -P -m gpudeck.assistant.workloads.rain
 
 One text is timed at a time, refused ones included: from facts to words that hold, or to the
 template.
@@ -14,25 +14,25 @@ import time
 from random import Random
 from typing import TYPE_CHECKING
 
-from accel.result import Check
-from accel.workloads.harness import Failure, Outcome, serve
-from accel.workloads.options import Values
-from accel.workloads.progress import Progress
-from scheduler.protocol import settings
+from gpudeck.accel.result import Check
+from gpudeck.accel.workloads.harness import Failure, Outcome, serve
+from gpudeck.accel.workloads.options import Values
+from gpudeck.accel.workloads.progress import Progress
+from gpudeck.scheduler.protocol import settings
 
 if TYPE_CHECKING:
-    from accel.runtime.capability import ComputeDevice
-    from assistant.engine.engine import Engine
-    from assistant.facts import Fact
+    from gpudeck.accel.runtime.capability import ComputeDevice
+    from gpudeck.assistant.engine.engine import Engine
+    from gpudeck.assistant.facts import Fact
 
 _NUMBER = re.compile(r"\d[\d.:]*\d|\d")
 
 
 def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     """Write as many briefs as requested. Raises Failure if there is no model to load."""
-    from accel.runtime.timing import timing_of
-    from assistant.engine.engine import Engine
-    from scheduler.protocol.errors import UserError
+    from gpudeck.accel.runtime.timing import timing_of
+    from gpudeck.assistant.engine.engine import Engine
+    from gpudeck.scheduler.protocol.errors import UserError
 
     folder = settings.load().model
     if not folder:
@@ -71,7 +71,7 @@ class _Tally:
     """Count texts and their outcomes."""
 
     def __init__(self, engine: Engine, *, greedy: bool) -> None:
-        from assistant.writing.rain import SearchLimits
+        from gpudeck.assistant.writing.rain import SearchLimits
 
         self._engine, self._limits = (
             engine,
@@ -88,9 +88,9 @@ class _Tally:
 
     def write(self, random: Random) -> None:
         """Write one text about a random machine, and time it."""
-        from assistant.engine.author import EngineAuthor
-        from assistant.workloads.random_machines import random_facts
-        from assistant.writing.writer import write
+        from gpudeck.assistant.engine.author import EngineAuthor
+        from gpudeck.assistant.workloads.random_machines import random_facts
+        from gpudeck.assistant.writing.writer import write
 
         facts, author = random_facts(random), EngineAuthor(self._engine, lambda: False)
         began = time.perf_counter()

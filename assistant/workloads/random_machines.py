@@ -12,16 +12,16 @@ from random import Random
 
 import msgspec
 
-from accel.result import Check, Result, Timing
-from assistant.facts import FIELDS_SPAN, Fact, gather, phrases
-from scheduler.devices import trace
-from scheduler.devices.trace import ReplaySource
-from scheduler.protocol import jobs as j
-from scheduler.protocol import paths
-from scheduler.protocol.busy_causes import Loaded
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
+from gpudeck.accel.result import Check, Result, Timing
+from gpudeck.assistant.facts import FIELDS_SPAN, Fact, gather, phrases
+from gpudeck.scheduler.devices import trace
+from gpudeck.scheduler.devices.trace import ReplaySource
+from gpudeck.scheduler.protocol import jobs as j
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.busy_causes import Loaded
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
 
 NOW = 1_763_000_000.0
 SPAN = 600.0

@@ -30,11 +30,11 @@ P = TypeVar("P", bound=Place)
 
 
 class Author(Protocol[P]):
-    """Define a model that writes (see `assistant.engine`)."""
+    """Define a model that writes (see `gpudeck.assistant.engine`)."""
 
     name: str
     compact: bool
-    """True if it was trained to route, and reads facts as `assistant.writing.compact`
+    """True if it was trained to route, and reads facts as `gpudeck.assistant.writing.compact`
     writes them.
     """
 

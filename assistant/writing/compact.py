@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from assistant.facts import Fact
+from gpudeck.assistant.facts import Fact
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -23,8 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple
 
-from assistant.writing.author import Author, P
-from assistant.writing.verify import Refused
+from gpudeck.assistant.writing.author import Author, P
+from gpudeck.assistant.writing.verify import Refused
 
 LONGEST = 400
 """The longest sentence in characters; a model that exceeds it has lost its way."""

@@ -1,7 +1,7 @@
 """Verify that a text states only facts.
 
-Each sentence is read as claims (see `assistant.writing.checker`): every value is bound to the
-device or job nearest to it and to the field that its metric word names; comparisons, reasons,
+Each sentence is read as claims (see `gpudeck.assistant.writing.checker`): every value is bound to
+the device or job nearest to it and to the field that its metric word names; comparisons, reasons,
 states, `no`, `all` and counts need facts of their own. A sentence that cannot be read as such
 claims is refused, true or not. The value of a slot is known and needs no search; its owner and its
 metric word are checked like all others."""
@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from assistant.facts import Fact
-from assistant.writing.checker.clauses import Clause, Refused
-from assistant.writing.checker.known import known, plain
-from assistant.writing.checker.sentence import check_sentence
+from gpudeck.assistant.facts import Fact
+from gpudeck.assistant.writing.checker.clauses import Clause, Refused
+from gpudeck.assistant.writing.checker.known import known, plain
+from gpudeck.assistant.writing.checker.sentence import check_sentence
 
 __all__ = ["Refused", "fill", "last_end", "verify"]
 

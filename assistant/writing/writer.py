@@ -11,15 +11,15 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from assistant.facts import Fact, phrases
-from assistant.facts.index import FactIndex
-from assistant.writing.author import Author, P
-from assistant.writing.compact import SYSTEM as COMPACT
-from assistant.writing.compact import Compact, compact
-from assistant.writing.rain import LONGEST, Rain, SearchLimits, Verdict
-from assistant.writing.template import template
-from assistant.writing.template.brief import others
-from assistant.writing.verify import Refused, fill, last_end, verify
+from gpudeck.assistant.facts import Fact, phrases
+from gpudeck.assistant.facts.index import FactIndex
+from gpudeck.assistant.writing.author import Author, P
+from gpudeck.assistant.writing.compact import SYSTEM as COMPACT
+from gpudeck.assistant.writing.compact import Compact, compact
+from gpudeck.assistant.writing.rain import LONGEST, Rain, SearchLimits, Verdict
+from gpudeck.assistant.writing.template import template
+from gpudeck.assistant.writing.template.brief import others
+from gpudeck.assistant.writing.verify import Refused, fill, last_end, verify
 
 _QUESTION = (
     "Does the text sections only what the facts sections, clearly and without repeating "

@@ -15,12 +15,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scheduler.background.descriptors import raise_limit
-from scheduler.background.launch import READY
-from scheduler.background.process_stat import boot_id
-from scheduler.protocol import paths, wire
-from scheduler.protocol.errors import DaemonGone, UserError
-from scheduler.protocol.mounts import network_type
+from gpudeck.scheduler.background.descriptors import raise_limit
+from gpudeck.scheduler.background.launch import READY
+from gpudeck.scheduler.background.process_stat import boot_id
+from gpudeck.scheduler.protocol import paths, wire
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.protocol.mounts import network_type
 
 _TRIES, _PAUSE_S = 200, 0.05
 CHECK_S = 1.0

@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from scheduler.background import unit
-from scheduler.protocol import paths, wire
-from scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.background import unit
+from gpudeck.scheduler.protocol import paths, wire
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 
 READY = "ready"
 """The only line that a background process prints once it answers; another line is an error."""
@@ -40,7 +40,7 @@ def start_daemon() -> None:
         if not problem and _answers_within(STILL_S):
             return
         _log(f"{unit.UNIT} did not start the daemon: {problem or 'it does not answer'}")
-    start_process("scheduler.daemon", paths.daemon_log(), "the daemon")
+    start_process("gpudeck.scheduler.daemon", paths.daemon_log(), "the daemon")
 
 
 def _answers_within(seconds: float) -> bool:

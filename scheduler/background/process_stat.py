@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.errors import UserError
 
 
 def boot_id() -> str:

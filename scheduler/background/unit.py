@@ -7,7 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from scheduler.protocol import paths
+from gpudeck.scheduler.protocol import paths
 
 UNIT = "gpudeck.service"
 BOOTED = Path("/run/systemd/system")

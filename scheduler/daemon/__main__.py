@@ -1,10 +1,10 @@
-"""Run the daemon: `python -m scheduler.daemon`."""
+"""Run the daemon: `python -m gpudeck.scheduler.daemon`."""
 
 import sys
 
-from scheduler.background.instance import BackgroundProcess, run_single_instance
-from scheduler.daemon.daemon import serve
-from scheduler.protocol import paths
+from gpudeck.scheduler.background.instance import BackgroundProcess, run_single_instance
+from gpudeck.scheduler.daemon.daemon import serve
+from gpudeck.scheduler.protocol import paths
 
 sys.exit(
     run_single_instance(

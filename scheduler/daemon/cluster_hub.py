@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.wait_reasons import ClusterUnavailable, render
-from scheduler.queue.queue import Queue
-from scheduler.services.notices import NoticeBoard
-from scheduler.services.runner_watch import RunnerWatch
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.wait_reasons import ClusterUnavailable, render
+from gpudeck.scheduler.queue.queue import Queue
+from gpudeck.scheduler.services.notices import NoticeBoard
+from gpudeck.scheduler.services.runner_watch import RunnerWatch
 
 
 class ClusterHub:

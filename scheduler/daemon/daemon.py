@@ -2,7 +2,7 @@
 
 One daemon runs for each user. It starts on demand, outlives the window, and alone writes the store.
 
-    python -m scheduler.daemon
+    python -m gpudeck.scheduler.daemon
 """
 
 from __future__ import annotations
@@ -18,50 +18,50 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from scheduler.background.instance import report_ready
-from scheduler.daemon import sharing
-from scheduler.daemon.cluster_hub import ClusterHub
-from scheduler.daemon.gpu_sharing import GpuSharing
-from scheduler.daemon.reading_flow import ReadingFlow
-from scheduler.daemon.state import State
-from scheduler.daemon.upkeep import Upkeep
-from scheduler.devices.supervisor import Supervisor
-from scheduler.executors.attempt_folder import PASSABLE
-from scheduler.executors.clusters import Clusters
-from scheduler.executors.gpu_lock_watch import GpuLockWatch
-from scheduler.executors.local import Local
-from scheduler.executors.registry import ExecutorRegistry
-from scheduler.hosts.service import HostService
-from scheduler.lease.service import LeaseService
-from scheduler.protocol import paths, settings, wire
-from scheduler.protocol.devices import Process
-from scheduler.protocol.draining import is_drained
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job, held_devices
-from scheduler.protocol.snapshot import STARTING, DeviceState, Snapshot
-from scheduler.queue.placement import Availability, device_use
-from scheduler.queue.queue import Queue
-from scheduler.services.alert_service import AlertService
-from scheduler.services.calibration_service import CalibrationService
-from scheduler.services.end_process import end_process
-from scheduler.services.fault_drain import FaultDrain
-from scheduler.services.helper_service import (
+from gpudeck.scheduler.background.instance import report_ready
+from gpudeck.scheduler.daemon import sharing
+from gpudeck.scheduler.daemon.cluster_hub import ClusterHub
+from gpudeck.scheduler.daemon.gpu_sharing import GpuSharing
+from gpudeck.scheduler.daemon.reading_flow import ReadingFlow
+from gpudeck.scheduler.daemon.state import State
+from gpudeck.scheduler.daemon.upkeep import Upkeep
+from gpudeck.scheduler.devices.supervisor import Supervisor
+from gpudeck.scheduler.executors.attempt_folder import PASSABLE
+from gpudeck.scheduler.executors.clusters import Clusters
+from gpudeck.scheduler.executors.gpu_lock_watch import GpuLockWatch
+from gpudeck.scheduler.executors.local import Local
+from gpudeck.scheduler.executors.registry import ExecutorRegistry
+from gpudeck.scheduler.hosts.service import HostService
+from gpudeck.scheduler.lease.service import LeaseService
+from gpudeck.scheduler.protocol import paths, settings, wire
+from gpudeck.scheduler.protocol.devices import Process
+from gpudeck.scheduler.protocol.draining import is_drained
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job, held_devices
+from gpudeck.scheduler.protocol.snapshot import STARTING, DeviceState, Snapshot
+from gpudeck.scheduler.queue.placement import Availability, device_use
+from gpudeck.scheduler.queue.queue import Queue
+from gpudeck.scheduler.services.alert_service import AlertService
+from gpudeck.scheduler.services.calibration_service import CalibrationService
+from gpudeck.scheduler.services.end_process import end_process
+from gpudeck.scheduler.services.fault_drain import FaultDrain
+from gpudeck.scheduler.services.helper_service import (
     ATTENTION_TUNER,
     REPORT_WRITER,
     HelperService,
     attention_is_due,
 )
-from scheduler.services.job_end import JobEndCommand, JobEnds
-from scheduler.services.notices import NoticeBoard
-from scheduler.services.polling import PollingController
-from scheduler.services.publisher import Publisher
-from scheduler.services.runner_watch import PAUSE_S, RunnerWatch
-from scheduler.store import Store
-from scheduler.store.recorder import Recorder
-from scheduler.telemetry.monitor import Monitor
-from scheduler.verbs.control import GetSnapshot
-from scheduler.verbs.registry import decode_request
-from scheduler.verbs.request import Error, encode_message, encode_reply
+from gpudeck.scheduler.services.job_end import JobEndCommand, JobEnds
+from gpudeck.scheduler.services.notices import NoticeBoard
+from gpudeck.scheduler.services.polling import PollingController
+from gpudeck.scheduler.services.publisher import Publisher
+from gpudeck.scheduler.services.runner_watch import PAUSE_S, RunnerWatch
+from gpudeck.scheduler.store import Store
+from gpudeck.scheduler.store.recorder import Recorder
+from gpudeck.scheduler.telemetry.monitor import Monitor
+from gpudeck.scheduler.verbs.control import GetSnapshot
+from gpudeck.scheduler.verbs.registry import decode_request
+from gpudeck.scheduler.verbs.request import Error, encode_message, encode_reply
 
 PROGRESS_S = 0.25
 """The interval at which the logs of running jobs are read for progress."""

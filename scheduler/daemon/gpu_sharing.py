@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from scheduler.daemon.state import State
-from scheduler.executors.gpu_lock_watch import GpuLockWatch
-from scheduler.protocol.jobs import Job
-from scheduler.telemetry.monitor import Monitor
+from gpudeck.scheduler.daemon.state import State
+from gpudeck.scheduler.executors.gpu_lock_watch import GpuLockWatch
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.telemetry.monitor import Monitor
 
 
 class GpuSharing:

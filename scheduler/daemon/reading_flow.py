@@ -7,22 +7,22 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from scheduler.daemon.gpu_sharing import GpuSharing
-from scheduler.daemon.state import State
-from scheduler.devices.probe import Hello, Readings
-from scheduler.hosts.reader import INTERVAL_S
-from scheduler.hosts.service import HostService
-from scheduler.lease.service import LeaseService
-from scheduler.protocol.devices import Reading
-from scheduler.protocol.jobs import held_devices
-from scheduler.protocol.snapshot import SLEEP_NOTICE
-from scheduler.queue.queue import Queue
-from scheduler.services.alert_service import AlertService
-from scheduler.services.fault_drain import FaultDrain
-from scheduler.services.notices import NoticeBoard
-from scheduler.services.polling import PollingController
-from scheduler.store.recorder import Recorder
-from scheduler.telemetry.monitor import CALM_HZ, Monitor
+from gpudeck.scheduler.daemon.gpu_sharing import GpuSharing
+from gpudeck.scheduler.daemon.state import State
+from gpudeck.scheduler.devices.probe import Hello, Readings
+from gpudeck.scheduler.hosts.reader import INTERVAL_S
+from gpudeck.scheduler.hosts.service import HostService
+from gpudeck.scheduler.lease.service import LeaseService
+from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.jobs import held_devices
+from gpudeck.scheduler.protocol.snapshot import SLEEP_NOTICE
+from gpudeck.scheduler.queue.queue import Queue
+from gpudeck.scheduler.services.alert_service import AlertService
+from gpudeck.scheduler.services.fault_drain import FaultDrain
+from gpudeck.scheduler.services.notices import NoticeBoard
+from gpudeck.scheduler.services.polling import PollingController
+from gpudeck.scheduler.store.recorder import Recorder
+from gpudeck.scheduler.telemetry.monitor import CALM_HZ, Monitor
 
 
 class ReadingFlow:

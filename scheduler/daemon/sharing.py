@@ -16,13 +16,13 @@ from typing import Any
 
 import msgspec
 
-from scheduler.protocol.devices import Detail, Process
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.jobs import NO_RESULT, Done, Failed, Job, Queued, Running, Spec
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.protocol.wire import ADMINS, MEMBERS
-from scheduler.verbs import (
+from gpudeck.scheduler.protocol.devices import Detail, Process
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.jobs import NO_RESULT, Done, Failed, Job, Queued, Running, Spec
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.protocol.wire import ADMINS, MEMBERS
+from gpudeck.scheduler.verbs import (
     alerts,
     bookings,
     change,
@@ -34,7 +34,7 @@ from scheduler.verbs import (
     note,
     submit,
 )
-from scheduler.verbs.request import Request
+from gpudeck.scheduler.verbs.request import Request
 
 _UNMAPPED = 65534
 """What the kernel says of every user of a container that this machine does not know."""

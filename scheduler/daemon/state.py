@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from scheduler.protocol.devices import Reading
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import STARTING
+from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import STARTING
 
 
 @dataclass

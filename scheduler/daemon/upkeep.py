@@ -6,13 +6,13 @@ import sys
 import time
 from collections.abc import Callable
 
-from scheduler.daemon.state import State
-from scheduler.executors.local import Local
-from scheduler.protocol.errors import UserError
-from scheduler.queue.queue import Queue
-from scheduler.services.notices import NoticeBoard
-from scheduler.services.runner_watch import RETRY_S, RunnerWatch
-from scheduler.telemetry.monitor import Monitor
+from gpudeck.scheduler.daemon.state import State
+from gpudeck.scheduler.executors.local import Local
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.queue.queue import Queue
+from gpudeck.scheduler.services.notices import NoticeBoard
+from gpudeck.scheduler.services.runner_watch import RETRY_S, RunnerWatch
+from gpudeck.scheduler.telemetry.monitor import Monitor
 
 FOLDERS_S = 3.0
 """The interval at which folders of jobs that could not be read are checked again."""

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import psutil
 
-from scheduler.devices import machine
-from scheduler.devices.cpu_processes import CpuProcesses
-from scheduler.protocol.absence import Absence, Unavailable, Unreadable
-from scheduler.protocol.devices import Detail, Device, Reading, Source
+from gpudeck.scheduler.devices import machine
+from gpudeck.scheduler.devices.cpu_processes import CpuProcesses
+from gpudeck.scheduler.protocol.absence import Absence, Unavailable, Unreadable
+from gpudeck.scheduler.protocol.devices import Detail, Device, Reading, Source
 
 _RAPL = Path("/sys/class/powercap")
 _TEMP_CHIPS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")

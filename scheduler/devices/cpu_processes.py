@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from scheduler.devices.process_load import LoadMeter, all_pids
-from scheduler.devices.processes import ProcessTable
-from scheduler.protocol.devices import Process
+from gpudeck.scheduler.devices.process_load import LoadMeter, all_pids
+from gpudeck.scheduler.devices.processes import ProcessTable
+from gpudeck.scheduler.protocol.devices import Process
 
 MOST = 400
 """The most processes that are listed: those with the highest load, then with most memory."""

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 import psutil
 
-from scheduler.protocol.absence import Absence, Unavailable
-from scheduler.protocol.devices import Part
+from gpudeck.scheduler.protocol.absence import Absence, Unavailable
+from gpudeck.scheduler.protocol.devices import Part
 
 FIELDS_OF = {"disk": ("disk_read", "disk_write"), "network": ("net_rx", "net_tx")}
 _BLOCK, _NET = Path("/sys/block"), Path("/sys/class/net")

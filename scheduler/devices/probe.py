@@ -4,7 +4,7 @@ It prints readings as JSON lines. It may hang (NVML can block in the kernel) and
 It ends when its parent does. Commands arrive on its standard input, one per line: the rate of
 readings from now on, and requests for what is too costly to read all the time.
 
-    python -m scheduler.devices.probe SOURCE HZ [wake]
+    python -m gpudeck.scheduler.devices.probe SOURCE HZ [wake]
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import NoReturn
 
 import msgspec
 
-from scheduler.devices.sources import open_source
-from scheduler.protocol.devices import Detail, Device, DevicesChanged, Reading, Source
-from scheduler.protocol.errors import UserError
+from gpudeck.scheduler.devices.sources import open_source
+from gpudeck.scheduler.protocol.devices import Detail, Device, DevicesChanged, Reading, Source
+from gpudeck.scheduler.protocol.errors import UserError
 
 RENEWED_S, MOST_TICKS = 0.1, 8
 """NVIDIA's driver renews the clocks when it is asked, but not within this time of the last renewal

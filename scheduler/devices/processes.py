@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from scheduler.protocol import paths
-from scheduler.protocol.devices import ASSISTANT_MARK, Process
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK, Process
 
 MOST_COMMAND = 400
 """The most characters of a command line that are kept."""

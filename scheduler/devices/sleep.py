@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from scheduler.devices import runtime_power
-from scheduler.devices.runtime_power import PciGpu
-from scheduler.protocol.absence import Unavailable
-from scheduler.protocol.devices import Detail, Device, DevicesChanged, Reading, Source
-from scheduler.protocol.errors import UserError
+from gpudeck.scheduler.devices import runtime_power
+from gpudeck.scheduler.devices.runtime_power import PciGpu
+from gpudeck.scheduler.protocol.absence import Unavailable
+from gpudeck.scheduler.protocol.devices import Detail, Device, DevicesChanged, Reading, Source
+from gpudeck.scheduler.protocol.errors import UserError
 
 QUIET_S = 30.0
 """A GPU that nobody uses for this long is closed."""

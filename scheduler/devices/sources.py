@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from scheduler.devices import sleep
-from scheduler.devices.cpu import CpuSource
-from scheduler.devices.drm.source import DrmSource
-from scheduler.devices.trace import ReplaySource
-from scheduler.protocol import paths
-from scheduler.protocol.devices import NoGpu, Source
-from scheduler.protocol.errors import UserError
+from gpudeck.scheduler.devices import sleep
+from gpudeck.scheduler.devices.cpu import CpuSource
+from gpudeck.scheduler.devices.drm.source import DrmSource
+from gpudeck.scheduler.devices.trace import ReplaySource
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.devices import NoGpu, Source
+from gpudeck.scheduler.protocol.errors import UserError
 
 
 def open_source(spec: str) -> tuple[Source, str]:
@@ -35,7 +35,7 @@ def open_source(spec: str) -> tuple[Source, str]:
             f"there is no source of readings called {spec!r}. Use auto, nvml, cpu or replay:FILE."
         )
     try:
-        from scheduler.devices.nvidia.source import NvmlSource
+        from gpudeck.scheduler.devices.nvidia.source import NvmlSource
 
         return sleep.aware(NvmlSource, time.time()), "nvml"
     except NoGpu as e:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler.background import children, crash
-from scheduler.devices import runtime_power
-from scheduler.devices.probe import (
+from gpudeck.scheduler.background import children, crash
+from gpudeck.scheduler.devices import runtime_power
+from gpudeck.scheduler.devices.probe import (
     DECODE,
     Command,
     Details,
@@ -23,8 +23,8 @@ from scheduler.devices.probe import (
     Refusal,
     SetRate,
 )
-from scheduler.protocol.devices import Detail, Reading
-from scheduler.protocol.errors import MALFORMED, UserError
+from gpudeck.scheduler.protocol.devices import Detail, Reading
+from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 
 SILENCE_S = 5.0
 """A probe that sends nothing for this long (or five intervals) hangs and is replaced."""
@@ -129,7 +129,8 @@ class Supervisor:
             probe: asyncio.subprocess.Process | None = None
             try:
                 probe = await asyncio.create_subprocess_exec(
-                    sys.executable, "-P", "-m", "scheduler.devices.probe", source, str(self._hz),
+                    *(sys.executable, "-P", "-m", "gpudeck.scheduler.devices.probe"),
+                    *(source, str(self._hz)),
                     *(("wake",) if self._wake else ()),
                     stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
                     limit=_LINE_LIMIT,
@@ -176,7 +177,7 @@ def can_sleep() -> bool:
     """Return True if the driver powers an unused NVIDIA GPU down (D3), but for the probe.
 
     The kernel is asked: NVML itself would wake the GPU. Where its runtime power management is
-    visible, the probe itself lets the GPU sleep (see `scheduler.devices.sleep`).
+    visible, the probe itself lets the GPU sleep (see `gpudeck.scheduler.devices.sleep`).
     """
     if any(gpu.can_sleep for gpu in runtime_power.gpus()):
         return False

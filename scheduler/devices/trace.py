@@ -16,10 +16,10 @@ from typing import Self
 
 import msgspec
 
-from scheduler.protocol import calibration
-from scheduler.protocol.absence import Unavailable, explain
-from scheduler.protocol.devices import Device, Reading, Source
-from scheduler.protocol.errors import MALFORMED, NotFound, UserError
+from gpudeck.scheduler.protocol import calibration
+from gpudeck.scheduler.protocol.absence import Unavailable, explain
+from gpudeck.scheduler.protocol.devices import Device, Reading, Source
+from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
 FORMAT = 1
 FLUSH_EVERY = 20

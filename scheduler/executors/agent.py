@@ -4,7 +4,7 @@ It does what the daemon commands, copies output into the jobs' logs, and reports
 decides nothing, and knows nothing that the daemon could not tell its successor. It ends with the
 daemon.
 
-    python -m scheduler.executors.agent
+    python -m gpudeck.scheduler.executors.agent
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from queue import Empty, SimpleQueue
 
 import msgspec
 
-from scheduler.attempts import LOG_FILE, Exit
-from scheduler.executors import agent_protocol as a
-from scheduler.executors import output_copy
-from scheduler.executors.attempt_folder import write_records
-from scheduler.executors.ray import Ray
-from scheduler.executors.slurm import Slurm
-from scheduler.protocol import paths
+from gpudeck.scheduler.attempts import LOG_FILE, Exit
+from gpudeck.scheduler.executors import agent_protocol as a
+from gpudeck.scheduler.executors import output_copy
+from gpudeck.scheduler.executors.attempt_folder import write_records
+from gpudeck.scheduler.executors.ray import Ray
+from gpudeck.scheduler.executors.slurm import Slurm
+from gpudeck.scheduler.protocol import paths
 
 POLL_S = 1.0
 """Seconds between two polls of the attempts."""

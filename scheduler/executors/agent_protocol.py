@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Spec
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Spec
 
 PREFIX = "gpudeck-"
 """Stands before the nonce of an attempt in its name in a cluster."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler.attempts import (
+from gpudeck.scheduler.attempts import (
     ARTEFACTS,
     LOG_FILE,
     MAX_RESULT,
@@ -22,11 +22,11 @@ from scheduler.attempts import (
     read_file,
     result_name,
 )
-from scheduler.executors.exit_writer import EXIT_FILE, LOCK_FILE
-from scheduler.protocol import paths
-from scheduler.protocol.durable import sync
-from scheduler.protocol.errors import MALFORMED
-from scheduler.protocol.jobs import Job
+from gpudeck.scheduler.executors.exit_writer import EXIT_FILE, LOCK_FILE
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.durable import sync
+from gpudeck.scheduler.protocol.errors import MALFORMED
+from gpudeck.scheduler.protocol.jobs import Job
 
 PASSABLE = 0o711
 """Others go through a folder, and do not see what is in it."""

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from scheduler.protocol.jobs import Spec
-from scheduler.protocol.mounts import mounts
+from gpudeck.scheduler.protocol.jobs import Spec
+from gpudeck.scheduler.protocol.mounts import mounts
 
 PREFIX = "gpudeck-"
 SUBGROUP = "daemon"

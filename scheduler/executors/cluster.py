@@ -13,16 +13,16 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
-from scheduler.attempts import Executor, NeverRan, Outcome, Untraceable, attempt_of, running
-from scheduler.executors import agent_protocol as a
-from scheduler.executors.attempt_folder import ATTEMPT_FILE, exit_record, next_folder
-from scheduler.executors.launch import identity
-from scheduler.protocol import paths
-from scheduler.protocol.devices import Device
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job, Running
-from scheduler.protocol.submissions import SubmissionRecord
-from scheduler.protocol.wait_reasons import ClusterUnavailable, render
+from gpudeck.scheduler.attempts import Executor, NeverRan, Outcome, Untraceable, attempt_of, running
+from gpudeck.scheduler.executors import agent_protocol as a
+from gpudeck.scheduler.executors.attempt_folder import ATTEMPT_FILE, exit_record, next_folder
+from gpudeck.scheduler.executors.launch import identity
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job, Running
+from gpudeck.scheduler.protocol.submissions import SubmissionRecord
+from gpudeck.scheduler.protocol.wait_reasons import ClusterUnavailable, render
 
 GONE = "{} was removed from the settings while it ran there"
 RESTARTED = "the cluster was restarted, and no longer has it"

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from scheduler.background import children, crash
-from scheduler.executors import agent_protocol as a
-from scheduler.executors.cluster import Cluster, Hub
-from scheduler.protocol import paths
-from scheduler.protocol.errors import MALFORMED, UserError
-from scheduler.protocol.settings import ClusterSettings
-from scheduler.protocol.wait_reasons import ClusterUnavailable
+from gpudeck.scheduler.background import children, crash
+from gpudeck.scheduler.executors import agent_protocol as a
+from gpudeck.scheduler.executors.cluster import Cluster, Hub
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
+from gpudeck.scheduler.protocol.settings import ClusterSettings
+from gpudeck.scheduler.protocol.wait_reasons import ClusterUnavailable
 
 SILENCE_S = 120.0
 """The time after which an agent that reports nothing counts as hung, and is replaced."""
@@ -125,7 +125,7 @@ class AgentProcess:
                     self._log_limit(),
                 )
                 self._process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-P", "-m", "scheduler.executors.agent",
+                    sys.executable, "-P", "-m", "gpudeck.scheduler.executors.agent",
                     stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_LIMIT,
                 )  # fmt: skip
                 assert self._process.stdin is not None

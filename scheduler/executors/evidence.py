@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from scheduler.attempts import Begun, Unreadable, folder_problem, read_file
-from scheduler.executors import tickets
-from scheduler.executors.attempt_folder import exit_record
-from scheduler.executors.exit_writer import EXIT_FILE, LOCK_FILE
-from scheduler.protocol import paths
-from scheduler.protocol.errors import MALFORMED, UserError
-from scheduler.protocol.jobs import Job, Queued, Running, Starting
-from scheduler.protocol.submissions import SubmissionRecord
+from gpudeck.scheduler.attempts import Begun, Unreadable, folder_problem, read_file
+from gpudeck.scheduler.executors import tickets
+from gpudeck.scheduler.executors.attempt_folder import exit_record
+from gpudeck.scheduler.executors.exit_writer import EXIT_FILE, LOCK_FILE
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Starting
+from gpudeck.scheduler.protocol.submissions import SubmissionRecord
 
 _KEY = "submission"
 """The name, in a ticket, of what the job was submitted with."""

@@ -13,7 +13,7 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
-from scheduler.protocol.durable import sync
+from gpudeck.scheduler.protocol.durable import sync
 
 EXIT_FILE = "exit.json"
 LOCK_FILE = "runner.lock"

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
-from scheduler.executors.gpu_locks import Flag, GpuLocks, held_by_others
-from scheduler.protocol.jobs import Job
+from gpudeck.scheduler.executors.gpu_locks import Flag, GpuLocks, held_by_others
+from gpudeck.scheduler.protocol.jobs import Job
 
 
 class GpuLockWatch:

@@ -30,10 +30,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Self
 
-from scheduler.attempts import GpuTaken
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job, held_devices
+from gpudeck.scheduler.attempts import GpuTaken
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job, held_devices
 
 MIB = 2**20
 REGION = 2**22

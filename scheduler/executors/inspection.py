@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from scheduler.background.process_stat import boot_id, pid_namespace, read_proc
-from scheduler.executors.exit_writer import LINGERS, UNWRITTEN
-from scheduler.executors.runner import LET_GO
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.jobs import Job, Running
-from scheduler.protocol.snapshot import label
+from gpudeck.scheduler.background.process_stat import boot_id, pid_namespace, read_proc
+from gpudeck.scheduler.executors.exit_writer import LINGERS, UNWRITTEN
+from gpudeck.scheduler.executors.runner import LET_GO
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.jobs import Job, Running
+from gpudeck.scheduler.protocol.snapshot import label
 
 ELSEWHERE = "runs in another PID namespace, as in a container, and can only be cancelled there"
 

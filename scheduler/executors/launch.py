@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from scheduler.executors import remote_runner
-from scheduler.executors.agent_protocol import SubmitAttempt
-from scheduler.protocol.jobs import Job, Spec
+from gpudeck.scheduler.executors import remote_runner
+from gpudeck.scheduler.executors.agent_protocol import SubmitAttempt
+from gpudeck.scheduler.protocol.jobs import Job, Spec
 
 _NOT_SENT = ("env", "params", "notes", "tags", "inherited")
 """Fields of a Spec that are for people, or are sent in another form, or not to clusters."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from scheduler.attempts import (
+from gpudeck.scheduler.attempts import (
     ARTEFACTS,
     Begun,
     Executor,
@@ -30,29 +30,29 @@ from scheduler.attempts import (
     running,
     unlimited,
 )
-from scheduler.background.descriptors import restore_limit
-from scheduler.background.process_stat import (
+from gpudeck.scheduler.background.descriptors import restore_limit
+from gpudeck.scheduler.background.process_stat import (
     boot_id,
     pid_namespace,
     read_proc,
     start_time,
     stat_fields,
 )
-from scheduler.executors import cgroups, runner, tickets
-from scheduler.executors.attempt_folder import (
+from gpudeck.scheduler.executors import cgroups, runner, tickets
+from gpudeck.scheduler.executors.attempt_folder import (
     exit_record,
     next_folder,
     write_records,
 )
-from scheduler.executors.evidence import Evidence, issue_ticket, note_end, ticket_of
-from scheduler.executors.gpu_locks import GpuLocks
-from scheduler.executors.inspection import ELSEWHERE, Finding, RunnerInspector, is_elsewhere
-from scheduler.executors.launch import identity, launch_request
-from scheduler.protocol import paths
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job, Lost, Running, Starting
-from scheduler.protocol.submissions import SubmissionRecord
+from gpudeck.scheduler.executors.evidence import Evidence, issue_ticket, note_end, ticket_of
+from gpudeck.scheduler.executors.gpu_locks import GpuLocks
+from gpudeck.scheduler.executors.inspection import ELSEWHERE, Finding, RunnerInspector, is_elsewhere
+from gpudeck.scheduler.executors.launch import identity, launch_request
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job, Lost, Running, Starting
+from gpudeck.scheduler.protocol.submissions import SubmissionRecord
 
 MAX_SCANS = 20
 """A process stuck in the kernel stays visible after its SIGKILL: then it is not waited for."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler.executors.log_cap import LogCap
-from scheduler.executors.remote_runner import begin_line, end_mark
-from scheduler.protocol import paths
-from scheduler.protocol.errors import MALFORMED
+from gpudeck.scheduler.executors.log_cap import LogCap
+from gpudeck.scheduler.executors.remote_runner import begin_line, end_mark
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import MALFORMED
 
 MAX_REPORT = 2**23
 """Bytes of the last line, in which JSON of a Result stands as a text."""

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from scheduler.executors.agent_protocol import (
+from gpudeck.scheduler.executors.agent_protocol import (
     PREFIX,
     Refused,
     Status,
@@ -27,8 +27,8 @@ from scheduler.executors.agent_protocol import (
     Unreachable,
     Unreadable,
 )
-from scheduler.executors.launch import remote_command, remote_environment
-from scheduler.protocol.errors import MALFORMED
+from gpudeck.scheduler.executors.launch import remote_command, remote_environment
+from gpudeck.scheduler.protocol.errors import MALFORMED
 
 TIMEOUT_S = 20.0
 CHUNK = 2**16

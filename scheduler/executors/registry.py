@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler.attempts import Executor, Outcome, Untraceable, attempt_of
-from scheduler.executors.attempt_folder import exit_record
-from scheduler.executors.cluster import Cluster
-from scheduler.executors.local import Local
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job, Running
-from scheduler.protocol.submissions import SubmissionRecord
-from scheduler.protocol.wait_reasons import WaitReason
+from gpudeck.scheduler.attempts import Executor, Outcome, Untraceable, attempt_of
+from gpudeck.scheduler.executors.attempt_folder import exit_record
+from gpudeck.scheduler.executors.cluster import Cluster
+from gpudeck.scheduler.executors.local import Local
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job, Running
+from gpudeck.scheduler.protocol.submissions import SubmissionRecord
+from gpudeck.scheduler.protocol.wait_reasons import WaitReason
 
 
 class ExecutorRegistry:

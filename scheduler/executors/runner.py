@@ -27,17 +27,27 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-if not __package__:  # run as a script, which finds nothing but the standard library
-    sys.path.append(str(Path(__file__).parents[2]))
+if not __package__:
+    # Run as a script, which finds nothing but the standard library. An empty package `gpudeck`
+    # finds the packages beside this one, in a checkout and where they are installed.
+    sys.modules["gpudeck"] = ModuleType("gpudeck")
+    sys.modules["gpudeck"].__path__ = [str(Path(__file__).parents[2])]
 
-from scheduler.executors import inheritance as inherit
-from scheduler.executors import tickets
-from scheduler.executors.exit_writer import EXIT_FILE, LINGERS, LOCK_FILE, announce, write_record
-from scheduler.executors.log_cap import LogCap
-from scheduler.executors.remote_runner import PR_SET_CHILD_SUBREAPER, EndRequest, reap_tree
-from scheduler.executors.user import identity_of
+from gpudeck.scheduler.executors import inheritance as inherit
+from gpudeck.scheduler.executors import tickets
+from gpudeck.scheduler.executors.exit_writer import (
+    EXIT_FILE,
+    LINGERS,
+    LOCK_FILE,
+    announce,
+    write_record,
+)
+from gpudeck.scheduler.executors.log_cap import LogCap
+from gpudeck.scheduler.executors.remote_runner import PR_SET_CHILD_SUBREAPER, EndRequest, reap_tree
+from gpudeck.scheduler.executors.user import identity_of
 
 GATE_CLOSED = 3
 """The exit status where the daemon died before it committed who runs the job: nothing may run."""

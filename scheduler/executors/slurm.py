@@ -16,9 +16,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from scheduler.executors import remote_runner
-from scheduler.executors.agent_protocol import PREFIX, Refused, Status, SubmitAttempt, Unreachable
-from scheduler.executors.launch import remote_command, remote_environment
+from gpudeck.scheduler.executors import remote_runner
+from gpudeck.scheduler.executors.agent_protocol import (
+    PREFIX,
+    Refused,
+    Status,
+    SubmitAttempt,
+    Unreachable,
+)
+from gpudeck.scheduler.executors.launch import remote_command, remote_environment
 
 TIMEOUT_S = 60.0
 """The time limit of a command. The commands themselves retry if the controller does not answer."""

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from scheduler.protocol.durable import sync
+from gpudeck.scheduler.protocol.durable import sync
 
 BEGAN = ".began"
 """The suffix of a ticket that was taken."""

@@ -8,14 +8,20 @@ from asyncio.subprocess import Process
 from collections.abc import Callable
 from contextlib import suppress
 
-from scheduler.background import children
-from scheduler.hosts import ssh
-from scheduler.hosts.messages import MAX_LINE, InvalidMessage, Messages, Moment
-from scheduler.protocol.busy_causes import Asleep, Loaded, NoReading, OtherProcesses, Unreachable
-from scheduler.protocol.devices import Reading
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import HostSettings
-from scheduler.protocol.snapshot import Busy, DeviceState, HostState, Idle
+from gpudeck.scheduler.background import children
+from gpudeck.scheduler.hosts import ssh
+from gpudeck.scheduler.hosts.messages import MAX_LINE, InvalidMessage, Messages, Moment
+from gpudeck.scheduler.protocol.busy_causes import (
+    Asleep,
+    Loaded,
+    NoReading,
+    OtherProcesses,
+    Unreachable,
+)
+from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import HostSettings
+from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, HostState, Idle
 
 SILENCE_S = 20.0
 """A machine that sends no reading for this long counts as unreachable."""

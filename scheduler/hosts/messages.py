@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from scheduler.hosts.reader import MARK, NvmlError, smi_row
-from scheduler.protocol.absence import Unavailable
-from scheduler.protocol.devices import Device, Process, Reading
-from scheduler.protocol.errors import MALFORMED
-from scheduler.protocol.fields import FIELDS
-from scheduler.protocol.progress import printable, unescaped
+from gpudeck.scheduler.hosts.reader import MARK, NvmlError, smi_row
+from gpudeck.scheduler.protocol.absence import Unavailable
+from gpudeck.scheduler.protocol.devices import Device, Process, Reading
+from gpudeck.scheduler.protocol.errors import MALFORMED
+from gpudeck.scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.protocol.progress import printable, unescaped
 
 MAX_LINE = 2**20
 MAX_DEVICES = 128

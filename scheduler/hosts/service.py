@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from scheduler.background import crash
-from scheduler.hosts.connection import HostConnection
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.settings import HostSettings
-from scheduler.protocol.snapshot import HostState
+from gpudeck.scheduler.background import crash
+from gpudeck.scheduler.hosts.connection import HostConnection
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.settings import HostSettings
+from gpudeck.scheduler.protocol.snapshot import HostState
 
 
 class HostService:

@@ -11,9 +11,9 @@ import shlex
 import zlib
 from pathlib import Path
 
-from scheduler.hosts import reader
-from scheduler.protocol.progress import printable, unescaped
-from scheduler.protocol.settings import HostSettings
+from gpudeck.scheduler.hosts import reader
+from gpudeck.scheduler.protocol.progress import printable, unescaped
+from gpudeck.scheduler.protocol.settings import HostSettings
 
 CONNECT_S = 10
 _OPTIONS = {

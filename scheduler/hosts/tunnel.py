@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from scheduler.hosts import ssh
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.place import Place
-from scheduler.protocol.settings import HostSettings
+from gpudeck.scheduler.hosts import ssh
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.place import Place
+from gpudeck.scheduler.protocol.settings import HostSettings
 
 _MARK = b"gpudeck-place"
 _ANSWER_S = 30.0

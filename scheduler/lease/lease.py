@@ -12,8 +12,8 @@ import signal
 import time
 from collections.abc import Callable
 
-from scheduler.devices.processes import ProcessTable
-from scheduler.protocol.devices import Reading
+from gpudeck.scheduler.devices.processes import ProcessTable
+from gpudeck.scheduler.protocol.devices import Reading
 
 TRUST_S = 1.0
 """The memory counts as free this long after the process ended, even where no reading shows it:

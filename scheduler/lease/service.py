@@ -6,13 +6,13 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from scheduler.lease.lease import Lease, end_stray
-from scheduler.protocol import busy_causes
-from scheduler.protocol.devices import Reading
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import DeviceState, Idle
-from scheduler.telemetry.monitor import Monitor
+from gpudeck.scheduler.lease.lease import Lease, end_stray
+from gpudeck.scheduler.protocol import busy_causes
+from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import DeviceState, Idle
+from gpudeck.scheduler.telemetry.monitor import Monitor
 
 Latest = Mapping[str, Reading]
 """The newest reading of each device."""

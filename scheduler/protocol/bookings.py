@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from scheduler.protocol.users import user_name
+from gpudeck.scheduler.protocol.users import user_name
 
 KEPT_S = 86_400.0
 """Seconds for which a reservation that is over stays in the list."""

@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from scheduler.protocol.units import clock, numbered
+from gpudeck.scheduler.protocol.units import clock, numbered
 
 
 class HeldByJobs(msgspec.Struct, frozen=True, tag="held by jobs"):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler.protocol import paths
-from scheduler.protocol.errors import MALFORMED
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import MALFORMED
 
 TENSOR_HALF = 0.45
 """A kernel that uses the tensor pipe for this share of its cycles, or more, slows the clock down as

@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from scheduler.protocol.absence import Absence, Unavailable, explain
-from scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.absence import Absence, Unavailable, explain
+from gpudeck.scheduler.protocol.errors import UserError
 
 ASSISTANT_MARK = "GPUDECK_ASSISTANT"
 """A variable in the environment of the assistant's process, which identifies it among others."""
@@ -101,7 +101,7 @@ class Device(msgspec.Struct, frozen=True):
 class Reading(msgspec.Struct, frozen=True):
     """Hold everything that was read from one device at one moment.
 
-    The names and units of the fields are in `scheduler.protocol.fields`.
+    The names and units of the fields are in `gpudeck.scheduler.protocol.fields`.
     """
 
     device: str

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.protocol.devices import Device
-from scheduler.protocol.settings import Settings, listed
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.settings import Settings, listed
 
 
 def is_drained(settings: Settings, device: Device) -> bool:

@@ -1,6 +1,6 @@
 """The options of a job: the one table from which command line, clients and the window's form work.
 
-To add an option, add a field to `scheduler.protocol.jobs.Spec`, and a type and a row here.
+To add an option, add a field to `gpudeck.scheduler.protocol.jobs.Spec`, and a type and a row here.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Inherited, Spec
-from scheduler.protocol.place import Place
-from scheduler.protocol.units import (
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Inherited, Spec
+from gpudeck.scheduler.protocol.place import Place
+from gpudeck.scheduler.protocol.units import (
     MAX_SECONDS,
     amount,
     parse_begin,

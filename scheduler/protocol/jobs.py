@@ -10,7 +10,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from scheduler.protocol.wait_reasons import FolderUnreadable, NotConsidered, WaitReason, render
+from gpudeck.scheduler.protocol.wait_reasons import (
+    FolderUnreadable,
+    NotConsidered,
+    WaitReason,
+    render,
+)
 
 NO_RESULT = msgspec.Raw(b"null")
 """The JSON of a missing result, as msgspec has no union of Raw and None."""
@@ -125,7 +130,7 @@ class GroupState(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):
-    """Describe the progress a job last reported (see `scheduler.protocol.progress`)."""
+    """Describe the progress a job last reported (see `gpudeck.scheduler.protocol.progress`)."""
 
     done: float
     total: float
@@ -305,7 +310,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def result(self) -> bytes | None:
-        """Return the JSON of the job's Result file (see `accel.result`); None if it left none."""
+        """Return the JSON of the job's Result file (see `gpudeck.accel.result`); None if it left
+        none."""
         raw = bytes(self.state.result) if isinstance(self.state, Done | Failed) else b"null"
         return None if raw == b"null" else raw
 

@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from scheduler.protocol.durable import sync
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.mounts import network_type
+from gpudeck.scheduler.protocol.durable import sync
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.mounts import network_type
 
 PRIVATE_DIR = 0o700
 PRIVATE_FILE = 0o600
@@ -217,10 +217,8 @@ def attempts() -> Path:
 
 
 def assets() -> Path:
-    """Return the folder of the assets, in a checkout or in an installed wheel."""
-    root = Path(__file__).resolve().parents[2]
-    checkout = root / "assets"
-    return checkout if checkout.is_dir() else root / "gpudeck_assets"
+    """Return the folder of the assets, which lies beside the packages."""
+    return Path(__file__).resolve().parents[2] / "assets"
 
 
 def open_plain(file: Path, owner: int | None = None) -> BinaryIO:

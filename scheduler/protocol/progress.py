@@ -15,8 +15,8 @@ from typing import Literal
 
 import msgspec
 
-from scheduler.protocol.errors import MALFORMED
-from scheduler.protocol.jobs import Progress
+from gpudeck.scheduler.protocol.errors import MALFORMED
+from gpudeck.scheduler.protocol.jobs import Progress
 
 MAX_LINE = 4096
 """Bytes; a longer line is output, not progress."""

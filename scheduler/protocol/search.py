@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from scheduler.protocol.devices import Device
-from scheduler.protocol.errors import MALFORMED
-from scheduler.protocol.jobs import (
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.errors import MALFORMED
+from gpudeck.scheduler.protocol.jobs import (
     Cancelled,
     Done,
     Failed,
@@ -85,7 +85,7 @@ def parse_words(typed: str, devices: Iterable[Device]) -> Words:
 
 
 class _Verdict(msgspec.Struct):
-    """Decode the verdict of a Result (see `accel.result`)."""
+    """Decode the verdict of a Result (see `gpudeck.accel.result`)."""
 
     verdict: str = ""
 

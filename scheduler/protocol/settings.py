@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from scheduler.protocol import paths
-from scheduler.protocol.bookings import Booking
-from scheduler.protocol.errors import MALFORMED, UserError
-from scheduler.protocol.units import GIB
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
+from gpudeck.scheduler.protocol.units import GIB
 
 SOURCES = "^(auto|cpu|nvml|replay:.+)$"
 _CLOCK = "([01][0-9]|2[0-3]):[0-5][0-9]"

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from scheduler.protocol import absence, busy_causes, wait_reasons
-from scheduler.protocol.busy_causes import BusyCause
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.wait_reasons import ClusterUnavailable
+from gpudeck.scheduler.protocol import absence, busy_causes, wait_reasons
+from gpudeck.scheduler.protocol.busy_causes import BusyCause
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.wait_reasons import ClusterUnavailable
 
 STARTING = "starting"
 """The source of a snapshot before the first message of its probe; its devices are the old ones."""
@@ -59,7 +59,7 @@ class Alert(msgspec.Struct, frozen=True):
 
     id: int
     rule: str
-    """Of `scheduler.telemetry.alert_rules`: too hot, memory nearly full, ..."""
+    """Of `gpudeck.scheduler.telemetry.alert_rules`: too hot, memory nearly full, ..."""
     device: str
     """Id of the device it is about; empty where it is about a job alone."""
     job: int | None

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import check_indices
-from scheduler.protocol.jobs import Spec
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import check_indices
+from gpudeck.scheduler.protocol.jobs import Spec
 
 
 class SubmissionRecord(msgspec.Struct, frozen=True, gc=False):

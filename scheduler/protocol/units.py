@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.errors import UserError
 
 GIB = 2**30
 _BYTES = {

@@ -11,8 +11,8 @@ from typing import assert_never
 
 import msgspec
 
-from scheduler.protocol.devices import Process
-from scheduler.protocol.units import amount, clock, numbered
+from gpudeck.scheduler.protocol.devices import Process
+from gpudeck.scheduler.protocol.units import amount, clock, numbered
 
 
 class _Value(msgspec.Struct, frozen=True, gc=False, tag=str.lower):

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scheduler.protocol import paths
-from scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 
 if TYPE_CHECKING:
     import asyncio  # clients start faster without

@@ -7,14 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from scheduler.attempts import unlimited
-from scheduler.protocol.devices import Device
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import check_limits
-from scheduler.protocol.jobs import Spec
-from scheduler.protocol.wait_reasons import ReplayShown, Unsatisfiable, render
-from scheduler.queue.blockers import unsatisfiable_need
-from scheduler.queue.placement import Availability, make_slots
+from gpudeck.scheduler.attempts import unlimited
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import check_limits
+from gpudeck.scheduler.protocol.jobs import Spec
+from gpudeck.scheduler.protocol.wait_reasons import ReplayShown, Unsatisfiable, render
+from gpudeck.scheduler.queue.blockers import unsatisfiable_need
+from gpudeck.scheduler.queue.placement import Availability, make_slots
 
 MAX_CHARACTERS = 10_000
 MAX_TAGS = 100

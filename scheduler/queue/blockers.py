@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from scheduler.protocol import wait_reasons as w
-from scheduler.protocol.devices import Device
-from scheduler.protocol.jobs import Job, Spec
-from scheduler.protocol.snapshot import label
-from scheduler.queue.placement import Slot, of_type
+from gpudeck.scheduler.protocol import wait_reasons as w
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.jobs import Job, Spec
+from gpudeck.scheduler.protocol.snapshot import label
+from gpudeck.scheduler.queue.placement import Slot, of_type
 
 _NAMED = 3
 """The most devices that a reason about memory names."""

@@ -7,21 +7,21 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from scheduler.attempts import Executors
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Cancelling, Job, Running
-from scheduler.protocol.wait_reasons import render
-from scheduler.queue.dependencies import failed_dependency
-from scheduler.queue.job_index import JobIndex
-from scheduler.queue.queries import JobQueries
-from scheduler.queue.transitions import (
+from gpudeck.scheduler.attempts import Executors
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Cancelling, Job, Running
+from gpudeck.scheduler.protocol.wait_reasons import render
+from gpudeck.scheduler.queue.dependencies import failed_dependency
+from gpudeck.scheduler.queue.job_index import JobIndex
+from gpudeck.scheduler.queue.queries import JobQueries
+from gpudeck.scheduler.queue.transitions import (
     cancelled_before_start,
     cancelled_for_dependency,
     cancelled_unreadable,
     stopping,
 )
-from scheduler.queue.undo import UndoBuffer
-from scheduler.store import Store
+from gpudeck.scheduler.queue.undo import UndoBuffer
+from gpudeck.scheduler.store import Store
 
 MAX_NAMED = 100_000
 """Numbers and ranges in one request."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Set
 
-from scheduler.protocol.jobs import Job, Queued, Spec
-from scheduler.protocol.wait_reasons import AfterJobs, DependencyFailed, End
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Spec
+from gpudeck.scheduler.protocol.wait_reasons import AfterJobs, DependencyFailed, End
 
 Outcomes = Callable[[int], str | None]
 """A function that returns the status with which a job ended, or None if it has not ended."""

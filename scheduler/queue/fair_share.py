@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from scheduler.protocol.jobs import Ended, Job, Running, Spec, Starting, turn
+from gpudeck.scheduler.protocol.jobs import Ended, Job, Running, Spec, Starting, turn
 
 HOUR_S = 3600.0
 LEAST_HOURS = 1.0

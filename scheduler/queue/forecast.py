@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from scheduler.protocol.devices import Device
-from scheduler.protocol.jobs import Forecast, Job, Running, turn
-from scheduler.protocol.wait_reasons import End, NotBefore, WaitReason, render
-from scheduler.queue.lanes import Requirements, requirements
-from scheduler.queue.placement import Availability, DeviceUse
-from scheduler.queue.policy import Conditions, JobsByLane, make_plan
-from scheduler.queue.transitions import with_state
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.jobs import Forecast, Job, Running, turn
+from gpudeck.scheduler.protocol.wait_reasons import End, NotBefore, WaitReason, render
+from gpudeck.scheduler.queue.lanes import Requirements, requirements
+from gpudeck.scheduler.queue.placement import Availability, DeviceUse
+from gpudeck.scheduler.queue.policy import Conditions, JobsByLane, make_plan
+from gpudeck.scheduler.queue.transitions import with_state
 
 MAX_PASSES, MAX_LANES = 50, 1000
 """Passes, and lanes in all of them: the daemon answers nobody meanwhile."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from scheduler.protocol.errors import NotFound
-from scheduler.protocol.jobs import Event, Job, Queued, Running, Starting, listed, over
-from scheduler.protocol.submissions import SubmissionRecord
-from scheduler.protocol.wait_reasons import End, FolderUnreadable, WaitReason
-from scheduler.queue.dependencies import Dependents
-from scheduler.queue.lanes import Lanes
-from scheduler.queue.transitions import Change
-from scheduler.store import Store
+from gpudeck.scheduler.protocol.errors import NotFound
+from gpudeck.scheduler.protocol.jobs import Event, Job, Queued, Running, Starting, listed, over
+from gpudeck.scheduler.protocol.submissions import SubmissionRecord
+from gpudeck.scheduler.protocol.wait_reasons import End, FolderUnreadable, WaitReason
+from gpudeck.scheduler.queue.dependencies import Dependents
+from gpudeck.scheduler.queue.lanes import Lanes
+from gpudeck.scheduler.queue.transitions import Change
+from gpudeck.scheduler.store import Store
 
 RECENT = 50
 """How many ended jobs a snapshot shows."""

@@ -11,7 +11,7 @@ from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
-from scheduler.protocol.jobs import Job, Queued, Spec, turn
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Spec, turn
 
 Turn = tuple[int, float, int]
 

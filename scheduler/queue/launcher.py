@@ -6,19 +6,19 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from scheduler.attempts import Executors, FolderError, FolderUnusable, GpuTaken, running
-from scheduler.protocol.devices import Device
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job, Queued, Starting
-from scheduler.protocol.snapshot import label
-from scheduler.protocol.wait_reasons import JustTaken, StartFailed
-from scheduler.queue.job_index import JobIndex
-from scheduler.queue.placement import Availability
-from scheduler.queue.planner import Planner
-from scheduler.queue.policy import Start
-from scheduler.queue.progress_reader import ProgressFollower
-from scheduler.queue.transitions import failed_before_start, started, with_state
-from scheduler.store import Store, environments
+from gpudeck.scheduler.attempts import Executors, FolderError, FolderUnusable, GpuTaken, running
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Starting
+from gpudeck.scheduler.protocol.snapshot import label
+from gpudeck.scheduler.protocol.wait_reasons import JustTaken, StartFailed
+from gpudeck.scheduler.queue.job_index import JobIndex
+from gpudeck.scheduler.queue.placement import Availability
+from gpudeck.scheduler.queue.planner import Planner
+from gpudeck.scheduler.queue.policy import Start
+from gpudeck.scheduler.queue.progress_reader import ProgressFollower
+from gpudeck.scheduler.queue.transitions import failed_before_start, started, with_state
+from gpudeck.scheduler.store import Store, environments
 
 STARTS = 8
 """How many jobs are started in one go."""

@@ -12,9 +12,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from scheduler.protocol.bookings import Booking
-from scheduler.protocol.devices import Device, Process, Reading
-from scheduler.protocol.jobs import Job, Spec, held_devices
+from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.devices import Device, Process, Reading
+from gpudeck.scheduler.protocol.jobs import Job, Spec, held_devices
 
 MARGIN_S = 15.0
 """The time that a job may take to end after its limit is up, and to be taken over by the queue."""

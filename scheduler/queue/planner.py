@@ -8,19 +8,19 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from scheduler.attempts import Executors
-from scheduler.protocol import wait_reasons as w
-from scheduler.protocol.devices import Device
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Forecast, Group, GroupState, Job
-from scheduler.queue.dependencies import failed_dependency, open_dependencies
-from scheduler.queue.fair_share import FairShare, User
-from scheduler.queue.forecast import forecast, make_forecast
-from scheduler.queue.job_index import JobIndex
-from scheduler.queue.placement import Availability
-from scheduler.queue.policy import EMPTY_PLAN, Conditions, JobsByLane, make_plan
-from scheduler.queue.retry import remaining_delay
-from scheduler.store import Store, environments
+from gpudeck.scheduler.attempts import Executors
+from gpudeck.scheduler.protocol import wait_reasons as w
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Forecast, Group, GroupState, Job
+from gpudeck.scheduler.queue.dependencies import failed_dependency, open_dependencies
+from gpudeck.scheduler.queue.fair_share import FairShare, User
+from gpudeck.scheduler.queue.forecast import forecast, make_forecast
+from gpudeck.scheduler.queue.job_index import JobIndex
+from gpudeck.scheduler.queue.placement import Availability
+from gpudeck.scheduler.queue.policy import EMPTY_PLAN, Conditions, JobsByLane, make_plan
+from gpudeck.scheduler.queue.retry import remaining_delay
+from gpudeck.scheduler.store import Store, environments
 
 MAX_LIMIT = 1_000_000
 

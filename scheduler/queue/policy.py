@@ -22,14 +22,14 @@ from heapq import heapify, heappop, heapreplace, merge
 from itertools import chain, islice
 from typing import NamedTuple
 
-from scheduler.protocol import wait_reasons as w
-from scheduler.protocol.devices import Device
-from scheduler.protocol.jobs import Group, Job, Spec, turn
-from scheduler.queue.blockers import no_room
-from scheduler.queue.fair_share import Order, User
-from scheduler.queue.lanes import Requirements, Turn, requirements
-from scheduler.queue.placement import Availability, choose, make_slots
-from scheduler.queue.reservations import MAX_CONSIDERED, Backfill, reserve
+from gpudeck.scheduler.protocol import wait_reasons as w
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.jobs import Group, Job, Spec, turn
+from gpudeck.scheduler.queue.blockers import no_room
+from gpudeck.scheduler.queue.fair_share import Order, User
+from gpudeck.scheduler.queue.lanes import Requirements, Turn, requirements
+from gpudeck.scheduler.queue.placement import Availability, choose, make_slots
+from gpudeck.scheduler.queue.reservations import MAX_CONSIDERED, Backfill, reserve
 
 MAX_PER_CLUSTER = 100
 """Jobs that a cluster is given at once."""

@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from scheduler.attempts import Unreadable, folder_problem, log_file, running
-from scheduler.protocol import log_file as logs
-from scheduler.protocol import paths
-from scheduler.protocol.jobs import Job, Progress, Running
-from scheduler.protocol.progress import MAX_LINE, parse, parse_bar, printable, unescaped
-from scheduler.protocol.wait_reasons import FolderUnreadable
-from scheduler.queue.job_index import JobIndex
-from scheduler.queue.transitions import with_folder, with_progress
+from gpudeck.scheduler.attempts import Unreadable, folder_problem, log_file, running
+from gpudeck.scheduler.protocol import log_file as logs
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.jobs import Job, Progress, Running
+from gpudeck.scheduler.protocol.progress import MAX_LINE, parse, parse_bar, printable, unescaped
+from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable
+from gpudeck.scheduler.queue.job_index import JobIndex
+from gpudeck.scheduler.queue.transitions import with_folder, with_progress
 
 _LINE_ENDS = re.compile(rb"[\r\n]")
 """A bar that is redrawn ends its line with a carriage return."""

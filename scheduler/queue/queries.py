@@ -8,11 +8,11 @@ from heapq import nlargest
 
 import msgspec
 
-from scheduler.protocol.jobs import Event, Job, Queued, listed, queued
-from scheduler.protocol.search import MAX_LISTED, Search
-from scheduler.queue.job_index import JobIndex
-from scheduler.queue.planner import Planner
-from scheduler.store import Store
+from gpudeck.scheduler.protocol.jobs import Event, Job, Queued, listed, queued
+from gpudeck.scheduler.protocol.search import MAX_LISTED, Search
+from gpudeck.scheduler.queue.job_index import JobIndex
+from gpudeck.scheduler.queue.planner import Planner
+from gpudeck.scheduler.store import Store
 
 NEXT = 200
 """The number of waiting jobs that a snapshot shows: those that are served first."""

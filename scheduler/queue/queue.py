@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from scheduler.attempts import Executors, attempt_of
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import (
+from gpudeck.scheduler.attempts import Executors, attempt_of
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import (
     Cancelling,
     Changes,
     Event,
@@ -22,22 +22,22 @@ from scheduler.protocol.jobs import (
     Running,
     Spec,
 )
-from scheduler.protocol.units import numbered
-from scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed, render
-from scheduler.queue.cancellation import Canceller
-from scheduler.queue.fair_share import FairShare
-from scheduler.queue.job_index import JobIndex
-from scheduler.queue.launcher import Launcher
-from scheduler.queue.placement import Availability
-from scheduler.queue.planner import GroupLimits, Planner
-from scheduler.queue.progress_reader import ProgressFollower
-from scheduler.queue.queries import JobQueries
-from scheduler.queue.reaper import Reaper
-from scheduler.queue.recovery import Recovery
-from scheduler.queue.submission import Submission
-from scheduler.queue.transitions import acknowledged, with_note
-from scheduler.queue.usage import UsageCollector
-from scheduler.store import Store
+from gpudeck.scheduler.protocol.units import numbered
+from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed, render
+from gpudeck.scheduler.queue.cancellation import Canceller
+from gpudeck.scheduler.queue.fair_share import FairShare
+from gpudeck.scheduler.queue.job_index import JobIndex
+from gpudeck.scheduler.queue.launcher import Launcher
+from gpudeck.scheduler.queue.placement import Availability
+from gpudeck.scheduler.queue.planner import GroupLimits, Planner
+from gpudeck.scheduler.queue.progress_reader import ProgressFollower
+from gpudeck.scheduler.queue.queries import JobQueries
+from gpudeck.scheduler.queue.reaper import Reaper
+from gpudeck.scheduler.queue.recovery import Recovery
+from gpudeck.scheduler.queue.submission import Submission
+from gpudeck.scheduler.queue.transitions import acknowledged, with_note
+from gpudeck.scheduler.queue.usage import UsageCollector
+from gpudeck.scheduler.store import Store
 
 NAMED = 5
 """Jobs that a notice names."""

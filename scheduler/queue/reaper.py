@@ -11,7 +11,7 @@ from time import time as now
 
 import msgspec
 
-from scheduler.attempts import (
+from gpudeck.scheduler.attempts import (
     Ending,
     Executors,
     Exit,
@@ -22,15 +22,15 @@ from scheduler.attempts import (
     result_record,
     running,
 )
-from scheduler.protocol.jobs import NO_RESULT, Ended, Failed, Job, Lost, Running, over
-from scheduler.protocol.wait_reasons import StartFailed
-from scheduler.queue import transitions
-from scheduler.queue.job_index import JobIndex
-from scheduler.queue.launcher import Launcher
-from scheduler.queue.progress_reader import ProgressFollower, last_line, last_text
-from scheduler.queue.retry import next_attempt
-from scheduler.queue.transitions import Change, with_state
-from scheduler.queue.usage import UsageCollector
+from gpudeck.scheduler.protocol.jobs import NO_RESULT, Ended, Failed, Job, Lost, Running, over
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
+from gpudeck.scheduler.queue import transitions
+from gpudeck.scheduler.queue.job_index import JobIndex
+from gpudeck.scheduler.queue.launcher import Launcher
+from gpudeck.scheduler.queue.progress_reader import ProgressFollower, last_line, last_text
+from gpudeck.scheduler.queue.retry import next_attempt
+from gpudeck.scheduler.queue.transitions import Change, with_state
+from gpudeck.scheduler.queue.usage import UsageCollector
 
 OOM_TAIL = 16 * 2**10
 """Bytes of a log's end that are searched for what CUDA prints when its memory is full."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from scheduler.attempts import (
+from gpudeck.scheduler.attempts import (
     Ending,
     Executors,
     Exit,
@@ -19,15 +19,15 @@ from scheduler.attempts import (
     log_file,
     running,
 )
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Ended, Event, Job, Lost, Queued, Running, Starting, over
-from scheduler.protocol.wait_reasons import FolderUnreadable
-from scheduler.queue import transitions
-from scheduler.queue.cancellation import Canceller
-from scheduler.queue.job_index import JobIndex
-from scheduler.queue.progress_reader import ProgressFollower, last_line
-from scheduler.queue.reaper import Reaper
-from scheduler.queue.transitions import Change, with_state
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Ended, Event, Job, Lost, Queued, Running, Starting, over
+from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable
+from gpudeck.scheduler.queue import transitions
+from gpudeck.scheduler.queue.cancellation import Canceller
+from gpudeck.scheduler.queue.job_index import JobIndex
+from gpudeck.scheduler.queue.progress_reader import ProgressFollower, last_line
+from gpudeck.scheduler.queue.reaper import Reaper
+from gpudeck.scheduler.queue.transitions import Change, with_state
 
 
 class _Findings(NamedTuple):

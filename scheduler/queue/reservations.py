@@ -16,9 +16,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from scheduler.protocol.jobs import Job, Queued, Spec
-from scheduler.protocol.wait_reasons import End
-from scheduler.queue.placement import MARGIN_S, Slot, choose
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Spec
+from gpudeck.scheduler.protocol.wait_reasons import End
+from gpudeck.scheduler.queue.placement import MARGIN_S, Slot, choose
 
 MAX_CONSIDERED = 500
 """Waiting jobs that one pass considers: it must be short, however many wait."""

@@ -10,15 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from scheduler.attempts import may_have_begun
-from scheduler.protocol.devices import Device
-from scheduler.protocol.errors import NotFound, Unsettled, UserError
-from scheduler.protocol.jobs import Job, Queued, Spec
-from scheduler.protocol.submissions import SubmissionRecord
-from scheduler.queue.admission import bound
-from scheduler.queue.job_index import JobIndex
-from scheduler.store import Store
-from scheduler.store.store import is_gone
+from gpudeck.scheduler.attempts import may_have_begun
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.errors import NotFound, Unsettled, UserError
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Spec
+from gpudeck.scheduler.protocol.submissions import SubmissionRecord
+from gpudeck.scheduler.queue.admission import bound
+from gpudeck.scheduler.queue.job_index import JobIndex
+from gpudeck.scheduler.store import Store
+from gpudeck.scheduler.store.store import is_gone
 
 
 class Resubmission:

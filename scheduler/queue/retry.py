@@ -7,10 +7,10 @@ import re
 
 import msgspec
 
-from scheduler.protocol.jobs import Event, Failed, Job, Lost, Queued, Spec, queued
-from scheduler.protocol.units import GIB, amount, parse_bytes, span
-from scheduler.protocol.wait_reasons import NotConsidered
-from scheduler.queue.transitions import Change
+from gpudeck.scheduler.protocol.jobs import Event, Failed, Job, Lost, Queued, Spec, queued
+from gpudeck.scheduler.protocol.units import GIB, amount, parse_bytes, span
+from gpudeck.scheduler.protocol.wait_reasons import NotConsidered
+from gpudeck.scheduler.queue.transitions import Change
 
 MAX_WAIT_S = 3600.0
 _ROUNDING_S = 0.1

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from scheduler.attempts import Executors
-from scheduler.protocol.devices import Device
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import MAX_BATCH
-from scheduler.protocol.jobs import (
+from gpudeck.scheduler.attempts import Executors
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import MAX_BATCH
+from gpudeck.scheduler.protocol.jobs import (
     Changes,
     Event,
     Forecast,
@@ -20,9 +20,9 @@ from scheduler.protocol.jobs import (
     Spec,
     listed,
 )
-from scheduler.protocol.submissions import digest_of
-from scheduler.protocol.wait_reasons import render
-from scheduler.queue.admission import (
+from gpudeck.scheduler.protocol.submissions import digest_of
+from gpudeck.scheduler.protocol.wait_reasons import render
+from gpudeck.scheduler.queue.admission import (
     bound,
     check_cluster,
     check_environment,
@@ -30,14 +30,14 @@ from scheduler.queue.admission import (
     check_spec,
     check_text,
 )
-from scheduler.queue.dependencies import failed_dependency
-from scheduler.queue.job_index import JobIndex
-from scheduler.queue.placement import Availability
-from scheduler.queue.planner import Planner
-from scheduler.queue.queries import JobQueries
-from scheduler.queue.resubmission import Resubmission
-from scheduler.queue.transitions import Change, with_spec
-from scheduler.store import Store
+from gpudeck.scheduler.queue.dependencies import failed_dependency
+from gpudeck.scheduler.queue.job_index import JobIndex
+from gpudeck.scheduler.queue.placement import Availability
+from gpudeck.scheduler.queue.planner import Planner
+from gpudeck.scheduler.queue.queries import JobQueries
+from gpudeck.scheduler.queue.resubmission import Resubmission
+from gpudeck.scheduler.queue.transitions import Change, with_spec
+from gpudeck.scheduler.store import Store
 
 _ALWAYS = {"name", "notes", "tags"}
 """What may be changed of a job in any state: text for people."""

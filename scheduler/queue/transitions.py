@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from scheduler.attempts import Ending, Exit, NeverRan
-from scheduler.protocol.devices import Device
-from scheduler.protocol.jobs import (
+from gpudeck.scheduler.attempts import Ending, Exit, NeverRan
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.jobs import (
     Cancelled,
     Done,
     Ended,
@@ -26,9 +26,9 @@ from scheduler.protocol.jobs import (
     queued,
     status_of,
 )
-from scheduler.protocol.snapshot import label
-from scheduler.protocol.units import amount, span
-from scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed, render
+from gpudeck.scheduler.protocol.snapshot import label
+from gpudeck.scheduler.protocol.units import amount, span
+from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed, render
 
 MAX_UNBEGUN = 5
 """Attempts in a row that may end before they run anything, whatever the cause is."""

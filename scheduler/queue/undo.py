@@ -9,11 +9,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import UNDO_S, Event, Job, Queued
-from scheduler.protocol.units import numbered, span
-from scheduler.queue.job_index import JobIndex
-from scheduler.store import Store
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import UNDO_S, Event, Job, Queued
+from gpudeck.scheduler.protocol.units import numbered, span
+from gpudeck.scheduler.queue.job_index import JobIndex
+from gpudeck.scheduler.store import Store
 
 GRACE_S = 5.0
 """An undo in the last of UNDO_S may come this much later."""

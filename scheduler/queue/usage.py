@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from scheduler.protocol.absence import explain
-from scheduler.protocol.devices import Reading
-from scheduler.protocol.fields import FIELDS
-from scheduler.protocol.jobs import Job, Usage, held_devices
+from gpudeck.scheduler.protocol.absence import explain
+from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.protocol.jobs import Job, Usage, held_devices
 
 MAX_GAP_S = 15.0
 """Nothing is known of the time between two readings that are further apart. (At the slowest rate

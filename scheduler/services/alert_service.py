@@ -6,15 +6,15 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from scheduler.protocol.annotation import Annotation
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.settings import Settings, is_quiet
-from scheduler.protocol.snapshot import Alert, HostState
-from scheduler.services.webhook import Webhook
-from scheduler.store import Store
-from scheduler.telemetry.alerts import AlertEvaluator
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.settings import Settings, is_quiet
+from gpudeck.scheduler.protocol.snapshot import Alert, HostState
+from gpudeck.scheduler.services.webhook import Webhook
+from gpudeck.scheduler.store import Store
+from gpudeck.scheduler.telemetry.alerts import AlertEvaluator
 
 
 class AlertService:

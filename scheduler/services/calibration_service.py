@@ -10,18 +10,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from scheduler.protocol import calibration, paths
-from scheduler.protocol.calibration import UNCALIBRATED, ClockCalibration, tensor_activity
-from scheduler.protocol.devices import Device
-from scheduler.protocol.errors import MALFORMED, UserError
-from scheduler.protocol.jobs import Done, Job
-from scheduler.protocol.snapshot import Columns, label
-from scheduler.services import counter_check
-from scheduler.services.counter_check import WatchedWork
-from scheduler.telemetry.clock_fit import CannotFit, ClockLoad, fit
-from scheduler.telemetry.counter_delay import PausedLoad, Share, counter_delay, overlap
+from gpudeck.scheduler.protocol import calibration, paths
+from gpudeck.scheduler.protocol.calibration import UNCALIBRATED, ClockCalibration, tensor_activity
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
+from gpudeck.scheduler.protocol.jobs import Done, Job
+from gpudeck.scheduler.protocol.snapshot import Columns, label
+from gpudeck.scheduler.services import counter_check
+from gpudeck.scheduler.services.counter_check import WatchedWork
+from gpudeck.scheduler.telemetry.clock_fit import CannotFit, ClockLoad, fit
+from gpudeck.scheduler.telemetry.counter_delay import PausedLoad, Share, counter_delay, overlap
 
-MODULE = "accel.workloads.clock_survey"
+MODULE = "gpudeck.accel.workloads.clock_survey"
 """The module that a calibration job runs."""
 FILE = "clocks.json"
 """What it leaves in its folder."""

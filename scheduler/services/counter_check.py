@@ -10,10 +10,10 @@ from statistics import fmean
 
 import msgspec
 
-from scheduler.protocol.calibration import ClockCalibration, tensor_activity
-from scheduler.protocol.errors import MALFORMED
-from scheduler.protocol.jobs import Done, Job
-from scheduler.protocol.snapshot import Columns
+from gpudeck.scheduler.protocol.calibration import ClockCalibration, tensor_activity
+from gpudeck.scheduler.protocol.errors import MALFORMED
+from gpudeck.scheduler.protocol.jobs import Done, Job
+from gpudeck.scheduler.protocol.snapshot import Columns
 
 FIELDS = ("tflops_gpm", "tflops_gpm_error", "clock_sm", "tensor_hmma", "sm_active")
 NOISE_PERCENT = 2.0
@@ -32,7 +32,7 @@ class MeasuredClock(msgspec.Struct, frozen=True):
 
 
 class WatchedWork(msgspec.Struct, frozen=True):
-    """Hold the part of a Result (see `accel.result`) that is compared."""
+    """Hold the part of a Result (see `gpudeck.accel.result`) that is compared."""
 
     workload: str
     params: dict[str, str | int | float | bool]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 
-from scheduler.background.process_stat import start_time
-from scheduler.protocol.devices import Process
-from scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.background.process_stat import start_time
+from gpudeck.scheduler.protocol.devices import Process
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
 
 GRACE_S = 5.0
 """How long a process may take to end after SIGTERM, and again after SIGKILL."""

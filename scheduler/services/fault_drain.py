@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from scheduler.protocol import settings
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.draining import drained, is_drained
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import label
-from scheduler.services.fault_watch import FaultWatch
-from scheduler.services.notices import NoticeBoard
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.draining import drained, is_drained
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import label
+from gpudeck.scheduler.services.fault_watch import FaultWatch
+from gpudeck.scheduler.services.notices import NoticeBoard
 
 
 class FaultDrain:

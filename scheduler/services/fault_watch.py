@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler.protocol import paths
-from scheduler.protocol.devices import Reading
-from scheduler.protocol.errors import MALFORMED, UserError
-from scheduler.protocol.recovery import recovery_text
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
+from gpudeck.scheduler.protocol.recovery import recovery_text
 
 _COUNTS = {
     "ecc_uncorrected": "memory errors that could not be corrected",

@@ -1,8 +1,9 @@
 """The helper service keeps a process of the assistant alive for as long as it is wanted.
 
 The process belongs to the assistant, of which the daemon knows only the module's name: the report
-writer (`assistant.host.report_writer`), which finds out through the client what to write, and the
-tuner of attention (`assistant.host.attention_tuner`), which measures while a GPU is idle.
+writer (`gpudeck.assistant.host.report_writer`), which finds out through the client what to write,
+and the tuner of attention (`gpudeck.assistant.host.attention_tuner`), which measures while a GPU is
+idle.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scheduler.background.launch import open_log
-from scheduler.protocol import paths
-from scheduler.protocol.devices import ASSISTANT_MARK
+from gpudeck.scheduler.background.launch import open_log
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
 
 RESTART_S = 60.0
 """The pause before a process that ended too early is started again."""
@@ -38,10 +39,10 @@ class Helper:
 
 
 REPORT_WRITER = Helper(
-    "assistant.host.report_writer", paths.report_writer_log, "no reports are written"
+    "gpudeck.assistant.host.report_writer", paths.report_writer_log, "no reports are written"
 )
 ATTENTION_TUNER = Helper(
-    "assistant.host.attention_tuner",
+    "gpudeck.assistant.host.attention_tuner",
     paths.attention_tuner_log,
     "attention is not measured",
     {ASSISTANT_MARK: "1"},

@@ -9,9 +9,9 @@ import signal
 from collections import deque
 from collections.abc import Callable
 
-from scheduler.background.launch import open_log
-from scheduler.protocol import paths
-from scheduler.protocol.jobs import Job
+from gpudeck.scheduler.background.launch import open_log
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.jobs import Job
 
 TIMEOUT_S = 60.0
 """A command that takes longer is killed, with all processes that it started."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.errors import UserError
 
 
 class NoticeBoard:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 
-from scheduler.devices.probe import Hello
-from scheduler.devices.supervisor import Supervisor, can_sleep
-from scheduler.protocol.devices import Detail
-from scheduler.protocol.settings import Settings
-from scheduler.telemetry.monitor import ASLEEP, LINGER_S, polling_rate
+from gpudeck.scheduler.devices.probe import Hello
+from gpudeck.scheduler.devices.supervisor import Supervisor, can_sleep
+from gpudeck.scheduler.protocol.devices import Detail
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.telemetry.monitor import ASLEEP, LINGER_S, polling_rate
 
 CHECK_S = 1.0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.protocol.wire import Peer
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.protocol.wire import Peer
 
 HEARTBEAT_S = 1.0
 """The longest time between two snapshots: idle devices become busy where readings fail to come."""

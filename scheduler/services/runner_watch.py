@@ -8,8 +8,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection
 
-from scheduler.protocol.errors import UserError
-from scheduler.services.notices import NoticeBoard
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.services.notices import NoticeBoard
 
 RETRY_S = 1.0
 """The pause before an end that could not be stored, as on a full disk, is tried again."""

@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Callable
 
-from scheduler.background import children
+from gpudeck.scheduler.background import children
 
 ATTEMPTS_S = (0.0, 2.0, 10.0)
 """Delays before the attempts to deliver one message."""
@@ -78,7 +78,13 @@ class Webhook:
         """Make one attempt; return the problem if it failed."""
         try:
             sender = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "scheduler.services.webhook", str(self._timeout)),
+                *(
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "gpudeck.scheduler.services.webhook",
+                    str(self._timeout),
+                ),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,

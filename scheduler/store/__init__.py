@@ -1,5 +1,5 @@
 """Store jobs in one SQLite file and the history of devices in another. All SQL is here."""
 
-from scheduler.store.store import Store
+from gpudeck.scheduler.store.store import Store
 
 __all__ = ["Store"]

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler.protocol.annotation import Annotation
-from scheduler.protocol.errors import MALFORMED, UserError
-from scheduler.store.database import Database
-from scheduler.store.migrate import sql
-from scheduler.store.packing import EXACT, SHORT, pack, pack_table, unpack, unpack_table
-from scheduler.telemetry.history_table import (
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
+from gpudeck.scheduler.store.database import Database
+from gpudeck.scheduler.store.migrate import sql
+from gpudeck.scheduler.store.packing import EXACT, SHORT, pack, pack_table, unpack, unpack_table
+from gpudeck.scheduler.telemetry.history_table import (
     BLOCK_ROWS,
     DAY,
     LAST,

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from scheduler.protocol import paths
+from gpudeck.scheduler.protocol import paths
 
 
 def checksum(job_id: int, submitted: float, spec: bytes) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
-from scheduler.protocol import paths
-from scheduler.protocol.errors import Unsettled, UserError
-from scheduler.store.migrate import named_queries, sql
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import Unsettled, UserError
+from gpudeck.scheduler.store.migrate import named_queries, sql
 
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)

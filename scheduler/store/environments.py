@@ -9,9 +9,9 @@ import hashlib
 
 import msgspec
 
-from scheduler.protocol.errors import MALFORMED, UserError
-from scheduler.protocol.jobs import Event, Job, Queued, queued
-from scheduler.protocol.wait_reasons import EnvironmentMissing
+from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
+from gpudeck.scheduler.protocol.jobs import Event, Job, Queued, queued
+from gpudeck.scheduler.protocol.wait_reasons import EnvironmentMissing
 
 
 class EnvironmentLost(UserError):

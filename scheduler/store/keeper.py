@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from scheduler.protocol.annotation import Annotation
-from scheduler.protocol.devices import Reading
-from scheduler.protocol.snapshot import Columns
-from scheduler.store.archive import Archive, replace_damaged
-from scheduler.store.database import Damaged
-from scheduler.store.past import past
-from scheduler.telemetry.history_table import (
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.snapshot import Columns
+from gpudeck.scheduler.store.archive import Archive, replace_damaged
+from gpudeck.scheduler.store.database import Damaged
+from gpudeck.scheduler.store.past import past
+from gpudeck.scheduler.telemetry.history_table import (
     BLOCK_ROWS,
     GAP_STEPS,
     HOUR,

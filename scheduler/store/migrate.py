@@ -6,17 +6,17 @@ import sqlite3
 from importlib import resources
 from pathlib import Path
 
-from scheduler.protocol import paths
-from scheduler.protocol.durable import sync
-from scheduler.store.checksums import checksum
-from scheduler.store.environments import digest
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.durable import sync
+from gpudeck.scheduler.store.checksums import checksum
+from gpudeck.scheduler.store.environments import digest
 
 SCHEMA_VERSION = 9
 
 
 def sql(name: str) -> str:
     """Return a file of SQL that comes with the store."""
-    return resources.files("scheduler.store").joinpath(name).read_text()
+    return resources.files("gpudeck.scheduler.store").joinpath(name).read_text()
 
 
 def named_queries(name: str) -> dict[str, str]:

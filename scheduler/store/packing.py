@@ -10,7 +10,7 @@ import zlib
 import msgspec
 import numpy as np
 
-from scheduler.telemetry.history_table import Floats, HistoryTable
+from gpudeck.scheduler.telemetry.history_table import Floats, HistoryTable
 
 EXACT, SHORT = "<f8", "<f4"
 """Number formats: as it was read, and for decimated rows, where seven digits exceed a pixel."""

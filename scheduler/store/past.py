@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.snapshot import Columns
-from scheduler.store.archive import Archive
-from scheduler.telemetry.history_table import (
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.snapshot import Columns
+from gpudeck.scheduler.store.archive import Archive
+from gpudeck.scheduler.telemetry.history_table import (
     GAP_STEPS,
     LAST,
     TIERS,

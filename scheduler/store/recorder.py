@@ -14,14 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from scheduler.protocol.annotation import Annotation
-from scheduler.protocol.devices import Reading
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.snapshot import Columns
-from scheduler.telemetry.incidents import IncidentDetector
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.snapshot import Columns
+from gpudeck.scheduler.telemetry.incidents import IncidentDetector
 
 if TYPE_CHECKING:
-    from scheduler.store.keeper import HistoryKeeper
+    from gpudeck.scheduler.store.keeper import HistoryKeeper
 
 T = TypeVar("T")
 
@@ -98,7 +98,7 @@ class Recorder:
         def work() -> T:
             if self._keeper is None:
                 # numpy takes a fifth of a second, in which the daemon answers already
-                from scheduler.store.keeper import HistoryKeeper
+                from gpudeck.scheduler.store.keeper import HistoryKeeper
 
                 self._keeper = HistoryKeeper(self._file, report)
             self._keeper.add(readings)

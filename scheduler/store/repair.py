@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from scheduler.protocol.durable import sync
-from scheduler.protocol.errors import MALFORMED, UserError
-from scheduler.protocol.jobs import Event, Group, Job, Queued, Spec, State, Usage, status_of
-from scheduler.protocol.submissions import SubmissionRecord
-from scheduler.store import carve, environments
-from scheduler.store.checksums import Level, checksum, mark_of, read_level
-from scheduler.store.database import missing_column, translated_errors
-from scheduler.store.migrate import SCHEMA_VERSION, named_queries
-from scheduler.store.store import Store, described_loss
+from gpudeck.scheduler.protocol.durable import sync
+from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
+from gpudeck.scheduler.protocol.jobs import Event, Group, Job, Queued, Spec, State, Usage, status_of
+from gpudeck.scheduler.protocol.submissions import SubmissionRecord
+from gpudeck.scheduler.store import carve, environments
+from gpudeck.scheduler.store.checksums import Level, checksum, mark_of, read_level
+from gpudeck.scheduler.store.database import missing_column, translated_errors
+from gpudeck.scheduler.store.migrate import SCHEMA_VERSION, named_queries
+from gpudeck.scheduler.store.store import Store, described_loss
 
 _OLDEST, _NEWEST = 6, 10
 """Columns of a job in the first schema and in the current one; columns were added at the end."""

@@ -15,16 +15,24 @@ from typing import TypeVar
 
 import msgspec
 
-from scheduler.protocol.errors import MALFORMED, NotFound, UserError
-from scheduler.protocol.jobs import Event, Group, Job, Lost, Spec, State, Usage, listed
-from scheduler.protocol.search import OUTCOMES, Search, devices, ended, matches, outcome, searched
-from scheduler.protocol.snapshot import Alert
-from scheduler.protocol.submissions import SubmissionRecord
-from scheduler.protocol.wait_reasons import EnvironmentMissing, render
-from scheduler.store.checksums import Level, LevelMark, checksum
-from scheduler.store.database import Database
-from scheduler.store.environments import EnvironmentLost, digest, whole
-from scheduler.store.migrate import SCHEMA_VERSION, create, migrate
+from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
+from gpudeck.scheduler.protocol.jobs import Event, Group, Job, Lost, Spec, State, Usage, listed
+from gpudeck.scheduler.protocol.search import (
+    OUTCOMES,
+    Search,
+    devices,
+    ended,
+    matches,
+    outcome,
+    searched,
+)
+from gpudeck.scheduler.protocol.snapshot import Alert
+from gpudeck.scheduler.protocol.submissions import SubmissionRecord
+from gpudeck.scheduler.protocol.wait_reasons import EnvironmentMissing, render
+from gpudeck.scheduler.store.checksums import Level, LevelMark, checksum
+from gpudeck.scheduler.store.database import Database
+from gpudeck.scheduler.store.environments import EnvironmentLost, digest, whole
+from gpudeck.scheduler.store.migrate import SCHEMA_VERSION, create, migrate
 
 _SPEC = msgspec.json.Decoder(Spec).decode
 _STATE = msgspec.json.Decoder(State).decode

@@ -1,7 +1,7 @@
 """The table of alert rules: for each the setting of its threshold, its level and its text. Pure.
 
-The default of a threshold is in `scheduler.protocol.settings`; when an alert is raised and cleared
-at a given threshold is in DEVICE_RULES and JOB_RULES below.
+The default of a threshold is in `gpudeck.scheduler.protocol.settings`; when an alert is raised and
+cleared at a given threshold is in DEVICE_RULES and JOB_RULES below.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from scheduler.protocol.devices import NA, Device, Reading
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.recovery import recovery_text
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import HostState
-from scheduler.protocol.units import span
-from scheduler.telemetry.hysteresis import Thresholds
+from gpudeck.scheduler.protocol.devices import NA, Device, Reading
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.recovery import recovery_text
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import HostState
+from gpudeck.scheduler.protocol.units import span
+from gpudeck.scheduler.telemetry.hysteresis import Thresholds
 
 DEFAULT_SLOWDOWN_TEMP = 90.0
 """°C; assumed for a GPU that does not report its slow-down temperature."""

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.errors import NotFound
-from scheduler.protocol.jobs import Job, Running, held_devices
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Alert, HostState, called
-from scheduler.telemetry.alert_rules import (
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.errors import NotFound
+from gpudeck.scheduler.protocol.jobs import Job, Running, held_devices
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Alert, HostState, called
+from gpudeck.scheduler.telemetry.alert_rules import (
     CORRECTED,
     DEVICE_RULES,
     HOST_RULES,
@@ -29,7 +29,7 @@ from scheduler.telemetry.alert_rules import (
     Subject,
     Wording,
 )
-from scheduler.telemetry.hysteresis import AlertState, Calm, Raised, Thresholds, advance
+from gpudeck.scheduler.telemetry.hysteresis import AlertState, Calm, Raised, Thresholds, advance
 
 GAP_S = 5.0
 """Evaluations further apart than this (or three intervals) have a gap between them."""

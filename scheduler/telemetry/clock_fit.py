@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
-from scheduler.protocol.calibration import ClockCalibration, ClockKnot
+from gpudeck.scheduler.protocol.calibration import ClockCalibration, ClockKnot
 
 BANDS = (0.1, 0.4, 0.8)
 """The activities that separate the bands in which one error is reported."""
@@ -27,7 +27,7 @@ class ClockLoad(NamedTuple):
     """Hold the means over one load."""
 
     activity: float
-    """Of the tensor cores, see `scheduler.protocol.calibration.tensor_activity`."""
+    """Of the tensor cores, see `gpudeck.scheduler.protocol.calibration.tensor_activity`."""
     ratio: float
     """The SM clock that a kernel measured / NVML's."""
     counted: float | None = None

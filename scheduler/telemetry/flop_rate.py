@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from scheduler.protocol.jobs import Progress
+from gpudeck.scheduler.protocol.jobs import Progress
 
 WINDOW_S = 2.0
 """The span of the rate: jobs report a few times a second."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from scheduler.protocol.busy_causes import (
+from gpudeck.scheduler.protocol.busy_causes import (
     BusyCause,
     ExclusiveProgram,
     Loaded,
@@ -20,7 +20,7 @@ from scheduler.protocol.busy_causes import (
     Settling,
     UtilisationUnknown,
 )
-from scheduler.protocol.snapshot import Busy, Idle
+from gpudeck.scheduler.protocol.snapshot import Busy, Idle
 
 CPU_UTIL_PERCENT = 50.0
 """A CPU is never quite idle; below this it has room for the assistant's single thread."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.protocol.annotation import Annotation
-from scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.devices import Reading
 
 WANTED = frozenset({"none", "idle", "application clocks", "display clocks", "sync boost"})
 """Reasons to hold clocks down that somebody chose, or that do no harm."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from scheduler.protocol.busy_causes import (
+from gpudeck.scheduler.protocol.busy_causes import (
     Asleep,
     BusyCause,
     HeldByJobs,
@@ -22,12 +22,12 @@ from scheduler.protocol.busy_causes import (
     Removed,
     Reserved,
 )
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.jobs import Job, Progress, held_devices
-from scheduler.protocol.settings import Settings, is_quiet, listed
-from scheduler.protocol.snapshot import DeviceState
-from scheduler.telemetry.flop_rate import FlopRate
-from scheduler.telemetry.idle import (
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.jobs import Job, Progress, held_devices
+from gpudeck.scheduler.protocol.settings import Settings, is_quiet, listed
+from gpudeck.scheduler.protocol.snapshot import DeviceState
+from gpudeck.scheduler.telemetry.flop_rate import FlopRate
+from gpudeck.scheduler.telemetry.idle import (
     CPU_UTIL_PERCENT,
     IdlePolicy,
     UsageSample,

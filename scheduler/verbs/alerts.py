@@ -6,10 +6,10 @@ from typing import Annotated
 
 import msgspec
 
-from scheduler.protocol.search import MAX_LISTED
-from scheduler.protocol.snapshot import Alert
-from scheduler.protocol.wire import Peer
-from scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.protocol.search import MAX_LISTED
+from gpudeck.scheduler.protocol.snapshot import Alert
+from gpudeck.scheduler.protocol.wire import Peer
+from gpudeck.scheduler.verbs.request import Daemon, Request
 
 
 class GetAlerts(Request[tuple[Alert, ...]], frozen=True, tag="alerts"):

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from scheduler.protocol.bookings import Booking, current, next_number, overlapping
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.jobs import Job, Running, held_devices
-from scheduler.protocol.units import clock
-from scheduler.protocol.wire import Peer
-from scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.protocol.bookings import Booking, current, next_number, overlapping
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.jobs import Job, Running, held_devices
+from gpudeck.scheduler.protocol.units import clock
+from gpudeck.scheduler.protocol.wire import Peer
+from gpudeck.scheduler.verbs.request import Daemon, Request
 
 
 class Booked(msgspec.Struct, frozen=True):

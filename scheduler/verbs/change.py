@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scheduler.protocol.jobs import Cancelling, Changes, Job, listed
-from scheduler.protocol.wire import Peer
-from scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.protocol.jobs import Cancelling, Changes, Job, listed
+from gpudeck.scheduler.protocol.wire import Peer
+from gpudeck.scheduler.verbs.request import Daemon, Request
 
 
 class Edit(Request[Job], frozen=True, tag="edit"):

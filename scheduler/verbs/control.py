@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import ClusterSettings, Settings
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.protocol.wire import Peer
-from scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import ClusterSettings, Settings
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.protocol.wire import Peer
+from gpudeck.scheduler.verbs.request import Daemon, Request
 
 
 class GetSnapshot(Request[Snapshot], frozen=True, tag="snapshot"):

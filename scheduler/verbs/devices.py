@@ -7,15 +7,15 @@ from typing import Annotated
 
 import msgspec
 
-from scheduler.protocol.annotation import Annotation
-from scheduler.protocol.devices import Detail, Process
-from scheduler.protocol.errors import NotFound
-from scheduler.protocol.jobs import Ended, Job, Queued
-from scheduler.protocol.search import NEWEST, Search
-from scheduler.protocol.snapshot import Columns
-from scheduler.protocol.wire import Peer
-from scheduler.verbs.change import Cancel
-from scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.devices import Detail, Process
+from gpudeck.scheduler.protocol.errors import NotFound
+from gpudeck.scheduler.protocol.jobs import Ended, Job, Queued
+from gpudeck.scheduler.protocol.search import NEWEST, Search
+from gpudeck.scheduler.protocol.snapshot import Columns
+from gpudeck.scheduler.protocol.wire import Peer
+from gpudeck.scheduler.verbs.change import Cancel
+from gpudeck.scheduler.verbs.request import Daemon, Request
 
 MAX_POINTS = 10_000
 """Buckets of history in one reply."""

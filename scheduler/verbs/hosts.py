@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from scheduler.protocol.errors import NotFound
-from scheduler.protocol.settings import HostSettings, Settings
-from scheduler.protocol.wire import Peer
-from scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.protocol.errors import NotFound
+from gpudeck.scheduler.protocol.settings import HostSettings, Settings
+from gpudeck.scheduler.protocol.wire import Peer
+from gpudeck.scheduler.verbs.request import Daemon, Request
 
 
 class SetHost(Request[Settings], frozen=True, tag="set_host"):

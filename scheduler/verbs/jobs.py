@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from scheduler.protocol.jobs import Event, Job
-from scheduler.protocol.search import NEWEST, Search
-from scheduler.protocol.wire import Peer
-from scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.protocol.jobs import Event, Job
+from gpudeck.scheduler.protocol.search import NEWEST, Search
+from gpudeck.scheduler.protocol.wire import Peer
+from gpudeck.scheduler.verbs.request import Daemon, Request
 
 WAIT_S = 10.0
 """The longest time after which Wait is answered."""

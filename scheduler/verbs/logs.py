@@ -6,9 +6,9 @@ from typing import Annotated
 
 import msgspec
 
-from scheduler.protocol import log_file
-from scheduler.protocol.wire import Peer
-from scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.protocol import log_file
+from gpudeck.scheduler.protocol.wire import Peer
+from gpudeck.scheduler.verbs.request import Daemon, Request
 
 MAX_LOG_PART = 4 * 2**20
 """Bytes in one reply."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.progress import printable, unescaped
-from scheduler.protocol.wire import Peer
-from scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.progress import printable, unescaped
+from gpudeck.scheduler.protocol.wire import Peer
+from gpudeck.scheduler.verbs.request import Daemon, Request
 
 MAX_NOTE = 1000
 """Characters of one note."""

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from scheduler import verbs
-from scheduler.protocol.errors import MALFORMED, UserError
-from scheduler.protocol.jobs import Spec
-from scheduler.verbs.request import Request
+from gpudeck.scheduler import verbs
+from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
+from gpudeck.scheduler.protocol.jobs import Spec
+from gpudeck.scheduler.verbs.request import Request
 
 
 class _Specs(msgspec.Struct):

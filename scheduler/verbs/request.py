@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, get_arg
 
 import msgspec
 
-from scheduler.protocol.errors import MALFORMED, NotFound, Refused, Unsettled, UserError
-from scheduler.protocol.units import amount
-from scheduler.protocol.wire import MAX_MESSAGE, Peer
+from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, Refused, Unsettled, UserError
+from gpudeck.scheduler.protocol.units import amount
+from gpudeck.scheduler.protocol.wire import MAX_MESSAGE, Peer
 
 if TYPE_CHECKING:  # types of the handlers, which run in the daemon
-    from scheduler.protocol.devices import Process
-    from scheduler.protocol.settings import Settings
-    from scheduler.protocol.snapshot import Snapshot
-    from scheduler.queue.placement import Availability
-    from scheduler.queue.queue import Queue
-    from scheduler.services.alert_service import AlertService
-    from scheduler.services.job_end import JobEnds
-    from scheduler.services.polling import PollingController
-    from scheduler.services.publisher import Publisher
-    from scheduler.store.recorder import Recorder
-    from scheduler.telemetry.monitor import Monitor
+    from gpudeck.scheduler.protocol.devices import Process
+    from gpudeck.scheduler.protocol.settings import Settings
+    from gpudeck.scheduler.protocol.snapshot import Snapshot
+    from gpudeck.scheduler.queue.placement import Availability
+    from gpudeck.scheduler.queue.queue import Queue
+    from gpudeck.scheduler.services.alert_service import AlertService
+    from gpudeck.scheduler.services.job_end import JobEnds
+    from gpudeck.scheduler.services.polling import PollingController
+    from gpudeck.scheduler.services.publisher import Publisher
+    from gpudeck.scheduler.store.recorder import Recorder
+    from gpudeck.scheduler.telemetry.monitor import Monitor
 
 R = TypeVar("R")
 
@@ -36,7 +36,7 @@ encode_message = msgspec.json.Encoder().encode
 
 
 class Daemon(Protocol):
-    """Describe what handlers use of the daemon (see `scheduler.daemon.daemon`)."""
+    """Describe what handlers use of the daemon (see `gpudeck.scheduler.daemon.daemon`)."""
 
     queue: Queue
     monitor: Monitor

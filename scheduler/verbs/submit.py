@@ -9,12 +9,12 @@ from typing import Self
 
 import msgspec
 
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import check_indices
-from scheduler.protocol.jobs import Forecast, Job, Spec, listed
-from scheduler.protocol.submissions import check_token, indexed, new_token
-from scheduler.protocol.wire import Peer
-from scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import check_indices
+from gpudeck.scheduler.protocol.jobs import Forecast, Job, Spec, listed
+from gpudeck.scheduler.protocol.submissions import check_token, indexed, new_token
+from gpudeck.scheduler.protocol.wire import Peer
+from gpudeck.scheduler.verbs.request import Daemon, Request
 
 MOST_FORESEEN = 100
 """The most equal jobs of which the start of the last is foreseen."""

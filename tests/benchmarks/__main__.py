@@ -11,8 +11,8 @@ import platform
 import sys
 import tempfile
 
-from app.cli.connection import wait_for_reading
-from scheduler.client import Client
+from gpudeck.app.cli.connection import wait_for_reading
+from gpudeck.scheduler.client import Client
 from tests.benchmarks import cpu_share, latency, repaint, window_start
 from tests.benchmarks.rows import context, write
 

@@ -20,11 +20,11 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
-from assistant.client import Assistant
-from assistant.messages import Answer, Chunk, Event
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.settings import Settings
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.messages import Answer, Chunk, Event
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.support import eventually, state_folder
 

@@ -19,14 +19,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 
-from accel.serving.request import Sampling
-from assistant.client import Assistant
-from assistant.completion import Wanted
-from assistant.idle import Cancelled
-from assistant.messages import Chunk, CompletionRequest, Event
-from scheduler.client import Client
-from scheduler.devices.cpu import cpu_name
-from scheduler.protocol import paths
+from gpudeck.accel.serving.request import Sampling
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.completion import Wanted
+from gpudeck.assistant.idle import Cancelled
+from gpudeck.assistant.messages import Chunk, CompletionRequest, Event
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.devices.cpu import cpu_name
+from gpudeck.scheduler.protocol import paths
 from tests.benchmarks.rows import context, spread, write
 
 PROGRAMS, ROUNDS, TOKENS = 8, 40, 256

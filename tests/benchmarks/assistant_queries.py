@@ -19,15 +19,15 @@ from pathlib import Path
 
 import msgspec
 
-from assistant.intents.parser import parse
-from assistant.intents.spots import Known
-from assistant.intents.state import State
-from assistant.query.devices import devices
-from assistant.query.request import Query, Span
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.settings import TEMPLATE, Settings
-from scheduler.telemetry.history_table import DAY
+from gpudeck.assistant.intents.parser import parse
+from gpudeck.assistant.intents.spots import Known
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.query.devices import devices
+from gpudeck.assistant.query.request import Query, Span
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.scheduler.telemetry.history_table import DAY
 from tests.benchmarks.history import fill
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.support import eventually, state_folder

@@ -21,12 +21,12 @@ import msgspec
 import torch
 from torch.nn import functional
 
-import accel
-from accel.attention.table import Row
-from accel.inject import link
-from accel.inject.scores import SMALL as SMALLEST
-from accel.runtime.capability import current
-from accel.runtime.timing import measure_in_turn, timing_of
+from gpudeck import accel
+from gpudeck.accel.attention.table import Row
+from gpudeck.accel.inject import link
+from gpudeck.accel.inject.scores import SMALL as SMALLEST
+from gpudeck.accel.runtime.capability import current
+from gpudeck.accel.runtime.timing import measure_in_turn, timing_of
 from tests.benchmarks.rows import RESULTS
 
 TOKENS, WIDTH = 16384, 2048

@@ -8,13 +8,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from accel import learning
-from accel.attention import BACKENDS, Problem, attention, choose, describe
-from accel.attention.dispatch import refusal
-from accel.attention.inputs import Inputs
-from accel.attention.passes import backward, forward, prepared
-from accel.result import Direction
-from accel.runtime.graphs import Captured
+from gpudeck.accel import learning
+from gpudeck.accel.attention import BACKENDS, Problem, attention, choose, describe
+from gpudeck.accel.attention.dispatch import refusal
+from gpudeck.accel.attention.inputs import Inputs
+from gpudeck.accel.attention.passes import backward, forward, prepared
+from gpudeck.accel.result import Direction
+from gpudeck.accel.runtime.graphs import Captured
 from tests.benchmarks.attention_draws import CUDA, Draw, draws
 from tests.benchmarks.attention_peers import PeerCall, peers
 from tests.benchmarks.attention_shapes import ModelShape

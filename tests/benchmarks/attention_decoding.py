@@ -26,11 +26,11 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from accel.attention.backends.fa3 import library
-from accel.attention.kernels.decoding import plan
-from accel.runtime import power
-from accel.runtime.graphs import recorded
-from accel.runtime.peaks import peak_bandwidth
+from gpudeck.accel.attention.backends.fa3 import library
+from gpudeck.accel.attention.kernels.decoding import plan
+from gpudeck.accel.runtime import power
+from gpudeck.accel.runtime.graphs import recorded
+from gpudeck.accel.runtime.peaks import peak_bandwidth
 from tests.benchmarks.rows import RESULTS, context, write
 
 PAGE, FA3_PAGE = 16, 128

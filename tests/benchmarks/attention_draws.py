@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from accel.attention import Ragged
-from accel.attention.inputs import Inputs, arrange
-from accel.runtime.timing import copies_beyond_cache
+from gpudeck.accel.attention import Ragged
+from gpudeck.accel.attention.inputs import Inputs, arrange
+from gpudeck.accel.runtime.timing import copies_beyond_cache
 from tests.benchmarks.attention_shapes import ModelShape
 
 CUDA = torch.device("cuda", 0)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from accel.attention.reference import reference
-from accel.result import Direction
+from gpudeck.accel.attention.reference import reference
+from gpudeck.accel.result import Direction
 from tests.benchmarks.attention_draws import Draw
 from tests.benchmarks.attention_shapes import ModelShape
 

@@ -21,8 +21,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from accel.attention import BACKENDS, table
-from accel.attention.prediction import (
+from gpudeck.accel.attention import BACKENDS, table
+from gpudeck.accel.attention.prediction import (
     Coefficients,
     Direction,
     Fitted,
@@ -31,7 +31,7 @@ from accel.attention.prediction import (
     terms,
     write,
 )
-from accel.attention.table import Row
+from gpudeck.accel.attention.table import Row
 from tests.benchmarks.attention_shapes import SHAPES, ModelShape
 
 GPUS = ("NVIDIA H200", "NVIDIA H100 80GB HBM3")

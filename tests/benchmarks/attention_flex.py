@@ -35,12 +35,12 @@ import torch._functorch.config
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
-import accel
-from accel.attention import choose, describe
-from accel.attention.backends.fa4 import installed
-from accel.attention.flex import recognise
-from accel.result import Direction
-from accel.runtime.timing import timing_of
+from gpudeck import accel
+from gpudeck.accel.attention import choose, describe
+from gpudeck.accel.attention.backends.fa4 import installed
+from gpudeck.accel.attention.flex import recognise
+from gpudeck.accel.result import Direction
+from gpudeck.accel.runtime.timing import timing_of
 from tests.benchmarks.attention_flex_cells import CUDA, HEADS, Cell, Problem, cells
 from tests.benchmarks.attention_flex_judged import KEYS, summary
 from tests.benchmarks.rows import RESULTS, context, merge

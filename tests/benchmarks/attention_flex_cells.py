@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
-from accel.attention.flex import recognise
-from accel.attention.reference import reference
+from gpudeck.accel.attention.flex import recognise
+from gpudeck.accel.attention.reference import reference
 
 CUDA = torch.device("cuda", 0)
 BATCH, HEADS, WINDOW = 4, 16, 512

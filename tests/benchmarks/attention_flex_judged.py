@@ -8,7 +8,7 @@ from operator import itemgetter
 from statistics import geometric_mean
 from typing import get_args
 
-from accel.result import Direction
+from gpudeck.accel.result import Direction
 from tests.benchmarks.attention_flex_cells import KINDS
 
 KEYS = ("kind", "head_dim", "length", "kv_heads", "direction")

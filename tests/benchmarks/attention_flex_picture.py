@@ -21,8 +21,8 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QWidget
 
-from accel.result import Direction
-from app.widgets import theme
+from gpudeck.accel.result import Direction
+from gpudeck.app.widgets import theme
 from tests.benchmarks.attention_flex_cells import HEADS, KINDS, LENGTHS, cells
 from tests.benchmarks.attention_flex_judged import REQUIRED, ratios
 from tests.benchmarks.attention_pictures import PICTURES

@@ -29,19 +29,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accel.attention import emulation
-from accel.attention.backends.fa3 import library
-from accel.attention.inputs import Inputs, problem_of
-from accel.attention.kernels.geometry import Geometry, geometry_key, geometry_of
-from accel.attention.kernels.hopper import forward_fp8
-from accel.attention.kernels.hopper.forward_fp8 import SCHEDULES, Schedule, forward_call
-from accel.attention.kernels.portable.quantise import quantise, quantise_call
-from accel.attention.kernels.quantised import Quantised
-from accel.attention.ragged import Ragged
-from accel.runtime import power
-from accel.runtime.call import compiled
-from accel.runtime.launch import prepare
-from accel.runtime.timing import measure_in_turn
+from gpudeck.accel.attention import emulation
+from gpudeck.accel.attention.backends.fa3 import library
+from gpudeck.accel.attention.inputs import Inputs, problem_of
+from gpudeck.accel.attention.kernels.geometry import Geometry, geometry_key, geometry_of
+from gpudeck.accel.attention.kernels.hopper import forward_fp8
+from gpudeck.accel.attention.kernels.hopper.forward_fp8 import SCHEDULES, Schedule, forward_call
+from gpudeck.accel.attention.kernels.portable.quantise import quantise, quantise_call
+from gpudeck.accel.attention.kernels.quantised import Quantised
+from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.runtime import power
+from gpudeck.accel.runtime.call import compiled
+from gpudeck.accel.runtime.launch import prepare
+from gpudeck.accel.runtime.timing import measure_in_turn
 from tests.benchmarks.rows import RESULTS, context, spread, write
 
 E4M3, BF16 = torch.float8_e4m3fn, torch.bfloat16

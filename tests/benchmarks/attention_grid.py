@@ -29,9 +29,9 @@ from pathlib import Path
 
 import msgspec
 
-from accel.attention import table
-from accel.result import Cell, Direction, Result, read, twins
-from app.workloads.result_export import as_csv
+from gpudeck.accel.attention import table
+from gpudeck.accel.result import Cell, Direction, Result, read, twins
+from gpudeck.app.workloads.result_export import as_csv
 from tests.benchmarks.rows import RESULTS
 
 OURS = "hopper"
@@ -86,7 +86,7 @@ def whole(workload: str, **options: str) -> Result:
 
 def _command(workload: str, options: Mapping[str, str]) -> list[str]:
     argv = [f"--{name}={value}" for name, value in options.items()]
-    return [sys.executable, "-P", "-m", f"accel.workloads.{workload}", *argv]
+    return [sys.executable, "-P", "-m", f"gpudeck.accel.workloads.{workload}", *argv]
 
 
 def compile_kernels(direction: Direction, limit: float) -> None:

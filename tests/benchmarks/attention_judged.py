@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import geometric_mean
 
-from accel.attention import BACKENDS
+from gpudeck.accel.attention import BACKENDS
 from tests.benchmarks.attention_contenders import JUDGED
 
 REQUIRED = {"auto": 0.90, "learned": 0.97}

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import torch
 
-from accel.attention import BACKENDS
-from accel.attention.dispatch import refusal
-from accel.attention.inputs import Inputs
-from accel.runtime.capability import current
-from accel.runtime.graphs import Captured
-from accel.runtime.timing import measure_in_turn, timing_of
-from accel.workloads.contender import pose
-from accel.workloads.grid import Shape
+from gpudeck.accel.attention import BACKENDS
+from gpudeck.accel.attention.dispatch import refusal
+from gpudeck.accel.attention.inputs import Inputs
+from gpudeck.accel.runtime.capability import current
+from gpudeck.accel.runtime.graphs import Captured
+from gpudeck.accel.runtime.timing import measure_in_turn, timing_of
+from gpudeck.accel.workloads.contender import pose
+from gpudeck.accel.workloads.grid import Shape
 from tests.benchmarks.rows import RESULTS, context, write
 
 NAMES = ("hopper", "triton", "flash", "cudnn", "fa4", "fa3", "efficient")

@@ -35,10 +35,10 @@ from pathlib import Path
 
 import torch
 
-from accel.attention.dispatch import refusal
-from accel.result import Direction
-from accel.runtime.timing import timing_of
-from accel.workloads.catalog import TOKENS, WIDTH
+from gpudeck.accel.attention.dispatch import refusal
+from gpudeck.accel.result import Direction
+from gpudeck.accel.runtime.timing import timing_of
+from gpudeck.accel.workloads.catalog import TOKENS, WIDTH
 from tests.benchmarks.attention_contenders import (
     JUDGED,
     OWN,

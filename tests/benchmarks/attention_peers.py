@@ -17,8 +17,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
-from accel.attention import Ragged
-from accel.attention.inputs import Inputs
+from gpudeck.accel.attention import Ragged
+from gpudeck.accel.attention.inputs import Inputs
 from tests.benchmarks.attention_shapes import ModelShape
 
 PeerCall = Callable[..., Tensor]

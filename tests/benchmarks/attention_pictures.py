@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from accel.result import Cell, Check, Result, Timing
+from gpudeck.accel.result import Cell, Check, Result, Timing
 from tests.benchmarks.rows import RESULTS
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
@@ -23,8 +23,8 @@ HEAT, COMPARISON = 0, 1
 
 
 def measured(file: Path) -> Result:
-    """Return the Result that was exported by `app.workloads.result_export.as_csv`, as far as the
-    rows hold it.
+    """Return the Result that was exported by `gpudeck.app.workloads.result_export.as_csv`, as far
+    as the rows hold it.
     """
     rows = _rows(file)
     return _result(tuple(map(_cell, rows)), rows[0]["device"], rows[0]["torch_version"])
@@ -92,8 +92,8 @@ def _cell(row: dict[str, str]) -> Cell:
 
 def main() -> None:
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    from app.widgets import theme
-    from app.workloads.cell_charts import CellCharts
+    from gpudeck.app.widgets import theme
+    from gpudeck.app.workloads.cell_charts import CellCharts
 
     app = theme.application()
     theme.apply(app, "light")

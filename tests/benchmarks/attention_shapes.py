@@ -15,9 +15,9 @@ from typing import Literal
 
 import torch
 
-from accel.attention.kernels.geometry import MLA_KEYS, MLA_VALUES
-from accel.attention.problem import Problem, default_scale
-from accel.attention.table import Place, place
+from gpudeck.accel.attention.kernels.geometry import MLA_KEYS, MLA_VALUES
+from gpudeck.accel.attention.problem import Problem, default_scale
+from gpudeck.accel.attention.table import Place, place
 
 Mask = Literal["none", "padding", "alibi", "learned"]
 """`padding` is a bool mask of the keys; `alibi` is added and fixed; `learned` needs a gradient."""

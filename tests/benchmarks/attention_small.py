@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from accel.attention import BACKENDS, attention, choose, describe
-from accel.attention.backends import fa3
-from accel.attention.backends.fa4 import installed
-from accel.attention.inputs import Inputs
-from accel.attention.reference import reference
+from gpudeck.accel.attention import BACKENDS, attention, choose, describe
+from gpudeck.accel.attention.backends import fa3
+from gpudeck.accel.attention.backends.fa4 import installed
+from gpudeck.accel.attention.inputs import Inputs
+from gpudeck.accel.attention.reference import reference
 from tests.benchmarks.rows import RESULTS, context, spread, write
 
 SHAPES = [(seq, batch) for seq in (128, 256, 512) for batch in (8, 16, 32)]

@@ -4,7 +4,7 @@
 
 For shorter sequences a kernel of its own computes dq. Both ways are measured over the grid, in turn
 with cuDNN and, if it is installed, flash-attn-4; every result is checked against cuDNN's. The
-lengths go into TILES of `accel.attention.kernels.hopper.backward`.
+lengths go into TILES of `gpudeck.accel.attention.kernels.hopper.backward`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 
 import torch
 
-from accel.attention.backends import Gradients
-from accel.attention.backends.fa4 import installed
-from accel.attention.inputs import arrange, problem_of
-from accel.attention.kernels.hopper import backward as kernels
-from accel.attention.passes import backward, forward
-from accel.runtime.timing import measure_in_turn, timing_of
+from gpudeck.accel.attention.backends import Gradients
+from gpudeck.accel.attention.backends.fa4 import installed
+from gpudeck.accel.attention.inputs import arrange, problem_of
+from gpudeck.accel.attention.kernels.hopper import backward as kernels
+from gpudeck.accel.attention.passes import backward, forward
+from gpudeck.accel.runtime.timing import measure_in_turn, timing_of
 from tests.benchmarks.rows import RESULTS, context, write
 
 OURS = {"atomic": False, "own kernel": True}

@@ -25,15 +25,15 @@ from pathlib import Path
 import torch
 from msgspec.structs import asdict
 
-from accel import learning
-from accel.attention import Problem, describe
-from accel.attention.backends import BACKENDS, Direction
-from accel.attention.dispatch import refusal
-from accel.attention.passes import backward, forward, ready
-from accel.attention.table import Row
-from accel.lessons.store import software
-from accel.runtime import brief_timing
-from accel.workloads.catalog import TOKENS, WIDTH
+from gpudeck.accel import learning
+from gpudeck.accel.attention import Problem, describe
+from gpudeck.accel.attention.backends import BACKENDS, Direction
+from gpudeck.accel.attention.dispatch import refusal
+from gpudeck.accel.attention.passes import backward, forward, ready
+from gpudeck.accel.attention.table import Row
+from gpudeck.accel.lessons.store import software
+from gpudeck.accel.runtime import brief_timing
+from gpudeck.accel.workloads.catalog import TOKENS, WIDTH
 from tests.benchmarks.attention_draws import CUDA, Draw, draws
 from tests.benchmarks.attention_shapes import ModelShape
 from tests.benchmarks.rows import RESULTS, merge

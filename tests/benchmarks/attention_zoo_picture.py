@@ -21,7 +21,7 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
-from app.widgets import theme
+from gpudeck.app.widgets import theme
 from tests.benchmarks.attention_pictures import PICTURES
 from tests.benchmarks.rows import RESULTS
 

@@ -6,12 +6,11 @@ It starts a daemon with a state folder of its own, reads `gpudeck status --json`
 second while a process of its own runs loads of known size, calibrates, and runs them again. Inputs
 are random. A figure is compared with the work done in the seconds that it describes: the counters
 lag behind the work by a delay that changes as the probe starts, so it is found from the loads with
-pauses (`scheduler.telemetry.counter_delay`), once for all loads of a phase. Single readings lag by
-less or more, so of a full load only those are compared whose time it filled in any case. For FP8
-and TF32, which the counters cannot tell from BF16, it is the figure that the tile names for this
-type.
-The GPU needs to be idle, and no setting of it is changed. What was read goes
-to DIR, too, so that another fit can be tried on it.
+pauses (`gpudeck.scheduler.telemetry.counter_delay`), once for all loads of a phase. Single readings
+lag by less or more, so of a full load only those are compared whose time it filled in any case. For
+FP8 and TF32, which the counters cannot tell from BF16, it is the figure that the tile names for
+this type. The GPU needs to be idle, and no setting of it is changed. What was read goes to DIR,
+too, so that another fit can be tried on it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scheduler.telemetry.counter_delay import PausedLoad, Share, counter_delay, overlap
+from gpudeck.scheduler.telemetry.counter_delay import PausedLoad, Share, counter_delay, overlap
 from tests.benchmarks.gpu_probe import Call, loop, need_gpu, torch_on_gpu
 from tests.benchmarks.rows import RESULTS, context, write
 
@@ -124,7 +123,7 @@ def run_loads(before: bool) -> None:
 
 def deck(*arguments: str) -> Any:
     """Run a command of GPU Deck, and return its JSON."""
-    command = [sys.executable, "-m", "app", *arguments, "--json"]
+    command = [sys.executable, "-m", "gpudeck", *arguments, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"gpudeck {' '.join(arguments)}: {done.stderr}{done.stdout}")
@@ -242,7 +241,7 @@ def main() -> int:
             for file in Path(home, "jobs").glob("*/*"):
                 if file.name in ("clocks.json", "log"):
                     (args.out / file.name).write_bytes(file.read_bytes())
-            subprocess.run([sys.executable, "-m", "app", "daemon", "stop"], check=False)
+            subprocess.run([sys.executable, "-m", "gpudeck", "daemon", "stop"], check=False)
             (args.out / "history.sqlite").write_bytes(Path(home, "history.sqlite").read_bytes())
     report(rows, args.out)
     return int(not all(row["within_aim"] for row in rows if row["phase"] == "after"))

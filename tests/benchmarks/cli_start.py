@@ -16,9 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.settings import Settings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.support import eventually, state_folder
 

@@ -35,7 +35,8 @@ from statistics import mean
 from tests.benchmarks.raw_counters import Interval, Raw
 
 TENSOR, FP32 = 4096.0, 256.0
-"""FLOP per cycle and SM of Hopper's pipes (BF16, FP16), as in `scheduler.devices.nvidia.gpm`."""
+"""FLOP per cycle and SM of Hopper's pipes (BF16, FP16), as in
+`gpudeck.scheduler.devices.nvidia.gpm`."""
 LATE_S = 0.15
 """Seconds by which shares are older than their reading: 0.1 to 0.2 in one recording, 0.03 to 0.13
 in another.

@@ -7,9 +7,9 @@ import time
 
 import psutil
 
-from app.cli.connection import daemon_status
-from scheduler.client import Client
-from scheduler.protocol.errors import DaemonGone
+from gpudeck.app.cli.connection import daemon_status
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import DaemonGone
 from tests.benchmarks.rows import spread
 
 

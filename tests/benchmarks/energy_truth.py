@@ -6,8 +6,9 @@
 
 A process runs a BF16 product at full load, with pauses, and rests. The real probe reads the device
 at its usual pace, and its readings go through the code that computes a job's energy
-(`scheduler.queue.usage`) and a device's (`assistant.facts.usage`). Pauses in step with the probe's
-readings are the worst case for power times time; other pauses are measured beside them.
+(`gpudeck.scheduler.queue.usage`) and a device's (`gpudeck.assistant.facts.usage`). Pauses in step
+with the probe's readings are the worst case for power times time; other pauses are measured beside
+them.
 
 The rows go to energy_truth.csv, the raw data to energy_truth.json.gz. With --again, the rows are
 computed from such a file, without a GPU.
@@ -27,11 +28,11 @@ from pathlib import Path
 import msgspec
 import pynvml as nv
 
-from assistant.facts.usage import energy_facts
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.jobs import Job, Running, Spec
-from scheduler.protocol.snapshot import Columns
-from scheduler.queue.usage import UsageCollector
+from gpudeck.assistant.facts.usage import energy_facts
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.jobs import Job, Running, Spec
+from gpudeck.scheduler.protocol.snapshot import Columns
+from gpudeck.scheduler.queue.usage import UsageCollector
 from tests.benchmarks import raw_counters
 from tests.benchmarks.gpu_probe import Probe, loop, need_gpu, torch_on_gpu
 from tests.benchmarks.rows import RESULTS, context, write

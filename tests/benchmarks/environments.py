@@ -19,8 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler.protocol.jobs import Cancelled, Event, Job, Queued, Spec
-from scheduler.store import Store
+from gpudeck.scheduler.protocol.jobs import Cancelled, Event, Job, Queued, Spec
+from gpudeck.scheduler.store import Store
 from tests.benchmarks.rows import context, write
 
 BATCH, ENDED, WAITING = 2000, 90_000, 10_000

@@ -27,10 +27,10 @@ from pathlib import Path
 
 import pynvml as nv
 
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.devices import ASSISTANT_MARK
-from scheduler.protocol.settings import Settings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.benchmarks.gpu_probe import need_gpu
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.support import eventually, state_folder
@@ -44,8 +44,8 @@ Samples = dict[tuple[str, str], list[float]]
 HOST = """
 import os, sys, threading, time
 import torch
-from assistant.gpu_lease import GpuLease
-from scheduler.errors import UserError
+from gpudeck.assistant.gpu_lease import GpuLease
+from gpudeck.scheduler.errors import UserError
 from tests.benchmarks.rwkv_gpu import SHAPES, ours, random_weights
 sys.stdin.readline()
 evicted = threading.Event()

@@ -23,16 +23,16 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-import accel
-from accel.lessons import measuring
-from accel.lessons.records import Measured
-from accel.primitives.gemm import dispatch, hopper, lessons, portable, table
-from accel.primitives.gemm.backends import BACKENDS
-from accel.primitives.gemm.dispatch import choose
-from accel.primitives.gemm.low_precision import OF_A, OF_B
-from accel.primitives.gemm.operands import Operands, arrange
-from accel.primitives.gemm.reference import reference
-from accel.primitives.quantize.fp8 import (
+from gpudeck import accel
+from gpudeck.accel.lessons import measuring
+from gpudeck.accel.lessons.records import Measured
+from gpudeck.accel.primitives.gemm import dispatch, hopper, lessons, portable, table
+from gpudeck.accel.primitives.gemm.backends import BACKENDS
+from gpudeck.accel.primitives.gemm.dispatch import choose
+from gpudeck.accel.primitives.gemm.low_precision import OF_A, OF_B
+from gpudeck.accel.primitives.gemm.operands import Operands, arrange
+from gpudeck.accel.primitives.gemm.reference import reference
+from gpudeck.accel.primitives.quantize.fp8 import (
     DTYPES,
     GRANULARITIES,
     Fp8,
@@ -40,9 +40,9 @@ from accel.primitives.quantize.fp8 import (
     emulated,
     fp8_quantize,
 )
-from accel.primitives.quantize.fused import both_ways
-from accel.runtime.graphs import Captured
-from accel.runtime.timing import copies_beyond_cache
+from gpudeck.accel.primitives.quantize.fused import both_ways
+from gpudeck.accel.runtime.graphs import Captured
+from gpudeck.accel.runtime.timing import copies_beyond_cache
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.benchmarks.turns import in_turn
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pynvml
 
-from scheduler.devices.probe import DECODE, Readings
-from scheduler.protocol.devices import Reading
+from gpudeck.scheduler.devices.probe import DECODE, Readings
+from gpudeck.scheduler.protocol.devices import Reading
 
 Call = Callable[[], object]
 
@@ -48,7 +48,7 @@ class Probe:
     def __init__(self, hz: float = 2.0) -> None:
         self.readings: list[Reading] = []
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "scheduler.devices.probe", "nvml", str(hz)],
+            [sys.executable, "-P", "-m", "gpudeck.scheduler.devices.probe", "nvml", str(hz)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -16,10 +16,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from accel.primitives.gemm.api import gemm
-from accel.primitives.gemm.grouped import grouped_gemm
-from accel.primitives.quantize.fp8 import Fp8, fp8_quantize
-from accel.runtime.graphs import Captured
+from gpudeck.accel.primitives.gemm.api import gemm
+from gpudeck.accel.primitives.gemm.grouped import grouped_gemm
+from gpudeck.accel.primitives.quantize.fp8 import Fp8, fp8_quantize
+from gpudeck.accel.runtime.graphs import Captured
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.benchmarks.turns import in_turn
 

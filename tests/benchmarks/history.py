@@ -21,12 +21,12 @@ from pathlib import Path
 
 import numpy as np
 
-from scheduler.client import Client
-from scheduler.devices.trace import ReplaySource
-from scheduler.protocol import paths
-from scheduler.protocol.fields import HEADLINE
-from scheduler.store.archive import Archive
-from scheduler.telemetry.history_table import DAY, HOUR, TIERS, HistoryTable
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.devices.trace import ReplaySource
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.fields import HEADLINE
+from gpudeck.scheduler.store.archive import Archive
+from gpudeck.scheduler.telemetry.history_table import DAY, HOUR, TIERS, HistoryTable
 from tests.benchmarks.rows import context, spread, write
 
 DEVICES, FIELDS, POINTS, ROWS = 8, 40, 600, 600

@@ -25,9 +25,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from accel.attention import attention, choose, describe
-from accel.attention.inputs import arrange
-from accel.attention.passes import backward, forward
+from gpudeck.accel.attention import attention, choose, describe
+from gpudeck.accel.attention.inputs import arrange
+from gpudeck.accel.attention.passes import backward, forward
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.stub_driver import stub_driver
 
@@ -41,7 +41,7 @@ def layers(q: Tensor, k: Tensor, v: Tensor, backend: str) -> dict[str, Callable[
     problem, x = describe(q, k, v), arrange(q, k, v, None, None, "bhsd")
     leaves = [t.detach().requires_grad_() for t in (q, k, v)]
     out, lse = forward(x, problem, backend)
-    run = import_module(f"accel.attention.kernels.{KERNELS[backend]}.forward").planned(
+    run = import_module(f"gpudeck.accel.attention.kernels.{KERNELS[backend]}.forward").planned(
         q, k, v, left=None, right=None, scale=problem.scale, softcap=0.0
     )
     plan = run.__self__

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import psutil
 
-from app.cli.connection import daemon_status
-from scheduler.client import Client
-from scheduler.devices.cpu import cpu_name
-from scheduler.protocol import settings
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.app.cli.connection import daemon_status
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.devices.cpu import cpu_name
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.benchmarks.cpu_share import listen, spent
 from tests.benchmarks.rows import context, spread, write
 from tests.integration.sshd import serving

@@ -16,8 +16,8 @@ import time
 
 from PySide6.QtCore import QTimer
 
-from app.charts.history import SECONDS
-from app.shell.main import begin
+from gpudeck.app.charts.history import SECONDS
+from gpudeck.app.shell.main import begin
 from tests.benchmarks.rows import spread
 
 SPANS = 5
@@ -44,8 +44,8 @@ def main() -> None:
     """Open the window in a place, and print the shares of each span."""
     place, seconds = sys.argv[1], float(sys.argv[2])
     begin()
-    from app.tour.session import Session
-    from app.widgets import theme
+    from gpudeck.app.tour.session import Session
+    from gpudeck.app.widgets import theme
 
     shares: list[float] = []
     with Session() as session:

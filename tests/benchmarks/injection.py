@@ -111,7 +111,7 @@ def proofs(device: str) -> Iterator[Row]:
     folder = Path(tempfile.mkdtemp())
     for name, text in SAMPLES.items():
         (folder / name).write_text(text)
-    command = [sys.executable, "-c", "from app.cli.main import main; main()"]
+    command = [sys.executable, "-c", "from gpudeck.app.cli.main import main; main()"]
     start = time.monotonic()
     places = os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])
     ended = subprocess.run(
@@ -139,7 +139,7 @@ def jax_calls(device: str) -> Iterator[Row]:
     import jax
     import jax.numpy as jnp
 
-    import accel.jax
+    from gpudeck import accel
 
     print("jax", jax.__version__, jax.devices(), flush=True)
     b, h, s, d = (2, 16, 4096, 64) if device == "cuda" else (1, 2, 256, 64)
@@ -222,7 +222,7 @@ def arrays(device: str) -> Iterator[Row]:
     else:
         import numpy as library
 
-    import accel.arrays
+    from gpudeck import accel
 
     draw = library.random.standard_normal
     q, k, v = (draw((2, 8, 512, 64)).astype(library.float16) for _ in range(3))
@@ -243,8 +243,8 @@ def vision(device: str) -> Iterator[Row]:
     """Patch models of timm, with torch's fused attention and with the one written by hand."""
     import timm
 
-    from accel.inject import record
-    from accel.inject.live import patch
+    from gpudeck.accel.inject import record
+    from gpudeck.accel.inject.live import patch
 
     print("timm", timm.__version__, flush=True)
     dtype = torch.bfloat16 if device == "cuda" else torch.float32

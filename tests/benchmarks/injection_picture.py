@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 import torch
 
-from accel.inject import proving
-from accel.inject.guesses import Sizes
-from accel.inject.rewrite import changes
+from gpudeck.accel.inject import proving
+from gpudeck.accel.inject.guesses import Sizes
+from gpudeck.accel.inject.rewrite import changes
 from tests.benchmarks.injection import SAMPLES
 
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "your-code.png"
@@ -49,16 +49,16 @@ def proved(file: Path) -> tuple[proving.Proof, ...]:
 
 def main() -> None:
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    from app.code.requests import ScanCode
-    from app.widgets import theme
+    from gpudeck.app.code.requests import ScanCode
+    from gpudeck.app.widgets import theme
 
     app = theme.application()
     theme.apply(app, "light")
     from PySide6.QtWidgets import QWidget
 
-    from app.code.page import CodePage
-    from app.link.link import Link
-    from app.widgets.controls import row
+    from gpudeck.app.code.page import CodePage
+    from gpudeck.app.link.link import Link
+    from gpudeck.app.widgets.controls import row
 
     with tempfile.TemporaryDirectory() as folder:
         os.environ["GPUDECK_HOME"] = f"{folder}/home"

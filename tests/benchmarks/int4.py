@@ -21,12 +21,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from accel.primitives.gemm.int4 import int4_backend, int4_gemm
-from accel.primitives.gemm.int4_few import Cut, call_of, cut_of, few
-from accel.primitives.quantize.int4 import Int4, int4_quantize
-from accel.runtime.call import compiled
-from accel.runtime.graphs import Captured
-from accel.runtime.timing import copies_beyond_cache, measure_in_turn
+from gpudeck.accel.primitives.gemm.int4 import int4_backend, int4_gemm
+from gpudeck.accel.primitives.gemm.int4_few import Cut, call_of, cut_of, few
+from gpudeck.accel.primitives.quantize.int4 import Int4, int4_quantize
+from gpudeck.accel.runtime.call import compiled
+from gpudeck.accel.runtime.graphs import Captured
+from gpudeck.accel.runtime.timing import copies_beyond_cache, measure_in_turn
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.benchmarks.turns import in_turn
 

@@ -25,11 +25,11 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt, QTimer
 from PySide6.QtGui import QKeyEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.jobs.page import JobsPage
-from app.tour.session import Session
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.settings import Settings
+from gpudeck.app.jobs.page import JobsPage
+from gpudeck.app.tour.session import Session
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.benchmarks.queue_speed import ENDED, WAITING, fill, holder
 from tests.benchmarks.rows import context, spread, write
 

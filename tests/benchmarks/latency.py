@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from scheduler.client import Client
+from gpudeck.scheduler.client import Client
 from tests.benchmarks.rows import spread
 
 

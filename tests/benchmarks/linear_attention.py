@@ -32,9 +32,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from accel.primitives.linear_attention.api import linear_attention, operands
-from accel.primitives.linear_attention.plan import MANY
-from accel.primitives.linear_attention.reference import recurrence
+from gpudeck.accel.primitives.linear_attention.api import linear_attention, operands
+from gpudeck.accel.primitives.linear_attention.plan import MANY
+from gpudeck.accel.primitives.linear_attention.reference import recurrence
 from tests.benchmarks.linear_attention_inputs import DEVICE, SHAPES, Inputs, Shape, inputs
 from tests.benchmarks.linear_attention_peers import PEERS, Peer, Run
 from tests.benchmarks.peer_tuning import brief_tuning, compile_share

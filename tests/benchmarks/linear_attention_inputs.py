@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accel.primitives.linear_attention.kinds import KINDS
+from gpudeck.accel.primitives.linear_attention.kinds import KINDS
 
 
 class Shape(NamedTuple):

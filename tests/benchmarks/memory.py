@@ -21,13 +21,13 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler.devices.probe import Hello, Readings
-from scheduler.devices.trace import ReplaySource
-from scheduler.protocol import paths, settings
-from scheduler.protocol.busy_causes import NoReading
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
+from gpudeck.scheduler.devices.probe import Hello, Readings
+from gpudeck.scheduler.devices.trace import ReplaySource
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.busy_causes import NoReading
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
 
 DEVICES, HZ, MARKS = 8, 2.0, 24
 FLUSH_EVERY, TELL_EVERY, TURN_EVERY = 10, 20, 600
@@ -59,8 +59,8 @@ def _moments(hours: float) -> Iterator[tuple[int, float, list[Device], list[Read
 
 
 async def daemon(hours: float) -> None:
-    from scheduler.daemon.daemon import Daemon
-    from scheduler.store import Store
+    from gpudeck.scheduler.daemon.daemon import Daemon
+    from gpudeck.scheduler.store import Store
 
     settings.save(Settings(source="replay:h100.trace.gz*8"))
     made = Daemon(Store(paths.store_file()))
@@ -77,9 +77,9 @@ async def daemon(hours: float) -> None:
 
 def window(hours: float) -> None:
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
-    from app.link.link import Link
-    from app.shell.window import PAGES, MainWindow
-    from app.widgets import theme
+    from gpudeck.app.link.link import Link
+    from gpudeck.app.shell.window import PAGES, MainWindow
+    from gpudeck.app.widgets import theme
 
     app = theme.application()
     theme.apply(app, "light")

@@ -9,7 +9,7 @@ import subprocess
 import xml.etree.ElementTree as ET
 from typing import NamedTuple
 
-from scheduler.devices.nvidia.gpm import METRICS
+from gpudeck.scheduler.devices.nvidia.gpm import METRICS
 
 MIB, KB, MB = 2.0**20, 1e3, 1e6
 

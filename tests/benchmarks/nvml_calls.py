@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 import pynvml as nv
 
-from scheduler.devices.nvidia.clocks import SmClock, Throttle
-from scheduler.devices.nvidia.errors import optional
-from scheduler.devices.nvidia.events import XidEvents
-from scheduler.devices.nvidia.gpm import MIN_INTERVAL_S, GpmSampler
-from scheduler.devices.nvidia.gpu_processes import GpuProcesses
-from scheduler.devices.nvidia.links import NvLinks
-from scheduler.devices.nvidia.mig import MigInstances
-from scheduler.devices.nvidia.queries import QUERIES, SLOW_S
-from scheduler.devices.probe import RENEWED_S
+from gpudeck.scheduler.devices.nvidia.clocks import SmClock, Throttle
+from gpudeck.scheduler.devices.nvidia.errors import optional
+from gpudeck.scheduler.devices.nvidia.events import XidEvents
+from gpudeck.scheduler.devices.nvidia.gpm import MIN_INTERVAL_S, GpmSampler
+from gpudeck.scheduler.devices.nvidia.gpu_processes import GpuProcesses
+from gpudeck.scheduler.devices.nvidia.links import NvLinks
+from gpudeck.scheduler.devices.nvidia.mig import MigInstances
+from gpudeck.scheduler.devices.nvidia.queries import QUERIES, SLOW_S
+from gpudeck.scheduler.devices.probe import RENEWED_S
 from tests.benchmarks.gpu_probe import need_gpu
 from tests.benchmarks.rows import RESULTS, context, write
 
@@ -41,7 +41,8 @@ class Question(NamedTuple):
 
 
 def questions(handle: Any, hz: float) -> list[Question]:
-    """Return all calls that `scheduler.devices.nvidia.gpu.Gpu` makes for a reading of one GPU."""
+    """Return all calls that `gpudeck.scheduler.devices.nvidia.gpu.Gpu` makes for a reading of one
+    GPU."""
     found = [
         Question(" ".join(c.fields), lambda c=c: optional(c.call, handle), _pace(c.period_s, hz))
         for c in QUERIES

@@ -15,8 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-from scheduler.protocol.devices import NA, Reading
-from scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.protocol.devices import NA, Reading
+from gpudeck.scheduler.protocol.fields import FIELDS
 from tests.benchmarks import nvidia_smi
 from tests.benchmarks.gpu_probe import Probe, need_gpu, torch_on_gpu
 from tests.benchmarks.rows import RESULTS, context, write

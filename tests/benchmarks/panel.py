@@ -16,14 +16,14 @@ import time
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 
-from app.assistant.conversation import Conversation
-from app.assistant.requests import Ask, FinishedAnswer
-from app.link.call import Call
-from app.link.link import Link
-from app.shell.window import MainWindow
-from app.widgets import theme
-from assistant.messages import Chunk
-from scheduler.devices.cpu import cpu_name
+from gpudeck.app.assistant.conversation import Conversation
+from gpudeck.app.assistant.requests import Ask, FinishedAnswer
+from gpudeck.app.link.call import Call
+from gpudeck.app.link.link import Link
+from gpudeck.app.shell.window import MainWindow
+from gpudeck.app.widgets import theme
+from gpudeck.assistant.messages import Chunk
+from gpudeck.scheduler.devices.cpu import cpu_name
 from tests.benchmarks.rows import context, spread, write
 
 LENGTHS = (10, 1000)

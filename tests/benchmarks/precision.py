@@ -22,16 +22,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-import accel
-from accel.precision.conversion import convert
-from accel.precision.history import update_scales
-from accel.precision.layers import Fp8Linear
-from accel.precision.linear import RECIPES
-from accel.precision.selection import dynamic_precision_select
-from accel.precision.transformer import TransformerLayer, transformer_engine_layer
-from accel.runtime import power
-from accel.runtime.graphs import Captured
-from accel.runtime.timing import measure_in_turn
+from gpudeck import accel
+from gpudeck.accel.precision.conversion import convert
+from gpudeck.accel.precision.history import update_scales
+from gpudeck.accel.precision.layers import Fp8Linear
+from gpudeck.accel.precision.linear import RECIPES
+from gpudeck.accel.precision.selection import dynamic_precision_select
+from gpudeck.accel.precision.transformer import TransformerLayer, transformer_engine_layer
+from gpudeck.accel.runtime import power
+from gpudeck.accel.runtime.graphs import Captured
+from gpudeck.accel.runtime.timing import measure_in_turn
 from tests.benchmarks.rows import RESULTS, context, spread, write
 
 SHAPES = (

@@ -26,10 +26,10 @@ from pathlib import Path
 import psutil
 import pynvml
 
-from app.cli.connection import wait_for_reading
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.paths import daemon_lock
+from gpudeck.app.cli.connection import wait_for_reading
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.paths import daemon_lock
 from tests.benchmarks.cpu_share import listen, spent
 from tests.benchmarks.gpu_probe import Probe, need_gpu
 from tests.benchmarks.rows import RESULTS, context, spread, write

@@ -20,12 +20,12 @@ from contextlib import contextmanager
 
 import psutil
 
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.job_options import MAX_BATCH
-from scheduler.protocol.jobs import Job, Spec
-from scheduler.protocol.search import ACTIVE, Search
-from scheduler.protocol.settings import Settings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.job_options import MAX_BATCH
+from gpudeck.scheduler.protocol.jobs import Job, Spec
+from gpudeck.scheduler.protocol.search import ACTIVE, Search
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.benchmarks.rows import context, write
 
 ENV = {"PATH": os.environ["PATH"], **{f"VARIABLE_{number}": "x" * 50 for number in range(64)}}

@@ -22,10 +22,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from app import __version__
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.settings import Settings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.version import VERSION
 from tests.benchmarks.rows import context, spread, write
 
 ROUNDS = 25
@@ -95,11 +95,11 @@ def _wait_for(file: Path) -> str:
 def _gpudeck(folder: Path) -> Iterator[dict[str, tuple[str, Submit]]]:
     os.environ["GPUDECK_HOME"] = str(folder)
     settings.save(Settings(source="cpu"))
-    cli = [sys.executable, "-m", "app", "submit", "--"]
+    cli = [sys.executable, "-m", "gpudeck", "submit", "--"]
     with Client() as deck:
         yield {
-            "GPU Deck, from Python": (__version__, lambda script: deck.submit([str(script)])),
-            "GPU Deck, command line": (__version__, lambda script: _quietly([*cli, str(script)])),
+            "GPU Deck, from Python": (VERSION, lambda script: deck.submit([str(script)])),
+            "GPU Deck, command line": (VERSION, lambda script: _quietly([*cli, str(script)])),
         }
         deck.stop_daemon()
 

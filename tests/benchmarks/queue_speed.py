@@ -19,14 +19,14 @@ from pathlib import Path
 
 import psutil
 
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.devices import Device
-from scheduler.protocol.jobs import Spec
-from scheduler.protocol.search import ENDED as ENDS
-from scheduler.protocol.search import NEWEST, Search
-from scheduler.protocol.settings import Settings
-from scheduler.store import Store
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.jobs import Spec
+from gpudeck.scheduler.protocol.search import ENDED as ENDS
+from gpudeck.scheduler.protocol.search import NEWEST, Search
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.store import Store
 from tests.benchmarks import latency
 from tests.benchmarks.rows import context, spread, write
 from tests.unit.scheduler.own_queue import make_queue

@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from app import __version__
+from gpudeck.version import VERSION
 
 START_S = 20.0
 _HOMES = (
@@ -109,23 +109,23 @@ class QueueTool:
 class GpuDeck(QueueTool):
     """GPU Deck itself."""
 
-    name, program, version = "GPU Deck", sys.executable, __version__
+    name, program, version = "GPU Deck", sys.executable, VERSION
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.env = {**os.environ, "GPUDECK_HOME": str(folder / "home")}
 
     def start(self) -> None:
-        self._run(sys.executable, "-m", "app", "daemon", "start", "--source", "cpu")
+        self._run(sys.executable, "-m", "gpudeck", "daemon", "start", "--source", "cpu")
 
     def submit(self, script: Path) -> bool:
-        return self._run(sys.executable, "-m", "app", "submit", "--", script) is not None
+        return self._run(sys.executable, "-m", "gpudeck", "submit", "--", script) is not None
 
     def daemons(self) -> list[int]:
         return [int((self.folder / "home" / "daemon.lock").read_text())]
 
     def stop(self) -> None:
-        self._run(sys.executable, "-m", "app", "daemon", "stop")
+        self._run(sys.executable, "-m", "gpudeck", "daemon", "stop")
 
 
 class Gflow(QueueTool):

@@ -18,9 +18,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from scheduler.devices.cpu import cpu_name
-from scheduler.protocol import paths, settings
-from scheduler.protocol.settings import Settings
+from gpudeck.scheduler.devices.cpu import cpu_name
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.support import state_folder
 

@@ -14,14 +14,14 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 import msgspec
 
-from app.link.link import Link
-from app.shell.window import MainWindow
-from app.widgets import theme
-from scheduler.devices.trace import ReplaySource
-from scheduler.protocol import paths
-from scheduler.protocol.busy_causes import NoReading
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
+from gpudeck.app.link.link import Link
+from gpudeck.app.shell.window import MainWindow
+from gpudeck.app.widgets import theme
+from gpudeck.scheduler.devices.trace import ReplaySource
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.busy_causes import NoReading
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
 from tests.benchmarks.rows import spread
 
 DEVICES, SECONDS, HZ, RECORDED_HZ = 8, 600, 10.0, 2.0

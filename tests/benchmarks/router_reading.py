@@ -17,11 +17,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from assistant.intents.slots import slotted
-from assistant.intents.spots import Known
-from assistant.router.decode import Router
-from assistant.router.symbols import canonical
-from scheduler.protocol import paths
+from gpudeck.assistant.intents.slots import slotted
+from gpudeck.assistant.intents.spots import Known
+from gpudeck.assistant.router.decode import Router
+from gpudeck.assistant.router.symbols import canonical
+from gpudeck.scheduler.protocol import paths
 
 DATA = Path(__file__).parents[1] / "integration" / "data"
 KNOWN = Known(

@@ -23,12 +23,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accel.runtime import power
-from accel.rwkv import wkv
-from assistant.router.vocabulary import Vocabulary
-from assistant.training import network
-from assistant.training.examples import fillers, samples
-from assistant.training.router import Batch, Pool, batches
+from gpudeck.accel.runtime import power
+from gpudeck.accel.rwkv import wkv
+from gpudeck.assistant.router.vocabulary import Vocabulary
+from gpudeck.assistant.training import network
+from gpudeck.assistant.training.examples import fillers, samples
+from gpudeck.assistant.training.router import Batch, Pool, batches
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.benchmarks.shared_gpu import turn
 

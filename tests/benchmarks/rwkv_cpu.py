@@ -23,17 +23,17 @@ from pathlib import Path
 
 import torch
 
-from accel.rwkv import weights
-from accel.rwkv.model import RWKV7
-from scheduler.devices.cpu import cpu_name
-from scheduler.protocol import paths
+from gpudeck.accel.rwkv import weights
+from gpudeck.accel.rwkv.model import RWKV7
+from gpudeck.scheduler.devices.cpu import cpu_name
+from gpudeck.scheduler.protocol import paths
 from tests.benchmarks.rows import context, spread, write
 
 ROUNDS, TOKENS, WARM_UP, PROMPT, BATCH = 9, 64, 8, 512, 8
 DTYPES = {"fp32": torch.float32, "int8": torch.int8}
 _LOADING = """
 import os, sys, time
-from accel.rwkv.tokenizer import Tokenizer
+from gpudeck.accel.rwkv.tokenizer import Tokenizer
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20

@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode
 
-from accel.rwkv.model import RWKV7
-from accel.rwkv.weights.names import canonical
+from gpudeck.accel.rwkv.model import RWKV7
+from gpudeck.accel.rwkv.weights.names import canonical
 from tests.benchmarks import rwkv_peers
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.benchmarks.rwkv_peers import Peer

@@ -32,7 +32,7 @@ ROUNDS, SHARDS = 5, 2
 _CHILD = """
 import json, sys, time
 began = float(sys.argv[1])
-from accel.rwkv.model import RWKV7
+from gpudeck.accel.rwkv.model import RWKV7
 import torch
 told = {"imports": time.time() - began}
 dtype = torch.bfloat16 if sys.argv[3] == "cuda" else torch.float32

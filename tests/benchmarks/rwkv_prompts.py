@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from accel.rwkv import prompt
+from gpudeck.accel.rwkv import prompt
 from tests.benchmarks.rows import RESULTS, context, write
 from tests.benchmarks.rwkv_gpu import SHAPES, VOCABULARY, ours, random_weights, seconds
 

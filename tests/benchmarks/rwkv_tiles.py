@@ -1,5 +1,5 @@
-"""Compare the tile sizes of our RWKV-7 on this GPU: those of `accel.rwkv.gpu` and
-`accel.rwkv.prompt` against others.
+"""Compare the tile sizes of our RWKV-7 on this GPU: those of `gpudeck.accel.rwkv.gpu` and
+`gpudeck.accel.rwkv.prompt` against others.
 
     python -m tests.benchmarks.rwkv_tiles [1.5B 2.9B] [--seconds 240] [--out DIR]
 
@@ -23,9 +23,9 @@ from unittest.mock import patch
 
 import torch
 
-from accel.rwkv import gpu, prompt
-from accel.rwkv.gpu import Tile
-from accel.rwkv.model import RWKV7
+from gpudeck.accel.rwkv import gpu, prompt
+from gpudeck.accel.rwkv.gpu import Tile
+from gpudeck.accel.rwkv.model import RWKV7
 from tests.benchmarks import rwkv_gpu
 from tests.benchmarks.rows import RESULTS, context, spread, write
 

@@ -26,16 +26,16 @@ from typing import Any
 
 import torch
 
-from accel.runtime import power
-from accel.serving import tiny
-from accel.serving.cache import BLOCK, PagedCache
-from accel.serving.engine import Engine
-from accel.serving.families import Config, read_config
-from accel.serving.linear import Linear
-from accel.serving.request import Ended, Piece, Request, Sampling
-from accel.serving.speculation import PromptLookup
-from accel.serving.tokens import Tokenizer
-from accel.serving.transformer import Transformer, _Loader, load
+from gpudeck.accel.runtime import power
+from gpudeck.accel.serving import tiny
+from gpudeck.accel.serving.cache import BLOCK, PagedCache
+from gpudeck.accel.serving.engine import Engine
+from gpudeck.accel.serving.families import Config, read_config
+from gpudeck.accel.serving.linear import Linear
+from gpudeck.accel.serving.request import Ended, Piece, Request, Sampling
+from gpudeck.accel.serving.speculation import PromptLookup
+from gpudeck.accel.serving.tokens import Tokenizer
+from gpudeck.accel.serving.transformer import Transformer, _Loader, load
 
 GREEDY = Sampling(temperature=0.0)
 
@@ -276,7 +276,7 @@ def kernels(bench: Bench, engine: Engine, name: str) -> None:
 
 def early(bench: Bench, shape: str) -> None:
     """Find whether kernels should begin while the one before ends, and do so from then on."""
-    from accel.serving import launches
+    from gpudeck.accel.serving import launches
 
     found = {}
     for begins in (True, False):
@@ -375,8 +375,8 @@ def _drain(streams: list[Any]) -> bool:
 
 def attention(bench: Bench, kind: str) -> float:
     """Return the bytes a second of decode attention with large caches."""
-    from accel.runtime.graphs import Replay
-    from accel.serving import gpu
+    from gpudeck.accel.runtime.graphs import Replay
+    from gpudeck.accel.serving import gpu
 
     one = shortened(read_config(bench.folder("llama-8b")), 1)
     streams, length = 64, 8192
@@ -415,8 +415,8 @@ TILES["int8"] = TILES["fp8"]
 
 def tiles(bench: Bench) -> None:
     """Find the fastest tile of a product with one vector for each format, and use it."""
-    from accel.runtime.graphs import Replay
-    from accel.serving import gpu
+    from gpudeck.accel.runtime.graphs import Replay
+    from gpudeck.accel.serving import gpu
 
     shapes = ((28672, 4096), (4096, 14336), (6144, 4096))
     for kind, candidates in TILES.items():
@@ -494,7 +494,7 @@ def cold_start(bench: Bench, shape: str) -> None:
     (folder / "model.safetensors").unlink()
     torch.cuda.empty_cache()
     code = (
-        "from pathlib import Path; import sys; from accel.serving.engine import Engine; "
+        "from pathlib import Path; import sys; from gpudeck.accel.serving.engine import Engine; "
         "e = Engine.load(Path(sys.argv[1]), sys.argv[2], cache_tokens=16384); "
         "s = e.submit(e.request('The GPU', 1)); e.step(); print(s.take())"
     )
@@ -579,7 +579,7 @@ def peer(bench: Bench, streams: int, length: int, limit: int) -> None:
 
 def recurrent(bench: Bench, streams: int, length: int, limit: int, shape: str) -> None:
     """Measure RWKV-7 in the same scheduler: one answer, and many at once."""
-    from accel.rwkv.tokenizer import Tokenizer as Vocabulary
+    from gpudeck.accel.rwkv.tokenizer import Tokenizer as Vocabulary
     from tests.benchmarks import rwkv_gpu
 
     torch.manual_seed(0)

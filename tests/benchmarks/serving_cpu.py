@@ -90,7 +90,7 @@ def llama_cpp(kind: str) -> Any:
 
 def ours(kind: str) -> Any:
     """Return a function that answers a prompt by our engine."""
-    from accel.serving.request import Request
+    from gpudeck.accel.serving.request import Request
     from tests.benchmarks import serving
 
     torch.set_num_threads(1)

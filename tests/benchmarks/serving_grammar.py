@@ -24,11 +24,11 @@ import torch
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from accel.rwkv.tokenizer import Tokenizer as World
-from accel.serving.grammar import Grammars
-from accel.serving.request import Grammar
-from accel.serving.tokens import Tokenizer
-from accel.serving.world import Vocabulary, WorldTokenizer
+from gpudeck.accel.rwkv.tokenizer import Tokenizer as World
+from gpudeck.accel.serving.grammar import Grammars
+from gpudeck.accel.serving.request import Grammar
+from gpudeck.accel.serving.tokens import Tokenizer
+from gpudeck.accel.serving.world import Vocabulary, WorldTokenizer
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.unit.accel.rwkv.rwkv_models import vocabulary_file
 

@@ -26,12 +26,12 @@ from pathlib import Path
 
 import torch
 
-from accel.runtime.power import SensorWatch
-from accel.rwkv.tokenizer import Tokenizer as World
-from accel.serving import engine as serving_engine
-from accel.serving.request import Choice, Request
-from accel.serving.sampler import Row, Scores, choose
-from accel.serving.speculation import PromptLookup
+from gpudeck.accel.runtime.power import SensorWatch
+from gpudeck.accel.rwkv.tokenizer import Tokenizer as World
+from gpudeck.accel.serving import engine as serving_engine
+from gpudeck.accel.serving.request import Choice, Request
+from gpudeck.accel.serving.sampler import Row, Scores, choose
+from gpudeck.accel.serving.speculation import PromptLookup
 from tests.benchmarks import serving
 from tests.benchmarks.rows import RESULTS, context, write
 

@@ -21,9 +21,9 @@ import threading
 import time
 from pathlib import Path
 
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.settings import Settings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.benchmarks.rows import context, write
 from tests.integration.deck import daemon_pid, probe_pid
 from tests.support import eventually, state_folder
@@ -68,7 +68,7 @@ def soak(seconds: float) -> list[Sample]:
     counts = {"jobs": 0, "pushes": 0}
     with Client() as deck:
         eventually(lambda: deck.snapshot().devices)
-        watch = [sys.executable, "-m", "app", "watch", "--json"]
+        watch = [sys.executable, "-m", "gpudeck", "watch", "--json"]
         with subprocess.Popen(watch, stdout=subprocess.PIPE, text=True) as subscriber:
             reader = threading.Thread(target=_count_lines, args=(subscriber, counts), daemon=True)
             reader.start()

@@ -98,8 +98,8 @@ def _until_interrupted(shown: Iterator[Text]) -> Iterator[Text]:
 def _authors(model: str, device: str):
     if not model:
         return lambda random, facts: None
-    from assistant.engine.author import EngineAuthor
-    from assistant.engine.engine import Engine
+    from gpudeck.assistant.engine.author import EngineAuthor
+    from gpudeck.assistant.engine.engine import Engine
 
     engine = Engine(model, device)
     return lambda random, facts: EngineAuthor(engine, lambda: False)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from accel.runtime.launch import prepare
-from accel.runtime.sm_clock import clock_call
-from accel.runtime.timing import Measurement, measure_in_turn
+from gpudeck.accel.runtime.launch import prepare
+from gpudeck.accel.runtime.sm_clock import clock_call
+from gpudeck.accel.runtime.timing import Measurement, measure_in_turn
 
 _MOST = 4096
 

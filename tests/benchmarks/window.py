@@ -21,9 +21,9 @@ from collections.abc import Iterable, Mapping
 
 os.environ["QT_QPA_PLATFORM"] = "offscreen"
 
-from scheduler.devices.cpu import cpu_name
-from scheduler.protocol import settings
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.scheduler.devices.cpu import cpu_name
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.benchmarks import hosts, idle_window, jobs_window, window_start
 from tests.benchmarks.rows import context, write
 

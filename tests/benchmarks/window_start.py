@@ -14,9 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-from app.shell.main import begin
-from scheduler.client import Client
-from scheduler.protocol.errors import DaemonGone
+from gpudeck.app.shell.main import begin
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import DaemonGone
 
 
 def measure(count: int = 7) -> dict[str, dict[str, float]]:
@@ -63,9 +63,9 @@ def main() -> None:
     began = time.time() - _age()
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
     begin()  # like `gpudeck`
-    from app.shell.desktop import translate
-    from app.tour.session import Session
-    from app.widgets import theme
+    from gpudeck.app.shell.desktop import translate
+    from gpudeck.app.tour.session import Session
+    from gpudeck.app.widgets import theme
 
     translate(theme.application())
     with Session() as session:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol.settings import ClusterSettings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.settings import ClusterSettings
 from tests.clusters.head import ADDRESS, Head, ray_command
 from tests.integration.conftest import cpu_home
 from tests.integration.deck import ready

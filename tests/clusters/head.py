@@ -11,8 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from scheduler.executors.agent_protocol import Unreachable
-from scheduler.executors.ray import Ray
+from gpudeck.scheduler.executors.agent_protocol import Unreachable
+from gpudeck.scheduler.executors.ray import Ray
 from tests.support import command_of, eventually, lives, send
 
 ADDRESS = "http://127.0.0.1:8265"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scheduler.client import Client
-from scheduler.protocol.jobs import Job, Running
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.jobs import Job, Running
 from tests.integration.deck import log_of
 
 WAIT_S = 120.0

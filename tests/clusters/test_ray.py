@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Lost, Queued, Running
-from scheduler.protocol.settings import ClusterSettings
-from scheduler.protocol.wait_reasons import ClusterUnavailable
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Lost, Queued, Running
+from gpudeck.scheduler.protocol.settings import ClusterSettings
+from gpudeck.scheduler.protocol.wait_reasons import ClusterUnavailable
 from tests.clusters.conftest import name
 from tests.clusters.head import ADDRESS, Head
 from tests.clusters.jobs import HOLD, RAN, WAIT_S, lines, shell, state, up

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.executors.agent_protocol import SubmitAttempt
-from scheduler.executors.slurm import Slurm
-from scheduler.protocol import paths
-from scheduler.protocol.jobs import Cancelled, Done, Failed, Running, Spec
-from scheduler.protocol.settings import ClusterSettings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.executors.agent_protocol import SubmitAttempt
+from gpudeck.scheduler.executors.slurm import Slurm
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Failed, Running, Spec
+from gpudeck.scheduler.protocol.settings import ClusterSettings
 from tests.clusters.jobs import HOLD, RAN, WAIT_S, lines, shell, state, up
 from tests.integration.deck import kill_daemon, log_of, ready
 from tests.support import eventually, lives

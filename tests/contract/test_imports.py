@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-PACKAGES = ("app", "accel", "assistant", "scheduler")
+PACKAGES = ("gpudeck", "app", "accel", "assistant", "scheduler")
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run import-linter on the packages in `folder`, with the contracts in its pyproject.toml."""
+    """Run import-linter on the package in `folder`, with the contracts in pyproject.toml."""
     # -I excludes installed packages
     run = (
         f"import sys; sys.path.insert(0, {str(folder)!r})\n"
         "from importlinter.cli import lint_imports_command\n"
-        "lint_imports_command(['--no-cache'])"
+        f"lint_imports_command(['--no-cache', '--config', {str(ROOT / 'pyproject.toml')!r}])"
     )
     return subprocess.run(
         [sys.executable, "-I", "-c", run],
@@ -34,8 +34,8 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_contracts_hold() -> None:
-    found = lint(ROOT)
+def test_the_contracts_hold(copy: Path) -> None:
+    found = lint(copy)
     assert found.returncode == 0, found.stdout + found.stderr
     assert "0 broken" in found.stdout
 
@@ -43,55 +43,82 @@ def test_the_contracts_hold() -> None:
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("copy")
+    ignored = shutil.ignore_patterns("__pycache__")
     for package in PACKAGES:
-        shutil.copytree(
-            ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__")
-        )
-    shutil.copy(ROOT / "pyproject.toml", folder)
+        target = folder / "gpudeck" / package.removeprefix("gpudeck")
+        shutil.copytree(ROOT / package, target, ignore=ignored, dirs_exist_ok=True)
     return folder
 
 
 VIOLATIONS = [
-    ("app", "accel/result.py", "import scheduler.client"),
-    ("app", "scheduler/protocol/settings.py", "import app"),
-    ("scheduler runs", "scheduler/protocol/jobs.py", "import scheduler.queue.queue"),
-    ("scheduler runs", "scheduler/queue/reaper.py", "import scheduler.executors.local"),
-    ("the protocol runs", "scheduler/protocol/units.py", "import scheduler.protocol.settings"),
-    ("clients know", "scheduler/client.py", "import scheduler.store"),
-    ("accel runs", "accel/runtime/timing.py", "import accel.workloads.catalog"),
-    ("app runs", "app/shell/window.py", "import app.cli.main"),
-    ("app runs", "app/jobs/log_view.py", "import app.workloads.form"),
-    ("app runs", "app/link/call.py", "import app.jobs.log_view"),
+    ("app", "accel/result.py", "import gpudeck.scheduler.client"),
+    ("app", "scheduler/protocol/settings.py", "import gpudeck.app"),
+    ("scheduler runs", "scheduler/protocol/jobs.py", "import gpudeck.scheduler.queue.queue"),
+    ("scheduler runs", "scheduler/queue/reaper.py", "import gpudeck.scheduler.executors.local"),
+    (
+        "the protocol runs",
+        "scheduler/protocol/units.py",
+        "import gpudeck.scheduler.protocol.settings",
+    ),
+    ("clients know", "scheduler/client.py", "import gpudeck.scheduler.store"),
+    ("accel runs", "accel/runtime/timing.py", "import gpudeck.accel.workloads.catalog"),
+    ("app runs", "app/shell/window.py", "import gpudeck.app.cli.main"),
+    ("app runs", "app/jobs/log_view.py", "import gpudeck.app.workloads.form"),
+    ("app runs", "app/link/call.py", "import gpudeck.app.jobs.log_view"),
     ("app and scheduler never", "scheduler/telemetry/idle.py", "import torch"),
-    ("app and scheduler never", "app/format/values.py", "import accel.attention.api"),
+    ("app and scheduler never", "app/format/values.py", "import gpudeck.accel.attention.api"),
     ("clusters", "scheduler/executors/ray.py", "import ray"),
     ("nothing below app", "assistant/intents/tokens.py", "from PySide6 import QtCore"),
     ("only scheduler.devices", "scheduler/telemetry/alerts.py", "import pynvml"),
     ("only scheduler.store", "scheduler/client.py", "import sqlite3"),
     ("models are free", "app/format/values.py", "from PySide6 import QtCore"),
-    ("a kernel", "accel/attention/backends/own.py", "import accel.attention.reference"),
-    ("attention runs", "accel/attention/inputs.py", "import accel.attention.dispatch"),
-    ("lessons run", "accel/lessons/mode.py", "import accel.lessons.store"),
-    ("primitives run", "accel/primitives/quantize/fp8.py", "import accel.primitives.gemm.api"),
-    ("tile primitives", "accel/primitives/tiles/ring.py", "import accel.primitives.tiles.scans"),
-    ("products run", "accel/primitives/gemm/plain.py", "import accel.primitives.gemm.api"),
-    ("precision runs", "accel/precision/linear.py", "import accel.precision.conversion"),
-    ("injection runs", "accel/inject/form.py", "import accel.inject.scores"),
+    ("a kernel", "accel/attention/backends/own.py", "import gpudeck.accel.attention.reference"),
+    ("attention runs", "accel/attention/inputs.py", "import gpudeck.accel.attention.dispatch"),
+    ("lessons run", "accel/lessons/mode.py", "import gpudeck.accel.lessons.store"),
+    (
+        "primitives run",
+        "accel/primitives/quantize/fp8.py",
+        "import gpudeck.accel.primitives.gemm.api",
+    ),
+    (
+        "tile primitives",
+        "accel/primitives/tiles/ring.py",
+        "import gpudeck.accel.primitives.tiles.scans",
+    ),
+    ("products run", "accel/primitives/gemm/plain.py", "import gpudeck.accel.primitives.gemm.api"),
+    ("precision runs", "accel/precision/linear.py", "import gpudeck.accel.precision.conversion"),
+    ("injection runs", "accel/inject/form.py", "import gpudeck.accel.inject.scores"),
     ("reading code needs no torch", "accel/inject/scan.py", "import torch"),
-    ("telemetry runs", "scheduler/telemetry/idle.py", "import scheduler.telemetry.monitor"),
-    ("the store runs", "scheduler/store/packing.py", "import scheduler.store.recorder"),
-    ("the assistant's packages", "assistant/facts/fact.py", "import assistant.reports.contents"),
-    ("queries run", "assistant/query/rows.py", "import assistant.query.execute"),
-    ("the recognition", "assistant/intents/slots.py", "import assistant.intents.router"),
-    ("the assistant's tools", "assistant/tools/targets.py", "import assistant.tools.registry"),
-    ("the assistant's process", "assistant/host/channel.py", "import assistant.host.server"),
-    ("the engine", "assistant/engine/prompts.py", "import assistant.engine.engine"),
-    ("the endpoint", "assistant/serve/replies.py", "import assistant.serve.endpoint"),
+    ("telemetry runs", "scheduler/telemetry/idle.py", "import gpudeck.scheduler.telemetry.monitor"),
+    ("the store runs", "scheduler/store/packing.py", "import gpudeck.scheduler.store.recorder"),
+    (
+        "the assistant's packages",
+        "assistant/facts/fact.py",
+        "import gpudeck.assistant.reports.contents",
+    ),
+    ("queries run", "assistant/query/rows.py", "import gpudeck.assistant.query.execute"),
+    ("the recognition", "assistant/intents/slots.py", "import gpudeck.assistant.intents.router"),
+    (
+        "the assistant's tools",
+        "assistant/tools/targets.py",
+        "import gpudeck.assistant.tools.registry",
+    ),
+    (
+        "the assistant's process",
+        "assistant/host/channel.py",
+        "import gpudeck.assistant.host.server",
+    ),
+    ("the engine", "assistant/engine/prompts.py", "import gpudeck.assistant.engine.engine"),
+    ("the endpoint", "assistant/serve/replies.py", "import gpudeck.assistant.serve.endpoint"),
     ("only assistant.library.hub", "assistant/library/pull.py", "import huggingface_hub"),
-    ("serving runs", "accel/serving/blocks.py", "import accel.serving.scheduler"),
-    ("RWKV runs", "accel/rwkv/layers.py", "import accel.rwkv.model"),
-    ("housekeeping runs", "assistant/housekeeping/walk.py", "import assistant.housekeeping.moving"),
-    ("nothing that ships", "app/shell/window.py", "import assistant.training"),
+    ("serving runs", "accel/serving/blocks.py", "import gpudeck.accel.serving.scheduler"),
+    ("RWKV runs", "accel/rwkv/layers.py", "import gpudeck.accel.rwkv.model"),
+    (
+        "housekeeping runs",
+        "assistant/housekeeping/walk.py",
+        "import gpudeck.assistant.housekeeping.moving",
+    ),
+    ("nothing that ships", "app/shell/window.py", "import gpudeck.assistant.training"),
 ]
 """The beginning of a contract's name, a file, and an import in it that breaks the contract."""
 
@@ -100,15 +127,16 @@ def test_every_contract_catches_a_violation(copy: Path) -> None:
     """Break all contracts at once, because building the graph of imports takes most of the time."""
     for _, file, line in VIOLATIONS:
         first = "from __future__ import annotations\n"
-        text = (copy / file).read_text().replace(first, f"{first}{line}\n", 1)
+        text = (copy / "gpudeck" / file).read_text().replace(first, f"{first}{line}\n", 1)
         assert line in text
-        (copy / file).write_text(text)
+        (copy / "gpudeck" / file).write_text(text)
     found = lint(copy)
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     kept = {c["name"] for c in contracts["contracts"] if f"{c['name']} BROKEN" not in found.stdout}
     assert kept == set(), "add a violation of each contract"
     for start, file, line in VIOLATIONS:
-        importer, imported = file.removesuffix(".py").replace("/", "."), line.split()[1]
+        importer = f"gpudeck/{file}".removesuffix(".py").replace("/", ".")
+        imported = line.split()[1]
         assert f"{importer} -> {imported}" in found.stdout, start
 
 
@@ -126,14 +154,14 @@ HEAVY = (
 )
 COMMAND_NEVER = (
     *HEAVY,
-    "assistant",
+    "gpudeck.assistant",
     "asyncio",
     "subprocess",
     "email",
     "importlib.metadata",
-    "app.shell.main",
-    "app.tour",
-    "app.cli.assistant",
+    "gpudeck.app.shell.main",
+    "gpudeck.app.tour",
+    "gpudeck.app.cli.assistant",
 )
 WINDOW_NEVER = (
     "torch",
@@ -141,15 +169,15 @@ WINDOW_NEVER = (
     "multiprocessing",
     "pydoc",
     "email",
-    "assistant.client",
-    "assistant.tools",
-    "assistant.facts",
+    "gpudeck.assistant.client",
+    "gpudeck.assistant.tools",
+    "gpudeck.assistant.facts",
     "pyqtgraph.parametertree",
     "PySide6.QtTest",
-    "app.jobs.page",
-    "app.strip.fleet_view",
-    "app.assistant.session_files",
-    "app.assistant.conversation",
+    "gpudeck.app.jobs.page",
+    "gpudeck.app.strip.fleet_view",
+    "gpudeck.app.assistant.session_files",
+    "gpudeck.app.assistant.conversation",
 )
 
 
@@ -176,15 +204,15 @@ def loaded(code: str, modules: tuple[str, ...], env: dict[str, str] | None = Non
 @pytest.mark.parametrize(
     ("module", "allowed"),
     [
-        ("scheduler.client", set()),
-        ("scheduler.protocol.jobs", set()),
-        ("accel", set()),
-        ("accel.result", set()),
-        ("accel.workloads.catalog", set()),
-        ("assistant.client", set()),
-        ("app.cli.main", set()),
-        ("scheduler.daemon.daemon", {"sqlite3", "psutil"}),
-        ("scheduler.devices.probe", {"psutil"}),
+        ("gpudeck.scheduler.client", set()),
+        ("gpudeck.scheduler.protocol.jobs", set()),
+        ("gpudeck.accel", set()),
+        ("gpudeck.accel.result", set()),
+        ("gpudeck.accel.workloads.catalog", set()),
+        ("gpudeck.assistant.client", set()),
+        ("gpudeck.app.cli.main", set()),
+        ("gpudeck.scheduler.daemon.daemon", {"sqlite3", "psutil"}),
+        ("gpudeck.scheduler.devices.probe", {"psutil"}),
     ],
 )
 def test_a_cold_import_loads_nothing_heavy(module: str, allowed: set[str]) -> None:
@@ -194,7 +222,8 @@ def test_a_cold_import_loads_nothing_heavy(module: str, allowed: set[str]) -> No
 @pytest.mark.parametrize("command", ["status", "jobs", "submit", "cancel"])
 def test_a_frequent_command_loads_only_what_it_needs(command: str) -> None:
     code = (
-        "import sys; from app.cli.main import load; from app.cli.catalog import COMMANDS\n"
+        "import sys; from gpudeck.app.cli.main import load\n"
+        "from gpudeck.app.cli.catalog import COMMANDS\n"
         f"load(next(c for c in COMMANDS if c.name == {command!r}))"
     )
     assert loaded(code, COMMAND_NEVER) == set()
@@ -202,8 +231,8 @@ def test_a_frequent_command_loads_only_what_it_needs(command: str) -> None:
 
 def test_the_window_loads_only_what_its_first_page_needs() -> None:
     code = (
-        "import os, subprocess, sys; from app.shell.main import begin; begin()\n"
-        "import app.shell.desktop; subprocess.run(['printenv', 'OPENBLAS_NUM_THREADS'])"
+        "import os, subprocess, sys; from gpudeck.app.shell.main import begin; begin()\n"
+        "import gpudeck.app.shell.desktop; subprocess.run(['printenv', 'OPENBLAS_NUM_THREADS'])"
     )
     # no daemon can be started in this home
     env = {"GPUDECK_HOME": "/dev/null", "QT_QPA_PLATFORM": "offscreen", "PATH": os.environ["PATH"]}
@@ -212,9 +241,9 @@ def test_the_window_loads_only_what_its_first_page_needs() -> None:
 
 def test_the_assistant_multiplies_with_one_thread() -> None:
     code = (
-        "import os, runpy, sys, scheduler.background.instance as instance\n"
+        "import os, runpy, sys, gpudeck.scheduler.background.instance as instance\n"
         "instance.run_single_instance = lambda *_: 0\n"
-        "try: runpy.run_module('assistant.host', run_name='__main__')\n"
+        "try: runpy.run_module('gpudeck.assistant.host', run_name='__main__')\n"
         "except SystemExit: pass\n"
         "print('numpy' in sys.modules, len(os.listdir('/proc/self/task')))"
     )

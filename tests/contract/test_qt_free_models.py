@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-OUTSIDE = ("app.cli", "app.report", "app.tour", "app.__main__")
+OUTSIDE = ("gpudeck.app.cli", "gpudeck.app.report", "gpudeck.app.tour")
 """Rooms that are not part of the window."""
 
 
@@ -17,7 +17,7 @@ def app_modules() -> dict[str, Path]:
     """Return the files of all modules of the app, by name."""
     found = {}
     for file in (ROOT / "app").rglob("*.py"):
-        parts = file.relative_to(ROOT).with_suffix("").parts
+        parts = ("gpudeck", *file.relative_to(ROOT).with_suffix("").parts)
         found[".".join(parts).removesuffix(".__init__")] = file
     return found
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WHEEL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
-    "wheel"
-]
 IMPORT_ALL = """
 import importlib, importlib.util, pkgutil, sys
 names = []
-missing = () if importlib.util.find_spec("jax") else ("accel.jax",)  # an extra
+missing = () if importlib.util.find_spec("jax") else ("gpudeck.accel.jax",)  # an extra
 for room in ("assistant", "accel", "scheduler"):
-    package = importlib.import_module(room)
+    package = importlib.import_module(f"gpudeck.{room}")
     assert package.__file__.startswith(sys.argv[1]), package.__file__
-    names += [found.name for found in pkgutil.walk_packages(package.__path__, f"{room}.")]
+    names += [n.name for n in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
 for name in names:
     if not name.endswith("__main__") and not name.startswith(missing):
         importlib.import_module(name)
@@ -32,25 +27,18 @@ print(*names)
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy the files that the wheel's configuration includes to where a wheel installs them."""
+    """Lay out the files of the wheel as pip installs them."""
     folder = tmp_path_factory.mktemp("site-packages")
-    excluded = {ROOT / path.lstrip("/") for path in WHEEL["exclude"]}
-
-    def left_out(parent: str, names: list[str]) -> set[str]:
-        return {name for name in names if name == "__pycache__" or Path(parent, name) in excluded}
-
-    for package in WHEEL["packages"]:
-        shutil.copytree(ROOT / package, folder / package, ignore=left_out)
-    for source, target in WHEEL["force-include"].items():
-        if (ROOT / source).is_dir() and "/" not in target:  # the documents are not needed here
-            (folder / target).symlink_to(ROOT / source)
+    build = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, timeout=100)
     return folder
 
 
 def test_training_is_not_in_the_wheel_and_the_words_of_the_intents_are(installed: Path) -> None:
-    assert not (installed / "assistant" / "training").exists()
-    assert (installed / "assistant" / "intents" / "words.txt").is_file()
-    assert (installed / "assistant" / "py.typed").is_file()
+    assistant = installed / "gpudeck" / "assistant"
+    assert not (assistant / "training").exists()
+    assert (assistant / "intents" / "words.txt").is_file()
+    assert (assistant / "py.typed").is_file()
 
 
 def test_every_other_module_imports_without_training(installed: Path) -> None:
@@ -64,12 +52,14 @@ def test_every_other_module_imports_without_training(installed: Path) -> None:
         check=False,
     )
     assert found.returncode == 0, found.stderr
-    assert {"assistant.workloads.rain", "assistant.host.server"} <= set(found.stdout.split())
+    assert {"gpudeck.assistant.workloads.rain", "gpudeck.assistant.host.server"} <= set(
+        found.stdout.split()
+    )
 
 
 def test_random_machines_are_drawn_from_the_shipped_recording(installed: Path) -> None:
     code = (
-        "from random import Random; from assistant.workloads.random_machines import *\n"
+        "from random import Random; from gpudeck.assistant.workloads.random_machines import *\n"
         "print(len(random_facts(Random(1), recorded=True)), TRACE)"
     )
     found = subprocess.run(
@@ -83,4 +73,4 @@ def test_random_machines_are_drawn_from_the_shipped_recording(installed: Path) -
     )
     count, recording = found.stdout.split()
     assert int(count) > 5, found.stderr
-    assert recording.startswith(str(installed / "gpudeck_assets"))
+    assert recording.startswith(str(installed / "gpudeck" / "assets"))

@@ -7,8 +7,8 @@ from collections import defaultdict
 
 import pytest
 
-from app.language import messages, texts
-from app.language.texts import LANGUAGES
+from gpudeck.app.language import messages, texts
+from gpudeck.app.language.texts import LANGUAGES
 
 TRANSLATED = [language for language in LANGUAGES if language != "en"]
 PLACEHOLDER = re.compile(r"\{(\w+)[^}]*\}")

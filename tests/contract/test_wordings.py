@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.catalog import COMMANDS
+from gpudeck.app.cli.catalog import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 ODD = (

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accel.attention.ragged import Ragged
-from accel.attention.reference import reference
+from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.attention.reference import reference
 from tests.emulation.hopper import Hopper
 
 FULL = {"left": None, "right": None, "softcap": 0.0}

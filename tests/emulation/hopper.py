@@ -1,4 +1,4 @@
-"""The Hopper kernels of `accel.attention.kernels.hopper`, their own source, on the emulated
+"""The Hopper kernels of `gpudeck.accel.attention.kernels.hopper`, their own source, on the emulated
 machine.
 
 Each module is executed with imports of its own: Triton's become the emulator's, torch has a
@@ -20,23 +20,25 @@ from typing import Any
 
 import torch
 
-from accel.runtime.call import KernelCall, Pointer, TensorBox
+from gpudeck.accel.runtime.call import KernelCall, Pointer, TensorBox
 from tests.emulation import gluon
 from tests.emulation.machine import Machine
 from tests.emulation.memory import fence
 from tests.emulation.values import Whole
 
-ATTENTION = "accel.attention.kernels.hopper"
-PRODUCTS = "accel.primitives.gemm"
-SERVING = "accel.serving"
-_BLOCKS = ("accel.primitives.tiles.ring", "accel.primitives.tiles.warpgroup")
+ATTENTION = "gpudeck.accel.attention.kernels.hopper"
+PRODUCTS = "gpudeck.accel.primitives.gemm"
+SERVING = "gpudeck.accel.serving"
+_BLOCKS = ("gpudeck.accel.primitives.tiles.ring", "gpudeck.accel.primitives.tiles.warpgroup")
 """Modules in Gluon of which kernels are built."""
 Changes = Mapping[str, tuple[str, str]]
 """Of a file of the package, what is replaced by what."""
 _NUMBER = count()
 _PLAIN = (
-    "accel.primitives.gemm.operands", "accel.primitives.gemm.problem", "accel.serving.linear",
-)  # fmt: skip
+    "gpudeck.accel.primitives.gemm.operands",
+    "gpudeck.accel.primitives.gemm.problem",
+    "gpudeck.accel.serving.linear",
+)
 """Modules of these packages without kernels."""
 
 
@@ -147,10 +149,10 @@ def _foreign(machine: Callable[[], Machine], processors: int) -> dict[str, Any]:
         gdc_launch_dependents=lambda: None, gdc_wait=lambda: None
     )  # here one kernel ends before the next begins
     return {
-        "accel.runtime.gluon": SimpleNamespace(
+        "gpudeck.accel.runtime.gluon": SimpleNamespace(
             tma_load=gluon.tma_load, tma_store=gluon.tma_store, thread_barrier=lambda: None
         ),
-        "accel.runtime.launch": SimpleNamespace(prepare=_prepared),
+        "gpudeck.accel.runtime.launch": SimpleNamespace(prepare=_prepared),
         "torch": _Module(torch, cuda=cuda),
         "triton": SimpleNamespace(jit=jit, language=language, experimental=experimental),
         "triton.language": SimpleNamespace(jit=jit, language=language),
@@ -163,8 +165,8 @@ def _foreign(machine: Callable[[], Machine], processors: int) -> dict[str, Any]:
 
 
 def _prepared(call: KernelCall, device: torch.device) -> Callable[..., None]:
-    """Replace `accel.runtime.launch.prepare`: return a function of the kernel's tensors in its
-    order."""
+    """Replace `gpudeck.accel.runtime.launch.prepare`: return a function of the kernel's tensors in
+    its order."""
     del device
 
     def launch(*tensors: torch.Tensor) -> None:

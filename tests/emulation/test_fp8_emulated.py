@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from accel.attention import emulation
-from accel.attention.kernels.quantised import KEYS, QUERIES, Quantised, blocks_of
-from accel.attention.problem import Problem
+from gpudeck.accel.attention import emulation
+from gpudeck.accel.attention.kernels.quantised import KEYS, QUERIES, Quantised, blocks_of
+from gpudeck.accel.attention.problem import Problem
 from tests.emulation.checks import CAUSAL, FULL, RULES, poisoned, ragged_of, tensors
 from tests.emulation.hopper import Hopper
 from tests.emulation.machine import Defect

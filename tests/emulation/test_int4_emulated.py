@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from accel.primitives.quantize.int4 import Int4, int4_quantize
+from gpudeck.accel.primitives.quantize.int4 import Int4, int4_quantize
 from tests.emulation.hopper import PRODUCTS, Hopper
 from tests.emulation.machine import Defect
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from accel.primitives.gemm.grouped import row_tiles
-from accel.primitives.gemm.operands import Operands, arrange
-from accel.primitives.gemm.reference import reference
-from accel.primitives.quantize.fp8 import emulated
+from gpudeck.accel.primitives.gemm.grouped import row_tiles
+from gpudeck.accel.primitives.gemm.operands import Operands, arrange
+from gpudeck.accel.primitives.gemm.reference import reference
+from gpudeck.accel.primitives.quantize.fp8 import emulated
 from tests.emulation.hopper import PRODUCTS, Hopper
 from tests.emulation.machine import Deadlock, Defect, Race
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from accel.serving import cpu
-from accel.serving.cache import PagedCache, Place
-from accel.serving.linear import Format, Heads, Linear
-from accel.serving.rotary import Rope
-from accel.serving.transformer import rotation
+from gpudeck.accel.serving import cpu
+from gpudeck.accel.serving.cache import PagedCache, Place
+from gpudeck.accel.serving.linear import Format, Heads, Linear
+from gpudeck.accel.serving.rotary import Rope
+from gpudeck.accel.serving.transformer import rotation
 from tests.emulation.hopper import SERVING, Hopper
 from tests.emulation.machine import Defect
 from tests.unit.accel.serving.test_serving_gpu import config, drawn, off

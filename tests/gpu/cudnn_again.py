@@ -17,8 +17,8 @@ from collections import Counter
 
 import torch
 
-from accel.attention.inputs import arrange, problem_of
-from accel.attention.passes import backward, forward
+from gpudeck.accel.attention.inputs import arrange, problem_of
+from gpudeck.accel.attention.passes import backward, forward
 
 SHAPE = (2, 4, 256, 64)
 WRONG = 0.05

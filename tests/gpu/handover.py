@@ -13,9 +13,9 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
-from accel.runtime.call import KernelCall, Pointer, TensorBox
-from accel.runtime.gluon import tma_load
-from accel.runtime.launch import prepare
+from gpudeck.accel.runtime.call import KernelCall, Pointer, TensorBox
+from gpudeck.accel.runtime.gluon import tma_load
+from gpudeck.accel.runtime.launch import prepare
 
 ROWS, COLUMNS, STEPS = 64, 16, 8
 

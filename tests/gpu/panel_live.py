@@ -24,12 +24,12 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtWidgets import QApplication
 
-from app.tour.session import Session
-from app.widgets import theme
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.jobs import Done, Job
-from scheduler.protocol.settings import Settings
+from gpudeck.app.tour.session import Session
+from gpudeck.app.widgets import theme
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.jobs import Done, Job
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.benchmarks.rows import RESULTS, context, write
 from tests.support import eventually, state_folder
 

@@ -1,4 +1,4 @@
-"""Record what NVML answers on this machine, for the tests of `scheduler.devices.nvidia`.
+"""Record what NVML answers on this machine, for the tests of `gpudeck.scheduler.devices.nvidia`.
 
     python -m tests.gpu.record_nvml FILE
 
@@ -20,7 +20,7 @@ from typing import Any
 
 import pynvml
 
-from scheduler.devices.nvidia.source import NvmlSource
+from gpudeck.scheduler.devices.nvidia.source import NvmlSource
 
 _SKIPPED = ("nvmlErrorString", "nvmlStructToFriendlyObject", "nvmlEventSetWait")
 _ANY = ("nvmlDeviceGetProcessUtilization", "nvmlDeviceGetMemoryInfo")

@@ -40,8 +40,8 @@ from pathlib import Path
 
 import torch
 
-from accel.attention.kernels import hopper
-from accel.primitives.gemm import hopper_kernels
+from gpudeck.accel.attention.kernels import hopper
+from gpudeck.accel.primitives.gemm import hopper_kernels
 from tests.benchmarks.rows import RESULTS, context, write
 from tests.gpu import handover
 from tests.gpu.sanitized import CASES, launches, run

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
 
-from accel.attention import Ragged, attention
-from accel.attention.reference import reference
-from accel.runtime.launch import Launch
+from gpudeck.accel.attention import Ragged, attention
+from gpudeck.accel.attention.reference import reference
+from gpudeck.accel.runtime.launch import Launch
 
 RAGGED = (100, 0, 130)
 

@@ -12,12 +12,12 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from accel.primitives.gemm.api import gemm
-from accel.primitives.gemm.grouped import grouped_gemm
-from accel.primitives.linear_attention.kinds import KINDS
-from accel.primitives.quantize.before import Before, applied, with_statistics
-from accel.primitives.quantize.fp8 import Granularity, fp8_quantize
-from accel.primitives.quantize.fused import both_ways
+from gpudeck.accel.primitives.gemm.api import gemm
+from gpudeck.accel.primitives.gemm.grouped import grouped_gemm
+from gpudeck.accel.primitives.linear_attention.kinds import KINDS
+from gpudeck.accel.primitives.quantize.before import Before, applied, with_statistics
+from gpudeck.accel.primitives.quantize.fp8 import Granularity, fp8_quantize
+from gpudeck.accel.primitives.quantize.fused import both_ways
 from tests.unit.accel.test_linear_attention import STARTS, drawn, gradients, largest_error
 
 E4M3 = torch.float8_e4m3fn

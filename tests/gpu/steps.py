@@ -113,7 +113,7 @@ STEPS: tuple[Step, ...] = (
     Step(
         "router",
         "assistant: a model that reads requests, trained anew",
-        ("-m", "assistant.training.router", "{work}/router", "--seconds", "300"),
+        ("-m", "gpudeck.assistant.training.router", "{work}/router", "--seconds", "300"),
         450,
         "half",
         needs=("tokenizers",),
@@ -168,7 +168,7 @@ STEPS: tuple[Step, ...] = (
     Step(
         "tour",
         "the pictures of the README",
-        ("-m", "app", "tour", "--out", "{out}"),
+        ("-m", "gpudeck", "tour", "--out", "{out}"),
         150,
         "machine",
         needs=("PySide6",),

@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from accel.rwkv.model import RWKV7
-from accel.rwkv.tokenizer import VOCABULARY
-from accel.serving.request import Piece, Request, Sampling
-from assistant.client import Assistant
-from assistant.completion import Wanted
-from assistant.engine.engine import Engine
-from assistant.host.server import log_file
-from assistant.messages import CompletionRequest
-from scheduler.client import Client
-from scheduler.devices.processes import ProcessTable
-from scheduler.protocol import paths
-from scheduler.protocol.jobs import Running
+from gpudeck.accel.rwkv.model import RWKV7
+from gpudeck.accel.rwkv.tokenizer import VOCABULARY
+from gpudeck.accel.serving.request import Piece, Request, Sampling
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.completion import Wanted
+from gpudeck.assistant.engine.engine import Engine
+from gpudeck.assistant.host.server import log_file
+from gpudeck.assistant.messages import CompletionRequest
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.devices.processes import ProcessTable
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.jobs import Running
 from tests.support import eventually, lives
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
 

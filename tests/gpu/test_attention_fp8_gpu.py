@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
-import accel
-from accel.attention import Ragged, emulation
-from accel.attention.inputs import Inputs, problem_of
-from accel.attention.kernels.portable.quantise import quantise
-from accel.attention.kernels.quantised import KEYS, padded_head
-from accel.attention.reference import reference
+from gpudeck import accel
+from gpudeck.accel.attention import Ragged, emulation
+from gpudeck.accel.attention.inputs import Inputs, problem_of
+from gpudeck.accel.attention.kernels.portable.quantise import quantise
+from gpudeck.accel.attention.kernels.quantised import KEYS, padded_head
+from gpudeck.accel.attention.reference import reference
 
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("needs a Hopper GPU", allow_module_level=True)

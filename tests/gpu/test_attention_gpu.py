@@ -13,12 +13,20 @@ from hypothesis import strategies as st
 from torch.library import opcheck
 from torch.nn.functional import scaled_dot_product_attention
 
-import accel
-from accel.attention import BACKENDS, Problem, Ragged, attention, choose, describe, flashcore
-from accel.attention.inputs import arrange, problem_of
-from accel.attention.passes import backward, forward
-from accel.attention.reference import reference
-from accel.runtime import capability
+from gpudeck import accel
+from gpudeck.accel.attention import (
+    BACKENDS,
+    Problem,
+    Ragged,
+    attention,
+    choose,
+    describe,
+    flashcore,
+)
+from gpudeck.accel.attention.inputs import arrange, problem_of
+from gpudeck.accel.attention.passes import backward, forward
+from gpudeck.accel.attention.reference import reference
+from gpudeck.accel.runtime import capability
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA GPU", allow_module_level=True)
@@ -564,7 +572,7 @@ def test_installed_below_scaled_dot_product_attention(dim):
 
 def test_a_hugging_face_model_gives_the_same_words():
     transformers = pytest.importorskip("transformers")
-    from accel.attention.frameworks.transformers import register
+    from gpudeck.accel.attention.frameworks.transformers import register
 
     register()
     config = transformers.LlamaConfig(

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, create_mask
 
-import accel
-from accel.attention import Ragged, attention, choose, describe
-from accel.attention.reference import reference
+from gpudeck import accel
+from gpudeck.accel.attention import Ragged, attention, choose, describe
+from gpudeck.accel.attention.reference import reference
 
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
     pytest.skip("needs a GPU since Ampere", allow_module_level=True)

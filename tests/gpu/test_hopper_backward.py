@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from accel.attention.ragged import Ragged
+from gpudeck.accel.attention.ragged import Ragged
 
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 
-from accel.attention.kernels.hopper.backward import TILES, _plan, backward, supports
+from gpudeck.accel.attention.kernels.hopper.backward import TILES, _plan, backward, supports
 
 NONE = {"left": None, "right": None, "softcap": 0.0}
 CAUSAL = {**NONE, "right": 0}

@@ -9,14 +9,14 @@ import random
 import pytest
 import torch
 
-from accel.attention.ragged import Ragged
+from gpudeck.accel.attention.ragged import Ragged
 
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 
-from accel.attention.kernels.decoding import latent
-from accel.attention.kernels.decoding.plan import decoded
-from accel.attention.kernels.hopper.forward import forward, supports
+from gpudeck.accel.attention.kernels.decoding import latent
+from gpudeck.accel.attention.kernels.decoding.plan import decoded
+from gpudeck.accel.attention.kernels.hopper.forward import forward, supports
 
 NONE = {"left": None, "right": None, "softcap": 0.0}
 CAUSAL = {**NONE, "right": 0}

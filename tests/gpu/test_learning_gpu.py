@@ -6,9 +6,9 @@ python -m pytest tests/gpu/test_learning_gpu.py -n 0
 import pytest
 import torch
 
-import accel
-from accel.attention import attention
-from accel.runtime import brief_timing
+from gpudeck import accel
+from gpudeck.accel.attention import attention
+from gpudeck.accel.runtime import brief_timing
 from tests.unit.accel.attention_lessons import forget, kept
 
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):

@@ -13,8 +13,8 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from accel.runtime.call import KernelCall, Pointer
-from accel.runtime.launch import Launch, prepare
+from gpudeck.accel.runtime.call import KernelCall, Pointer
+from gpudeck.accel.runtime.launch import Launch, prepare
 from tests.gpu.sanitize import RUNS, most_error
 
 if not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9:

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from accel.primitives.linear_attention.api import linear_attention, operands
-from accel.primitives.linear_attention.kinds import KINDS
-from accel.primitives.linear_attention.plan import CHUNK, Shape, parts_of
-from accel.primitives.linear_attention.reference import recurrence
-from accel.primitives.linear_attention.single_pass import suffices
+from gpudeck.accel.primitives.linear_attention.api import linear_attention, operands
+from gpudeck.accel.primitives.linear_attention.kinds import KINDS
+from gpudeck.accel.primitives.linear_attention.plan import CHUNK, Shape, parts_of
+from gpudeck.accel.primitives.linear_attention.reference import recurrence
+from gpudeck.accel.primitives.linear_attention.single_pass import suffices
 from tests.unit.accel.test_linear_attention import (
     assert_close,
     drawn,

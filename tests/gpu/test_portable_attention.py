@@ -9,10 +9,10 @@ import threading
 import pytest
 import torch
 
-from accel.attention.kernels.portable import backward, forward
-from accel.attention.ragged import Ragged
-from accel.attention.reference import reference
-from accel.runtime.graphs import Replay
+from gpudeck.accel.attention.kernels.portable import backward, forward
+from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.attention.reference import reference
+from gpudeck.accel.runtime.graphs import Replay
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA GPU", allow_module_level=True)

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from accel import precision
-from accel.precision.layers import Fp8Linear
-from accel.precision.linear import RECIPES
-from accel.primitives.quantize.before import Before, applied, gradients, with_statistics
-from accel.primitives.quantize.fp8 import emulated
-from accel.primitives.quantize.fused import both_ways
+from gpudeck.accel import precision
+from gpudeck.accel.precision.layers import Fp8Linear
+from gpudeck.accel.precision.linear import RECIPES
+from gpudeck.accel.primitives.quantize.before import Before, applied, gradients, with_statistics
+from gpudeck.accel.primitives.quantize.fp8 import emulated
+from gpudeck.accel.primitives.quantize.fused import both_ways
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA GPU", allow_module_level=True)

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from accel.serving import cpu, gpu, tiny
-from accel.serving.batch import Batch
-from accel.serving.cache import PagedCache, Place
-from accel.serving.engine import Engine
-from accel.serving.linear import Format, Heads, Linear, Norm
-from accel.serving.request import Piece, Sampling
-from accel.serving.rotary import Rope
-from accel.serving.transformer import _Loader, load, rotation
+from gpudeck.accel.serving import cpu, gpu, tiny
+from gpudeck.accel.serving.batch import Batch
+from gpudeck.accel.serving.cache import PagedCache, Place
+from gpudeck.accel.serving.engine import Engine
+from gpudeck.accel.serving.linear import Format, Heads, Linear, Norm
+from gpudeck.accel.serving.request import Piece, Sampling
+from gpudeck.accel.serving.rotary import Rope
+from gpudeck.accel.serving.transformer import _Loader, load, rotation
 from tests.unit.accel.serving.test_serving_gpu import config, drawn, off
 
 if not torch.cuda.is_available():

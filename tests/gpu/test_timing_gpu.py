@@ -8,13 +8,13 @@ import time
 import pytest
 import torch
 
-from accel.result import read
-from accel.runtime.graphs import Captured
-from accel.runtime.timing import measure, measure_in_turn
-from accel.workloads import attention as attention_workload
-from accel.workloads import compare, gemm, validate
-from accel.workloads import copy as copy_workload
-from accel.workloads.harness import main, serve
+from gpudeck.accel.result import read
+from gpudeck.accel.runtime.graphs import Captured
+from gpudeck.accel.runtime.timing import measure, measure_in_turn
+from gpudeck.accel.workloads import attention as attention_workload
+from gpudeck.accel.workloads import compare, gemm, validate
+from gpudeck.accel.workloads import copy as copy_workload
+from gpudeck.accel.workloads.harness import main, serve
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA GPU", allow_module_level=True)

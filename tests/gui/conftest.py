@@ -27,7 +27,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.assistant.requests import (
+from gpudeck.app.assistant.requests import (
     Ask,
     Chat,
     ChatServed,
@@ -37,17 +37,17 @@ from app.assistant.requests import (
     Wake,
     WriteBrief,
 )
-from app.charts.past_curves import LoadPast
-from app.dashboard.day import LoadDay
-from app.jobs.requests import SearchJobs
-from app.link.call import Call
-from app.link.link import Link
-from app.models.requests import FindServed, ListModels
-from app.shell.window import MainWindow
-from app.widgets import theme
-from assistant.messages import Event
-from scheduler.protocol.errors import UserError
-from scheduler.verbs.jobs import FindJobs
+from gpudeck.app.charts.past_curves import LoadPast
+from gpudeck.app.dashboard.day import LoadDay
+from gpudeck.app.jobs.requests import SearchJobs
+from gpudeck.app.link.call import Call
+from gpudeck.app.link.link import Link
+from gpudeck.app.models.requests import FindServed, ListModels
+from gpudeck.app.shell.window import MainWindow
+from gpudeck.app.widgets import theme
+from gpudeck.assistant.messages import Event
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.verbs.jobs import FindJobs
 from tests.gui import snapshots
 from tests.gui.person import Person
 

@@ -31,32 +31,32 @@ from PySide6.QtCore import QCoreApplication, QEvent, Qt, QTimer
 from PySide6.QtGui import QColor, QFontDatabase, QImage, QPainter
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.assistant.requests import FindSessions, SaveSession
-from app.cleanup.requests import Scan, ScanResult, TrashContents
-from app.jobs.requests import ReadLog
-from app.language import texts
-from app.link.call import Call
-from app.models.requests import FindServed, ListModels
-from app.shell.desktop import Desktop
-from app.shell.window import PAGES
-from app.widgets import theme
-from assistant.housekeeping import Finding
-from assistant.housekeeping.findings import encoded
-from scheduler.client import Client
-from scheduler.devices import trace
-from scheduler.devices.trace import ReplaySource
-from scheduler.protocol import paths, settings
-from scheduler.protocol.devices import Reading
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.fields import HEADLINE
-from scheduler.protocol.jobs import Done, Job
-from scheduler.protocol.log_file import Output
-from scheduler.protocol.settings import HostSettings, Settings
-from scheduler.protocol.snapshot import Columns, Snapshot
-from scheduler.store import Store
-from scheduler.store.keeper import HistoryKeeper
-from scheduler.verbs.devices import GetDetails
-from scheduler.verbs.jobs import GetTimeline
+from gpudeck.app.assistant.requests import FindSessions, SaveSession
+from gpudeck.app.cleanup.requests import Scan, ScanResult, TrashContents
+from gpudeck.app.jobs.requests import ReadLog
+from gpudeck.app.language import texts
+from gpudeck.app.link.call import Call
+from gpudeck.app.models.requests import FindServed, ListModels
+from gpudeck.app.shell.desktop import Desktop
+from gpudeck.app.shell.window import PAGES
+from gpudeck.app.widgets import theme
+from gpudeck.assistant.housekeeping import Finding
+from gpudeck.assistant.housekeeping.findings import encoded
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.devices import trace
+from gpudeck.scheduler.devices.trace import ReplaySource
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.fields import HEADLINE
+from gpudeck.scheduler.protocol.jobs import Done, Job
+from gpudeck.scheduler.protocol.log_file import Output
+from gpudeck.scheduler.protocol.settings import HostSettings, Settings
+from gpudeck.scheduler.protocol.snapshot import Columns, Snapshot
+from gpudeck.scheduler.store import Store
+from gpudeck.scheduler.store.keeper import HistoryKeeper
+from gpudeck.scheduler.verbs.devices import GetDetails
+from gpudeck.scheduler.verbs.jobs import GetTimeline
 from tests.gui import served, world
 from tests.gui.likeness import REFERENCES, sheet, thumbnail, unlike
 from tests.gui.snapshots import GIB, NOW

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.widgets.controls import ElidedLabel
+from gpudeck.app.widgets.controls import ElidedLabel
 
 _ARROW_ROOM = 24
 """Pixels of a box beside its text."""

@@ -36,12 +36,12 @@ def faults(points: float, out: Path | None) -> Iterator[str]:
     from PySide6.QtCore import QCoreApplication, QEvent, QSize
     from PySide6.QtWidgets import QApplication
 
-    from app.link.call import Call
-    from app.link.link import Link
-    from app.shell.window import PAGES, SMALLEST, MainWindow
-    from app.widgets import theme
-    from scheduler.protocol.devices import Detail
-    from scheduler.verbs.devices import GetDetails
+    from gpudeck.app.link.call import Call
+    from gpudeck.app.link.link import Link
+    from gpudeck.app.shell.window import PAGES, SMALLEST, MainWindow
+    from gpudeck.app.widgets import theme
+    from gpudeck.scheduler.protocol.devices import Detail
+    from gpudeck.scheduler.verbs.devices import GetDetails
     from tests.gui import snapshots
     from tests.gui.readable import clipped, overlapping, sideways
     from tests.gui.test_processes_page import DRAW, TRAIN
@@ -110,8 +110,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as made:
         os.environ["GPUDECK_HOME"] = made
         offscreen(Path(made))
-        from app.language import texts
-        from app.widgets import theme
+        from gpudeck.app.language import texts
+        from gpudeck.app.widgets import theme
 
         texts.use(arguments.language)
         app = theme.application()

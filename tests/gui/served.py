@@ -6,10 +6,10 @@ import math
 
 import msgspec
 
-from accel.serving.memory import CacheError, Footprint
-from app.models.requests import ServedNow
-from assistant.library.describe import Model
-from assistant.serve.control_messages import Served
+from gpudeck.accel.serving.memory import CacheError, Footprint
+from gpudeck.app.models.requests import ServedNow
+from gpudeck.assistant.library.describe import Model
+from gpudeck.assistant.serve.control_messages import Served
 
 GIB = 2**30
 QWEN = Model(

@@ -6,11 +6,11 @@ import math
 
 import msgspec
 
-from accel.result import Cell, Check, Result, Sensors, Timing
-from scheduler.protocol.busy_causes import Loaded, OtherProcesses
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.fields import HEADLINE
-from scheduler.protocol.jobs import (
+from gpudeck.accel.result import Cell, Check, Result, Sensors, Timing
+from gpudeck.scheduler.protocol.busy_causes import Loaded, OtherProcesses
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.fields import HEADLINE
+from gpudeck.scheduler.protocol.jobs import (
     Cancelled,
     Done,
     Failed,
@@ -23,8 +23,8 @@ from scheduler.protocol.jobs import (
     Starting,
     State,
 )
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
 
 NOW = 1_764_000_000.0
 GIB = 2.0**30
@@ -200,7 +200,7 @@ def job(
     number: int, state: State, name: str = "attention", workload: str | None = "attention"
 ) -> Job:
     argv = (
-        ("python", "-P", "-m", "accel.workloads.attention", "--seq=1024")
+        ("python", "-P", "-m", "gpudeck.accel.workloads.attention", "--seq=1024")
         if workload
         else ("python", "train.py", "--epochs=3")
     )

@@ -11,9 +11,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.assistant.requests import FinishedAnswer
-from app.shell.window import PAGES
-from app.widgets import theme
+from gpudeck.app.assistant.requests import FinishedAnswer
+from gpudeck.app.shell.window import PAGES
+from gpudeck.app.widgets import theme
 from tests.gui import snapshots
 from tests.gui.readable import focusable, nameless
 

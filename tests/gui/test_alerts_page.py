@@ -10,13 +10,13 @@ from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 
-from app.alerts.page import EMPTY, NOTHING_FOUND
-from app.charts.thresholds import ChartThreshold, stepped
-from app.shell.notifications import Notifier
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Alert
-from scheduler.verbs.alerts import Acknowledge, GetAlerts
-from scheduler.verbs.control import Configure
+from gpudeck.app.alerts.page import EMPTY, NOTHING_FOUND
+from gpudeck.app.charts.thresholds import ChartThreshold, stepped
+from gpudeck.app.shell.notifications import Notifier
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Alert
+from gpudeck.scheduler.verbs.alerts import Acknowledge, GetAlerts
+from gpudeck.scheduler.verbs.control import Configure
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 

@@ -11,13 +11,13 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QGuiApplication
 from PySide6.QtTest import QTest
 
-from app.shell.tray import Tray, picture
-from app.strip.compact import CompactStrip
-from app.strip.summary import LISTED, summarize
-from app.widgets import theme
-from scheduler.protocol import settings
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Alert
+from gpudeck.app.shell.tray import Tray, picture
+from gpudeck.app.strip.compact import CompactStrip
+from gpudeck.app.strip.summary import LISTED, summarize
+from gpudeck.app.widgets import theme
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Alert
 from tests.gui import snapshots
 
 ALERT = Alert(1, "too hot", snapshots.gpu(0).id, None, "hot", 0.0, 0.0)
@@ -142,9 +142,10 @@ def test_diagnostics_are_copied_to_the_clipboard(fed):
 def test_the_size_setting_scales_everything(home):
     settings.save(Settings(scale=1.5))
     code = (
-        "from app.shell import desktop; desktop.scale();"
-        "from PySide6.QtWidgets import QApplication; from app.shell.window import MainWindow;"
-        "from app.link.link import Link; app = QApplication([]);"
+        "from gpudeck.app.shell import desktop; desktop.scale();"
+        "from PySide6.QtWidgets import QApplication;"
+        "from gpudeck.app.shell.window import MainWindow;"
+        "from gpudeck.app.link.link import Link; app = QApplication([]);"
         "print(MainWindow(Link()).grab().width() / MainWindow(Link()).width())"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,11 +6,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QTextDocument
 from PySide6.QtTest import QTest
 
-from app.assistant.conversation_view import ConversationView
-from app.assistant.message_tree import Curve
-from app.assistant.requests import Ask, FinishedAnswer, WriteBrief
-from app.widgets import theme
-from assistant.messages import Chunk, Waiting
+from gpudeck.app.assistant.conversation_view import ConversationView
+from gpudeck.app.assistant.message_tree import Curve
+from gpudeck.app.assistant.requests import Ask, FinishedAnswer, WriteBrief
+from gpudeck.app.widgets import theme
+from gpudeck.assistant.messages import Chunk, Waiting
 from tests.gui import snapshots
 
 

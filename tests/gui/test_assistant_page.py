@@ -12,10 +12,10 @@ from PySide6.QtGui import QEnterEvent, QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog
 
-from app.assistant.conversation import Conversation
-from app.assistant.conversation_view import ConversationView
-from app.assistant.message_tree import Curve, SavedConversation
-from app.assistant.requests import (
+from gpudeck.app.assistant.conversation import Conversation
+from gpudeck.app.assistant.conversation_view import ConversationView
+from gpudeck.app.assistant.message_tree import Curve, SavedConversation
+from gpudeck.app.assistant.requests import (
     Ask,
     DeleteSession,
     FindSessions,
@@ -30,12 +30,12 @@ from app.assistant.requests import (
     WriteBrief,
     WriteText,
 )
-from app.assistant.session_files import Preset, Summary
-from app.code.requests import ScanCode
-from app.link.link import Link
-from app.report.file import SaveReport
-from app.widgets import theme
-from assistant.messages import Chunk, Waiting
+from gpudeck.app.assistant.session_files import Preset, Summary
+from gpudeck.app.code.requests import ScanCode
+from gpudeck.app.link.link import Link
+from gpudeck.app.report.file import SaveReport
+from gpudeck.app.widgets import theme
+from gpudeck.assistant.messages import Chunk, Waiting
 from tests.gui import snapshots
 from tests.gui.conftest import Fed, exchange
 from tests.gui.readable import clipped, nameless

@@ -6,12 +6,12 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.assistant.conversation import Conversation
-from app.assistant.message_view import MessageView
-from app.assistant.requests import Ask, FinishedAnswer, SessionRequest
-from assistant.intents.choices import clarifying_question, distinct_choices
-from assistant.language.words import words
-from assistant.query.request import Order, Query
+from gpudeck.app.assistant.conversation import Conversation
+from gpudeck.app.assistant.message_view import MessageView
+from gpudeck.app.assistant.requests import Ask, FinishedAnswer, SessionRequest
+from gpudeck.assistant.intents.choices import clarifying_question, distinct_choices
+from gpudeck.assistant.language.words import words
+from gpudeck.assistant.query.request import Order, Query
 from tests.gui.conftest import Fed
 
 WAITING, HOLD = (

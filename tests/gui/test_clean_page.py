@@ -9,8 +9,8 @@ from PySide6.QtCore import QCoreApplication, QEvent, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.cleanup.page import NOTHING, CleanupPage
-from app.cleanup.requests import (
+from gpudeck.app.cleanup.page import NOTHING, CleanupPage
+from gpudeck.app.cleanup.requests import (
     EmptyTrash,
     MoveToTrash,
     PutBack,
@@ -18,12 +18,19 @@ from app.cleanup.requests import (
     ScanResult,
     TrashContents,
 )
-from app.shell.desktop import Desktop
-from assistant.housekeeping import EmptyResult, Finding, Receipt, Skipped, TrashItem, UndoResult
-from assistant.housekeeping.findings import encoded
-from scheduler.protocol import settings
-from scheduler.protocol.devices import Process
-from scheduler.protocol.settings import Settings
+from gpudeck.app.shell.desktop import Desktop
+from gpudeck.assistant.housekeeping import (
+    EmptyResult,
+    Finding,
+    Receipt,
+    Skipped,
+    TrashItem,
+    UndoResult,
+)
+from gpudeck.assistant.housekeeping.findings import encoded
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.devices import Process
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.gui.conftest import RecordingLink
 from tests.gui.readable import nameless
 from tests.support import state_folder

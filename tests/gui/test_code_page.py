@@ -10,10 +10,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QWidget
 
-from accel.inject.prove import Proof, Trial
-from app.code.linking import Applied
-from app.code.page import CodePage
-from app.code.requests import ApplyCode, ProveCode, ScanCode, UndoCode
+from gpudeck.accel.inject.prove import Proof, Trial
+from gpudeck.app.code.linking import Applied
+from gpudeck.app.code.page import CodePage
+from gpudeck.app.code.requests import ApplyCode, ProveCode, ScanCode, UndoCode
 from tests.gui.conftest import RecordingLink
 from tests.gui.readable import nameless
 
@@ -154,8 +154,8 @@ def test_apply_and_undo_by_keys(page, folder):
 
 
 def _apply(model) -> None:
-    from accel.inject import journal
-    from accel.inject.rewrite import changes
+    from gpudeck.accel.inject import journal
+    from gpudeck.accel.inject.rewrite import changes
 
     (made,), _ = changes([model])
     journal.apply(model, made.before, made.after)

@@ -8,10 +8,10 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QFontMetricsF
 from PySide6.QtTest import QTest
 
-from app.charts.chart_model import scale
-from app.charts.thresholds import moved, threshold
-from app.charts.value_line import ValueLine
-from scheduler.verbs.control import Configure
+from gpudeck.app.charts.chart_model import scale
+from gpudeck.app.charts.thresholds import moved, threshold
+from gpudeck.app.charts.value_line import ValueLine
+from gpudeck.scheduler.verbs.control import Configure
 from tests.gui import snapshots
 from tests.gui.readable import texts
 from tests.gui.snapshots import NOW

@@ -11,14 +11,14 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import Qt as RichQt
 from PySide6.QtWidgets import QLabel, QLineEdit, QTextEdit, QWidget
 
-from app.assistant.requests import FinishedAnswer
-from app.models.requests import ListModels
-from app.shell.window import PAGES
-from assistant.facts import phrases
-from assistant.library.describe import name_of
-from assistant.tools.proposal import Proposal
-from scheduler.protocol.jobs import Failed, Job, Progress, Queued, Running
-from scheduler.protocol.snapshot import Alert, Snapshot
+from gpudeck.app.assistant.requests import FinishedAnswer
+from gpudeck.app.models.requests import ListModels
+from gpudeck.app.shell.window import PAGES
+from gpudeck.assistant.facts import phrases
+from gpudeck.assistant.library.describe import name_of
+from gpudeck.assistant.tools.proposal import Proposal
+from gpudeck.scheduler.protocol.jobs import Failed, Job, Progress, Queued, Running
+from gpudeck.scheduler.protocol.snapshot import Alert, Snapshot
 from tests.gui import served, snapshots
 from tests.gui.conftest import Fed
 from tests.gui.snapshots import NOW

@@ -7,14 +7,14 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.hosts.host_rows import LOCAL, ReachHost
-from app.hosts.page import LOAD, MEMORY
-from app.strip.chip_model import machine_chips
-from app.strip.tile_model import tiles
-from app.widgets.share_delegate import SHARE
-from scheduler.protocol.settings import HostSettings, Settings
-from scheduler.protocol.snapshot import Columns
-from scheduler.verbs.hosts import SetHost
+from gpudeck.app.hosts.host_rows import LOCAL, ReachHost
+from gpudeck.app.hosts.page import LOAD, MEMORY
+from gpudeck.app.strip.chip_model import machine_chips
+from gpudeck.app.strip.tile_model import tiles
+from gpudeck.app.widgets.share_delegate import SHARE
+from gpudeck.scheduler.protocol.settings import HostSettings, Settings
+from gpudeck.scheduler.protocol.snapshot import Columns
+from gpudeck.scheduler.verbs.hosts import SetHost
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 from tests.gui.test_other_machines import with_hosts

@@ -7,9 +7,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.jobs.job_charts import OWN
-from scheduler.protocol.devices import Process
-from scheduler.protocol.jobs import Done
+from gpudeck.app.jobs.job_charts import OWN
+from gpudeck.scheduler.protocol.devices import Process
+from gpudeck.scheduler.protocol.jobs import Done
 from tests.gui import snapshots
 from tests.gui.snapshots import GIB, NOW
 

@@ -6,9 +6,9 @@ import msgspec
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.format.job_rows import job_row
-from app.jobs.compare import compare
-from scheduler.protocol.jobs import Done
+from gpudeck.app.format.job_rows import job_row
+from gpudeck.app.jobs.compare import compare
+from gpudeck.scheduler.protocol.jobs import Done
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 

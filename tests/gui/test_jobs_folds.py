@@ -11,13 +11,13 @@ from PySide6.QtGui import QColor, QFontMetrics
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QMenu
 
-from app.format.values import duration
-from app.jobs.page import MENU
-from app.jobs.table import DURATION, HEADINGS, NAME, PROGRESS, SHARE, STATE
-from app.widgets import theme
-from app.widgets.action_table import action_info
-from scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Progress, Queued, Running
-from scheduler.verbs.change import CancelMany
+from gpudeck.app.format.values import duration
+from gpudeck.app.jobs.page import MENU
+from gpudeck.app.jobs.table import DURATION, HEADINGS, NAME, PROGRESS, SHARE, STATE
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.action_table import action_info
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Progress, Queued, Running
+from gpudeck.scheduler.verbs.change import CancelMany
 from tests.gui import snapshots
 from tests.gui.conftest import Fed
 from tests.gui.snapshots import NOW

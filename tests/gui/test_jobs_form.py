@@ -11,16 +11,16 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog
 
-from app.jobs.form import FIELDS, JobForm
-from app.link.link import Link
-from scheduler.client import Client
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import make_spec
-from scheduler.protocol.jobs import Forecast
-from scheduler.protocol.settings import ClusterSettings
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.protocol.wait_reasons import QueuePaused
-from scheduler.verbs.submit import Foresee, Submit, SubmitMany
+from gpudeck.app.jobs.form import FIELDS, JobForm
+from gpudeck.app.link.link import Link
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import make_spec
+from gpudeck.scheduler.protocol.jobs import Forecast
+from gpudeck.scheduler.protocol.settings import ClusterSettings
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.protocol.wait_reasons import QueuePaused
+from gpudeck.scheduler.verbs.submit import Foresee, Submit, SubmitMany
 from tests.gui import snapshots
 from tests.gui.conftest import exchange
 from tests.gui.snapshots import NOW

@@ -12,16 +12,16 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.jobs.groups_model import ReachCluster
-from app.link.link import Link
-from app.shell.notifications import Notifier
-from scheduler.client import Client
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Done, Group, GroupState
-from scheduler.protocol.settings import ClusterSettings
-from scheduler.protocol.wait_reasons import ClusterUnavailable
-from scheduler.verbs.control import Configure
-from scheduler.verbs.groups import GetGroups, SetGroup
+from gpudeck.app.jobs.groups_model import ReachCluster
+from gpudeck.app.link.link import Link
+from gpudeck.app.shell.notifications import Notifier
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Done, Group, GroupState
+from gpudeck.scheduler.protocol.settings import ClusterSettings
+from gpudeck.scheduler.protocol.wait_reasons import ClusterUnavailable
+from gpudeck.scheduler.verbs.control import Configure
+from gpudeck.scheduler.verbs.groups import GetGroups, SetGroup
 from tests.gui import snapshots
 from tests.gui.conftest import Fed, exchange
 from tests.gui.snapshots import NOW

@@ -8,13 +8,13 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.jobs.listing import parse_search
-from app.jobs.requests import PAGE, ReadLog, RepeatJob, SearchJobs
-from app.link.link import Link
-from scheduler.client import Client
-from scheduler.protocol.jobs import Done, Failed, Job, Queued
-from scheduler.protocol.search import ENDED, NEWEST, Search
-from scheduler.verbs.jobs import GetJob, GetTimeline
+from gpudeck.app.jobs.listing import parse_search
+from gpudeck.app.jobs.requests import PAGE, ReadLog, RepeatJob, SearchJobs
+from gpudeck.app.link.link import Link
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.jobs import Done, Failed, Job, Queued
+from gpudeck.scheduler.protocol.search import ENDED, NEWEST, Search
+from gpudeck.scheduler.verbs.jobs import GetJob, GetTimeline
 from tests.gui import snapshots
 from tests.gui.conftest import exchange
 from tests.gui.snapshots import NOW

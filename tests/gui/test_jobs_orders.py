@@ -8,13 +8,13 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.jobs.requests import ReadLog, RepeatJob
-from app.link.link import Link
-from scheduler.client import Client
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Changes, Queued
-from scheduler.verbs.change import Cancel, CancelMany, Edit, Move, Restore
-from scheduler.verbs.jobs import GetTimeline
+from gpudeck.app.jobs.requests import ReadLog, RepeatJob
+from gpudeck.app.link.link import Link
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Changes, Queued
+from gpudeck.scheduler.verbs.change import Cancel, CancelMany, Edit, Move, Restore
+from gpudeck.scheduler.verbs.jobs import GetTimeline
 from tests.gui import snapshots
 from tests.gui.conftest import exchange
 from tests.gui.snapshots import NOW

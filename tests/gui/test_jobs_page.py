@@ -9,12 +9,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog
 
-from app.jobs.job_details import RENEW_S
-from app.jobs.requests import ReadLog
-from app.report.file import WriteReport
-from scheduler.protocol.jobs import Event, Queued, Usage
-from scheduler.protocol.log_file import Output
-from scheduler.verbs.jobs import GetTimeline
+from gpudeck.app.jobs.job_details import RENEW_S
+from gpudeck.app.jobs.requests import ReadLog
+from gpudeck.app.report.file import WriteReport
+from gpudeck.scheduler.protocol.jobs import Event, Queued, Usage
+from gpudeck.scheduler.protocol.log_file import Output
+from gpudeck.scheduler.verbs.jobs import GetTimeline
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 

@@ -8,16 +8,16 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 
-from app.jobs.job_keys import WAITING
-from app.jobs.page import EMPTY, NOTHING_FOUND, SEARCHING
-from app.jobs.requests import ReadLog, RepeatJob
-from app.jobs.table import DURATION
-from app.language.texts import use
-from app.widgets import theme
-from scheduler.protocol.log_file import Output
-from scheduler.verbs.change import CancelMany
-from scheduler.verbs.groups import Pause
-from scheduler.verbs.jobs import GetTimeline
+from gpudeck.app.jobs.job_keys import WAITING
+from gpudeck.app.jobs.page import EMPTY, NOTHING_FOUND, SEARCHING
+from gpudeck.app.jobs.requests import ReadLog, RepeatJob
+from gpudeck.app.jobs.table import DURATION
+from gpudeck.app.language.texts import use
+from gpudeck.app.widgets import theme
+from gpudeck.scheduler.protocol.log_file import Output
+from gpudeck.scheduler.verbs.change import CancelMany
+from gpudeck.scheduler.verbs.groups import Pause
+from gpudeck.scheduler.verbs.jobs import GetTimeline
 from tests.gui import snapshots
 from tests.gui.pictures import stage
 from tests.gui.readable import texts

@@ -18,14 +18,14 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit, QMenu
 
-from app.shell.desktop import Desktop
-from app.shell.window import LEAST_WIDTH, PAGES
-from scheduler.protocol import settings
-from scheduler.protocol.jobs import Cancelling
-from scheduler.protocol.settings import TEMPLATE, Settings
-from scheduler.verbs.bookings import Booked, CancelReservation, Reserve
-from scheduler.verbs.change import CancelMany
-from scheduler.verbs.control import Configure
+from gpudeck.app.shell.desktop import Desktop
+from gpudeck.app.shell.window import LEAST_WIDTH, PAGES
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.jobs import Cancelling
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.scheduler.verbs.bookings import Booked, CancelReservation, Reserve
+from gpudeck.scheduler.verbs.change import CancelMany
+from gpudeck.scheduler.verbs.control import Configure
 from tests.gui import snapshots
 from tests.gui.person import CTRL, LEFT, NONE, Person
 from tests.gui.test_reservations import HELD, SECOND, reserved

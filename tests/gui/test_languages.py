@@ -12,26 +12,26 @@ from PySide6.QtCore import QTranslator
 from PySide6.QtGui import QFont, QFontMetricsF
 from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit
 
-from app.format.values import GIB, ago, duration, format_field, significant
-from app.jobs.form import JobForm
-from app.language import texts
-from app.models.model_list import parameters
-from app.settings.form import SETTINGS, change
-from app.shell.desktop import translate
-from app.shell.memory import WindowMemory
-from app.shell.page_titles import titles
-from app.shell.palette_model import action_entries, rank
-from app.shell.rail import Rail
-from app.shell.sheets import shortcut_groups
-from app.shell.window import PAGES
-from app.widgets import theme
-from app.widgets.controls import ask_save_path, pill, set_pill
-from app.workloads.result_export import as_csv
-from assistant.library.describe import Model
-from scheduler.protocol import settings
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import Settings
-from scheduler.verbs.control import Configure
+from gpudeck.app.format.values import GIB, ago, duration, format_field, significant
+from gpudeck.app.jobs.form import JobForm
+from gpudeck.app.language import texts
+from gpudeck.app.models.model_list import parameters
+from gpudeck.app.settings.form import SETTINGS, change
+from gpudeck.app.shell.desktop import translate
+from gpudeck.app.shell.memory import WindowMemory
+from gpudeck.app.shell.page_titles import titles
+from gpudeck.app.shell.palette_model import action_entries, rank
+from gpudeck.app.shell.rail import Rail
+from gpudeck.app.shell.sheets import shortcut_groups
+from gpudeck.app.shell.window import PAGES
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import ask_save_path, pill, set_pill
+from gpudeck.app.workloads.result_export import as_csv
+from gpudeck.assistant.library.describe import Model
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.verbs.control import Configure
 from tests.gui import snapshots
 from tests.gui.conftest import Fed
 from tests.support import state_folder

@@ -10,15 +10,15 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
-from app.devices.device_facts import FIRST_FIELDS
-from app.devices.page import balanced
-from app.strip.fleet_model import MANY
-from app.widgets import theme
-from scheduler.protocol.devices import Detail, Part
-from scheduler.protocol.fields import FIELDS
-from scheduler.services.calibration_service import MODULE
-from scheduler.verbs.devices import GetDetails
-from scheduler.verbs.submit import Submit
+from gpudeck.app.devices.device_facts import FIRST_FIELDS
+from gpudeck.app.devices.page import balanced
+from gpudeck.app.strip.fleet_model import MANY
+from gpudeck.app.widgets import theme
+from gpudeck.scheduler.protocol.devices import Detail, Part
+from gpudeck.scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.services.calibration_service import MODULE
+from gpudeck.scheduler.verbs.devices import GetDetails
+from gpudeck.scheduler.verbs.submit import Submit
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 

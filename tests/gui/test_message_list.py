@@ -11,11 +11,11 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.assistant.conversation import Conversation
-from app.assistant.conversation_view import ConversationView
-from app.assistant.requests import FinishedAnswer
-from app.widgets import theme
-from assistant.messages import Chunk
+from gpudeck.app.assistant.conversation import Conversation
+from gpudeck.app.assistant.conversation_view import ConversationView
+from gpudeck.app.assistant.requests import FinishedAnswer
+from gpudeck.app.widgets import theme
+from gpudeck.assistant.messages import Chunk
 from tests.gui.conftest import Fed
 
 STEPS = 250

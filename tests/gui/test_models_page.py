@@ -11,24 +11,24 @@ from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QTest
 
-from app.assistant.message_tree import UNCHECKED
-from app.assistant.requests import Chat, FinishedAnswer
-from app.link.link import Link
-from app.models.page import ModelsPage
-from app.models.requests import (
+from gpudeck.app.assistant.message_tree import UNCHECKED
+from gpudeck.app.assistant.requests import Chat, FinishedAnswer
+from gpudeck.app.link.link import Link
+from gpudeck.app.models.page import ModelsPage
+from gpudeck.app.models.requests import (
     AddModel,
     BenchmarkModel,
     DownloadModel,
     ListModels,
     RemoveModel,
 )
-from app.widgets import theme
-from assistant.library.describe import Model
-from assistant.library.hub import FetchProgress
-from assistant.messages import Chunk, ModelSpeed, TokenRate
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import TEMPLATE, Settings
-from scheduler.verbs.control import Configure
+from gpudeck.app.widgets import theme
+from gpudeck.assistant.library.describe import Model
+from gpudeck.assistant.library.hub import FetchProgress
+from gpudeck.assistant.messages import Chunk, ModelSpeed, TokenRate
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.scheduler.verbs.control import Configure
 from tests.gui import snapshots
 from tests.gui.conftest import Fed, exchange
 from tests.gui.readable import clipped, nameless

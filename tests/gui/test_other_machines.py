@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
-from scheduler.protocol.absence import Unavailable
-from scheduler.protocol.busy_causes import Asleep, OtherProcesses, Unreachable
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.snapshot import Busy, DeviceState, HostState, Idle, Snapshot, everywhere
+from gpudeck.scheduler.protocol.absence import Unavailable
+from gpudeck.scheduler.protocol.busy_causes import Asleep, OtherProcesses, Unreachable
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.snapshot import (
+    Busy,
+    DeviceState,
+    HostState,
+    Idle,
+    Snapshot,
+    everywhere,
+)
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 

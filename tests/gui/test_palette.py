@@ -9,13 +9,13 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence, QShortcut
 from PySide6.QtTest import QTest
 
-from app.assistant.requests import Ask
-from app.settings.form import SETTINGS
-from app.shell.palette_model import PaletteEntry, rank
-from app.shell.sheets import shortcut_groups
-from app.shell.window import PAGES
-from app.widgets.action_table import ACTIONS, action_info
-from scheduler.verbs.control import Configure
+from gpudeck.app.assistant.requests import Ask
+from gpudeck.app.settings.form import SETTINGS
+from gpudeck.app.shell.palette_model import PaletteEntry, rank
+from gpudeck.app.shell.sheets import shortcut_groups
+from gpudeck.app.shell.window import PAGES
+from gpudeck.app.widgets.action_table import ACTIONS, action_info
+from gpudeck.scheduler.verbs.control import Configure
 from tests.gui import snapshots
 from tests.gui.conftest import Fed
 
@@ -179,7 +179,7 @@ def test_f1_shows_the_manual_of_the_page(fed, window, page, heading):
 
 
 def test_tooltips_name_the_keys_of_the_table():
-    from app.widgets.action_table import hint
+    from gpudeck.app.widgets.action_table import hint
 
     assert hint("job.new") == "New job (Ctrl+N)"
     assert hint("jobs.pause", "Start no more jobs") == "Start no more jobs"

@@ -8,11 +8,11 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QImage
 from PySide6.QtTest import QTest
 
-from app.charts.past_curves import LoadPast, past_curves
-from app.dashboard.history_export import ExportHistory
-from scheduler.protocol.annotation import Annotation
-from scheduler.protocol.devices import Reading
-from scheduler.store.keeper import HistoryKeeper
+from gpudeck.app.charts.past_curves import LoadPast, past_curves
+from gpudeck.app.dashboard.history_export import ExportHistory
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.store.keeper import HistoryKeeper
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -169,7 +169,7 @@ def test_a_failed_request_is_repeated_later_and_hidden_charts_request_nothing(fe
     fed.fail(asked[0], "the daemon is gone")
     dashboard.refresh()
     assert [r for r in fed.remember if r.fields] == asked, "not at once"
-    monkeypatch.setattr("app.charts.past_curves.RETRY_S", 0.0)
+    monkeypatch.setattr("gpudeck.app.charts.past_curves.RETRY_S", 0.0)
     dashboard.refresh()
     assert len([r for r in fed.remember if r.fields]) == 2
     fed.window.show_page("jobs")

@@ -12,7 +12,7 @@ import pytest
 from PySide6.QtGui import QFont, QFontDatabase, QImage
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.widgets import theme
+from gpudeck.app.widgets import theme
 from tests.gui.likeness import REFERENCES, most, thumbnail, unlike
 from tests.gui.pictures import FLEETS, FONT, SCHEMES, VIEWS, Stage, pictures, stage
 

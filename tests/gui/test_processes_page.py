@@ -9,9 +9,9 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 
-from app.processes.page import EMPTY, NO_PROCESS, NOTHING_FOUND
-from scheduler.protocol.devices import Detail, Process
-from scheduler.verbs.devices import GetDetails, KillProcess
+from gpudeck.app.processes.page import EMPTY, NO_PROCESS, NOTHING_FOUND
+from gpudeck.scheduler.protocol.devices import Detail, Process
+from gpudeck.scheduler.verbs.devices import GetDetails, KillProcess
 from tests.gui import snapshots
 
 NOW = snapshots.NOW

@@ -9,10 +9,10 @@ import msgspec
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtTest import QTest
 
-from app.assistant.conversation import Conversation
-from app.assistant.message_tree import SavedConversation
-from app.assistant.requests import Decide, FinishedAnswer, SessionRequest
-from assistant.tools.proposal import Proposal
+from gpudeck.app.assistant.conversation import Conversation
+from gpudeck.app.assistant.message_tree import SavedConversation
+from gpudeck.app.assistant.requests import Decide, FinishedAnswer, SessionRequest
+from gpudeck.assistant.tools.proposal import Proposal
 from tests.gui.conftest import Fed
 
 EVIL = "train \x1b[31m<b>x</b> {gpu0.temp} \u202eevil"

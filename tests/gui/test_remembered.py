@@ -10,11 +10,11 @@ from PySide6.QtCore import QCoreApplication, QEvent, QRect, QSettings, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
-from app.shell.desktop import Desktop
-from app.shell.memory import WindowMemory
-from app.widgets import theme
-from scheduler.protocol import settings
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.app.shell.desktop import Desktop
+from gpudeck.app.shell.memory import WindowMemory
+from gpudeck.app.widgets import theme
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.gui import snapshots
 from tests.gui.conftest import Fed
 from tests.support import state_folder

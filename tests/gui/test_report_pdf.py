@@ -10,11 +10,11 @@ import pytest
 from PySide6.QtCore import QBuffer, QSizeF
 from PySide6.QtGui import QPdfWriter
 
-from app.report import pdf
-from app.report.file import save_report
-from app.report.pdf import as_pdf
-from assistant.reports.report import Chart, Curve, Excerpt, Prose, Report, Section, Table
-from scheduler.protocol.errors import UserError
+from gpudeck.app.report import pdf
+from gpudeck.app.report.file import save_report
+from gpudeck.app.report.pdf import as_pdf
+from gpudeck.assistant.reports.report import Chart, Curve, Excerpt, Prose, Report, Section, Table
+from gpudeck.scheduler.protocol.errors import UserError
 
 TIMES = tuple(float(i) for i in range(100))
 WAVE = tuple(float(i % 50) for i in range(100))

@@ -9,14 +9,14 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
-from app.format.bookings import booking_rows, outlook
-from app.jobs.bookings_model import read_booking
-from app.link.link import Link
-from scheduler.client import Client
-from scheduler.protocol.bookings import Booking
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.units import clock
-from scheduler.verbs.bookings import Booked, CancelReservation, Reserve
+from gpudeck.app.format.bookings import booking_rows, outlook
+from gpudeck.app.jobs.bookings_model import read_booking
+from gpudeck.app.link.link import Link
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.units import clock
+from gpudeck.scheduler.verbs.bookings import Booked, CancelReservation, Reserve
 from tests.gui import snapshots
 from tests.gui.conftest import Fed, exchange
 from tests.gui.snapshots import NOW

@@ -8,15 +8,15 @@ import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtGui import QGuiApplication
 
-from app.assistant.message_tree import UNCHECKED
-from app.assistant.requests import ChatServed, FinishedAnswer
-from app.link.link import Link
-from app.models.fit import CPU, JOB, LEASE, fit
-from app.models.page import ModelsPage
-from app.models.requests import FindServed, ListModels, ServedNow, StartServing, StopServing
-from app.widgets import theme
-from assistant.inference.messages import Options
-from scheduler.protocol.settings import Settings
+from gpudeck.app.assistant.message_tree import UNCHECKED
+from gpudeck.app.assistant.requests import ChatServed, FinishedAnswer
+from gpudeck.app.link.link import Link
+from gpudeck.app.models.fit import CPU, JOB, LEASE, fit
+from gpudeck.app.models.page import ModelsPage
+from gpudeck.app.models.requests import FindServed, ListModels, ServedNow, StartServing, StopServing
+from gpudeck.app.widgets import theme
+from gpudeck.assistant.inference.messages import Options
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.gui import snapshots
 from tests.gui.conftest import Fed, exchange
 from tests.gui.readable import clipped, nameless
@@ -187,9 +187,9 @@ def test_free_chat_uses_a_served_model_and_another_one_makes_a_branch(fed):
 
 @pytest.mark.slow
 def test_the_window_starts_a_model_chats_with_it_and_stops_it(home, tmp_path, qtbot):
-    from accel.serving import tiny
-    from scheduler.protocol import settings
-    from scheduler.protocol.settings import TEMPLATE
+    from gpudeck.accel.serving import tiny
+    from gpudeck.scheduler.protocol import settings
+    from gpudeck.scheduler.protocol.settings import TEMPLATE
 
     settings.save(Settings(source="cpu", model_folder=TEMPLATE))
     tiny.make(tmp_path / "tiny")

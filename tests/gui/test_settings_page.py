@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QPoint
 
-from app.language import texts
-from app.settings.form import SETTINGS, first_sentence
-from app.settings.setting_row import SettingRow
-from app.state import State
-from scheduler.protocol.settings import Settings
-from scheduler.verbs.control import Configure
+from gpudeck.app.language import texts
+from gpudeck.app.settings.form import SETTINGS, first_sentence
+from gpudeck.app.settings.setting_row import SettingRow
+from gpudeck.app.state import State
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.verbs.control import Configure
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 

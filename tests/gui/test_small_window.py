@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from PySide6.QtWidgets import QAbstractScrollArea, QPushButton
 
-from app.language import texts
-from app.shell.window import PAGES, SMALLEST
-from app.widgets.fold_row import FoldRow
+from gpudeck.app.language import texts
+from gpudeck.app.shell.window import PAGES, SMALLEST
+from gpudeck.app.widgets.fold_row import FoldRow
 from tests.gui import snapshots
 from tests.gui.conftest import Fed
 from tests.gui.readable import clipped, sideways

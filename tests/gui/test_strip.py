@@ -11,10 +11,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.shell.window import SMALLEST
-from app.strip import strip as strip_module
-from app.strip.tile_view import TileText
-from app.widgets import theme
+from gpudeck.app.shell.window import SMALLEST
+from gpudeck.app.strip import strip as strip_module
+from gpudeck.app.strip.tile_view import TileText
+from gpudeck.app.widgets import theme
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 from tests.gui.test_other_machines import with_hosts

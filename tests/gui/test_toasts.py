@@ -9,9 +9,9 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.widgets import toast
-from scheduler.protocol.jobs import UNDO_S, Cancelling, Queued, Running
-from scheduler.verbs.change import CancelMany, Restore
+from gpudeck.app.widgets import toast
+from gpudeck.scheduler.protocol.jobs import UNDO_S, Cancelling, Queued, Running
+from gpudeck.scheduler.verbs.change import CancelMany, Restore
 from tests.gui import snapshots
 from tests.gui.conftest import Fed
 from tests.gui.snapshots import NOW

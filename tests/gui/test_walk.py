@@ -16,17 +16,17 @@ from PySide6.QtCore import QPoint, Qt, QTimer
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.hosts.host_rows import ReachHost
-from app.jobs.requests import SearchJobs
-from app.shell.window import PAGES
-from scheduler.protocol.devices import Detail
-from scheduler.protocol.jobs import Cancelling, Queued
-from scheduler.protocol.settings import HostSettings, Settings
-from scheduler.verbs.change import CancelMany, Restore
-from scheduler.verbs.control import Configure
-from scheduler.verbs.devices import GetDetails, KillProcess
-from scheduler.verbs.hosts import SetHost
-from scheduler.verbs.submit import Submit
+from gpudeck.app.hosts.host_rows import ReachHost
+from gpudeck.app.jobs.requests import SearchJobs
+from gpudeck.app.shell.window import PAGES
+from gpudeck.scheduler.protocol.devices import Detail
+from gpudeck.scheduler.protocol.jobs import Cancelling, Queued
+from gpudeck.scheduler.protocol.settings import HostSettings, Settings
+from gpudeck.scheduler.verbs.change import CancelMany, Restore
+from gpudeck.scheduler.verbs.control import Configure
+from gpudeck.scheduler.verbs.devices import GetDetails, KillProcess
+from gpudeck.scheduler.verbs.hosts import SetHost
+from gpudeck.scheduler.verbs.submit import Submit
 from tests.gui import snapshots
 from tests.gui.person import CTRL, LEFT, NONE, SHIFT
 from tests.gui.snapshots import NOW

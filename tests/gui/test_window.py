@@ -7,11 +7,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 
-from app.assistant.requests import FinishedAnswer
-from app.shell.window import PAGES
-from app.tour import render
-from app.widgets import theme
-from scheduler.protocol.settings import Settings
+from gpudeck.app.assistant.requests import FinishedAnswer
+from gpudeck.app.shell.window import PAGES
+from gpudeck.app.tour import render
+from gpudeck.app.widgets import theme
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.gui import snapshots
 from tests.gui.readable import clipped, contrast
 from tests.gui.snapshots import NOW

@@ -15,18 +15,18 @@ import pytest
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
-from app.jobs.requests import ReadLog
-from app.link.snapshots import SnapshotFeed
-from app.report.file import WriteReport
-from app.shell.desktop import Desktop, open_window
-from app.workloads.result_export import as_csv
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import make_spec
-from scheduler.protocol.settings import TEMPLATE, Settings
-from scheduler.verbs.change import Cancel
-from scheduler.verbs.submit import Submit
+from gpudeck.app.jobs.requests import ReadLog
+from gpudeck.app.link.snapshots import SnapshotFeed
+from gpudeck.app.report.file import WriteReport
+from gpudeck.app.shell.desktop import Desktop, open_window
+from gpudeck.app.workloads.result_export import as_csv
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import make_spec
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.scheduler.verbs.change import Cancel
+from gpudeck.scheduler.verbs.submit import Submit
 from tests.gui import snapshots
 from tests.gui.conftest import exchange
 from tests.support import state_folder

@@ -13,14 +13,14 @@ from PySide6.QtWidgets import (
     QFileDialog,
 )
 
-from accel.result import read
-from app.shell.window import SMALLEST
-from app.tour import render
-from app.widgets import theme
-from app.workloads.cell_charts import VIEWS
-from app.workloads.result_export import SaveResult
-from scheduler.protocol.jobs import Done, listed
-from scheduler.verbs.jobs import GetJob
+from gpudeck.accel.result import read
+from gpudeck.app.shell.window import SMALLEST
+from gpudeck.app.tour import render
+from gpudeck.app.widgets import theme
+from gpudeck.app.workloads.cell_charts import VIEWS
+from gpudeck.app.workloads.result_export import SaveResult
+from gpudeck.scheduler.protocol.jobs import Done, listed
+from gpudeck.scheduler.verbs.jobs import GetJob
 from tests.gui import snapshots
 from tests.gui.readable import clipped, contrast, texts
 from tests.gui.snapshots import NOW

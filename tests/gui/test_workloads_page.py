@@ -9,8 +9,8 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
-from accel.attention import records
-from accel.lessons.records import (
+from gpudeck.accel.attention import records
+from gpudeck.accel.lessons.records import (
     Measured,
     Used,
     encode_learned,
@@ -18,12 +18,12 @@ from accel.lessons.records import (
     learned_file,
     used_file,
 )
-from accel.primitives.gemm import records as products
-from app.widgets import theme
-from app.workloads.page import EMPTY, SEARCHING
-from scheduler.protocol.search import ENDED
-from scheduler.verbs.jobs import Page
-from scheduler.verbs.submit import Submit
+from gpudeck.accel.primitives.gemm import records as products
+from gpudeck.app.widgets import theme
+from gpudeck.app.workloads.page import EMPTY, SEARCHING
+from gpudeck.scheduler.protocol.search import ENDED
+from gpudeck.scheduler.verbs.jobs import Page
+from gpudeck.scheduler.verbs.submit import Submit
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 
@@ -142,7 +142,7 @@ def test_a_run_of_long_ago_is_found_and_is_not_called_none(fed):
     fed.feed(snapshots.cpu_snapshot())
     assert page.empty.text() == SEARCHING
     ask = fed.sought[-1]
-    assert (ask.search.text, ask.search.outcomes) == ("accel.workloads.gemm", ENDED)
+    assert (ask.search.text, ask.search.outcomes) == ("gpudeck.accel.workloads.gemm", ENDED)
     other = snapshots.job(7, snapshots.Queued("x"), workload="attention")
     fed.reply(ask, Page((other,), 500))
     assert page.empty.text() == SEARCHING and fed.sought[-1].before == 500, "a page may be short"

@@ -41,13 +41,13 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from accel.workloads.catalog import WORKLOADS
-from app.assistant.message_view import MessageView
-from app.language import texts
-from app.widgets import theme
-from assistant.language.words import Words
-from scheduler.protocol.jobs import Failed, Running
-from scheduler.protocol.settings import Settings
+from gpudeck.accel.workloads.catalog import WORKLOADS
+from gpudeck.app.assistant.message_view import MessageView
+from gpudeck.app.language import texts
+from gpudeck.app.widgets import theme
+from gpudeck.assistant.language.words import Words
+from gpudeck.scheduler.protocol.jobs import Failed, Running
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.gui import served, world
 from tests.gui.pictures import VIEWS, Stage, stage
 from tests.gui.test_other_machines import with_hosts

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import msgspec
 
-from accel.result import Cell, Check, Result, Sensors, Timing
-from app.assistant.message_tree import Curve
-from app.assistant.requests import FinishedAnswer
-from app.assistant.session_files import Summary
-from scheduler.protocol.devices import Detail, Process, Reading
-from scheduler.protocol.jobs import (
+from gpudeck.accel.result import Cell, Check, Result, Sensors, Timing
+from gpudeck.app.assistant.message_tree import Curve
+from gpudeck.app.assistant.requests import FinishedAnswer
+from gpudeck.app.assistant.session_files import Summary
+from gpudeck.scheduler.protocol.devices import Detail, Process, Reading
+from gpudeck.scheduler.protocol.jobs import (
     Cancelled,
     Done,
     Event,
@@ -35,9 +35,9 @@ from scheduler.protocol.jobs import (
     Spec,
     State,
 )
-from scheduler.protocol.snapshot import Alert
-from scheduler.protocol.wait_reasons import ReplayShown, render
-from scheduler.telemetry.alerts import CLEARS
+from gpudeck.scheduler.protocol.snapshot import Alert
+from gpudeck.scheduler.protocol.wait_reasons import ReplayShown, render
+from gpudeck.scheduler.telemetry.alerts import CLEARS
 from tests.gui.snapshots import GIB, H100, NOW, raw
 
 MEASURED = Path(__file__).parents[1] / "benchmarks/results/attention_grid_2026-11-22_h100.csv"
@@ -184,7 +184,7 @@ def _spec(
 ) -> Spec:
     user = _USERS[at % len(_USERS)]
     argv = command.split() or [
-        "python", "-P", "-m", f"accel.workloads.{workload}",
+        "python", "-P", "-m", f"gpudeck.accel.workloads.{workload}",
         *(f"--{key}={value}" for key, value in params.items()),
     ]  # fmt: skip
     folder = f"/home/{user}/llama" if command else f"/home/{user}"
@@ -323,7 +323,7 @@ def inspected(newest: dict[str, Reading]) -> tuple[Detail, ...]:
     found = []
     commands = {
         "gemm": ("finetune.py --config llama-8b.yaml", "ada", "llama-trainer"),
-        "attention": ("-m accel.workloads.attention --seq=8192", "ben", ""),
+        "attention": ("-m gpudeck.accel.workloads.attention --seq=8192", "ben", ""),
         "copy": ("shuffle.py --out /data/shards", "mara", "data-prep"),
     }
     for at, (device, reading) in enumerate(newest.items()):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import ready
 from tests.integration.shell import Shell
 from tests.support import state_folder

@@ -6,10 +6,10 @@ import signal
 import sys
 from pathlib import Path
 
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.errors import DaemonGone
-from scheduler.protocol.jobs import Job, Running
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import DaemonGone
+from gpudeck.scheduler.protocol.jobs import Job, Running
 from tests.support import command_of, eventually, lives, send, users_of
 
 
@@ -56,7 +56,7 @@ def answers() -> bool:
 def probe_pid(home: Path) -> int | None:
     """The probe of this home's daemon, None while there is none."""
     for pid in users_of(home):
-        if b"scheduler.devices.probe" in command_of(pid) and lives(pid):
+        if b"gpudeck.scheduler.devices.probe" in command_of(pid) and lives(pid):
             return pid
     return None
 

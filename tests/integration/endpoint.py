@@ -46,7 +46,7 @@ class serving:  # noqa: N801 - a context manager
         self.errors = ""
 
     def __enter__(self) -> Served:
-        command = [sys.executable, "-m", "app", "serve", "--port", "0", *self._options]
+        command = [sys.executable, "-m", "gpudeck", "serve", "--port", "0", *self._options]
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=self.stderr, text=True
         )

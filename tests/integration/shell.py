@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.cli.main import main
-from scheduler.protocol.jobs import Job
+from gpudeck.app.cli.main import main
+from gpudeck.scheduler.protocol.jobs import Job
 
 
 class Shell:
@@ -53,7 +53,7 @@ class Shell:
 def gpudeck(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command in a process of its own, as a user's shell does."""
     return subprocess.run(
-        [sys.executable, "-m", "app", *words],
+        [sys.executable, "-m", "gpudeck", *words],
         capture_output=True,
         text=True,
         timeout=60,
@@ -64,7 +64,7 @@ def gpudeck(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
 
 def start_waiting(job: Job) -> subprocess.Popen[str]:
     """Start `gpudeck wait` in a process of its own, and return it once it waits."""
-    command = [sys.executable, "-m", "app", "wait", str(job.id)]
+    command = [sys.executable, "-m", "gpudeck", "wait", str(job.id)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == f"job {job.id} ({job.spec.name})\n"

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scheduler.protocol.settings import HostSettings
+from gpudeck.scheduler.protocol.settings import HostSettings
 from tests.support import LACKS, eventually
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.cli.main import main
-from scheduler.client import Client
-from scheduler.devices import trace
-from scheduler.protocol import paths, settings
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.settings import Settings
+from gpudeck.app.cli.main import main
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.devices import trace
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.hook import Hook
 from tests.integration.deck import daemon_pid, kill_daemon, ready
 from tests.support import eventually, users_of
@@ -96,14 +96,14 @@ def test_a_webhook_that_hangs_delays_nobody(capped_home: Path, hook: Hook) -> No
         assert [
             p
             for p in users_of(capped_home)
-            if b"scheduler.services.webhook" in Path(f"/proc/{p}/cmdline").read_bytes()
+            if b"gpudeck.scheduler.services.webhook" in Path(f"/proc/{p}/cmdline").read_bytes()
         ]
         deck.stop_daemon()
         assert time.monotonic() - begin < 9, "it waits for no answer"
     assert [
         p
         for p in users_of(capped_home)
-        if b"scheduler.services.webhook" in Path(f"/proc/{p}/cmdline").read_bytes()
+        if b"gpudeck.scheduler.services.webhook" in Path(f"/proc/{p}/cmdline").read_bytes()
     ] == []
 
 

@@ -11,19 +11,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assistant.client import Assistant
-from assistant.intents.state import State
-from assistant.messages import Answer
-from assistant.query.request import NEWEST, Order, Query
-from assistant.tools.proposal import Proposal
-from assistant.tools.proposal_store import LASTS_S, ProposalStore
-from assistant.tools.registry import plan_action
-from assistant.tools.tool import ToolContext
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import LISTED_ARGV, Job
-from scheduler.protocol.settings import TEMPLATE
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.messages import Answer
+from gpudeck.assistant.query.request import NEWEST, Order, Query
+from gpudeck.assistant.tools.proposal import Proposal
+from gpudeck.assistant.tools.proposal_store import LASTS_S, ProposalStore
+from gpudeck.assistant.tools.registry import plan_action
+from gpudeck.assistant.tools.tool import ToolContext
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import LISTED_ARGV, Job
+from gpudeck.scheduler.protocol.settings import TEMPLATE
 from tests.integration.deck import python, running
 from tests.integration.shell import gpudeck
 from tests.support import eventually
@@ -418,7 +418,7 @@ def test_an_uncertain_request_is_asked_about(shared: Client, world: dict[str, in
 def test_a_refusal_for_good_is_listed_and_can_be_forgotten(
     shared: Client, world: dict[str, int], assistant: Assistant, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from app.cli.main import main
+    from gpudeck.app.cli.main import main
 
     proposal = assistant.ask("pause the queue").proposal
     assert proposal is not None
@@ -535,7 +535,7 @@ def test_a_hostile_name_in_a_proposal_is_plain_text(
 def test_yes_does_not_cover_requests_that_depend_on_job_names(
     shared: Client, world: dict[str, int], assistant: Assistant, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from app.cli.main import main
+    from gpudeck.app.cli.main import main
 
     meant = victim(shared)
     assert main(["ask", "--yes", f"cancel job {meant.id}"]) == 0, "whatever others are called"
@@ -598,7 +598,7 @@ def test_the_command_line_asks_and_reports_what_was_done(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from app.cli.main import main
+    from gpudeck.app.cli.main import main
 
     job = victim(shared)
     assert main(["ask", "cancel", "job", str(job.id)]) == 1
@@ -639,7 +639,7 @@ def test_the_command_line_asks_and_reports_what_was_done(
 def test_an_action_that_cannot_be_done_exits_with_1(
     shared: Client, world: dict[str, int], order: str
 ) -> None:
-    from app.cli.main import main
+    from gpudeck.app.cli.main import main
 
     assert main(["ask", "--yes", order]) == 1
 
@@ -650,7 +650,7 @@ def test_an_action_that_cannot_be_done_exits_with_1(
 def test_a_question_without_data_exits_with_0(
     shared: Client, world: dict[str, int], question: str
 ) -> None:
-    from app.cli.main import main
+    from gpudeck.app.cli.main import main
 
     assert main(["ask", question]) == 0
 
@@ -673,7 +673,7 @@ def test_a_chosen_request_is_answered_and_checked(
 def test_the_command_line_goes_on_with_the_last_question(
     shared: Client, world: dict[str, int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from app.cli.main import main
+    from gpudeck.app.cli.main import main
 
     (paths.home() / "ask.json").unlink(missing_ok=True)
     assert main(["ask", "--continue", "and it?"]) == 1
@@ -692,7 +692,7 @@ def test_the_shipped_model_offers_choices_and_answers_the_chosen_one(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from app.cli.main import main
+    from gpudeck.app.cli.main import main
 
     shared.configure(model_folder="", model_device="cpu")
     try:

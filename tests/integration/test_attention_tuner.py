@@ -14,18 +14,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from accel.attention import attention, choose, learned
-from accel.attention.usage import USAGE
-from accel.lessons import measuring
-from accel.lessons.mode import learning
-from accel.lessons.records import decode_learned, learned_file
-from accel.runtime import shared_file
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.devices import ASSISTANT_MARK
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Idle
-from scheduler.services.helper_service import attention_is_due
+from gpudeck.accel.attention import attention, choose, learned
+from gpudeck.accel.attention.usage import USAGE
+from gpudeck.accel.lessons import measuring
+from gpudeck.accel.lessons.mode import learning
+from gpudeck.accel.lessons.records import decode_learned, learned_file
+from gpudeck.accel.runtime import shared_file
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Idle
+from gpudeck.scheduler.services.helper_service import attention_is_due
 from tests.integration.deck import ready
 from tests.support import eventually, state_folder
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import pytest
 
-from app.cli.connection import daemon_status
-from app.cli.system import boot_unit
-from scheduler.background import unit
-from scheduler.protocol import paths
+from gpudeck.app.cli.connection import daemon_status
+from gpudeck.app.cli.system import boot_unit
+from gpudeck.scheduler.background import unit
+from gpudeck.scheduler.protocol import paths
 from tests.integration.shell import Shell
 from tests.support import eventually
 
@@ -119,7 +119,7 @@ def test_without_systemd_the_line_for_cron_starts_the_daemon(
 def test_a_command_that_needs_the_daemon_starts_it_through_its_unit(
     machine: Machine, alone: Shell, tmp_path: Path, cpu_home: Path
 ) -> None:
-    words = [sys.executable, "-P", "-m", "scheduler.daemon"]
+    words = [sys.executable, "-P", "-m", "gpudeck.scheduler.daemon"]
     start = f"BY_UNIT=1 setsid {shlex.join(words)} > /dev/null 2>&1 &"
     script = f'[ "$2" = start ] && {{ {start} }}; echo "systemctl $*" >> {machine.calls}'
     command(tmp_path / "bin", "systemctl", script)
@@ -176,7 +176,7 @@ export XDG_RUNTIME_DIR=/run/user/0
 {_SYSTEMD} --user > "$FOLDER/systemd.log" 2>&1 &
 systemd=$!
 until systemctl --user is-system-running 2>/dev/null | grep -q running; do sleep 0.2; done
-deck() {{ "$PYTHON" -m app "$@"; }}
+deck() {{ "$PYTHON" -m gpudeck "$@"; }}
 fact() {{ echo "$1=$(eval "$2" 2>&1 | tr '\\n' ' ')" >> "$FOLDER/facts"; }}
 alive() {{ kill -0 "$(cat "$FOLDER/job")" && echo yes || echo no; }}
 deck daemon install

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.executors import cgroups
-from scheduler.protocol.jobs import Cancelled, Done, Lost
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.executors import cgroups
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Lost
 from tests.integration.deck import ready, running
 from tests.support import eventually, lives, send
 
@@ -62,7 +62,7 @@ def deck(group: Path, cpu_home: Path, request: pytest.FixtureRequest) -> Iterato
     """
     own = group / request.param
     own.mkdir(exist_ok=True)
-    start = [*WITHOUT_KILL, sys.executable, "-P", "-m", "app", "daemon", "start"]
+    start = [*WITHOUT_KILL, sys.executable, "-P", "-m", "gpudeck", "daemon", "start"]
     enter = ["sh", "-c", f'echo $$ > {own}/cgroup.procs && exec "$@"', "sh"]
     subprocess.run([*enter, *start], check=True, capture_output=True)
     with Client(start=False) as client:
@@ -90,7 +90,7 @@ def test_a_process_that_hid_ends_though_the_runner_of_its_job_was_killed(deck: C
 
 
 def test_a_group_that_is_not_marked_is_not_used(group: Path) -> None:
-    code = "from scheduler.executors.cgroups import find; print(find().base)"
+    code = "from gpudeck.scheduler.executors.cgroups import find; print(find().base)"
     command = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]
     found = []
     for _ in range(2):

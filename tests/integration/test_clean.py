@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from app.cli.main import main
-from assistant.housekeeping import ScanMonitor, move_to_trash, scan
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.settings import Settings
+from gpudeck.app.cli.main import main
+from gpudeck.assistant.housekeeping import ScanMonitor, move_to_trash, scan
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.integration.deck import python, ready, running
 from tests.support import eventually, lives, state_folder
 from tests.unit.assistant.debris import aged, write
@@ -66,7 +66,7 @@ def answered(answer: str, *words: str) -> str:
     """Return what a command writes on a terminal on which a user answers its question."""
     pid, fd = pty.fork()
     if pid == 0:
-        os.execv(sys.executable, [sys.executable, "-m", "app", *words])
+        os.execv(sys.executable, [sys.executable, "-m", "gpudeck", *words])
     seen = b""
     try:
         while b"[y/N]" not in seen:

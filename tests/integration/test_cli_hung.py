@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import connection
-from app.cli.main import main
-from scheduler.client import Client
-from scheduler.devices.trace import read
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import make_spec
-from scheduler.verbs.submit import check_folders
+from gpudeck.app.cli import connection
+from gpudeck.app.cli.main import main
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.devices.trace import read
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import make_spec
+from gpudeck.scheduler.verbs.submit import check_folders
 from tests.integration.deck import daemon_pid, python, ready, running
 from tests.integration.shell import Shell, gpudeck
 from tests.support import eventually, lives, send
@@ -76,7 +76,7 @@ def test_a_hung_daemon_is_killed_and_its_jobs_run_on(
 @pytest.mark.slow
 def test_on_a_terminal_a_person_is_asked(hung: int) -> None:
     near, far = pty.openpty()
-    command = [sys.executable, "-m", "app", "daemon", "stop"]
+    command = [sys.executable, "-m", "gpudeck", "daemon", "stop"]
     with subprocess.Popen(command, stdin=far, stdout=far, stderr=far) as process:
         os.write(near, b"y\n")
         assert process.wait(40) == 0
@@ -115,7 +115,7 @@ def test_a_forbidden_folder_is_refused_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["jobs", "submit --hold -- true"])
 def test_a_closed_output_is_reported_before_anything_is_done(cpu_home: Path, command: str) -> None:
-    script = f'exec "{sys.executable}" -m app {command} >&-'
+    script = f'exec "{sys.executable}" -m gpudeck {command} >&-'
     ended = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert ended.stderr == (
@@ -126,14 +126,14 @@ def test_a_closed_output_is_reported_before_anything_is_done(cpu_home: Path, com
 
 @pytest.mark.slow
 def test_closed_errors_do_not_reach_another_file(cpu_home: Path) -> None:
-    script = f'exec "{sys.executable}" -m app jobs 7 2>&- <&-'
+    script = f'exec "{sys.executable}" -m gpudeck jobs 7 2>&- <&-'
     ended = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
 
 
 def test_a_recording_that_is_terminated_keeps_what_it_has(cpu_home: Path, tmp_path: Path) -> None:
     file = tmp_path / "trace.gz"
-    command = [sys.executable, "-m", "app", "record", str(file), "--seconds", "100"]
+    command = [sys.executable, "-m", "gpudeck", "record", str(file), "--seconds", "100"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         eventually(file.exists)
         with Client() as deck:
@@ -152,7 +152,7 @@ def test_ask_reports_a_daemon_that_hangs_or_died(cpu_home: Path) -> None:
     pid = daemon_pid()
     send(pid, signal.SIGSTOP)
     with subprocess.Popen(
-        [sys.executable, "-m", "app", "ask", "how hot is the gpu?"],
+        [sys.executable, "-m", "gpudeck", "ask", "how hot is the gpu?"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

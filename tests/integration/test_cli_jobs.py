@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from scheduler.client import Client
-from scheduler.protocol.jobs import Done
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.jobs import Done
 from tests.integration.deck import kill_daemon, log_of, python, ready, running
 from tests.integration.shell import Shell, start_waiting
 from tests.support import eventually

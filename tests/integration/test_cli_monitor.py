@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scheduler.client import Client
-from scheduler.devices import trace
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.devices import trace
 from tests.integration.shell import Shell
 from tests.support import eventually
 
@@ -44,7 +44,7 @@ def test_record_writes_a_trace_that_can_be_read(sh: Shell, tmp_path: Path) -> No
 
 def test_an_interrupted_recording_reports_what_was_written(cpu_home: Path, tmp_path: Path) -> None:
     file = tmp_path / "a.trace.gz"
-    command = [sys.executable, "-P", "-m", "app", "record", str(file), "--seconds", "600"]
+    command = [sys.executable, "-P", "-m", "gpudeck", "record", str(file), "--seconds", "600"]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     eventually(file.exists)
     with Client() as deck:

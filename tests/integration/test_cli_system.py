@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.protocol import settings
+from gpudeck.scheduler.protocol import settings
 from tests.integration.deck import kill_daemon
 from tests.integration.shell import Shell, gpudeck
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 
-from scheduler.client import Client
+from gpudeck.scheduler.client import Client
 from tests.integration.deck import python, running
 from tests.integration.shell import Shell, gpudeck, start_waiting
 
@@ -25,7 +25,7 @@ def in_terminal(*words: str, until: bytes, **env: str) -> bytes:
     if pid == 0:
         os.execve(
             sys.executable,
-            [sys.executable, "-m", "app", *words],
+            [sys.executable, "-m", "gpudeck", *words],
             {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30", **env},
         )
     seen = b""
@@ -52,7 +52,7 @@ def test_logs_are_neutral_on_a_terminal_and_unchanged_in_a_pipe(shared: Client) 
     )
     main_end, terminal = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "app", "logs", str(job.id)],
+        [sys.executable, "-m", "gpudeck", "logs", str(job.id)],
         stdout=terminal,
         stderr=terminal,
         stdin=terminal,
@@ -81,7 +81,7 @@ def test_a_hostile_name_cannot_control_the_terminal(sh: Shell, shared: Client) -
 def test_a_closed_pipe_ends_the_command_quietly(shared: Client) -> None:
     job = shared.submit(python("print('x' * 3_000_000)"))
     shared.wait(job.id, WAIT_S)
-    command = f"{sys.executable} -m app logs {job.id} | head -c 10"
+    command = f"{sys.executable} -m gpudeck logs {job.id} | head -c 10"
     found = subprocess.run(
         ["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False
     )
@@ -90,7 +90,7 @@ def test_a_closed_pipe_ends_the_command_quietly(shared: Client) -> None:
 
 def test_a_full_disk_is_reported_in_one_line(shared: Client) -> None:
     found = subprocess.run(
-        ["sh", "-c", f"{sys.executable} -m app jobs > /dev/full"],
+        ["sh", "-c", f"{sys.executable} -m gpudeck jobs > /dev/full"],
         stderr=subprocess.PIPE,
         text=True,
         timeout=60,
@@ -125,7 +125,7 @@ def test_watch_restores_the_terminal(shared: Client) -> None:
 def test_watch_without_a_terminal_suggests_json(sh: Shell, shared: Client) -> None:
     assert "gpudeck status --json" in sh.fails("watch")
     with subprocess.Popen(
-        [sys.executable, "-m", "app", "watch", "--json"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "gpudeck", "watch", "--json"], stdout=subprocess.PIPE, text=True
     ) as feed:
         assert feed.stdout is not None
         first, second = (json.loads(feed.stdout.readline()) for _ in range(2))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.catalog import COMMANDS
-from app.cli.main import ELSEWHERE
-from scheduler.client import Client
+from gpudeck.app.cli.catalog import COMMANDS
+from gpudeck.app.cli.main import ELSEWHERE
+from gpudeck.scheduler.client import Client
 from tests.integration.shell import Shell, gpudeck
 
 

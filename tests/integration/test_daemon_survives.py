@@ -16,14 +16,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.client import Client
-from scheduler.executors import local
-from scheduler.protocol import paths, settings
-from scheduler.protocol.errors import DaemonGone, UserError
-from scheduler.protocol.jobs import Cancelled, Done, Failed, Lost, Queued, Running, Starting
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.wait_reasons import QueuePaused
-from scheduler.store import Store
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.executors import local
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Failed, Lost, Queued, Running, Starting
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.wait_reasons import QueuePaused
+from gpudeck.scheduler.store import Store
 from tests.integration.deck import answers, daemon_pid, kill_daemon, log_of, python, ready, running
 from tests.support import command_of, eventually, lives, send, state_folder, users_of
 
@@ -40,7 +40,7 @@ def test_a_daemon_serves_though_the_process_that_started_it_has_ended(cpu_home: 
     """Nobody reads its report that it is ready."""
     nobody, told = os.pipe()
     os.close(nobody)
-    argv = [sys.executable, "-P", "-m", "scheduler.daemon"]
+    argv = [sys.executable, "-P", "-m", "gpudeck.scheduler.daemon"]
     daemon = subprocess.Popen(argv, stdout=told, start_new_session=True, cwd="/")
     os.close(told)
     eventually(answers)
@@ -138,7 +138,7 @@ def test_jobs_outlive_a_stopped_daemon_and_are_adopted_by_the_next(
 
 
 def users_daemon(home: Path) -> list[int]:
-    return [p for p in users_of(home) if b"scheduler.daemon" in command_of(p)]
+    return [p for p in users_of(home) if b"gpudeck.scheduler.daemon" in command_of(p)]
 
 
 def test_an_adopted_job_can_be_cancelled_and_a_cancel_survives_a_crash(
@@ -316,7 +316,7 @@ def test_a_second_daemon_reports_that_one_answers_already(cpu_home: Path) -> Non
     with Client():
         first = daemon_pid()
         second = subprocess.run(
-            [sys.executable, "-P", "-m", "scheduler.daemon"],
+            [sys.executable, "-P", "-m", "gpudeck.scheduler.daemon"],
             capture_output=True,
             text=True,
             timeout=30,
@@ -330,9 +330,9 @@ def test_a_second_daemon_reports_that_one_answers_already(cpu_home: Path) -> Non
 def test_a_bug_ends_the_daemon_and_is_logged(cpu_home: Path) -> None:
     code = """if True:
         import sys
-        from scheduler.background.instance import BackgroundProcess, run_single_instance
-        from scheduler.daemon import daemon
-        from scheduler.protocol import paths
+        from gpudeck.scheduler.background.instance import BackgroundProcess, run_single_instance
+        from gpudeck.scheduler.daemon import daemon
+        from gpudeck.scheduler.protocol import paths
         daemon.Monitor.set_devices = lambda self, devices: 1 / 0
         sys.exit(run_single_instance(BackgroundProcess("the daemon", paths.daemon_lock(), paths.daemon_socket(), paths.daemon_log()), daemon.serve))"""  # noqa: E501
     ended = subprocess.run(

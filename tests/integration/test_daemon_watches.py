@@ -15,19 +15,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.client import Client
-from scheduler.devices import trace
-from scheduler.protocol import paths
-from scheduler.protocol.busy_causes import HeldByJobs, NoReading
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.fields import HEADLINE
-from scheduler.protocol.jobs import Done
-from scheduler.protocol.snapshot import Busy, Snapshot
-from scheduler.protocol.wire import Connection
-from scheduler.services.publisher import PAUSE_S
-from scheduler.verbs.control import GetSnapshot, Subscribe
-from scheduler.verbs.request import Error, decode_reply, encode_request
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.devices import trace
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.busy_causes import HeldByJobs, NoReading
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.fields import HEADLINE
+from gpudeck.scheduler.protocol.jobs import Done
+from gpudeck.scheduler.protocol.snapshot import Busy, Snapshot
+from gpudeck.scheduler.protocol.wire import Connection
+from gpudeck.scheduler.services.publisher import PAUSE_S
+from gpudeck.scheduler.verbs.control import GetSnapshot, Subscribe
+from gpudeck.scheduler.verbs.request import Error, decode_reply, encode_request
 from tests.integration.deck import daemon_pid, probe_pid, python, ready
 from tests.support import eventually, users_of
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.jobs import Failed, Lost
-from scheduler.protocol.settings import Settings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.jobs import Failed, Lost
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.integration.deck import daemon_pid, python, ready, running
 from tests.support import eventually, lives, send, state_folder
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.main import main
-from scheduler.background.instance import hold_lock
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import make_spec
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.wait_reasons import EnvironmentMissing
-from scheduler.store import Store, repair
+from gpudeck.app.cli.main import main
+from gpudeck.scheduler.background.instance import hold_lock
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import make_spec
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.wait_reasons import EnvironmentMissing
+from gpudeck.scheduler.store import Store, repair
 from tests.integration.deck import kill_daemon, log_of, python, running
 from tests.integration.torture.faults import small_disk
 from tests.support import eventually, state_folder

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.main import main
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.jobs import Done, Queued
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.app.cli.main import main
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.jobs import Done, Queued
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import kill_daemon, python, ready, running
 from tests.support import eventually
 

@@ -19,20 +19,20 @@ from random import Random
 import msgspec
 import pytest
 
-from accel.rwkv.tokenizer import VOCABULARY
-from accel.serving.request import Sampling
-from assistant.client import Assistant
-from assistant.completion import Wanted
-from assistant.messages import Chunk, CompletionRequest, Event
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.bookings import Booking
-from scheduler.protocol.busy_causes import QuietHours, Reserved
-from scheduler.protocol.devices import ASSISTANT_MARK
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job, Queued, Running
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Busy, DeviceState, Idle
+from gpudeck.accel.rwkv.tokenizer import VOCABULARY
+from gpudeck.accel.serving.request import Sampling
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.completion import Wanted
+from gpudeck.assistant.messages import Chunk, CompletionRequest, Event
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.busy_causes import QuietHours, Reserved
+from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Running
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Idle
 from tests.integration.deck import kill_daemon, log_of, python, ready
 from tests.integration.endpoint import serving
 from tests.support import eventually, lives, send, state_folder

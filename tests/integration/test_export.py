@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.main import main
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.settings import Settings
+from gpudeck.app.cli.main import main
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.support import eventually, state_folder
 
 

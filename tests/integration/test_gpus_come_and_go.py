@@ -16,14 +16,14 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from app.cli import main as cli
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.devices import Process
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.jobs import Cancelled
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import SLEEP_NOTICE
+from gpudeck.app.cli import main as cli
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.devices import Process
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.jobs import Cancelled
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import SLEEP_NOTICE
 from tests.integration.deck import probe_pid, python, running
 from tests.support import eventually, lives
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.main import main
-from scheduler.client import Client
-from scheduler.hosts.tunnel import tunnel
-from scheduler.protocol import settings
-from scheduler.protocol.errors import DaemonGone, UserError
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.app.cli.main import main
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.hosts.tunnel import tunnel
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import ready
 from tests.integration.shell import Shell
 from tests.integration.sshd import serving

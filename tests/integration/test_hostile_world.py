@@ -24,17 +24,17 @@ from markdown_it import MarkdownIt
 from PySide6.QtCore import QBuffer, QSizeF
 from PySide6.QtGui import QPdfWriter
 
-from app.cli.main import main
-from app.report import pdf
-from assistant.client import Assistant
-from assistant.language.words import Language
-from assistant.query.table import VERBS
-from assistant.reports.html import html
-from assistant.reports.markdown import markdown
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.search import Search
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.app.cli.main import main
+from gpudeck.app.report import pdf
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.language.words import Language
+from gpudeck.assistant.query.table import VERBS
+from gpudeck.assistant.reports.html import html
+from gpudeck.assistant.reports.markdown import markdown
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.search import Search
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.hostile_strings import FEW, STRINGS, VICTIM, Shape, controls
 from tests.integration.deck import python, ready, running
 from tests.integration.endpoint import serving
@@ -132,7 +132,7 @@ def shown(capsys: pytest.CaptureFixture[str], *command: str) -> str:
 def on_terminal(*command: str) -> str:
     """Return what a command writes on a terminal, whose line ends become line feeds."""
     seen, terminal = pty.openpty()
-    running = subprocess.Popen([sys.executable, "-m", "app", *command], stdout=terminal)
+    running = subprocess.Popen([sys.executable, "-m", "gpudeck", *command], stdout=terminal)
     os.close(terminal)
     found = b""
     try:

@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.hosts import connection
-from scheduler.hosts.connection import HostConnection, first_moment
-from scheduler.protocol.busy_causes import Asleep, Unreachable
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.settings import HostSettings
-from scheduler.protocol.snapshot import Busy, everywhere, label
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.hosts import connection
+from gpudeck.scheduler.hosts.connection import HostConnection, first_moment
+from gpudeck.scheduler.protocol.busy_causes import Asleep, Unreachable
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.settings import HostSettings
+from gpudeck.scheduler.protocol.snapshot import Busy, everywhere, label
 from tests.integration.sshd import serving
 from tests.support import eventually
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol import paths
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
 from tests.integration.deck import python
 
 WAIT_S = 30.0
@@ -31,9 +31,9 @@ asyncio.run(submit())""",
     "command line": "sys.exit(main(['submit', '--', *sys.argv[1:]]))",
 }
 IMPORTS = """import asyncio, sys
-from app.cli.main import main
-from scheduler.aio import AsyncClient
-from scheduler.client import Client
+from gpudeck.app.cli.main import main
+from gpudeck.scheduler.aio import AsyncClient
+from gpudeck.scheduler.client import Client
 """
 
 
@@ -75,7 +75,7 @@ def test_the_option_nice_adds_to_the_nice_value_of_the_submitter(
 def test_what_only_root_may_set_is_set_as_far_as_allowed_and_said() -> None:
     code = """if True:
         import json, resource, sys
-        from scheduler.executors.inheritance import prepare
+        from gpudeck.scheduler.executors.inheritance import prepare
         resource.setrlimit(resource.RLIMIT_NOFILE, (100, 200))
         got = prepare({"umask": 0o22, "nice": -3, "limits": {"nofile": [300, 400]}}, 1)
         got.apply()

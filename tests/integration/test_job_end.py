@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Cancelled, Done, Job, Spec
-from scheduler.services.job_end import JobEndCommand
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Job, Spec
+from gpudeck.scheduler.services.job_end import JobEndCommand
 from tests.integration.deck import kill_daemon, ready
 from tests.support import eventually, lives
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Queued, Running
-from scheduler.protocol.wait_reasons import FolderUnreadable
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Queued, Running
+from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable
 from tests.integration.deck import daemon_pid, kill_daemon
 from tests.support import eventually, lives
 
@@ -35,7 +35,7 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def gpudeck(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command, which may start the daemon, as a user without privileges."""
-    return python("-m", "app", *arguments)
+    return python("-m", "gpudeck", *arguments)
 
 
 def start() -> None:
@@ -168,7 +168,7 @@ def test_folders_that_cannot_be_read_are_found_and_opened_again(home: Path) -> N
     for number in (1, 2, 3):
         paths.ensure(paths.job_folder(number) / "artefacts")
     code = (
-        "from app.cli.system import job_folders as f; found = f.problems(); "
+        "from gpudeck.app.cli.system import job_folders as f; found = f.problems(); "
         "print(f.described(found)); print(f.restore(found), f.problems())"
     )
     assert python("-c", code).stdout == "\n[] []\n"

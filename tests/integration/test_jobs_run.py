@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.aio import AsyncClient
-from scheduler.attempts import MAX_RESULT
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.jobs import Cancelled, Done, Failed, Running
-from scheduler.protocol.search import Search
-from scheduler.protocol.wait_reasons import QueuePaused
+from gpudeck.scheduler.aio import AsyncClient
+from gpudeck.scheduler.attempts import MAX_RESULT
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Failed, Running
+from gpudeck.scheduler.protocol.search import Search
+from gpudeck.scheduler.protocol.wait_reasons import QueuePaused
 from tests.integration.deck import log_of, python, running
 from tests.integration.shell import gpudeck
 from tests.support import eventually, lives

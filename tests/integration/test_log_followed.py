@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.main import main
-from app.jobs.log_view import LogTail
-from app.jobs.requests import FIRST_TAIL
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.jobs import Failed
-from scheduler.protocol.log_file import dropped
-from scheduler.protocol.settings import Settings
+from gpudeck.app.cli.main import main
+from gpudeck.app.jobs.log_view import LogTail
+from gpudeck.app.jobs.requests import FIRST_TAIL
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.jobs import Failed
+from gpudeck.scheduler.protocol.log_file import dropped
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.integration.deck import kill_daemon, python, ready
 from tests.support import eventually
 

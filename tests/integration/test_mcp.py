@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import python, running
 from tests.support import state_folder
 
@@ -39,7 +39,7 @@ async def _talk(calls: list[tuple[str, dict[str, Any]]]) -> tuple[list[str], lis
     from mcp import StdioServerParameters
 
     server = StdioServerParameters(
-        command=sys.executable, args=["-m", "app", "mcp"], env=dict(os.environ), cwd=str(ROOT)
+        command=sys.executable, args=["-m", "gpudeck", "mcp"], env=dict(os.environ), cwd=str(ROOT)
     )
     async with ProtocolClient(server) as client:
         tools = [tool.name for tool in (await client.list_tools()).tools]

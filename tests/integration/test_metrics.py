@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.cli.devices.metrics import token_file
-from app.cli.devices.prometheus import DCGM
-from app.cli.main import main
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.fields import FIELDS
-from scheduler.protocol.settings import Settings
+from gpudeck.app.cli.devices.metrics import token_file
+from gpudeck.app.cli.devices.prometheus import DCGM
+from gpudeck.app.cli.main import main
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.integration.deck import ready
 from tests.support import eventually
 
@@ -58,7 +58,9 @@ def test_eight_gpus_are_served_under_the_names_of_dcgm(
 ) -> None:
     eight.submit(["true"], hold=True, name='has "quotes"\nand lines')
     with subprocess.Popen(
-        [sys.executable, "-m", "app", "metrics", "--port", "0"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "gpudeck", "metrics", "--port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
     ) as server:
         assert server.stdout is not None
         try:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol import mounts, paths, settings
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import mounts, paths, settings
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import kill_daemon, ready
 from tests.support import state_folder
 
@@ -119,7 +119,7 @@ def test_a_link_that_another_user_put_into_the_local_folder_is_not_followed(
 _DAEMON = """if True:
     import runpy, sys
     from pathlib import Path
-    from scheduler.protocol import mounts
+    from gpudeck.scheduler.protocol import mounts
     mounts.MOUNTS = Path(sys.argv[1])
     runpy.run_module("scheduler.daemon", run_name="__main__")"""
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.aio import AsyncClient
-from scheduler.client import Client
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.verbs.note import MAX_NOTE
+from gpudeck.scheduler.aio import AsyncClient
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.verbs.note import MAX_NOTE
 from tests.integration.deck import kill_daemon, ready
 from tests.integration.shell import gpudeck
 

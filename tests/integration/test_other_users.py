@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.jobs import Cancelled, Done, Job, Running
-from scheduler.protocol.settings import Settings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Job, Running
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.integration.deck import kill_daemon, ready
 from tests.support import eventually, lives, send, state_folder
 
@@ -51,7 +51,7 @@ def deck(gpu: Path) -> Iterator[Client]:
 
 
 def start() -> None:
-    command = [*WITHOUT_KILL, sys.executable, "-P", "-m", "app", "daemon", "start"]
+    command = [*WITHOUT_KILL, sys.executable, "-P", "-m", "gpudeck", "daemon", "start"]
     subprocess.run(command, check=True, capture_output=True)
 
 

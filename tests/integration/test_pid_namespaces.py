@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.background.process_stat import boot_id, pid_namespace
-from scheduler.client import Client
-from scheduler.executors.inspection import ELSEWHERE
-from scheduler.executors.local import kill_remains
-from scheduler.protocol.jobs import Done, Running
+from gpudeck.scheduler.background.process_stat import boot_id, pid_namespace
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.executors.inspection import ELSEWHERE
+from gpudeck.scheduler.executors.local import kill_remains
+from gpudeck.scheduler.protocol.jobs import Done, Running
 from tests.integration.deck import answers, python, running
 from tests.support import command_of, eventually, lives, send, users_of
 
@@ -53,7 +53,10 @@ def test_a_pid_of_another_namespace_kills_no_process_of_this_one(elsewhere: bool
 def test_a_job_of_another_namespace_runs_on_and_its_end_is_stored(
     cpu_home: Path, tmp_path: Path
 ) -> None:
-    go, submit = tmp_path / "go", [sys.executable, "-P", "-m", "app", "submit", "--gpus", "1", "--"]
+    go, submit = (
+        tmp_path / "go",
+        [sys.executable, "-P", "-m", "gpudeck", "submit", "--gpus", "1", "--"],
+    )
     inside = subprocess.Popen(
         [*UNSHARE, "sh", "-c", '"$@"; read end', "sh", *submit, *python(WAIT, go)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -63,7 +66,7 @@ def test_a_job_of_another_namespace_runs_on_and_its_end_is_stored(
             (job,) = eventually(deck.jobs)
             runner = running(deck, job)
             assert runner.namespace != pid_namespace()
-        daemons = [p for p in users_of(cpu_home) if b"scheduler.daemon" in command_of(p)]
+        daemons = [p for p in users_of(cpu_home) if b"gpudeck.scheduler.daemon" in command_of(p)]
         for pid in daemons:
             send(pid, signal.SIGKILL)
         eventually(lambda: not any(map(lives, daemons)) and not answers())

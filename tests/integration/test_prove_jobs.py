@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from accel.inject import prove as proving
-from accel.inject.rewrite import changes
-from app.code.linking import prove_change
-from scheduler.client import Client
-from scheduler.protocol.errors import UserError
+from gpudeck.accel.inject import prove as proving
+from gpudeck.accel.inject.rewrite import changes
+from gpudeck.app.code.linking import prove_change
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
 from tests.integration.deck import python, running
 
 

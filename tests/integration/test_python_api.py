@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import aio, client
-from scheduler.aio import AsyncClient
-from scheduler.client import Client
-from scheduler.protocol import paths, wire
-from scheduler.protocol.errors import DaemonGone, NotFound, UserError
-from scheduler.protocol.jobs import Cancelling
-from scheduler.protocol.search import Search
+from gpudeck.scheduler import aio, client
+from gpudeck.scheduler.aio import AsyncClient
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, wire
+from gpudeck.scheduler.protocol.errors import DaemonGone, NotFound, UserError
+from gpudeck.scheduler.protocol.jobs import Cancelling
+from gpudeck.scheduler.protocol.search import Search
 from tests.integration.deck import kill_daemon, python, ready
 
 WAIT_S = 30.0

@@ -9,18 +9,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assistant.answers import answer as worded
-from assistant.language.words import Words
-from assistant.query.execute import execute
-from assistant.query.request import COST, NEWEST, Query, Span, Where
-from assistant.query.rows import Rows
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.jobs import Done, Queued, Running, Spec, Usage
-from scheduler.protocol.settings import TEMPLATE, Settings
-from scheduler.protocol.users import user_name
-from scheduler.store.store import Store
+from gpudeck.assistant.answers import answer as worded
+from gpudeck.assistant.language.words import Words
+from gpudeck.assistant.query.execute import execute
+from gpudeck.assistant.query.request import COST, NEWEST, Query, Span, Where
+from gpudeck.assistant.query.rows import Rows
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.jobs import Done, Queued, Running, Spec, Usage
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.scheduler.protocol.users import user_name
+from gpudeck.scheduler.store.store import Store
 from tests.integration.deck import python, running
 from tests.support import eventually, state_folder
 
@@ -173,7 +173,7 @@ def test_a_job_that_prints_is_not_stuck(deck: Client) -> None:
 def test_the_command_line_prints_a_sentence_and_json(
     deck: Client, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from app.cli.main import main
+    from gpudeck.app.cli.main import main
 
     assert main(["query", "devices", "temp", "--gpus", "1-2", "--aggregate", "mean"]) == 0
     said = capsys.readouterr().out

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.main import main
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.jobs import Cancelled, Done, Failed, Queued
+from gpudeck.app.cli.main import main
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Failed, Queued
 from tests.integration.deck import kill_daemon, log_of, python, ready, running
 from tests.support import eventually, lives
 

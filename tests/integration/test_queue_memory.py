@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.main import main
-from scheduler.client import Client
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Done, Job, Queued
-from scheduler.protocol.units import amount
+from gpudeck.app.cli.main import main
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Done, Job, Queued
+from gpudeck.scheduler.protocol.units import amount
 from tests.integration.deck import python, running
 from tests.support import eventually
 

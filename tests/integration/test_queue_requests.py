@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.job_options import make_spec
-from scheduler.protocol.jobs import Cancelled, Done, Failed, Queued
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.job_options import make_spec
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Failed, Queued
 from tests.integration.deck import kill_daemon, log_of, python, ready, running
 from tests.integration.shell import Shell
 from tests.support import eventually

@@ -11,17 +11,17 @@ import pytest
 from PySide6.QtCore import QBuffer, QSizeF
 from PySide6.QtGui import QPdfWriter
 
-from accel.workloads import catalog
-from app.cli.queue.run import submit_workload
-from app.report import pdf
-from assistant.client import Assistant
-from assistant.language.words import Language
-from assistant.reports.html import html
-from assistant.reports.markdown import markdown
-from assistant.reports.report import Excerpt, Report
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.accel.workloads import catalog
+from gpudeck.app.cli.queue.run import submit_workload
+from gpudeck.app.report import pdf
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.language.words import Language
+from gpudeck.assistant.reports.html import html
+from gpudeck.assistant.reports.markdown import markdown
+from gpudeck.assistant.reports.report import Excerpt, Report
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import python
 from tests.support import eventually, state_folder
 

@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from assistant.host.report_writer import ReportWriter
-from assistant.reports import files, schedule
-from assistant.reports.material import of_span
-from assistant.reports.schedule import (
+from gpudeck.assistant.host.report_writer import ReportWriter
+from gpudeck.assistant.reports import files, schedule
+from gpudeck.assistant.reports.material import of_span
+from gpudeck.assistant.reports.schedule import (
     ReportBacklog,
     add_ended_jobs,
     is_daily_report_due,
     load,
     save,
 )
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.support import eventually, state_folder
 
 

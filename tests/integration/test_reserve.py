@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scheduler.client import Client
-from scheduler.protocol.jobs import Queued
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.jobs import Queued
 from tests.integration.deck import kill_daemon, python, ready, running
 from tests.integration.shell import Shell
 from tests.support import eventually

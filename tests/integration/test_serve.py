@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from accel.rwkv.tokenizer import END, VOCABULARY
-from assistant.client import Assistant
-from assistant.serve.running_completion import MAX_REQUESTS
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.errors import DaemonGone
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.accel.rwkv.tokenizer import END, VOCABULARY
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.serve.running_completion import MAX_REQUESTS
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.errors import DaemonGone
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.endpoint import Served, serving
 from tests.support import eventually, state_folder
 from tests.unit.accel.rwkv.rwkv_models import Tensors, random_model, to_hf, write_hf

@@ -17,12 +17,12 @@ import openai
 import psutil
 import pytest
 
-from accel.serving import tiny
-from assistant.serve import client as served_by
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.jobs import Running
-from scheduler.protocol.snapshot import Idle
+from gpudeck.accel.serving import tiny
+from gpudeck.assistant.serve import client as served_by
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.jobs import Running
+from gpudeck.scheduler.protocol.snapshot import Idle
 from tests.integration.deck import python
 from tests.integration.endpoint import Served, serving
 from tests.integration.test_eviction import alone, deck, gpu, state  # noqa: F401  fixtures

@@ -17,19 +17,19 @@ import openai
 import psutil
 import pytest
 
-from accel.serving import tiny
-from accel.serving.memory import BLOCK
-from accel.serving.request import Sampling
-from assistant.completion import Wanted
-from assistant.idle import Cancelled
-from assistant.inference import messages as m
-from assistant.inference.messages import Options
-from assistant.messages import Chunk
-from assistant.serve import client as client_
-from assistant.serve.engine_process import EngineProcess, Replies
-from scheduler.protocol import settings
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.accel.serving import tiny
+from gpudeck.accel.serving.memory import BLOCK
+from gpudeck.accel.serving.request import Sampling
+from gpudeck.assistant.completion import Wanted
+from gpudeck.assistant.idle import Cancelled
+from gpudeck.assistant.inference import messages as m
+from gpudeck.assistant.inference.messages import Options
+from gpudeck.assistant.messages import Chunk
+from gpudeck.assistant.serve import client as client_
+from gpudeck.assistant.serve.engine_process import EngineProcess, Replies
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.endpoint import Served, serving
 from tests.integration.shell import Shell
 from tests.support import eventually, state_folder
@@ -229,7 +229,7 @@ def engine_of(served: Served) -> psutil.Process:
             p
             for child in psutil.Process().children()
             for p in child.children()
-            if "assistant.inference" in p.cmdline()
+            if "gpudeck.assistant.inference" in p.cmdline()
         ]
 
     eventually(lambda: bool(find()))

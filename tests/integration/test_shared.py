@@ -15,15 +15,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.bookings import Booking
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import ready
-from tests.support import LACKS, state_folder
+from tests.support import LACKS, link_packages, state_folder
 
 pytestmark = pytest.mark.xdist_group("shared daemon")
-ROOT = Path(__file__).parents[2]
 NAMES = ("gpudeck-test-a", "gpudeck-test-b")
 GROUP = "gpudeck-test"
 
@@ -36,14 +35,14 @@ def run(words, user, cwd="/", env=None, group=GROUP) -> subprocess.CompletedProc
     )  # fmt: skip
 
 
-def interpreter(name: str) -> list[str] | None:
+def interpreter(name: str, packages: Path) -> list[str] | None:
     """A Python that another user can run, with our packages."""
-    packages = os.pathsep.join([str(ROOT), *(p for p in sys.path if p.endswith("site-packages"))])
+    places = os.pathsep.join([str(packages), *(p for p in sys.path if p.endswith("site-packages"))])
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for python in (sys.executable, shutil.which(version, path="/usr/bin:/usr/local/bin")):
         if python:
-            words = ["env", f"PYTHONPATH={packages}", python]
-            check = [*words, "-c", "import app.cli.main, msgspec, psutil"]
+            words = ["env", f"PYTHONPATH={places}", python]
+            check = [*words, "-c", "import gpudeck.app.cli.main, msgspec, psutil"]
             if run(check, name).returncode == 0:
                 return words
     return None
@@ -53,7 +52,7 @@ class User:
     """A user of this machine, who runs commands."""
 
     def __init__(self, name: str, shared: Path) -> None:
-        found = interpreter(name)
+        found = interpreter(name, shared.parent / "packages")
         if found is None:
             pytest.skip(f"{LACKS} a Python that other users can run")
         self.name, self.python, self.shared = name, found, shared
@@ -64,7 +63,7 @@ class User:
 
     def __call__(self, *words: str, status: int = 0, **env: str) -> str:
         """Run a command of gpudeck, and return what it printed."""
-        done = self.run("-m", "app", *words, **env)
+        done = self.run("-m", "gpudeck", *words, **env)
         assert done.returncode == status, (done.stdout, done.stderr)
         return done.stdout if status == 0 else done.stderr
 
@@ -95,6 +94,7 @@ def shared() -> Iterator[Path]:
         subprocess.run(["useradd", "-M", "-N", "-g", GROUP, "-s", "/bin/sh", name], check=True)
     place = Path(tempfile.mkdtemp(prefix="gpudeck-shared-", dir="/tmp"))
     place.chmod(0o711)
+    link_packages(place / "packages")
     try:
         with pytest.MonkeyPatch.context() as patch, state_folder(place / "state") as folder:
             patch.setenv("GPUDECK_SYSTEM", "1")
@@ -225,7 +225,8 @@ def test_a_gpu_is_reserved_for_the_jobs_of_one_user(users, root):
 def test_a_request_cannot_choose_its_user(users, root):
     a, b = users
     code = (
-        "import sys; from scheduler.client import Client; from scheduler.verbs.submit import *;"
+        "import sys; from gpudeck.scheduler.client import Client;"
+        "from gpudeck.scheduler.verbs.submit import *;"
         "import msgspec; c = Client(); spec = msgspec.structs.replace("
         "c.spec(['id', '-u'], {}), user=0); job = c.send(Submit(spec, 'same-token'));"
         "print(job.id, job.spec.user)"
@@ -247,7 +248,7 @@ def test_a_folder_of_another_user_is_no_folder_of_the_job(users, root):
     secret.write_text("secret")
     shutil.chown(secret, b.name)
     code = (
-        "from scheduler.client import Client; from scheduler.verbs.submit import *;"
+        "from gpudeck.scheduler.client import Client; from gpudeck.scheduler.verbs.submit import *;"
         f"c = Client(); s = c.spec(['cat', 'secret'], {{'cwd': '{b.home}'}});"
         "Submit.check = lambda self: None; print(c.send(Submit(s)).id)"
     )

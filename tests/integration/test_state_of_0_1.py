@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.assistant.session_files import SessionFiles
-from scheduler.client import Client
-from scheduler.search import Search
+from gpudeck.app.assistant.session_files import SessionFiles
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.search import Search
 from tests.integration.deck import log_of, ready
 from tests.support import eventually
 

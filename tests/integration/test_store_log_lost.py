@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.jobs import Job, Queued, Running, Spec
-from scheduler.store import Store
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Spec
+from gpudeck.scheduler.store import Store
 from tests.integration.deck import daemon_pid, kill_daemon, ready, running
 from tests.support import eventually, lives
 

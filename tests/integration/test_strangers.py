@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.devices.metrics import MAX_CONNECTIONS, allowed_hosts, token_file
-from scheduler.protocol import tcp_peers
-from scheduler.protocol.tcp_peers import UNKNOWN, ConnectionLimits, party_of, user_of
+from gpudeck.app.cli.devices.metrics import MAX_CONNECTIONS, allowed_hosts, token_file
+from gpudeck.scheduler.protocol import tcp_peers
+from gpudeck.scheduler.protocol.tcp_peers import UNKNOWN, ConnectionLimits, party_of, user_of
 from tests.integration.endpoint import serving
 from tests.support import eventually
 
@@ -54,7 +54,7 @@ def crowd(port: int, *words: str) -> Iterator[None]:
 def metrics(*options: str) -> Iterator[tuple[int, int, list[str]]]:
     """Run `gpudeck metrics`; yield its port, its pid, and a list for what it reported."""
     errors: list[str] = []
-    command = [sys.executable, "-m", "app", "metrics", "--port", "0", *options]
+    command = [sys.executable, "-m", "gpudeck", "metrics", "--port", "0", *options]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -17,24 +17,30 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import connection
-from app.cli.main import main
-from app.cli.queue import delivery, unanswered
-from app.cli.queue import submit as submit_command
-from app.cli.queue import wait as wait_command
-from scheduler import client as client_module
-from scheduler.aio import AsyncClient
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.errors import DaemonGone, NotFound, OutcomeUnknown, Refused, UserError
-from scheduler.protocol.job_options import make_spec
-from scheduler.protocol.jobs import Queued, Spec
-from scheduler.protocol.submissions import indexed
-from scheduler.store import Store
-from scheduler.store import store as store_module
-from scheduler.store.repair import rebuild
-from scheduler.verbs.registry import decode_request
-from scheduler.verbs.submit import Submit
+from gpudeck.app.cli import connection
+from gpudeck.app.cli.main import main
+from gpudeck.app.cli.queue import delivery, unanswered
+from gpudeck.app.cli.queue import submit as submit_command
+from gpudeck.app.cli.queue import wait as wait_command
+from gpudeck.scheduler import client as client_module
+from gpudeck.scheduler.aio import AsyncClient
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import (
+    DaemonGone,
+    NotFound,
+    OutcomeUnknown,
+    Refused,
+    UserError,
+)
+from gpudeck.scheduler.protocol.job_options import make_spec
+from gpudeck.scheduler.protocol.jobs import Queued, Spec
+from gpudeck.scheduler.protocol.submissions import indexed
+from gpudeck.scheduler.store import Store
+from gpudeck.scheduler.store import store as store_module
+from gpudeck.scheduler.store.repair import rebuild
+from gpudeck.scheduler.verbs.registry import decode_request
+from gpudeck.scheduler.verbs.submit import Submit
 from tests.integration.deck import daemon_pid, kill_daemon, ready
 from tests.integration.shell import Shell
 from tests.support import eventually, send
@@ -204,7 +210,7 @@ def test_a_client_that_is_killed_is_repeated_by_the_next(
     words = ("submit", "--hold", "--", "true")
     pid = daemon_pid()
     send(pid, signal.SIGSTOP)
-    command = [sys.executable, "-m", "app", *words]
+    command = [sys.executable, "-m", "gpudeck", *words]
     client = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     folder = paths.home() / "submissions"
     _wait_for_request(client, folder)
@@ -286,7 +292,7 @@ def test_waiting_for_a_submitted_job_goes_on_with_the_next_daemon(
 
 
 def test_an_answer_that_could_not_be_printed_is_printed_again(cpu_home: Path) -> None:
-    command = [sys.executable, "-m", "app", "submit", "--hold", "--", "true"]
+    command = [sys.executable, "-m", "gpudeck", "submit", "--hold", "--", "true"]
     with Path("/dev/full").open("w") as full:
         failed = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
     assert failed.returncode == 1

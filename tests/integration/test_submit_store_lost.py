@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.queue import delivery
-from scheduler import client as client_module
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.errors import OutcomeUnknown, UserError
-from scheduler.protocol.jobs import Job, Queued, Spec
-from scheduler.store import Store
-from scheduler.store.migrate import SCHEMA_VERSION
+from gpudeck.app.cli.queue import delivery
+from gpudeck.scheduler import client as client_module
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import OutcomeUnknown, UserError
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Spec
+from gpudeck.scheduler.store import Store
+from gpudeck.scheduler.store.migrate import SCHEMA_VERSION
 from tests.integration.deck import daemon_pid, kill_daemon, ready
 from tests.support import eventually, lives
 

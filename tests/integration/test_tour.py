@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from app.cli.connection import daemon_status
-from app.shell.window import PAGES
-from scheduler.client import Client
-from scheduler.protocol import settings
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.app.cli.connection import daemon_status
+from gpudeck.app.shell.window import PAGES
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 
 BRIEF = (
-    "import sys; from app.cli.main import main; from app.tour import render, steps;"
+    "import sys; from gpudeck.app.cli.main import main; from gpudeck.app.tour import render, steps;"
     " render.render_pages.__defaults__ = (render.SIZES[:1], render.SCHEMES[:1]);"
     " steps.PAGE_S = steps.WATCH_S = 0.1; sys.exit(main(sys.argv[1:]))"
 )
@@ -31,7 +31,7 @@ def gpudeck(*words: str, cwd: Path, brief: bool = False) -> subprocess.Completed
     env = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
     env["OMP_NUM_THREADS"] = "1"  # other tests run on the other cores
     return subprocess.run(
-        [sys.executable, "-P", *(("-c", BRIEF) if brief else ("-m", "app")), *words],
+        [sys.executable, "-P", *(("-c", BRIEF) if brief else ("-m", "gpudeck")), *words],
         cwd=cwd,
         env=env,
         capture_output=True,

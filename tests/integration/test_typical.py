@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import pytest
 
-from assistant.client import Assistant
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.assistant.client import Assistant
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import python, running
 from tests.support import eventually, state_folder
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from accel.attention.backends.base import Backend, Direction, Gradients, Run
-from accel.attention.backends.fa3 import VllmFlashAttention3
-from accel.attention.backends.fa4 import FlashAttention4
-from accel.attention.backends.math import Math
-from accel.attention.backends.own import Decoding, Hopper, Portable
-from accel.attention.backends.reference import Reference
-from accel.attention.backends.torch_kernels import Cudnn, Efficient, Flash
+from gpudeck.accel.attention.backends.base import Backend, Direction, Gradients, Run
+from gpudeck.accel.attention.backends.fa3 import VllmFlashAttention3
+from gpudeck.accel.attention.backends.fa4 import FlashAttention4
+from gpudeck.accel.attention.backends.math import Math
+from gpudeck.accel.attention.backends.own import Decoding, Hopper, Portable
+from gpudeck.accel.attention.backends.reference import Reference
+from gpudeck.accel.attention.backends.torch_kernels import Cudnn, Efficient, Flash
 
 __all__ = ["BACKENDS", "Backend", "Direction", "Gradients", "Run"]
 

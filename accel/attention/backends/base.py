@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from accel.attention.inputs import Inputs, loadable
-from accel.attention.problem import Problem, Variant, dtype_name
+from gpudeck.accel.attention.inputs import Inputs, loadable
+from gpudeck.accel.attention.problem import Problem, Variant, dtype_name
 
 Direction = Literal["forward", "backward"]
 Layout = Literal["bhsd", "bshd"]

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from accel.attention.backends.base import (
+from gpudeck.accel.attention.backends.base import (
     Backend,
     Direction,
     half_precision_on_ampere,
@@ -24,8 +24,8 @@ from accel.attention.backends.base import (
     on_cuda,
     version,
 )
-from accel.attention.inputs import Inputs
-from accel.attention.problem import Problem
+from gpudeck.accel.attention.inputs import Inputs
+from gpudeck.accel.attention.problem import Problem
 
 _FEW = 8
 """Up to this number of sequences, launching each of them costs less than copying them all."""

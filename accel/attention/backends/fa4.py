@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accel.attention.backends.base import (
+from gpudeck.accel.attention.backends.base import (
     Backend,
     Direction,
     Gradients,
@@ -25,8 +25,8 @@ from accel.attention.backends.base import (
     no_bias,
     on_cuda,
 )
-from accel.attention.inputs import Inputs
-from accel.attention.problem import Problem
+from gpudeck.accel.attention.inputs import Inputs
+from gpudeck.accel.attention.problem import Problem
 
 
 class FlashAttention4(Backend):

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from accel.attention.backends.base import Backend, Gradients
-from accel.attention.inputs import Inputs
-from accel.attention.problem import Problem
+from gpudeck.accel.attention.backends.base import Backend, Gradients
+from gpudeck.accel.attention.inputs import Inputs
+from gpudeck.accel.attention.problem import Problem
 
 
 class Math(Backend):

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accel.attention.backends.base import (
+from gpudeck.accel.attention.backends.base import (
     Backend,
     Direction,
     Gradients,
@@ -23,9 +23,9 @@ from accel.attention.backends.base import (
     side_by_side,
     version,
 )
-from accel.attention.inputs import Inputs, loadable
-from accel.attention.kernels.geometry import MLA_KEYS, MLA_VALUES
-from accel.attention.problem import Problem
+from gpudeck.accel.attention.inputs import Inputs, loadable
+from gpudeck.accel.attention.kernels.geometry import MLA_KEYS, MLA_VALUES
+from gpudeck.accel.attention.problem import Problem
 
 _AT_ONCE = 8
 """Keys whose biases are loaded at once: 16 bytes."""
@@ -47,8 +47,8 @@ class Hopper(Backend):
 
     def load(self) -> None:
         """Import Triton and the kernels."""
-        import accel.attention.kernels.hopper.backward
-        import accel.attention.kernels.hopper.forward  # noqa: F401
+        import gpudeck.accel.attention.kernels.hopper.backward
+        import gpudeck.accel.attention.kernels.hopper.forward  # noqa: F401
 
     def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
         """Yield every reason against the pass."""
@@ -63,7 +63,7 @@ class Hopper(Backend):
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass, with head sizes padded to a multiple of 8."""
-        from accel.attention.kernels.hopper.forward import forward
+        from gpudeck.accel.attention.kernels.hopper.forward import forward
 
         q, k, v = loadable_rows(x)[:3]
         bias = _expanded(x)
@@ -76,7 +76,7 @@ class Hopper(Backend):
 
     def prepared(self, x: Inputs, problem: Problem) -> Run | None:
         """Prepare the forward pass if nothing has to be padded or copied."""
-        from accel.attention.kernels.hopper.forward import planned
+        from gpudeck.accel.attention.kernels.hopper.forward import planned
 
         more = (x.ragged, x.slopes, x.sink, x.bias)
         if any(t is not None for t in more) or problem.head_dim % 8 or problem.out_dim % 8:
@@ -95,7 +95,7 @@ class Hopper(Backend):
         dlse: Tensor | None = None,
     ) -> Gradients:
         """Run the backward pass, deterministically if requested."""
-        from accel.attention.kernels.hopper.backward import backward
+        from gpudeck.accel.attention.kernels.hopper.backward import backward
 
         p = problem
         q, k, v = loadable_rows(x)[:3]
@@ -116,8 +116,8 @@ class Portable(Backend):
 
     def load(self) -> None:
         """Import Triton and the kernels."""
-        import accel.attention.kernels.portable.backward
-        import accel.attention.kernels.portable.forward  # noqa: F401
+        import gpudeck.accel.attention.kernels.portable.backward
+        import gpudeck.accel.attention.kernels.portable.forward  # noqa: F401
 
     def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
         """Yield every reason against the pass."""
@@ -132,7 +132,7 @@ class Portable(Backend):
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass: any head size up to 256, float32 in full precision without
         tensor cores."""
-        from accel.attention.kernels.portable.forward import forward
+        from gpudeck.accel.attention.kernels.portable.forward import forward
 
         q, k, v = (side_by_side(t) for t in x[:3])
         return forward(
@@ -142,7 +142,7 @@ class Portable(Backend):
 
     def prepared(self, x: Inputs, problem: Problem) -> Run | None:
         """Prepare the forward pass if there are only q, k, v and heads are contiguous."""
-        from accel.attention.kernels.portable.forward import planned
+        from gpudeck.accel.attention.kernels.portable.forward import planned
 
         more = (x.ragged, x.bias, x.slopes, x.blocks, x.sink)
         if any(t is not None for t in more) or any(t.stride(-1) != 1 for t in x[:3]):
@@ -159,7 +159,7 @@ class Portable(Backend):
         dlse: Tensor | None = None,
     ) -> Gradients:
         """Run the backward pass without atomic additions, so that results are always the same."""
-        from accel.attention.kernels.portable.backward import backward
+        from gpudeck.accel.attention.kernels.portable.backward import backward
 
         p = problem
         d, q, k, v, o = (side_by_side(t) for t in (dout, x.q, x.k, x.v, out))
@@ -193,7 +193,7 @@ class Decoding(Backend):
 
     def load(self) -> None:
         """Import Triton and the kernel."""
-        import accel.attention.kernels.decoding.plan  # noqa: F401
+        import gpudeck.accel.attention.kernels.decoding.plan  # noqa: F401
 
     def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
         """Yield every reason against the pass."""
@@ -226,7 +226,7 @@ class Decoding(Backend):
         return self._run(problem)
 
     def _run(self, p: Problem) -> Run:
-        from accel.attention.kernels.decoding.plan import decoded
+        from gpudeck.accel.attention.kernels.decoding.plan import decoded
 
         def run(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
             out, lse = decoded(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from accel.attention.backends.base import Backend, Gradients
-from accel.attention.inputs import Inputs
-from accel.attention.problem import Problem
-from accel.attention.reference import reference
+from gpudeck.accel.attention.backends.base import Backend, Gradients
+from gpudeck.accel.attention.inputs import Inputs
+from gpudeck.accel.attention.problem import Problem
+from gpudeck.accel.attention.reference import reference
 
 
 class Reference(Backend):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from accel.attention.backends.base import (
+from gpudeck.accel.attention.backends.base import (
     Backend,
     Direction,
     Gradients,
@@ -24,8 +24,8 @@ from accel.attention.backends.base import (
     side_by_side,
     version,
 )
-from accel.attention.inputs import Inputs
-from accel.attention.problem import Problem
+from gpudeck.accel.attention.inputs import Inputs
+from gpudeck.accel.attention.problem import Problem
 
 _ATEN = torch.ops.aten
 _BIAS_STEP = 8

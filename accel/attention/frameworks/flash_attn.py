@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from accel.attention.api import attention
-from accel.attention.inputs import Window
-from accel.attention.ragged import Ragged
+from gpudeck.accel.attention.api import attention
+from gpudeck.accel.attention.inputs import Window
+from gpudeck.accel.attention.ragged import Ragged
 
 Answer = Tensor | tuple[Tensor, Tensor, None]
 

@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.library import Library
 from torch.nn import attention as registry
 
-from accel.attention.backends.base import like
-from accel.attention.inputs import Inputs, problem_of
-from accel.attention.passes import automatic_backward, automatic_forward
-from accel.attention.problem import Problem
+from gpudeck.accel.attention.backends.base import like
+from gpudeck.accel.attention.inputs import Inputs, problem_of
+from gpudeck.accel.attention.passes import automatic_backward, automatic_forward
+from gpudeck.accel.attention.problem import Problem
 
 NAME = "gpudeck"
 

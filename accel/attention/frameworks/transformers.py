@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accel.attention.api import attention
+from gpudeck.accel.attention.api import attention
 
 NAME = "gpudeck"
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from accel.attention.blocks import BlockLists, BlockShape
-from accel.attention.ragged import Ragged
-from accel.runtime.call import ALIGNMENT, Pointer
+from gpudeck.accel.attention.blocks import BlockLists, BlockShape
+from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.runtime.call import ALIGNMENT, Pointer
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 LARGEST_HEAD = 256

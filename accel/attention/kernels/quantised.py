@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from accel.attention.kernels.geometry import Geometry, Layout
+from gpudeck.accel.attention.kernels.geometry import Geometry, Layout
 
 E4M3 = torch.float8_e4m3fn
 LARGEST = 448.0

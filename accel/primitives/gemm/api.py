@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accel.primitives.gemm.backends import BACKENDS
-from accel.primitives.gemm.dispatch import GemmChoice, choose
-from accel.primitives.gemm.lessons import chosen
-from accel.primitives.gemm.operands import Operands, arrange, check_rules
-from accel.primitives.gemm.plain import activated
-from accel.runtime.given import in_order, require_tensors
+from gpudeck.accel.primitives.gemm.backends import BACKENDS
+from gpudeck.accel.primitives.gemm.dispatch import GemmChoice, choose
+from gpudeck.accel.primitives.gemm.lessons import chosen
+from gpudeck.accel.primitives.gemm.operands import Operands, arrange, check_rules
+from gpudeck.accel.primitives.gemm.plain import activated
+from gpudeck.accel.runtime.given import in_order, require_tensors
 
 Scales = tuple[Tensor, Tensor]
 

@@ -10,10 +10,10 @@ from importlib import util
 import torch
 from torch import Tensor
 
-from accel.primitives.gemm import cublas, plain
-from accel.primitives.gemm.operands import Operands
-from accel.primitives.gemm.problem import FP8, Problem
-from accel.primitives.gemm.reference import reference
+from gpudeck.accel.primitives.gemm import cublas, plain
+from gpudeck.accel.primitives.gemm.operands import Operands
+from gpudeck.accel.primitives.gemm.problem import FP8, Problem
+from gpudeck.accel.primitives.gemm.reference import reference
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Backend:
 
 def _ours(module: str, name: str) -> Backend:
     """Return a backend whose module needs Triton; it is imported when it is asked for."""
-    path = f"accel.primitives.gemm.{module}"
+    path = f"gpudeck.accel.primitives.gemm.{module}"
 
     def refusal(p: Problem) -> str | None:
         if util.find_spec("triton") is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from accel.primitives.gemm.operands import Operands
-from accel.primitives.gemm.plain import activated
-from accel.primitives.gemm.problem import BLOCK, FP8, Problem
+from gpudeck.accel.primitives.gemm.operands import Operands
+from gpudeck.accel.primitives.gemm.plain import activated
+from gpudeck.accel.primitives.gemm.problem import BLOCK, FP8, Problem
 
 _MULTIPLE = 16
 _SCALES = 4

@@ -1,7 +1,7 @@
 """Choose the backend: the named one, or with `auto` the fastest by measurements.
 
-What this machine measured at the problem's spot decides (`accel.primitives.gemm.lessons`), else the
-nearest row of a table. Only the description of a problem is needed, no tensors.
+What this machine measured at the problem's spot decides (`gpudeck.accel.primitives.gemm.lessons`),
+else the nearest row of a table. Only the description of a problem is needed, no tensors.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Literal
 
 import torch
 
-from accel.lessons.mode import on_change
-from accel.lessons.store import Store
-from accel.primitives.gemm import table
-from accel.primitives.gemm.backends import BACKENDS
-from accel.primitives.gemm.problem import FP8, Problem
-from accel.runtime.backend_names import check_name
+from gpudeck.accel.lessons.mode import on_change
+from gpudeck.accel.lessons.store import Store
+from gpudeck.accel.primitives.gemm import table
+from gpudeck.accel.primitives.gemm.backends import BACKENDS
+from gpudeck.accel.primitives.gemm.problem import FP8, Problem
+from gpudeck.accel.runtime.backend_names import check_name
 
 LEARNED = Store("gemm")
 POSSIBLE = 0.6

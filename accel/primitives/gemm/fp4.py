@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from triton.runtime.interpreter import InterpretedFunction
 
-from accel.primitives.gemm.fp4_kernels import fp4_product
-from accel.primitives.quantize.fp4 import BLOCKS, Fp4
-from accel.runtime.call import KernelCall, Pointer, TensorBox
-from accel.runtime.named import launch
+from gpudeck.accel.primitives.gemm.fp4_kernels import fp4_product
+from gpudeck.accel.primitives.quantize.fp4 import BLOCKS, Fp4
+from gpudeck.accel.runtime.call import KernelCall, Pointer, TensorBox
+from gpudeck.accel.runtime.named import launch
 
 _TILES = {"BM": 128, "BN": 128, "BK": 128, "GROUP": 8}
 _OPTIONS = {"num_warps": 4, "num_stages": 2}

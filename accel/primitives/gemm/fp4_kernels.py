@@ -9,8 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from accel.primitives.tiles.memory import load_tile, store_tile
-from accel.primitives.tiles.products import tile_of
+from gpudeck.accel.primitives.tiles.memory import load_tile, store_tile
+from gpudeck.accel.primitives.tiles.products import tile_of
 
 
 @triton.jit

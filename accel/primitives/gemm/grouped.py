@@ -8,12 +8,12 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from accel.primitives.gemm.api import Scales, gemm
-from accel.primitives.gemm.backends import BACKENDS
-from accel.primitives.gemm.operands import Operands, arrange, boxes
-from accel.runtime.backend_names import check_name
-from accel.runtime.given import require_tensors
-from accel.runtime.named import launch
+from gpudeck.accel.primitives.gemm.api import Scales, gemm
+from gpudeck.accel.primitives.gemm.backends import BACKENDS
+from gpudeck.accel.primitives.gemm.operands import Operands, arrange, boxes
+from gpudeck.accel.runtime.backend_names import check_name
+from gpudeck.accel.runtime.given import require_tensors
+from gpudeck.accel.runtime.named import launch
 
 GROUPED = ("hopper", "loop")
 _LINES = 32
@@ -96,7 +96,7 @@ def row_tiles(starts: Tensor, rows: int, tile: int) -> Tensor:
 
 
 def _table(starts: Tensor, lines: int, tile: int) -> Tensor:
-    from accel.primitives.gemm.grouped_kernels import rows_of_tiles
+    from gpudeck.accel.primitives.gemm.grouped_kernels import rows_of_tiles
 
     experts = len(starts) - 1
     table = torch.empty(3 * lines + 1, dtype=torch.int32, device=starts.device)
@@ -111,7 +111,7 @@ def _table(starts: Tensor, lines: int, tile: int) -> Tensor:
 
 
 def _one_kernel(x: Operands, starts: Tensor) -> Tensor:
-    from accel.primitives.gemm import hopper
+    from gpudeck.accel.primitives.gemm import hopper
 
     shape = hopper.shape_of(x.problem, len(starts) - 1)
     table = row_tiles(starts, x.problem.m, shape.consumers * hopper.ROWS)

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from triton.experimental.gluon import language as gl
 
-from accel.primitives.gemm.hopper_kernels import hopper_product
-from accel.primitives.gemm.operands import Operands
-from accel.primitives.gemm.problem import BLOCK, Problem
-from accel.runtime.call import ALIGNMENT, KernelCall, Pointer, TensorBox
-from accel.runtime.launch import prepare
+from gpudeck.accel.primitives.gemm.hopper_kernels import hopper_product
+from gpudeck.accel.primitives.gemm.operands import Operands
+from gpudeck.accel.primitives.gemm.problem import BLOCK, Problem
+from gpudeck.accel.runtime.call import ALIGNMENT, KernelCall, Pointer, TensorBox
+from gpudeck.accel.runtime.launch import prepare
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float8_e4m3fn)
 _GLUON = {

@@ -15,15 +15,15 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from accel.primitives.tiles.ring import (
+from gpudeck.accel.primitives.tiles.ring import (
     await_tile,
     barriers,
     expect_tile,
     pass_tile,
     release_tile,
 )
-from accel.primitives.tiles.warpgroup import activated, scale_at
-from accel.runtime.gluon import tma_load
+from gpudeck.accel.primitives.tiles.warpgroup import activated, scale_at
+from gpudeck.accel.runtime.gluon import tma_load
 
 ROWS = gl.constexpr(64)
 """Rows of a consumer: those of one wgmma."""

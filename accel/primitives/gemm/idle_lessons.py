@@ -8,15 +8,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from accel.lessons.measuring import has_room
-from accel.lessons.store import gpu
-from accel.lessons.usage import Pending
-from accel.primitives.gemm.dispatch import choose, contenders
-from accel.primitives.gemm.lessons import measure
-from accel.primitives.gemm.operands import Operands, arrange
-from accel.primitives.gemm.problem import BLOCK, Problem, Steps
-from accel.primitives.gemm.records import Shape
-from accel.primitives.gemm.usage import USAGE
+from gpudeck.accel.lessons.measuring import has_room
+from gpudeck.accel.lessons.store import gpu
+from gpudeck.accel.lessons.usage import Pending
+from gpudeck.accel.primitives.gemm.dispatch import choose, contenders
+from gpudeck.accel.primitives.gemm.lessons import measure
+from gpudeck.accel.primitives.gemm.operands import Operands, arrange
+from gpudeck.accel.primitives.gemm.problem import BLOCK, Problem, Steps
+from gpudeck.accel.primitives.gemm.records import Shape
+from gpudeck.accel.primitives.gemm.usage import USAGE
 
 
 def pending(device: torch.device) -> Iterator[Pending]:

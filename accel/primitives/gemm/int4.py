@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accel.primitives.quantize.int4 import Int4
-from accel.runtime.backend_names import check_name
+from gpudeck.accel.primitives.quantize.int4 import Int4
+from gpudeck.accel.runtime.backend_names import check_name
 
 
 class _Backend(NamedTuple):
@@ -25,7 +25,7 @@ class _Backend(NamedTuple):
 
 def _ours(module: str, name: str, most: float) -> _Backend:
     """Return a backend whose module needs Triton; it is imported when it is asked for."""
-    path = f"accel.primitives.gemm.{module}"
+    path = f"gpudeck.accel.primitives.gemm.{module}"
 
     def refusal(b: Int4, dtype: torch.dtype, device: torch.device) -> str | None:
         if util.find_spec("triton") is None:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from triton.experimental.gluon import language as gl
 
-from accel.primitives.gemm.int4_few_kernels import int4_few_product
-from accel.primitives.quantize.int4 import Int4
-from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
-from accel.runtime.launch import prepare
+from gpudeck.accel.primitives.gemm.int4_few_kernels import int4_few_product
+from gpudeck.accel.primitives.quantize.int4 import Int4
+from gpudeck.accel.runtime.call import ALIGNMENT, KernelCall, Pointer
+from gpudeck.accel.runtime.launch import prepare
 
 GROUPS = (32, 64, 128)
 DTYPES = (torch.float16, torch.bfloat16)

@@ -17,7 +17,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 
-from accel.primitives.tiles.warpgroup import along
+from gpudeck.accel.primitives.tiles.warpgroup import along
 
 
 @gluon.jit

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from triton.runtime.interpreter import InterpretedFunction
 
-from accel.primitives.gemm.int4_kernels import int4_product
-from accel.primitives.gemm.portable_kernels import finish
-from accel.primitives.quantize.int4 import GROUP, Int4
-from accel.runtime.named import launch
+from gpudeck.accel.primitives.gemm.int4_kernels import int4_product
+from gpudeck.accel.primitives.gemm.portable_kernels import finish
+from gpudeck.accel.primitives.quantize.int4 import GROUP, Int4
+from gpudeck.accel.runtime.named import launch
 
 ROWS = 64
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32)

@@ -1,4 +1,4 @@
-"""Measure products at calls whose shapes come back; see `accel.lessons.measuring`."""
+"""Measure products at calls whose shapes come back; see `gpudeck.accel.lessons.measuring`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import lru_cache, partial
 
 import torch
 
-from accel.lessons import measuring
-from accel.primitives.gemm.backends import BACKENDS
-from accel.primitives.gemm.dispatch import LEARNED, GemmChoice, choose, contenders
-from accel.primitives.gemm.operands import Operands
-from accel.primitives.gemm.problem import Problem
-from accel.primitives.gemm.usage import USAGE
+from gpudeck.accel.lessons import measuring
+from gpudeck.accel.primitives.gemm.backends import BACKENDS
+from gpudeck.accel.primitives.gemm.dispatch import LEARNED, GemmChoice, choose, contenders
+from gpudeck.accel.primitives.gemm.operands import Operands
+from gpudeck.accel.primitives.gemm.problem import Problem
+from gpudeck.accel.primitives.gemm.usage import USAGE
 
 TIE = 1.005
 """The lead that takes the place of the predicted backend: products of one shape vary less than

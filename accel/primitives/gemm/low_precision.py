@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from accel.primitives.gemm.api import explain_gemm, gemm
-from accel.primitives.quantize.fp4 import Format, Fp4, fp4_quantize
-from accel.primitives.quantize.fp8 import Fp8, Granularity, fp8_quantize
+from gpudeck.accel.primitives.gemm.api import explain_gemm, gemm
+from gpudeck.accel.primitives.quantize.fp4 import Format, Fp4, fp4_quantize
+from gpudeck.accel.primitives.quantize.fp8 import Fp8, Granularity, fp8_quantize
 
 Recipe = Literal["tensor", "row", "block"]
 OF_A: dict[str, Granularity] = {"tensor": "tensor", "row": "row", "block": "tile"}
@@ -78,7 +78,7 @@ def fp4_gemm(
     if left.format != right.format:
         raise ValueError(f"both operands need one format; got {left.format} and {right.format}")
     out = _native(left, right) if backend == "native" else _emulated(left, right, backend)
-    from accel.primitives.gemm.plain import activated
+    from gpudeck.accel.primitives.gemm.plain import activated
 
     return activated(out if bias is None else out + bias.float(), activation or "none").to(
         out_dtype
@@ -112,14 +112,14 @@ def _unscaled(left: Fp4, right: Fp4) -> tuple[Tensor, Tensor]:
 
 
 def _native(left: Fp4, right: Fp4) -> Tensor:
-    from accel.primitives.gemm import fp4
+    from gpudeck.accel.primitives.gemm import fp4
 
     _check_native(left, right)
     return fp4.multiply(left, right, torch.float32)
 
 
 def _check_native(left: Fp4, right: Fp4) -> None:
-    from accel.primitives.gemm import fp4
+    from gpudeck.accel.primitives.gemm import fp4
 
     if left.columns != right.columns:
         raise ValueError(f"both operands must share k; got {left.columns} and {right.columns}")

@@ -8,9 +8,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from accel.primitives.gemm.problem import ACTIVATIONS, BLOCK, FLOATS, FP8, Problem, Scaling, Steps
-from accel.runtime.given import require_tensors
-from accel.runtime.named import traced
+from gpudeck.accel.primitives.gemm.problem import (
+    ACTIVATIONS,
+    BLOCK,
+    FLOATS,
+    FP8,
+    Problem,
+    Scaling,
+    Steps,
+)
+from gpudeck.accel.runtime.given import require_tensors
+from gpudeck.accel.runtime.named import traced
 
 ALIGNMENT = 16
 

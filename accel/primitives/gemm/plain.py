@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accel.primitives.gemm.operands import Operands
-from accel.primitives.quantize.fp8 import expanded
+from gpudeck.accel.primitives.gemm.operands import Operands
+from gpudeck.accel.primitives.quantize.fp8 import expanded
 
 
 def product(x: Operands, dtype: torch.dtype) -> Tensor:

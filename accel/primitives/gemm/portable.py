@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from triton.runtime.interpreter import InterpretedFunction
 
-from accel.primitives.gemm import portable_kernels as kernels
-from accel.primitives.gemm.operands import Operands
-from accel.primitives.gemm.problem import BLOCK, FP8, Problem, Steps
-from accel.runtime.named import launch
+from gpudeck.accel.primitives.gemm import portable_kernels as kernels
+from gpudeck.accel.primitives.gemm.operands import Operands
+from gpudeck.accel.primitives.gemm.problem import BLOCK, FP8, Problem, Steps
+from gpudeck.accel.runtime.named import launch
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, *FP8)
 FEW_ROWS = 64
@@ -90,7 +90,7 @@ def with_tiles(x: Operands, t: Tiles) -> Tensor:
     if out.numel() == 0:
         return out
     if p.k == 0:
-        from accel.primitives.gemm.plain import product
+        from gpudeck.accel.primitives.gemm.plain import product
 
         return product(x, torch.float32).to(p.out_dtype)
     steps = -(-p.k // (t.k * t.splits))

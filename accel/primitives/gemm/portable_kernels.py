@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from accel.primitives.tiles.products import activated, scale_at, tile_of
+from gpudeck.accel.primitives.tiles.products import activated, scale_at, tile_of
 
 
 @triton.jit

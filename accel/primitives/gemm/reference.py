@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from accel.primitives.gemm.operands import Operands
-from accel.primitives.gemm.plain import product
+from gpudeck.accel.primitives.gemm.operands import Operands
+from gpudeck.accel.primitives.gemm.plain import product
 
 
 def reference(x: Operands) -> Tensor:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from accel.primitives.gemm.problem import Problem
+from gpudeck.accel.primitives.gemm.problem import Problem
 
 SHIPPED = Path(__file__).parent / "measured"
 REACH = 1.0

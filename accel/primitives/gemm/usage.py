@@ -1,12 +1,12 @@
-"""Describe the products that programs compute; see `accel.lessons.usage`."""
+"""Describe the products that programs compute; see `gpudeck.accel.lessons.usage`."""
 
 from __future__ import annotations
 
 import torch
 
-from accel.lessons.usage import Described, Usage
-from accel.primitives.gemm.problem import Problem
-from accel.primitives.gemm.records import Shape
+from gpudeck.accel.lessons.usage import Described, Usage
+from gpudeck.accel.primitives.gemm.problem import Problem
+from gpudeck.accel.primitives.gemm.records import Shape
 
 
 def _described(p: Problem) -> Described[Shape]:

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from accel.primitives.linear_attention.kinds import KINDS, Kind, retention_decay
-from accel.primitives.linear_attention.problem import DTYPES, Operands
-from accel.runtime.backend_names import check_name
-from accel.runtime.given import in_order, require_tensors
+from gpudeck.accel.primitives.linear_attention.kinds import KINDS, Kind, retention_decay
+from gpudeck.accel.primitives.linear_attention.problem import DTYPES, Operands
+from gpudeck.accel.runtime.backend_names import check_name
+from gpudeck.accel.runtime.given import in_order, require_tensors
 
 BACKENDS = ("triton", "torch", "reference")
 _KERNEL_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
@@ -90,11 +90,11 @@ def linear_attention(
     x = operands(q, k, v, kind, decay, beta, a, b, scale, state, starts)
     choice = choose(x, backend)
     if choice.backend == "triton":
-        from accel.primitives.linear_attention.fused import fused as run
+        from gpudeck.accel.primitives.linear_attention.fused import fused as run
     elif choice.backend == "torch":
-        from accel.primitives.linear_attention.chunked import chunked as run
+        from gpudeck.accel.primitives.linear_attention.chunked import chunked as run
     else:
-        from accel.primitives.linear_attention.reference import reference as run
+        from gpudeck.accel.primitives.linear_attention.reference import reference as run
     out, last = run(x)
     return LinearOutput(out.to(v.dtype), last, choice.backend)
 
@@ -130,7 +130,7 @@ def _refusal(x: Operands) -> str | None:
         return "takes float16, bfloat16 and float32"
     if max(x.q.shape[3], x.v.shape[3]) > _LARGEST:
         return f"takes head sizes up to {_LARGEST}"
-    from accel.primitives.linear_attention.fused import unusable
+    from gpudeck.accel.primitives.linear_attention.fused import unusable
 
     return unusable(x.q.device)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from accel.primitives.linear_attention.memory_kernels import (
+from gpudeck.accel.primitives.linear_attention.memory_kernels import (
     betas,
     decays,
     square,
@@ -23,8 +23,8 @@ from accel.primitives.linear_attention.memory_kernels import (
     stored,
     vectors,
 )
-from accel.primitives.tiles.products import fine_product, product
-from accel.primitives.tiles.scans import joined_inverses
+from gpudeck.accel.primitives.tiles.products import fine_product, product
+from gpudeck.accel.primitives.tiles.scans import joined_inverses
 
 TINY = tl.constexpr(16)
 """The size of the blocks in which a unit triangular matrix is inverted first."""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accel.primitives.linear_attention.problem import Operands
+from gpudeck.accel.primitives.linear_attention.problem import Operands
 
 _LONG, _SHORT = 64, 16
 """Tokens of a chunk. With a decay for each channel the factors e^{G} stand beside the keys, and 16

@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from triton.runtime.interpreter import InterpretedFunction
 
-from accel.primitives.linear_attention import (
+from gpudeck.accel.primitives.linear_attention import (
     chunk_kernels,
     gradient_kernels,
     part_kernels,
     scan_kernels,
 )
-from accel.primitives.linear_attention.plan import (
+from gpudeck.accel.primitives.linear_attention.plan import (
     CHUNK,
     ROWS,
     Bounds,
@@ -32,9 +32,9 @@ from accel.primitives.linear_attention.plan import (
     tables,
     wide,
 )
-from accel.primitives.linear_attention.problem import Operands, Rule
-from accel.primitives.linear_attention.single_pass import single_pass, suffices
-from accel.runtime import named
+from gpudeck.accel.primitives.linear_attention.problem import Operands, Rule
+from gpudeck.accel.primitives.linear_attention.single_pass import single_pass, suffices
+from gpudeck.accel.runtime import named
 
 _OLDEST = (8, 0)
 _JOINED, _STEP = 16, 32

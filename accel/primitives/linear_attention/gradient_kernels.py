@@ -13,11 +13,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from accel.primitives.linear_attention.chunk_kernels import (
+from gpudeck.accel.primitives.linear_attention.chunk_kernels import (
     around_the_middle,
     between,
 )
-from accel.primitives.linear_attention.memory_kernels import (
+from gpudeck.accel.primitives.linear_attention.memory_kernels import (
     betas,
     decays,
     load_state,
@@ -31,9 +31,9 @@ from accel.primitives.linear_attention.memory_kernels import (
     tokens_of,
     vectors,
 )
-from accel.primitives.tiles.products import product
-from accel.primitives.tiles.reductions import product_sums
-from accel.primitives.tiles.scans import running
+from gpudeck.accel.primitives.tiles.products import product
+from gpudeck.accel.primitives.tiles.reductions import product_sums
+from gpudeck.accel.primitives.tiles.scans import running
 
 
 @triton.jit(do_not_specialize=["heads"])

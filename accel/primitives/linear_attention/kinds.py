@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from accel.primitives.linear_attention.problem import Rule
+from gpudeck.accel.primitives.linear_attention.problem import Rule
 
 _VALUES, _DELTA = Rule("values"), Rule("corrections")
 _BOTH = Rule("both", exclusive=True, gentle=True)

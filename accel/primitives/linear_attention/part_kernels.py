@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from accel.primitives.linear_attention.memory_kernels import load_state, store_state
+from gpudeck.accel.primitives.linear_attention.memory_kernels import load_state, store_state
 
 
 @triton.jit(do_not_specialize=["heads", "sequences"])

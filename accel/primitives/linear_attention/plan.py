@@ -11,7 +11,7 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from accel.primitives.linear_attention.problem import Rule
+from gpudeck.accel.primitives.linear_attention.problem import Rule
 
 Tensors = dict[str, Tensor | None]
 """Tensors by the names of the kernels' arguments, without `_ptr`; None if a rule lacks one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from accel.primitives.linear_attention.problem import Operands
+from gpudeck.accel.primitives.linear_attention.problem import Operands
 
 
 def reference(x: Operands) -> tuple[Tensor, Tensor]:

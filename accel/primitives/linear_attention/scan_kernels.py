@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from accel.primitives.linear_attention.memory_kernels import (
+from gpudeck.accel.primitives.linear_attention.memory_kernels import (
     load_state,
     remembered,
     shrinking,
@@ -16,7 +16,7 @@ from accel.primitives.linear_attention.memory_kernels import (
     token_factors,
     tokens_of,
 )
-from accel.primitives.tiles.products import product
+from gpudeck.accel.primitives.tiles.products import product
 
 
 @triton.jit(do_not_specialize=["heads"])

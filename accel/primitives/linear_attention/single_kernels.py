@@ -11,8 +11,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from accel.primitives.linear_attention.memory_kernels import store_vectors, stored, tokens_of
-from accel.primitives.tiles.products import product
+from gpudeck.accel.primitives.linear_attention.memory_kernels import (
+    store_vectors,
+    stored,
+    tokens_of,
+)
+from gpudeck.accel.primitives.tiles.products import product
 
 
 @triton.jit

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from accel.primitives.linear_attention import single_kernels
-from accel.primitives.linear_attention.plan import (
+from gpudeck.accel.primitives.linear_attention import single_kernels
+from gpudeck.accel.primitives.linear_attention.plan import (
     Bounds,
     Shape,
     Tensors,
@@ -20,8 +20,8 @@ from accel.primitives.linear_attention.plan import (
     single,
     tables,
 )
-from accel.primitives.linear_attention.problem import Operands, Rule
-from accel.runtime import named
+from gpudeck.accel.primitives.linear_attention.problem import Operands, Rule
+from gpudeck.accel.runtime import named
 
 _LARGEST = 128
 """The largest head size: states of 256 channels leave no registers, which made gradients slower."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accel.primitives.quantize.fp8 import by_kernels
+from gpudeck.accel.primitives.quantize.fp8 import by_kernels
 
 NORMS = ("layer", "rms")
 ACTIVATIONS = ("gelu", "swiglu")
@@ -48,7 +48,7 @@ def with_statistics(before: Before, x: Tensor) -> Before:
     if before.kind not in NORMS:
         return before
     if by_kernels(x):
-        from accel.primitives.quantize.fused import statistics
+        from gpudeck.accel.primitives.quantize.fused import statistics
 
         mean, rstd = statistics(x, before.kind == "layer", before.eps)
         return replace(before, mean=mean, rstd=rstd)
@@ -114,7 +114,7 @@ def _normed(before: Before, x: Tensor) -> Tensor:
 def _of_activation(before: Before, dout: Tensor, x: Tensor) -> Tensor:
     """Return the gradient of x."""
     if by_kernels(x):
-        from accel.primitives.quantize.fused import activation_gradient
+        from gpudeck.accel.primitives.quantize.fused import activation_gradient
 
         return activation_gradient(before, dout, x)
     wide, given = dout.float(), x.float()

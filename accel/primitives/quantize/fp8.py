@@ -74,7 +74,7 @@ def fp8_quantize(
     """
     check(x, granularity, dtype, scale)
     if by_kernels(x):
-        from accel.primitives.quantize.fused import quantized
+        from gpudeck.accel.primitives.quantize.fused import quantized
 
         return quantized(x, granularity, dtype, scale)
     return emulated(x, granularity, dtype, scale)

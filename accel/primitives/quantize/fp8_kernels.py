@@ -5,9 +5,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from accel.primitives.tiles.memory import load_tile, store_tile
-from accel.primitives.tiles.products import activated, slope
-from accel.primitives.tiles.reductions import finite_size, largest_size
+from gpudeck.accel.primitives.tiles.memory import load_tile, store_tile
+from gpudeck.accel.primitives.tiles.products import activated, slope
+from gpudeck.accel.primitives.tiles.reductions import finite_size, largest_size
 
 
 @triton.jit

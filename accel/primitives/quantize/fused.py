@@ -12,12 +12,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from accel.primitives.quantize import fp8_kernels as kernels
-from accel.primitives.quantize import launches
-from accel.primitives.quantize.before import NOTHING, Before
-from accel.primitives.quantize.fp8 import BLOCK, Fp8, Granularity
-from accel.primitives.quantize.launches import Form
-from accel.runtime.named import Launcher, launch, traced
+from gpudeck.accel.primitives.quantize import fp8_kernels as kernels
+from gpudeck.accel.primitives.quantize import launches
+from gpudeck.accel.primitives.quantize.before import NOTHING, Before
+from gpudeck.accel.primitives.quantize.fp8 import BLOCK, Fp8, Granularity
+from gpudeck.accel.primitives.quantize.launches import Form
+from gpudeck.accel.runtime.named import Launcher, launch, traced
 
 _POINTS = {"ROWS": 16, "COLUMNS": 256}
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from accel.primitives.quantize import fp8_kernels as kernels
-from accel.primitives.quantize.before import ACTIVATIONS, Before
-from accel.primitives.quantize.fp8 import BLOCK
-from accel.runtime.named import USUAL, Launcher
+from gpudeck.accel.primitives.quantize import fp8_kernels as kernels
+from gpudeck.accel.primitives.quantize.before import ACTIVATIONS, Before
+from gpudeck.accel.primitives.quantize.fp8 import BLOCK
+from gpudeck.accel.runtime.named import USUAL, Launcher
 
 _BY_TENSOR = {"ROWS": 128, "COLUMNS": 64}
 _BY_ROWS = {"ROWS": 64, "COLUMNS": 128}

@@ -14,7 +14,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
-from accel.runtime.gluon import thread_barrier
+from gpudeck.accel.runtime.gluon import thread_barrier
 
 
 @gluon.jit

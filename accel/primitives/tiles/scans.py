@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from accel.primitives.tiles.products import product
+from gpudeck.accel.primitives.tiles.products import product
 
 
 @triton.jit

@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accel.rwkv.weights.names import canonical
-from accel.rwkv.weights.shapes import HEAD, MIXES, checked
+from gpudeck.accel.rwkv.weights.names import canonical
+from gpudeck.accel.rwkv.weights.shapes import HEAD, MIXES, checked
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +30,7 @@ def load(path: str | Path) -> dict[str, Tensor]:
         ModelError: The model cannot be used.
     """
     # This imports torch, which is not needed to describe a model.
-    from accel.rwkv.weights import read
+    from gpudeck.accel.rwkv.weights import read
 
     source = Path(path).expanduser().absolute()
     return checked(canonical(read.read(source)), source)

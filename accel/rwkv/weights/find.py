@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from accel.rwkv.errors import ModelError, ModelNotFoundError
+from gpudeck.accel.rwkv.errors import ModelError, ModelNotFoundError
 
 _INDEX = "model.safetensors.index.json"
 _WHOLE = "model.safetensors"

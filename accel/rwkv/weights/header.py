@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from accel.rwkv.errors import ModelError
-from accel.rwkv.weights.shapes import Outline
+from gpudeck.accel.rwkv.errors import ModelError
+from gpudeck.accel.rwkv.weights.shapes import Outline
 
 _LONGEST = 100 * 2**20
 """Bytes of the longest header that is read; the format allows no more."""

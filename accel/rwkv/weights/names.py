@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import re
 
-from accel.rwkv.errors import ModelError
-from accel.rwkv.weights.shapes import MIXES, UNUSED, S
+from gpudeck.accel.rwkv.errors import ModelError
+from gpudeck.accel.rwkv.weights.shapes import MIXES, UNUSED, S
 
 HF_TOP = {"model.embeddings": "emb", "model.norm": "ln_out", "lm_head": "head"}
 HF_NORM = {"pre_norm": "ln0", "attn_norm": "ln1", "ffn_norm": "ln2"}

@@ -12,8 +12,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from accel.rwkv.errors import ModelError
-from accel.rwkv.weights.find import files_of
+from gpudeck.accel.rwkv.errors import ModelError
+from gpudeck.accel.rwkv.weights.find import files_of
 
 
 def read(source: Path) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
-from accel.rwkv.errors import ModelError
+from gpudeck.accel.rwkv.errors import ModelError
 
 HEAD = 64
 """Channels for each head, in every RWKV-7 model."""

@@ -11,24 +11,24 @@ from pathlib import Path
 
 import msgspec
 
-from app.cli.assistant.events import device, show_event
-from app.cli.assistant.markdown import print_markdown
-from app.cli.output import (
+from gpudeck.app.cli.assistant.events import device, show_event
+from gpudeck.app.cli.assistant.markdown import print_markdown
+from gpudeck.app.cli.output import (
     UsageError,
     clear_progress,
     print_json,
     print_line,
     prompt,
 )
-from app.report.file import save_report
-from assistant.client import Assistant
-from assistant.intents.choices import Choice, choice_by_number
-from assistant.intents.state import State
-from assistant.messages import Answer
-from assistant.query.request import Query
-from assistant.tools.proposal import Decision, Proposal
-from scheduler.protocol import paths
-from scheduler.protocol.errors import MALFORMED, UserError
+from gpudeck.app.report.file import save_report
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.intents.choices import Choice, choice_by_number
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.messages import Answer
+from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.tools.proposal import Decision, Proposal
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 
 _NO_TERMINAL = "Nothing was done, because there is no terminal to ask for confirmation on."
 _ALLOW_ONCE = "To allow it: gpudeck ask --yes ..."

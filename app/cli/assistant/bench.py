@@ -6,13 +6,13 @@ import asyncio
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
-from app.cli import arguments
-from app.cli.assistant.events import show_wait
-from app.cli.output import clear_progress, print_json, print_line, print_table
-from assistant.inference.messages import Options
-from assistant.library.served import require_served
-from assistant.reports.files import write_private
-from assistant.serve.load_test import Load, LoadResult, chart, measure
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.assistant.events import show_wait
+from gpudeck.app.cli.output import clear_progress, print_json, print_line, print_table
+from gpudeck.assistant.inference.messages import Options
+from gpudeck.assistant.library.served import require_served
+from gpudeck.assistant.reports.files import write_private
+from gpudeck.assistant.serve.load_test import Load, LoadResult, chart, measure
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -6,9 +6,9 @@ import re
 import sys
 from argparse import Namespace
 
-from app.cli.output import show_progress
-from assistant.messages import DeviceChoice, Event, Waiting
-from scheduler.protocol.progress import printable
+from gpudeck.app.cli.output import show_progress
+from gpudeck.assistant.messages import DeviceChoice, Event, Waiting
+from gpudeck.scheduler.protocol.progress import printable
 
 _CPU_HINT = "--cpu: run on the CPU now"
 _TOLD = set[str]()

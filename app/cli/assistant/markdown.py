@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import groupby
 
-from app.cli.output import print_line, print_table
+from gpudeck.app.cli.output import print_line, print_table
 
 _ESCAPED = re.compile(r"\\([\\`*\[\]<>|~&!$_:.@])")
 _BOLD = re.compile(r"\*\*([^*\n]+)\*\*")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.errors import UserError
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -14,7 +14,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Serve until stdin is closed. Raises UserError without the package `mcp`."""
     try:
-        from assistant.tool_server.server import server
+        from gpudeck.assistant.tool_server.server import server
     except ModuleNotFoundError as e:
         if e.name is None or e.name.partition(".")[0] != "mcp":
             raise

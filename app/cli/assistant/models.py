@@ -6,7 +6,7 @@ import threading
 from argparse import ArgumentParser, Namespace
 from typing import get_args
 
-from app.cli.output import (
+from gpudeck.app.cli.output import (
     UsageError,
     clear_progress,
     print_json,
@@ -15,21 +15,21 @@ from app.cli.output import (
     print_table,
     show_progress,
 )
-from app.format.values import memory
-from app.models import served_text
-from app.models.model_list import package_text, parameters, speed_text, state
-from assistant.client import Assistant
-from assistant.idle import Cancelled
-from assistant.library import model_list
-from assistant.library.describe import Model
-from assistant.library.hub import FetchProgress
-from assistant.library.pull import Pull
-from assistant.messages import Event, SpeedEngine, Waiting
-from assistant.serve.client import find_served, served_models, stop
-from assistant.serve.control_messages import Served
-from scheduler.client import Client
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import TEMPLATE
+from gpudeck.app.format.values import memory
+from gpudeck.app.models import served_text
+from gpudeck.app.models.model_list import package_text, parameters, speed_text, state
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.idle import Cancelled
+from gpudeck.assistant.library import model_list
+from gpudeck.assistant.library.describe import Model
+from gpudeck.assistant.library.hub import FetchProgress
+from gpudeck.assistant.library.pull import Pull
+from gpudeck.assistant.messages import Event, SpeedEngine, Waiting
+from gpudeck.assistant.serve.client import find_served, served_models, stop
+from gpudeck.assistant.serve.control_messages import Served
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import TEMPLATE
 
 _EXAMPLES = {
     "add": "gpudeck models add ~/models/rwkv7-0.4B",

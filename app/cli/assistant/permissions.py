@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from app.cli.output import print_result
-from assistant.tools.permissions import forget
-from scheduler.client import Client
+from gpudeck.app.cli.output import print_result
+from gpudeck.assistant.tools.permissions import forget
+from gpudeck.scheduler.client import Client
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from argparse import ArgumentParser, Namespace
 
-from app.cli import arguments
-from app.cli.assistant.markdown import print_markdown
-from app.cli.output import print_json
-from assistant.answers import answer
-from assistant.language.words import words
-from assistant.query.execute import execute
-from assistant.query.request import Query, Span, Target, Where
-from assistant.query.table import AGGREGATES, GROUPINGS, ROWS, SUBJECTS
-from scheduler.client import Client
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.units import parse_bytes
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.assistant.markdown import print_markdown
+from gpudeck.app.cli.output import print_json
+from gpudeck.assistant.answers import answer
+from gpudeck.assistant.language.words import words
+from gpudeck.assistant.query.execute import execute
+from gpudeck.assistant.query.request import Query, Span, Target, Where
+from gpudeck.assistant.query.table import AGGREGATES, GROUPINGS, ROWS, SUBJECTS
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.units import parse_bytes
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -7,14 +7,14 @@ import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from app.cli import arguments
-from app.cli.assistant.events import device, show_event
-from app.cli.output import UsageError, clear_progress, print_result
-from app.report.file import ENDINGS, check_ending, save_report
-from assistant.client import Assistant
-from assistant.language.words import LANGUAGES
-from assistant.reports.files import FORMATS
-from scheduler.protocol.errors import UserError
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.assistant.events import device, show_event
+from gpudeck.app.cli.output import UsageError, clear_progress, print_result
+from gpudeck.app.report.file import ENDINGS, check_ending, save_report
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.language.words import LANGUAGES
+from gpudeck.assistant.reports.files import FORMATS
+from gpudeck.scheduler.protocol.errors import UserError
 
 DAY_S = 86400.0
 

@@ -8,21 +8,21 @@ from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 from typing import Literal
 
-from app.cli import arguments
-from app.cli.assistant.events import device
-from app.cli.output import print_error, print_line
-from app.cli.token import read_token
-from assistant.inference.messages import Options
-from assistant.library.served import require_served
-from assistant.serve import client
-from assistant.serve.control import Control
-from assistant.serve.endpoint import OpenAIEndpoint
-from assistant.serve.running_completion import AssistantModel, configured_model
-from assistant.serve.served_model import ServedModel
-from assistant.serve.server import Beside, listen, serve
-from scheduler.background.instance import report_ready
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.assistant.events import device
+from gpudeck.app.cli.output import print_error, print_line
+from gpudeck.app.cli.token import read_token
+from gpudeck.assistant.inference.messages import Options
+from gpudeck.assistant.library.served import require_served
+from gpudeck.assistant.serve import client
+from gpudeck.assistant.serve.control import Control
+from gpudeck.assistant.serve.endpoint import OpenAIEndpoint
+from gpudeck.assistant.serve.running_completion import AssistantModel, configured_model
+from gpudeck.assistant.serve.served_model import ServedModel
+from gpudeck.assistant.serve.server import Beside, listen, serve
+from gpudeck.scheduler.background.instance import report_ready
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -8,18 +8,25 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from accel.inject import journal
-from accel.inject import prove as proving
-from accel.inject.finding import Finding
-from accel.inject.journal import Refused
-from accel.inject.rewrite import Change, changes
-from accel.inject.scan import scan
-from app.cli.connection import daemon_status
-from app.cli.output import UsageError, confirm, print_json, print_line, print_result, print_table
-from app.code.linking import Applied, Connect, apply_change, describe, prove_change
-from app.code.rows import speedup_of
-from scheduler.client import Client
-from scheduler.protocol.errors import NotFound
+from gpudeck.accel.inject import journal
+from gpudeck.accel.inject import prove as proving
+from gpudeck.accel.inject.finding import Finding
+from gpudeck.accel.inject.journal import Refused
+from gpudeck.accel.inject.rewrite import Change, changes
+from gpudeck.accel.inject.scan import scan
+from gpudeck.app.cli.connection import daemon_status
+from gpudeck.app.cli.output import (
+    UsageError,
+    confirm,
+    print_json,
+    print_line,
+    print_result,
+    print_table,
+)
+from gpudeck.app.code.linking import Applied, Connect, apply_change, describe, prove_change
+from gpudeck.app.code.rows import speedup_of
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import NotFound
 
 ACTIONS = ("scan", "diff", "prove", "apply", "undo")
 

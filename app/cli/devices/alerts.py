@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from app.cli import arguments
-from app.cli.output import print_json, print_line, print_table
-from app.format.values import clock, duration
-from scheduler.client import Client
-from scheduler.protocol.snapshot import Alert
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.output import print_json, print_line, print_table
+from gpudeck.app.format.values import clock, duration
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.snapshot import Alert
 
 
 def add_arguments(parser: ArgumentParser) -> None:

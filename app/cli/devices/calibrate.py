@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from argparse import ArgumentParser, Namespace
 
-from app.cli.connection import wait_for_reading
-from app.cli.output import print_error, print_json, print_line
-from app.cli.queue.wait import follow
-from app.format.calibration import calibration_request, describe_calibration
-from app.format.values import device_label
-from scheduler.client import Client
-from scheduler.protocol import calibration
-from scheduler.protocol.calibration import ClockCalibration
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Done
+from gpudeck.app.cli.connection import wait_for_reading
+from gpudeck.app.cli.output import print_error, print_json, print_line
+from gpudeck.app.cli.queue.wait import follow
+from gpudeck.app.format.calibration import calibration_request, describe_calibration
+from gpudeck.app.format.values import device_label
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import calibration
+from gpudeck.scheduler.protocol.calibration import ClockCalibration
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Done
 
 FIT_S = 30.0
 """Seconds within which the daemon stores the calibration of a job that has ended."""

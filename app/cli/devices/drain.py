@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from app.cli.output import print_result
-from scheduler.client import Client
-from scheduler.protocol.devices import Device
-from scheduler.protocol.draining import drained
-from scheduler.protocol.errors import NotFound
-from scheduler.protocol.settings import listed
-from scheduler.protocol.snapshot import Snapshot, label
+from gpudeck.app.cli.output import print_result
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.draining import drained
+from gpudeck.scheduler.protocol.errors import NotFound
+from gpudeck.scheduler.protocol.settings import listed
+from gpudeck.scheduler.protocol.snapshot import Snapshot, label
 
 
 def add_arguments(parser: ArgumentParser) -> None:

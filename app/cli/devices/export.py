@@ -6,15 +6,15 @@ import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
-from app.cli import arguments
-from app.cli.connection import wait_for_reading
-from app.cli.output import print_result
-from app.dashboard.history_export import export_past
-from app.format.values import plural
-from scheduler.client import Client
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.fields import FIELDS
-from scheduler.verbs.devices import MAX_POINTS
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.connection import wait_for_reading
+from gpudeck.app.cli.output import print_result
+from gpudeck.app.dashboard.history_export import export_past
+from gpudeck.app.format.values import plural
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.verbs.devices import MAX_POINTS
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
-from app.cli import arguments
-from app.cli.output import UsageError, clear_progress, confirm, print_result, show_progress
-from app.processes.process_rows import question
-from scheduler.client import Client
-from scheduler.protocol.devices import Detail, Process
-from scheduler.protocol.errors import NotFound, UserError
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.output import UsageError, clear_progress, confirm, print_result, show_progress
+from gpudeck.app.processes.process_rows import question
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.devices import Detail, Process
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -20,15 +20,15 @@ from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from app.cli import arguments
-from app.cli.connection import wait_for_reading
-from app.cli.devices.prometheus import families
-from app.cli.output import print_error, print_line
-from app.cli.token import read_token
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.tcp_peers import ConnectionLimits, Party
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.connection import wait_for_reading
+from gpudeck.app.cli.devices.prometheus import families
+from gpudeck.app.cli.output import print_error, print_line
+from gpudeck.app.cli.token import read_token
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.tcp_peers import ConnectionLimits, Party
 
 TIMEOUT_S = 10.0
 """How long the daemon is waited for."""

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from app.cli.output import StyledLine, StyledText
-from app.format.values import NOT_AVAILABLE
-from app.processes import process_rows as rows
-from app.processes.process_rows import ProcessRow, process_rows
-from app.strip.tile_model import COMPUTE_RATE, MEMORY, POWER, TEMPERATURE, UTILISATION, Tile
-from scheduler.protocol.devices import Detail
-from scheduler.protocol.progress import printable
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.app.cli.output import StyledLine, StyledText
+from gpudeck.app.format.values import NOT_AVAILABLE
+from gpudeck.app.processes import process_rows as rows
+from gpudeck.app.processes.process_rows import ProcessRow, process_rows
+from gpudeck.app.strip.tile_model import COMPUTE_RATE, MEMORY, POWER, TEMPERATURE, UTILISATION, Tile
+from gpudeck.scheduler.protocol.devices import Detail
+from gpudeck.scheduler.protocol.progress import printable
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 LINES = 2
 """The lines of each device."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from app.cli.arguments import positive_count
-from app.cli.connection import wait_for_reading
-from app.cli.output import UsageError, print_json, print_line, print_result, print_table
-from app.format.power_limit import limit_command, limit_range
-from app.format.values import NOT_AVAILABLE, format_field
-from scheduler.client import Client
-from scheduler.protocol.errors import NotFound
-from scheduler.protocol.snapshot import DeviceState, Snapshot, label
+from gpudeck.app.cli.arguments import positive_count
+from gpudeck.app.cli.connection import wait_for_reading
+from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
+from gpudeck.app.format.power_limit import limit_command, limit_range
+from gpudeck.app.format.values import NOT_AVAILABLE, format_field
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import NotFound
+from gpudeck.scheduler.protocol.snapshot import DeviceState, Snapshot, label
 
 _FIELDS = ("power", "power_limit", "power_limit_default")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from app.cli.output import print_json, print_line, print_table
-from app.processes.process_rows import (
+from gpudeck.app.cli.output import print_json, print_line, print_table
+from gpudeck.app.processes.process_rows import (
     AGE,
     COLUMNS,
     COMMAND,
@@ -20,7 +20,7 @@ from app.processes.process_rows import (
     USER,
     process_rows,
 )
-from scheduler.client import Client
+from gpudeck.scheduler.client import Client
 
 _ON_GPU = (DEVICE, PID, USER, JOB, MEMORY, SM_SHARE, AGE, KIND, CONTAINER, COMMAND)
 _ON_CPU = (PID, USER, JOB, CPU, MEMORY, AGE, CONTAINER, COMMAND)

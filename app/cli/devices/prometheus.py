@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily, Metric, UnknownMetricFamily
 
-from scheduler.protocol.devices import Device
-from scheduler.protocol.fields import FIELDS
-from scheduler.protocol.jobs import Job, Running
-from scheduler.protocol.snapshot import DeviceState, Idle, Snapshot
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.protocol.jobs import Job, Running
+from gpudeck.scheduler.protocol.snapshot import DeviceState, Idle, Snapshot
 
 _MIB, _MILLI, _RATIO = 2.0**-20, 1e3, 0.01
 

@@ -11,21 +11,21 @@ from pathlib import Path
 
 import msgspec
 
-from accel.workloads import catalog
-from app.cli import arguments
-from app.cli.connection import wait_for_reading
-from app.cli.output import (
+from gpudeck.accel.workloads import catalog
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.connection import wait_for_reading
+from gpudeck.app.cli.output import (
     UsageError,
     clear_progress,
     print_error,
     print_result,
     show_progress,
 )
-from app.cli.queue.run import submit_workload
-from scheduler.client import Client
-from scheduler.devices import trace
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.errors import UserError
+from gpudeck.app.cli.queue.run import submit_workload
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.devices import trace
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.errors import UserError
 
 IDLE = "idle"
 Phase = tuple[str | None, float]

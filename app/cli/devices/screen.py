@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.cli.devices.panels import LEAST_WIDTH, LINES, bar, device_panels, process_lines
-from app.cli.output import StyledLine, StyledText
-from app.format.job_rows import job_row
-from app.format.values import NOT_AVAILABLE, clock, plural, shortest_label
-from app.strip.tile_model import Tile, tiles
-from scheduler.protocol.devices import Detail
-from scheduler.protocol.jobs import Job, Queued
-from scheduler.protocol.progress import printable
-from scheduler.protocol.snapshot import Snapshot
+from gpudeck.app.cli.devices.panels import LEAST_WIDTH, LINES, bar, device_panels, process_lines
+from gpudeck.app.cli.output import StyledLine, StyledText
+from gpudeck.app.format.job_rows import job_row
+from gpudeck.app.format.values import NOT_AVAILABLE, clock, plural, shortest_label
+from gpudeck.app.strip.tile_model import Tile, tiles
+from gpudeck.scheduler.protocol.devices import Detail
+from gpudeck.scheduler.protocol.jobs import Job, Queued
+from gpudeck.scheduler.protocol.progress import printable
+from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 HEADINGS = ("DEVICE", "NAME", "UTILISATION", "MEMORY", "TFLOP/S", "TEMPERATURE", "POWER", "USE")
 _SHORT_HEADINGS = ("DEVICE", "NAME", "UTIL", "MEMORY", "TFLOP/S", "TEMP", "POWER", "USE")

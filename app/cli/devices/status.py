@@ -6,18 +6,18 @@ import shutil
 import sys
 from argparse import Namespace
 
-from app.cli.connection import wait_for_reading
-from app.cli.devices.screen import status_lines
-from app.cli.output import print_json, print_line, render, supports_color
-from app.format.bookings import gpu_names
-from app.format.job_rows import describe
-from app.format.values import device_label
-from app.strip.tile_model import rates_by_type
-from scheduler.client import Client
-from scheduler.protocol.devices import NA
-from scheduler.protocol.fields import FIELDS, HEADLINE
-from scheduler.protocol.snapshot import Snapshot, everywhere, printable
-from scheduler.protocol.units import clock
+from gpudeck.app.cli.connection import wait_for_reading
+from gpudeck.app.cli.devices.screen import status_lines
+from gpudeck.app.cli.output import print_json, print_line, render, supports_color
+from gpudeck.app.format.bookings import gpu_names
+from gpudeck.app.format.job_rows import describe
+from gpudeck.app.format.values import device_label
+from gpudeck.app.strip.tile_model import rates_by_type
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.devices import NA
+from gpudeck.scheduler.protocol.fields import FIELDS, HEADLINE
+from gpudeck.scheduler.protocol.snapshot import Snapshot, everywhere, printable
+from gpudeck.scheduler.protocol.units import clock
 
 
 def run(args: Namespace) -> int:

@@ -15,12 +15,12 @@ from contextlib import contextmanager
 
 import msgspec
 
-from app.cli.devices.screen import watch_lines
-from app.cli.output import render, supports_color
-from scheduler.client import Client
-from scheduler.protocol.devices import Detail
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.snapshot import everywhere, printable
+from gpudeck.app.cli.devices.screen import watch_lines
+from gpudeck.app.cli.output import render, supports_color
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.devices import Detail
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.snapshot import everywhere, printable
 
 _DETAILS_S = 2.0
 """Seconds between two looks at the processes, which cost more than a reading."""

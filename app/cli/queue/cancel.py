@@ -5,11 +5,11 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 
-from app.cli import arguments
-from app.cli.output import UsageError, print_error, print_result
-from scheduler.client import Client
-from scheduler.protocol.jobs import Cancelling
-from scheduler.protocol.units import numbered
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.output import UsageError, print_error, print_result
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.jobs import Cancelling
+from gpudeck.scheduler.protocol.units import numbered
 
 MAX_NAMED = 5
 """Of more jobs than this, only the first and the last are named."""

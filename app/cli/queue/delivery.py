@@ -5,13 +5,13 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 
-from app.cli.output import print_result
-from app.cli.queue.unanswered import remember, submission_token
-from app.cli.queue.wait import follow
-from app.format.job_rows import describe
-from scheduler.client import Client
-from scheduler.protocol.errors import EndUnknown, UserError
-from scheduler.protocol.jobs import Job, Spec
+from gpudeck.app.cli.output import print_result
+from gpudeck.app.cli.queue.unanswered import remember, submission_token
+from gpudeck.app.cli.queue.wait import follow
+from gpudeck.app.format.job_rows import describe
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import EndUnknown, UserError
+from gpudeck.scheduler.protocol.jobs import Job, Spec
 
 NO_GPU_HINT = (
     "The job gets no GPU (CUDA_VISIBLE_DEVICES is empty). To give it one, submit it with --gpus 1."

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from app.cli import arguments
-from app.cli.output import UsageError, print_result
-from app.format.job_rows import describe
-from scheduler.client import Client
-from scheduler.protocol.jobs import Job
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.output import UsageError, print_result
+from gpudeck.app.format.job_rows import describe
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.jobs import Job
 
 
 def add_arguments(parser: ArgumentParser) -> None:

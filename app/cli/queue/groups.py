@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from app.cli import arguments
-from app.cli.output import UsageError, print_json, print_line, print_table
-from scheduler.client import Client
-from scheduler.protocol.jobs import GroupState
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.output import UsageError, print_json, print_line, print_table
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.jobs import GroupState
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -11,14 +11,21 @@ from pathlib import Path
 
 import msgspec
 
-from app.cli import arguments
-from app.cli.output import UsageError, print_json, print_line, print_table
-from app.format.job_rows import details, doing, state_word
-from app.format.values import clock
-from scheduler.client import Client
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.search import ACTIVE, FOREVER, MAX_LISTED, OUTCOMES, Search, parse_words
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.output import UsageError, print_json, print_line, print_table
+from gpudeck.app.format.job_rows import details, doing, state_word
+from gpudeck.app.format.values import clock
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.search import (
+    ACTIVE,
+    FOREVER,
+    MAX_LISTED,
+    OUTCOMES,
+    Search,
+    parse_words,
+)
 
 MAX_NAME, MAX_DOING = 32, 100
 """Characters of a column of the list."""

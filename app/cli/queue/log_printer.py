@@ -5,8 +5,8 @@ from __future__ import annotations
 import codecs
 import sys
 
-from app.cli.output import neutralize
-from scheduler.protocol.progress import MAX_LINE, parse
+from gpudeck.app.cli.output import neutralize
+from gpudeck.scheduler.protocol.progress import MAX_LINE, parse
 
 _PROGRESS_MARK = b'"gpudeck"'
 

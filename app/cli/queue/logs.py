@@ -6,11 +6,11 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 
-from app.cli import arguments
-from app.cli.connection import POLL_S, with_retries
-from app.cli.output import print_json, print_line
-from app.cli.queue.log_printer import LogPrinter
-from app.format.job_rows import describe
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.connection import POLL_S, with_retries
+from gpudeck.app.cli.output import print_json, print_line
+from gpudeck.app.cli.queue.log_printer import LogPrinter
+from gpudeck.app.format.job_rows import describe
 
 MAX_JSON_BYTES = 4 * 2**20
 """With --json, only the end of a longer log is printed."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from app.cli import arguments
-from app.cli.output import UsageError
-from app.cli.queue.edit import print_job
-from scheduler.client import Client
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.output import UsageError
+from gpudeck.app.cli.queue.edit import print_job
+from gpudeck.scheduler.client import Client
 
 
 def add_arguments(parser: ArgumentParser) -> None:

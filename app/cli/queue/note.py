@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from app.cli import arguments
-from app.cli.output import print_result
-from scheduler.client import Client
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.output import print_result
+from gpudeck.scheduler.client import Client
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -6,13 +6,13 @@ import pwd
 import time
 from argparse import ArgumentParser, Namespace
 
-from app.cli.devices.drain import find_device
-from app.cli.output import UsageError, print_json, print_line, print_result, print_table
-from app.format.bookings import booking_rows, gpu_names, outlasting_text
-from scheduler.client import Client
-from scheduler.protocol.bookings import Booking
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.units import clock, parse_begin
+from gpudeck.app.cli.devices.drain import find_device
+from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
+from gpudeck.app.format.bookings import booking_rows, gpu_names, outlasting_text
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.units import clock, parse_begin
 
 ACTIONS = ("list", "cancel")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from accel.workloads.summary import lines
-from app.cli import arguments
-from app.cli.connection import with_retries
-from app.cli.output import print_result
-from app.format.results import result_of
-from app.workloads.result_export import save_result, whole
-from scheduler.protocol.errors import UserError
+from gpudeck.accel.workloads.summary import lines
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.connection import with_retries
+from gpudeck.app.cli.output import print_result
+from gpudeck.app.format.results import result_of
+from gpudeck.app.workloads.result_export import save_result, whole
+from gpudeck.scheduler.protocol.errors import UserError
 
 
 def add_arguments(parser: ArgumentParser) -> None:

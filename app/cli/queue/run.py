@@ -6,13 +6,13 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 
-from accel.workloads import catalog
-from app.cli.output import UsageError, print_json, print_line, print_table
-from app.cli.queue.delivery import deliver
-from app.cli.queue.submit import add_token
-from scheduler.client import Client
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job
+from gpudeck.accel.workloads import catalog
+from gpudeck.app.cli.output import UsageError, print_json, print_line, print_table
+from gpudeck.app.cli.queue.delivery import deliver
+from gpudeck.app.cli.queue.submit import add_token
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job
 
 START_S = 10.0
 """Seconds within which a daemon that has just started finds the devices."""

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from accel.inject.command import injected
-from app.cli import arguments
-from app.cli.output import UsageError, print_error, print_result
-from app.cli.queue.delivery import deliver
-from app.format.command_check import command_warning
-from app.format.job_rows import device_labels, forecast_text
-from scheduler.client import Client
-from scheduler.protocol.jobs import Job, Spec
-from scheduler.protocol.submissions import indexed
+from gpudeck.accel.inject.command import injected
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.output import UsageError, print_error, print_result
+from gpudeck.app.cli.queue.delivery import deliver
+from gpudeck.app.format.command_check import command_warning
+from gpudeck.app.format.job_rows import device_labels, forecast_text
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.jobs import Job, Spec
+from gpudeck.scheduler.protocol.submissions import indexed
 
 
 def add_arguments(parser: ArgumentParser) -> None:

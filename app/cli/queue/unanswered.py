@@ -15,12 +15,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.cli.output import UsageError, print_error
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.errors import NotFound, OutcomeUnknown, Refused, UserError
-from scheduler.protocol.jobs import Spec
-from scheduler.protocol.submissions import digest_of, new_token
+from gpudeck.app.cli.output import UsageError, print_error
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import NotFound, OutcomeUnknown, Refused, UserError
+from gpudeck.scheduler.protocol.jobs import Spec
+from gpudeck.scheduler.protocol.submissions import digest_of, new_token
 
 FORGET_S = 3600.0
 """A submission without an answer is not repeated after so long: the same command is a new one."""

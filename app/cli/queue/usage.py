@@ -11,15 +11,15 @@ from pathlib import Path
 
 import msgspec
 
-from app.cli import arguments
-from app.cli.output import print_json, print_line, print_table
-from app.format.values import NOT_AVAILABLE
-from scheduler.client import Client
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Done, Ended, Job, held_gpus, held_seconds
-from scheduler.protocol.search import ENDED, MAX_LISTED, NEWEST, Search
-from scheduler.protocol.units import energy
-from scheduler.protocol.users import user_name
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.output import print_json, print_line, print_table
+from gpudeck.app.format.values import NOT_AVAILABLE
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Done, Ended, Job, held_gpus, held_seconds
+from gpudeck.scheduler.protocol.search import ENDED, MAX_LISTED, NEWEST, Search
+from gpudeck.scheduler.protocol.units import energy
+from gpudeck.scheduler.protocol.users import user_name
 
 _HOUR = 3600.0
 

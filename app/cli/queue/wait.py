@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from argparse import ArgumentParser, Namespace
 
-from accel.result import Result
-from app.cli import arguments
-from app.cli.connection import POLL_S, with_retries
-from app.cli.output import (
+from gpudeck.accel.result import Result
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.connection import POLL_S, with_retries
+from gpudeck.app.cli.output import (
     clear_progress,
     print_error,
     print_line,
     print_result,
     show_progress,
 )
-from app.format.job_rows import describe
-from app.format.results import result_of
-from app.format.values import significant
-from scheduler.protocol.errors import DaemonGone, EndUnknown
-from scheduler.protocol.jobs import Done, Job
+from gpudeck.app.format.job_rows import describe
+from gpudeck.app.format.results import result_of
+from gpudeck.app.format.values import significant
+from gpudeck.scheduler.protocol.errors import DaemonGone, EndUnknown
+from gpudeck.scheduler.protocol.jobs import Done, Job
 
 
 def add_arguments(parser: ArgumentParser) -> None:

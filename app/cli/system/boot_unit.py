@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from scheduler.background import unit
-from scheduler.executors import cgroups
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
+from gpudeck.scheduler.background import unit
+from gpudeck.scheduler.executors import cgroups
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
 
 LINGER = Path("/var/lib/systemd/linger")
 """Holds a file for each user whose processes are started at boot, and live on after logout."""
@@ -63,7 +63,7 @@ StartLimitBurst=10
 
 [Service]
 {variables}
-ExecStart={quoted(sys.executable)} -P -m scheduler.daemon
+ExecStart={quoted(sys.executable)} -P -m gpudeck.scheduler.daemon
 WorkingDirectory=/
 StandardError=append:{log}
 {service_lines()}
@@ -99,7 +99,7 @@ def quoted(text: str) -> str:
 
 def install() -> Installed:
     """Write the unit, enable it and start it. Raises UserError where that is impossible."""
-    command = shlex.join([sys.executable, "-P", "-m", "app", "daemon", "start"])
+    command = shlex.join([sys.executable, "-P", "-m", "gpudeck", "daemon", "start"])
     if not unit.BOOTED.exists():
         raise UserError(
             "this machine does not run systemd. To start the daemon at boot, add this line with "

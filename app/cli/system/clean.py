@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from app.cleanup.summary import age, count_findings, groups, items_and_size, skip_reason
-from app.cli import arguments
-from app.cli.output import (
+from gpudeck.app.cleanup.summary import age, count_findings, groups, items_and_size, skip_reason
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.output import (
     UsageError,
     clear_progress,
     confirm,
@@ -21,8 +21,8 @@ from app.cli.output import (
     print_table,
     show_progress,
 )
-from app.format.values import memory
-from assistant.housekeeping import (
+from gpudeck.app.format.values import memory
+from gpudeck.assistant.housekeeping import (
     KINDS,
     TITLES,
     Finding,
@@ -34,9 +34,9 @@ from assistant.housekeeping import (
     scan,
     undo,
 )
-from assistant.housekeeping.findings import SCAN_S
-from scheduler.client import Client
-from scheduler.protocol.errors import NotFound
+from gpudeck.assistant.housekeeping.findings import SCAN_S
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import NotFound
 
 LAST = "last"
 MAX_ROWS = 40

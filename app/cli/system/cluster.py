@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from app.cli.output import UsageError, print_json, print_line, print_table
-from scheduler.client import Client
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.jobs import Running
-from scheduler.protocol.settings import CLUSTER, ClusterSettings
-from scheduler.protocol.wait_reasons import render
+from gpudeck.app.cli.output import UsageError, print_json, print_line, print_table
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.jobs import Running
+from gpudeck.scheduler.protocol.settings import CLUSTER, ClusterSettings
+from gpudeck.scheduler.protocol.wait_reasons import render
 
 _ADD_EXAMPLE = "gpudeck cluster add ray:lab http://head:8265 --token-file ~/.ray/auth_token"
 _EXPOSED = (

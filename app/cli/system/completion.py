@@ -43,7 +43,7 @@ def run(args: Namespace) -> int:
 
 def completions() -> list[Completion]:
     """Return what can follow each command, as its parser knows it."""
-    from app.cli.main import CommandParser, make_parser  # it imports the commands
+    from gpudeck.app.cli.main import CommandParser, make_parser  # it imports the commands
 
     # argparse offers no public way to list subparsers and their options
     (commands,) = (a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))

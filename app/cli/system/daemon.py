@@ -10,13 +10,13 @@ import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from app.cli.connection import DaemonStatus, daemon_status, wait_for_reading
-from app.cli.output import confirm, print_line, print_result
-from app.cli.system import boot_unit, system_unit
-from scheduler.client import Client
-from scheduler.devices.sources import open_source
-from scheduler.protocol.errors import DaemonGone, UserError
-from scheduler.protocol.snapshot import STARTING
+from gpudeck.app.cli.connection import DaemonStatus, daemon_status, wait_for_reading
+from gpudeck.app.cli.output import confirm, print_line, print_result
+from gpudeck.app.cli.system import boot_unit, system_unit
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.devices.sources import open_source
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.protocol.snapshot import STARTING
 
 START_S = 20.0
 """Seconds within which a new source must be read."""

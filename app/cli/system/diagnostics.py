@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from app.cli.output import print_result
-from app.settings.diagnostics import diagnostics
-from scheduler.client import Client
-from scheduler.protocol.errors import DaemonGone
+from gpudeck.app.cli.output import print_result
+from gpudeck.app.settings.diagnostics import diagnostics
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import DaemonGone
 
 
 def run(args: Namespace) -> int:

@@ -14,15 +14,15 @@ from typing import Literal
 
 import msgspec
 
-from app import __version__
-from app.cli.connection import daemon_status, wait_for_reading
-from app.cli.output import print_result
-from app.cli.system import job_folders
-from assistant.library.describe import describe
-from scheduler.background.instance import hold_lock
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.errors import UserError
+from gpudeck.app.cli.connection import daemon_status, wait_for_reading
+from gpudeck.app.cli.output import print_result
+from gpudeck.app.cli.system import job_folders
+from gpudeck.assistant.library.describe import describe
+from gpudeck.scheduler.background.instance import hold_lock
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.version import VERSION
 
 MIN_FREE_BYTES = 500 * 2**20
 _PACKAGES = ("torch", "PySide6-Essentials", "pyqtgraph", "nvidia-ml-py", "safetensors")
@@ -86,7 +86,7 @@ def _check_packages() -> str:
             missing.append(name)
     if missing:
         raise UserError(f"not installed: {', '.join(missing)}. Run: make run")
-    return f"GPU Deck {__version__}, Python {sys.version.split()[0]}, {', '.join(found)}"
+    return f"GPU Deck {VERSION}, Python {sys.version.split()[0]}, {', '.join(found)}"
 
 
 def _check_home() -> str:
@@ -142,7 +142,7 @@ def _repair_folders() -> str:
 def _check_store() -> str:
     if daemon_status().running:
         return "in use by the daemon"
-    from scheduler.store.repair import examine
+    from gpudeck.scheduler.store.repair import examine
 
     file = paths.store_file()
     if not file.exists():
@@ -154,7 +154,7 @@ def _check_store() -> str:
 
 def _repair_store() -> str:
     """Replace a damaged store by one with everything that is intact; no daemon may run."""
-    from scheduler.store.repair import examine, numbers, rebuild
+    from gpudeck.scheduler.store.repair import examine, numbers, rebuild
 
     in_use = "the daemon is running and uses the store. Stop it first: gpudeck daemon stop"
     with hold_lock(paths.daemon_lock(), in_use):
@@ -187,14 +187,14 @@ def _job_folders() -> list[int]:
 def _check_window() -> str:
     """Import the window in a process of its own, which missing libraries may end."""
     process = subprocess.run(
-        [sys.executable, "-P", "-c", "import app.shell.window"],
+        [sys.executable, "-P", "-c", "import gpudeck.app.shell.window"],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "QT_QPA_PLATFORM": "offscreen"},
     )
     if process.returncode:
-        from app.widgets.qt_check import explain
+        from gpudeck.app.widgets.qt_check import explain
 
         lines = process.stderr.strip().splitlines() or ["PySide6 cannot be imported"]
         raise UserError(explain(lines[-1]))

@@ -7,13 +7,13 @@ import re
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from app.cli.output import UsageError, print_json, print_line, print_result, print_table
-from app.format.hosts import found, host_devices, host_state, make_host
-from scheduler.client import Client
-from scheduler.hosts.connection import first_moment
-from scheduler.hosts.messages import Moment
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.settings import HOST, HostSettings
+from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
+from gpudeck.app.format.hosts import found, host_devices, host_state, make_host
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.hosts.connection import first_moment
+from gpudeck.scheduler.hosts.messages import Moment
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.settings import HOST, HostSettings
 
 _EXAMPLES = {
     "add": "gpudeck host add lab1 user@lab1",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from scheduler.protocol import paths
+from gpudeck.scheduler.protocol import paths
 
 NAMED = 5
 """Folders that a message names."""

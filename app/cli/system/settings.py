@@ -5,11 +5,11 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from app.cli.output import print_line, print_result, print_table
-from app.settings.form import SETTINGS, Setting, change, text_of
-from scheduler.client import Client
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import Settings
+from gpudeck.app.cli.output import print_line, print_result, print_table
+from gpudeck.app.settings.form import SETTINGS, Setting, change, text_of
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import Settings
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -11,12 +11,11 @@ import stat
 import sys
 from pathlib import Path
 
-import app
-from app.cli.system.boot_unit import Installed, quoted, service_lines
-from scheduler.background import unit
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.wire import ADMINS, MEMBERS
+from gpudeck.app.cli.system.boot_unit import Installed, quoted, service_lines
+from gpudeck.scheduler.background import unit
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.wire import ADMINS, MEMBERS
 
 UNIT_FILE = Path("/etc/systemd/system/gpudeck.service")
 
@@ -33,7 +32,7 @@ StartLimitBurst=10
 [Service]
 Environment={quoted(f"GPUDECK_HOME={paths.shared_home()}")}
 Environment="GPUDECK_SYSTEM=1"
-ExecStart={quoted(sys.executable)} -P -m scheduler.daemon
+ExecStart={quoted(sys.executable)} -P -m gpudeck.scheduler.daemon
 WorkingDirectory=/
 {service_lines()}
 [Install]
@@ -49,7 +48,7 @@ def install() -> Installed:
         )
     if not unit.BOOTED.exists():
         raise UserError("this machine does not run systemd, which runs the shared daemon")
-    for place in (Path(sys.executable).resolve(), Path(app.__file__).parents[1]):
+    for place in (Path(sys.executable).resolve(), Path(paths.__file__).parents[2]):
         check_trusted(place)
     for group in (MEMBERS, ADMINS):
         if problem := unit.run("groupadd", "--system", "--force", group):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from assistant.writing.checker import lexicon
-from assistant.writing.checker.clauses import Clause, Refused, owners
-from assistant.writing.checker.known import Known
-from assistant.writing.checker.references import everyone
-from assistant.writing.checker.states import holds
-from assistant.writing.checker.tokens import Token
+from gpudeck.assistant.writing.checker import lexicon
+from gpudeck.assistant.writing.checker.clauses import Clause, Refused, owners
+from gpudeck.assistant.writing.checker.known import Known
+from gpudeck.assistant.writing.checker.references import everyone
+from gpudeck.assistant.writing.checker.states import holds
+from gpudeck.assistant.writing.checker.tokens import Token
 
 _COUNTED = lexicon.words("ran running starting queued done failed cancelled lost")
 """Claims of jobs whose numbers are facts; other numbers are those of the facts that fit."""

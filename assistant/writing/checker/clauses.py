@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from assistant.facts import Fact
-from assistant.writing.checker import lexicon
-from assistant.writing.checker.known import Known
-from assistant.writing.checker.tokens import Token
+from gpudeck.assistant.facts import Fact
+from gpudeck.assistant.writing.checker import lexicon
+from gpudeck.assistant.writing.checker.known import Known
+from gpudeck.assistant.writing.checker.tokens import Token
 
 _JOINTS = lexicon.words("and but while whereas although though which so if")
 _OF = lexicon.words("of on for from")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from assistant.facts import FIELDS_SPAN
-from assistant.writing.checker import lexicon
-from assistant.writing.checker.clauses import Clause, Refused, kind_of, owners
-from assistant.writing.checker.known import Known, in_base_unit, step_of
-from assistant.writing.checker.operands import gap_after, operands, same_kind
-from assistant.writing.checker.values import is_best
+from gpudeck.assistant.facts import FIELDS_SPAN
+from gpudeck.assistant.writing.checker import lexicon
+from gpudeck.assistant.writing.checker.clauses import Clause, Refused, kind_of, owners
+from gpudeck.assistant.writing.checker.known import Known, in_base_unit, step_of
+from gpudeck.assistant.writing.checker.operands import gap_after, operands, same_kind
+from gpudeck.assistant.writing.checker.values import is_best
 
 
 def check_comparisons(clause: Clause, of: Known) -> None:

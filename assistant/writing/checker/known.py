@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from assistant.facts import Fact
+from gpudeck.assistant.facts import Fact
 
 _MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 

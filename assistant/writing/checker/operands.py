@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from assistant.writing.checker import lexicon
-from assistant.writing.checker.clauses import Bound, Clause, kind_of, owners
-from assistant.writing.checker.known import VALUE, Known, in_base_unit
+from gpudeck.assistant.writing.checker import lexicon
+from gpudeck.assistant.writing.checker.clauses import Bound, Clause, kind_of, owners
+from gpudeck.assistant.writing.checker.known import VALUE, Known, in_base_unit
 
 
 def operands(

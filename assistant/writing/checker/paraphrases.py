@@ -2,7 +2,7 @@
 
 Each row is a meaning and the phrases that have it, as regular expressions. A meaning is one that a
 fact decides. A phrase that means more than any fact can say becomes a word that is in no table of
-`assistant.writing.checker.lexicon`, so its sentence is refused.
+`gpudeck.assistant.writing.checker.lexicon`, so its sentence is refused.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from assistant.facts import Fact
-from assistant.writing.checker import lexicon
-from assistant.writing.checker.clauses import Clause, Owners, Refused, kind_of
-from assistant.writing.checker.known import Known, plain
+from gpudeck.assistant.facts import Fact
+from gpudeck.assistant.writing.checker import lexicon
+from gpudeck.assistant.writing.checker.clauses import Clause, Owners, Refused, kind_of
+from gpudeck.assistant.writing.checker.known import Known, plain
 
 _EMPTY = lexicon.words(
     "a an the is are was were be been it its that this they and has have had of to on "

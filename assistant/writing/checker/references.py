@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from assistant.writing.checker import lexicon
-from assistant.writing.checker.clauses import kind_of
-from assistant.writing.checker.known import Known
-from assistant.writing.checker.tokens import Token
+from gpudeck.assistant.writing.checker import lexicon
+from gpudeck.assistant.writing.checker.clauses import kind_of
+from gpudeck.assistant.writing.checker.known import Known
+from gpudeck.assistant.writing.checker.tokens import Token
 
 _WHOLE = lexicon.words("all both every each the")
 _NAMED_JOBS = {("job", 1), ("jobs", 1), ("jobs", 2)}

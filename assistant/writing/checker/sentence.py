@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from assistant.facts import Fact
-from assistant.writing.checker import lexicon
-from assistant.writing.checker.amounts import check_existence, is_count, is_given
-from assistant.writing.checker.clauses import (
+from gpudeck.assistant.facts import Fact
+from gpudeck.assistant.writing.checker import lexicon
+from gpudeck.assistant.writing.checker.amounts import check_existence, is_count, is_given
+from gpudeck.assistant.writing.checker.clauses import (
     Clause,
     Refused,
     by_kind,
@@ -17,14 +17,14 @@ from assistant.writing.checker.clauses import (
     only_owners,
     owners,
 )
-from assistant.writing.checker.comparisons import check_comparisons, check_most
-from assistant.writing.checker.known import Known
-from assistant.writing.checker.quotes import check_cause, quoted
-from assistant.writing.checker.references import everyone, resolve
-from assistant.writing.checker.statements import check_states
-from assistant.writing.checker.sums import check_sums
-from assistant.writing.checker.tokens import Token, is_word, tokens
-from assistant.writing.checker.values import bind, check_extreme, family_of
+from gpudeck.assistant.writing.checker.comparisons import check_comparisons, check_most
+from gpudeck.assistant.writing.checker.known import Known
+from gpudeck.assistant.writing.checker.quotes import check_cause, quoted
+from gpudeck.assistant.writing.checker.references import everyone, resolve
+from gpudeck.assistant.writing.checker.statements import check_states
+from gpudeck.assistant.writing.checker.sums import check_sums
+from gpudeck.assistant.writing.checker.tokens import Token, is_word, tokens
+from gpudeck.assistant.writing.checker.values import bind, check_extreme, family_of
 
 _BACK = lexicon.words("it its this they their")
 

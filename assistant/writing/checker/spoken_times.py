@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from assistant.writing.checker.lexicon import NUMERALS, UNIT_WORDS
+from gpudeck.assistant.writing.checker.lexicon import NUMERALS, UNIT_WORDS
 
 _UNITS = "seconds?|minutes?|hours?|days?"
 _COUNT = rf"(?:\d+|{'|'.join(NUMERALS)}|an?)"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from assistant.writing.checker import lexicon
-from assistant.writing.checker.amounts import KINDS, check_amount, having, require
-from assistant.writing.checker.clauses import Clause, by_kind, kind_of, owners
-from assistant.writing.checker.known import Known
-from assistant.writing.checker.states import holds
+from gpudeck.assistant.writing.checker import lexicon
+from gpudeck.assistant.writing.checker.amounts import KINDS, check_amount, having, require
+from gpudeck.assistant.writing.checker.clauses import Clause, by_kind, kind_of, owners
+from gpudeck.assistant.writing.checker.known import Known
+from gpudeck.assistant.writing.checker.states import holds
 
 _BEFORE = lexicon.words("before ahead")
 _BEHIND = lexicon.words("behind")

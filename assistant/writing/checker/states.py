@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from assistant.facts.devices import IDLE, UNUSED
-from assistant.writing.checker.clauses import kind_of
-from assistant.writing.checker.known import Known
+from gpudeck.assistant.facts.devices import IDLE, UNUSED
+from gpudeck.assistant.writing.checker.clauses import kind_of
+from gpudeck.assistant.writing.checker.known import Known
 
 _JOB_STATES = {
     "done": {"done"},

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from assistant.writing.checker import lexicon
-from assistant.writing.checker.clauses import Clause, Refused, owners
-from assistant.writing.checker.known import Known, in_base_unit, step_of
+from gpudeck.assistant.writing.checker import lexicon
+from gpudeck.assistant.writing.checker.clauses import Clause, Refused, owners
+from gpudeck.assistant.writing.checker.known import Known, in_base_unit, step_of
 
 _DECIMALS = re.compile(r"^-?\d+\.?(\d*)")
 _TOGETHER = lexicon.words("together altogether combined")

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from assistant.facts import Fact
-from assistant.writing.checker import lexicon
-from assistant.writing.checker.known import NAMED, VALUE, Known, value_key
-from assistant.writing.checker.paraphrases import rewritten
-from assistant.writing.checker.spoken_times import with_numbers
+from gpudeck.assistant.facts import Fact
+from gpudeck.assistant.writing.checker import lexicon
+from gpudeck.assistant.writing.checker.known import NAMED, VALUE, Known, value_key
+from gpudeck.assistant.writing.checker.paraphrases import rewritten
+from gpudeck.assistant.writing.checker.spoken_times import with_numbers
 
 _WORD_NUMBER = "|".join(lexicon.NUMERALS)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from assistant.facts import FIELDS_SPAN, Fact
-from assistant.writing.checker import lexicon
-from assistant.writing.checker.clauses import Bound, Clause, Owners, kind_of, owners
-from assistant.writing.checker.known import Known
-from assistant.writing.checker.tokens import Token
+from gpudeck.assistant.facts import FIELDS_SPAN, Fact
+from gpudeck.assistant.writing.checker import lexicon
+from gpudeck.assistant.writing.checker.clauses import Bound, Clause, Owners, kind_of, owners
+from gpudeck.assistant.writing.checker.known import Known
+from gpudeck.assistant.writing.checker.tokens import Token
 
 _OF_DEVICE = lexicon.words("mem_used mem_free mem_total")
 _STATS = (".mean", ".max", ".min")

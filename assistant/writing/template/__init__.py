@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from assistant.facts import Fact
-from assistant.facts.index import FactIndex
-from assistant.writing.template.brief import brief
+from gpudeck.assistant.facts import Fact
+from gpudeck.assistant.facts.index import FactIndex
+from gpudeck.assistant.writing.template.brief import brief
 
 __all__ = ["render", "template"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby, islice
 
-from assistant.facts.index import FactIndex
-from assistant.writing.template import devices, jobs
-from assistant.writing.template.sentences import are, given, listed, paragraph, sentence
+from gpudeck.assistant.facts.index import FactIndex
+from gpudeck.assistant.writing.template import devices, jobs
+from gpudeck.assistant.writing.template.sentences import are, given, listed, paragraph, sentence
 
 _TOLD = 12
 """The most jobs that get a chapter of their own."""

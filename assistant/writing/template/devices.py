@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from assistant.facts.index import FactIndex
-from assistant.writing.template.sentences import are, given, listed, paragraph, sentence, table
+from gpudeck.assistant.facts.index import FactIndex
+from gpudeck.assistant.writing.template.sentences import (
+    are,
+    given,
+    listed,
+    paragraph,
+    sentence,
+    table,
+)
 
 METRICS = {
     "util": "Utilisation",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from assistant.facts.index import FactIndex
-from assistant.writing.template.sentences import given, paragraph, sentence, table
+from gpudeck.assistant.facts.index import FactIndex
+from gpudeck.assistant.writing.template.sentences import given, paragraph, sentence, table
 
 _REST = (
     ("Inputs", "inputs"),

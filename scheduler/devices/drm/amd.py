@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from scheduler.devices.drm.files import Values
-from scheduler.devices.runtime_power import text
+from gpudeck.scheduler.devices.drm.files import Values
+from gpudeck.scheduler.devices.runtime_power import text
 
 _MICRO, _MILLI, _MEGA = 1e-6, 1e-3, 1e6
 

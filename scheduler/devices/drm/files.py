@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from scheduler.protocol.absence import Absence, Unavailable, Unreadable
+from gpudeck.scheduler.protocol.absence import Absence, Unavailable, Unreadable
 
 
 class Values:

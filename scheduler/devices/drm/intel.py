@@ -12,9 +12,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from scheduler.devices.drm.files import Rate, Values, number
-from scheduler.devices.runtime_power import text
-from scheduler.protocol.absence import Absence
+from gpudeck.scheduler.devices.drm.files import Rate, Values, number
+from gpudeck.scheduler.devices.runtime_power import text
+from gpudeck.scheduler.protocol.absence import Absence
 
 _MICRO, _MILLI = 1e-6, 1e-3
 METHOD = "share of time in which the graphics engine was not in its idle state (C6)"

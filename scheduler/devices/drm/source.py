@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scheduler.devices import runtime_power
-from scheduler.devices.drm.amd import AmdCard
-from scheduler.devices.drm.intel import IntelCard
-from scheduler.protocol.absence import Unavailable
-from scheduler.protocol.devices import Device, DevicesChanged, NoGpu, Reading, Source
+from gpudeck.scheduler.devices import runtime_power
+from gpudeck.scheduler.devices.drm.amd import AmdCard
+from gpudeck.scheduler.devices.drm.intel import IntelCard
+from gpudeck.scheduler.protocol.absence import Unavailable
+from gpudeck.scheduler.protocol.devices import Device, DevicesChanged, NoGpu, Reading, Source
 
 NOTE = "read from sysfs; not tried on hardware yet"
 AMD, INTEL = "0x1002", "0x8086"

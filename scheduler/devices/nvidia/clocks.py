@@ -7,8 +7,8 @@ from typing import Any
 
 import pynvml as nv
 
-from scheduler.devices.nvidia.errors import refusal
-from scheduler.protocol.absence import Absence, Refused
+from gpudeck.scheduler.devices.nvidia.errors import refusal
+from gpudeck.scheduler.protocol.absence import Absence, Refused
 
 REASONS = {
     nv.nvmlClocksEventReasonGpuIdle: "idle",

@@ -9,9 +9,9 @@ from typing import Any
 
 import pynvml as nv
 
-from scheduler.protocol.absence import Refused
-from scheduler.protocol.devices import DevicesChanged, NoGpu
-from scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.absence import Refused
+from gpudeck.scheduler.protocol.devices import DevicesChanged, NoGpu
+from gpudeck.scheduler.protocol.errors import UserError
 
 _LOST = (
     nv.NVML_ERROR_GPU_IS_LOST,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pynvml as nv
 
-from scheduler.devices.nvidia.errors import optional, refusal, text
-from scheduler.protocol.absence import Absence
+from gpudeck.scheduler.devices.nvidia.errors import optional, refusal, text
+from gpudeck.scheduler.protocol.absence import Absence
 
 _MOST = 64
 """The most events taken in one reading; the others wait for the next."""

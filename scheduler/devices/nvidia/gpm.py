@@ -17,14 +17,15 @@ memory, whose clock is fixed, equals that mean (tests/benchmarks/LOG.md, 2026-11
 
 The clock is NVML's, which is the one that the driver requests, times a correction: on an H200 the
 SMs run up to 10 % slower while the tensor cores work. `gpudeck calibrate` measures the correction
-of a card (`scheduler.protocol.calibration`); without one the figure is up to 19 % too high there,
-and that is stated with it. The driver renews its clock when it is asked, 0.1 s after the last time,
-so a load with pauses must not be asked in step with them (`scheduler.devices.probe`).
+of a card (`gpudeck.scheduler.protocol.calibration`); without one the figure is up to 19 % too high
+there, and that is stated with it. The driver renews its clock when it is asked, 0.1 s after the
+last time, so a load with pauses must not be asked in step with them
+(`gpudeck.scheduler.devices.probe`).
 
 The counters do not tell data types and instructions apart: FP8 uses the same pipe as BF16 (the
 pipe for INT8 stays at 0) and does twice as much in a cycle, so the figure for FP8 is half of the
 truth. TF32 reads double, and kernels built on the older mma.sync 1.5 to 2 times. A job of ours that
-counts its FLOPs takes precedence over the counters (`scheduler.telemetry.monitor`).
+counts its FLOPs takes precedence over the counters (`gpudeck.scheduler.telemetry.monitor`).
 """
 
 from __future__ import annotations
@@ -34,11 +35,17 @@ from typing import Any, NamedTuple, TypeVar
 
 import pynvml as nv
 
-from scheduler.devices.nvidia.errors import refusal
-from scheduler.devices.nvidia.queries import SLOW_S
-from scheduler.protocol import calibration
-from scheduler.protocol.absence import Absence, NoCounters, RateUnknown, Refused, Unavailable
-from scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.devices.nvidia.errors import refusal
+from gpudeck.scheduler.devices.nvidia.queries import SLOW_S
+from gpudeck.scheduler.protocol import calibration
+from gpudeck.scheduler.protocol.absence import (
+    Absence,
+    NoCounters,
+    RateUnknown,
+    Refused,
+    Unavailable,
+)
+from gpudeck.scheduler.protocol.fields import FIELDS
 
 METRICS: dict[str, int] = {
     "graphics": nv.NVML_GPM_METRIC_GRAPHICS_UTIL,

@@ -8,19 +8,19 @@ from typing import Any
 import msgspec
 import pynvml as nv
 
-from scheduler.devices.nvidia import unified
-from scheduler.devices.nvidia.clocks import SmClock, Throttle
-from scheduler.devices.nvidia.errors import optional, text
-from scheduler.devices.nvidia.events import XidEvents
-from scheduler.devices.nvidia.gpm import HardwareCounters
-from scheduler.devices.nvidia.gpu_processes import GpuProcesses
-from scheduler.devices.nvidia.links import NvLinks, PcieMeter
-from scheduler.devices.nvidia.mig import MigInstances
-from scheduler.devices.nvidia.queries import SLOW_S, Scalars
-from scheduler.protocol import calibration
-from scheduler.protocol.absence import Absence, explain
-from scheduler.protocol.devices import Detail, Device, DevicesChanged, Reading
-from scheduler.protocol.recovery import recovery_text
+from gpudeck.scheduler.devices.nvidia import unified
+from gpudeck.scheduler.devices.nvidia.clocks import SmClock, Throttle
+from gpudeck.scheduler.devices.nvidia.errors import optional, text
+from gpudeck.scheduler.devices.nvidia.events import XidEvents
+from gpudeck.scheduler.devices.nvidia.gpm import HardwareCounters
+from gpudeck.scheduler.devices.nvidia.gpu_processes import GpuProcesses
+from gpudeck.scheduler.devices.nvidia.links import NvLinks, PcieMeter
+from gpudeck.scheduler.devices.nvidia.mig import MigInstances
+from gpudeck.scheduler.devices.nvidia.queries import SLOW_S, Scalars
+from gpudeck.scheduler.protocol import calibration
+from gpudeck.scheduler.protocol.absence import Absence, explain
+from gpudeck.scheduler.protocol.devices import Detail, Device, DevicesChanged, Reading
+from gpudeck.scheduler.protocol.recovery import recovery_text
 
 _VITAL = ("mem_used", "util", "temp", "power", "pstate")
 """A GPU that answers none of these has a stale handle, as after a reload of the driver or a

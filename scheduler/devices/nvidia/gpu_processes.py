@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pynvml as nv
 
-from scheduler.devices.nvidia.errors import optional, refusal
-from scheduler.devices.process_load import LoadMeter
-from scheduler.devices.processes import ProcessTable
-from scheduler.protocol.devices import Process
+from gpudeck.scheduler.devices.nvidia.errors import optional, refusal
+from gpudeck.scheduler.devices.process_load import LoadMeter
+from gpudeck.scheduler.devices.processes import ProcessTable
+from gpudeck.scheduler.protocol.devices import Process
 
 _WINDOW_S = 2.0
 """The share of a process is its mean over this span; older samples of the driver are stale."""

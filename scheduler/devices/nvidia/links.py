@@ -1,8 +1,8 @@
 """Read PCIe and NVLink: the traffic over them, and the state of each link.
 
-Cards with GPM count both in every interval (`scheduler.devices.nvidia.gpm`). For the others, the
-driver's own byte counters are differenced. Where it has none for PCIe, it measures a rate on
-request, which takes 20 ms, so only every few seconds.
+Cards with GPM count both in every interval (`gpudeck.scheduler.devices.nvidia.gpm`). For the
+others, the driver's own byte counters are differenced. Where it has none for PCIe, it measures a
+rate on request, which takes 20 ms, so only every few seconds.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import pynvml as nv
 
-from scheduler.devices.nvidia.errors import RETRY_S, lasting, optional, refusal
-from scheduler.devices.nvidia.queries import SLOW_S, field_value
-from scheduler.protocol.absence import Absence, Unavailable
-from scheduler.protocol.devices import Part
+from gpudeck.scheduler.devices.nvidia.errors import RETRY_S, lasting, optional, refusal
+from gpudeck.scheduler.devices.nvidia.queries import SLOW_S, field_value
+from gpudeck.scheduler.protocol.absence import Absence, Unavailable
+from gpudeck.scheduler.protocol.devices import Part
 
 _ALL_LINKS = 2**32 - 1
 """The scope of a field that sums over all links."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import pynvml as nv
 
-from scheduler.devices.nvidia.errors import optional, refusal, text
-from scheduler.protocol.devices import Instance, Part
+from gpudeck.scheduler.devices.nvidia.errors import optional, refusal, text
+from gpudeck.scheduler.protocol.devices import Instance, Part
 
 
 class MigInstances:

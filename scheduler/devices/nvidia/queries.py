@@ -1,8 +1,8 @@
 """The table of NVML queries that return plain numbers, and how often each is made.
 
 A call costs up to 6 ms of CPU time (tests/benchmarks/results/nvml_calls.csv), so the pace of its
-fields (`scheduler.protocol.fields`) sets how often it is made: fast with every reading, slow every
-SLOW_S and rare every RARE_S, spread over that span, static about once.
+fields (`gpudeck.scheduler.protocol.fields`) sets how often it is made: fast with every reading,
+slow every SLOW_S and rare every RARE_S, spread over that span, static about once.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pynvml as nv
 
-from scheduler.devices.nvidia.errors import RETRY_S, lasting, refusal
-from scheduler.protocol.absence import Absence, Refused
-from scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.devices.nvidia.errors import RETRY_S, lasting, refusal
+from gpudeck.scheduler.protocol.absence import Absence, Refused
+from gpudeck.scheduler.protocol.fields import FIELDS
 
 SLOW_S = 5.0
 """Fields that change slowly are read this often and kept in between."""

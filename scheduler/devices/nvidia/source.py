@@ -10,11 +10,18 @@ from time import monotonic
 
 import pynvml as nv
 
-from scheduler.devices.nvidia.errors import RETRY_S, unreachable
-from scheduler.devices.nvidia.events import XidEvents
-from scheduler.devices.nvidia.gpu import Gpu
-from scheduler.protocol.devices import Detail, Device, DevicesChanged, NoGpu, Reading, Source
-from scheduler.protocol.errors import UserError
+from gpudeck.scheduler.devices.nvidia.errors import RETRY_S, unreachable
+from gpudeck.scheduler.devices.nvidia.events import XidEvents
+from gpudeck.scheduler.devices.nvidia.gpu import Gpu
+from gpudeck.scheduler.protocol.devices import (
+    Detail,
+    Device,
+    DevicesChanged,
+    NoGpu,
+    Reading,
+    Source,
+)
+from gpudeck.scheduler.protocol.errors import UserError
 
 
 class NvmlSource(Source):

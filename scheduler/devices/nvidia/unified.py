@@ -8,7 +8,7 @@ from typing import Any
 import psutil
 import pynvml as nv
 
-from scheduler.protocol.absence import Absence, Refused
+from gpudeck.scheduler.protocol.absence import Absence, Refused
 
 METHOD = "memory that the GPU shares with the CPU: from /proc/meminfo, as NVML does not support it"
 _FIELDS = ("mem_used", "mem_total", "mem_free")

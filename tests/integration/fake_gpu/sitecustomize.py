@@ -57,8 +57,8 @@ def install() -> None:
 def install_engine() -> None:
     """What was meant for CUDA runs on the CPU, slowly, while the process counts as one that is
     on the GPU."""
-    from assistant.engine import engine
-    from assistant.host import answer_writer
+    from gpudeck.assistant.engine import engine
+    from gpudeck.assistant.host import answer_writer
 
     answer_writer.WRITES = 0.0  # a tiny model stands for a large one, which writes texts
 
@@ -76,7 +76,7 @@ def install_engine() -> None:
 
 def install_serving() -> None:
     """Serve on the CPU, slowly, what was meant for CUDA, while the process counts as one on it."""
-    from accel.serving.engine import Engine
+    from gpudeck.accel.serving.engine import Engine
 
     real = Engine.load
 
@@ -100,9 +100,9 @@ def _slowly(step: Callable[..., Any]) -> Callable[..., Any]:
     return slow
 
 
-if "scheduler.devices.probe" in sys.orig_argv and FOLDER.name:
+if "gpudeck.scheduler.devices.probe" in sys.orig_argv and FOLDER.name:
     install()
-if "assistant.host" in sys.orig_argv and FOLDER.name:
+if "gpudeck.assistant.host" in sys.orig_argv and FOLDER.name:
     install_engine()
-if "assistant.inference" in sys.orig_argv and FOLDER.name:
+if "gpudeck.assistant.inference" in sys.orig_argv and FOLDER.name:
     install_serving()

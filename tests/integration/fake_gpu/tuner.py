@@ -12,10 +12,10 @@ from pathlib import Path
 
 import torch
 
-from accel.attention import idle_lessons
-from accel.lessons import measuring
-from accel.runtime import capability
-from assistant.host import attention_tuner
+from gpudeck.accel.attention import idle_lessons
+from gpudeck.accel.lessons import measuring
+from gpudeck.accel.runtime import capability
+from gpudeck.assistant.host import attention_tuner
 
 GPU, SLOWLY = Path(sys.argv[1]), "slowly" in sys.argv
 HELD = 3 * 2**30

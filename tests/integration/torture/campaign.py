@@ -18,12 +18,12 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol import paths
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.job_options import JobOptions, make_spec
-from scheduler.protocol.jobs import Job, Running, Spec
-from scheduler.protocol.settings import Settings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.job_options import JobOptions, make_spec
+from gpudeck.scheduler.protocol.jobs import Job, Running, Spec
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.integration.torture.faults import inject, shoot_daemon
 from tests.integration.torture.plan import Round
 from tests.integration.torture.verdict import NARROW, Evidence, violations

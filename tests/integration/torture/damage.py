@@ -6,11 +6,11 @@ import random
 import shutil
 from pathlib import Path
 
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.errors import DaemonGone, UserError
-from scheduler.protocol.jobs import Job, Queued
-from scheduler.protocol.settings import Settings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.protocol.jobs import Job, Queued
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.integration.deck import kill_daemon, log_of
 from tests.support import eventually, state_folder
 

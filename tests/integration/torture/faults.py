@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scheduler.background.launch import start_process
-from scheduler.background.process_stat import start_time
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Running
+from gpudeck.scheduler.background.launch import start_process
+from gpudeck.scheduler.background.process_stat import start_time
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Running
 from tests.integration.deck import daemon_pid, kill_daemon, probe_pid
 from tests.integration.torture.plan import Fault
 from tests.integration.torture.witness import command_of, job_of, users_of_job
@@ -60,7 +60,7 @@ def shoot_daemon() -> bool:
     """Kill the daemon without waiting for anything, and return whether there was one."""
     try:
         pid = daemon_pid()
-        if b"scheduler.daemon" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if b"gpudeck.scheduler.daemon" not in Path(f"/proc/{pid}/cmdline").read_bytes():
             return False
         os.kill(pid, signal.SIGKILL)
     except (OSError, ValueError):
@@ -71,9 +71,11 @@ def shoot_daemon() -> bool:
 def _kill_host() -> bool:
     try:
         with contextlib.suppress(UserError):
-            start_process("assistant.host", paths.home() / "assistant.log", "the assistant")
+            start_process("gpudeck.assistant.host", paths.home() / "assistant.log", "the assistant")
     finally:
-        hosts = [pid for pid in users_of(paths.home()) if b"assistant.host" in command_of(pid)]
+        hosts = [
+            pid for pid in users_of(paths.home()) if b"gpudeck.assistant.host" in command_of(pid)
+        ]
         for pid in hosts:
             send(pid, signal.SIGKILL)
     return bool(hosts)

@@ -29,12 +29,12 @@ from typing import NamedTuple
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import JobOptions, make_spec
-from scheduler.protocol.jobs import Job
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import JobOptions, make_spec
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import daemon_pid, kill_daemon
 from tests.support import lives, state_folder
 

@@ -19,10 +19,10 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import kill_daemon
 from tests.integration.torture.file_faults import ERRORS, ROLES, Plan, build, preloaded
 from tests.support import state_folder

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Lost, Spec, State
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Lost, Spec, State
 from tests.integration.deck import running
 from tests.integration.torture import state_faults
 from tests.integration.torture.file_faults import (

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol import paths, settings
-from scheduler.protocol.errors import DaemonGone, UserError
-from scheduler.protocol.settings import Settings
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.integration.deck import answers, daemon_pid, kill_daemon
 from tests.integration.torture.campaign import Campaign
 from tests.integration.torture.damage import DAMAGES, sound_stores, verdict

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from accel.attention import choose, lessons
-from accel.attention.api import _PLANS
-from accel.attention.learned import STORE
-from accel.lessons.records import Measured, decode_learned
-from accel.runtime import shared_file
+from gpudeck.accel.attention import choose, lessons
+from gpudeck.accel.attention.api import _PLANS
+from gpudeck.accel.attention.learned import STORE
+from gpudeck.accel.lessons.records import Measured, decode_learned
+from gpudeck.accel.runtime import shared_file
 
 
 def forget() -> None:

@@ -11,9 +11,9 @@ import torch
 import triton
 from triton.backends.nvidia.compiler import get_ptxas
 
-from accel.attention.kernels.geometry import Geometry, Layout
-from accel.runtime import launch, named
-from accel.runtime.call import KernelCall
+from gpudeck.accel.attention.kernels.geometry import Geometry, Layout
+from gpudeck.accel.runtime import launch, named
+from gpudeck.accel.runtime.call import KernelCall
 
 TARGETS = (80, 86, 89, 90, 100, 120)
 SHARED_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
@@ -133,7 +133,7 @@ def problem(heads, length, dim, *, left=None, right=None, softcap=0.0, ragged=No
 
 
 def launched(run: Callable[[], object]) -> Iterator[tuple[str, KernelCall]]:
-    """Yield what a function launches by `accel.runtime.named`."""
+    """Yield what a function launches by `gpudeck.accel.runtime.named`."""
     calls: list[KernelCall] = []
 
     def record(call: KernelCall, device: torch.device) -> Callable[..., None]:

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accel.attention import attention, choose, describe
-from accel.attention import reference as reference_module
-from accel.attention.reference import reference, reference_rows
+from gpudeck.accel.attention import attention, choose, describe
+from gpudeck.accel.attention import reference as reference_module
+from gpudeck.accel.attention.reference import reference, reference_rows
 
 ON_CPU = ("flash", "math", "reference", "auto")
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from accel.attention import BACKENDS, Ragged, attention, describe
-from accel.attention.inputs import arrange
+from gpudeck.accel.attention import BACKENDS, Ragged, attention, describe
+from gpudeck.accel.attention.inputs import arrange
 
 SCHEMA = ", ".join(
     [

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 import torch
 
-import accel
-from accel.attention import (
+from gpudeck import accel
+from gpudeck.accel.attention import (
     Problem,
     attention,
     choose,
@@ -13,9 +13,9 @@ from accel.attention import (
     idle_lessons,
     lessons,
 )
-from accel.attention.usage import USAGE
-from accel.lessons import measuring
-from accel.lessons.records import used_file
+from gpudeck.accel.attention.usage import USAGE
+from gpudeck.accel.lessons import measuring
+from gpudeck.accel.lessons.records import used_file
 from tests.unit.accel.attention_lessons import forget, kept
 
 CPU = torch.device("cpu")

@@ -15,8 +15,8 @@ import warnings
 import pytest
 import torch
 
-import accel
-from accel.attention import (
+from gpudeck import accel
+from gpudeck.accel.attention import (
     BACKENDS,
     attention,
     choose,
@@ -25,10 +25,10 @@ from accel.attention import (
     lessons,
     spot,
 )
-from accel.attention.learned import STORE
-from accel.lessons import measuring, records, store
-from accel.lessons.records import Measured
-from accel.runtime import brief_timing, shared_file
+from gpudeck.accel.attention.learned import STORE
+from gpudeck.accel.lessons import measuring, records, store
+from gpudeck.accel.lessons.records import Measured
+from gpudeck.accel.runtime import brief_timing, shared_file
 from tests.unit.accel.attention_lessons import forget, kept
 
 SHAPE = (1, 2, 24, 16)

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.attention import choose, dispatch, prediction, table
-from accel.attention.prediction import Geometry, distance, expected, predict, terms
-from accel.attention.problem import Problem
+from gpudeck.accel.attention import choose, dispatch, prediction, table
+from gpudeck.accel.attention.prediction import Geometry, distance, expected, predict, terms
+from gpudeck.accel.attention.problem import Problem
 from tests.benchmarks import attention_fit
 
 H200 = "NVIDIA H200"

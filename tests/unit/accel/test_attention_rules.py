@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.library import opcheck
 
-import accel
-from accel.attention import Ragged, attention, explain
-from accel.attention.backends.own import _expanded
-from accel.attention.inputs import Inputs
-from accel.attention.reference import reference
+from gpudeck import accel
+from gpudeck.accel.attention import Ragged, attention, explain
+from gpudeck.accel.attention.backends.own import _expanded
+from gpudeck.accel.attention.inputs import Inputs
+from gpudeck.accel.attention.reference import reference
 
 ON_CPU = ("math", "reference", "auto")
 

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.attention import choose, dispatch, prediction, table
-from accel.attention.problem import Problem
-from accel.attention.table import Row, expected, place
+from gpudeck.accel.attention import choose, dispatch, prediction, table
+from gpudeck.accel.attention.problem import Problem
+from gpudeck.accel.attention.table import Row, expected, place
 
 H100 = "NVIDIA H100 80GB HBM3"
 
@@ -315,7 +315,7 @@ def test_a_spoiled_table_says_where_and_what_to_do(own):
 
 
 def test_every_shipped_table_is_one_and_names_known_backends():
-    from accel.attention import BACKENDS
+    from gpudeck.accel.attention import BACKENDS
 
     for file in table.SHIPPED.glob("*.csv"):
         rows = table.read(file)

@@ -7,17 +7,18 @@ import sys
 import pytest
 import torch
 
-import accel
-from accel.attention import attention
-from accel.attention.usage import USAGE
-from accel.lessons import measuring, usage
-from accel.lessons.records import used_file
+from gpudeck import accel
+from gpudeck.accel.attention import attention
+from gpudeck.accel.attention.usage import USAGE
+from gpudeck.accel.lessons import measuring, usage
+from gpudeck.accel.lessons.records import used_file
 
 PROGRAM = """
-import torch, accel
-from accel.attention import attention
-from accel.lessons import measuring, usage
-from accel.lessons.records import used_file
+import torch
+from gpudeck import accel
+from gpudeck.accel.attention import attention
+from gpudeck.accel.lessons import measuring, usage
+from gpudeck.accel.lessons.records import used_file
 measuring.DEVICES = ("cpu",)
 q = torch.randn(1, 2, 24, 16, requires_grad=True)
 for _ in range({calls}):

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, create_mask
 
-from accel.attention import Ragged, attention, explain
-from accel.attention.block_masks import lists_of
-from accel.attention.reference import reference
+from gpudeck.accel.attention import Ragged, attention, explain
+from gpudeck.accel.attention.block_masks import lists_of
+from gpudeck.accel.attention.reference import reference
 
 CPU = torch.device("cpu")
 ON_CPU = ("flash", "math", "reference", "auto")

@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
-from accel.workloads.catalog import WORKLOADS
+from gpudeck.accel.workloads.catalog import WORKLOADS
+
+ACCEL = "gpudeck.accel"
 
 
 def fresh(code):
@@ -17,19 +19,26 @@ def fresh(code):
 
 def test_importing_accel_does_not_import_torch():
     workloads = ", ".join(w.module for w in WORKLOADS)
-    code = f"import accel, accel.attention, accel.result, accel.runtime, {workloads}; import sys"
+    parts = ", ".join(f"{ACCEL}.{part}" for part in ("attention", "result", "runtime"))
+    code = f"import sys, {parts}, {workloads}"
     assert (
         fresh(f"{code}; print(sorted({{'torch', 'triton', 'numpy'}} & set(sys.modules)))") == "[]"
     )
 
 
 def test_the_operation_comes_with_its_first_use_and_without_the_compiler():
-    code = "import accel, sys; before = 'torch' in sys.modules; f = accel.attention"
+    code = "import sys; from gpudeck import accel; before = 'torch' in sys.modules"
     found = "before, 'torch' in sys.modules, 'torch._dynamo' in sys.modules, f.__module__"
-    assert fresh(f"{code}; print({found})") == "False True False accel.attention.api"
+    assert (
+        fresh(f"{code}; f = accel.attention; print({found})")
+        == "False True False gpudeck.accel.attention.api"
+    )
 
 
 def test_what_is_not_there_is_an_attribute_error():
-    for module in (importlib.import_module("accel"), importlib.import_module("accel.attention")):
+    for module in (
+        importlib.import_module("gpudeck.accel"),
+        importlib.import_module("gpudeck.accel.attention"),
+    ):
         with pytest.raises(AttributeError, match="has no attribute 'attenton'"):
             module.attenton  # noqa: B018

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 import torch
 
-from accel.runtime import sm_clock
-from accel.runtime.call import compiled
-from accel.workloads import clock_survey
-from accel.workloads.progress import Progress
-from scheduler.services import calibration_service
+from gpudeck.accel.runtime import sm_clock
+from gpudeck.accel.runtime.call import compiled
+from gpudeck.accel.workloads import clock_survey
+from gpudeck.accel.workloads.progress import Progress
+from gpudeck.scheduler.services import calibration_service
 
 
 @pytest.mark.parametrize("capability", [80, 90, 120])

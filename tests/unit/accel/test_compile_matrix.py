@@ -10,14 +10,15 @@ import re
 import pytest
 import torch
 
-from accel.attention.blocks import BlockShape
-from accel.attention.kernels.geometry import Target, geometry_key, geometry_of
-from accel.attention.kernels.portable.kernel_short import attention_short
-from accel.runtime.call import KernelCall, compiled
+from gpudeck.accel.attention.blocks import BlockShape
+from gpudeck.accel.attention.kernels.geometry import Target, geometry_key, geometry_of
+from gpudeck.accel.attention.kernels.portable.kernel_short import attention_short
+from gpudeck.accel.runtime.call import KernelCall, compiled
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, TENSOR_CORES, needs, serialised
 
-forward_calls = importlib.import_module("accel.attention.kernels.portable.forward").forward_calls
-backward_calls = importlib.import_module("accel.attention.kernels.portable.backward").backward_calls
+PORTABLE = "gpudeck.accel.attention.kernels.portable"
+forward_calls = importlib.import_module(f"{PORTABLE}.forward").forward_calls
+backward_calls = importlib.import_module(f"{PORTABLE}.backward").backward_calls
 
 PROCESSORS = 100
 

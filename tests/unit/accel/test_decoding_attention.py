@@ -15,15 +15,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from accel.attention import api, attention, choose, describe
-from accel.attention.backends import BACKENDS
-from accel.attention.inputs import Inputs
-from accel.attention.kernels.decoding import kernel, latent, plan
-from accel.attention.kernels.geometry import Target
-from accel.attention.kernels.hopper.latent import Latent, decode_call
-from accel.attention.reference import reference
-from accel.runtime.call import compiled
-from accel.serving.cache import quantize_kv_cache
+from gpudeck.accel.attention import api, attention, choose, describe
+from gpudeck.accel.attention.backends import BACKENDS
+from gpudeck.accel.attention.inputs import Inputs
+from gpudeck.accel.attention.kernels.decoding import kernel, latent, plan
+from gpudeck.accel.attention.kernels.geometry import Target
+from gpudeck.accel.attention.kernels.hopper.latent import Latent, decode_call
+from gpudeck.accel.attention.reference import reference
+from gpudeck.accel.runtime.call import compiled
+from gpudeck.accel.serving.cache import quantize_kv_cache
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, needs
 
 pytestmark = pytest.mark.xdist_group("interpreted")

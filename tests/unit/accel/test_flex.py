@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 
-import accel
-from accel.attention import block_masks, flex, mods, visibility
-from accel.attention.block_masks import lists_of
+from gpudeck import accel
+from gpudeck.accel.attention import block_masks, flex, mods, visibility
+from gpudeck.accel.attention.block_masks import lists_of
 
 CPU = torch.device("cpu")
 HEADS, LENGTH = 4, 150

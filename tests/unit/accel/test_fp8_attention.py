@@ -7,16 +7,16 @@ import pytest
 import torch
 import triton
 
-import accel
-from accel.attention import Ragged, choose, emulation
-from accel.attention.fp8 import BACKENDS, even, fp8_attention
-from accel.attention.inputs import Inputs, problem_of
-from accel.attention.kernels.hopper.forward_fp8 import SCHEDULES, forward_call
-from accel.attention.kernels.portable import quantise as module
-from accel.attention.kernels.portable.quantise import quantise, quantise_call, sample_call
-from accel.attention.kernels.quantised import KEYS, place_of_key
-from accel.attention.reference import reference
-from accel.runtime.call import compiled
+from gpudeck import accel
+from gpudeck.accel.attention import Ragged, choose, emulation
+from gpudeck.accel.attention.fp8 import BACKENDS, even, fp8_attention
+from gpudeck.accel.attention.inputs import Inputs, problem_of
+from gpudeck.accel.attention.kernels.hopper.forward_fp8 import SCHEDULES, forward_call
+from gpudeck.accel.attention.kernels.portable import quantise as module
+from gpudeck.accel.attention.kernels.portable.quantise import quantise, quantise_call, sample_call
+from gpudeck.accel.attention.kernels.quantised import KEYS, place_of_key
+from gpudeck.accel.attention.reference import reference
+from gpudeck.accel.runtime.call import compiled
 from tests.unit.accel.compiled import SHARED_KIB, idle_barriers, needs, problem, serialised
 
 BF16 = torch.bfloat16

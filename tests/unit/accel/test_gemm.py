@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-import accel
-from accel.primitives.gemm import dispatch, fp4, grouped, portable, table
-from accel.primitives.gemm.api import explain_gemm, gemm
-from accel.primitives.gemm.dispatch import choose
-from accel.primitives.gemm.low_precision import OF_A, OF_B, fp4_backend
-from accel.primitives.gemm.operands import arrange
-from accel.primitives.gemm.problem import Problem, Steps
-from accel.primitives.gemm.reference import reference
-from accel.primitives.quantize.fp8 import fp8_quantize
-from accel.runtime.call import compiled
+from gpudeck import accel
+from gpudeck.accel.primitives.gemm import dispatch, fp4, grouped, portable, table
+from gpudeck.accel.primitives.gemm.api import explain_gemm, gemm
+from gpudeck.accel.primitives.gemm.dispatch import choose
+from gpudeck.accel.primitives.gemm.low_precision import OF_A, OF_B, fp4_backend
+from gpudeck.accel.primitives.gemm.operands import arrange
+from gpudeck.accel.primitives.gemm.problem import Problem, Steps
+from gpudeck.accel.primitives.gemm.reference import reference
+from gpudeck.accel.primitives.quantize.fp8 import fp8_quantize
+from gpudeck.accel.runtime.call import compiled
 from tests.kernel_code import launched
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, needs
 

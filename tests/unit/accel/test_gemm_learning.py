@@ -23,18 +23,18 @@ import pytest
 import torch
 from torch import Tensor
 
-import accel
-from accel.lessons import measuring, store
-from accel.lessons.records import Measured, decode_learned
-from accel.primitives.gemm import dispatch, idle_lessons, lessons, table
-from accel.primitives.gemm.api import explain_gemm, gemm
-from accel.primitives.gemm.backends import BACKENDS
-from accel.primitives.gemm.dispatch import LEARNED, choose, contenders
-from accel.primitives.gemm.low_precision import OF_A, OF_B
-from accel.primitives.gemm.operands import arrange
-from accel.primitives.gemm.problem import Problem, Steps
-from accel.primitives.quantize.fp8 import fp8_quantize
-from accel.runtime import shared_file
+from gpudeck import accel
+from gpudeck.accel.lessons import measuring, store
+from gpudeck.accel.lessons.records import Measured, decode_learned
+from gpudeck.accel.primitives.gemm import dispatch, idle_lessons, lessons, table
+from gpudeck.accel.primitives.gemm.api import explain_gemm, gemm
+from gpudeck.accel.primitives.gemm.backends import BACKENDS
+from gpudeck.accel.primitives.gemm.dispatch import LEARNED, choose, contenders
+from gpudeck.accel.primitives.gemm.low_precision import OF_A, OF_B
+from gpudeck.accel.primitives.gemm.operands import arrange
+from gpudeck.accel.primitives.gemm.problem import Problem, Steps
+from gpudeck.accel.primitives.quantize.fp8 import fp8_quantize
+from gpudeck.accel.runtime import shared_file
 
 pytestmark = pytest.mark.xdist_group("interpreted")
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from accel.attention.kernels.hopper.backward import backward_calls, supports
-from accel.runtime.call import compiled
+from gpudeck.accel.attention.kernels.hopper.backward import backward_calls, supports
+from gpudeck.accel.runtime.call import compiled
 from tests.unit.accel.compiled import SHARED_KIB, idle_barriers, needs, problem, serialised
 
 SPILLED = {("queries", 256, True): 96, ("keys", 128, False): 48}

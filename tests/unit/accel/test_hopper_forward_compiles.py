@@ -7,10 +7,16 @@ import re
 import pytest
 import torch
 
-from accel.attention.kernels.geometry import bias_layout
-from accel.attention.kernels.hopper.descriptors import misfit
-from accel.attention.kernels.hopper.forward import SHAPES, SHORT, _shape, forward_call, supports
-from accel.runtime.call import Pointer, TensorBox, compiled
+from gpudeck.accel.attention.kernels.geometry import bias_layout
+from gpudeck.accel.attention.kernels.hopper.descriptors import misfit
+from gpudeck.accel.attention.kernels.hopper.forward import (
+    SHAPES,
+    SHORT,
+    _shape,
+    forward_call,
+    supports,
+)
+from gpudeck.accel.runtime.call import Pointer, TensorBox, compiled
 from tests.unit.accel.compiled import SHARED_KIB, idle_barriers, needs, problem, serialised
 
 BF16 = torch.bfloat16

@@ -4,8 +4,8 @@ launch. With a driver that does nothing."""
 import pytest
 import torch
 
-from accel.attention import attention, explain
-from accel.runtime import launch
+from gpudeck.accel.attention import attention, explain
+from gpudeck.accel.runtime import launch
 from tests.stub_driver import stub_driver
 
 SHAPE = (2, 4, 48, 64)

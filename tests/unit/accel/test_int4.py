@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from accel.primitives.gemm.int4 import BACKENDS, int4_backend, int4_gemm
-from accel.primitives.gemm.int4_few import Cut, call_of, cut_of
-from accel.primitives.quantize.int4 import Int4, int4_quantize, pack
-from accel.runtime.call import compiled
+from gpudeck.accel.primitives.gemm.int4 import BACKENDS, int4_backend, int4_gemm
+from gpudeck.accel.primitives.gemm.int4_few import Cut, call_of, cut_of
+from gpudeck.accel.primitives.quantize.int4 import Int4, int4_quantize, pack
+from gpudeck.accel.runtime.call import compiled
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, needs
 
 BF16 = torch.bfloat16
@@ -42,7 +42,7 @@ def test_values_are_exactly_those_of_the_definition():
 
 
 def tiles_error(group: int, count: int, splits: int, biased: bool) -> float:
-    from accel.primitives.gemm.int4_tiles import by_tiles
+    from gpudeck.accel.primitives.gemm.int4_tiles import by_tiles
 
     weight, x = int4_quantize(drawn(200, 384), group), drawn(count, 384, seed=1)
     bias = drawn(200, seed=2) if biased else None

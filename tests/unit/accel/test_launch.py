@@ -5,8 +5,8 @@ import torch
 import triton
 import triton.language as tl
 
-from accel.runtime.call import KernelCall, Pointer, compiled, source
-from accel.runtime.graphs import Replay
+from gpudeck.accel.runtime.call import KernelCall, Pointer, compiled, source
+from gpudeck.accel.runtime.graphs import Replay
 
 
 @triton.jit(do_not_specialize=["n"])

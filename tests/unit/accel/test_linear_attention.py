@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-import accel
-from accel.primitives.linear_attention.api import choose, linear_attention, operands
-from accel.primitives.linear_attention.chunked import chunked
-from accel.primitives.linear_attention.fused import fused
-from accel.primitives.linear_attention.kinds import KINDS
-from accel.primitives.linear_attention.plan import Shape, parts_of, passing, single
-from accel.primitives.linear_attention.problem import Operands
-from accel.primitives.linear_attention.reference import recurrence
-from accel.primitives.linear_attention.single_pass import suffices
-from accel.runtime import named
-from accel.runtime.call import KernelCall, compiled
+from gpudeck import accel
+from gpudeck.accel.primitives.linear_attention.api import choose, linear_attention, operands
+from gpudeck.accel.primitives.linear_attention.chunked import chunked
+from gpudeck.accel.primitives.linear_attention.fused import fused
+from gpudeck.accel.primitives.linear_attention.kinds import KINDS
+from gpudeck.accel.primitives.linear_attention.plan import Shape, parts_of, passing, single
+from gpudeck.accel.primitives.linear_attention.problem import Operands
+from gpudeck.accel.primitives.linear_attention.reference import recurrence
+from gpudeck.accel.primitives.linear_attention.single_pass import suffices
+from gpudeck.accel.runtime import named
+from gpudeck.accel.runtime.call import KernelCall, compiled
 from tests.kernel_code import launched
 from tests.unit.accel import interpreted_bfloat16
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, needs

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import accel
-from accel import precision, primitives
-from accel.attention.reference import reference
+from gpudeck import accel
+from gpudeck.accel import precision, primitives
+from gpudeck.accel.attention.reference import reference
 
 ROW_9 = (
     "dynamic_precision_select",
@@ -51,10 +51,13 @@ def test_every_name_is_a_documented_function_of_its_package(package, name):
 
 
 @pytest.mark.slow  # in `make test` the names are imported in the order of its modules
-@pytest.mark.parametrize("first", ["accel.primitives.gemm.api", "accel.primitives.gemm", "json"])
+@pytest.mark.parametrize(
+    "first", ["gpudeck.accel.primitives.gemm.api", "gpudeck.accel.primitives.gemm", "json"]
+)
 def test_gemm_is_the_operation_whatever_was_imported_before(first):
     code = (
-        f"import {first}, accel.primitives, torch; from accel.primitives.gemm import table;"
+        f"import {first}, torch, gpudeck.accel.primitives; from gpudeck import accel;"
+        "from gpudeck.accel.primitives.gemm import table;"
         " a = torch.eye(3); print(accel.primitives.gemm(a, a, backend='torch').sum(), table)"
     )
     ran = subprocess.run(

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from accel.runtime.peaks import PRECISIONS, TABLE, peak_bandwidth, peak_tflops
+from gpudeck.accel.runtime.peaks import PRECISIONS, TABLE, peak_bandwidth, peak_tflops
 
 
 @pytest.mark.parametrize("device", TABLE)
@@ -28,6 +28,6 @@ def test_what_is_not_known_is_none():
 
 
 def test_the_window_reads_it_without_torch():
-    code = "import accel.runtime.peaks, sys; print('torch' in sys.modules)"
+    code = "import gpudeck.accel.runtime.peaks, sys; print('torch' in sys.modules)"
     ran = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=True)
     assert ran.stdout.strip() == b"False"

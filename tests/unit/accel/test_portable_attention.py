@@ -11,29 +11,29 @@ import pytest
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, create_mask
 
-from accel.attention import flashcore
-from accel.attention.block_masks import lists_of
-from accel.attention.kernels.geometry import (
+from gpudeck.accel.attention import flashcore
+from gpudeck.accel.attention.block_masks import lists_of
+from gpudeck.accel.attention.kernels.geometry import (
     Target,
     bias_layout,
     geometry_key,
     geometry_of,
     target_of,
 )
-from accel.attention.kernels.portable import (
+from gpudeck.accel.attention.kernels.portable import (
     backward,
     forward,
     kernel_backward,
     kernel_short,
     short,
 )
-from accel.attention.ragged import Ragged
-from accel.attention.reference import reference
+from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.attention.reference import reference
 
 pytestmark = pytest.mark.xdist_group("interpreted")
 
 PASSES = tuple(
-    importlib.import_module(f"accel.attention.kernels.portable.{name}")
+    importlib.import_module(f"gpudeck.accel.attention.kernels.portable.{name}")
     for name in ("forward", "backward")
 )
 forward_calls = PASSES[0].forward_calls

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from accel import precision
-from accel.precision.layers import HISTORY, Fp8Linear
-from accel.precision.linear import RECIPES
-from accel.precision.selection import Measured, Selection
-from accel.primitives.quantize.before import NOTHING, Before
-from accel.primitives.quantize.fp8 import emulated
+from gpudeck.accel import precision
+from gpudeck.accel.precision.layers import HISTORY, Fp8Linear
+from gpudeck.accel.precision.linear import RECIPES
+from gpudeck.accel.precision.selection import Measured, Selection
+from gpudeck.accel.primitives.quantize.before import NOTHING, Before
+from gpudeck.accel.primitives.quantize.fp8 import emulated
 
 E4M3 = torch.float8_e4m3fn
 KINDS = {"delayed": "tensor", "tensor": "tensor", "row": "row", "block": "tile"}

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import checkpoint
 
-from accel import precision
+from gpudeck.accel import precision
 
 RANKS = 2
 RECIPES = ("delayed", "row", "block")

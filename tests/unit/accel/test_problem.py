@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.attention import BACKENDS, Problem, Ragged, attention, choose, describe, dispatch
-from accel.attention.backends import fa3, fa4
-from accel.attention.dispatch import preferred, unloadable
-from accel.attention.inputs import arrange
+from gpudeck.accel.attention import BACKENDS, Problem, Ragged, attention, choose, describe, dispatch
+from gpudeck.accel.attention.backends import fa3, fa4
+from gpudeck.accel.attention.dispatch import preferred, unloadable
+from gpudeck.accel.attention.inputs import arrange
 
 
 def problem(**changes):

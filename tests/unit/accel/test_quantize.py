@@ -9,11 +9,23 @@ from pathlib import Path
 import pytest
 import torch
 
-import accel
-from accel.primitives.quantize import fp4, fused
-from accel.primitives.quantize.before import NOTHING, Before, applied, gradients, with_statistics
-from accel.primitives.quantize.fp8 import DTYPES, GRANULARITIES, emulated, expanded, fp8_quantize
-from accel.runtime.call import compiled
+from gpudeck import accel
+from gpudeck.accel.primitives.quantize import fp4, fused
+from gpudeck.accel.primitives.quantize.before import (
+    NOTHING,
+    Before,
+    applied,
+    gradients,
+    with_statistics,
+)
+from gpudeck.accel.primitives.quantize.fp8 import (
+    DTYPES,
+    GRANULARITIES,
+    emulated,
+    expanded,
+    fp8_quantize,
+)
+from gpudeck.accel.runtime.call import compiled
 from tests.unit.accel.compiled import TARGETS, launched, lost, needs
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "fp4_torchao.json").read_text())

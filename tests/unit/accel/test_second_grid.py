@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from accel.attention import table
-from accel.attention.problem import Problem
+from gpudeck.accel.attention import table
+from gpudeck.accel.attention.problem import Problem
 from tests.benchmarks.attention_shapes import GPUS, SHAPES
 
 DIRECTIONS = ("forward", "backward")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from accel.runtime.state_folder import state_folder
-from scheduler.protocol import paths
+from gpudeck.accel.runtime.state_folder import state_folder
+from gpudeck.scheduler.protocol import paths
 
 
 @pytest.mark.parametrize(

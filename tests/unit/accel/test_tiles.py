@@ -14,11 +14,11 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
-from accel.primitives.tiles.memory import load_tile, store_tile
-from accel.primitives.tiles.reductions import largest_size
-from accel.primitives.tiles.scans import joined_inverses, running
-from accel.primitives.tiles.softmax import LOG2E, softmax_end, softmax_step
-from accel.runtime.call import KernelCall, Pointer, compiled
+from gpudeck.accel.primitives.tiles.memory import load_tile, store_tile
+from gpudeck.accel.primitives.tiles.reductions import largest_size
+from gpudeck.accel.primitives.tiles.scans import joined_inverses, running
+from gpudeck.accel.primitives.tiles.softmax import LOG2E, softmax_end, softmax_step
+from gpudeck.accel.runtime.call import KernelCall, Pointer, compiled
 from tests.unit.accel.compiled import SHARED_KIB, TENSOR_CORES, needs
 
 MANUAL = Path(__file__).parents[3] / "docs" / "manual" / "tiles.md"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from accel.runtime import capability
-from accel.runtime.timing import MAX_AHEAD, Measurement, _calls_a_mark, _calls_in, measure
+from gpudeck.accel.runtime import capability
+from gpudeck.accel.runtime.timing import MAX_AHEAD, Measurement, _calls_a_mark, _calls_in, measure
 
 CPU = torch.device("cpu")
 

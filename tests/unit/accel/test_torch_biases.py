@@ -8,11 +8,11 @@ import inspect
 import pytest
 import torch
 
-from accel.attention import BACKENDS, Problem, describe
-from accel.attention.backends import torch_kernels
-from accel.attention.backends.torch_kernels import _BIAS_STEP, _added, _hides_all
-from accel.attention.inputs import Inputs, arrange
-from accel.attention.passes import backward, forward
+from gpudeck.accel.attention import BACKENDS, Problem, describe
+from gpudeck.accel.attention.backends import torch_kernels
+from gpudeck.accel.attention.backends.torch_kernels import _BIAS_STEP, _added, _hides_all
+from gpudeck.accel.attention.inputs import Inputs, arrange
+from gpudeck.accel.attention.passes import backward, forward
 
 GPU = torch.device("cuda", 0)
 

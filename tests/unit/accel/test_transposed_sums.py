@@ -5,7 +5,7 @@ import torch
 import triton
 import triton.language as tl
 
-from accel.runtime.call import KernelCall, Pointer, compiled
+from gpudeck.accel.runtime.call import KernelCall, Pointer, compiled
 from tests import kernel_code
 from tests.unit.accel.transposed import fed_by_transposed_sums
 

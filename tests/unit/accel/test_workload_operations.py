@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from accel.result import read
-from accel.workloads import compare, operations, validate
-from accel.workloads.harness import serve
+from gpudeck.accel.result import read
+from gpudeck.accel.workloads import compare, operations, validate
+from gpudeck.accel.workloads.harness import serve
 
 OTHERS = sorted({*operations.OPERATIONS} - {"gemm"})
 
@@ -89,7 +89,7 @@ def test_what_an_operation_does_not_have_is_refused(tmp_path, monkeypatch, capsy
 
 
 def test_a_wrong_answer_fails_the_comparison(tmp_path, monkeypatch):
-    from accel.workloads import gemm
+    from gpudeck.accel.workloads import gemm
 
     right = gemm.compare
     monkeypatch.setattr(gemm, "compare", lambda c, x: right(c * 1.01, x))

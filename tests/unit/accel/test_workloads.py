@@ -13,22 +13,22 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel import result as results
-from accel.attention.reference import reference
-from accel.primitives.gemm.api import run as multiplied
-from accel.primitives.gemm.operands import arrange
-from accel.result import Check
-from accel.runtime.capability import current
-from accel.workloads import attention as attention_workload
-from accel.workloads import catalog, gemm, linear_attention, precision
-from accel.workloads import copy as copy_workload
-from accel.workloads.check import Oracle
-from accel.workloads.grid import Shape
-from accel.workloads.harness import main, serve
-from accel.workloads.inputs import fresh
-from accel.workloads.options import parse
-from accel.workloads.task import Task
-from scheduler.protocol import progress as protocol
+from gpudeck.accel import result as results
+from gpudeck.accel.attention.reference import reference
+from gpudeck.accel.primitives.gemm.api import run as multiplied
+from gpudeck.accel.primitives.gemm.operands import arrange
+from gpudeck.accel.result import Check
+from gpudeck.accel.runtime.capability import current
+from gpudeck.accel.workloads import attention as attention_workload
+from gpudeck.accel.workloads import catalog, gemm, linear_attention, precision
+from gpudeck.accel.workloads import copy as copy_workload
+from gpudeck.accel.workloads.check import Oracle
+from gpudeck.accel.workloads.grid import Shape
+from gpudeck.accel.workloads.harness import main, serve
+from gpudeck.accel.workloads.inputs import fresh
+from gpudeck.accel.workloads.options import parse
+from gpudeck.accel.workloads.task import Task
+from gpudeck.scheduler.protocol import progress as protocol
 
 SMALL = {
     "attention": {
@@ -167,7 +167,7 @@ def test_terminated_it_ends_at_once():
         sys.executable,
         "-P",
         "-m",
-        "accel.workloads.gemm",
+        "gpudeck.accel.workloads.gemm",
         "--size=64",
         "--dtype=float32",
         "--seconds=600",

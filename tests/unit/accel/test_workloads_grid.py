@@ -14,20 +14,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel import result as results
-from accel.attention import BACKENDS, table
-from accel.attention.backends import Backend
-from accel.result import BROKEN, Cell, Check, Result, Timing, twins
-from accel.runtime import power
-from accel.runtime.capability import current
-from accel.workloads import attention as attention_workload
-from accel.workloads import catalog, compare, contender, summary, tune, validate
-from accel.workloads.check import Oracle
-from accel.workloads.grid import MOST_CELLS, TOKENS, Shape, directions, shapes
-from accel.workloads.harness import serve
-from accel.workloads.inputs import fresh
-from accel.workloads.options import Values
-from scheduler.attempts import MAX_RESULT
+from gpudeck.accel import result as results
+from gpudeck.accel.attention import BACKENDS, table
+from gpudeck.accel.attention.backends import Backend
+from gpudeck.accel.result import BROKEN, Cell, Check, Result, Timing, twins
+from gpudeck.accel.runtime import power
+from gpudeck.accel.runtime.capability import current
+from gpudeck.accel.workloads import attention as attention_workload
+from gpudeck.accel.workloads import catalog, compare, contender, summary, tune, validate
+from gpudeck.accel.workloads.check import Oracle
+from gpudeck.accel.workloads.grid import MOST_CELLS, TOKENS, Shape, directions, shapes
+from gpudeck.accel.workloads.harness import serve
+from gpudeck.accel.workloads.inputs import fresh
+from gpudeck.accel.workloads.options import Values
+from gpudeck.scheduler.attempts import MAX_RESULT
 
 CPU = torch.device("cpu")
 LOOP_S = 0.01
@@ -199,7 +199,7 @@ def test_an_error_of_fp8_beyond_twice_the_emulations_is_found():
 
 def test_contenders_take_turns(monkeypatch):
     """On a clock that the calls advance, so that other processes on the machine change nothing."""
-    from accel.runtime import timing
+    from gpudeck.accel.runtime import timing
 
     now, seconds, calls, reports, during = [0.0], 0.1, [], [], []
     clock = SimpleNamespace(perf_counter=lambda: now[0], time=lambda: now[0])
@@ -262,7 +262,7 @@ def test_a_named_backend_gets_its_own_layout_and_auto_that_of_users(direction, m
 
 
 def test_slow_contenders_have_no_more_than_a_turn_in_each_round():
-    from accel.runtime.timing import measure_in_turn
+    from gpudeck.accel.runtime.timing import measure_in_turn
 
     during, slow = [], lambda: time.sleep(0.02)
     loops = measure_in_turn([slow] * 4, 0.06, CPU, lambda *_: None, during.append)
@@ -275,7 +275,7 @@ def test_slow_contenders_have_no_more_than_a_turn_in_each_round():
 
 @pytest.mark.parametrize("contenders", range(1, 9))
 def test_each_comes_after_each_other_as_often(contenders):
-    from accel.runtime.timing import circuit
+    from gpudeck.accel.runtime.timing import circuit
 
     shuffled = np.random.default_rng(1)
     turns = [i for _ in range(3) for i in circuit(contenders, shuffled)]

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-import accel
-from accel import precision
+from gpudeck import accel
+from gpudeck.accel import precision
 
 X = torch.randn(1, 8, 2, 16)  # also a linear attention's q, k and v: eight tokens, two heads
 A, B = torch.randn(8, 16), torch.randn(16, 4)

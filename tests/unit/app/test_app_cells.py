@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.result import BROKEN, Cell, Check, Sensors, Trials
-from accel.workloads.catalog import find
-from app.format.results import summarize_result
-from app.workloads import cells as c
-from app.workloads.comparison import compare, ratios
-from app.workloads.form import WorkloadForm
-from app.workloads.heat_map import QUANTITIES, heat_map, quantities
-from app.workloads.result_export import as_csv, as_json, save_result
-from app.workloads.roofline import attainable, roofline, ticks
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Done, Failed
+from gpudeck.accel.result import BROKEN, Cell, Check, Sensors, Trials
+from gpudeck.accel.workloads.catalog import find
+from gpudeck.app.format.results import summarize_result
+from gpudeck.app.workloads import cells as c
+from gpudeck.app.workloads.comparison import compare, ratios
+from gpudeck.app.workloads.form import WorkloadForm
+from gpudeck.app.workloads.heat_map import QUANTITIES, heat_map, quantities
+from gpudeck.app.workloads.result_export import as_csv, as_json, save_result
+from gpudeck.app.workloads.roofline import attainable, roofline, ticks
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Done, Failed
 from tests.gui import snapshots
 from tests.gui.snapshots import CONTENDERS, NOW, ceilings, grid, job, raw
 
@@ -30,7 +30,7 @@ BY_NAME = {q.name: q for q in QUANTITIES}
 
 
 def ceiling_results():
-    from accel.result import read
+    from gpudeck.accel.result import read
 
     return [read(j.result) for j in ceilings()]
 

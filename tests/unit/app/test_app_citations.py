@@ -3,7 +3,7 @@ say the same."""
 
 from __future__ import annotations
 
-from app.widgets.citations import citations, tooltip
+from gpudeck.app.widgets.citations import citations, tooltip
 
 FACTS = (
     ("GPU 0 temperature: 71 °C", "71 °C", "NVML readings, 18:03:20"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.format.command_check import command_warning
+from gpudeck.app.format.command_check import command_warning
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from app.cli.catalog import COMMANDS
-from app.cli.system.completion import SHELLS, bash, completions, fish, zsh
+from gpudeck.app.cli.catalog import COMMANDS
+from gpudeck.app.cli.system.completion import SHELLS, bash, completions, fish, zsh
 from tests.support import eventually
 
 MAKERS = {"bash": bash, "zsh": zsh, "fish": fish}

@@ -11,16 +11,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.assistant import conversation as conversations
-from app.assistant import session_files
-from app.assistant.answer_curves import named_readings
-from app.assistant.captions import curve_range
-from app.assistant.conversation import Conversation, as_markdown, code_blocks, exported
-from app.assistant.message_tree import Curve, SavedConversation
-from app.assistant.requests import FinishedAnswer
-from app.assistant.session_files import Preset, SessionFiles, own_presets
-from assistant.facts import Fact
-from scheduler.protocol.errors import NotFound, UserError
+from gpudeck.app.assistant import conversation as conversations
+from gpudeck.app.assistant import session_files
+from gpudeck.app.assistant.answer_curves import named_readings
+from gpudeck.app.assistant.captions import curve_range
+from gpudeck.app.assistant.conversation import Conversation, as_markdown, code_blocks, exported
+from gpudeck.app.assistant.message_tree import Curve, SavedConversation
+from gpudeck.app.assistant.requests import FinishedAnswer
+from gpudeck.app.assistant.session_files import Preset, SessionFiles, own_presets
+from gpudeck.assistant.facts import Fact
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
 
 
 def said(conversation: Conversation) -> list[str]:

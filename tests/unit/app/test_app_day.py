@@ -7,11 +7,11 @@ import math
 import msgspec
 import pytest
 
-from app.dashboard.day import Day, day, figures, sentence
-from scheduler.protocol.annotation import Annotation
-from scheduler.protocol.jobs import Job, Queued
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Columns
+from gpudeck.app.dashboard.day import Day, day, figures, sentence
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.jobs import Job, Queued
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Columns
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli.main import main
-from app.settings.diagnostics import diagnostics, scrub
-from scheduler.protocol import paths
-from scheduler.protocol.settings import Settings
+from gpudeck.app.cli.main import main
+from gpudeck.app.settings.diagnostics import diagnostics, scrub
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.gui import snapshots
 
 SECRETS = [

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from app.format.values import (
+from gpudeck.app.format.values import (
     ago,
     clock,
     device_label,
@@ -16,8 +16,8 @@ from app.format.values import (
     scaled,
     significant,
 )
-from scheduler.protocol.devices import NA
-from scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.protocol.devices import NA
+from gpudeck.scheduler.protocol.fields import FIELDS
 from tests.gui import snapshots
 
 

@@ -2,12 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.workloads.catalog import WORKLOADS, find
-from app.settings.form import SETTINGS, change, text_of
-from app.workloads.form import WorkloadForm
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import Settings
-from scheduler.verbs.control import Configure
+from gpudeck.accel.workloads.catalog import WORKLOADS, find
+from gpudeck.app.settings.form import SETTINGS, change, text_of
+from gpudeck.app.workloads.form import WorkloadForm
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.verbs.control import Configure
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)

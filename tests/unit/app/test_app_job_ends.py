@@ -6,9 +6,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.shell.notifications import Notifier
-from scheduler.protocol.jobs import Cancelled, Done, Failed, State
-from scheduler.protocol.settings import Settings
+from gpudeck.app.shell.notifications import Notifier
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Failed, State
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 

@@ -8,9 +8,9 @@ import random
 import msgspec
 import pytest
 
-from app.jobs.history import JobHistory, pack, unpack
-from app.jobs.listing import EVERY, WAITING, JobList, history_search, parse_search
-from scheduler.protocol.jobs import Cancelled, Queued, Running
+from gpudeck.app.jobs.history import JobHistory, pack, unpack
+from gpudeck.app.jobs.listing import EVERY, WAITING, JobList, history_search, parse_search
+from gpudeck.scheduler.protocol.jobs import Cancelled, Queued, Running
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW, job
 

@@ -1,14 +1,14 @@
 import msgspec
 import pytest
 
-from app.format.job_rows import describe, details, device_labels, job_row, time_left
-from app.format.results import earlier_results, summarize_result
-from app.jobs.job_details import fact_table
-from app.jobs.log_view import LogTail
-from scheduler.protocol import wait_reasons as w
-from scheduler.protocol.jobs import Done, Event, Failed, Progress, Running, queued
-from scheduler.protocol.log_file import dropped
-from scheduler.protocol.wait_reasons import StartsNow
+from gpudeck.app.format.job_rows import describe, details, device_labels, job_row, time_left
+from gpudeck.app.format.results import earlier_results, summarize_result
+from gpudeck.app.jobs.job_details import fact_table
+from gpudeck.app.jobs.log_view import LogTail
+from gpudeck.scheduler.protocol import wait_reasons as w
+from gpudeck.scheduler.protocol.jobs import Done, Event, Failed, Progress, Running, queued
+from gpudeck.scheduler.protocol.log_file import dropped
+from gpudeck.scheduler.protocol.wait_reasons import StartsNow
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW, job
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from app.cli.devices.prometheus import families
-from scheduler.protocol.busy_causes import HeldByJobs
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Alert, Busy, DeviceState, Idle, Snapshot
+from gpudeck.app.cli.devices.prometheus import families
+from gpudeck.scheduler.protocol.busy_causes import HeldByJobs
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Alert, Busy, DeviceState, Idle, Snapshot
 from tests.unit.scheduler.test_nvml_source import VALUES
 
 OLDER_CARD = {

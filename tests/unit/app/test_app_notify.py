@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.shell.notifications import COMMAND, notify
+from gpudeck.app.shell.notifications import COMMAND, notify
 from tests.support import eventually
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.widgets.theme import DARK, LIGHT, Tokens
+from gpudeck.app.widgets.theme import DARK, LIGHT, Tokens
 
 # Machado, Oliveira and Fernandes 2009, severity 1, in linear RGB
 SIGHT = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.widgets import qt_check
+from gpudeck.app.widgets import qt_check
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_the_models_are_free_of_qt():
     pyproject = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
     contracts = pyproject["tool"]["importlinter"]["contracts"]
     contract = next(each for each in contracts if each["name"] == "models are free of Qt")
-    models = [*contract["source_modules"], "app.widgets.qt_check"]
+    models = [*contract["source_modules"], "gpudeck.app.widgets.qt_check"]
     assert len(models) > 40
     code = f"import sys, {', '.join(models)}\n"
     code += (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.cli import reference
-from app.cli.catalog import COMMANDS
-from app.cli.main import load
+from gpudeck.app.cli import reference
+from gpudeck.app.cli.catalog import COMMANDS
+from gpudeck.app.cli.main import load
 
 DOCS = Path(__file__).parents[3] / "docs"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.charts.refresh_rate import (
+from gpudeck.app.charts.refresh_rate import (
     CHARTS_A_SECOND,
     TEXTS_A_SECOND,
     RedrawSchedule,

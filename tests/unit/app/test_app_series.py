@@ -3,11 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.charts.history import SECONDS, History
-from app.charts.scales import AxisTop, round_top, round_up, ticks
-from app.charts.series import Decimated, Ring, decimate
-from app.dashboard.time_axis import FIRST, LONGEST, SHORTEST, TimeAxis
-from scheduler.protocol.settings import Settings
+from gpudeck.app.charts.history import SECONDS, History
+from gpudeck.app.charts.scales import AxisTop, round_top, round_up, ticks
+from gpudeck.app.charts.series import Decimated, Ring, decimate
+from gpudeck.app.dashboard.time_axis import FIRST, LONGEST, SHORTEST, TimeAxis
+from gpudeck.scheduler.protocol.settings import Settings
 from tests.gui import snapshots
 
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli.assistant import bench, events
-from app.cli.devices.panels import bar
-from app.cli.devices.screen import status_lines, watch_lines
-from app.cli.output import StyledLine, print_table, render
-from app.cli.queue.jobs import print_list
-from assistant.messages import Waiting
-from scheduler.protocol.devices import Detail, Process
-from scheduler.protocol.snapshot import Alert, Snapshot
+from gpudeck.app.cli.assistant import bench, events
+from gpudeck.app.cli.devices.panels import bar
+from gpudeck.app.cli.devices.screen import status_lines, watch_lines
+from gpudeck.app.cli.output import StyledLine, print_table, render
+from gpudeck.app.cli.queue.jobs import print_list
+from gpudeck.assistant.messages import Waiting
+from gpudeck.scheduler.protocol.devices import Detail, Process
+from gpudeck.scheduler.protocol.snapshot import Alert, Snapshot
 from tests.gui import snapshots
 
 

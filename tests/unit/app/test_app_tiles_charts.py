@@ -1,11 +1,11 @@
 import msgspec
 import pytest
 
-from app.charts.chart_model import chart_models
-from app.cli.devices.status import rate_lines
-from app.strip.tile_model import temperature_meaning, throttle_reasons, tiles
-from scheduler.protocol.busy_causes import NoReading, QuietHours, Reserved, Settling
-from scheduler.protocol.snapshot import Busy, DeviceState, Idle
+from gpudeck.app.charts.chart_model import chart_models
+from gpudeck.app.cli.devices.status import rate_lines
+from gpudeck.app.strip.tile_model import temperature_meaning, throttle_reasons, tiles
+from gpudeck.scheduler.protocol.busy_causes import NoReading, QuietHours, Reserved, Settling
+from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Idle
 from tests.gui import snapshots
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
-from app.cli.token import read_token
+from gpudeck.app.cli.token import read_token
 
 
 def test_one_of_several_programs_creates_the_token_and_none_reads_it_empty(tmp_path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.tour.results import Live
+from gpudeck.app.tour.results import Live
 
 
 def live(counters: float | None) -> Live:

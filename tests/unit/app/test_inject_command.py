@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.main import main
+from gpudeck.app.cli.main import main
 
 GOOD = (
     "import torch\n\ndef attend(q, k, v):\n    return (q @ k.mT).softmax(-1) @ v\n"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from app.devices.device_facts import device_facts
-from app.format.power_limit import limit_command, limit_range, limit_text
-from scheduler.protocol.absence import Refused
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import DeviceState, Idle, Snapshot
+from gpudeck.app.devices.device_facts import device_facts
+from gpudeck.app.format.power_limit import limit_command, limit_range, limit_text
+from gpudeck.scheduler.protocol.absence import Refused
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import DeviceState, Idle, Snapshot
 
 GPU = Device("GPU-1", 3, "RTX 4090", "nvidia")
 READING = Reading(

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.system import system_unit
-from app.cli.system.system_unit import check_trusted, unit_text
-from scheduler.protocol.errors import UserError
+from gpudeck.app.cli.system import system_unit
+from gpudeck.app.cli.system.system_unit import check_trusted, unit_text
+from gpudeck.scheduler.protocol.errors import UserError
 
 
 def test_the_unit_runs_one_daemon_for_all(tmp_path):

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from accel.workloads.catalog import WORKLOADS
-from app.assistant.notes import LEFT_OUT, noted
-from app.assistant.session_files import own_presets
-from app.code.told import told as told_of_code
-from app.language import texts
-from app.workloads.form import WorkloadForm
-from assistant.intents.router import route, shipped_router
-from assistant.intents.spots import Known
-from assistant.intents.state import State
+from gpudeck.accel.workloads.catalog import WORKLOADS
+from gpudeck.app.assistant.notes import LEFT_OUT, noted
+from gpudeck.app.assistant.session_files import own_presets
+from gpudeck.app.code.told import told as told_of_code
+from gpudeck.app.language import texts
+from gpudeck.app.workloads.form import WorkloadForm
+from gpudeck.assistant.intents.router import route, shipped_router
+from gpudeck.assistant.intents.spots import Known
+from gpudeck.assistant.intents.state import State
 
 
 @pytest.fixture(params=["de", "fr", "es"], autouse=True)

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from app.cli.queue.usage import _cells, _write, add_up
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Queued, Spec, Usage
+from gpudeck.app.cli.queue.usage import _cells, _write, add_up
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Queued, Spec, Usage
 
 NOVEMBER = time.mktime((2026, 11, 15, 12, 0, 0, 0, 0, -1))
 DECEMBER = NOVEMBER + 30 * 86400

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from assistant.housekeeping.findings import Finding, ScanMonitor
-from assistant.housekeeping.scanning import find_debris
-from assistant.housekeeping.scope import Cache, Scope
-from scheduler.protocol.errors import NotFound
-from scheduler.protocol.jobs import Job
+from gpudeck.assistant.housekeeping.findings import Finding, ScanMonitor
+from gpudeck.assistant.housekeeping.scanning import find_debris
+from gpudeck.assistant.housekeeping.scope import Cache, Scope
+from gpudeck.scheduler.protocol.errors import NotFound
+from gpudeck.scheduler.protocol.jobs import Job
 
 DAY = 86400.0
 DAYS = {

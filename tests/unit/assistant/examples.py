@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import msgspec
 
-from accel.result import Check, Result, Timing
-from assistant.facts import Fact, gather
-from scheduler.protocol.busy_causes import HeldByJobs
-from scheduler.protocol.devices import Device, Process, Reading
-from scheduler.protocol.jobs import (
+from gpudeck.accel.result import Check, Result, Timing
+from gpudeck.assistant.facts import Fact, gather
+from gpudeck.scheduler.protocol.busy_causes import HeldByJobs
+from gpudeck.scheduler.protocol.devices import Device, Process, Reading
+from gpudeck.scheduler.protocol.jobs import (
     Cancelled,
     Done,
     Failed,
@@ -21,8 +21,8 @@ from scheduler.protocol.jobs import (
     Spec,
     State,
 )
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
 
 NOW = 1_763_000_000.0
 CPU = Device("cpu", 0, "AMD EPYC 9654", "cpu", "CPU: no NVIDIA GPU found")

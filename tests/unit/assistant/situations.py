@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from accel.result import Check, Result, Timing
-from assistant.facts import Fact, gather, history_facts, usage
-from scheduler.protocol import jobs as j
-from scheduler.protocol.busy_causes import HeldByJobs, Loaded
-from scheduler.protocol.devices import Device, Process, Reading
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Alert, Busy, Columns, DeviceState, Idle, Snapshot
+from gpudeck.accel.result import Check, Result, Timing
+from gpudeck.assistant.facts import Fact, gather, history_facts, usage
+from gpudeck.scheduler.protocol import jobs as j
+from gpudeck.scheduler.protocol.busy_causes import HeldByJobs, Loaded
+from gpudeck.scheduler.protocol.devices import Device, Process, Reading
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Alert, Busy, Columns, DeviceState, Idle, Snapshot
 
 NOW = 1_763_000_000.0
 """13 November 2025, 02:13:20 UTC."""

@@ -33,8 +33,8 @@ from typing import NamedTuple
 import pytest
 from situations import SITUATIONS
 
-from assistant.facts import Fact
-from assistant.writing.verify import Refused, verify
+from gpudeck.assistant.facts import Fact
+from gpudeck.assistant.writing.verify import Refused, verify
 from tests.sentences import judge
 
 DATA = Path(__file__).parent / "data"

@@ -8,17 +8,17 @@ import time
 
 import pytest
 
-from assistant.facts.index import FactIndex
-from assistant.intents.code_requests import read_code_request
-from assistant.intents.parser import parse
-from assistant.intents.spots import Known
-from assistant.intents.state import State
-from assistant.language.words import words
-from assistant.query.request import Order, Query
-from assistant.query.table import check
-from assistant.tools.code import find_attention
-from assistant.tools.tool import ToolContext
-from scheduler.protocol.errors import NotFound, UserError
+from gpudeck.assistant.facts.index import FactIndex
+from gpudeck.assistant.intents.code_requests import read_code_request
+from gpudeck.assistant.intents.parser import parse
+from gpudeck.assistant.intents.spots import Known
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.language.words import words
+from gpudeck.assistant.query.request import Order, Query
+from gpudeck.assistant.query.table import check
+from gpudeck.assistant.tools.code import find_attention
+from gpudeck.assistant.tools.tool import ToolContext
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
 
 MODEL = textwrap.dedent("""
     import torch

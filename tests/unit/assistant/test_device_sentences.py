@@ -6,12 +6,12 @@ from typing import get_args
 
 import pytest
 
-from assistant.language.sentences import translated
-from assistant.language.words import LANGUAGES, words
-from scheduler.devices.nvidia.gpm import CALIBRATED, METHOD, NOT_CALIBRATED
-from scheduler.devices.nvidia.unified import METHOD as UNIFIED
-from scheduler.protocol import absence, busy_causes
-from scheduler.protocol.snapshot import SLEEP_NOTICE
+from gpudeck.assistant.language.sentences import translated
+from gpudeck.assistant.language.words import LANGUAGES, words
+from gpudeck.scheduler.devices.nvidia.gpm import CALIBRATED, METHOD, NOT_CALIBRATED
+from gpudeck.scheduler.devices.nvidia.unified import METHOD as UNIFIED
+from gpudeck.scheduler.protocol import absence, busy_causes
+from gpudeck.scheduler.protocol.snapshot import SLEEP_NOTICE
 
 NOW = 1_764_000_000.0
 OTHER_ABSENCES = (

@@ -23,12 +23,20 @@ from examples import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.result import Check
-from assistant.facts import device_facts, during, gather, history_facts, job_facts, named, phrases
-from assistant.reports import charts, tables
-from assistant.writing.writer import write
-from scheduler.protocol.jobs import Cancelled, Done, Progress, Queued, Running
-from scheduler.protocol.snapshot import Columns, DeviceState, Idle
+from gpudeck.accel.result import Check
+from gpudeck.assistant.facts import (
+    device_facts,
+    during,
+    gather,
+    history_facts,
+    job_facts,
+    named,
+    phrases,
+)
+from gpudeck.assistant.reports import charts, tables
+from gpudeck.assistant.writing.writer import write
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Progress, Queued, Running
+from gpudeck.scheduler.protocol.snapshot import Columns, DeviceState, Idle
 
 FACTS = named(CPU_FACTS)
 

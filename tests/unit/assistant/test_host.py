@@ -17,19 +17,19 @@ import msgspec
 import pytest
 import torch
 
-from accel.serving.request import Sampling
-from assistant.client import Assistant, OnEvent, socket_path
-from assistant.completion import Wanted
-from assistant.engine.prompts import MAX_CHAT_CHARACTERS, chat_request
-from assistant.idle import Cancelled
-from assistant.messages import Chunk, CompletionRequest, Event, Waiting
-from assistant.query.request import Query
-from scheduler.client import Client
-from scheduler.devices.processes import ProcessTable
-from scheduler.protocol import paths, settings
-from scheduler.protocol.errors import DaemonGone, NotFound, UserError
-from scheduler.protocol.settings import TEMPLATE, Settings
-from scheduler.protocol.wire import Connection
+from gpudeck.accel.serving.request import Sampling
+from gpudeck.assistant.client import Assistant, OnEvent, socket_path
+from gpudeck.assistant.completion import Wanted
+from gpudeck.assistant.engine.prompts import MAX_CHAT_CHARACTERS, chat_request
+from gpudeck.assistant.idle import Cancelled
+from gpudeck.assistant.messages import Chunk, CompletionRequest, Event, Waiting
+from gpudeck.assistant.query.request import Query
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.devices.processes import ProcessTable
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.errors import DaemonGone, NotFound, UserError
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.scheduler.protocol.wire import Connection
 from tests.support import eventually
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
@@ -271,7 +271,7 @@ def test_a_completion_needs_a_model_and_stops_at_a_stop_text(home, model_folder,
 
 def test_a_killed_client_blocks_nobody(home) -> None:
     code = (
-        "from assistant.client import Assistant\n"
+        "from gpudeck.assistant.client import Assistant\n"
         "Assistant().report(when='idle', on_event=lambda e: print(e, flush=True))"
     )
     with subprocess.Popen(
@@ -362,8 +362,8 @@ def test_an_unused_process_ends(home, tmp_path) -> None:
     code = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
-        "from assistant.host.server import AssistantServer\n"
-        "from scheduler.protocol import wire\n"
+        "from gpudeck.assistant.host.server import AssistantServer\n"
+        "from gpudeck.scheduler.protocol import wire\n"
         "async def run():\n"
         "    return await AssistantServer(unused_s=0.2).run(wire.listen(Path(sys.argv[1])))\n"
         "print(asyncio.run(run()), file=sys.stderr)"
@@ -382,7 +382,7 @@ def test_only_one_process_runs_however_often_it_is_started(home) -> None:
     Assistant().ask("is it idle?")
     pid = holder()
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "assistant.host"],
+        [sys.executable, "-P", "-m", "gpudeck.assistant.host"],
         capture_output=True,
         text=True,
         timeout=30,

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from assistant.housekeeping import duplicates, undo
-from assistant.housekeeping.findings import ScanMonitor, encoded, shown
-from assistant.housekeeping.moving import move
-from assistant.housekeeping.scope import Cache
-from scheduler.protocol.jobs import Done, Job, Running, Spec
+from gpudeck.assistant.housekeeping import duplicates, undo
+from gpudeck.assistant.housekeeping.findings import ScanMonitor, encoded, shown
+from gpudeck.assistant.housekeeping.moving import move
+from gpudeck.assistant.housekeeping.scope import Cache
+from gpudeck.scheduler.protocol.jobs import Done, Job, Running, Spec
 from tests.unit.assistant.debris import World, aged, contents, found, kernel, no_job, world, write
 
 

@@ -14,16 +14,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assistant.housekeeping import moving, undo
-from assistant.housekeeping.findings import ScanMonitor, encoded
-from assistant.housekeeping.in_use import CHANGED
-from assistant.housekeeping.journal import Receipt
-from assistant.housekeeping.moving import move
-from assistant.housekeeping.scope import Cache, scope_from
-from assistant.housekeeping.walk import DEEPEST
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Job, Queued, Spec
-from scheduler.protocol.settings import Settings, changed
+from gpudeck.assistant.housekeeping import moving, undo
+from gpudeck.assistant.housekeeping.findings import ScanMonitor, encoded
+from gpudeck.assistant.housekeeping.in_use import CHANGED
+from gpudeck.assistant.housekeeping.journal import Receipt
+from gpudeck.assistant.housekeeping.moving import move
+from gpudeck.assistant.housekeeping.scope import Cache, scope_from
+from gpudeck.assistant.housekeeping.walk import DEEPEST
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Spec
+from gpudeck.scheduler.protocol.settings import Settings, changed
 from tests.unit.assistant.debris import World, aged, contents, found, kernel, world, write
 
 STRANGER = 65534

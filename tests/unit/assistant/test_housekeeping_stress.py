@@ -13,8 +13,8 @@ from typing import BinaryIO
 
 import pytest
 
-from assistant.housekeeping import empty, moving, receipts, undo
-from assistant.housekeeping.moving import move
+from gpudeck.assistant.housekeeping import empty, moving, receipts, undo
+from gpudeck.assistant.housekeeping.moving import move
 from tests.unit.assistant.debris import World, aged, contents, found, world, write
 
 TREES = 200

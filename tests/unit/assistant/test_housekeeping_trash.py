@@ -19,11 +19,11 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 import pytest
 
-from assistant.housekeeping import empty, load, receipts, undo
-from assistant.housekeeping.findings import Finding, encoded
-from assistant.housekeeping.journal import locked
-from assistant.housekeeping.moving import move
-from scheduler.protocol.errors import NotFound, UserError
+from gpudeck.assistant.housekeeping import empty, load, receipts, undo
+from gpudeck.assistant.housekeeping.findings import Finding, encoded
+from gpudeck.assistant.housekeeping.journal import locked
+from gpudeck.assistant.housekeeping.moving import move
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from tests.unit.assistant.debris import World, aged, contents, found, kernel, world, write
 
 CORE = b"\x7fELF\x02\x01" + bytes(10) + b"\x04\x00" + b"!" * 9000

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from examples import CPU_STATE, snapshot
 
-from assistant.idle import Cancelled, wait_until_idle, why_busy
-from scheduler.protocol.busy_causes import HeldByJobs, Loaded, OtherProcesses, Settling
-from scheduler.protocol.devices import Device, Process, Reading
-from scheduler.protocol.errors import DaemonGone
-from scheduler.protocol.snapshot import Busy, DeviceState, Idle
+from gpudeck.assistant.idle import Cancelled, wait_until_idle, why_busy
+from gpudeck.scheduler.protocol.busy_causes import HeldByJobs, Loaded, OtherProcesses, Settling
+from gpudeck.scheduler.protocol.devices import Device, Process, Reading
+from gpudeck.scheduler.protocol.errors import DaemonGone
+from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Idle
 
 GPU = Device("GPU-1", 0, "NVIDIA H100", "nvidia")
 

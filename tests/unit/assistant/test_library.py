@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from accel.rwkv.model import RWKV7
-from accel.serving import tiny as tiny_transformer
-from assistant.library import hub as hubs
-from assistant.library import model_list
-from assistant.library.describe import describe
-from assistant.library.hub import FetchProgress
-from assistant.library.pull import Pull
-from assistant.library.staging import beside
-from scheduler.background.instance import hold_lock
-from scheduler.protocol import paths
-from scheduler.protocol.errors import NotFound, UserError
+from gpudeck.accel.rwkv.model import RWKV7
+from gpudeck.accel.serving import tiny as tiny_transformer
+from gpudeck.assistant.library import hub as hubs
+from gpudeck.assistant.library import model_list
+from gpudeck.assistant.library.describe import describe
+from gpudeck.assistant.library.hub import FetchProgress
+from gpudeck.assistant.library.pull import Pull
+from gpudeck.assistant.library.staging import beside
+from gpudeck.scheduler.background.instance import hold_lock
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 from tests.unit.assistant.hub_server import Hub, folder_files, serving
 

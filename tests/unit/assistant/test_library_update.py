@@ -14,15 +14,15 @@ import pytest
 import torch
 from huggingface_hub import constants
 
-from accel.rwkv.model import RWKV7
-from accel.rwkv.weights import read as weight_files
-from assistant.library import hub as hubs
-from assistant.library import staging
-from assistant.library.describe import describe
-from assistant.library.hub import FetchProgress
-from assistant.library.pull import Pull
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
+from gpudeck.accel.rwkv.model import RWKV7
+from gpudeck.accel.rwkv.weights import read as weight_files
+from gpudeck.assistant.library import hub as hubs
+from gpudeck.assistant.library import staging
+from gpudeck.assistant.library.describe import describe
+from gpudeck.assistant.library.hub import FetchProgress
+from gpudeck.assistant.library.pull import Pull
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
 from tests.integration.torture.faults import small_disk
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 from tests.unit.assistant.hub_server import Hub, serving

@@ -6,16 +6,16 @@ from datetime import datetime
 
 import pytest
 
-from assistant.answers.listings import processes
-from assistant.intents.parser import Parsed, parse
-from assistant.intents.repair import distance, mended
-from assistant.intents.spots import Known
-from assistant.intents.state import State
-from assistant.intents.tokens import tokens
-from assistant.language.sentences import translated
-from assistant.language.words import words
-from assistant.query.request import NEWEST, Order, Query, Span, Where
-from assistant.query.rows import Note, Rows
+from gpudeck.assistant.answers.listings import processes
+from gpudeck.assistant.intents.parser import Parsed, parse
+from gpudeck.assistant.intents.repair import distance, mended
+from gpudeck.assistant.intents.spots import Known
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.tokens import tokens
+from gpudeck.assistant.language.sentences import translated
+from gpudeck.assistant.language.words import words
+from gpudeck.assistant.query.request import NEWEST, Order, Query, Span, Where
+from gpudeck.assistant.query.rows import Note, Rows
 
 KNOWN = Known(("train", "oom", "finetune"), ("sweep",))
 NOW = datetime(2026, 11, 23, 15, 20).timestamp()

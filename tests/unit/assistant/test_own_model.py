@@ -1,7 +1,7 @@
 """The shipped model is whole and has a card."""
 
-from assistant.library import describe, model_list
-from scheduler.protocol import paths
+from gpudeck.assistant.library import describe, model_list
+from gpudeck.scheduler.protocol import paths
 
 
 def test_the_shipped_model_is_on_the_list_with_a_card() -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.models.model_list import package_text
-from assistant.host.package_speed import package_speed
-from assistant.idle import Cancelled
-from assistant.messages import ModelSpeed, PackageSpeed, TokenRate
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
+from gpudeck.app.models.model_list import package_text
+from gpudeck.assistant.host.package_speed import package_speed
+from gpudeck.assistant.idle import Cancelled
+from gpudeck.assistant.messages import ModelSpeed, PackageSpeed, TokenRate
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
 
 
 def package_processes() -> list[int]:
@@ -22,7 +22,7 @@ def package_processes() -> list[int]:
         process.pid
         for process in psutil.process_iter(["cmdline", "ppid"])
         if process.info["ppid"] == os.getpid()
-        and "assistant.host.rwkv_package" in (process.info["cmdline"] or ())
+        and "gpudeck.assistant.host.rwkv_package" in (process.info["cmdline"] or ())
     ]
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from accel.serving import tiny
-from accel.serving.engine import Engine
-from accel.serving.request import Request, Sampling
-from assistant.inference.prompt_store import PromptStore, model_key
+from gpudeck.accel.serving import tiny
+from gpudeck.accel.serving.engine import Engine
+from gpudeck.accel.serving.request import Request, Sampling
+from gpudeck.assistant.inference.prompt_store import PromptStore, model_key
 
 PROMPT = tuple(5 + (7 * i + i // 11) % 500 for i in range(600))
 ASKED = Request(PROMPT, 12, Sampling(temperature=0.0), ignore_end=True)

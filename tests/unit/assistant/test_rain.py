@@ -11,19 +11,19 @@ import msgspec
 import pytest
 from examples import CPU_STATE, DONE, HISTORY, NOW, snapshot
 
-from accel.result import Result
-from accel.rwkv.tokenizer import VOCABULARY
-from accel.workloads.harness import serve
-from assistant.engine.author import EngineAuthor
-from assistant.engine.engine import Engine
-from assistant.facts import gather
-from assistant.workloads.rain import work
-from assistant.writing.compact import Compact
-from assistant.writing.rain import Rain, SearchLimits, Verdict, sentence
-from assistant.writing.verify import Refused
-from assistant.writing.writer import judged, write
-from scheduler.protocol import settings
-from scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.accel.result import Result
+from gpudeck.accel.rwkv.tokenizer import VOCABULARY
+from gpudeck.accel.workloads.harness import serve
+from gpudeck.assistant.engine.author import EngineAuthor
+from gpudeck.assistant.engine.engine import Engine
+from gpudeck.assistant.facts import gather
+from gpudeck.assistant.workloads.rain import work
+from gpudeck.assistant.writing.compact import Compact
+from gpudeck.assistant.writing.rain import Rain, SearchLimits, Verdict, sentence
+from gpudeck.assistant.writing.verify import Refused
+from gpudeck.assistant.writing.writer import judged, write
+from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
 
 pytestmark = pytest.mark.xdist_group(
@@ -154,7 +154,7 @@ def test_a_large_model_judges_itself_without_preferring_the_first_answer() -> No
 
 def test_no_number_that_is_no_fact_is_shown_whatever_the_model_writes(monkeypatch) -> None:
     """Draw random trees of true and false sentences, and check every number that is shown."""
-    monkeypatch.setattr("assistant.writing.writer.required_facts", lambda facts: [])
+    monkeypatch.setattr("gpudeck.assistant.writing.writer.required_facts", lambda facts: [])
     known = set(re.findall(r"\d[\d.:]*", " ".join(fact.text for fact in ONE)))
     random, shown = Random(4), 0
     true = [
@@ -212,7 +212,7 @@ def test_judging_does_not_change_how_a_large_model_continues(tmp_path, monkeypat
     place = next(author.write(author.begin("", "x"), 3))
     assert author.preference(place, "well?", (" A", " B")) is None
     before = [p.text for p in islice(author.write(place, 4), 9)]
-    monkeypatch.setattr("assistant.engine.author.JUDGES", 1)
+    monkeypatch.setattr("gpudeck.assistant.engine.author.JUDGES", 1)
     preference = author.preference(place, "well?", ("A", "B"))
     assert preference is not None
     assert -1 <= preference <= 1

@@ -16,15 +16,15 @@ import msgspec
 import pytest
 from test_reports import EVIL, USED, composed, of_job, span
 
-from app.widgets import theme
-from assistant.reports import files, style
-from assistant.reports import svg as drawing
-from assistant.reports.html import html
-from assistant.reports.markdown import markdown
-from assistant.reports.report import Chart, Curve, Prose, Report, Section
-from assistant.reports.svg import svg
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Event
+from gpudeck.app.widgets import theme
+from gpudeck.assistant.reports import files, style
+from gpudeck.assistant.reports import svg as drawing
+from gpudeck.assistant.reports.html import html
+from gpudeck.assistant.reports.markdown import markdown
+from gpudeck.assistant.reports.report import Chart, Curve, Prose, Report, Section
+from gpudeck.assistant.reports.svg import svg
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Event
 
 HOSTILE = of_job(
     msgspec.structs.replace(USED, spec=msgspec.structs.replace(USED.spec, name=EVIL)),

@@ -9,18 +9,18 @@ import msgspec
 import pytest
 from examples import CPU, CPU_STATE, DONE, HISTORY, JOBS, NOW, job, replayed, snapshot
 
-from assistant.facts import gather
-from assistant.language.words import Language, words
-from assistant.query.failures import Failure
-from assistant.reports.contents import compose
-from assistant.reports.html import html
-from assistant.reports.markdown import digest, markdown
-from assistant.reports.material import Material
-from assistant.reports.report import Chart, Excerpt, Prose, Report, Table, packed, unpacked
-from assistant.writing.writer import Written, write
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Done, Event, Failed, Job, Usage
-from scheduler.protocol.snapshot import Alert, Columns
+from gpudeck.assistant.facts import gather
+from gpudeck.assistant.language.words import Language, words
+from gpudeck.assistant.query.failures import Failure
+from gpudeck.assistant.reports.contents import compose
+from gpudeck.assistant.reports.html import html
+from gpudeck.assistant.reports.markdown import digest, markdown
+from gpudeck.assistant.reports.material import Material
+from gpudeck.assistant.reports.report import Chart, Excerpt, Prose, Report, Table, packed, unpacked
+from gpudeck.assistant.writing.writer import Written, write
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Done, Event, Failed, Job, Usage
+from gpudeck.scheduler.protocol.snapshot import Alert, Columns
 
 EVIL = "# x\n- **b** | `code` <script>alert(1)</script> [a](http://e) ![i](http://e/i) \x1b[31m"
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")

@@ -9,18 +9,18 @@ from itertools import product
 
 import pytest
 
-from assistant.intents.choices import describe
-from assistant.intents.exact import forms, is_exact
-from assistant.intents.parser import Parsed, parse
-from assistant.intents.spots import Known
-from assistant.intents.state import State
-from assistant.intents.times import read_time
-from assistant.intents.tokens import tokens
-from assistant.language.messages import missing
-from assistant.language.words import LANGUAGES, words
-from assistant.query.request import NEWEST, PREVIOUS, Order, Query, Span, Where
-from assistant.query.table import SUBJECTS, VERBS
-from assistant.tools.registry import PLANNERS
+from gpudeck.assistant.intents.choices import describe
+from gpudeck.assistant.intents.exact import forms, is_exact
+from gpudeck.assistant.intents.parser import Parsed, parse
+from gpudeck.assistant.intents.spots import Known
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.times import read_time
+from gpudeck.assistant.intents.tokens import tokens
+from gpudeck.assistant.language.messages import missing
+from gpudeck.assistant.language.words import LANGUAGES, words
+from gpudeck.assistant.query.request import NEWEST, PREVIOUS, Order, Query, Span, Where
+from gpudeck.assistant.query.table import SUBJECTS, VERBS
+from gpudeck.assistant.tools.registry import PLANNERS
 
 KNOWN = Known(("train", "finetune", "sweep", "cancel job 3"), ("sweep", "nightly"))
 ACTIVE, FAILED = ("queued", "starting", "running"), ("failed", "lost", "rejected")

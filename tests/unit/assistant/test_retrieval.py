@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from assistant.retrieval import Passage, job_logs, manual, quoted, search
-from scheduler.protocol import paths
+from gpudeck.assistant.retrieval import Passage, job_logs, manual, quoted, search
+from gpudeck.scheduler.protocol import paths
 
 
 def found_at(passage: Passage) -> str:

@@ -6,18 +6,18 @@ import time
 import numpy as np
 import pytest
 
-from assistant.intents import router
-from assistant.intents.meanings import Meant, Unclear, described, meant
-from assistant.intents.parser import Parsed
-from assistant.intents.router import Routed, route, shipped_router
-from assistant.intents.slots import Quantity, slotted
-from assistant.intents.spots import Known
-from assistant.intents.state import State
-from assistant.intents.tokens import tokens
-from assistant.query.request import Order, Query, Span
-from assistant.query.table import VERBS, check
-from assistant.router.network import Network
-from scheduler.protocol import paths
+from gpudeck.assistant.intents import router
+from gpudeck.assistant.intents.meanings import Meant, Unclear, described, meant
+from gpudeck.assistant.intents.parser import Parsed
+from gpudeck.assistant.intents.router import Routed, route, shipped_router
+from gpudeck.assistant.intents.slots import Quantity, slotted
+from gpudeck.assistant.intents.spots import Known
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.tokens import tokens
+from gpudeck.assistant.query.request import Order, Query, Span
+from gpudeck.assistant.query.table import VERBS, check
+from gpudeck.assistant.router.network import Network
+from gpudeck.scheduler.protocol import paths
 
 NOW = time.time()
 KNOWN = Known(("alpha", "beta", "bench"), ("nights",))
@@ -90,7 +90,7 @@ def test_every_meaning_of_the_tree_is_a_query_or_an_order_of_the_table() -> None
 
 def test_numpy_computes_what_the_reference_does() -> None:
     torch = pytest.importorskip("torch")
-    from assistant.training.network import Network as Reference
+    from gpudeck.assistant.training.network import Network as Reference
 
     network = Network.load(paths.router_model() / "model.safetensors")
     weights = network.weights

@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
-from accel.rwkv.tokenizer import VOCABULARY
-from accel.serving.request import Ended, Piece, Request, Sampling
-from assistant.engine.author import EngineAuthor, TextPosition
-from assistant.engine.checkpoint import FileCheckpoint, folder
-from assistant.engine.engine import Engine
-from assistant.engine.prompts import prompt
-from assistant.idle import Cancelled
+from gpudeck.accel.rwkv.tokenizer import VOCABULARY
+from gpudeck.accel.serving.request import Ended, Piece, Request, Sampling
+from gpudeck.assistant.engine.author import EngineAuthor, TextPosition
+from gpudeck.assistant.engine.checkpoint import FileCheckpoint, folder
+from gpudeck.assistant.engine.engine import Engine
+from gpudeck.assistant.engine.prompts import prompt
+from gpudeck.assistant.idle import Cancelled
 from tests.support import eventually
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
 

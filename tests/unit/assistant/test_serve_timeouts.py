@@ -11,7 +11,7 @@ import asyncio
 from starlette.applications import Starlette
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
-from assistant.serve import server
+from gpudeck.assistant.serve import server
 
 async def pieces():
     try:

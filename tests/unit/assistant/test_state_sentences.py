@@ -7,17 +7,17 @@ from typing import get_args
 
 import pytest
 
-from assistant.housekeeping.in_use import CHANGED
-from assistant.housekeeping.leftovers import REASON
-from assistant.housekeeping.restoring import TAKEN
-from assistant.language.sentences import dated, translated
-from assistant.language.words import Language, words
-from scheduler.protocol.devices import Device, Process, Reading
-from scheduler.protocol.jobs import Job, Queued, Spec
-from scheduler.protocol.recovery import recovery_text
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import HostState
-from scheduler.protocol.wait_reasons import (
+from gpudeck.assistant.housekeeping.in_use import CHANGED
+from gpudeck.assistant.housekeeping.leftovers import REASON
+from gpudeck.assistant.housekeeping.restoring import TAKEN
+from gpudeck.assistant.language.sentences import dated, translated
+from gpudeck.assistant.language.words import Language, words
+from gpudeck.scheduler.protocol.devices import Device, Process, Reading
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Spec
+from gpudeck.scheduler.protocol.recovery import recovery_text
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import HostState
+from gpudeck.scheduler.protocol.wait_reasons import (
     AfterJobs,
     AllDrained,
     Behind,
@@ -64,7 +64,7 @@ from scheduler.protocol.wait_reasons import (
     headline,
     render,
 )
-from scheduler.telemetry.alert_rules import (
+from gpudeck.scheduler.telemetry.alert_rules import (
     DEVICE_RULES,
     HOST_RULES,
     JOB_RULES,
@@ -73,7 +73,7 @@ from scheduler.telemetry.alert_rules import (
     JobSubject,
     Wording,
 )
-from scheduler.telemetry.hysteresis import Thresholds
+from gpudeck.scheduler.telemetry.hysteresis import Thresholds
 
 LANGUAGES: tuple[Language, ...] = ("de", "fr", "es")
 NOW, SOON, LATER = 1_764_000_000.0, 1_764_003_600.0, 1_764_300_000.0

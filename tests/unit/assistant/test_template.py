@@ -21,13 +21,13 @@ from examples import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assistant.facts import gather, named, phrases
-from assistant.writing.template import template
-from assistant.writing.verify import Refused, verify
-from assistant.writing.writer import required_facts
-from scheduler.protocol.busy_causes import JobWaits, Loaded, QuietHours, Settling
-from scheduler.protocol.jobs import Done, Failed, Queued
-from scheduler.protocol.snapshot import Busy
+from gpudeck.assistant.facts import gather, named, phrases
+from gpudeck.assistant.writing.template import template
+from gpudeck.assistant.writing.verify import Refused, verify
+from gpudeck.assistant.writing.writer import required_facts
+from gpudeck.scheduler.protocol.busy_causes import JobWaits, Loaded, QuietHours, Settling
+from gpudeck.scheduler.protocol.jobs import Done, Failed, Queued
+from gpudeck.scheduler.protocol.snapshot import Busy
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
 

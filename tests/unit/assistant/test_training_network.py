@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accel.rwkv import wkv
-from assistant.training import network
+from gpudeck.accel.rwkv import wkv
+from gpudeck.assistant.training import network
 
 
 def loss_and_gradients(form: str) -> dict[str, Tensor]:

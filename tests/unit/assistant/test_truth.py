@@ -16,19 +16,19 @@ from examples import CPU_FACTS, NOW, REPLAY_FACTS
 from truth import Count, invented, misplaced
 from truth import texts as shown
 
-from accel.rwkv.tokenizer import VOCABULARY
-from assistant.engine.author import EngineAuthor
-from assistant.engine.engine import Engine
-from assistant.facts import Fact, gather, phrases
-from assistant.reports.contents import compose
-from assistant.reports.html import html
-from assistant.reports.markdown import markdown
-from assistant.reports.material import Material
-from assistant.reports.report import Chart, Prose, Report, Table
-from assistant.workloads import random_machines
-from assistant.writing.writer import write
-from scheduler.protocol.jobs import Event, Usage
-from scheduler.protocol.snapshot import Alert
+from gpudeck.accel.rwkv.tokenizer import VOCABULARY
+from gpudeck.assistant.engine.author import EngineAuthor
+from gpudeck.assistant.engine.engine import Engine
+from gpudeck.assistant.facts import Fact, gather, phrases
+from gpudeck.assistant.reports.contents import compose
+from gpudeck.assistant.reports.html import html
+from gpudeck.assistant.reports.markdown import markdown
+from gpudeck.assistant.reports.material import Material
+from gpudeck.assistant.reports.report import Chart, Prose, Report, Table
+from gpudeck.assistant.workloads import random_machines
+from gpudeck.assistant.writing.writer import write
+from gpudeck.scheduler.protocol.jobs import Event, Usage
+from gpudeck.scheduler.protocol.snapshot import Alert
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
 
 ASSETS = Path(__file__).parents[3] / "assets"
@@ -327,5 +327,5 @@ def test_the_checker_reads_facts_that_are_negative_and_ranges_and_dates_that_are
 
 
 def test_without_verification_the_inventors_lies_would_be_shown_and_counted(monkeypatch) -> None:
-    monkeypatch.setattr("assistant.writing.writer.verify", lambda *_: None)
+    monkeypatch.setattr("gpudeck.assistant.writing.writer.verify", lambda *_: None)
     assert Count(shown(40, 1, inventor)).found

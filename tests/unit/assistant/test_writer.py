@@ -8,12 +8,12 @@ from typing import NamedTuple
 import pytest
 from examples import CPU_FACTS, CPU_STATE, DONE, HISTORY, NOW, REPLAY_FACTS, job, snapshot
 
-from assistant.facts import Fact, gather
-from assistant.idle import Cancelled
-from assistant.writing.compact import compact
-from assistant.writing.verify import Refused, fill, verify
-from assistant.writing.writer import write
-from scheduler.protocol.jobs import Done
+from gpudeck.assistant.facts import Fact, gather
+from gpudeck.assistant.idle import Cancelled
+from gpudeck.assistant.writing.compact import compact
+from gpudeck.assistant.writing.verify import Refused, fill, verify
+from gpudeck.assistant.writing.writer import write
+from gpudeck.scheduler.protocol.jobs import Done
 
 ONE = gather(snapshot(CPU_STATE), (DONE,), HISTORY, NOW - 80, NOW - 30)
 GOOD = (
@@ -299,7 +299,7 @@ def test_a_cancelled_author_ends_the_request() -> None:
 
 
 def test_a_mean_or_a_highest_value_names_its_span_whoever_writes(monkeypatch) -> None:
-    monkeypatch.setattr("assistant.writing.writer.required_facts", lambda facts: [])
+    monkeypatch.setattr("gpudeck.assistant.writing.writer.required_facts", lambda facts: [])
     when = next(fact.said for fact in CPU_FACTS if fact.name == "span.when")
     for text in ("The CPU had a mean utilisation of {cpu.util.mean}.", "The CPU is at {cpu.util}."):
         shown = write(CPU_FACTS, Scripted(text)).text

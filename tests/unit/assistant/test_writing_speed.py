@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from assistant.engine import author
-from assistant.engine.author import WritingSpeed
+from gpudeck.assistant.engine import author
+from gpudeck.assistant.engine.author import WritingSpeed
 
 
 def test_the_speed_is_reported_twice_a_second_and_not_from_a_few_tokens(monkeypatch) -> None:

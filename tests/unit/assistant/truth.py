@@ -1,6 +1,6 @@
 """Count false numbers in texts about random machines, judged by an oracle that knows meaning.
 
-The oracle shares nothing with `assistant.writing.verify`. A number is false if
+The oracle shares nothing with `gpudeck.assistant.writing.verify`. A number is false if
 
 - it is invented: with its sign and unit it is in no fact about the sentence's device or job, or
   about none, or a count (`3 jobs failed`, `7 times`) is in no fact that counts just that;
@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from assistant.facts import FIELDS_SPAN, Fact, phrases
-from assistant.workloads import random_machines
-from assistant.writing.writer import write
+from gpudeck.assistant.facts import FIELDS_SPAN, Fact, phrases
+from gpudeck.assistant.workloads import random_machines
+from gpudeck.assistant.writing.writer import write
 
 Facts = tuple[Fact, ...]
 Author = Any
-"""An `assistant.writing.author.Author`."""
+"""An `gpudeck.assistant.writing.author.Author`."""
 
 _UNIT = (
     r"%|°C|TFLOP/s|GFLOP/s|[KMGT]?i?B/s|[KMGT]?i?B|MHz|GHz|kW|mW|W"

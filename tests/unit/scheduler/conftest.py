@@ -10,10 +10,10 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from scheduler.devices.nvidia import clocks, errors, gpm, gpu, source
-from scheduler.protocol import paths
-from scheduler.queue.queue import Queue
-from scheduler.store import Store
+from gpudeck.scheduler.devices.nvidia import clocks, errors, gpm, gpu, source
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.queue.queue import Queue
+from gpudeck.scheduler.store import Store
 from tests.unit.scheduler.own_queue import make_queue
 from tests.unit.scheduler.recorded_nvml import RecordedNvml
 

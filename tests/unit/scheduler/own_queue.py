@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from scheduler.executors.cluster import Cluster
-from scheduler.executors.local import Local
-from scheduler.executors.registry import ExecutorRegistry
-from scheduler.protocol.devices import Device
-from scheduler.protocol.jobs import Queued, Running, Spec
-from scheduler.protocol.wait_reasons import WaitReason
-from scheduler.queue.queue import Queue
-from scheduler.store import Store
+from gpudeck.scheduler.executors.cluster import Cluster
+from gpudeck.scheduler.executors.local import Local
+from gpudeck.scheduler.executors.registry import ExecutorRegistry
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.jobs import Queued, Running, Spec
+from gpudeck.scheduler.protocol.wait_reasons import WaitReason
+from gpudeck.scheduler.queue.queue import Queue
+from gpudeck.scheduler.store import Store
 from tests.support import lives
 
 CPU = Device("cpu", 0, "EPYC", "cpu")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from scheduler.protocol.devices import Device
-from scheduler.protocol.jobs import Job, Queued
-from scheduler.protocol.wait_reasons import render
-from scheduler.queue.lanes import Lanes, Requirements
-from scheduler.queue.policy import Conditions, Start, make_plan
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.jobs import Job, Queued
+from gpudeck.scheduler.protocol.wait_reasons import render
+from gpudeck.scheduler.queue.lanes import Lanes, Requirements
+from gpudeck.scheduler.queue.policy import Conditions, Start, make_plan
 
 
 class Decided(NamedTuple):

@@ -19,8 +19,8 @@ from typing import Any
 
 import pynvml
 
-from scheduler.devices.nvidia.source import NvmlSource
-from scheduler.protocol.devices import Reading
+from gpudeck.scheduler.devices.nvidia.source import NvmlSource
+from gpudeck.scheduler.protocol.devices import Reading
 
 RECORDING: dict[str, dict[str, Any]] = json.loads(
     Path(__file__).with_name("nvml_h200.json").read_text()

@@ -11,14 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.protocol.annotation import Annotation
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.settings import Settings, is_quiet
-from scheduler.protocol.snapshot import Alert
-from scheduler.services.alert_service import AlertService
-from scheduler.services.webhook import MAX_WAITING, Webhook
-from scheduler.store import Store
-from scheduler.store.store import KEPT_ALERTS
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.settings import Settings, is_quiet
+from gpudeck.scheduler.protocol.snapshot import Alert
+from gpudeck.scheduler.services.alert_service import AlertService
+from gpudeck.scheduler.services.webhook import MAX_WAITING, Webhook
+from gpudeck.scheduler.store import Store
+from gpudeck.scheduler.store.store import KEPT_ALERTS
 from tests.hook import Hook
 
 GPU = Device("GPU-0", 0, "H100", "nvidia")

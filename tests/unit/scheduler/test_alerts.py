@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.devices.trace import ReplaySource
-from scheduler.protocol import paths
-from scheduler.protocol.devices import Device, Reading
-from scheduler.protocol.errors import NotFound
-from scheduler.protocol.jobs import Job, Progress, Running, Spec
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Alert, HostState
-from scheduler.telemetry.alerts import AlertEvaluator
-from scheduler.telemetry.hysteresis import AlertState, Calm, Raised, Thresholds, advance
+from gpudeck.scheduler.devices.trace import ReplaySource
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.errors import NotFound
+from gpudeck.scheduler.protocol.jobs import Job, Progress, Running, Spec
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Alert, HostState
+from gpudeck.scheduler.telemetry.alerts import AlertEvaluator
+from gpudeck.scheduler.telemetry.hysteresis import AlertState, Calm, Raised, Thresholds, advance
 
 GPU = Device("GPU-0", 0, "H100", "nvidia")
 CPU = Device("cpu", 0, "EPYC", "cpu")

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.protocol.bookings import KEPT_S, Booking, current, next_number, overlapping
-from scheduler.protocol.devices import Device
-from scheduler.protocol.jobs import Job, Queued, Running, Spec
-from scheduler.protocol.units import GIB
-from scheduler.protocol.wait_reasons import render
-from scheduler.queue.forecast import forecast
-from scheduler.queue.job_index import expected_end
-from scheduler.queue.placement import MARGIN_S, Availability, DeviceUse
-from scheduler.queue.policy import Conditions, Plan, make_plan
+from gpudeck.scheduler.protocol.bookings import KEPT_S, Booking, current, next_number, overlapping
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Spec
+from gpudeck.scheduler.protocol.units import GIB
+from gpudeck.scheduler.protocol.wait_reasons import render
+from gpudeck.scheduler.queue.forecast import forecast
+from gpudeck.scheduler.queue.job_index import expected_end
+from gpudeck.scheduler.queue.placement import MARGIN_S, Availability, DeviceUse
+from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan
 from tests.unit.scheduler.planning import laned
 
 HOUR = 3600.0

@@ -10,14 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.devices.nvidia.source import NvmlSource
-from scheduler.protocol import calibration, paths
-from scheduler.protocol.calibration import UNCALIBRATED, ClockCalibration, ClockKnot
-from scheduler.protocol.devices import Device
-from scheduler.protocol.jobs import NO_RESULT, Done, Job, Spec
-from scheduler.protocol.snapshot import Columns
-from scheduler.services.calibration_service import FIELDS, MODULE, CalibrationService
-from scheduler.telemetry.clock_fit import CannotFit, ClockLoad, fit
+from gpudeck.scheduler.devices.nvidia.source import NvmlSource
+from gpudeck.scheduler.protocol import calibration, paths
+from gpudeck.scheduler.protocol.calibration import UNCALIBRATED, ClockCalibration, ClockKnot
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.jobs import NO_RESULT, Done, Job, Spec
+from gpudeck.scheduler.protocol.snapshot import Columns
+from gpudeck.scheduler.services.calibration_service import FIELDS, MODULE, CalibrationService
+from gpudeck.scheduler.telemetry.clock_fit import CannotFit, ClockLoad, fit
 from tests.unit.scheduler.recorded_nvml import UUID, RecordedNvml, one
 
 VBIOS, DRIVER = "96.00.A5.00.1A", "580.159.04"
@@ -257,7 +257,7 @@ def test_a_product_of_ours_that_counted_its_work_checks_the_counters(
         return Columns(times, {field: columns.get(field, [None] * 10) for field in fields})
 
     lab.past = past  # type: ignore[method-assign]
-    asyncio.run(lab.end(("python", "-m", "accel.workloads.gemm"), product()))
+    asyncio.run(lab.end(("python", "-m", "gpudeck.accel.workloads.gemm"), product()))
     assert asked == [(2000.6, 2010.0)]
     assert len(lab.notices) == bool(said)
     for notice in lab.notices:
@@ -301,7 +301,7 @@ def test_the_clock_that_a_job_measured_checks_the_corrected_one(
         params={"dtype": "float8"},
         sensors={"sm_mhz": 1500, "true_mhz": true_mhz},
     )
-    asyncio.run(lab.end(("python", "-m", f"accel.workloads.{workload}"), result))
+    asyncio.run(lab.end(("python", "-m", f"gpudeck.accel.workloads.{workload}"), result))
     assert len(lab.notices) == bool(said)
     assert all(said in (notice or "") for notice in lab.notices)
 
@@ -315,7 +315,7 @@ def test_jobs_whose_work_the_counters_cannot_tell_check_nothing(
 ) -> None:
     lab = Lab(home)
     result = msgspec.Raw(b"[1]") if change is None else product(**change)
-    asyncio.run(lab.end(("python", "-m", "accel.workloads.gemm"), result))
+    asyncio.run(lab.end(("python", "-m", "gpudeck.accel.workloads.gemm"), result))
     assert (lab.notices, lab.restarts) == ([], 0)
 
 

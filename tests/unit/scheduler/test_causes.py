@@ -5,9 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scheduler.protocol import absence, busy_causes
-from scheduler.protocol.absence import NoCounters, RateUnknown, Refused, Unavailable, Unreadable
-from scheduler.protocol.busy_causes import (
+from gpudeck.scheduler.protocol import absence, busy_causes
+from gpudeck.scheduler.protocol.absence import (
+    NoCounters,
+    RateUnknown,
+    Refused,
+    Unavailable,
+    Unreadable,
+)
+from gpudeck.scheduler.protocol.busy_causes import (
     ExclusiveProgram,
     HeldByJobs,
     HeldByOthers,
@@ -22,10 +28,10 @@ from scheduler.protocol.busy_causes import (
     Settling,
     UtilisationUnknown,
 )
-from scheduler.protocol.devices import NA, Device, Reading
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Busy, DeviceState, Snapshot, printable
-from scheduler.protocol.units import clock
+from gpudeck.scheduler.protocol.devices import NA, Device, Reading
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Snapshot, printable
+from gpudeck.scheduler.protocol.units import clock
 
 BUSY = [
     (HeldByJobs((3,)), "job 3 runs"),

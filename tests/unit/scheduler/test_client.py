@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.client import Client
-from scheduler.protocol import paths, wire
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import make_spec
-from scheduler.protocol.jobs import Changes, Done, Job, Spec
-from scheduler.verbs.change import Cancel, Edit
-from scheduler.verbs.registry import decode_request
-from scheduler.verbs.request import encode_reply, encode_request
-from scheduler.verbs.submit import Foresee, Submit, SubmitMany
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths, wire
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import make_spec
+from gpudeck.scheduler.protocol.jobs import Changes, Done, Job, Spec
+from gpudeck.scheduler.verbs.change import Cancel, Edit
+from gpudeck.scheduler.verbs.registry import decode_request
+from gpudeck.scheduler.verbs.request import encode_reply, encode_request
+from gpudeck.scheduler.verbs.submit import Foresee, Submit, SubmitMany
 
 JOB = Job(7, Spec(("true",), "true", "/"), 0.0, Done(0.0, 1.0))
 

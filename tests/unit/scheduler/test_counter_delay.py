@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from scheduler.telemetry.counter_delay import (
+from gpudeck.scheduler.telemetry.counter_delay import (
     MOST_S,
     USUAL_S,
     PausedLoad,

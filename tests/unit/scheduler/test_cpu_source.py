@@ -12,9 +12,9 @@ from types import SimpleNamespace as Answer
 import psutil
 import pytest
 
-from scheduler.devices import cpu, machine, process_load
-from scheduler.devices.cpu import CpuSource
-from scheduler.protocol.fields import FIELDS, HEADLINE
+from gpudeck.scheduler.devices import cpu, machine, process_load
+from gpudeck.scheduler.devices.cpu import CpuSource
+from gpudeck.scheduler.protocol.fields import FIELDS, HEADLINE
 
 
 @pytest.fixture

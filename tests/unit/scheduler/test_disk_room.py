@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Spec
-from scheduler.store import Store
-from scheduler.store import store as store_module
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Spec
+from gpudeck.scheduler.store import Store
+from gpudeck.scheduler.store import store as store_module
 from tests.unit.scheduler.own_queue import CPU, make_queue, submit
 
 SPEC = Spec(("true",), "x", "/")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.devices import runtime_power
-from scheduler.devices.drm.intel import METHOD
-from scheduler.devices.drm.source import NOTE, DrmSource
-from scheduler.devices.sources import open_source
-from scheduler.protocol.absence import explain
-from scheduler.protocol.devices import NA, DevicesChanged, NoGpu
-from scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.devices import runtime_power
+from gpudeck.scheduler.devices.drm.intel import METHOD
+from gpudeck.scheduler.devices.drm.source import NOTE, DrmSource
+from gpudeck.scheduler.devices.sources import open_source
+from gpudeck.scheduler.protocol.absence import explain
+from gpudeck.scheduler.protocol.devices import NA, DevicesChanged, NoGpu
+from gpudeck.scheduler.protocol.fields import FIELDS
 
 RX7900 = {
     "vendor": "0x1002", "class": "0x030000", "device": "0x744c",

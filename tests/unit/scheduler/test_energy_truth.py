@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.devices import trace
-from scheduler.protocol import paths
-from scheduler.protocol.devices import Reading
+from gpudeck.scheduler.devices import trace
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.devices import Reading
 from tests.benchmarks.energy_truth import Case, CounterReading, Ran, Session, joules_at, moved, rows
 
 

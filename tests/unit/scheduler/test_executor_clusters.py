@@ -15,19 +15,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.attempts import Exit, NeverRan, Untraceable
-from scheduler.executors import agent_protocol as a
-from scheduler.executors import output_copy, remote_runner
-from scheduler.executors.agent import Agent
-from scheduler.executors.attempt_folder import exit_record, write_records
-from scheduler.executors.cluster import Cluster, decide_missing
-from scheduler.executors.ray import read_token
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Done, Job, Queued, Running, Spec
-from scheduler.protocol.wait_reasons import ClusterFull, ClusterUnavailable, StartFailed, render
-from scheduler.queue import policy
-from scheduler.store import Store
+from gpudeck.scheduler.attempts import Exit, NeverRan, Untraceable
+from gpudeck.scheduler.executors import agent_protocol as a
+from gpudeck.scheduler.executors import output_copy, remote_runner
+from gpudeck.scheduler.executors.agent import Agent
+from gpudeck.scheduler.executors.attempt_folder import exit_record, write_records
+from gpudeck.scheduler.executors.cluster import Cluster, decide_missing
+from gpudeck.scheduler.executors.ray import read_token
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Done, Job, Queued, Running, Spec
+from gpudeck.scheduler.protocol.wait_reasons import (
+    ClusterFull,
+    ClusterUnavailable,
+    StartFailed,
+    render,
+)
+from gpudeck.scheduler.queue import policy
+from gpudeck.scheduler.store import Store
 from tests.support import eventually, lives
 from tests.unit.scheduler.own_queue import make_queue, wait_reason
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.protocol.devices import Device
-from scheduler.protocol.jobs import Cancelled, Done, Job, Queued, Running, Spec, Usage
-from scheduler.protocol.wait_reasons import Behind, BehindUser, render
-from scheduler.queue.fair_share import FairShare
-from scheduler.queue.forecast import forecast
-from scheduler.queue.policy import Conditions, make_plan
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Job, Queued, Running, Spec, Usage
+from gpudeck.scheduler.protocol.wait_reasons import Behind, BehindUser, render
+from gpudeck.scheduler.queue.fair_share import FairShare
+from gpudeck.scheduler.queue.forecast import forecast
+from gpudeck.scheduler.queue.policy import Conditions, make_plan
 from tests.unit.scheduler.planning import laned
 
 HOUR = 3600.0

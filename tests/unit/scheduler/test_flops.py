@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.protocol.jobs import Progress
-from scheduler.telemetry.flop_rate import FlopRate
+from gpudeck.scheduler.protocol.jobs import Progress
+from gpudeck.scheduler.telemetry.flop_rate import FlopRate
 
 
 def counted(*points: tuple[float, float]) -> FlopRate:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.devices.nvidia.gpm import flops
-from scheduler.protocol.absence import RateUnknown, Unavailable
+from gpudeck.scheduler.devices.nvidia.gpm import flops
+from gpudeck.scheduler.protocol.absence import RateUnknown, Unavailable
 
 H100 = (9, 0)
 

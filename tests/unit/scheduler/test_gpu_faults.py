@@ -7,11 +7,11 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from scheduler.devices.nvidia.events import FAULTS, MEANINGS, XidEvents
-from scheduler.devices.nvidia.source import NvmlSource
-from scheduler.protocol.devices import Reading
-from scheduler.protocol.errors import UserError
-from scheduler.services.fault_watch import FaultWatch
+from gpudeck.scheduler.devices.nvidia.events import FAULTS, MEANINGS, XidEvents
+from gpudeck.scheduler.devices.nvidia.source import NvmlSource
+from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.services.fault_watch import FaultWatch
 from tests.unit.scheduler.recorded_nvml import UUID, RecordedNvml, one
 
 

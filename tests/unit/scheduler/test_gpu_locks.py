@@ -18,14 +18,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.attempts import GpuTaken, log_file, running
-from scheduler.executors.gpu_locks import REGION, GpuLocks, held_by_others, region
-from scheduler.executors.local import Local
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Done, Job, Running, Spec
-from scheduler.protocol.wait_reasons import JustTaken
-from scheduler.queue import job_index
-from scheduler.store import Store
+from gpudeck.scheduler.attempts import GpuTaken, log_file, running
+from gpudeck.scheduler.executors.gpu_locks import REGION, GpuLocks, held_by_others, region
+from gpudeck.scheduler.executors.local import Local
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Done, Job, Running, Spec
+from gpudeck.scheduler.protocol.wait_reasons import JustTaken
+from gpudeck.scheduler.queue import job_index
+from gpudeck.scheduler.store import Store
 from tests.support import eventually, lives
 from tests.unit.scheduler.own_queue import GPU, ended, make_queue, wait_reason
 
@@ -34,7 +34,7 @@ MIB = 2**20
 TOTAL = {A: 100.0 * MIB}
 HOLD = """
 import sys, time
-from scheduler.executors.gpu_locks import GpuLocks
+from gpudeck.scheduler.executors.gpu_locks import GpuLocks
 locks = GpuLocks.open()
 locks.claim(int(sys.argv[1]), {name: 100 * 2**20 for name in sys.argv[2:]})
 print("locked", flush=True)
@@ -43,7 +43,7 @@ time.sleep(600)
 
 OTHER_USER = """
 import os
-import scheduler.executors.gpu_locks
+import gpudeck.scheduler.executors.gpu_locks
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 """
 """As root can read our interpreter, and another user perhaps not."""

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scheduler.protocol.annotation import Annotation
-from scheduler.protocol.devices import Reading
-from scheduler.protocol.errors import UserError
-from scheduler.store import keeper as module
-from scheduler.store.archive import Archive
-from scheduler.store.keeper import HistoryKeeper
-from scheduler.telemetry.history_table import BLOCK_ROWS, DAY, HOUR, TIERS
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.store import keeper as module
+from gpudeck.scheduler.store.archive import Archive
+from gpudeck.scheduler.store.keeper import HistoryKeeper
+from gpudeck.scheduler.telemetry.history_table import BLOCK_ROWS, DAY, HOUR, TIERS
 
 NOW = 1_790_000_000.0
 EVERY = 10.0
@@ -158,7 +158,7 @@ FEEDER = """
 import sys
 from pathlib import Path
 import numpy as np
-from scheduler.store.keeper import HistoryKeeper
+from gpudeck.scheduler.store.keeper import HistoryKeeper
 from tests.unit.scheduler.test_history import feed
 keeper = HistoryKeeper(Path(sys.argv[1]), print)
 start = float(sys.argv[2])

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.executors import cgroups
-from scheduler.executors.local import Local
-from scheduler.protocol import mounts
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import JOB_OPTIONS, make_spec
-from scheduler.protocol.jobs import Done, Failed, Queued, Spec
-from scheduler.queue import job_index
-from scheduler.store import Store
+from gpudeck.scheduler.executors import cgroups
+from gpudeck.scheduler.executors.local import Local
+from gpudeck.scheduler.protocol import mounts
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS, make_spec
+from gpudeck.scheduler.protocol.jobs import Done, Failed, Queued, Spec
+from gpudeck.scheduler.queue import job_index
+from gpudeck.scheduler.store import Store
 from tests.support import eventually
 from tests.unit.scheduler.own_queue import CPU, ended, make_queue, submit, wait_reason
 

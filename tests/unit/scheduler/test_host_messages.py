@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.hosts import reader, ssh
-from scheduler.hosts.messages import InvalidMessage, Messages, Moment
-from scheduler.protocol.absence import explain
-from scheduler.protocol.settings import HostSettings
+from gpudeck.scheduler.hosts import reader, ssh
+from gpudeck.scheduler.hosts.messages import InvalidMessage, Messages, Moment
+from gpudeck.scheduler.protocol.absence import explain
+from gpudeck.scheduler.protocol.settings import HostSettings
 from tests.support import LACKS
 
 NOW = 1_000_000.0

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.protocol.busy_causes import (
+from gpudeck.scheduler.protocol.busy_causes import (
     BusyCause,
     ExclusiveProgram,
     JobWaits,
@@ -18,8 +18,8 @@ from scheduler.protocol.busy_causes import (
     Settling,
     UtilisationUnknown,
 )
-from scheduler.protocol.snapshot import Busy, Idle
-from scheduler.telemetry.idle import (
+from gpudeck.scheduler.protocol.snapshot import Busy, Idle
+from gpudeck.scheduler.telemetry.idle import (
     MAX_DWELL_S,
     REMEMBERED_S,
     IdlePolicy,

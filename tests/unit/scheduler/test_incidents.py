@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scheduler.protocol.annotation import Annotation
-from scheduler.protocol.devices import Reading
-from scheduler.telemetry.incidents import IncidentDetector
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.telemetry.incidents import IncidentDetector
 
 
 def spans(*readings: tuple[float, str]) -> dict[float, tuple[float | None, str]]:

@@ -11,11 +11,11 @@ import numpy as np
 import pynvml
 import pytest
 
-from scheduler.devices import probe
-from scheduler.devices.nvidia.source import NvmlSource
-from scheduler.protocol.devices import Reading
-from scheduler.protocol.jobs import Job, Running, Spec
-from scheduler.queue.usage import MAX_GAP_S, UsageCollector
+from gpudeck.scheduler.devices import probe
+from gpudeck.scheduler.devices.nvidia.source import NvmlSource
+from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.jobs import Job, Running, Spec
+from gpudeck.scheduler.queue.usage import MAX_GAP_S, UsageCollector
 from tests.unit.scheduler.recorded_nvml import UUID, RecordedNvml
 
 WALL = 1.76e9

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.executors.log_cap import punch_hole
-from scheduler.protocol import log_file as logfile
-from scheduler.queue.progress_reader import CHUNK, ProgressReader, last_line, last_text
+from gpudeck.scheduler.executors.log_cap import punch_hole
+from gpudeck.scheduler.protocol import log_file as logfile
+from gpudeck.scheduler.queue.progress_reader import CHUNK, ProgressReader, last_line, last_text
 
 BLOCK = 2**16
 FIRST, MIDDLE, LAST = b"a" * BLOCK, b"b" * (40 * BLOCK), b"c" * (BLOCK - 4) + b"end\n"

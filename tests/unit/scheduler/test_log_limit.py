@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from scheduler.executors import local, tickets
-from scheduler.executors.local import Local
-from scheduler.protocol import log_file as logfile
-from scheduler.protocol import paths
-from scheduler.protocol.devices import Device
-from scheduler.protocol.jobs import Spec
-from scheduler.store import Store
+from gpudeck.scheduler.executors import local, tickets
+from gpudeck.scheduler.executors.local import Local
+from gpudeck.scheduler.protocol import log_file as logfile
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.jobs import Spec
+from gpudeck.scheduler.store import Store
 from tests.support import eventually
 from tests.unit.scheduler.own_queue import make_queue
 
@@ -27,7 +27,7 @@ MIB = 2**20
 LINES = 20 * MIB // 1024
 FLOOD = f"import sys; sys.stdout.write(''.join('%1023d\\n' % i for i in range({LINES})))"
 REFUSES = """
-from scheduler.executors import log_cap
+from gpudeck.scheduler.executors import log_cap
 class Refuses:
     def fallocate(self, *arguments):
         log_cap.ctypes.set_errno(log_cap.errno.EOPNOTSUPP)
@@ -43,7 +43,8 @@ def code(prelude: str) -> list[str]:
     return [
         sys.executable,
         "-c",
-        f"import sys\nfrom scheduler.executors import runner\n{prelude}\nsys.exit(runner.main())",
+        "import sys\nfrom gpudeck.scheduler.executors import runner\n"
+        f"{prelude}\nsys.exit(runner.main())",
     ]
 
 

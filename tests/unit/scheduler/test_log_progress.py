@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.queue.progress_reader import CHUNK, ProgressReader, last_line
+from gpudeck.scheduler.queue.progress_reader import CHUNK, ProgressReader, last_line
 
 
 def report(done: int) -> bytes:

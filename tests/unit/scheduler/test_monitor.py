@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scheduler.protocol.bookings import Booking
-from scheduler.protocol.busy_causes import (
+from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.busy_causes import (
     ExclusiveProgram,
     HeldByJobs,
     JobWaits,
@@ -15,11 +15,11 @@ from scheduler.protocol.busy_causes import (
     OtherProcesses,
     Reserved,
 )
-from scheduler.protocol.devices import Device, Process, Reading
-from scheduler.protocol.jobs import Job, Progress, Queued, Running, Spec
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Busy, DeviceState, Idle
-from scheduler.telemetry.monitor import Monitor
+from gpudeck.scheduler.protocol.devices import Device, Process, Reading
+from gpudeck.scheduler.protocol.jobs import Job, Progress, Queued, Running, Spec
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Idle
+from gpudeck.scheduler.telemetry.monitor import Monitor
 
 GPU = Device("GPU-0", 0, "H100", "nvidia")
 CPU = Device("cpu", 0, "EPYC", "cpu")

@@ -10,11 +10,11 @@ from types import SimpleNamespace as Answer
 import pynvml
 import pytest
 
-from scheduler.devices.nvidia import events
-from scheduler.devices.nvidia.queries import QUERIES
-from scheduler.devices.nvidia.source import NvmlSource
-from scheduler.protocol.devices import DevicesChanged
-from scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.devices.nvidia import events
+from gpudeck.scheduler.devices.nvidia.queries import QUERIES
+from gpudeck.scheduler.devices.nvidia.source import NvmlSource
+from gpudeck.scheduler.protocol.devices import DevicesChanged
+from gpudeck.scheduler.protocol.fields import FIELDS
 from tests.unit.scheduler.recorded_nvml import NOT_SUPPORTED, RecordedNvml, error, one
 
 OLD = {

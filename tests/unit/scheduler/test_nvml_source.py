@@ -10,13 +10,13 @@ from types import SimpleNamespace as Answer
 import pynvml
 import pytest
 
-from scheduler.devices.cpu import CpuSource
-from scheduler.devices.nvidia import errors
-from scheduler.devices.nvidia.source import NvmlSource
-from scheduler.devices.sources import open_source
-from scheduler.protocol.devices import DevicesChanged
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.fields import FIELDS, HEADLINE
+from gpudeck.scheduler.devices.cpu import CpuSource
+from gpudeck.scheduler.devices.nvidia import errors
+from gpudeck.scheduler.devices.nvidia.source import NvmlSource
+from gpudeck.scheduler.devices.sources import open_source
+from gpudeck.scheduler.protocol.devices import DevicesChanged
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.fields import FIELDS, HEADLINE
 from tests.unit.scheduler.recorded_nvml import UUID, RecordedNvml, error, one
 
 OF_MACHINES = {

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.devices import supervisor
-from scheduler.protocol.settings import Settings
-from scheduler.telemetry.monitor import ASLEEP, CALM_HZ, polling_rate
+from gpudeck.scheduler.devices import supervisor
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.telemetry.monitor import ASLEEP, CALM_HZ, polling_rate
 
 
 def test_the_rate_falls_while_nobody_watches_and_never_exceeds_the_setting() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
 
 
 @pytest.fixture

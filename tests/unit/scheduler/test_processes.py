@@ -8,9 +8,9 @@ import subprocess
 import psutil
 import pytest
 
-from scheduler.devices import processes
-from scheduler.devices.processes import MOST_COMMAND, ProcessTable, container_of
-from scheduler.protocol.devices import ASSISTANT_MARK
+from gpudeck.scheduler.devices import processes
+from gpudeck.scheduler.devices.processes import MOST_COMMAND, ProcessTable, container_of
+from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
 from tests.support import eventually
 
 

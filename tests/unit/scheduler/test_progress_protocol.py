@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scheduler.protocol.jobs import Progress
-from scheduler.protocol.progress import MAX_LINE, parse, parse_bar, printable
+from gpudeck.scheduler.protocol.jobs import Progress
+from gpudeck.scheduler.protocol.progress import MAX_LINE, parse, parse_bar, printable
 
 NOW = 1_764_000_000.0
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.executors import local
-from scheduler.protocol import paths
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.jobs import Done, Failed, Spec
-from scheduler.protocol.wait_reasons import OtherDevices, StartFailed
-from scheduler.queue import job_index, planner, queries
-from scheduler.store import Store
+from gpudeck.scheduler.executors import local
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.jobs import Done, Failed, Spec
+from gpudeck.scheduler.protocol.wait_reasons import OtherDevices, StartFailed
+from gpudeck.scheduler.queue import job_index, planner, queries
+from gpudeck.scheduler.store import Store
 from tests.support import eventually, lives
 from tests.unit.scheduler.own_queue import CPU, GPU, ended, make_queue, wait_reason
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.protocol.devices import Device, Process
-from scheduler.protocol.jobs import Group, Job, Queued, Running, Spec
-from scheduler.protocol.units import GIB
-from scheduler.protocol.wait_reasons import Behind, End, render
-from scheduler.queue import policy
-from scheduler.queue.forecast import forecast
-from scheduler.queue.job_index import expected_end
-from scheduler.queue.placement import Availability, DeviceUse
-from scheduler.queue.policy import Conditions, Plan, make_plan
-from scheduler.queue.reservations import MAX_CONSIDERED
+from gpudeck.scheduler.protocol.devices import Device, Process
+from gpudeck.scheduler.protocol.jobs import Group, Job, Queued, Running, Spec
+from gpudeck.scheduler.protocol.units import GIB
+from gpudeck.scheduler.protocol.wait_reasons import Behind, End, render
+from gpudeck.scheduler.queue import policy
+from gpudeck.scheduler.queue.forecast import forecast
+from gpudeck.scheduler.queue.job_index import expected_end
+from gpudeck.scheduler.queue.placement import Availability, DeviceUse
+from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan
+from gpudeck.scheduler.queue.reservations import MAX_CONSIDERED
 from tests.unit.scheduler.planning import laned
 
 GPUS = [Device(f"GPU-{i}", i, "H100" if i < 3 else "A100", "nvidia") for i in range(5)]

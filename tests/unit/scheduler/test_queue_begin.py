@@ -9,21 +9,21 @@ from datetime import datetime
 
 import pytest
 
-from scheduler.attempts import log_file, running
-from scheduler.executors.local import Local
-from scheduler.protocol.devices import Device
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.job_options import make_spec
-from scheduler.protocol.jobs import Done, Job, Lost, Queued, Spec
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.units import parse_begin
-from scheduler.protocol.wait_reasons import Behind, Held, NotBefore
-from scheduler.queue.forecast import forecast
-from scheduler.queue.placement import Availability
-from scheduler.queue.policy import Conditions
-from scheduler.queue.queue import Queue
-from scheduler.store import Store
-from scheduler.telemetry.monitor import Monitor
+from gpudeck.scheduler.attempts import log_file, running
+from gpudeck.scheduler.executors.local import Local
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import make_spec
+from gpudeck.scheduler.protocol.jobs import Done, Job, Lost, Queued, Spec
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.units import parse_begin
+from gpudeck.scheduler.protocol.wait_reasons import Behind, Held, NotBefore
+from gpudeck.scheduler.queue.forecast import forecast
+from gpudeck.scheduler.queue.placement import Availability
+from gpudeck.scheduler.queue.policy import Conditions
+from gpudeck.scheduler.queue.queue import Queue
+from gpudeck.scheduler.store import Store
+from gpudeck.scheduler.telemetry.monitor import Monitor
 from tests.support import eventually
 from tests.unit.scheduler.own_queue import CPU, GPU, ended, make_queue, submit, wait_reason
 from tests.unit.scheduler.planning import laned

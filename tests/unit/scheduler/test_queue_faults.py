@@ -11,12 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scheduler import attempts
-from scheduler.executors import local as local_module
-from scheduler.executors.local import Local
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import (
+from gpudeck.scheduler import attempts
+from gpudeck.scheduler.executors import local as local_module
+from gpudeck.scheduler.executors.local import Local
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import (
     Cancelled,
     Cancelling,
     Changes,
@@ -26,17 +26,17 @@ from scheduler.protocol.jobs import (
     Running,
     Spec,
 )
-from scheduler.protocol.wait_reasons import (
+from gpudeck.scheduler.protocol.wait_reasons import (
     DependencyFailed,
     EnvironmentMissing,
     Held,
     OtherDevices,
     StartFailed,
 )
-from scheduler.queue import cancellation, forecast, job_index
-from scheduler.queue.queue import Queue
-from scheduler.queue.transitions import Change
-from scheduler.store import Store
+from gpudeck.scheduler.queue import cancellation, forecast, job_index
+from gpudeck.scheduler.queue.queue import Queue
+from gpudeck.scheduler.queue.transitions import Change
+from gpudeck.scheduler.store import Store
 from tests.support import eventually, lives
 from tests.unit.scheduler.own_queue import CPU, GPU, ended, make_queue, submit, wait_reason
 

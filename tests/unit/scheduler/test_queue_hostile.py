@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import attempts
-from scheduler.executors import local
-from scheduler.executors.local import Local
-from scheduler.protocol import paths
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Done, Failed, Job, Lost, Queued, Running, Spec
-from scheduler.queue.admission import MAX_ARGUMENT
-from scheduler.queue.queue import Queue
-from scheduler.queue.retry import remaining_delay
-from scheduler.services import runner_watch
-from scheduler.services.notices import NoticeBoard
-from scheduler.services.runner_watch import RunnerWatch
-from scheduler.store import Store
+from gpudeck.scheduler import attempts
+from gpudeck.scheduler.executors import local
+from gpudeck.scheduler.executors.local import Local
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Done, Failed, Job, Lost, Queued, Running, Spec
+from gpudeck.scheduler.queue.admission import MAX_ARGUMENT
+from gpudeck.scheduler.queue.queue import Queue
+from gpudeck.scheduler.queue.retry import remaining_delay
+from gpudeck.scheduler.services import runner_watch
+from gpudeck.scheduler.services.notices import NoticeBoard
+from gpudeck.scheduler.services.runner_watch import RunnerWatch
+from gpudeck.scheduler.store import Store
 from tests.support import eventually, lives
 from tests.unit.scheduler.own_queue import CPU, ended, make_queue, submit
 

@@ -6,9 +6,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.protocol.jobs import Cancelled, Done, Job, Queued, Running, Spec, State, turn
-from scheduler.queue.dependencies import Dependents
-from scheduler.queue.lanes import Lanes, requirements
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Job, Queued, Running, Spec, State, turn
+from gpudeck.scheduler.queue.dependencies import Dependents
+from gpudeck.scheduler.queue.lanes import Lanes, requirements
 
 STATES: tuple[State, ...] = (Queued(), Running("n", (), 0.0, 1, 1, "b"), Cancelled(1.0))
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.protocol.devices import Device
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Done, Job, Queued, Running, Spec, held_devices
-from scheduler.queue.admission import bound, check_environment, check_spec
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Done, Job, Queued, Running, Spec, held_devices
+from gpudeck.scheduler.queue.admission import bound, check_environment, check_spec
 from tests.unit.scheduler.planning import Decided, decide
 
 GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(4)]

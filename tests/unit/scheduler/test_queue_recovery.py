@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.attempts import Exit, NeverRan, Outcome, Untraceable
-from scheduler.background.process_stat import boot_id, start_time
-from scheduler.executors.local import Local
-from scheduler.protocol.jobs import (
+from gpudeck.scheduler.attempts import Exit, NeverRan, Outcome, Untraceable
+from gpudeck.scheduler.background.process_stat import boot_id, start_time
+from gpudeck.scheduler.executors.local import Local
+from gpudeck.scheduler.protocol.jobs import (
     NO_RESULT,
     Cancelled,
     Done,
@@ -22,7 +22,7 @@ from scheduler.protocol.jobs import (
     Spec,
     Starting,
 )
-from scheduler.queue.recovery import decide
+from gpudeck.scheduler.queue.recovery import decide
 
 STARTING = Starting("nonce", ("cpu",), 10.0)
 RUNNING = Running("nonce", ("cpu",), 10.0, 4711, 99, "boot")

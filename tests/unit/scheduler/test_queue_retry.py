@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.protocol.jobs import Failed, Job, Queued, Running, Spec, Usage
-from scheduler.protocol.units import GIB
-from scheduler.queue.retry import (
+from gpudeck.scheduler.protocol.jobs import Failed, Job, Queued, Running, Spec, Usage
+from gpudeck.scheduler.protocol.units import GIB
+from gpudeck.scheduler.queue.retry import (
     MAX_WAIT_S,
     needed_memory,
     next_attempt,

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.protocol.devices import Device
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.job_options import make_spec, parse_indices
-from scheduler.protocol.jobs import (
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.job_options import make_spec, parse_indices
+from gpudeck.scheduler.protocol.jobs import (
     Cancelled,
     Changes,
     Done,
@@ -23,14 +23,14 @@ from scheduler.protocol.jobs import (
     State,
     turn,
 )
-from scheduler.protocol.units import GIB
-from scheduler.protocol.wait_reasons import AfterJobs, End
-from scheduler.queue.forecast import forecast
-from scheduler.queue.placement import Availability, DeviceUse
-from scheduler.queue.policy import Conditions
-from scheduler.queue.queue import Queue
-from scheduler.queue.submission import describe_changes, edited, moved
-from scheduler.store import Store
+from gpudeck.scheduler.protocol.units import GIB
+from gpudeck.scheduler.protocol.wait_reasons import AfterJobs, End
+from gpudeck.scheduler.queue.forecast import forecast
+from gpudeck.scheduler.queue.placement import Availability, DeviceUse
+from gpudeck.scheduler.queue.policy import Conditions
+from gpudeck.scheduler.queue.queue import Queue
+from gpudeck.scheduler.queue.submission import describe_changes, edited, moved
+from gpudeck.scheduler.store import Store
 from tests.unit.scheduler.own_queue import make_queue, wait_reason
 from tests.unit.scheduler.planning import decide, laned
 

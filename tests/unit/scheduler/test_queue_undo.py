@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import UNDO_S, Cancelled, Done
-from scheduler.queue import undo
-from scheduler.queue.queue import Queue
-from scheduler.store import Store
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import UNDO_S, Cancelled, Done
+from gpudeck.scheduler.queue import undo
+from gpudeck.scheduler.queue.queue import Queue
+from gpudeck.scheduler.store import Store
 from tests.support import eventually
 from tests.unit.scheduler.own_queue import CPU, ended, make_queue, submit
 

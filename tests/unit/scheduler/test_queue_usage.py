@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scheduler.protocol.devices import Process, Reading
-from scheduler.protocol.jobs import Job, Running, Spec, Usage
-from scheduler.queue.usage import UsageCollector
+from gpudeck.scheduler.protocol.devices import Process, Reading
+from gpudeck.scheduler.protocol.jobs import Job, Running, Spec, Usage
+from gpudeck.scheduler.queue.usage import UsageCollector
 
 
 def job(number: int, *devices: str, usage: Usage | None = None) -> Job:

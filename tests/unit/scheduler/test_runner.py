@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scheduler.executors import tickets
+from gpudeck.scheduler.executors import tickets
 
 PRELUDE = """
 import os
@@ -34,7 +34,10 @@ def run(folder: Path, argv: list[str], **more: object) -> dict[str, Any]:
         "cwd": "/",
         "env": {},
     }
-    code = f"{PRELUDE}\nimport sys\nfrom scheduler.executors import runner\nsys.exit(runner.main())"
+    code = (
+        f"{PRELUDE}\nimport sys\nfrom gpudeck.scheduler.executors import runner\n"
+        "sys.exit(runner.main())"
+    )
     subprocess.run(
         [sys.executable, "-c", code],
         input=json.dumps(launch | more).encode() + b"\n",

@@ -9,12 +9,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Lost, Queued, Running, Spec, State
-from scheduler.protocol.search import ENDED, MAX_SEARCHED, NEWEST, Search, matches
-from scheduler.protocol.units import parse_moment
-from scheduler.store import Store
-from scheduler.store import store as module
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import (
+    Cancelled,
+    Done,
+    Failed,
+    Job,
+    Lost,
+    Queued,
+    Running,
+    Spec,
+    State,
+)
+from gpudeck.scheduler.protocol.search import ENDED, MAX_SEARCHED, NEWEST, Search, matches
+from gpudeck.scheduler.protocol.units import parse_moment
+from gpudeck.scheduler.store import Store
+from gpudeck.scheduler.store import store as module
 
 PASSED, FAILED = (
     msgspec.Raw(f'{{"verdict": "{verdict}"}}'.encode()) for verdict in ("pass", "fail: out is off")

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.protocol import paths, settings
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.settings import Settings
 
 
 def one_line(error: pytest.ExceptionInfo[UserError]) -> str:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scheduler.daemon import sharing
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.jobs import Changes, Done, Failed, Job, Running, Spec
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Snapshot
-from scheduler.verbs.change import Cancel, CancelMany, Edit, Restore
-from scheduler.verbs.control import Configure, Lease, Stop
-from scheduler.verbs.groups import Pause
-from scheduler.verbs.hosts import SetHost
-from scheduler.verbs.logs import ReadLog
-from scheduler.verbs.registry import decode_request
-from scheduler.verbs.request import Request
-from scheduler.verbs.submit import Submit, SubmitMany
+from gpudeck.scheduler.daemon import sharing
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.jobs import Changes, Done, Failed, Job, Running, Spec
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.verbs.change import Cancel, CancelMany, Edit, Restore
+from gpudeck.scheduler.verbs.control import Configure, Lease, Stop
+from gpudeck.scheduler.verbs.groups import Pause
+from gpudeck.scheduler.verbs.hosts import SetHost
+from gpudeck.scheduler.verbs.logs import ReadLog
+from gpudeck.scheduler.verbs.registry import decode_request
+from gpudeck.scheduler.verbs.request import Request
+from gpudeck.scheduler.verbs.submit import Submit, SubmitMany
 
 A, B, ADMIN, ROOT = 1001, 1002, 1003, 0
 OWNERS = {1: A, 2: B}

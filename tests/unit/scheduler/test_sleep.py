@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.devices import probe, runtime_power
-from scheduler.devices.sleep import AGAIN_S, QUIET_S, SETTLE_S, SleepAware, aware
-from scheduler.protocol.absence import explain
-from scheduler.protocol.busy_causes import Asleep
-from scheduler.protocol.devices import Device, DevicesChanged, Process, Reading, Source
-from scheduler.protocol.settings import Settings
-from scheduler.protocol.snapshot import Busy
-from scheduler.queue.placement import UNREAD, device_use
-from scheduler.telemetry.monitor import Monitor
+from gpudeck.scheduler.devices import probe, runtime_power
+from gpudeck.scheduler.devices.sleep import AGAIN_S, QUIET_S, SETTLE_S, SleepAware, aware
+from gpudeck.scheduler.protocol.absence import explain
+from gpudeck.scheduler.protocol.busy_causes import Asleep
+from gpudeck.scheduler.protocol.devices import Device, DevicesChanged, Process, Reading, Source
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Busy
+from gpudeck.scheduler.queue.placement import UNREAD, device_use
+from gpudeck.scheduler.telemetry.monitor import Monitor
 
 NOW = 1_000_000.0
 

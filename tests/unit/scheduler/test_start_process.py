@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.background import launch
-from scheduler.protocol.errors import UserError
+from gpudeck.scheduler.background import launch
+from gpudeck.scheduler.protocol.errors import UserError
 
 
 def start(folder: Path, code: str) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.protocol.errors import NotFound, UserError
-from scheduler.protocol.jobs import (
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.jobs import (
     LISTED_RESULT,
     Cancelled,
     Done,
@@ -27,9 +27,9 @@ from scheduler.protocol.jobs import (
     Starting,
     State,
 )
-from scheduler.store import Store
-from scheduler.store.environments import EnvironmentLost
-from scheduler.store.migrate import SCHEMA_VERSION
+from gpudeck.scheduler.store import Store
+from gpudeck.scheduler.store.environments import EnvironmentLost
+from gpudeck.scheduler.store.migrate import SCHEMA_VERSION
 
 SPEC = Spec(
     ("python", "a b.py", "ü\n'\""),

@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.protocol import paths
-from scheduler.protocol.jobs import Cancelled, Changes, Done, Event, Lost, Queued, Spec
-from scheduler.protocol.wait_reasons import SpecDamaged
-from scheduler.store import Store
-from scheduler.store.checksums import mark_of
-from scheduler.store.repair import examine, rebuild
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.jobs import Cancelled, Changes, Done, Event, Lost, Queued, Spec
+from gpudeck.scheduler.protocol.wait_reasons import SpecDamaged
+from gpudeck.scheduler.store import Store
+from gpudeck.scheduler.store.checksums import mark_of
+from gpudeck.scheduler.store.repair import examine, rebuild
 from tests.support import eventually
 from tests.unit.scheduler.own_queue import CPU, ended, make_queue, submit, wait_reason
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.jobs import Cancelled, Event, Queued, Spec
-from scheduler.protocol.search import NEWEST, Search
-from scheduler.store import Store
-from scheduler.store import store as module
-from scheduler.store.environments import EnvironmentLost, is_held
-from scheduler.store.migrate import SCHEMA_VERSION, backup_of
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Cancelled, Event, Queued, Spec
+from gpudeck.scheduler.protocol.search import NEWEST, Search
+from gpudeck.scheduler.store import Store
+from gpudeck.scheduler.store import store as module
+from gpudeck.scheduler.store.environments import EnvironmentLost, is_held
+from gpudeck.scheduler.store.migrate import SCHEMA_VERSION, backup_of
 
 SCHEMA_1 = """
 CREATE TABLE jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, submitted REAL NOT NULL, status TEXT NOT NULL, spec TEXT NOT NULL,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.background import children
-from scheduler.devices import supervisor
-from scheduler.devices.probe import Hello
-from scheduler.devices.supervisor import Supervisor
+from gpudeck.scheduler.background import children
+from gpudeck.scheduler.devices import supervisor
+from gpudeck.scheduler.devices.probe import Hello
+from gpudeck.scheduler.devices.supervisor import Supervisor
 from tests.support import lives
 
 

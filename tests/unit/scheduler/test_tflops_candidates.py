@@ -15,7 +15,7 @@ from types import SimpleNamespace as Made
 import pynvml
 import pytest
 
-from scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.devices import Reading
 from tests.benchmarks import raw_counters, tflops_truth
 from tests.benchmarks.clock_models import LATE_S, NET_S, Case, best, error, errors, evidence
 from tests.benchmarks.gpu_probe import Ran

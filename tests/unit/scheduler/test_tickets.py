@@ -13,15 +13,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.executors import local as local_module
-from scheduler.executors import tickets
-from scheduler.executors.local import Local
-from scheduler.protocol import paths
-from scheduler.protocol.jobs import Failed, Job, Lost, Queued, Running, Spec, Starting
-from scheduler.queue import job_index
-from scheduler.queue.queue import Queue
-from scheduler.queue.transitions import MAX_UNBEGUN
-from scheduler.store import Store
+from gpudeck.scheduler.executors import local as local_module
+from gpudeck.scheduler.executors import tickets
+from gpudeck.scheduler.executors.local import Local
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.jobs import Failed, Job, Lost, Queued, Running, Spec, Starting
+from gpudeck.scheduler.queue import job_index
+from gpudeck.scheduler.queue.queue import Queue
+from gpudeck.scheduler.queue.transitions import MAX_UNBEGUN
+from gpudeck.scheduler.store import Store
 from tests.support import LACKS, eventually, lives
 from tests.unit.scheduler.own_queue import CPU, ended, make_queue, submit
 

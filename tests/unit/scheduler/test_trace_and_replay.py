@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.devices import trace
-from scheduler.devices.cpu import CpuSource
-from scheduler.devices.sources import open_source
-from scheduler.devices.trace import ReplaySource
-from scheduler.protocol import paths
-from scheduler.protocol.absence import Unavailable
-from scheduler.protocol.devices import NA, Device, Process, Reading
-from scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.devices import trace
+from gpudeck.scheduler.devices.cpu import CpuSource
+from gpudeck.scheduler.devices.sources import open_source
+from gpudeck.scheduler.devices.trace import ReplaySource
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.absence import Unavailable
+from gpudeck.scheduler.protocol.devices import NA, Device, Process, Reading
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
 
 DEVICES = (
     Device("nvidia-0", 0, "H100", "nvidia", facts={"SMs": "132"}),

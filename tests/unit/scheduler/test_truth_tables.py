@@ -6,8 +6,8 @@ from __future__ import annotations
 import pynvml
 import pytest
 
-from scheduler.protocol.devices import Reading
-from scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.fields import FIELDS
 from tests.benchmarks import gpu_probe, nvidia_smi
 from tests.benchmarks.nvml_truth import compare
 from tests.unit.scheduler.recorded_nvml import RecordedNvml, error

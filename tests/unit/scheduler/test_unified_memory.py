@@ -5,10 +5,10 @@ from __future__ import annotations
 import psutil
 import pynvml
 
-from scheduler.devices.nvidia.source import NvmlSource
-from scheduler.devices.nvidia.unified import METHOD
-from scheduler.protocol.devices import NA
-from scheduler.queue.placement import Slot, device_use
+from gpudeck.scheduler.devices.nvidia.source import NvmlSource
+from gpudeck.scheduler.devices.nvidia.unified import METHOD
+from gpudeck.scheduler.protocol.devices import NA
+from gpudeck.scheduler.queue.placement import Slot, device_use
 from tests.unit.scheduler.recorded_nvml import NOT_SUPPORTED, RecordedNvml
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.protocol.errors import UserError
-from scheduler.protocol.units import GIB, amount, parse_bytes, parse_seconds, span
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.units import GIB, amount, parse_bytes, parse_seconds, span
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.protocol import paths, wire
-from scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.protocol import paths, wire
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 
 
 class Server:

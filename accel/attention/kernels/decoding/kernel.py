@@ -14,7 +14,14 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from accel.primitives.tiles.softmax import LOG2E, advance, anchor, softmax_end, softmax_step, tanh
+from gpudeck.accel.primitives.tiles.softmax import (
+    LOG2E,
+    advance,
+    anchor,
+    softmax_end,
+    softmax_step,
+    tanh,
+)
 
 _LIFT = tl.constexpr(16384.0)
 """Raises weights in fp16 before they are rounded; the smallest that are not lost are 4e-12."""

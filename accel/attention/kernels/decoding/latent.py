@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 from triton import cdiv
 
-from accel.attention.kernels.decoding.kernel import join
-from accel.attention.kernels.decoding.splits import split
-from accel.attention.kernels.geometry import MLA_KEYS, MLA_VALUES, target_of
-from accel.attention.kernels.hopper.latent import HEADS, Latent, Run, parts, planned
-from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
-from accel.runtime.launch import prepare
+from gpudeck.accel.attention.kernels.decoding.kernel import join
+from gpudeck.accel.attention.kernels.decoding.splits import split
+from gpudeck.accel.attention.kernels.geometry import MLA_KEYS, MLA_VALUES, target_of
+from gpudeck.accel.attention.kernels.hopper.latent import HEADS, Latent, Run, parts, planned
+from gpudeck.accel.runtime.call import ALIGNMENT, KernelCall, Pointer
+from gpudeck.accel.runtime.launch import prepare
 
 if TYPE_CHECKING:
-    from accel.attention.kernels.decoding.plan import Kind
+    from gpudeck.accel.attention.kernels.decoding.plan import Kind
 
 _JOINED = 4
 """Heads that a program combines."""

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from triton import cdiv
 
-from accel.attention.kernels.decoding import latent
-from accel.attention.kernels.decoding.kernel import decode
-from accel.attention.kernels.decoding.splits import split
-from accel.attention.kernels.geometry import Target, target_of
-from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
-from accel.runtime.launch import Launch, prepare
+from gpudeck.accel.attention.kernels.decoding import latent
+from gpudeck.accel.attention.kernels.decoding.kernel import decode
+from gpudeck.accel.attention.kernels.decoding.splits import split
+from gpudeck.accel.attention.kernels.geometry import Target, target_of
+from gpudeck.accel.runtime.call import ALIGNMENT, KernelCall, Pointer
+from gpudeck.accel.runtime.launch import Launch, prepare
 
 _LOG2E = 1.4426950408889634
 _MOST_ROWS = 64

@@ -17,17 +17,17 @@ import torch
 from torch import Tensor
 from triton.experimental.gluon import language as gl
 
-from accel.attention.kernels.geometry import Geometry, Layout, geometry_key, geometry_of
-from accel.attention.kernels.hopper.backward_keys import backward_keys
-from accel.attention.kernels.hopper.backward_queries import backward_queries
-from accel.attention.kernels.hopper.backward_rows import prepare_rows
-from accel.attention.kernels.hopper.backward_sums import backward_sums
-from accel.attention.kernels.hopper.backward_wide import backward_wide
-from accel.attention.kernels.hopper.descriptors import describe, misfit
-from accel.attention.kernels.hopper.forward import _multiprocessors
-from accel.attention.ragged import Ragged
-from accel.runtime.call import KernelCall, Pointer, TensorBox
-from accel.runtime.launch import prepare
+from gpudeck.accel.attention.kernels.geometry import Geometry, Layout, geometry_key, geometry_of
+from gpudeck.accel.attention.kernels.hopper.backward_keys import backward_keys
+from gpudeck.accel.attention.kernels.hopper.backward_queries import backward_queries
+from gpudeck.accel.attention.kernels.hopper.backward_rows import prepare_rows
+from gpudeck.accel.attention.kernels.hopper.backward_sums import backward_sums
+from gpudeck.accel.attention.kernels.hopper.backward_wide import backward_wide
+from gpudeck.accel.attention.kernels.hopper.descriptors import describe, misfit
+from gpudeck.accel.attention.kernels.hopper.forward import _multiprocessors
+from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.runtime.call import KernelCall, Pointer, TensorBox
+from gpudeck.accel.runtime.launch import prepare
 
 LOG2_E = math.log2(math.e)
 

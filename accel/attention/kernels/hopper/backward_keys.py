@@ -16,7 +16,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from accel.attention.kernels.hopper.backward_tiles import (
+from gpudeck.accel.attention.kernels.hopper.backward_tiles import (
     VARYING,
     add_fragments,
     capped,
@@ -30,8 +30,8 @@ from accel.attention.kernels.hopper.backward_tiles import (
     slope_of,
     tilt_of_keys,
 )
-from accel.attention.kernels.hopper.descriptors import load_rows, store_rows
-from accel.primitives.tiles.ring import (
+from gpudeck.accel.attention.kernels.hopper.descriptors import load_rows, store_rows
+from gpudeck.accel.primitives.tiles.ring import (
     arrivals,
     await_tile,
     barriers,
@@ -40,8 +40,8 @@ from accel.primitives.tiles.ring import (
     publish_tile,
     release_tile,
 )
-from accel.primitives.tiles.warpgroup import spread, widen
-from accel.runtime.gluon import tma_load
+from gpudeck.accel.primitives.tiles.warpgroup import spread, widen
+from gpudeck.accel.runtime.gluon import tma_load
 
 
 @gluon.jit

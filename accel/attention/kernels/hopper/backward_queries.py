@@ -13,7 +13,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from accel.attention.kernels.hopper.backward_tiles import (
+from gpudeck.accel.attention.kernels.hopper.backward_tiles import (
     VARYING,
     capped,
     first_tile,
@@ -25,8 +25,8 @@ from accel.attention.kernels.hopper.backward_tiles import (
     slope_of,
     tilt_of_keys,
 )
-from accel.attention.kernels.hopper.descriptors import load_rows, store_rows
-from accel.primitives.tiles.ring import (
+from gpudeck.accel.attention.kernels.hopper.descriptors import load_rows, store_rows
+from gpudeck.accel.primitives.tiles.ring import (
     arrivals,
     await_tile,
     barriers,

@@ -8,8 +8,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
 
-from accel.attention.kernels.hopper.backward_tiles import VARYING, first_tile, fragments
-from accel.attention.kernels.hopper.descriptors import store_rows
+from gpudeck.accel.attention.kernels.hopper.backward_tiles import VARYING, first_tile, fragments
+from gpudeck.accel.attention.kernels.hopper.descriptors import store_rows
 
 
 @gluon.jit(do_not_specialize=VARYING)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from accel.primitives.tiles.warpgroup import bounded
+from gpudeck.accel.primitives.tiles.warpgroup import bounded
 
 VARYING = ["heads", "seq_q", "seq_k", "tiles_a_head", "left", "right", "slopes_batch", "at_once"]
 """The numbers that no kernel is compiled anew for."""

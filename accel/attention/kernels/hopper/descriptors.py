@@ -16,10 +16,10 @@ from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from accel.attention.inputs import ALIGNMENT, rows_aligned
-from accel.attention.kernels.geometry import Layout
-from accel.runtime.call import TensorBox
-from accel.runtime.gluon import tma_load, tma_store
+from gpudeck.accel.attention.inputs import ALIGNMENT, rows_aligned
+from gpudeck.accel.attention.kernels.geometry import Layout
+from gpudeck.accel.runtime.call import TensorBox
+from gpudeck.accel.runtime.gluon import tma_load, tma_store
 
 ROWS_AT_MOST = 1 << 30
 """The rows that a ragged tensor may have: where `box` has its sequences end."""

@@ -32,10 +32,20 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from accel.attention.kernels.geometry import Geometry, bias_pointer, geometry_key, geometry_of
-from accel.attention.kernels.hopper.descriptors import describe, load_rows, misfit, store_rows
-from accel.attention.ragged import Ragged
-from accel.primitives.tiles.ring import (
+from gpudeck.accel.attention.kernels.geometry import (
+    Geometry,
+    bias_pointer,
+    geometry_key,
+    geometry_of,
+)
+from gpudeck.accel.attention.kernels.hopper.descriptors import (
+    describe,
+    load_rows,
+    misfit,
+    store_rows,
+)
+from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.primitives.tiles.ring import (
     arrivals,
     await_slot,
     await_tile,
@@ -46,7 +56,7 @@ from accel.primitives.tiles.ring import (
     publish_tile,
     release_tile,
 )
-from accel.primitives.tiles.warpgroup import (
+from gpudeck.accel.primitives.tiles.warpgroup import (
     advance,
     bounded,
     pack,
@@ -55,9 +65,9 @@ from accel.primitives.tiles.warpgroup import (
     unpack,
     widen,
 )
-from accel.runtime.call import KernelCall, Pointer, TensorBox
-from accel.runtime.gluon import tma_load
-from accel.runtime.launch import prepare
+from gpudeck.accel.runtime.call import KernelCall, Pointer, TensorBox
+from gpudeck.accel.runtime.gluon import tma_load
+from gpudeck.accel.runtime.launch import prepare
 
 LOG2E = 1.4426950408889634
 BASE_2 = gl.constexpr(LOG2E)

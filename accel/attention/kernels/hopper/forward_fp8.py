@@ -31,9 +31,9 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from accel.attention.kernels.geometry import Geometry, geometry_key, geometry_of
-from accel.attention.kernels.hopper.descriptors import describe
-from accel.attention.kernels.hopper.forward import (
+from gpudeck.accel.attention.kernels.geometry import Geometry, geometry_key, geometry_of
+from gpudeck.accel.attention.kernels.hopper.descriptors import describe
+from gpudeck.accel.attention.kernels.hopper.forward import (
     LOG2E,
     ROWS,
     SHORT_KEYS,
@@ -46,7 +46,7 @@ from accel.attention.kernels.hopper.forward import (
     _take,
     heads_at_once,
 )
-from accel.attention.kernels.quantised import (
+from gpudeck.accel.attention.kernels.quantised import (
     E4M3,
     KEYS,
     QUERIES,
@@ -55,16 +55,16 @@ from accel.attention.kernels.quantised import (
     layouts,
     padded_head,
 )
-from accel.attention.ragged import Ragged
-from accel.primitives.tiles.ring import (
+from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.primitives.tiles.ring import (
     await_tile,
     await_turn,
     pass_turn,
     release_tile,
 )
-from accel.primitives.tiles.warpgroup import advance, anchor, bounded
-from accel.runtime.call import KernelCall, Pointer
-from accel.runtime.launch import prepare
+from gpudeck.accel.primitives.tiles.warpgroup import advance, anchor, bounded
+from gpudeck.accel.runtime.call import KernelCall, Pointer
+from gpudeck.accel.runtime.launch import prepare
 
 SHARED = gl.constexpr(KEYS)
 SHIFT = gl.constexpr(8.0)

@@ -27,9 +27,9 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from accel.attention.kernels.geometry import MLA_KEYS, MLA_VALUES, Layout
-from accel.attention.kernels.hopper.descriptors import describe, load_rows
-from accel.primitives.tiles.ring import (
+from gpudeck.accel.attention.kernels.geometry import MLA_KEYS, MLA_VALUES, Layout
+from gpudeck.accel.attention.kernels.hopper.descriptors import describe, load_rows
+from gpudeck.accel.primitives.tiles.ring import (
     arrivals,
     await_slot,
     await_tile,
@@ -39,9 +39,9 @@ from accel.primitives.tiles.ring import (
     publish_tile,
     release_tile,
 )
-from accel.primitives.tiles.warpgroup import pack, softmax_end, softmax_step, unpack
-from accel.runtime.call import KernelCall, Pointer
-from accel.runtime.launch import prepare
+from gpudeck.accel.primitives.tiles.warpgroup import pack, softmax_end, softmax_step, unpack
+from gpudeck.accel.runtime.call import KernelCall, Pointer
+from gpudeck.accel.runtime.launch import prepare
 
 HEADS = 64
 """Heads of a program, and keys of a tile, of which two fill shared memory."""

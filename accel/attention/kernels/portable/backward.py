@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from triton import cdiv
 
-from accel.attention.blocks import BlockLists
-from accel.attention.kernels.geometry import (
+from gpudeck.accel.attention.blocks import BlockLists
+from gpudeck.accel.attention.kernels.geometry import (
     Geometry,
     Layout,
     Target,
@@ -23,8 +23,8 @@ from accel.attention.kernels.geometry import (
     target_of,
     unit_of,
 )
-from accel.attention.kernels.portable.forward import extras
-from accel.attention.kernels.portable.kernel_backward import (
+from gpudeck.accel.attention.kernels.portable.forward import extras
+from gpudeck.accel.attention.kernels.portable.kernel_backward import (
     KEPT_STEP,
     attention_dbias,
     attention_dk_dv,
@@ -32,22 +32,22 @@ from accel.attention.kernels.portable.kernel_backward import (
     attention_dq_dbias,
     row_sums,
 )
-from accel.attention.kernels.portable.short import (
+from gpudeck.accel.attention.kernels.portable.short import (
     Arguments,
     is_shared,
     short_backward_call,
     short_backward_tile,
 )
-from accel.attention.kernels.portable.tile_sizes import (
+from gpudeck.accel.attention.kernels.portable.tile_sizes import (
     dbias_config,
     dk_dv_config,
     dq_config,
     dq_dbias_config,
     padded,
 )
-from accel.attention.ragged import Ragged
-from accel.runtime.call import ALIGNMENT, KernelCall, Pointer
-from accel.runtime.launch import prepare
+from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.runtime.call import ALIGNMENT, KernelCall, Pointer
+from gpudeck.accel.runtime.launch import prepare
 
 _ROWS_AT_ONCE = 64
 _PROGRAMS = 8

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from triton import cdiv
 
-from accel.attention.blocks import BlockLists
-from accel.attention.kernels.geometry import (
+from gpudeck.accel.attention.blocks import BlockLists
+from gpudeck.accel.attention.kernels.geometry import (
     Geometry,
     Layout,
     Target,
@@ -22,17 +22,20 @@ from accel.attention.kernels.geometry import (
     target_of,
     unit_of,
 )
-from accel.attention.kernels.portable.kernel_forward import attention_forward, combine_splits
-from accel.attention.kernels.portable.short import short_forward_call, short_tile
-from accel.attention.kernels.portable.tile_sizes import (
+from gpudeck.accel.attention.kernels.portable.kernel_forward import (
+    attention_forward,
+    combine_splits,
+)
+from gpudeck.accel.attention.kernels.portable.short import short_forward_call, short_tile
+from gpudeck.accel.attention.kernels.portable.tile_sizes import (
     PACKED_ROWS,
     forward_config,
     padded,
     split_keys,
 )
-from accel.attention.ragged import Ragged
-from accel.runtime.call import KernelCall, Pointer
-from accel.runtime.launch import prepare
+from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.runtime.call import KernelCall, Pointer
+from gpudeck.accel.runtime.launch import prepare
 
 _MOST_SPLITS = 64
 _FEWEST_KEYS = 16

@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from accel.attention.kernels.portable.kernel_forward import (
+from gpudeck.accel.attention.kernels.portable.kernel_forward import (
     UNSPECIALISED,
     biased,
     extent,
@@ -22,9 +22,9 @@ from accel.attention.kernels.portable.kernel_forward import (
     tilted,
     wide,
 )
-from accel.primitives.tiles.memory import load_vectors
-from accel.primitives.tiles.reductions import product_sums
-from accel.primitives.tiles.softmax import LOG2E, tanh
+from gpudeck.accel.primitives.tiles.memory import load_vectors
+from gpudeck.accel.primitives.tiles.reductions import product_sums
+from gpudeck.accel.primitives.tiles.softmax import LOG2E, tanh
 
 KEPT_STEP = tl.constexpr(16)
 """What divides the rows in which gradients of scores are kept."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from accel.primitives.tiles.memory import load_vectors
-from accel.primitives.tiles.softmax import (
+from gpudeck.accel.primitives.tiles.memory import load_vectors
+from gpudeck.accel.primitives.tiles.softmax import (
     LOG2E,
     advance,
     anchor,

@@ -11,10 +11,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from accel.attention.kernels.portable.kernel_backward import in_base_2
-from accel.attention.kernels.portable.kernel_forward import UNSPECIALISED, biased, hide, wide
-from accel.primitives.tiles.memory import load_vectors
-from accel.primitives.tiles.softmax import anchor, softmax_end
+from gpudeck.accel.attention.kernels.portable.kernel_backward import in_base_2
+from gpudeck.accel.attention.kernels.portable.kernel_forward import (
+    UNSPECIALISED,
+    biased,
+    hide,
+    wide,
+)
+from gpudeck.accel.primitives.tiles.memory import load_vectors
+from gpudeck.accel.primitives.tiles.softmax import anchor, softmax_end
 
 
 @triton.jit

@@ -18,11 +18,11 @@ import triton.language as tl
 from torch import Tensor
 from triton.runtime.interpreter import InterpretedFunction
 
-from accel.attention.kernels.geometry import Geometry, Layout, geometry_key, geometry_of
-from accel.attention.kernels.quantised import (
+from gpudeck.accel.attention.kernels.geometry import Geometry, Layout, geometry_key, geometry_of
+from gpudeck.accel.attention.kernels.quantised import (
     CERTAIN as CERTAIN_ERRORS,
 )
-from accel.attention.kernels.quantised import (
+from gpudeck.accel.attention.kernels.quantised import (
     CERTAIN_OF_SAMPLE,
     E4M3,
     KEYS,
@@ -37,9 +37,9 @@ from accel.attention.kernels.quantised import (
     padded_head,
     rotation,
 )
-from accel.attention.ragged import Ragged
-from accel.runtime.call import KernelCall, Pointer
-from accel.runtime.launch import prepare
+from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.runtime.call import KernelCall, Pointer
+from gpudeck.accel.runtime.launch import prepare
 
 SPAN = 8
 """Blocks that one program quantises, which reads the values of the centre once."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 import torch
 from triton import cdiv
 
-from accel.attention.kernels.geometry import Geometry, Target, unit_of
-from accel.attention.kernels.portable.kernel_short import attention_short, attention_short_backward
-from accel.attention.kernels.portable.tile_sizes import (
+from gpudeck.accel.attention.kernels.geometry import Geometry, Target, unit_of
+from gpudeck.accel.attention.kernels.portable.kernel_short import (
+    attention_short,
+    attention_short_backward,
+)
+from gpudeck.accel.attention.kernels.portable.tile_sizes import (
     PACKED_ROWS,
     TileConfig,
     padded,
     short_backward_config,
     short_config,
 )
-from accel.runtime.call import KernelCall, Pointer
+from gpudeck.accel.runtime.call import KernelCall, Pointer
 
 Arguments = dict[str, Pointer | int | float | None]
 _FORWARD, _BACKWARD = (4, 8), (2, 16)

@@ -5,8 +5,8 @@ Targets fall into families by the tensor-core instruction that Triton emits: mma
 the 99 KiB of shared memory that a block has on sm_86, 89 and 120. The tiles for sm_90 are the
 fastest measured on an H100; the others are not measured, but the largest without register spills.
 
-The tiles of the Hopper kernels are chosen in `accel.attention.kernels.hopper.forward` and
-`accel.attention.kernels.hopper.backward`.
+The tiles of the Hopper kernels are chosen in `gpudeck.accel.attention.kernels.hopper.forward` and
+`gpudeck.accel.attention.kernels.hopper.backward`.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from tests.integration.torture.outside.world import restore_modes
 from tests.support import send
 
 DAEMON, PROBE, HOST, RUNNER = (
-    "scheduler.daemon",
-    "scheduler.devices.probe",
-    "assistant.host",
+    "gpudeck.scheduler.daemon",
+    "gpudeck.scheduler.devices.probe",
+    "gpudeck.assistant.host",
     "runner.py",
 )
 STRIKE_S = 2.0

@@ -14,14 +14,14 @@ import sys
 import traceback
 from importlib import import_module
 
-from app.cli.main import main
+from gpudeck.app.cli.main import main
 
 WARM = (
-    "app.cli.queue.submit",
-    "app.cli.queue.jobs",
-    "app.cli.queue.cancel",
+    "gpudeck.app.cli.queue.submit",
+    "gpudeck.app.cli.queue.jobs",
+    "gpudeck.app.cli.queue.cancel",
     "psutil",
-    "scheduler.background.launch",
+    "gpudeck.scheduler.background.launch",
 )
 
 

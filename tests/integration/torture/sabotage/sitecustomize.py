@@ -129,5 +129,5 @@ def sabotage() -> None:
     time.time = wrong_time
 
 
-if "scheduler.daemon" in sys.orig_argv and FOLDER.name:
+if "gpudeck.scheduler.daemon" in sys.orig_argv and FOLDER.name:
     sabotage()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-import accel.arrays
+from gpudeck import accel
 
 
 def qkv(dtype=np.float32):

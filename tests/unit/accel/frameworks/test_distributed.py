@@ -12,7 +12,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.parallel import DistributedDataParallel
 
-from accel.attention import attention
+from gpudeck.accel.attention import attention
 
 RANKS = 2
 

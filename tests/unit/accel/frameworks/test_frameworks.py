@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-import accel
-from accel.attention import attention
-from accel.attention.frameworks.sdpa import is_installed, sdpa_backward, sdpa_forward
-from accel.attention.frameworks.transformers import attention_forward
+from gpudeck import accel
+from gpudeck.accel.attention import attention
+from gpudeck.accel.attention.frameworks.sdpa import is_installed, sdpa_backward, sdpa_forward
+from gpudeck.accel.attention.frameworks.transformers import attention_forward
 
 
 def random(*shape, grad=True):

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import accel.jax
+from gpudeck import accel
 
 B, H, S, D = 2, 4, 16, 8
 

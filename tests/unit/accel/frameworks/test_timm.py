@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from accel.inject import record
-from accel.inject.live import patch
-from accel.inject.scan import scan
+from gpudeck.accel.inject import record
+from gpudeck.accel.inject.live import patch
+from gpudeck.accel.inject.scan import scan
 
 LACKING = [package for package in ("timm", "torchvision") if util.find_spec(package) is None]
 if LACKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from accel.attention.frameworks.transformers import register
-from accel.inject import record
-from accel.inject.live import Stacked, patch
+from gpudeck.accel.attention.frameworks.transformers import register
+from gpudeck.accel.inject import record
+from gpudeck.accel.inject.live import Stacked, patch
 
 pytestmark = pytest.mark.filterwarnings("default")  # the packages' own deprecations
 

@@ -7,7 +7,7 @@ import functools
 import pytest
 import torch
 
-from accel.attention.frameworks.transformers import register
+from gpudeck.accel.attention.frameworks.transformers import register
 
 COMMON = {
     "vocab_size": 61, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
@@ -255,7 +255,7 @@ def test_compiled_models_are_one_graph():
 
 @slow
 def test_the_cache_of_continuous_batching_is_refused_by_name():
-    from accel.attention.frameworks.transformers import attention_forward
+    from gpudeck.accel.attention.frameworks.transformers import attention_forward
 
     q = torch.randn(1, 2, 3, 8)
     with pytest.raises(ValueError, match="offers no cache"):

@@ -1,6 +1,7 @@
 """Attention written in many forms, each a function of the module that gives its products.
 
-With `ORIGINAL` they are the originals, with `accel.inject.link` what a change makes of them.
+With `ORIGINAL` they are the originals, with `gpudeck.accel.inject.link` what a change makes of
+them.
 """
 
 from __future__ import annotations

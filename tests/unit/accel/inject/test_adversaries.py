@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accel.inject.rewrite import changes
+from gpudeck.accel.inject.rewrite import changes
 
 from .adversaries import sources
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from accel.inject import link, record
+from gpudeck.accel.inject import link, record
 
 from .forms import ORIGINAL
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from accel.inject import prove
-from accel.inject.scan import scan
+from gpudeck.accel.inject import prove
+from gpudeck.accel.inject.scan import scan
 
 pytestmark = pytest.mark.slow
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "gpudeck-corpus"

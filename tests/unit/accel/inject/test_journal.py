@@ -8,8 +8,8 @@ import textwrap
 
 import pytest
 
-from accel.inject import journal
-from accel.inject.journal import Refused
+from gpudeck.accel.inject import journal
+from gpudeck.accel.inject.journal import Refused
 
 BEFORE = b"one\ntwo\nthree\nfour\nfive\n"
 AFTER = b"import x\none\ntwo\nTHREE\nfour\nfive\n"
@@ -87,7 +87,7 @@ def test_undo_of_a_file_that_is_not_linked_is_refused(file):
 FORKED = textwrap.dedent("""
     import os, signal, sys
     from pathlib import Path
-    from accel.inject import journal
+    from gpudeck.accel.inject import journal
 
     path, action = Path(sys.argv[1]), sys.argv[2]
     before, after = (Path(name).read_bytes() for name in sys.argv[3:5])

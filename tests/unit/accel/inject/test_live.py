@@ -15,9 +15,9 @@ import pytest
 import torch
 from torch import nn
 
-from accel.inject import hook, link, record
-from accel.inject.command import injected
-from accel.inject.live import Stacked, patch
+from gpudeck.accel.inject import hook, link, record
+from gpudeck.accel.inject.command import injected
+from gpudeck.accel.inject.live import Stacked, patch
 
 MODEL = textwrap.dedent("""
     import torch
@@ -104,7 +104,7 @@ def test_a_name_bound_early_stays_as_it_was_until_a_reload(model):
 
 
 def _child(name, queue):
-    from accel.inject import record as counted
+    from gpudeck.accel.inject import record as counted
 
     module = importlib.import_module(name)
     module.Attention(16).eval()(torch.randn(1, 4, 16))
@@ -161,7 +161,7 @@ def test_a_script_run_by_the_hook_records_what_was_replaced(model, tmp_path):
 def test_the_command_of_a_script_runs_it_through_the_hook(argv, script):
     made = injected(argv)
     assert made[script - 1] == "t.py"
-    assert "accel.inject.script" in made
+    assert "gpudeck.accel.inject.script" in made
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_a_spawned_process_links_by_calling_on_itself(model):
     code = (
         "import multiprocessing as m\n"
         "def child(link, queue):\n"
-        "    from accel.inject import hook, record\n"
+        "    from gpudeck.accel.inject import hook, record\n"
         "    link and hook.on()\n"
         f"    import torch, {model} as people\n"
         "    people.Attention(16).eval()(torch.randn(1, 4, 16))\n"

@@ -8,10 +8,10 @@ import textwrap
 
 import pytest
 
-from accel.inject import guesses
-from accel.inject import prove as parent
-from accel.inject.proving import prove
-from accel.inject.rewrite import changes
+from gpudeck.accel.inject import guesses
+from gpudeck.accel.inject import prove as parent
+from gpudeck.accel.inject.proving import prove
+from gpudeck.accel.inject.rewrite import changes
 
 MODEL = textwrap.dedent("""
     import torch

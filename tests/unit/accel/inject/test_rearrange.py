@@ -6,7 +6,7 @@ import einops
 import pytest
 import torch
 
-from accel.inject import link, record
+from gpudeck.accel.inject import link, record
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from accel.inject.rewrite import changes
-from accel.inject.scan import scan
+from gpudeck.accel.inject.rewrite import changes
+from gpudeck.accel.inject.scan import scan
 
 HEAD = "import math\nimport torch\nfrom torch import einsum, nn\nimport torch.nn.functional as F\n"
 
@@ -233,7 +233,7 @@ def test_the_code_cells_of_a_notebook_are_read_and_changed(tmp_path):
     new = json.loads(change.after)
     assert new["cells"][:2] == cells[:2]
     code = "".join(new["cells"][2]["source"])
-    assert code.startswith("from accel.inject import link as _gpudeck\n!pip list\n")
+    assert code.startswith("from gpudeck.accel.inject import link as _gpudeck\n!pip list\n")
     assert "_gpudeck.attend((_gpudeck.scores(q, k.mT)).softmax(-1), v)" in code
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from accel.inject import link, record, scores
+from gpudeck.accel.inject import link, record, scores
 
 from .forms import CAUSAL, FORMS, ORIGINAL, q_k_v, scaled_and_causal
 

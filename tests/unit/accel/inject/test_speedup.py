@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from accel.attention import table
-from accel.inject import speedup
-from accel.inject.finding import Shape
-from accel.inject.scan import scan
-from accel.inject.speedup import GPU, LEAST, predicted
+from gpudeck.accel.attention import table
+from gpudeck.accel.inject import speedup
+from gpudeck.accel.inject.finding import Shape
+from gpudeck.accel.inject.scan import scan
+from gpudeck.accel.inject.speedup import GPU, LEAST, predicted
 
 FILE = Path(speedup.__file__).parent / "measured" / "h200.csv"
 GPT = """

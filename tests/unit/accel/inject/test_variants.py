@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from accel.inject.rewrite import changes
+from gpudeck.accel.inject.rewrite import changes
 
 from .variants import variant
 

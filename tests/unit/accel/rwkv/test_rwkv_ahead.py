@@ -14,8 +14,8 @@ import pytest
 import torch
 from numba import typeof
 
-from accel.rwkv import ahead
-from accel.rwkv.model import RWKV7
+from gpudeck.accel.rwkv import ahead
+from gpudeck.accel.rwkv.model import RWKV7
 from tests.unit.accel.rwkv.rwkv_models import random_model
 
 pytestmark = pytest.mark.xdist_group("rwkv")
@@ -44,22 +44,21 @@ def test_torch_computes_until_code_is_compiled_with_equal_results_within_roundin
 
 @pytest.mark.slow
 def test_compiled_code_is_kept_in_the_state_folder_if_no_cache_is_writable(tmp_path) -> None:
-    shutil.copytree(
-        REPOSITORY / "accel", tmp_path / "accel", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    (tmp_path / "accel" / "rwkv" / "__pycache__").write_text(
+    ignored, accel = shutil.ignore_patterns("__pycache__"), tmp_path / "gpudeck" / "accel"
+    shutil.copytree(REPOSITORY / "gpudeck", tmp_path / "gpudeck", ignore=ignored)
+    shutil.copytree(REPOSITORY / "accel", accel, ignore=ignored)
+    (accel / "rwkv" / "__pycache__").write_text(
         "a file: nobody, not even root, makes a folder of it"
     )
     blocked = {
-        name: str(tmp_path / "accel" / "result.py")
-        for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
+        name: str(accel / "result.py") for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
     }
     run = subprocess.run(
         [
             sys.executable,
             "-P",
             "-c",
-            "from accel.rwkv import ahead; print(ahead.folder(), ahead.ready())",
+            "from gpudeck.accel.rwkv import ahead; print(ahead.folder(), ahead.ready())",
         ],
         env={
             **os.environ,
@@ -79,7 +78,7 @@ def test_compiled_code_is_kept_in_the_state_folder_if_no_cache_is_writable(tmp_p
 @pytest.mark.slow
 def test_of_two_processes_only_one_compiles(tmp_path) -> None:
     code = (
-        "from accel.rwkv import ahead; ahead.prepare(); assert ahead.ready(); "
+        "from gpudeck.accel.rwkv import ahead; ahead.prepare(); assert ahead.ready(); "
         "print(sum(sum(kernel.stats.cache_misses.values()) for kernel, _ in ahead.example_calls()))"
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}

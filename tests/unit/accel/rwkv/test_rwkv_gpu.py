@@ -8,11 +8,11 @@ import pytest
 import torch
 import triton.language as tl
 
-from accel.runtime.call import compiled, source
-from accel.rwkv import gpu, prompt
-from accel.rwkv.model import RWKV7, State
-from accel.rwkv.prompt import Prompt
-from accel.rwkv.weights.names import canonical
+from gpudeck.accel.runtime.call import compiled, source
+from gpudeck.accel.rwkv import gpu, prompt
+from gpudeck.accel.rwkv.model import RWKV7, State
+from gpudeck.accel.rwkv.prompt import Prompt
+from gpudeck.accel.rwkv.weights.names import canonical
 from tests.unit.accel.compiled import SHARED_KIB, needs
 from tests.unit.accel.rwkv.rwkv_models import Tensors, random_model
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from accel.rwkv.errors import ModelError
-from accel.rwkv.model import RWKV7, State
-from accel.rwkv.storage import Matrix
+from gpudeck.accel.rwkv.errors import ModelError
+from gpudeck.accel.rwkv.model import RWKV7, State
+from gpudeck.accel.rwkv.storage import Matrix
 from tests.unit.accel.rwkv.rwkv_models import Tensors, oracle, random_model, to_hf, write_hf
 
 pytestmark = pytest.mark.xdist_group(

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accel.rwkv.errors import ModelError
-from accel.rwkv.tokenizer import Tokenizer
+from gpudeck.accel.rwkv.errors import ModelError
+from gpudeck.accel.rwkv.tokenizer import Tokenizer
 from tests.unit.accel.rwkv.rwkv_models import vocabulary_file
 
 WORLD = Tokenizer.load(vocabulary_file())

@@ -11,9 +11,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from accel.rwkv import weights
-from accel.rwkv.errors import ModelError
-from accel.rwkv.weights.find import files_of
+from gpudeck.accel.rwkv import weights
+from gpudeck.accel.rwkv.errors import ModelError
+from gpudeck.accel.rwkv.weights.find import files_of
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
 
 SMALL = random_model(layers=2, channels=64, vocabulary=32)

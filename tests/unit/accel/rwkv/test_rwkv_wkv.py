@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from accel.rwkv import cpu
-from accel.rwkv.wkv import chunked, sequential
+from gpudeck.accel.rwkv import cpu
+from gpudeck.accel.rwkv.wkv import chunked, sequential
 
 SLOWEST, FASTEST = 1.0 - 1e-6, math.exp(-math.exp(-0.5))
 

@@ -14,19 +14,19 @@ from pathlib import Path
 
 import torch
 
-from accel.rwkv.model import RWKV7
-from accel.rwkv.tokenizer import Tokenizer as Vocabulary
-from accel.serving import request as requests
-from accel.serving import tiny
-from accel.serving.cache import PagedCache
-from accel.serving.draft import DraftModel
-from accel.serving.engine import Engine
-from accel.serving.recurrent import RecurrentModel, StateCache
-from accel.serving.request import Ended, Piece, Request, Sampling
-from accel.serving.speculation import PromptLookup
-from accel.serving.tokens import Tokenizer
-from accel.serving.transformer import load
-from accel.serving.world import WorldTokenizer
+from gpudeck.accel.rwkv.model import RWKV7
+from gpudeck.accel.rwkv.tokenizer import Tokenizer as Vocabulary
+from gpudeck.accel.serving import request as requests
+from gpudeck.accel.serving import tiny
+from gpudeck.accel.serving.cache import PagedCache
+from gpudeck.accel.serving.draft import DraftModel
+from gpudeck.accel.serving.engine import Engine
+from gpudeck.accel.serving.recurrent import RecurrentModel, StateCache
+from gpudeck.accel.serving.request import Ended, Piece, Request, Sampling
+from gpudeck.accel.serving.speculation import PromptLookup
+from gpudeck.accel.serving.tokens import Tokenizer
+from gpudeck.accel.serving.transformer import load
+from gpudeck.accel.serving.world import WorldTokenizer
 from tests.unit.accel.rwkv.rwkv_models import random_model
 
 SIZE = {

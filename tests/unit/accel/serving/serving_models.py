@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accel.serving.batch import Batch
-from accel.serving.cache import BLOCK, PagedCache
-from accel.serving.transformer import Transformer
+from gpudeck.accel.serving.batch import Batch
+from gpudeck.accel.serving.cache import BLOCK, PagedCache
+from gpudeck.accel.serving.transformer import Transformer
 
 _COMMON: dict[str, Any] = {
     "vocab_size": 320, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,

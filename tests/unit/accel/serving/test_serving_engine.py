@@ -12,16 +12,16 @@ import pytest
 import torch
 from serving_models import FAMILIES, oracle
 
-from accel.serving import engine as engines
-from accel.serving import tiny
-from accel.serving.cache import PagedCache
-from accel.serving.engine import Engine
-from accel.serving.errors import ModelRefused, RequestRefused
-from accel.serving.memory import footprint
-from accel.serving.request import Ended, Grammar, Piece, Request, Sampling
-from accel.serving.sampler import Row, Scores, choose, largest
-from accel.serving.speculation import PromptLookup
-from accel.serving.transformer import load
+from gpudeck.accel.serving import engine as engines
+from gpudeck.accel.serving import tiny
+from gpudeck.accel.serving.cache import PagedCache
+from gpudeck.accel.serving.engine import Engine
+from gpudeck.accel.serving.errors import ModelRefused, RequestRefused
+from gpudeck.accel.serving.memory import footprint
+from gpudeck.accel.serving.request import Ended, Grammar, Piece, Request, Sampling
+from gpudeck.accel.serving.sampler import Row, Scores, choose, largest
+from gpudeck.accel.serving.speculation import PromptLookup
+from gpudeck.accel.serving.transformer import load
 
 QUICK = ("Llama 3", "Qwen 3 MoE", "Phi-3")
 """The families whose long texts are compared in every run."""

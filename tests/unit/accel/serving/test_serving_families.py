@@ -9,16 +9,16 @@ import torch
 from safetensors.torch import load_file, save_file
 from serving_models import FAMILIES, logits, oracle
 
-from accel.primitives.quantize.int4 import pack
-from accel.serving import tiny
-from accel.serving.cache import PagedCache, quantize_kv_cache
-from accel.serving.cache_error import cache_error
-from accel.serving.checkpoint import Checkpoint
-from accel.serving.errors import ModelRefused
-from accel.serving.families import read_config
-from accel.serving.linear import Linear
-from accel.serving.tokens import Tokenizer
-from accel.serving.transformer import load
+from gpudeck.accel.primitives.quantize.int4 import pack
+from gpudeck.accel.serving import tiny
+from gpudeck.accel.serving.cache import PagedCache, quantize_kv_cache
+from gpudeck.accel.serving.cache_error import cache_error
+from gpudeck.accel.serving.checkpoint import Checkpoint
+from gpudeck.accel.serving.errors import ModelRefused
+from gpudeck.accel.serving.families import read_config
+from gpudeck.accel.serving.linear import Linear
+from gpudeck.accel.serving.tokens import Tokenizer
+from gpudeck.accel.serving.transformer import load
 
 TOKENS = torch.randint(3, 320, (100,), generator=torch.Generator().manual_seed(2))
 

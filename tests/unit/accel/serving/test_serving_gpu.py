@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from accel.runtime.call import compiled
-from accel.serving import cpu, eight_bits, gpu, launches
-from accel.serving.batch import Batch
-from accel.serving.cache import PagedCache, Place
-from accel.serving.families import FAMILIES, Config
-from accel.serving.linear import Heads, Linear, Norm
-from accel.serving.memory import BLOCK
-from accel.serving.rotary import Rope
-from accel.serving.transformer import rotation
+from gpudeck.accel.runtime.call import compiled
+from gpudeck.accel.serving import cpu, eight_bits, gpu, launches
+from gpudeck.accel.serving.batch import Batch
+from gpudeck.accel.serving.cache import PagedCache, Place
+from gpudeck.accel.serving.families import FAMILIES, Config
+from gpudeck.accel.serving.linear import Heads, Linear, Norm
+from gpudeck.accel.serving.memory import BLOCK
+from gpudeck.accel.serving.rotary import Rope
+from gpudeck.accel.serving.transformer import rotation
 from tests.unit.accel.compiled import SHARED_KIB, needs
 
 pytestmark = pytest.mark.xdist_group("interpreted")

@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 import torch
 
-from accel.rwkv.model import RWKV7
-from accel.rwkv.state import State
-from accel.rwkv.tokenizer import Tokenizer as Vocabulary
-from accel.serving.engine import Engine
-from accel.serving.errors import ModelRefused, RequestRefused, TooLong
-from accel.serving.recurrent import (
+from gpudeck.accel.rwkv.model import RWKV7
+from gpudeck.accel.rwkv.state import State
+from gpudeck.accel.rwkv.tokenizer import Tokenizer as Vocabulary
+from gpudeck.accel.serving.engine import Engine
+from gpudeck.accel.serving.errors import ModelRefused, RequestRefused, TooLong
+from gpudeck.accel.serving.recurrent import (
     RecurrentModel,
     RecurrentRunner,
     StateCache,
     load_recurrent,
     plan_states,
 )
-from accel.serving.request import Ended, Grammar, Request, Sampling
-from accel.serving.scheduler import Work
-from accel.serving.states import StatePool, StateStorage
-from accel.serving.world import WorldTokenizer, world_template
+from gpudeck.accel.serving.request import Ended, Grammar, Request, Sampling
+from gpudeck.accel.serving.scheduler import Work
+from gpudeck.accel.serving.states import StatePool, StateStorage
+from gpudeck.accel.serving.world import WorldTokenizer, world_template
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
 BYTES = WorldTokenizer(Vocabulary({n + 1: bytes([n]) for n in range(256)}))

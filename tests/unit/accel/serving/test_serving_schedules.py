@@ -9,8 +9,8 @@ import psutil
 import pytest
 from schedules import RecurrentSchedules, Schedules
 
-from accel.serving import request as requests
-from accel.serving.request import Request, Sampling
+from gpudeck.accel.serving import request as requests
+from gpudeck.accel.serving.request import Request, Sampling
 
 
 @pytest.fixture(scope="module")

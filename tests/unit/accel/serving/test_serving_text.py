@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from accel.serving import tiny
-from accel.serving.errors import ModelRefused, RequestRefused
-from accel.serving.template import ChatTemplate, load_template
-from accel.serving.tokens import Pieces, Tokenizer
+from gpudeck.accel.serving import tiny
+from gpudeck.accel.serving.errors import ModelRefused, RequestRefused
+from gpudeck.accel.serving.template import ChatTemplate, load_template
+from gpudeck.accel.serving.tokens import Pieces, Tokenizer
 
 CHAT = [{"role": "user", "content": "Grüße 😀, how full is the queue?"}]
 

@@ -16,8 +16,8 @@ import msgspec
 
 def plant() -> None:
     """Replace what launches, stores and retries jobs."""
-    import scheduler.executors.launch as launch
-    import scheduler.queue.retry as retry
+    import gpudeck.scheduler.executors.launch as launch
+    import gpudeck.scheduler.queue.retry as retry
 
     connect, request, again = sqlite3.connect, launch.launch_request, retry.next_attempt
 
@@ -56,5 +56,5 @@ def plant() -> None:
     sqlite3.connect = lambda *args, **more: connect(*args, **more, factory=Forgetful)
 
 
-if "scheduler.daemon" in sys.orig_argv:
+if "gpudeck.scheduler.daemon" in sys.orig_argv:
     plant()

@@ -1,0 +1,29 @@
+"""Map the folders of this repository to the packages below `gpudeck`; pyproject.toml has the rest.
+
+A checkout keeps its rooms at the top (`app`, `accel`, ...), and they are imported as `gpudeck.app`,
+`gpudeck.accel`, ... setuptools finds packages only under the names of their folders.
+"""
+
+from setuptools import find_packages, setup
+
+ROOMS = ("app", "accel", "assistant", "scheduler")
+NOT_SHIPPED = ("assistant.training*",)  # how the assistant's models were made
+FILES = {
+    # data that lies beside the code
+    "": ["py.typed", "*.sql", "*.txt", "*.csv", "*.json", "*.po"],
+    "gpudeck.assets": ["*.gz", "fonts/*", "grafana/*", "icons/*", "desktop/*", "rwkv7-*/*"],
+    # what the assistant searches
+    "gpudeck.docs": ["commands.md", "settings.md", "manual/*.md"],
+}
+
+packages = [p for p in find_packages(exclude=NOT_SHIPPED) if p.split(".")[0] in ROOMS]
+setup(
+    packages=["gpudeck", "gpudeck.assets", "gpudeck.docs", *(f"gpudeck.{p}" for p in packages)],
+    package_dir={
+        "gpudeck": "gpudeck",
+        **{f"gpudeck.{name}": name for name in (*ROOMS, "assets", "docs")},
+    },
+    package_data=FILES,
+    # measured while the model was trained; the model's card quotes them
+    exclude_package_data={"gpudeck.assets": ["*/confusion.csv", "*/training.json"]},
+)
