@@ -1,6 +1,8 @@
 """Run accelerated attention, language models and workloads on tensors.
 
-`import accel` is cheap: torch is imported with the first name that needs it.
+    from gpudeck import accel
+
+The import is cheap: torch is imported with the first name that needs it.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ import importlib
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from gpudeck.extras import missing_by
 
 if TYPE_CHECKING:
     from gpudeck.accel.attention.api import attention, explain
@@ -93,11 +97,26 @@ _HOME = {
     "uninstall": "attention.frameworks.sdpa",
 }
 
+_PACKAGES = ("arrays", "inject", "jax", "precision")
+"""What people use by `accel.NAME`, and is imported with its first use, too."""
+
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+        return _load(_HOME[name], name)
+    if name in _PACKAGES:
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _load(module: str, name: str) -> Any:
+    """Import a name. Raises ModuleNotFoundError with what to install where torch is missing."""
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    except ModuleNotFoundError as e:
+        if (missing := missing_by(e)) is None:
+            raise
+        raise ModuleNotFoundError(str(missing), name=e.name) from e
 
 
 def __dir__() -> list[str]:
@@ -113,9 +132,7 @@ class _Package(ModuleType):
     @property
     def attention(self) -> Any:
         """Return the operation; see `gpudeck.accel.attention.api.attention`."""
-        from gpudeck.accel.attention.api import attention
-
-        return attention
+        return _load("attention.api", "attention")
 
     @attention.setter
     def attention(self, package: ModuleType) -> None:

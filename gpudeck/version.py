@@ -1,3 +1,3 @@
 """The version of GPU Deck, in its only place."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

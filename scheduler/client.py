@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
+from gpudeck.scheduler.background.version import is_older
 from gpudeck.scheduler.handle import JobHandle
 from gpudeck.scheduler.protocol import log_file as logfile
 from gpudeck.scheduler.protocol import paths
@@ -415,10 +416,7 @@ class Client:
     def stop_daemon(self) -> None:
         """End the daemon, and return once it is gone. Running jobs continue."""
         self.send(Stop())
-        try:
-            self._connection.receive()  # the daemon closes its socket last
-        except DaemonGone:
-            pass
+        _await_end(self._connection)
 
     def details(self) -> tuple[Detail, ...]:
         """Read the links, parts and processes of every device now.
@@ -530,7 +528,7 @@ class Client:
     def _connect(self, timeout: float | None) -> Connection:
         try:
             socket = self.place.socket if self.place else paths.client_socket()
-            return Connection(socket, timeout)
+            connection = Connection(socket, timeout)
         except DaemonGone as e:
             if self.place is not None:
                 raise DaemonGone(f"the connection to {self.place.name} broke") from e
@@ -543,10 +541,25 @@ class Client:
                 raise DaemonGone(
                     "the daemon does not run (start it with: gpudeck daemon start)"
                 ) from e
+        else:
+            if not (self._start and is_older(connection.server_pid)):
+                return connection
+            stop = Stop()  # its jobs run on, and the next daemon takes them over
+            _exchange(connection, stop, encode_request(stop))
+            _await_end(connection)
+            connection.close()
         from gpudeck.scheduler.background.launch import start_daemon  # seldom needed
 
         start_daemon()
         return Connection(paths.daemon_socket(), timeout)
+
+
+def _await_end(connection: Connection) -> None:
+    """Wait until the daemon, which was asked to end, is gone."""
+    try:
+        connection.receive()  # the daemon closes its socket last
+    except DaemonGone:
+        pass
 
 
 def submit(argv: Words, *, token: str | None = None, **options: Unpack[JobOptions]) -> JobHandle:

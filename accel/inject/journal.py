@@ -14,7 +14,7 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -116,6 +116,34 @@ def apply(path: Path, before: bytes, after: bytes) -> None:
         )
         _replace(_file(path), msgspec.json.encode(made), 0o600)
         _replace(path, after, mode)
+
+
+def amend(path: Path, change: Callable[[bytes], bytes]) -> bool:
+    """Rewrite what we wrote into a file, in its record and in the file; later edits stay.
+
+    Return whether anything was rewritten. The record is rewritten first: a kill in between leaves
+    a file that the next call rewrites.
+
+    Raises:
+        Refused: if the file must not be changed.
+    """
+    with _locked():
+        found = record(path)
+        if found is None:
+            return False
+        now, after = path.read_bytes(), base64.b64decode(found.after)
+        if (change(now), change(after)) == (now, after):
+            return False
+        check(path)
+        made = msgspec.structs.replace(found, after=base64.b64encode(change(after)).decode())
+        _replace(_file(path), msgspec.json.encode(made), 0o600)
+        _replace(path, change(now), stat.S_IMODE(path.stat().st_mode))
+    return True
+
+
+def note_renamed() -> None:
+    """Note that all files import us by our present name; see `scheduler.protocol.paths`."""
+    (_folder() / "renamed").touch(mode=0o600)
 
 
 def undo(path: Path) -> str:

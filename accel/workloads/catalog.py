@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from gpudeck.extras import missing_of
+
 AUTO = "0"
 """The value of a parameter that is chosen by itself."""
 
@@ -99,6 +101,8 @@ class Workload(msgspec.Struct, frozen=True):
     summary: str
     module: str
     params: tuple[Param, ...]
+    extras: tuple[str, ...] = ("compute",)
+    """The parts of GPU Deck that it needs; see `gpudeck.extras`."""
 
     def used(self, values: Mapping[str, str]) -> tuple[Param, ...]:
         """Return the parameters that matter for the operation that `values` name."""
@@ -125,7 +129,12 @@ class Workload(msgspec.Struct, frozen=True):
         return self.name if operation == _OPERATIONS[0] else f"{self.name} {operation}"
 
     def argv(self, values: Mapping[str, str]) -> list[str]:
-        """Return the command that runs it, with this interpreter."""
+        """Return the command that runs it, with this interpreter.
+
+        Raises ValueError where a package is missing that it needs.
+        """
+        if missing := missing_of(*self.extras):
+            raise ValueError(str(missing))
         # -P: a folder called `accel` in the job's working directory must not be imported instead.
         return [
             sys.executable,
@@ -602,6 +611,7 @@ WORKLOADS: tuple[Workload, ...] = (
             ),
             Param("seed", "Seed", "int", "0", "seed of the machines", minimum=0, maximum=2**31),
         ),
+        ("compute", "assistant"),
     ),
 )
 

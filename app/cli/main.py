@@ -19,6 +19,7 @@ from typing import Any, NoReturn, Self
 
 from gpudeck.app.cli.catalog import COMMANDS, TOUR_FOLDER, Command
 from gpudeck.app.cli.output import UsageError, clear_progress, print_error
+from gpudeck.extras import missing_by, missing_of
 from gpudeck.scheduler.protocol.errors import DaemonGone, EndUnknown, OutcomeUnknown, UserError
 from gpudeck.version import VERSION
 
@@ -43,20 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
     if given and sys.stdout is None:
         return _fail("standard output is closed. To discard the output, use: >/dev/null", 1)
-    args, extra = make_parser().parse_known_args(given) if given else (_NO_COMMAND, [])
-    if extra:
-        return _fail(f"{_describe_extra(extra)}. See: {args.prog} --help", 2)
     try:
-        status: int = _run_there(args) if args.machine else args.run(args)
-        return status
-    except UsageError as e:
-        return _fail(str(e), 2)
-    except (OutcomeUnknown, EndUnknown) as e:
-        return _fail(str(e), 3)
-    except DaemonGone as e:
-        return _fail(f"{e}. Running jobs continue. See: gpudeck daemon status", 1)
-    except (UserError, TimeoutError) as e:
-        return _fail(str(e), 1)
+        return _run(given)
+    except (UsageError, UserError, TimeoutError, ModuleNotFoundError) as e:
+        return _fail(*_explain(e))
     except BrokenPipeError:  # the reader of a pipe has closed it, as `head` does
         _discard_output()
         return 0
@@ -68,6 +59,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         clear_progress()
         return 130
+
+
+def _run(given: Sequence[str]) -> int:
+    """Parse the words of one command, and carry it out."""
+    args, extra = make_parser().parse_known_args(given) if given else (_NO_COMMAND, [])
+    if extra:
+        raise UsageError(f"{_describe_extra(extra)}. See: {args.prog} --help")
+    status: int = _run_there(args) if args.machine else args.run(args)
+    return status
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    """Return the line about an error that the user can correct, and the exit status.
+
+    Raises ModuleNotFoundError where no part of GPU Deck brings what is missing: that is a bug.
+    """
+    match error:
+        case UsageError():
+            return str(error), 2
+        case OutcomeUnknown() | EndUnknown():
+            return str(error), 3
+        case DaemonGone():
+            return f"{error}. Running jobs continue. See: gpudeck daemon status", 1
+        case ModuleNotFoundError():
+            if (missing := missing_by(error)) is None:
+                raise error
+            return str(missing), 1
+        case _:
+            return str(error), 1
 
 
 def _run_there(args: argparse.Namespace) -> int:
@@ -124,6 +144,8 @@ def _fail(message: str, status: int) -> int:
 
 
 def _open_window(args: argparse.Namespace) -> int:
+    if missing := missing_of("window"):
+        return _fail(f"{missing}. Without a window, see: gpudeck --help", 1)
     if not has_display():
         folder = Path(TOUR_FOLDER).absolute()
         print(

@@ -11,9 +11,10 @@ import msgspec
 
 from gpudeck.app.language.texts import tr
 from gpudeck.app.link.call import Call
+from gpudeck.extras import missing_of
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.devices import Device
-from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.errors import PartMissing, UserError
 from gpudeck.scheduler.protocol.snapshot import Columns, label
 
 FORMATS = (".csv", ".parquet")
@@ -109,16 +110,11 @@ def _write_csv(file: Path, read: Sequence[tuple[Device, Columns]], names: Sequen
 def _write_parquet(
     file: Path, read: Sequence[tuple[Device, Columns]], names: Sequence[str]
 ) -> None:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as e:
-        raise UserError(
-            tr(
-                "Parquet needs the package pyarrow. Run: pip install 'gpudeck[parquet]', "
-                "or choose a name that ends with .csv"
-            )
-        ) from e
+    if missing := missing_of("parquet"):
+        raise PartMissing(missing)
+    import pyarrow
+    from pyarrow import parquet
+
     times, devices, values = _whole(read, names)
     moments = pyarrow.array([round(at * 1e6) for at in times], pyarrow.timestamp("us", "UTC"))
     columns = {name: pyarrow.array(column, pyarrow.float64()) for name, column in values.items()}

@@ -13,6 +13,8 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from gpudeck.extras import missing_of
+
 _PACKAGES = {
     "libEGL.so.1": ("libegl1", "libglvnd-egl"),
     "libGL.so.1": ("libgl1", "libglvnd-glx"),
@@ -107,6 +109,8 @@ def problem(environ: Mapping[str, str] = os.environ) -> str | None:
 
     Qt ends the process if it cannot load a platform plugin, so this tries what the plugin needs.
     """
+    if missing := missing_of("window"):
+        return str(missing)
     try:
         importlib.import_module("PySide6.QtWidgets")
     except ImportError as e:

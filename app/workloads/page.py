@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
 
 from gpudeck.accel.workloads.catalog import WORKLOADS, find
 from gpudeck.app.format.job_rows import device_labels, job_row
+from gpudeck.app.format.missing import missing_text
 from gpudeck.app.format.results import earlier_results, result_of, summarize_result
 from gpudeck.app.format.values import significant
 from gpudeck.app.language.texts import tr, tr_noop
@@ -44,6 +45,7 @@ from gpudeck.app.workloads.result_export import SaveResult
 from gpudeck.app.workloads.used_shapes import KINDS, UsedShapes
 from gpudeck.app.workloads.used_shapes_view import UsedShapesView
 from gpudeck.app.workloads.workload_choice import WorkloadChoice
+from gpudeck.extras import missing_of
 from gpudeck.scheduler.protocol.jobs import Done, Failed, Job
 from gpudeck.scheduler.protocol.search import ENDED, NEWEST, Search
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -274,10 +276,13 @@ class WorkloadsPage(QWidget):
         self.result.show_cells(result if result is not None and result.cells else None, others)
 
     def _check(self) -> None:
-        right = self.form.check()
-        self.run.setEnabled(right and self._state.device_kind != "replay")
-        if self._state.device_kind == "replay":
+        right, missing = self.form.check(), missing_of(*self.form.form.workload.extras)
+        replayed = self._state.device_kind == "replay"
+        self.run.setEnabled(right and not replayed and missing is None)
+        if replayed:
             set_text(self.estimate, tr(REPLAY))
+        elif missing is not None:
+            set_text(self.estimate, missing_text(missing))
         else:
             set_text(
                 self.estimate,

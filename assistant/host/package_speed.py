@@ -10,7 +10,8 @@ from collections.abc import Callable
 import msgspec
 
 from gpudeck.assistant.messages import PackageSpeed
-from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.extras import missing_of
+from gpudeck.scheduler.protocol.errors import PartMissing, UserError
 
 _POLL_S = 0.1
 
@@ -24,8 +25,10 @@ def package_speed(model: str, device: str, check: Callable[[], None]) -> Package
         check: Raises Cancelled when the work must end.
 
     Raises:
-        UserError: The package cannot compute this model.
+        UserError: The package cannot compute this model, or is not installed.
     """
+    if missing := missing_of("rwkv"):
+        raise PartMissing(missing)
     command = [
         sys.executable,
         "-W",

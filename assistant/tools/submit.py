@@ -139,10 +139,11 @@ def _workload(context: ToolContext, name: str, params: Mapping[str, str]) -> Spe
     devices = context.daemon.snapshot().devices
     try:
         values = workload.complete(params, devices[0].device.kind if devices else "nvidia")
+        argv = workload.argv(values)
     except ValueError as e:
         raise UserError(str(e)) from e
     spec = make_spec(
-        workload.argv(values),
+        argv,
         {
             "name": workload.job_name(values),
             "gpus": 1,

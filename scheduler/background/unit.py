@@ -31,6 +31,16 @@ def is_installed() -> bool:
     return BOOTED.exists() and f'GPUDECK_HOME={paths.home()}"\n' in text.replace("%%", "%")
 
 
+def rename_module() -> None:
+    """Have a unit that was written before 0.2 start the daemon's module by its present name."""
+    file = unit_file()
+    text = file.read_text()
+    renamed = text.replace(" -P -m scheduler.daemon\n", " -P -m gpudeck.scheduler.daemon\n")
+    if renamed != text:
+        file.write_text(renamed)
+        systemctl("daemon-reload")
+
+
 def systemctl(*words: str) -> str:
     """Ask the user's systemd, and return why it refuses; empty where it does not."""
     return run("systemctl", "--user", *words)

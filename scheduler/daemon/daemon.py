@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from gpudeck.scheduler.background.instance import report_ready
+from gpudeck.scheduler.background.version import note_version
 from gpudeck.scheduler.daemon import sharing
 from gpudeck.scheduler.daemon.cluster_hub import ClusterHub
 from gpudeck.scheduler.daemon.gpu_sharing import GpuSharing
@@ -47,9 +48,11 @@ from gpudeck.scheduler.services.end_process import end_process
 from gpudeck.scheduler.services.fault_drain import FaultDrain
 from gpudeck.scheduler.services.helper_service import (
     ATTENTION_TUNER,
+    IMPORT_RENAMER,
     REPORT_WRITER,
     HelperService,
     attention_is_due,
+    imports_are_due,
 )
 from gpudeck.scheduler.services.job_end import JobEndCommand, JobEnds
 from gpudeck.scheduler.services.notices import NoticeBoard
@@ -106,6 +109,9 @@ class Daemon:
                 ATTENTION_TUNER,
                 lambda: state.settings.tune_attention and attention_is_due(),
                 lambda text: notices.set("attention", text),
+            ),
+            HelperService(
+                IMPORT_RENAMER, imports_are_due, lambda text: notices.set("linked files", text)
             ),
         )
         self.job_ends = JobEnds()
@@ -386,6 +392,7 @@ async def serve() -> None:
     with suppress(OSError):  # some network file systems have no locks
         fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)  # else tmpfiles.d(5) empties /var/tmp
     store = Store(paths.store_file())
+    note_version()
     listening = wire.listen(paths.daemon_socket())
     if paths.shared():
         if os.getuid() != 0:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpudeck.extras import Missing
+
 MALFORMED = (ValueError, RecursionError)
 """Errors of decoding foreign JSON: wrong syntax, types or UTF-8 (ValueError), or deep nesting."""
 
@@ -12,6 +17,14 @@ class UserError(Exception):
 
 class NotFound(UserError):
     """Report that a job, a file or a workload that was named does not exist."""
+
+
+class PartMissing(UserError):
+    """Report that a part of GPU Deck is not installed."""
+
+    def __init__(self, missing: Missing) -> None:
+        super().__init__(str(missing))
+        self.missing = missing
 
 
 class Refused(UserError):

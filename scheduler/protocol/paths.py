@@ -171,6 +171,21 @@ def daemon_lock() -> Path:
     return home() / "daemon.lock"
 
 
+def daemon_version() -> Path:
+    """Return the file in which a running daemon stores its version."""
+    return home() / "daemon.version"
+
+
+def linked_files() -> Path:
+    """Return the folder with the records of files that `gpudeck inject` changed."""
+    return home() / "inject"
+
+
+def imports_renamed_file() -> Path:
+    """Return the file that exists once the imports in these files have their present name."""
+    return linked_files() / "renamed"
+
+
 def daemon_log() -> Path:
     """Return the log of the daemon."""
     return home() / "daemon.log"

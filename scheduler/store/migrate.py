@@ -10,8 +10,9 @@ from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.durable import sync
 from gpudeck.scheduler.store.checksums import checksum
 from gpudeck.scheduler.store.environments import digest
+from gpudeck.scheduler.store.renamed import renamed
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 
 def sql(name: str) -> str:
@@ -46,6 +47,7 @@ def migrate(db: sqlite3.Connection, file: Path, version: int) -> None:
     _copy(db, backup_of(file, version))
     db.create_function("digest", 1, digest, deterministic=True)
     db.create_function("checksum", 3, checksum, deterministic=True)
+    db.create_function("renamed", 1, renamed, deterministic=True)
     steps = "".join(sql(f"from_{step}.sql") for step in range(version, SCHEMA_VERSION))
     try:
         db.executescript(

@@ -1,4 +1,4 @@
--- Schema 9. One writing process and one connection (see store.py); every transition of a job is one transaction.
+-- Schema 10. One writing process and one connection (see store.py); every transition of a job is one transaction.
 CREATE TABLE jobs (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     submitted REAL NOT NULL,

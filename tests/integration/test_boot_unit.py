@@ -237,3 +237,20 @@ def test_a_real_systemd_runs_the_daemon_and_never_kills_a_job(
     assert "running" in facts["status"]
     assert facts["active"] == "inactive"
     eventually(lambda: not daemon_status().running)
+
+
+def test_a_unit_of_0_1_starts_the_module_by_its_present_name(
+    machine: Machine, alone: Shell, tmp_path: Path
+) -> None:
+    alone("daemon", "install")
+    alone("daemon", "stop")
+    file = unit.unit_file()
+    written = file.read_text()
+    file.write_text(written.replace("gpudeck.scheduler.daemon", "scheduler.daemon"))
+    machine.called()
+    alone("jobs")
+    assert file.read_text() == written
+    assert machine.called()[:2] == [
+        "systemctl --user daemon-reload",
+        "systemctl --user start gpudeck.service",
+    ]

@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tarfile
 import time
 from collections.abc import Mapping
@@ -16,11 +18,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpudeck.accel.inject import journal
 from gpudeck.app.assistant.session_files import SessionFiles
+from gpudeck.scheduler.background import version
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.search import Search
-from tests.integration.deck import log_of, ready
-from tests.support import eventually
+from gpudeck.version import VERSION
+from tests.integration.deck import daemon_pid, log_of, python, ready, running
+from tests.support import command_of, eventually, lives
 
 DATA = Path(__file__).parent / "data"
 
@@ -102,3 +108,54 @@ def test_conversations_are_kept(old_home: Path) -> None:
         "what failed this week?",
         "what failed today?",
     ]
+
+
+def test_a_command_replaces_the_daemon_of_an_older_version_and_jobs_go_on(
+    cpu_home: Path, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    wait = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
+    with Client() as deck:
+        job = ready(deck).submit(python(wait, go), gpus=1)
+        before = running(deck, job.job)
+        waits = deck.submit(python("print('after')"), gpus=1)
+        old = daemon_pid()
+        paths.replace_file(paths.daemon_version(), f"{old} 0.1.0\n".encode())
+    with Client(start=False) as deck:
+        assert daemon_pid() == old, "only who may start a daemon replaces one"
+    with Client() as deck:
+        assert daemon_pid() != old
+        assert not lives(old)
+        assert running(ready(deck), deck.job(job.id)) == before
+        go.touch()
+        assert [deck.wait(number, 20).status for number in (job.id, waits.id)] == ["done"] * 2
+        new = daemon_pid()
+    with Client():
+        assert daemon_pid() == new
+
+
+def test_a_daemon_of_0_1_is_told_by_its_command(cpu_home: Path) -> None:
+    code = "import time; time.sleep(60)"
+    cases = ((["-P", "-m", "scheduler.daemon"], True), (["gpudeck.scheduler.daemon"], False))
+    for words, older in cases:
+        process = subprocess.Popen([sys.executable, "-c", code, *words])
+        try:
+            eventually(lambda: code.encode() in command_of(process.pid))  # noqa: B023
+            assert version.is_older(process.pid) is older
+            paths.replace_file(paths.daemon_version(), f"{process.pid} {VERSION}\n".encode())
+            assert not version.is_older(process.pid)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_imports_in_files_that_0_1_linked_are_renamed_when_the_daemon_starts(
+    cpu_home: Path, tmp_path: Path
+) -> None:
+    file, before = tmp_path / "model.py", b"import torch\n"
+    after = b"from accel.inject import link as _gpudeck\nimport torch\n"
+    file.write_bytes(before)
+    journal.apply(file, before, after)
+    with Client():
+        eventually(paths.imports_renamed_file().exists)
+    assert file.read_bytes().startswith(b"from gpudeck.accel.inject import link as _gpudeck\n")

@@ -12,6 +12,7 @@ from gpudeck.accel.inject import journal
 from gpudeck.accel.inject import prove as proving
 from gpudeck.accel.inject.finding import Finding
 from gpudeck.accel.inject.journal import Refused
+from gpudeck.accel.inject.renaming import rename_imports
 from gpudeck.accel.inject.rewrite import Change, changes
 from gpudeck.accel.inject.scan import scan
 from gpudeck.app.cli.connection import daemon_status
@@ -55,6 +56,7 @@ def run(args: Namespace) -> int:
     for path in args.paths:
         if not Path(path).exists() and not Path(path).is_symlink():
             raise NotFound(f"there is no file or folder {path}")
+    rename_imports()
     return {"scan": _scan, "diff": _diff, "prove": _prove, "apply": _apply, "undo": _undo}[
         args.action
     ](args)

@@ -99,15 +99,16 @@ def submit_workload(
         token: A name of this submission (see `Client.submit`).
 
     Raises:
-        UsageError: A parameter is unknown or has a wrong value.
+        UsageError: A parameter is unknown or has a wrong value, or a package is missing.
     """
     try:
         values = workload.complete(given, _device_kind(client))
         _refuse_unused(workload, given, values)
+        argv = workload.argv(values)
     except ValueError as e:
         raise UsageError(str(e)) from e
     return client.submit(
-        workload.argv(values),
+        argv,
         token=token,
         name=workload.job_name(values),
         gpus=1,

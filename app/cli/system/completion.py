@@ -9,6 +9,8 @@ from argparse import ArgumentParser, Namespace
 from textwrap import shorten
 from typing import NamedTuple
 
+from gpudeck.extras import missing_by
+
 _LONGEST = 70
 SHELLS = ("bash", "zsh", "fish")
 
@@ -51,7 +53,11 @@ def completions() -> list[Completion]:
     found = []
     for name, parser in commands.choices.items():
         assert isinstance(parser, CommandParser)
-        parser.add_command_arguments()
+        try:
+            parser.add_command_arguments()
+        except ModuleNotFoundError as e:
+            if missing_by(e) is None:
+                raise  # else a part is not installed: its commands are completed by their names
         found.append(
             Completion(
                 name,

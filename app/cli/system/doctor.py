@@ -9,6 +9,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import metadata
 from typing import Literal
 
@@ -18,6 +19,7 @@ from gpudeck.app.cli.connection import daemon_status, wait_for_reading
 from gpudeck.app.cli.output import print_result
 from gpudeck.app.cli.system import job_folders
 from gpudeck.assistant.library.describe import describe
+from gpudeck.extras import missing_of
 from gpudeck.scheduler.background.instance import hold_lock
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths, settings
@@ -54,6 +56,7 @@ def run(args: Namespace) -> int:
     """Print the result of each check; the exit status is 1 if one failed."""
     checks: dict[str, Callable[[], str]] = {
         "Python and packages": _check_packages,
+        "parts": _check_parts,
         "state folder": _check_home,
         "disk": _check_disk,
         "settings": _check_settings,
@@ -78,15 +81,17 @@ def _run_check(what: str, check: Callable[[], str]) -> Finding:
 
 
 def _check_packages() -> str:
-    found, missing = [], []
+    found = []
     for name in _PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            missing.append(name)
-    if missing:
-        raise UserError(f"not installed: {', '.join(missing)}. Run: make run")
     return f"GPU Deck {VERSION}, Python {sys.version.split()[0]}, {', '.join(found)}"
+
+
+def _check_parts() -> str:
+    parts = {extra: missing_of(extra) for extra in ("window", "compute", "assistant")}
+    lines = [str(missing) if missing else f"{extra}: installed" for extra, missing in parts.items()]
+    return "; ".join(lines)
 
 
 def _check_home() -> str:
@@ -186,6 +191,8 @@ def _job_folders() -> list[int]:
 
 def _check_window() -> str:
     """Import the window in a process of its own, which missing libraries may end."""
+    if missing_of("window"):
+        return "not needed: the part 'window' is not installed"
     process = subprocess.run(
         [sys.executable, "-P", "-c", "import gpudeck.app.shell.window"],
         capture_output=True,
