@@ -6,11 +6,13 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpudeck.app.assistant.message_tree import Curve, Message
+from gpudeck.app.format.missing import missing_text
 from gpudeck.app.format.values import device_label, duration, significant
 from gpudeck.app.language.patterns import Patterns
 from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_sentence
 from gpudeck.assistant.library.describe import name_of
 from gpudeck.assistant.tools.proposal import Decision, Proposal
+from gpudeck.extras import missing_of
 from gpudeck.scheduler.protocol.snapshot import Busy, Snapshot
 
 if TYPE_CHECKING:
@@ -98,6 +100,8 @@ def _model_text(snapshot: Snapshot | None) -> str:
 
 def empty_text(snapshot: Snapshot | None) -> str:
     """Return the text of an empty conversation."""
+    if missing := missing_of("assistant", "compute"):
+        return missing_text(missing)
     model = snapshot.settings.model if snapshot is not None else ""
     writes = (
         tr(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpudeck.extras import missing_of
 from gpudeck.scheduler.background.launch import open_log
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
@@ -32,6 +33,8 @@ class Helper:
     log: Callable[[], Path]
     problem: str
     """What is missing while it fails."""
+    extras: tuple[str, ...] = ()
+    """The parts of GPU Deck that it needs; see `gpudeck.extras`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     leases: bool = False
     """Whether it leases a GPU: it then may become wanted without a change of the settings, and may
@@ -39,12 +42,16 @@ class Helper:
 
 
 REPORT_WRITER = Helper(
-    "gpudeck.assistant.host.report_writer", paths.report_writer_log, "no reports are written"
+    "gpudeck.assistant.host.report_writer",
+    paths.report_writer_log,
+    "no reports are written",
+    ("assistant", "compute"),
 )
 ATTENTION_TUNER = Helper(
     "gpudeck.assistant.host.attention_tuner",
     paths.attention_tuner_log,
     "attention is not measured",
+    ("compute",),
     {ASSISTANT_MARK: "1"},
     leases=True,
 )
@@ -92,6 +99,8 @@ class HelperService:
     async def _run_process(self) -> str | None:
         """Run the process to its end; return the problem where it failed."""
         helper = self._helper
+        if missing := missing_of(*helper.extras):
+            return f"{helper.problem}: {missing}"
         try:
             log = open_log(helper.log())
             try:
@@ -122,6 +131,8 @@ class HelperService:
 def attention_is_due() -> bool:
     """Return whether programs used shapes of attention or products since the tuner last went
     through them."""
+    if missing_of("compute"):  # other environments of this user compute, and can measure
+        return False
     used = max(map(_changed_at, paths.used_files()))
     return used > _changed_at(paths.attention_tuned_file())
 
