@@ -182,6 +182,11 @@ COMMANDS = (
     ),
     Command("daemon", "cli.system.daemon", "start, stop or check the background process"),
     Command(
+        "desktop",
+        "cli.system.desktop",
+        "add GPU Deck to the menu of your desktop, or remove it from there",
+    ),
+    Command(
         "cluster",
         "cli.system.cluster",
         "list the clusters that jobs can be submitted to; add or remove one",

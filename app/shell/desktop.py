@@ -9,9 +9,19 @@ import signal
 import socket
 from types import FrameType
 
-from PySide6.QtCore import QLibraryInfo, QObject, QSocketNotifier, Qt, QTimer, QTranslator
+from PySide6.QtCore import (
+    QLibraryInfo,
+    QLoggingCategory,
+    QObject,
+    QSocketNotifier,
+    Qt,
+    QTimer,
+    QTranslator,
+)
+from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
+from gpudeck.app import DESKTOP_ID
 from gpudeck.app.charts.history import SECONDS
 from gpudeck.app.language import texts
 from gpudeck.app.link.link import Link
@@ -144,8 +154,7 @@ def open_window() -> int:
     app = theme.application()
     size_text(app)
     translate(app)
-    app.setApplicationName("gpudeck")
-    app.setApplicationDisplayName("GPU Deck")
+    introduce(app)
     paths.ensure(paths.home())
     desktop = Desktop(app)
     signals = _Signals(desktop.window)
@@ -156,6 +165,16 @@ def open_window() -> int:
     finally:
         signals.close()
         desktop.stop()
+
+
+def introduce(app: QApplication) -> None:
+    """Tell the desktop the names and the icon by which it shows the windows."""
+    # where `gpudeck desktop install` was not run, portals refuse the name, and Qt would print that
+    QLoggingCategory.setFilterRules("qt.qpa.services.warning=false")
+    app.setDesktopFileName(DESKTOP_ID)
+    app.setApplicationName("gpudeck")
+    app.setApplicationDisplayName("GPU Deck")
+    app.setWindowIcon(QIcon(str(paths.assets() / "icons" / f"{DESKTOP_ID}.svg")))
 
 
 def scale() -> None:

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import QSize, QTimer
 from PySide6.QtWidgets import QApplication
 
+from gpudeck.app import DESKTOP_ID
 from gpudeck.app.jobs.requests import ReadLog
 from gpudeck.app.link.snapshots import SnapshotFeed
 from gpudeck.app.report.file import WriteReport
-from gpudeck.app.shell.desktop import Desktop, open_window
+from gpudeck.app.shell.desktop import Desktop, introduce, open_window
+from gpudeck.app.widgets.theme import luminance
 from gpudeck.app.workloads.result_export import as_csv
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths, settings
@@ -218,6 +220,18 @@ def test_a_signal_closes_the_window_and_its_place_is_remembered(clean_qt, qapp, 
         assert signal.getsignal(number) is before
         assert "geometry" in (home / "window.ini").read_text()
     assert not [t for t in threading.enumerate() if t.name.startswith("Dummy") and not t.daemon]
+
+
+def test_the_desktop_knows_the_windows_by_the_entry_of_its_menu(clean_qt, qapp):
+    introduce(qapp)
+    entry = (paths.assets() / "desktop" / f"{qapp.desktopFileName()}.desktop").read_text()
+    assert f"StartupWMClass={qapp.applicationName()}\n" in entry
+    assert f"Icon={DESKTOP_ID}\n" in entry
+    for size in (16, 32, 48, 128, 256):
+        icon = qapp.windowIcon().pixmap(QSize(size, size), 1.0).toImage()
+        assert icon.size() == QSize(size, size)
+        ground, bar = (icon.pixelColor(size * x // 16, size // 2) for x in (2, 8))
+        assert luminance(bar) > 5 * luminance(ground), "the bars stand out at every size"
 
 
 def test_the_welcome_page_is_shown_once_and_tray_and_compact_strip_close_with_the_window(
