@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: what these import is compiled once, also where the environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test slow mutants xvfb torture file-faults peers soak ray slurm frameworks matrix emulation truth lint types imports docs transcript bench clean
+.PHONY: run test slow mutants xvfb torture file-faults peers soak ray slurm frameworks matrix emulation truth lint types imports docs transcript bench dist clean
 
 run: $(STAMP)
 	$(BIN)/gpudeck
@@ -95,6 +95,11 @@ transcript: $(STAMP)
 
 bench: $(STAMP)
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m tests.benchmarks
+
+# The sdist and the wheel of the last commit in dist/, with their contents checked.
+dist: $(STAMP)
+	@$(BIN)/python -c 'import build, twine' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dist]'
+	$(BIN)/python -m tests.distribution
 
 clean:
 	rm -rf $(VENV) .typing build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

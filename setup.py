@@ -8,9 +8,11 @@ from setuptools import find_packages, setup
 
 ROOMS = ("app", "accel", "assistant", "scheduler")
 NOT_SHIPPED = ("assistant.training*",)  # how the assistant's models were made
+# where the fonts are from, and how the models were made and measured
+NOT_READ = ("README.md", "training.json", "evaluation.json", "confusion.csv")
 FILES = {
     # data that lies beside the code
-    "": ["py.typed", "*.sql", "*.txt", "*.csv", "*.json", "*.po"],
+    "": ["py.typed", "*.sql", "*.txt", "catalogues/*.po", "measured/*"],
     "gpudeck.assets": ["*.gz", "fonts/*", "grafana/*", "icons/*", "desktop/*", "rwkv7-*/*"],
     # what the assistant searches
     "gpudeck.docs": ["commands.md", "settings.md", "manual/*.md"],
@@ -24,6 +26,6 @@ setup(
         **{f"gpudeck.{name}": name for name in (*ROOMS, "assets", "docs")},
     },
     package_data=FILES,
-    # measured while the model was trained; the model's card quotes them
-    exclude_package_data={"gpudeck.assets": ["*/confusion.csv", "*/training.json"]},
+    exclude_package_data={"gpudeck.assets": [f"*/{name}" for name in NOT_READ]},
+    data_files=[("share/man/man1", ["docs/gpudeck.1"])],
 )

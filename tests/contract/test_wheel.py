@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.distribution import installed_files, installed_name
+
 ROOT = Path(__file__).parents[2]
 IMPORT_ALL = """
 import importlib, importlib.util, pkgutil, sys
@@ -34,11 +36,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_training_is_not_in_the_wheel_and_the_words_of_the_intents_are(installed: Path) -> None:
-    assistant = installed / "gpudeck" / "assistant"
-    assert not (assistant / "training").exists()
-    assert (assistant / "intents" / "words.txt").is_file()
-    assert (assistant / "py.typed").is_file()
+def test_it_holds_every_file_that_is_needed_and_no_other(installed: Path) -> None:
+    found = {str(file.relative_to(installed)) for file in installed.rglob("*") if file.is_file()}
+    wanted = {installed_name(file) for file in installed_files()}
+    assert found == wanted, f"`make dist` says more; missing: {sorted(wanted - found)}"
+    assert not [name for name in found if "/training/" in name or "confusion" in name]
 
 
 def test_every_other_module_imports_without_training(installed: Path) -> None:
