@@ -2,14 +2,17 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Written when what running needs is installed, and when what developing needs is.
+RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
 # The tests start hundreds of processes: what these import is compiled once, also where the environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: run test slow mutants xvfb torture file-faults peers soak ray slurm frameworks matrix emulation truth lint types imports docs transcript bench dist clean
 
-run: $(STAMP)
+run: $(RUNS)
 	$(BIN)/gpudeck
 
 test: $(STAMP)
@@ -48,7 +51,7 @@ soak: $(STAMP)
 
 # A real Ray head, which listens on all interfaces: in a network namespace that has none but its own loopback.
 ray: $(STAMP)
-	@test -x $(BIN)/ray || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	@test -x $(BIN)/ray || $(INSTALL) '.[ray]'
 	unshare -rn sh -c 'ip link set lo up && QT_QPA_PLATFORM=offscreen exec $(BIN)/python -m pytest -n 0 -m ray --timeout 600 tests/clusters'
 
 # Jobs of a few seconds in the Slurm cluster whose commands are in the PATH; its machines must share this file system.
@@ -57,7 +60,7 @@ slurm: $(STAMP)
 
 # Attention in JAX, in transformers with Trainer and PEFT, in diffusers and, where it is installed, timm, and on several processes.
 frameworks: $(STAMP)
-	@$(BIN)/python -c 'import diffusers, jax, peft' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[frameworks]'
+	@$(BIN)/python -c 'import diffusers, jax, peft' 2>/dev/null || $(INSTALL) '.[frameworks]'
 	$(BIN)/python -m pytest -n 0 -rs -m 'slow or not slow' --timeout 600 tests/unit/accel/frameworks
 
 matrix: $(STAMP)
@@ -98,16 +101,20 @@ bench: $(STAMP)
 
 # The sdist and the wheel of the last commit in dist/, with their contents checked.
 dist: $(STAMP)
-	@$(BIN)/python -c 'import build, twine' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dist]'
+	@$(BIN)/python -c 'import build, twine' 2>/dev/null || $(INSTALL) '.[dist]'
 	$(BIN)/python -m tests.distribution
 
 clean:
 	rm -rf $(VENV) .typing build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
 # Reinstalled when what it depends on changes; -c holds every package at the version that was tested.
-$(STAMP): pyproject.toml setup.py constraints.txt
+$(RUNS): pyproject.toml setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "GPU Deck needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.11" >&2; exit 1; }
 	@echo "Setting up in $(VENV): the first time takes some minutes, most of them torch."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,lint]'
-	@touch $(STAMP)
+	@$(INSTALL) '.[assistant,window]'
+	@touch $@
+
+$(STAMP): $(RUNS)
+	@$(INSTALL) '.[test,lint]'
+	@touch $@

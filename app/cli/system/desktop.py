@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shlex
 import sys
@@ -13,9 +12,10 @@ import msgspec
 
 from gpudeck.app import DESKTOP_ID
 from gpudeck.app.cli.output import print_result
+from gpudeck.extras import missing_of
 from gpudeck.scheduler.background import unit
 from gpudeck.scheduler.protocol import paths
-from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.errors import PartMissing, UserError
 
 _ENTRY = f"applications/{DESKTOP_ID}.desktop"
 _SOURCES = {
@@ -71,11 +71,8 @@ def run(args: Namespace) -> int:
 
 def install() -> Changed:
     """Write the files that are missing or out of date. Raises UserError or OSError."""
-    if importlib.util.find_spec("PySide6") is None:
-        raise UserError(
-            "a menu opens the window, whose packages are not installed. Install them with: "
-            "pip install 'gpudeck[window]'"
-        )
+    if missing := missing_of("window"):
+        raise PartMissing(missing)
     program, changed = _program(), []
     for name, asset in _SOURCES.items():
         file, content = _data() / name, (paths.assets() / asset).read_bytes()
