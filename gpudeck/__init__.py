@@ -12,7 +12,12 @@ computes on tensors; it needs the extra `compute`, and `gpudeck.app` the extra `
 from __future__ import annotations
 
 import importlib
+import os.path
 from typing import TYPE_CHECKING, Any
+
+_FOLDER = os.path.dirname(__file__)
+if not os.path.isdir(os.path.join(_FOLDER, "scheduler")):
+    __path__.append(os.path.dirname(_FOLDER))  # a clone, in which the packages lie beside this one
 
 if TYPE_CHECKING:
     from gpudeck import accel

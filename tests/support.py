@@ -52,16 +52,6 @@ def state_folder(folder: Path) -> Iterator[Path]:
                 time.sleep(0.01)
 
 
-def link_packages(folder: Path) -> Path:
-    """Lay the packages out in `folder` as they are imported, for a Python without .pth files."""
-    root, package = Path(__file__).parents[1], folder / "gpudeck"
-    package.mkdir(parents=True)
-    rooms = (root / name for name in ("app", "accel", "assistant", "scheduler", "assets", "docs"))
-    for source in (*rooms, *(root / "gpudeck").iterdir()):
-        (package / source.name).symlink_to(source)
-    return folder
-
-
 def users_of(folder: Path) -> list[int]:
     """Return the PIDs of other processes with `folder` in their environment or command line."""
     needle = os.fsencode(folder)

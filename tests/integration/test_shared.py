@@ -20,9 +20,10 @@ from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import ready
-from tests.support import LACKS, link_packages, state_folder
+from tests.support import LACKS, state_folder
 
 pytestmark = pytest.mark.xdist_group("shared daemon")
+ROOT = Path(__file__).parents[2]
 NAMES = ("gpudeck-test-a", "gpudeck-test-b")
 GROUP = "gpudeck-test"
 
@@ -35,9 +36,9 @@ def run(words, user, cwd="/", env=None, group=GROUP) -> subprocess.CompletedProc
     )  # fmt: skip
 
 
-def interpreter(name: str, packages: Path) -> list[str] | None:
+def interpreter(name: str) -> list[str] | None:
     """A Python that another user can run, with our packages."""
-    places = os.pathsep.join([str(packages), *(p for p in sys.path if p.endswith("site-packages"))])
+    places = os.pathsep.join([str(ROOT), *(p for p in sys.path if p.endswith("site-packages"))])
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for python in (sys.executable, shutil.which(version, path="/usr/bin:/usr/local/bin")):
         if python:
@@ -52,7 +53,7 @@ class User:
     """A user of this machine, who runs commands."""
 
     def __init__(self, name: str, shared: Path) -> None:
-        found = interpreter(name, shared.parent / "packages")
+        found = interpreter(name)
         if found is None:
             pytest.skip(f"{LACKS} a Python that other users can run")
         self.name, self.python, self.shared = name, found, shared
@@ -94,7 +95,6 @@ def shared() -> Iterator[Path]:
         subprocess.run(["useradd", "-M", "-N", "-g", GROUP, "-s", "/bin/sh", name], check=True)
     place = Path(tempfile.mkdtemp(prefix="gpudeck-shared-", dir="/tmp"))
     place.chmod(0o711)
-    link_packages(place / "packages")
     try:
         with pytest.MonkeyPatch.context() as patch, state_folder(place / "state") as folder:
             patch.setenv("GPUDECK_SYSTEM", "1")

@@ -20,28 +20,22 @@ from queue import SimpleQueue
 from tests.mutants.table import DEFECTS, Defect
 
 ROOT = Path(__file__).parents[2]
-_COPIED = ("tests", "pyproject.toml")
-_ROOMS = ("accel", "app", "assistant", "scheduler")
+_COPIED = ("gpudeck", "accel", "app", "assistant", "scheduler", "tests", "pyproject.toml")
 _LINKED = ("assets", "docs")
 _LIMIT_S = 300.0
 
 
 def copy_to(folder: Path) -> Path:
-    """Copy what the tests need, the rooms as they are installed, and return the folder."""
-    ignored = shutil.ignore_patterns("__pycache__", "results", "pictures")
-    shutil.copytree(ROOT / "gpudeck", folder / "gpudeck", ignore=ignored)
-    for name in _ROOMS:
-        shutil.copytree(ROOT / name, folder / "gpudeck" / name, ignore=ignored)
-        (folder / name).symlink_to(folder / "gpudeck" / name)
+    """Copy what the tests need, and return the folder."""
     for name in _COPIED:
         source = ROOT / name
         if source.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__", "results", "pictures")
             shutil.copytree(source, folder / name, ignore=ignored)
         else:
             shutil.copy(source, folder / name)
     for name in _LINKED:
         (folder / name).symlink_to(ROOT / name)
-        (folder / "gpudeck" / name).symlink_to(ROOT / name)
     return folder
 
 
