@@ -24,8 +24,8 @@ from tests.support import LACKS, state_folder
 
 pytestmark = pytest.mark.xdist_group("shared daemon")
 ROOT = Path(__file__).parents[2]
-NAMES = ("gpudeck-test-a", "gpudeck-test-b")
-GROUP = "gpudeck-test"
+GROUP = f"gpudeck{os.getpid()}"  # another run of these tests on this machine has its own
+NAMES = (f"{GROUP}a", f"{GROUP}b")
 
 
 def run(words, user, cwd="/", env=None, group=GROUP) -> subprocess.CompletedProcess[str]:
