@@ -73,31 +73,31 @@ def install() -> Changed:
     """Write the files that are missing or out of date. Raises UserError or OSError."""
     if missing := missing_of("window"):
         raise PartMissing(missing)
-    program, changed = _program(), []
+    program, changed = _find_program(), []
     for name, asset in _SOURCES.items():
-        file, content = _data() / name, (paths.assets() / asset).read_bytes()
+        file, content = _data_folder() / name, (paths.assets() / asset).read_bytes()
         if name == _ENTRY:
-            content = _start(content.decode(), program).encode()
+            content = _insert_program(content.decode(), program).encode()
         if not file.exists() or file.read_bytes() != content:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
             changed.append(file)
-    return _done(shlex.join(program), changed)
+    return _announce(shlex.join(program), changed)
 
 
 def remove() -> Changed:
     """Remove the files that `install` writes. Raises OSError."""
-    files = [file for name in _SOURCES if (file := _data() / name).exists()]
+    files = [file for name in _SOURCES if (file := _data_folder() / name).exists()]
     for file in files:
         file.unlink()
-    return _done(None, files)
+    return _announce(None, files)
 
 
-def _data() -> Path:
+def _data_folder() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser()
 
 
-def _program() -> list[str]:
+def _find_program() -> list[str]:
     """Return the command that starts this installation, also where it is not in the PATH."""
     script = Path(sys.argv[0]).absolute()
     if script.name == "gpudeck":
@@ -105,28 +105,28 @@ def _program() -> list[str]:
     return [sys.executable, "-P", "-m", "gpudeck"]
 
 
-def _start(entry: str, program: list[str]) -> str:
+def _insert_program(entry: str, program: list[str]) -> str:
     """Return the entry with the program that it starts, and without which it is not shown."""
-    command = " ".join(_quoted(word) for word in program)
-    return entry.replace("\nExec=gpudeck\n", f"\nTryExec={_text(program[0])}\nExec={command}\n")
+    command = " ".join(_quote(word) for word in program)
+    return entry.replace("\nExec=gpudeck\n", f"\nTryExec={_escape(program[0])}\nExec={command}\n")
 
 
-def _quoted(word: str) -> str:
+def _quote(word: str) -> str:
     """Quote a word of a command line in a desktop entry."""
     for reserved in '\\"`$':
         word = word.replace(reserved, f"\\{reserved}")
-    return _text('"' + word.replace("%", "%%") + '"')
+    return _escape('"' + word.replace("%", "%%") + '"')
 
 
-def _text(value: str) -> str:
+def _escape(value: str) -> str:
     """Escape a value of a desktop entry."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
 
 
-def _done(program: str | None, files: list[Path]) -> Changed:
+def _announce(program: str | None, files: list[Path]) -> Changed:
     """Have the desktop notice that files changed, and return what was done."""
     for name, command in _CACHES.items():
-        cache = _data() / name
+        cache = _data_folder() / name
         if files and cache.parent.is_dir():
             os.utime(cache.parent)  # a desktop does not use a cache that is older than its folder
             if cache.exists():

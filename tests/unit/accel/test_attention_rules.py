@@ -420,6 +420,7 @@ COMPILER = pytest.mark.xdist_group("compiler")
 
 
 @COMPILER
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch 2.15 reads it in its own check
 @pytest.mark.parametrize("case", ["plain", "rows first", "bias", "ragged", "sink and ALiBi"])
 def test_the_operation_keeps_the_rules_of_torch(case):
     opcheck(torch.ops.gpudeck.attention_forward.default, compiled_arguments()[case])
