@@ -15,8 +15,11 @@ from gpudeck.accel.attention.kernels.geometry import Geometry, Layout
 from gpudeck.accel.runtime import launch, named
 from gpudeck.accel.runtime.call import KernelCall
 
-TARGETS = (80, 86, 89, 90, 100, 120)
-SHARED_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
+TARGETS = (80, 86, 89, 90, 100, 120, 121)
+FP8_TARGETS = tuple(t for t in TARGETS if t >= 89)
+"""Before, GPUs have no FP8, and torch rounds."""
+FP4_TARGETS = tuple(t for t in TARGETS if t >= 100)
+SHARED_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99, 121: 99}
 """The most shared memory of a block (CUDA C++ Programming Guide, compute capabilities)."""
 TENSOR_CORES = {
     80: "mma.sync",
@@ -25,6 +28,7 @@ TENSOR_CORES = {
     90: "wgmma.mma_async",
     100: "tcgen05.mma",
     120: "mma.sync",
+    121: "mma.sync",
 }
 
 

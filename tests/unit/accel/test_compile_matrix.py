@@ -68,7 +68,7 @@ def also_in_make_test(target, kernel, head_dim):
     """All for each kind of tensor core; of those with the kind of sm_80, what needs most where the
     shared memory is less."""
     return target in (80, 90, 100) or (
-        target != 86 and (kernel, head_dim) in (("forward", 128), ("dk_dv", 128))
+        target not in (86, 121) and (kernel, head_dim) in (("forward", 128), ("dk_dv", 128))
     )
 
 

@@ -21,7 +21,7 @@ from gpudeck.accel.primitives.gemm.reference import reference
 from gpudeck.accel.primitives.quantize.fp8 import fp8_quantize
 from gpudeck.accel.runtime.call import compiled
 from tests.kernel_code import launched
-from tests.unit.accel.compiled import SHARED_KIB, TARGETS, needs
+from tests.unit.accel.compiled import FP4_TARGETS, SHARED_KIB, TARGETS, needs
 
 E4M3 = torch.float8_e4m3fn
 
@@ -164,7 +164,7 @@ def test_tiles_fit_the_shared_memory_of_every_target(m, target):
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("target", [100, 120])
+@pytest.mark.parametrize("target", FP4_TARGETS)
 @pytest.mark.parametrize(("kind", "instruction"), [("nvfp4", "mxf4nvf4"), ("mxfp4", "mxf4")])
 def test_blackwell_multiplies_fp4_itself(kind, instruction, target):
     found = needs(compiled(fp4.call_of(kind, 4096, 4096, 4096), target))

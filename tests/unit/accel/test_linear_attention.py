@@ -471,7 +471,7 @@ def test_it_is_a_name_of_accel():
 
 @pytest.mark.matrix
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("target", [80, 86, 90, 100, 120])
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("size", [64, 128, 256])
 @pytest.mark.parametrize("kind", KINDS)
 def test_kernels_compile_and_loops_over_states_fit_the_shared_memory_of_every_target(

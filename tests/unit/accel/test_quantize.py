@@ -26,7 +26,7 @@ from gpudeck.accel.primitives.quantize.fp8 import (
     fp8_quantize,
 )
 from gpudeck.accel.runtime.call import compiled
-from tests.unit.accel.compiled import TARGETS, launched, lost, needs
+from tests.unit.accel.compiled import FP8_TARGETS, launched, lost, needs
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "fp4_torchao.json").read_text())
 E4M3 = torch.float8_e4m3fn
@@ -173,10 +173,6 @@ def rounded_after(x, first):
         alone = fused.both_ways(x, granularity, E4M3, across=False, before=first).along
         assert torch.equal(alone.scales, along.scales)
     return *found, mean, rstd, dx, dout
-
-
-FP8_TARGETS = [t for t in TARGETS if t >= 89]
-"""Before, GPUs have no FP8, and torch rounds."""
 
 
 @pytest.mark.matrix
