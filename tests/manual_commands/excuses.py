@@ -1,0 +1,33 @@
+"""Say why some commands of the manual cannot be run by a program on any machine."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Excuse(NamedTuple):
+    """Say why commands are not run."""
+
+    pattern: str
+    """What is found in these commands, as a regular expression."""
+    reason: str
+
+
+EXCUSES = (
+    Excuse(r"^make (run|test)\b", "it installs for minutes, and .ci/run does it on a fresh clone"),
+    Excuse(r"^\.venv/bin/gpudeck", "it is what `make run` installed"),
+    Excuse(r"^(pipx|pip|uv) ", "it changes what is installed, and needs the network"),
+    Excuse(r"^sudo ", "it needs root"),
+    Excuse(r"^gpudeck daemon uninstall", "it changes the systemd of whoever runs this"),
+    Excuse(r"^gpudeck (host (add|test|remove)|--host) ", "it needs another machine"),
+    Excuse(r"^gpudeck (cluster add|submit --on) ", "it needs a cluster"),
+    Excuse(r"exec (docker|podman) run|apptainer exec", "it needs an image and a GPU"),
+    Excuse(r"conda run|-- uv run", "it needs conda or uv"),
+    Excuse(r"^gpudeck run attention seq=16384", "it takes minutes without a GPU"),
+)
+
+
+def excuse_of(command: str) -> Excuse | None:
+    """Return why a command is not run; None where it is."""
+    return next((e for e in EXCUSES if re.search(e.pattern, command)), None)
