@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
@@ -39,7 +39,7 @@ class Figure:
     forward: Ratios
     """How many times as fast ours is at each shape: forward, or in both passes together."""
     backward: Ratios | None = None
-    short: bool = True
+    short: bool = False
     """Whether it also stands in the README, once it is measured."""
 
     def line(self) -> str:
@@ -60,7 +60,9 @@ def _words(ratios: list[float]) -> str:
     return f"{mean:.2f}{spread if len(ratios) > 1 else ''}"
 
 
-def _ways(what: str, peers: str, file: str, compare: Any, *args: Any, short: bool = True) -> Figure:
+def _ways(
+    what: str, peers: str, file: str, compare: Any, *args: Any, short: bool = False
+) -> Figure:
     """Return the figure of both passes, which are told by the first argument of `compare`."""
     ways = (partial(compare, way, *args) for way in ("forward", "backward"))
     return Figure(what, peers, file, *ways, short)
@@ -73,6 +75,7 @@ def _column(what: str, peers: str, file: str, column: str, *shape: str, **wanted
 
 _PEERS = "PyTorch, cuDNN, FA3"
 _FP8_PEERS = "cuDNN, FA3, which round nothing"
+_README_FP8 = ("128", "ours with pre-pass")
 _LAYER = "a linear layer in FP8, forward and backward, from 8,192 rows and 4,096 features on"
 _KINDS = {
     "gdn": "gated delta rule", "rwkv7": "RWKV-7", "ssd": "Mamba-2 (SSD)", "kda": "KDA",
@@ -82,24 +85,24 @@ _KINDS = {
 GROUPS: dict[str, tuple[Figure, ...]] = {
     "attention": (
         _ways("attention, shapes of published models, `auto` once it has measured them",
-              f"{_PEERS}, FlexAttention", "attention_zoo", by.zoo, "learned"),
+              f"{_PEERS}, FlexAttention", "attention_zoo", by.zoo, "learned", short=True),
         _ways("… of these, the shapes measured beside FA4 as well", f"{_PEERS}, FlexAttention, FA4",
               "attention_zoo", by.zoo, "learned", "fa4"),
         _ways("… all of them, before `auto` has measured any", f"{_PEERS}, FlexAttention",
-              "attention_zoo", by.zoo, "auto", short=False),
+              "attention_zoo", by.zoo, "auto"),
         _ways("attention, shapes that `auto` was tuned for, our own kernels", f"{_PEERS}, FA4",
               "attention_grid", by.grid, OURS),
         _ways("… `auto`, which may run a peer", f"{_PEERS}, FA4",
-              "attention_grid", by.grid, ("auto",), short=False),
+              "attention_grid", by.grid, ("auto",)),
         _ways("… our own kernels on cells of this grid beside FA3 and FA4 in one run",
-              f"{_PEERS}, FA4", "attention_grid_peers", by.grid_again, OURS, short=False),
+              f"{_PEERS}, FA4", "attention_grid_peers", by.grid_again, OURS),
         _ways("`accel.flex_attention`", "FlexAttention, compiled",
               "attention_flex", by.flex, "flex"),
         _ways("`accel.flex_attention`", "FlexAttention's backend FLASH",
               "attention_flex", by.flex, "flex FLASH"),
         *(
             Figure(f"attention in FP8, head size {size}, {words}", _FP8_PEERS, "attention_fp8",
-                   partial(by.fp8_attention, size, ours), None, size != "64" and ours != "ours")
+                   partial(by.fp8_attention, size, ours), short=(size, ours) == _README_FP8)
             for size in ("64", "128", "256")
             for ours, words in (("ours", "the kernel alone"),
                                 ("ours with pre-pass", "rounding included"))
@@ -110,46 +113,47 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
     ),
     "products": (
         Figure("products in bf16 from 1,024 rows on, our kernel", "cuBLAS", "gemm",
-               partial(by.many_rows, "bfloat16")),
+               partial(by.many_rows, "bfloat16"), short=True),
         Figure("… up to 64 rows, our kernels", "cuBLAS", "gemm",
-               partial(by.few_rows, "bfloat16"), None, False),
-        replace(_column("… all, `auto` once it has measured a shape", "our kernels, cuBLAS",
-                        "gemm_auto", "learned_share", "layer", "m", precision="bfloat16"),
-                short=False),
+               partial(by.few_rows, "bfloat16")),
+        _column("… all, `auto` once it has measured a shape", "our kernels, cuBLAS",
+                "gemm_auto", "learned_share", "layer", "m", precision="bfloat16"),
         Figure("products in FP8, scales of blocks, from 1,024 rows on, our kernel", "PyTorch",
                "gemm", partial(by.many_rows, "fp8-block1x128")),
         Figure("… up to 64 rows, our kernels", "PyTorch", "gemm",
                partial(by.few_rows, "fp8-block1x128")),
         Figure("products in FP8, scales of rows, from 1,024 rows on, our kernel", "PyTorch",
-               "gemm", partial(by.many_rows, "fp8-row"), None, False),
+               "gemm", partial(by.many_rows, "fp8-row")),
         Figure("… up to 64 rows, our kernels", "PyTorch", "gemm",
-               partial(by.few_rows, "fp8-row"), None, False),
+               partial(by.few_rows, "fp8-row")),
         Figure("products of experts in one kernel", "one dense product of that size by cuBLAS",
                "grouped", partial(by.experts, "dense cublas")),
         Figure("products of experts in one kernel", "one dense product of that size by ours",
-               "grouped", partial(by.experts, "dense hopper"), None, False),
+               "grouped", partial(by.experts, "dense hopper")),
         _column("one vector times weights in four bits", "torch's int4 kernel", "int4",
                 "times_torch_int4", "layer", m="1", contender="auto"),
-        replace(_column("… its bytes a second", "a copy in memory", "int4", "of_copy", "layer",
-                        m="1", contender="auto"), short=False),
-        Figure(_LAYER, "the layer in bf16", "fp8_linear", partial(by.layers, "row", "bf16", 4096)),
+        _column("… its bytes a second", "a copy in memory", "int4", "of_copy", "layer",
+                m="1", contender="auto"),
+        Figure(_LAYER, "the layer in bf16", "fp8_linear", partial(by.layers, "row", "bf16", 4096),
+               short=True),
         Figure("… with scales of earlier steps", "the layer in bf16", "fp8_linear",
-               partial(by.layers, "delayed", "bf16", 4096), None, False),
+               partial(by.layers, "delayed", "bf16", 4096)),
         Figure(_LAYER, "torchao's recipes, compiled", "fp8_linear",
                partial(by.layers, "row", "torchao", 4096)),
         Figure("… uncompiled, steps as CUDA graphs", "the layer in bf16", "fp8_linear",
-               partial(by.layers, "row", "bf16", 4096, graph=True), None, False),
+               partial(by.layers, "row", "bf16", 4096, graph=True)),
         Figure("… with the smaller layers that were measured", "the layer in bf16", "fp8_linear",
-               partial(by.layers, "row", "bf16", 0), None, False),
+               partial(by.layers, "row", "bf16", 0)),
         Figure("… all of them, converted where a measurement says so", "the layer in bf16",
-               "fp8_linear", partial(by.layers, "auto", "bf16", 0), None, False),
+               "fp8_linear", partial(by.layers, "auto", "bf16", 0)),
         _column("a transformer layer in FP8, forward and backward, 8,192 tokens",
                 "the layer in bf16", "fp8_engine", "times_bf16", "form", "rows",
                 direction="training", layer="row fused"),
     ),
     "linear attention": (
         *(
-            _ways(f"linear attention: {words}", "fla-core", "linear_attention", by.linear, kind)
+            _ways(f"linear attention: {words}", "fla-core", "linear_attention", by.linear, kind,
+                  short=kind == "gdn")
             for kind, words in _KINDS.items()
         ),
         _ways("linear attention: gated delta rule", "FlashQLA", "linear_attention",
