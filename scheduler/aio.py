@@ -25,11 +25,11 @@ from typing import Self, TypeVar, Unpack
 from gpudeck.scheduler.client import GONE_S, RECONNECT_S, AsyncVerbs, Client, Threaded, as_coroutine
 from gpudeck.scheduler.handle import JobHandle, JobView
 from gpudeck.scheduler.protocol import paths
-from gpudeck.scheduler.protocol.errors import DaemonGone
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 from gpudeck.scheduler.protocol.job_options import JobOptions, Words
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.snapshot import Snapshot
-from gpudeck.scheduler.protocol.wire import MAX_MESSAGE
+from gpudeck.scheduler.protocol.wire import MAX_MESSAGE, check_server
 from gpudeck.scheduler.verbs.control import Subscribe
 from gpudeck.scheduler.verbs.jobs import WAIT_S, Wait
 from gpudeck.scheduler.verbs.request import Request, decode_reply, encode_request
@@ -112,9 +112,15 @@ class AsyncClient(AsyncVerbs):
 
 async def _replies(request: Request[R]) -> AsyncGenerator[R, None]:
     """Yield the replies on a new connection, to one subscription or to repeated Wait requests."""
+    path = paths.client_socket()
     try:
-        with paths.short(paths.client_socket()) as name:
+        with paths.short(path) as name:
             reader, writer = await asyncio.open_unix_connection(name, limit=MAX_MESSAGE)
+        try:
+            check_server(writer.get_extra_info("socket"), path, paths.daemon_owner())
+        except (OSError, UserError):
+            writer.close()
+            raise
     except OSError as e:
         raise DaemonGone("the daemon does not run (start it with: gpudeck daemon start)") from e
     try:

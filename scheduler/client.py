@@ -527,8 +527,10 @@ class Client:
 
     def _connect(self, timeout: float | None) -> Connection:
         try:
-            socket = self.place.socket if self.place else paths.client_socket()
-            connection = Connection(socket, timeout)
+            if self.place:  # its socket here is made by ssh, and the tunnel checked the one there
+                connection = Connection(self.place.socket, timeout)
+            else:
+                connection = Connection(paths.client_socket(), timeout, paths.daemon_owner())
         except DaemonGone as e:
             if self.place is not None:
                 raise DaemonGone(f"the connection to {self.place.name} broke") from e

@@ -37,7 +37,7 @@ def daemon_status() -> DaemonStatus:
     """Return the daemon's status without starting one."""
     home, log = str(paths.home()), str(paths.daemon_log())
     try:
-        connection = Connection(paths.client_socket(), ANSWER_S)
+        connection = Connection(paths.client_socket(), ANSWER_S, paths.daemon_owner())
     except (DaemonGone, FileNotFoundError):
         return DaemonStatus(False, None, home, log, False)
     pid = connection.server_pid

@@ -25,12 +25,16 @@ _POLL_S = 0.02
 _NOT_TAKEN = ("SSH_", "GPUDECK_", "PWD", "OLDPWD", "SHLVL", "_")
 """Beginnings of the names of variables that belong to the connection, not to a login."""
 _QUESTION = (
-    'h="$1"; case "$h" in "~/"*) h="$HOME/${h#"~/"}";; esac; s=; '
+    'h="$1"; case "$h" in "~/"*) h="$HOME/${h#"~/"}";; esac; s=; u=$(id -u); '
     'for p in "$GPUDECK_HOME" "${XDG_STATE_HOME:-$HOME/.local/state}/gpudeck" '
-    '"/var/tmp/gpudeck-$(id -u)"; do p="${h:-$p}"; '
-    'if test -z "$s" && test -n "$p" && test -S "$p/daemon.sock"; then s="$p/daemon.sock"; fi; '
+    '"/var/tmp/gpudeck-$u"; do p="${h:-$p}"; '
+    'if test -z "$s" && test -n "$p" && test -S "$p/daemon.sock" && '
+    'test $({ find "$p" -prune -user "$u"; find "$p/." "$p/daemon.sock" -prune -user "$u" '
+    '! -perm -020 ! -perm -002; } | wc -l) -eq 3; then s="$p/daemon.sock"; fi; '
     f'done; printf "{_MARK.decode()}%s\\0%s\\0" "$s" "$HOME"; env -0'
 )
+"""Ask for a socket of this user, in a folder that nobody else may write to, nor replace by a link:
+only a process of this user can listen on it."""
 
 
 @contextmanager

@@ -46,8 +46,17 @@ def _found_home(usual: Path) -> Path:
     if network_type(usual) is None or os.access(usual / _STORE, os.F_OK):
         return usual
     local = _local_home()
-    usable = os.access(LOCAL, os.W_OK) and network_type(LOCAL) is None and not local.is_symlink()
+    usable = os.access(LOCAL, os.W_OK) and network_type(LOCAL) is None and _is_free_or_ours(local)
     return local if usable else usual
+
+
+def _is_free_or_ours(folder: Path) -> bool:
+    """Return whether nobody else made the folder, or a link in its place, before us."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return True
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
 def _local_home() -> Path:
@@ -94,11 +103,16 @@ def ensure(folder: Path) -> Path:
             f"cannot use the folder {folder}: {e.strerror}. "
             "Set GPUDECK_HOME to a folder you can write to."
         ) from e
-    if found.st_uid != os.getuid() or found.st_mode & _OPEN:
+    if found.st_uid != os.getuid() or is_open(found):
         raise UserError(
             f"the folder {folder} is open to others; name a folder of your own in GPUDECK_HOME"
         )
     return folder
+
+
+def is_open(found: os.stat_result) -> bool:
+    """Return whether other users than its owner may write to a folder."""
+    return bool(found.st_mode & _OPEN)
 
 
 def replace_file(file: Path, data: bytes) -> None:
@@ -164,6 +178,11 @@ def uses_shared() -> bool:
 def client_socket() -> Path:
     """Return the socket of the daemon that this user's requests go to."""
     return shared_home() / "daemon.sock" if uses_shared() else daemon_socket()
+
+
+def daemon_owner() -> int:
+    """Return the user of that daemon."""
+    return 0 if uses_shared() else os.getuid()
 
 
 def daemon_lock() -> Path:

@@ -1,11 +1,12 @@
 """Messages over a Unix socket: JSON, one message a line, between processes of one user.
 
-A server listens on a 0600 socket and refuses peers of other users (SO_PEERCRED). The daemon and
-the assistant use it.
+A server listens on a 0600 socket and refuses peers of other users (SO_PEERCRED), and a client sends
+nothing to a server of another user. The daemon and the assistant use it.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.protocol.users import user_name
 
 if TYPE_CHECKING:
     import asyncio  # clients start faster without
@@ -27,6 +29,8 @@ MEMBERS, ADMINS = "gpudeck", "gpudeck-admin"
 """The group that may connect to a shared daemon, and the group that administers its queue."""
 BACKLOG = 4096
 """Clients that may wait for a busy server; one more is refused, as if nobody listened."""
+_UNCONNECTED = -1
+"""What the kernel says of the user at the other end of a socket that is not connected."""
 
 Handler = Callable[[bytes, "Peer"], Awaitable[None]]
 
@@ -132,19 +136,44 @@ def _credentials(sock: socket.socket) -> tuple[int, int]:
     return int(pid), int(uid)
 
 
+def check_server(sock: socket.socket, path: Path, owner: int) -> None:
+    """Check that a process of `owner` listens at `path`, to which `sock` is connected.
+
+    Somebody else may have made the folder and the socket first, to be sent commands and
+    environments. Raises UserError, and OSError where the path is gone.
+    """
+    _, listener = _credentials(sock)
+    if listener == _UNCONNECTED:  # asyncio takes a refusal for a connection
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody accepts connections", str(path))
+    folder = path.parent.stat()
+    users = {listener, path.stat().st_uid, folder.st_uid}
+    if users != {owner} or paths.is_open(folder):
+        raise UserError(
+            f"nothing was sent to {path}, as the socket, its folder or the process behind it is "
+            f"not {user_name(owner)}'s alone. Name a folder of your own in GPUDECK_HOME."
+        )
+
+
 class Connection:
     """The client's end, which blocks; for one thread at a time."""
 
-    def __init__(self, path: Path, timeout: float | None = 10.0) -> None:
-        """Connect. Raises DaemonGone where nobody listens at `path`."""
+    def __init__(self, path: Path, timeout: float | None = 10.0, owner: int | None = None) -> None:
+        """Connect to a server of `owner`, who is this user unless another one is named.
+
+        Raises DaemonGone where nobody listens at `path`, UserError where somebody else does.
+        """
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._sock.settimeout(timeout)
         try:
             with paths.short(path) as name:
                 self._sock.connect(name)
+            check_server(self._sock, path, os.getuid() if owner is None else owner)
         except OSError as e:
             self._sock.close()
             raise DaemonGone(f"nobody answers at {path}") from e
+        except UserError:
+            self._sock.close()
+            raise
         self._file = self._sock.makefile("rb")
         self._over, self.closed = False, False
         self._end = select.poll()
