@@ -366,6 +366,10 @@ class Daemon:
         """Return the user whose jobs a client submits; None where all are of who runs us."""
         return peer.uid if self._shared else None
 
+    def viewer(self, peer: wire.Peer) -> int | None:
+        """Return the user from whom parts of other users' jobs are hidden; None: nothing is."""
+        return self.owner(peer) or None  # root sees everything
+
     def _encode_for(self, value: object, uid: int) -> bytes:
         """Encode a reply as its user may see it."""
         return encode_reply(sharing.visible(value, uid) if self._shared else value)
@@ -377,10 +381,7 @@ class Daemon:
             if self._shared:
                 sharing.authorize(request, peer.uid, lambda job: self.queue.get(job).spec.user)
             self.polling.requested(not isinstance(request, GetSnapshot) or request.live)
-            answer = await request.handle(self, peer)
-            if self._shared:
-                answer = sharing.without_guesses(request, answer, peer.uid)
-            reply = self._encode_for(answer, peer.uid)
+            reply = self._encode_for(await request.handle(self, peer), peer.uid)
         except UserError as e:
             reply = encode_message(Error.of(e))
         await peer.send(reply)

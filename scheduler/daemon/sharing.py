@@ -167,29 +167,22 @@ def visible(value: Any, uid: int) -> Any:
     return value
 
 
-def without_guesses(request: Request[Any], value: Any, uid: int) -> Any:
-    """Return a reply to a search in texts without the jobs whose texts this user may not see."""
-    if uid == 0 or not (isinstance(request, jobs.FindJobs) and request.search.text):
-        return value
-    own = tuple(job for job in value.jobs if job.spec.user == uid)
-    return msgspec.structs.replace(value, jobs=own)
-
-
 def _hidden(job: Job) -> Job:
     """Return another user's job without what it runs, and what it was given or printed."""
     spec = msgspec.structs.replace(
-        job.spec, argv=(HIDDEN,), cwd="/", env={}, params={}, notes="", tags=(), inherited=None
-    )
+        job.spec, argv=(HIDDEN,), cwd="/", env={}, workload=None, params={}, notes="", tags=(),
+        inherited=None,
+    )  # fmt: skip
     state = job.state
     if isinstance(state, Done | Failed):
-        state = msgspec.structs.replace(state, result=NO_RESULT)
+        state = msgspec.structs.replace(state, result=NO_RESULT, large=False)
     if isinstance(state, Failed):
         state = msgspec.structs.replace(state, reason=f"exit status {state.code}")
     elif isinstance(state, Running):
         state = msgspec.structs.replace(state, attempt="", note="", progress=None)
     elif not isinstance(state, Queued) and hasattr(state, "attempt"):
         state = msgspec.structs.replace(state, attempt="")
-    return msgspec.structs.replace(job, spec=spec, state=state)
+    return msgspec.structs.replace(job, spec=spec, state=state, cut=False)
 
 
 def _without_commands(detail: Detail, uid: int) -> Detail:

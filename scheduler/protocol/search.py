@@ -115,17 +115,27 @@ def ended(state: State) -> float | None:
     return state.at if isinstance(state, Done | Failed | Cancelled | Lost) else None
 
 
-def matches(search: Search, job: Job) -> bool:
-    """Return True where the job matches; the store finds the same jobs."""
+def matches(search: Search, job: Job, viewer: int | None = None) -> bool:
+    """Return True where the job matches; the store finds the same jobs.
+
+    Args:
+        viewer: The user of a shared daemon who searches: to them the words and the verdict of
+            another user's job are unknown. None: whoever may see everything.
+    """
+    hidden = viewer is not None and job.spec.user != viewer
     end = ended(job.state)
     return (
-        _has_words(search.words, job)
-        and (not search.outcomes or outcome(job.state) in search.outcomes)
+        (not search.words if hidden else _has_words(search.words, job))
+        and (not search.outcomes or _shown_outcome(job.state, hidden) in search.outcomes)
         and search.group in (None, job.spec.group)
         and (not search.device or search.device in devices(job.state))
         and (end is None or end >= search.since)
         and job.submitted < search.until
     )
+
+
+def _shown_outcome(state: State, hidden: bool) -> str:
+    return status_of(state) if hidden else outcome(state)
 
 
 def _has_words(words: Sequence[str], job: Job) -> bool:

@@ -48,9 +48,11 @@ class JobQueries:
             return tuple(listed(self._current(number)) for number in numbers)
         return self._with_reasons(self._store.recent(limit))
 
-    def find(self, search: Search, before: int, limit: int) -> tuple[tuple[Job, ...], int | None]:
+    def find(
+        self, search: Search, before: int, limit: int, viewer: int | None = None
+    ) -> tuple[tuple[Job, ...], int | None]:
         """Return at most MAX_LISTED jobs that match a search; see `Store.find`."""
-        found, more = self._store.find(search, before, max(1, min(limit, MAX_LISTED)))
+        found, more = self._store.find(search, before, max(1, min(limit, MAX_LISTED)), viewer)
         return self._with_reasons(found), more
 
     def timeline(self, job_id: int) -> tuple[Event, ...]:

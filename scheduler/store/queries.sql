@@ -77,7 +77,7 @@ SELECT id FROM jobs WHERE status IN ('queued', 'starting', 'running');
 SELECT id, spec, submitted, state, place, tries, usage, seal FROM jobs ORDER BY id DESC LIMIT ?;
 
 -- name: set_search
-INSERT OR REPLACE INTO search (job, outcome, submitted, ended, "group", devices, words) VALUES (?, ?, ?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO search (job, outcome, submitted, ended, "group", devices, words, user) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: newest_job
 SELECT coalesce(max(id), 0) FROM jobs;
@@ -85,10 +85,12 @@ SELECT coalesce(max(id), 0) FROM jobs;
 -- name: find_jobs
 SELECT job FROM search
 WHERE job >= :first AND job < :before
-  AND outcome IN (SELECT value FROM json_each(:outcomes))
+  AND CASE WHEN :viewer IS NULL OR user = :viewer
+    THEN outcome IN (SELECT value FROM json_each(:outcomes))
+      AND (instr(words, :one) OR job = :one) AND (instr(words, :other) OR job = :other)
+    ELSE :one = '' AND iif(outcome = 'rejected', 'done', outcome) IN (SELECT value FROM json_each(:outcomes)) END
   AND (ended IS NULL OR ended >= :since) AND submitted < :until
   AND (:group IS NULL OR "group" = :group) AND instr(devices, :device)
-  AND (instr(words, :one) OR job = :one) AND (instr(words, :other) OR job = :other)
 ORDER BY job DESC;
 
 -- name: ended_since

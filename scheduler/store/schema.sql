@@ -1,4 +1,4 @@
--- Schema 10. One writing process and one connection (see store.py); every transition of a job is one transaction.
+-- Schema 11. One writing process and one connection (see store.py); every transition of a job is one transaction.
 CREATE TABLE jobs (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     submitted REAL NOT NULL,
@@ -46,7 +46,8 @@ CREATE TABLE search (                  -- what jobs are found by: narrow rows, s
     ended     REAL,                    -- NULL: it waits or runs
     "group"   TEXT NOT NULL,
     devices   TEXT NOT NULL,           -- ids, each between blanks
-    words     TEXT NOT NULL            -- see search.searched
+    words     TEXT NOT NULL,           -- see search.searched
+    user      INTEGER                  -- who submitted it to a shared daemon, and alone may search its words
 );
 
 CREATE TABLE submissions (             -- the newest, so that one that is sent again is not queued again; written with its jobs

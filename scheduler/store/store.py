@@ -497,7 +497,9 @@ class Store(Database):
         """Yield the jobs that ended since a time and had devices, oldest first."""
         return self._rows("ended_since", since)
 
-    def find(self, search: Search, before: int, limit: int) -> tuple[list[Job], int | None]:
+    def find(
+        self, search: Search, before: int, limit: int, viewer: int | None = None
+    ) -> tuple[list[Job], int | None]:
         """Return one page of the jobs that match, newest first, and where the next page begins.
 
         A page may be short or empty where the search took too long.
@@ -506,6 +508,8 @@ class Store(Database):
             search: The conditions.
             before: Only jobs with lower numbers are searched.
             limit: The most jobs on the page.
+            viewer: As in `search.matches`: nothing that is hidden from them decides which jobs
+                are on the page, and where the next one begins.
 
         Returns:
             The jobs, as lists show them, and `before` of the next page; None after the last page.
@@ -516,9 +520,9 @@ class Store(Database):
         before = min(before, newest + 1)
         while before > 1:
             first = before - WINDOW
-            for job_id in self._likely(search, first, before):
+            for job_id in self._likely(search, first, before, viewer):
                 job = self.get(job_id)
-                found += [listed(job)] if matches(search, job) else []
+                found += [listed(job)] if matches(search, job, viewer) else []
                 if len(found) >= limit or time.monotonic() > end:
                     return found, job_id
             before = first
@@ -526,7 +530,7 @@ class Store(Database):
                 break
         return found, before if before > 1 else None
 
-    def _likely(self, search: Search, first: int, before: int) -> Iterator[int]:
+    def _likely(self, search: Search, first: int, before: int, viewer: int | None) -> Iterator[int]:
         """Yield the jobs from `first` to `before` that may match, by the two longest words only."""
         one, other = (*sorted(search.words, key=len, reverse=True), "", "")[:2]
         wanted = {
@@ -539,6 +543,7 @@ class Store(Database):
             "device": f" {search.device} " if search.device else "",
             "one": one,
             "other": other,
+            "viewer": viewer,
         }
         with self._translated():
             for (job_id,) in self.connection.execute(self._q["find_jobs"], wanted):
@@ -632,6 +637,7 @@ def _search_row(job: Job) -> tuple[object, ...]:
         job.spec.group,
         held,
         searched(job.spec),
+        job.spec.user,
     )
 
 

@@ -78,4 +78,5 @@ class FindJobs(Request[Page], frozen=True, tag="find"):
             if search.device in (device.id, str(device.index)):
                 search = msgspec.structs.replace(search, device=device.id)
                 break
-        return Page(*daemon.queue.queries.find(search, self.before, self.limit))
+        viewer = daemon.viewer(peer)
+        return Page(*daemon.queue.queries.find(search, self.before, self.limit, viewer))

@@ -24,8 +24,10 @@ from tests.support import LACKS, state_folder
 
 pytestmark = pytest.mark.xdist_group("shared daemon")
 ROOT = Path(__file__).parents[2]
-GROUP = f"gpudeck{os.getpid()}"  # another run of these tests on this machine has its own
-NAMES = (f"{GROUP}a", f"{GROUP}b")
+RUN = "".join(chr(ord("a") + int(digit)) for digit in str(os.getpid()))
+"""Tells the users of this run from those of another one on this machine, at the same time."""
+NAMES = (f"gpudeck-{RUN}-one", f"gpudeck-{RUN}-two")
+GROUP = f"gpudeck-{RUN}"
 
 
 def run(words, user, cwd="/", env=None, group=GROUP) -> subprocess.CompletedProcess[str]:
@@ -172,6 +174,21 @@ def test_nobody_reads_anothers_output_command_or_environment(users, root):
     ):
         words = ["ls" if path.is_dir() else "cat", path]
         assert run(words, b.name).returncode != 0, path
+
+
+def test_no_page_of_a_search_tells_what_another_users_jobs_hold(users, root):
+    a, b = users
+    job = a.submit("true 'key-1f7'", "--name", "x", "--tag", "key-1f7", "--hold")
+    code = (
+        "from gpudeck.scheduler.client import Client; from gpudeck.scheduler.protocol.search import"
+        " Search; c = Client();"
+        "print([c.page(Search(w), limit=1) for w in ('key-1f7', 'key-1f', 'key-2')])"
+    )
+    done = b.run("-c", code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[((), None), ((), None), ((), None)]"
+    assert a.found("key-1f7") == [job]
+    a("cancel", str(job))
 
 
 def test_who_is_not_in_the_group_cannot_connect(users):

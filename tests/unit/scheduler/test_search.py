@@ -77,11 +77,11 @@ def every(store: Store) -> list[Job]:
     return [store.get(n) for n in range(len(JOBS), 0, -1)]
 
 
-def found_in(store: Store, search: Search) -> list[int]:
+def found_in(store: Store, search: Search, viewer: int | None = None) -> list[int]:
     """Return all pages: one may be short on a slow machine."""
     found, before = list[int](), NEWEST
     while before:
-        page, on = store.find(search, before, 100)
+        page, on = store.find(search, before, 100, viewer)
         found, before = [*found, *(job.id for job in page)], on or 0
     return found
 
@@ -159,3 +159,33 @@ def test_a_moment_is_a_span_before_now_or_a_date() -> None:
     for wrong in ("", "yesterday", "-3d", "2026-13-40"):
         with pytest.raises(UserError, match="7d or 2h"):
             parse_moment(wrong, 0.0)
+
+
+A, B = 1001, 1002
+WORDS = (
+    (Search("secret"), []),
+    (Search("2"), []),
+    (Search("plain"), [1]),
+    (Search("1"), [1]),
+    (Search(outcomes=("rejected",)), []),
+    (Search(outcomes=("done",)), [2]),
+    (Search(), [3, 2, 1]),
+)
+
+
+def test_what_is_hidden_from_a_user_decides_nothing_of_what_they_find(store: Store) -> None:
+    """A page of one job ends where the next begins, which must not tell what the rest holds."""
+    with_user = msgspec.structs.replace
+    shared = Store(store._file.with_name("shared.sqlite"))
+    jobs = [
+        shared.insert(with_user(JOBS[8][0], name="plain", user=A), 1.0, Queued()),
+        shared.insert(with_user(JOBS[2][0], name="secret", user=B), 1.0, JOBS[2][1]),
+        shared.insert(with_user(JOBS[0][0], argv=("secret",), user=B), 1.0, Queued()),
+    ]
+    for search, found in WORDS:
+        assert found_in(shared, search, A) == found, search
+        assert [j.id for j in reversed(jobs) if matches(search, j, A)] == found, search
+    pages = {word: shared.find(Search(word), NEWEST, 1, A) for word in ("secret", "absent", "TRÄ")}
+    assert set(map(str, pages.values())) == {"([], None)"}
+    assert found_in(shared, Search("secret"), B) == found_in(shared, Search("secret")) == [3, 2]
+    shared.close()

@@ -7,7 +7,17 @@ import pytest
 
 from gpudeck.scheduler.daemon import sharing
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
-from gpudeck.scheduler.protocol.jobs import Changes, Done, Failed, Job, Running, Spec
+from gpudeck.scheduler.protocol.jobs import (
+    LISTED_ARGV,
+    LISTED_RESULT,
+    Changes,
+    Done,
+    Failed,
+    Job,
+    Running,
+    Spec,
+    listed,
+)
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 from gpudeck.scheduler.verbs.change import Cancel, CancelMany, Edit, Restore
@@ -103,9 +113,10 @@ def test_nobody_overtakes_others_or_reaches_roots_clusters():
 
 
 SECRET = Spec(
-    ("secret",), "training", "/secret", {"SECRET": "secret"}, params={"p": "secret"},
-    notes="secret", tags=("secret",), user=A,
+    ("secret",), "training", "/secret", {"SECRET": "secret"}, workload="secret",
+    params={"p": "secret"}, notes="secret", tags=("secret",), user=A,
 )  # fmt: skip
+LONG = b'{"x": "%s"}' % (b"long" * LISTED_RESULT)
 JOBS = (
     Job(1, SECRET, 0.0, Failed(1.0, 2.0, "exit status 1: secret", 1)),
     Job(1, SECRET, 0.0, Running("secret", (), 1.0, 2, 3, "boot", note="secret")),
@@ -119,6 +130,14 @@ def test_what_a_job_is_stays_with_its_user(job):
         seen = sharing.visible(job, uid)
         assert b"secret" not in encoded(seen) and seen.spec.name == "training"
     assert sharing.visible(job, A) is job and sharing.visible(job, ROOT) is job
+
+
+def test_how_long_a_command_or_a_result_is_stays_with_its_user_too():
+    spec = msgspec.structs.replace(SECRET, argv=("secret" * LISTED_ARGV,))
+    long = listed(Job(1, spec, 0.0, Done(1.0, 2.0, result=msgspec.Raw(LONG))))
+    short = listed(Job(1, SECRET, 0.0, Done(1.0, 2.0)))
+    assert encoded(long) != encoded(short)
+    assert encoded(sharing.visible(long, B)) == encoded(sharing.visible(short, B))
 
 
 def test_a_snapshot_hides_what_is_roots(monkeypatch):

@@ -113,6 +113,17 @@ def test_a_store_that_was_taken_over_is_like_a_new_one(old: Path) -> None:
     assert version(old) == version(new) == SCHEMA_VERSION
 
 
+def test_jobs_of_an_older_store_are_searched_by_their_users_alone(old: Path) -> None:
+    with sqlite3.connect(old) as db:
+        spec = "json_set(CAST(spec AS TEXT), '$.user', 1001)"
+        db.execute(f"UPDATE jobs SET spec = {spec} WHERE id = 2")
+    db.close()
+    store = Store(old)
+    found = {uid: store.find(Search("old"), NEWEST, 9, uid)[0] for uid in (1001, 1002)}
+    assert [[job.id for job in jobs] for jobs in found.values()] == [[2], []]
+    store.close()
+
+
 def test_a_garbled_job_of_an_older_store_keeps_no_other_from_being_found(old: Path) -> None:
     with sqlite3.connect(old) as db:
         db.execute("UPDATE jobs SET spec = '{', state = x'ff' WHERE id = 2")
