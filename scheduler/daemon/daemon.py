@@ -370,6 +370,10 @@ class Daemon:
         """Return the user from whom parts of other users' jobs are hidden; None: nothing is."""
         return self.owner(peer) or None  # root sees everything
 
+    def mover(self, peer: wire.Peer) -> int | None:
+        """Return the user who may overtake their own jobs alone; None: who may overtake all."""
+        return peer.uid if self._shared and not sharing.is_admin(peer.uid) else None
+
     def _encode_for(self, value: object, uid: int) -> bytes:
         """Encode a reply as its user may see it."""
         return encode_reply(sharing.visible(value, uid) if self._shared else value)

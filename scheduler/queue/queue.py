@@ -151,9 +151,9 @@ class Queue:
         """Change a job; see `Submission.edit`."""
         return self._submission.edit(job_id, changes, devices, availability)
 
-    def move(self, job_id: int, beside: int, after: bool) -> Job:
+    def move(self, job_id: int, beside: int, after: bool, mover: int | None = None) -> Job:
         """Move a job beside another; see `Submission.move`."""
-        return self._submission.move(job_id, beside, after)
+        return self._submission.move(job_id, beside, after, mover)
 
     def cancel(self, job_id: int) -> Job:
         """Cancel a job, or have it end where it runs. Raises NotFound, UserError if it ended."""

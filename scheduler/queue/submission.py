@@ -150,8 +150,16 @@ class Submission:
             self._index.ended = [listed(changed) if j.id == job_id else j for j in ended]
         return changed
 
-    def move(self, job_id: int, beside: int, after: bool) -> Job:
-        """Move a job beside another. Raises NotFound, UserError where one of them does not wait."""
+    def move(self, job_id: int, beside: int, after: bool, mover: int | None = None) -> Job:
+        """Move a job beside another.
+
+        Args:
+            mover: The user whose jobs alone may be overtaken; None: anybody's may.
+
+        Raises:
+            NotFound: One of them does not exist.
+            UserError: One of them does not wait, or the mover would overtake another user.
+        """
         job, other = self._queries.get(job_id), self._queries.get(beside)
         for one in (job, other):
             if not isinstance(one.state, Queued):
@@ -162,6 +170,8 @@ class Submission:
             where = f"{'after' if after else 'before'} job {beside}"
             event = Event(time.time(), "moved", where)
             waiting = [self._index.active[number] for number in self._index.waiting]
+            if mover is not None:
+                check_overtaking(waiting, job, other, after, mover)
             changes: list[Change] = [
                 (changed, (event,) if changed.id == job_id else ())
                 for changed in moved(waiting, job, other, after)
@@ -198,6 +208,29 @@ def describe_changes(before: Spec, after: Spec) -> str:
     return ", ".join(
         f"{name} {_text(old)} → {_text(new)}" for name, (old, new) in pairs.items() if old != new
     )
+
+
+def check_overtaking(
+    waiting: Sequence[Job], job: Job, beside: Job, after: bool, mover: int
+) -> None:
+    """Raise UserError where a move would give the job a place that its user may not give it.
+
+    Args:
+        waiting: As in `moved`.
+        mover: The user who moves it.
+    """
+    if beside.spec.priority > max(job.spec.priority, 0):
+        raise UserError(
+            f"job {beside.id} has the priority {beside.spec.priority}: on a shared daemon only "
+            "administrators raise the priority above 0"
+        )
+    numbers = [j.id for j in waiting]
+    passed = waiting[numbers.index(beside.id) + after : numbers.index(job.id)]
+    if (others := next((j for j in passed if j.spec.user != mover), None)) is not None:
+        raise UserError(
+            f"job {job.id} would overtake job {others.id} of another user, which on a shared "
+            "daemon only administrators decide"
+        )
 
 
 def moved(waiting: Sequence[Job], job: Job, beside: Job, after: bool) -> list[Job]:

@@ -26,7 +26,7 @@ class Move(Request[Job], frozen=True, tag="move"):
     after: bool = False
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Job:
-        daemon.queue.move(self.job, self.beside, self.after)
+        daemon.queue.move(self.job, self.beside, self.after, daemon.mover(peer))
         return _changed(daemon, self.job)
 
 

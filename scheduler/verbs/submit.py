@@ -110,8 +110,9 @@ class Foresee(Request[Forecast], frozen=True, tag="foresee"):
         check_folders([self.spec])
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Forecast:
+        spec = msgspec.structs.replace(self.spec, user=daemon.owner(peer))
         return daemon.queue.forecast(
-            self.spec, daemon.monitor.devices, daemon.availability(), self.count
+            spec, daemon.monitor.devices, daemon.availability(), self.count
         )
 
 

@@ -18,6 +18,7 @@ import pytest
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.jobs import turn
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import ready
 from tests.support import LACKS, state_folder
@@ -211,6 +212,28 @@ def test_users_change_their_own_jobs_only(users, root):
     assert {root.job(n).status for n in (first, second)} == {"queued"}
     a("cancel", str(first), str(second))
     assert {root.job(n).status for n in (first, second)} == {"cancelled"}
+
+
+def test_nobody_gets_ahead_of_others_by_moving_jobs(users, root):
+    a, b = users
+    first, theirs, mine, more = (u.submit("true", "--hold") for u in (a, b, a, a))
+    try:
+        root.edit(theirs, priority=100)
+        for where in ("--before", "--after"):
+            assert "raise the priority" in a("move", str(mine), where, str(theirs), status=1)
+        assert root.job(mine).spec.priority == 0
+        root.edit(theirs, priority=0)
+        for where, beside in (("--before", first), ("--after", first), ("--before", theirs)):
+            told = a("move", str(mine), where, str(beside), status=1)
+            assert f"would overtake job {theirs} of another user" in told
+        a("move", str(more), "--before", str(mine))
+        a("move", str(first), "--after", str(more))
+        order = sorted((j for j in root.jobs(active=True)), key=turn)
+        assert [job.id for job in order] == [theirs, more, first, mine]
+        root.move(mine, before=theirs)
+        assert sorted(root.jobs(active=True), key=turn)[0].id == mine
+    finally:
+        root.cancel_many([first, theirs, mine, more])
 
 
 @pytest.mark.slow
