@@ -26,6 +26,7 @@ from gpudeck.accel.serving.cache import PagedCache
 from gpudeck.accel.serving.draft import DraftModel
 from gpudeck.accel.serving.errors import NOT_FINITE, ModelRefused, RequestRefused, TooLong
 from gpudeck.accel.serving.families import is_recurrent, read_config
+from gpudeck.accel.serving.folder_template import load_template
 from gpudeck.accel.serving.grammar import Grammars
 from gpudeck.accel.serving.memory import CacheFormat, Weights, footprint, free_host_bytes
 from gpudeck.accel.serving.recurrent import (
@@ -42,7 +43,7 @@ from gpudeck.accel.serving.sequence import Reason, Sequence, Storage
 from gpudeck.accel.serving.speculation import PromptLookup, Speculator
 from gpudeck.accel.serving.states import StateCache, StatePool, StateStorage
 from gpudeck.accel.serving.storage import PagedStorage
-from gpudeck.accel.serving.template import ChatTemplate, load_template
+from gpudeck.accel.serving.template import Template
 from gpudeck.accel.serving.tokens import Tokenizer
 from gpudeck.accel.serving.transformer import Transformer, load
 from gpudeck.accel.serving.world import STOP, Vocabulary, WorldTokenizer, world_template
@@ -100,7 +101,7 @@ class Engine:
         self,
         model: Transformer | RecurrentModel,
         tokenizer: Vocabulary,
-        template: ChatTemplate | None,
+        template: Template | None,
         cache: PagedCache | StateCache,
         *,
         host_blocks: int = 0,
@@ -219,7 +220,7 @@ class Engine:
         vocabulary: World,
         most_running: int = 64,
         most_states: int = 256,
-        template: ChatTemplate | None = None,
+        template: Template | None = None,
     ) -> Engine:
         """Serve a loaded RWKV-7.
 
