@@ -33,10 +33,8 @@ def _device(served: Served, snapshot: Snapshot | None) -> str:
 
 
 def state(served: Served) -> str:
-    """Return what a served model does before it answers; empty once it does."""
+    """Return what a served model does before it answers, or why it does not; or an empty text."""
     match served.phase:
-        case "ready":
-            return ""
         case "loading" if served.done:
             left = served.seconds * (served.total - served.done) / served.done
             return tr(

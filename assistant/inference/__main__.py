@@ -8,7 +8,9 @@ somebody else needs that GPU.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import sys
 import threading
 import time
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from gpudeck.accel.serving.engine import Engine
     from gpudeck.accel.serving.request import Ended, Piece, Stream
 
+_PR_SET_PDEATHSIG = 1
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(m.Request).decode
 
@@ -53,6 +56,8 @@ class Output:
 
 def main(argv: list[str]) -> int:
     """Load the model and serve until the standard input ends."""
+    # a process that is stopped or stuck does not see that its input ends
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     output = Output(sys.stdout.buffer)
     try:
         options = msgspec.json.decode(argv[0].encode(), type=m.Options)

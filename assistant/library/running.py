@@ -8,7 +8,8 @@ from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import DaemonGone
 from gpudeck.scheduler.protocol.wire import Connection
 
-_TIMEOUT_S = 1.0
+_TIMEOUT_S = 3.0
+"""Longer than a server waits for its engine."""
 
 
 class RunningModel(msgspec.Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +24,8 @@ PORT = 8420
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE: Callable[[bytes], c.Reply] = msgspec.json.Decoder(c.Reply).decode
 _TIMEOUT_S = 5.0
+_STOP_S = 10.0
+"""The time in which a server cuts off its answers and ends."""
 
 
 def sockets() -> list[Path]:
@@ -48,8 +52,13 @@ def find_served(word: str) -> c.Served:
 
 
 def stop(port: int) -> None:
-    """End the server of a port, and wait until it has ended. Raises DaemonGone if there is none."""
-    connection = Connection(_socket(port), 30.0)
+    """End the server of a port, and wait until it has ended. Raises DaemonGone if there is none.
+
+    A server that does not end by itself is killed, and its engine with it.
+    """
+    path = _socket(port)
+    connection = Connection(path, _STOP_S)
+    pid = connection.server_pid
     try:
         connection.send(_ENCODE(c.Stop()))
         while True:
@@ -58,6 +67,9 @@ def stop(port: int) -> None:
         pass
     finally:
         connection.close()
+    if path.exists():  # one that ended has removed it
+        os.kill(pid, signal.SIGKILL)
+        path.unlink(missing_ok=True)
 
 
 def start(options: Options, port: int = PORT) -> c.Served:
@@ -152,9 +164,16 @@ def _look(path: Path) -> c.Served | None:
         reply = _DECODE(connection.receive())
         return reply if isinstance(reply, c.Served) else None
     except DaemonGone:
-        return None
+        return _silent(path, connection.server_pid) if path.exists() else None
     finally:
         connection.close()
+
+
+def _silent(path: Path, pid: int) -> c.Served:
+    """Return what is known of a server that does not answer, so that it can be stopped."""
+    port = int(path.stem)
+    note = f"its server does not answer. To end it: gpudeck models stop {port}"
+    return c.Served(f"port {port}", "", port, pid, "lease", "failed", note)
 
 
 def _socket(port: int) -> Path:

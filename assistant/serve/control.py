@@ -66,6 +66,7 @@ class Control:
             path.unlink(missing_ok=True)
             server.close()
             loading.cancel()
+            await asyncio.gather(loading, return_exceptions=True)  # so that it starts no engine
             await self._model.stop()
 
     async def _handle(self, line: bytes, peer: wire.Peer) -> None:
@@ -87,9 +88,10 @@ class Control:
         process = self._model.process("auto")
         figures = await process.figures()
         started, loading = process.started, process.loading
+        note = "the engine does not answer" if started and not figures else process.note
         made = c.Served(
             self._model.name, process.options.folder, self._port, os.getpid(), self._held,
-            process.phase, process.note, seconds=process.loading_s, figures=figures,
+            process.phase, note, seconds=process.loading_s, figures=figures,
         )  # fmt: skip
         if started is not None:
             return msgspec.structs.replace(

@@ -46,7 +46,7 @@ class Served(msgspec.Struct, frozen=True, tag="served"):
     held: Held
     phase: Phase
     note: str = ""
-    """What it waits for, or why it failed."""
+    """What it waits for, why it failed, or that its engine does not answer."""
     device: str = ""
     gpu: str = ""
     """The UUID of the GPU that it is on."""
@@ -62,7 +62,7 @@ class Served(msgspec.Struct, frozen=True, tag="served"):
     seconds: float = 0.0
     """How long that takes so far; or took, once it is ready."""
     figures: dict[str, float] = {}
-    """See `gpudeck.accel.serving.engine.Statistics`; empty unless it is ready."""
+    """See `gpudeck.accel.serving.engine.Statistics`; empty unless it is ready, and answers."""
 
     @property
     def address(self) -> str:

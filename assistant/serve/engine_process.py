@@ -26,6 +26,8 @@ Event = m.Text | m.Done | m.Figures | m.Failed
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(m.Reply).decode
 _MOST_LINE = 2**24
+_FIGURES_S = 2.0
+"""An engine reads requests between those of others; one that is silent for so long is stuck."""
 _TOLD = m.MOST_SENT // 4
 """The engine is told so many texts at a time that they were read."""
 
@@ -68,12 +70,17 @@ class EngineProcess:
         """Set when what it does before the first request changes."""
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
         self._replies: dict[int, Replies] = {}
         self._numbers = itertools.count(1)
         self._failed: m.Failed | None = None
 
     async def ensure(self) -> None:
         """Start the process unless it runs. Raises UserError if it just failed to load."""
+        async with self._starting:
+            await self._ensure()
+
+    async def _ensure(self) -> None:
         if self._process is not None and self._process.returncode is None:
             return
         if self._failed is not None and self.started is None and not self._failed.evicted:
@@ -136,13 +143,16 @@ class EngineProcess:
             self._process.stdin.write(_ENCODE(request) + b"\n")
 
     async def figures(self) -> dict[str, float]:
-        """Return the statistics; empty while no model is loaded."""
+        """Return the statistics; empty while no model is loaded, or where it does not answer."""
         if self.started is None:
             return {}
         number, replies = self.number()
         self.send(m.Look(number))
         try:
-            event = await replies.get()
+            async with asyncio.timeout(_FIGURES_S):
+                event = await replies.get()
+        except TimeoutError:
+            return {}
         finally:
             self.forget(number)
         return event.values if isinstance(event, m.Figures) else {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -138,7 +138,18 @@ def serve(
         "timeout_graceful_shutdown": 2,
         "h11_max_incomplete_event_size": _MAX_HEAD,
     }
-    asyncio.run(_serve(uvicorn.Server(uvicorn.Config(app, **options)), sock, beside))
+    server = _Server(uvicorn.Config(app, **options))
+    with uvicorn.Server.capture_signals(server):
+        asyncio.run(_serve(server, sock, beside))
+
+
+class _Server(uvicorn.Server):
+    """Leave signals to `serve`: uvicorn raises them again before what runs beside it has ended."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Do nothing."""
+        yield
 
 
 async def _serve(server: uvicorn.Server, sock: socket.socket, beside: Beside | None) -> None:

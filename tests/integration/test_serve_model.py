@@ -407,3 +407,46 @@ def test_a_chat_is_cancelled_and_an_unusable_model_says_why(
     eventually(lambda: client_.served_models()[0].phase == "failed")
     assert "but config.json means" in client_.served_models()[0].note
     client_.stop(odd.port)
+
+
+def test_an_engine_that_is_stuck_is_known_and_can_be_stopped(
+    folder: Path, alone: Shell, cpu_home: Path
+) -> None:
+    found = client_.start(Options(str(folder), "cpu", cache_tokens=2048), 0)
+    eventually(lambda: client_.served_models()[0].phase == "ready")
+    (engine,) = psutil.Process(found.pid).children()
+    engine.suspend()
+    assert "the engine does not answer" in alone("models", "served").lower()
+    assert "was stopped" in alone("models", "stop", "tiny")
+    _assert_nothing_is_left(found.pid, engine)
+
+
+def test_a_server_that_is_stuck_is_known_and_can_be_stopped(
+    folder: Path, alone: Shell, cpu_home: Path
+) -> None:
+    found = client_.start(Options(str(folder), "cpu", cache_tokens=2048), 0)
+    eventually(lambda: client_.served_models()[0].phase == "ready")
+    (engine,) = psutil.Process(found.pid).children()
+    engine.suspend()
+    psutil.Process(found.pid).suspend()
+    assert f"gpudeck models stop {found.port}" in alone("models", "served")
+    assert "was stopped" in alone("models", "stop", str(found.port))
+    _assert_nothing_is_left(found.pid, engine)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_engine_with_the_server(
+    folder: Path, cpu_home: Path, signum: signal.Signals
+) -> None:
+    found = client_.start(Options(str(folder), "cpu", cache_tokens=2048), 0)
+    eventually(lambda: client_.served_models()[0].phase == "ready")
+    (engine,) = psutil.Process(found.pid).children()
+    engine.suspend()  # it does not see that its input ends
+    os.kill(found.pid, signum)
+    _assert_nothing_is_left(found.pid, engine)
+
+
+def _assert_nothing_is_left(server: int, engine: psutil.Process) -> None:
+    eventually(lambda: psutil.Process(server).status() == psutil.STATUS_ZOMBIE)  # of ours
+    eventually(lambda: not engine.is_running() or engine.status() == psutil.STATUS_ZOMBIE)
+    assert client_.sockets() == []

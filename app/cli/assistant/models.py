@@ -122,8 +122,8 @@ def _list_served(args: Namespace) -> int:
 
 def _served_row(served: Served) -> tuple[str, ...]:
     name = (served.name, served.address, served.device or "–")
-    if served.phase != "ready":
-        return (*name, "–", "–", "–", "–", served_text.state(served))
+    if problem := served_text.state(served):
+        return (*name, "–", "–", "–", "–", problem)
     told = (served_text.requests, served_text.rate, served_text.cache, served_text.prefix_hits)
     return (*name, *(text(served) for text in told), "ready")
 
