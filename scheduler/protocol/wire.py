@@ -11,6 +11,8 @@ import os
 import select
 import socket
 import struct
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE = 64 * 2**20
 """Bytes of a message; a longer one is refused."""
+MAX_REPLY = 4 * MAX_MESSAGE
+"""Bytes of a reply; a server that sends a longer one is left. It may be on another machine."""
+REPLY_S, REPLY_RATE = 10.0, 2.0**13
+"""Seconds from the first byte of a reply to its last, and bytes a second beyond that: a slow line
+is waited for, and a server that sends a byte now and then is left."""
+_CHUNK = 2**16
 
 MEMBERS, ADMINS = "gpudeck", "gpudeck-admin"
 """The group that may connect to a shared daemon, and the group that administers its queue."""
@@ -154,6 +162,10 @@ def check_server(sock: socket.socket, path: Path, owner: int) -> None:
         )
 
 
+class _Endless(Exception):
+    """Signal a message that is too long, or comes too slowly."""
+
+
 class Connection:
     """The client's end, which blocks; for one thread at a time."""
 
@@ -174,7 +186,8 @@ class Connection:
         except UserError:
             self._sock.close()
             raise
-        self._file = self._sock.makefile("rb")
+        self._received = bytearray()
+        self._receiving = threading.RLock()
         self._over, self.closed = False, False
         self._end = select.poll()
         self._end.register(self._sock, select.POLLRDHUP)
@@ -200,19 +213,41 @@ class Connection:
     def receive(self) -> bytes:
         """Return the next message.
 
-        Raises DaemonGone where the other side is gone, or silent for longer than the timeout.
+        Raises DaemonGone where the other side is gone, silent for longer than the timeout, or
+        sends without end.
         """
         try:
-            line = self._file.readline()
+            with self._receiving:
+                line = self._line()
         except TimeoutError as e:
             self._over = True  # a late reply would be taken for that to the next request
             raise DaemonGone(f"no answer within {self._sock.gettimeout():.0f} s") from e
-        except (OSError, ValueError) as e:
+        except OSError as e:
             self._over = True
             raise DaemonGone("the connection broke") from e
+        except _Endless:
+            self._over = True
+            raise DaemonGone("the other side sends a message without end") from None
         if not line.endswith(b"\n"):
             self._over = True
             raise DaemonGone("the other side closed the connection")
+        return line
+
+    def _line(self) -> bytes:
+        """Return the next line; an incomplete one where the other side ended within it."""
+        received, searched, began = self._received, 0, 0.0
+        while (end := received.find(b"\n", searched) + 1) == 0:
+            searched = len(received)
+            began = began or (time.monotonic() if searched else 0.0)
+            late = began and time.monotonic() - began > REPLY_S + searched / REPLY_RATE
+            if late or searched > MAX_REPLY:
+                raise _Endless
+            if not (data := self._sock.recv(_CHUNK)):
+                end = searched
+                break
+            received += data
+        line = bytes(received[:end])
+        del received[:end]
         return line
 
     def close(self) -> None:
@@ -227,5 +262,5 @@ class Connection:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # already closed by the other side
-        self._sock.close()
-        self._file.close()  # closes the descriptor; a blocked `receive` has returned
+        with self._receiving:  # a blocked `receive` has returned
+            self._sock.close()

@@ -8,6 +8,7 @@ import os
 import resource
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -275,3 +276,57 @@ def test_another_user_is_refused_even_if_the_mode_permits_it(server: Server) -> 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert server.heard == []
     assert ask(server.path, b"hello") == b"HELLO\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "pause"), [(b"x", 0.05), (b"x" * 100_000, 0.0)], ids=["slow", "fast"]
+)
+def test_a_message_without_end_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes, pause: float
+) -> None:
+    """A byte now and then never lets the timeout pass, and a flood would fill the memory."""
+    monkeypatch.setattr(wire, "REPLY_S", 0.5)
+    monkeypatch.setattr(wire, "MAX_REPLY", 10_000_000)
+    listening = wire.listen(tmp_path / "door.sock")
+    connection = wire.Connection(tmp_path / "door.sock", timeout=10.0)
+    peer, _ = listening.accept()
+
+    def send() -> None:
+        try:
+            for _ in range(1000):
+                peer.sendall(sent)
+                time.sleep(pause)
+        except OSError:
+            pass  # the client has left
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    with pytest.raises(DaemonGone, match="without end"):
+        connection.receive()
+    assert connection.lost
+    connection.close()
+    sender.join(10)
+    assert not sender.is_alive()
+    peer.close()
+    listening.close()
+
+
+def test_a_slow_line_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "REPLY_S", 0.1)
+    listening = wire.listen(tmp_path / "door.sock")
+    connection = wire.Connection(tmp_path / "door.sock", timeout=10.0)
+    peer, _ = listening.accept()
+
+    def send() -> None:
+        for part in (b"x" * 20_000,) * 5 + (b"\ny\n",):
+            peer.sendall(part)
+            time.sleep(0.1)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    assert len(connection.receive()) == 100_001
+    assert connection.receive() == b"y\n"
+    sender.join(10)
+    connection.close()
+    peer.close()
+    listening.close()
