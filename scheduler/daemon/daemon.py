@@ -139,7 +139,10 @@ class Daemon:
             lambda asleep: self._flow.sleep_changed(asleep),  # noqa: PLW0108
         )
         self.alerts = AlertService(store, notices.set, self.recorder.annotate)
-        self._hosts = HostService(lambda readings: self._flow.add_of_host(readings))  # noqa: PLW0108
+        self._hosts = HostService(
+            lambda readings: self._flow.add_of_host(readings),  # noqa: PLW0108
+            self.recorder.forget,
+        )
         self._calibration = CalibrationService(
             self.recorder.past,
             lambda: self.monitor.devices,

@@ -10,7 +10,13 @@ from contextlib import suppress
 
 from gpudeck.scheduler.background import children
 from gpudeck.scheduler.hosts import ssh
-from gpudeck.scheduler.hosts.messages import MAX_LINE, InvalidMessage, Messages, Moment
+from gpudeck.scheduler.hosts.messages import (
+    MAX_DEVICES,
+    MAX_LINE,
+    InvalidMessage,
+    Messages,
+    Moment,
+)
 from gpudeck.scheduler.protocol.busy_causes import (
     Asleep,
     Loaded,
@@ -31,6 +37,9 @@ PAUSES_S = (2.0, 5.0, 15.0, 30.0, 60.0)
 """The pauses before the next attempt: the longer, the more of them failed."""
 LEAST_S = 0.5
 """The least time between two lines that are read: a flood waits in its pipe."""
+MAX_NAMED = 2 * MAX_DEVICES
+"""Devices that a machine may name in all: GPUs are exchanged and divided anew, but seldom. What is
+kept of each stays until the machine is removed."""
 BUSY_PERCENT = 5.0
 _KEPT_ERRORS = 4096
 
@@ -54,6 +63,8 @@ class HostConnection:
         self.moment: Moment | None = None
         """What it sent last."""
         self.problem: str | None = "it was not reached yet"
+        self.named = set[str]()
+        """The ids of all devices that it has named."""
         self._since = time.time()
         self._quiet: dict[str, float] = {}
         """Since when each idle device is idle."""
@@ -171,6 +182,13 @@ class HostConnection:
             await asyncio.sleep(max(LEAST_S - (time.monotonic() - started), 0.0))
 
     def _take(self, moment: Moment) -> None:
+        named = self.named.union(device.id for device in moment.devices)
+        if len(named) > MAX_NAMED:
+            raise InvalidMessage(
+                f"it has named over {MAX_NAMED} different devices. If it has them, remove it, and "
+                "add it again"
+            )
+        self.named = named
         if self.problem is not None:
             self.problem, self._since = None, time.time()
         self.moment = moment

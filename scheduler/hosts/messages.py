@@ -18,7 +18,17 @@ from gpudeck.scheduler.protocol.progress import printable, unescaped
 MAX_LINE = 2**20
 MAX_DEVICES = 128
 _MAX_PROCESSES = 64
+_MOST = {
+    "%": 1e4, "TFLOP/s": 1e6, "B": 2.0**60, "B/s": 2.0**50, "MHz": 1e6, "W": 1e6, "J": 1e15,
+    "°C": 1e4, "rpm": 1e6, "s": 1e10, "lanes": 1e3, "": 2.0**53,
+}  # fmt: skip
+"""By the unit of a field, the largest number that is shown: far above what any device reads."""
+_LEAST = {"°C": -1e4}
+"""The smallest one, where it is not 0."""
 _MARK = MARK.encode()
+
+
+_Pid = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
 
 class _Device(msgspec.Struct):
@@ -29,7 +39,7 @@ class _Device(msgspec.Struct):
     values: dict[str, float]
     absent: dict[str, str] = {}
     facts: dict[str, str] = {}
-    processes: list[tuple[int, str, str, float | None]] = []
+    processes: list[tuple[_Pid, str, str, float | None]] = []
     asleep: bool = False
 
 
@@ -128,13 +138,24 @@ class Messages:
         if one.asleep:
             since = self._asleep.get(name, now)
             return Reading(name, now, {}, otherwise=Unavailable("asleep"), asleep=since)
-        values = {f: v for f, v in one.values.items() if f in FIELDS and math.isfinite(v)}
+        numbers = {f: v for f, v in one.values.items() if f in FIELDS and math.isfinite(v)}
+        values = {f: v for f, v in numbers.items() if _is_possible(v, FIELDS[f].unit)}
         absent = {f: _clean(why, 200) for f, why in one.absent.items() if f in FIELDS}
+        absent |= {f: f"it sent {v:.3g}" for f, v in numbers.items() if f not in values}
         processes = tuple(
-            Process(pid, _clean(program, 80), _clean(user, 40), memory)
+            Process(pid, _clean(program, 80), _clean(user, 40), _memory(memory))
             for pid, program, user, memory in one.processes[:_MAX_PROCESSES]
         )
         return Reading(name, now, values, absent, processes=processes)
+
+
+def _is_possible(value: float, unit: str) -> bool:
+    return _LEAST.get(unit, 0.0) <= value <= _MOST[unit]
+
+
+def _memory(value: float | None) -> float | None:
+    """Return the memory of a process; None where it is not known, or cannot be."""
+    return value if value is not None and _is_possible(value, "B") else None
 
 
 def _clean(text: str, most: int) -> str:

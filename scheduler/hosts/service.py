@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from gpudeck.scheduler.background import crash
 from gpudeck.scheduler.hosts.connection import HostConnection
@@ -17,10 +17,15 @@ class HostService:
 
     Args:
         add_readings: Takes the new readings of one machine; none where it was lost.
+        forget: Takes the ids of all devices of a machine that was removed.
     """
 
-    def __init__(self, add_readings: Callable[[tuple[Reading, ...]], None]) -> None:
-        self._add_readings = add_readings
+    def __init__(
+        self,
+        add_readings: Callable[[tuple[Reading, ...]], None],
+        forget: Callable[[Collection[str]], None],
+    ) -> None:
+        self._add_readings, self._forget = add_readings, forget
         self._connections: dict[str, HostConnection] = {}
         self._lock = asyncio.Lock()
         self.crashed = asyncio.get_running_loop().create_future()
@@ -51,6 +56,7 @@ class HostService:
                 if connection.settings != wanted.get(name):
                     await connection.stop()
                     del self._connections[name]
+                    self._forget(connection.named)
             for name, settings in wanted.items():
                 if name not in self._connections:
                     made = HostConnection(name, settings, self._add_readings)

@@ -15,12 +15,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpudeck.scheduler.hosts import ssh
+from gpudeck.scheduler.hosts.limited import TooMuch, run_limited
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.place import Place
 from gpudeck.scheduler.protocol.settings import HostSettings
+from gpudeck.scheduler.protocol.units import amount
 
 _MARK = b"gpudeck-place"
 _ANSWER_S = 30.0
+MAX_ANSWER = 2**22
+"""Bytes of what a login prints with its environment, which the kernel limits to 2 MiB by default.
+"""
+_MAX_ERRORS = 2**16
+"""Bytes of the errors of ssh that are looked at."""
 _POLL_S = 0.02
 _NOT_TAKEN = ("SSH_", "GPUDECK_", "PWD", "OLDPWD", "SHLVL", "_")
 """Beginnings of the names of variables that belong to the connection, not to a login."""
@@ -57,7 +64,7 @@ def tunnel(name: str, host: HostSettings) -> Iterator[Place]:
                 _wait_for(control, master)
                 if not control.exists():
                     errors.seek(0)
-                    why = ssh.problem(host, errors.read(), master.poll())
+                    why = ssh.problem(host, errors.read(_MAX_ERRORS), master.poll())
                     raise UserError(f"{name} cannot be reached: {why}")
                 socket, home, env = _ask(name, host, control)
                 forward = ("-O", "forward", "-L", f"{local}:{socket}")
@@ -104,16 +111,15 @@ def _run(
     # no configuration: the connection is what it asks for, and must not forward anything else
     words = ["ssh", "-F", "none", "-S", str(control), "-T", *options, "--", host.address]
     try:
-        done = subprocess.run(
-            [*words, remote] if remote else words,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_ANSWER_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as e:
+        done = run_limited([*words, remote] if remote else words, MAX_ANSWER, _ANSWER_S)
+    except TimeoutError as e:
         raise UserError(f"{name} does not answer. See: gpudeck host test {name}") from e
-    if done.returncode:
-        why = ssh.problem(host, done.stderr, done.returncode)
+    except TooMuch as e:
+        raise UserError(
+            f"{name} sent over {amount(MAX_ANSWER)} when it was asked where GPU Deck runs. Look at "
+            f"what a login there prints: ssh {host.address} env"
+        ) from e
+    if done.status:
+        why = ssh.problem(host, done.errors, done.status)
         raise UserError(f"the queue of {name} cannot be reached: {why}")
-    return done.stdout
+    return done.out

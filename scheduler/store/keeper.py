@@ -111,6 +111,13 @@ class HistoryKeeper:
                 self._deletable[number] + _PRUNE_RATIO * blocks, max(len(self._buffers), 2)
             )
 
+    def forget(self, device: str) -> None:
+        """Move a device's rows from memory into the tiers, and keep nothing else of it."""
+        if self._buffers.get(device):
+            self.merge(device)
+        self._buffers.pop(device, None)
+        self._last.pop(device, None)
+
     def prune(self, now: float) -> None:
         """Delete what is too old."""
         limits = [int(blocks) for blocks in self._deletable]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -42,6 +42,8 @@ class Recorder:
         self._incidents = IncidentDetector()
         self._readings: list[tuple[Reading, float]] = []
         self._annotations: list[Annotation] = []
+        self._gone = set[str]()
+        """The devices of which memory holds no rows after the next flush."""
         self._closed = False
 
     def add(self, readings: Sequence[Reading], interval: float) -> None:
@@ -54,8 +56,16 @@ class Recorder:
         """Keep an annotation; one with the same time, kind, device and name is replaced."""
         self._annotations.append(annotation)
 
+    def forget(self, devices: Collection[str]) -> None:
+        """Keep nothing of these devices in memory; what is on disk stays."""
+        self._gone.update(devices)
+        self._incidents.forget(devices)
+
     async def flush(self) -> None:
         """Write what is new to disk, device by device, so that no question waits for all of it."""
+        for device in tuple(self._gone):
+            await self._run(lambda keeper, d=device: keeper.forget(d))  # type: ignore[misc]
+            self._gone.discard(device)
         await self._run(lambda keeper: keeper.journal())
         if mergeable := await self._run(lambda keeper: keeper.mergeable()):
             for device in mergeable:

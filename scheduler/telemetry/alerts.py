@@ -184,6 +184,8 @@ class AlertEvaluator:
         settings: Settings,
     ) -> Iterator[AlertLevel]:
         """Yield the level of each rule on each device; unknown levels where there is no reading."""
+        known = {device.id for device in devices}
+        self._corrected = {d: past for d, past in self._corrected.items() if d in known}
         for device in devices:
             holders = [job for job in jobs if device.id in held_devices(job)]
             reading = readings.get(device.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpudeck.scheduler.protocol.annotation import Annotation
@@ -32,6 +33,12 @@ class IncidentDetector:
     def add(self, reading: Reading) -> list[Annotation]:
         """Return what began, changed or ended with this reading."""
         return self._throttling(reading) + self._xid_events(reading)
+
+    def forget(self, devices: Iterable[str]) -> None:
+        """Drop what is known of devices that are not read any more."""
+        for device in devices:
+            self._spans.pop(device, None)
+            self._xids.pop(device, None)
 
     def _throttling(self, reading: Reading) -> list[Annotation]:
         reasons = [r for r in reading.texts.get("throttle", "none").split(", ") if r not in WANTED]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from gpudeck.app.cli.main import main
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.hosts import tunnel as tunnels
 from gpudeck.scheduler.hosts.tunnel import tunnel
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
@@ -93,3 +95,18 @@ def test_no_command_keeps_the_place_of_the_last_one(lab, capsys):
     assert Client.default_place is None
     capsys.readouterr()
     assert lab.json("jobs") == []
+
+
+@pytest.mark.parametrize("flood", ["yes", "yes >&2"])
+def test_output_without_end_is_not_kept(lab, there, flood):
+    there[0].accept("key", flood)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert "lab1 sent over 4 MiB when it was asked" in lab.fails("--host", "lab1", "jobs")
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 64 * 1024, "KiB"
+
+
+def test_a_machine_that_answers_byte_by_byte_is_left(lab, there, monkeypatch):
+    monkeypatch.setattr(tunnels, "_ANSWER_S", 1.5)
+    there[0].accept("key", "while :; do printf x; sleep 0.1; done")
+    assert "lab1 does not answer" in lab.fails("--host", "lab1", "jobs")

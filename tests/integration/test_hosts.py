@@ -209,6 +209,23 @@ def test_a_flood_waits_in_its_pipe(sshd, monkeypatch, flood):
     asyncio.run(_followed(sshd, check))
 
 
+def test_a_machine_that_names_new_devices_again_and_again_is_left(sshd):
+    program = sshd.folder / "inventive"
+    program.write_text(
+        "i=0; while i=$((i+1)); do printf 'gpudeck1 {\"devices\":['; j=0; while test $j -lt 128; "
+        "do test $j = 0 || printf ,; j=$((j+1)); "
+        'printf \'{"id":"%s","index":0,"name":"x","kind":"nvidia","values":{}}\' '
+        "$i-$j; done; echo ]}; done"
+    )
+    sshd.accept("key", f"sh {program}")
+
+    async def check(made):
+        await _until(lambda: made.problem and "over 256 different devices" in made.problem)
+        assert len(made.named) == 256
+
+    asyncio.run(_followed(sshd, check))
+
+
 def test_a_gpu_that_sleeps_is_shown_asleep(sshd):
     sshd.send(b"gpudeck1 asleep\n")
 

@@ -313,3 +313,23 @@ def test_a_hundred_thousand_readings_leave_nothing_behind_in_memory(keeper: Hist
     finally:
         tracemalloc.stop()
     assert late - early < 90_000 * 8, "less than one number for each reading"
+
+
+def test_a_device_that_is_forgotten_stays_on_disk_and_leaves_the_memory(
+    keeper: HistoryKeeper,
+) -> None:
+    times = NOW + EVERY * np.arange(50)
+    for device in ("lab1/GPU-0", "GPU-0"):
+        feed(keeper, times, device)
+    tracemalloc.start()
+    for i in range(100):
+        feed(keeper, times, f"lab1/{i}")
+        keeper.forget(f"lab1/{i}")
+    keeper.forget("lab1/GPU-0")
+    keeper.forget("lab1/never-read")
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert kept < 200_000, "bytes; a buffer of 50 readings has 1600"
+    for device in ("lab1/GPU-0", "lab1/99", "GPU-0"):
+        found = keeper.past(device, ("util",), NOW, NOW + DAY, None)
+        assert len(found.times) == 50

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from gpudeck.scheduler.hosts import reader, ssh
 from gpudeck.scheduler.hosts.messages import InvalidMessage, Messages, Moment
 from gpudeck.scheduler.protocol.absence import explain
+from gpudeck.scheduler.protocol.fields import FIELDS
 from gpudeck.scheduler.protocol.settings import HostSettings
 from tests.support import LACKS
 
@@ -107,6 +108,22 @@ def test_no_line_is_an_error_of_ours(body):
 def test_unknown_fields_are_dropped():
     values = decoded(sent(device(values={"util": 1.0, "bogus": 2.0}))).readings[0].values
     assert values == {"util": 1.0}
+
+
+def test_numbers_that_no_device_reads_are_dropped():
+    evil = {"util": 1e308, "mem_used": -1.0, "temp": -5e307, "power": 250.0, "temp_margin": -3.0}
+    processes = [[1, "python", "ada", 1e308], [2, "python", "ada", 2.0**30]]
+    (reading,) = decoded(sent(device(values=evil) | {"processes": processes})).readings
+    assert reading.values == {"power": 250.0, "temp_margin": -3.0}
+    assert reading.absent["util"] == "it sent 1e+308"
+    assert [process.memory for process in reading.processes] == [None, 2.0**30]
+    with pytest.raises(InvalidMessage):
+        decoded(sent(device() | {"processes": [[10**300, "python", "ada", None]]}))
+
+
+def test_every_unit_of_a_reading_has_a_range():
+    largest = dict.fromkeys(FIELDS, 1.0)
+    assert decoded(sent(device(values=largest))).readings[0].values == largest
 
 
 def test_a_machine_without_python_is_read_by_nvidia_smi():
