@@ -1,8 +1,14 @@
 """Change files so that every change can be undone, also after a kill at any moment.
 
-There is one record for each changed file. It is on disk before the file is replaced, and holds the
-original bytes, the new ones and the mode. The file itself tells what has happened: it has the bytes
-of before, those of after, or has been edited since. So nothing has to be written after the change.
+There is one record for each changed file. It holds the original bytes, the new ones and the mode.
+A change goes in this order, and each step is on disk before the next one:
+
+1. The new content is written beside the file, under a name of its own.
+2. A record of the change is written beside the earlier record, which stays. It names that new file.
+3. The new file replaces the file, if that still has the bytes that were read.
+4. The new record replaces the earlier one.
+
+After a kill, the new file tells whether step 3 was done: it has the name of step 1 only before.
 """
 
 from __future__ import annotations
@@ -13,20 +19,22 @@ import fcntl
 import hashlib
 import os
 import stat
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
+from gpudeck.accel.inject import staging
+from gpudeck.accel.inject.refused import Refused
+from gpudeck.accel.inject.reverting import reverted
 from gpudeck.accel.runtime.state_folder import state_folder
 
+__all__ = [
+    "Record", "Refused", "amend", "apply", "changed_files", "check", "note_renamed", "record",
+    "undo",
+]  # fmt: skip
+
 _TEMPORARY = ".gpudeck-inject-"
-
-
-class Refused(Exception):
-    """Says in one line why a file is left as it is."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -37,6 +45,18 @@ class Record(msgspec.Struct, frozen=True):
     """The original bytes in base64."""
     after: str
     mode: int
+    staged: str = ""
+    """The name under which the new bytes were written before they replaced the file."""
+
+    @property
+    def original(self) -> bytes:
+        """Return the original bytes."""
+        return base64.b64decode(self.before)
+
+    @property
+    def changed(self) -> bytes:
+        """Return the new bytes."""
+        return base64.b64decode(self.after)
 
 
 def _folder() -> Path:
@@ -49,80 +69,118 @@ def _file(path: Path) -> Path:
     return _folder() / (hashlib.sha256(os.fsencode(path)).hexdigest() + ".json")
 
 
+def _pending(path: Path) -> Path:
+    """Return the file with the record of a change that is being made."""
+    return _file(path).with_suffix(".next.json")
+
+
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    with (_folder() / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    """Let one process at a time change files, and refuse where the state cannot be written."""
+    try:
+        with (_folder() / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+    except OSError as e:
+        raise Refused(f"it cannot be written: {e.strerror}") from e
 
 
 def record(path: Path) -> Record | None:
     """Return the record of a file, or None if it is not changed.
 
     A record whose file has its original bytes is of a change that was interrupted or reverted by
-    other means; it counts as none.
+    other means; it counts as none. A file that cannot be read counts as changed.
     """
+    found = _latest(path)
+    if found is None or found.before == found.after:
+        return None
     try:
-        found = msgspec.json.decode(_file(path).read_bytes(), type=Record)
-        same = path.read_bytes() == base64.b64decode(found.before)
+        return None if path.read_bytes() == found.original else found
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return found
+
+
+def _latest(path: Path) -> Record | None:
+    """Return the record of the latest change that was done."""
+    pending = _read(_pending(path))
+    if pending is not None and _was_done(pending, path):
+        return pending
+    return _read(_file(path))
+
+
+def _read(file: Path) -> Record | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Record)
     except FileNotFoundError:
         return None
-    return None if same else found
+
+
+def _was_done(pending: Record, path: Path) -> bool:
+    """Return whether the new content has replaced the file.
+
+    The name of the new content may also be gone because somebody removed it; the file tells then.
+    """
+    if os.path.lexists(path.parent / pending.staged):
+        return False
+    earlier = _read(_file(path))
+    try:
+        return earlier is None or path.read_bytes() != earlier.changed
+    except OSError:
+        return True
 
 
 def changed_files() -> list[Path]:
     """Return all files that are changed now."""
-    records = (
-        msgspec.json.decode(file.read_bytes(), type=Record) for file in _folder().glob("*.json")
-    )
-    return sorted(Path(r.path) for r in records if record(Path(r.path)) is not None)
+    records = (_read(file) for file in _folder().glob("*.json"))
+    paths = {Path(r.path) for r in records if r is not None}
+    return sorted(path for path in paths if record(path) is not None)
 
 
-def check(path: Path) -> None:
-    """Raise Refused if a file must not be changed."""
+def check(path: Path) -> os.stat_result:
+    """Return what the system says about a file; raise Refused if the file must not be changed."""
     if path.is_symlink():
         raise Refused(f"it is a symbolic link; name its target {path.resolve()}")
     try:
-        mode = path.stat().st_mode
+        found = path.stat()
     except OSError as e:
         raise Refused(f"it cannot be read: {e.strerror}") from e
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(found.st_mode):
         raise Refused("it is no regular file")
-    if not mode & 0o222 or not os.access(path, os.W_OK):
+    if found.st_nlink > 1:
+        raise Refused(
+            f"it has {found.st_nlink} hard links, which a change would separate; put a copy of the"
+            " file in its place first"
+        )
+    if not found.st_mode & 0o222 or not os.access(path, os.W_OK):
         raise Refused("you have no permission to write it")
     if not os.access(path.parent, os.W_OK):
         raise Refused(f"you have no permission to write in {path.parent}")
+    return found
 
 
 def apply(path: Path, before: bytes, after: bytes) -> None:
-    """Replace the bytes of a file, keeping its mode.
+    """Replace the bytes of a file, keeping its mode and its owner.
 
     Raises:
         Refused: if the file is not what it was, or must not be changed.
     """
     path = Path(os.path.abspath(path))
     with _locked():
-        check(path)
-        _sweep(path)
-        now = path.read_bytes()
-        if now != before:
+        mode = stat.S_IMODE(check(path).st_mode)
+        _settle(path)
+        if path.read_bytes() != before:
             raise Refused("it was changed meanwhile; scan it again")
-        original = now
-        if (earlier := record(path)) is not None:
-            original = _restored(earlier, now)
-        mode = stat.S_IMODE(path.stat().st_mode)
-        made = Record(
-            str(path), base64.b64encode(original).decode(), base64.b64encode(after).decode(), mode
-        )
-        _replace(_file(path), msgspec.json.encode(made), 0o600)
-        _replace(path, after, mode)
+        earlier = record(path)
+        original = _without(earlier, before) if earlier is not None else before
+        _change(_record(path, original, after, mode), before, after, mode)
 
 
 def amend(path: Path, change: Callable[[bytes], bytes]) -> bool:
     """Rewrite what we wrote into a file, in its record and in the file; later edits stay.
 
-    Return whether anything was rewritten. The record is rewritten first: a kill in between leaves
-    a file that the next call rewrites.
+    Return whether anything was rewritten.
 
     Raises:
         Refused: if the file must not be changed.
@@ -131,13 +189,17 @@ def amend(path: Path, change: Callable[[bytes], bytes]) -> bool:
         found = record(path)
         if found is None:
             return False
-        now, after = path.read_bytes(), base64.b64decode(found.after)
+        try:
+            now, after = path.read_bytes(), found.changed
+        except OSError as e:
+            check(path)
+            raise Refused(f"it cannot be read: {e.strerror}") from e
         if (change(now), change(after)) == (now, after):
             return False
-        check(path)
-        made = msgspec.structs.replace(found, after=base64.b64encode(change(after)).decode())
-        _replace(_file(path), msgspec.json.encode(made), 0o600)
-        _replace(path, change(now), stat.S_IMODE(path.stat().st_mode))
+        mode = stat.S_IMODE(check(path).st_mode)
+        _settle(path)
+        made = _record(path, found.original, change(after), found.mode)
+        _change(made, now, change(now), mode)
     return True
 
 
@@ -156,82 +218,66 @@ def undo(path: Path) -> str:
     """
     path = Path(os.path.abspath(path))
     with _locked():
-        _sweep(path)
         found = record(path)
         if found is None:
-            _file(path).unlink(missing_ok=True)
+            _forget(path)
             raise Refused("nothing in it is linked")
         check(path)
+        _settle(path)
         now = path.read_bytes()
-        before = _restored(found, now)
-        untouched = now == base64.b64decode(found.after)
-        _replace(path, before, found.mode)
-        _file(path).unlink()
+        before = _without(found, now)
+        untouched = now == found.changed
+        # the record of an undo says that nothing is changed, should a kill leave it behind
+        _change(_record(path, before, before, found.mode), now, before, found.mode)
+        with contextlib.suppress(OSError):
+            _forget(path)
     return "restored" if untouched else "restored; later edits elsewhere in it were kept"
 
 
-def _restored(found: Record, now: bytes) -> bytes:
-    """Return the bytes of `now` without our change. Raises Refused."""
-    before, after = base64.b64decode(found.before), base64.b64decode(found.after)
-    if now == after:
-        return before
-    return b"".join(_without(*(text.splitlines(keepends=True) for text in (before, after, now))))
+def _record(path: Path, before: bytes, after: bytes, mode: int) -> Record:
+    original, changed = (base64.b64encode(each).decode() for each in (before, after))
+    return Record(str(path), original, changed, mode)
 
 
-def _without(before: list[bytes], after: list[bytes], now: list[bytes]) -> list[bytes]:
-    """Return the lines of `now` in which what differs from before to after is reverted.
-
-    Raises Refused where such a line was edited.
-    """
-    blocks = SequenceMatcher(None, after, now, autojunk=False).get_matching_blocks()
-    result, at = list[bytes](), 0
-    for tag, first, last, a, b in SequenceMatcher(
-        None, after, before, autojunk=False
-    ).get_opcodes():
-        if tag == "equal":
-            continue
-        shift = _shift(blocks, first, last, len(after))
-        if shift is None:
-            raise Refused(
-                f"line {first + 1} of the linked file was edited since; undo that edit first, or"
-                " restore the file from your version control"
-            )
-        result += now[at : first + shift] + before[a:b]
-        at = last + shift
-    return result + now[at:]
+def _without(found: Record, now: bytes) -> bytes:
+    return reverted(found.original, found.changed, now)
 
 
-def _shift(blocks: Sequence[tuple[int, int, int]], first: int, last: int, end: int) -> int | None:
-    """Return by how much lines have moved; None if one of them, or a neighbour of an empty range,
-    was edited."""
-    low, high = (first, last) if first < last else (max(0, first - 1), min(end, last + 1))
-    for start, there, size in blocks:
-        if start <= low and high <= start + size:
-            return there - start
-    return None
-
-
-def _replace(path: Path, data: bytes, mode: int) -> None:
-    """Write a file completely or not at all."""
-    handle, name = tempfile.mkstemp(prefix=f"{_TEMPORARY}{path.name}.", dir=path.parent)
+def _change(made: Record, now: bytes, data: bytes, mode: int) -> None:
+    """Replace the bytes `now` of a file by `data`, in the order that this module describes."""
+    path = Path(made.path)
+    staged = staging.stage(path, _prefix(path), data, mode, path.stat())
     try:
-        with os.fdopen(handle, "wb") as f:
-            f.write(data)
-            os.fchmod(f.fileno(), mode)
-            f.flush()
-            os.fsync(f.fileno())
-        Path(name).replace(path)
-    except OSError as e:
-        Path(name).unlink(missing_ok=True)
-        raise Refused(f"it cannot be written: {e.strerror}") from e
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        made = msgspec.structs.replace(made, staged=staged.name)
+        staging.replace(_pending(path), _prefix(path), msgspec.json.encode(made))
+        if path.is_symlink() or path.read_bytes() != now:
+            raise Refused("it was changed meanwhile; scan it again")
+        staging.rename(staged, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            _settle(path)
+        raise
+    with contextlib.suppress(OSError):  # the file is changed; what is left, the next call settles
+        _settle(path)
 
 
-def _sweep(path: Path) -> None:
-    """Remove what a kill in the middle of writing left behind."""
-    for left in path.parent.glob(f"{_TEMPORARY}{path.name}.*"):
-        left.unlink(missing_ok=True)
+def _settle(path: Path) -> None:
+    """Complete or take back what a kill or an error interrupted, and remove what it left behind."""
+    pending = _read(_pending(path))
+    if pending is not None and _was_done(pending, path):
+        staging.rename(_pending(path), _file(path))
+    else:
+        _pending(path).unlink(missing_ok=True)
+    for folder in (path.parent, _folder()):
+        staging.remove_staged(folder, _prefix(path))
+
+
+def _forget(path: Path) -> None:
+    """Remove the records of a file that has its original bytes."""
+    _settle(path)
+    _file(path).unlink(missing_ok=True)
+
+
+def _prefix(path: Path) -> str:
+    """Return how the names of new contents of a file begin: of one length, whatever its name."""
+    return f"{_TEMPORARY}{_file(path).stem[:16]}."

@@ -1,6 +1,7 @@
 """Files that GPU Deck 0.1 linked import the package by its present name, and can be undone."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -41,18 +42,17 @@ def test_later_edits_are_kept(linked):
     assert linked.read_bytes() == BEFORE + b"print(y)\n"
 
 
-def test_a_kill_between_the_record_and_the_file_is_made_up_for(linked, monkeypatch):
-    replace = journal._replace
+def test_an_interruption_between_the_record_and_the_file_is_made_up_for(linked, monkeypatch):
+    rename = os.replace
 
-    def killed(path, data, mode):
-        if path == linked:
+    def interrupted(old, new):
+        if new == linked:
             raise KeyboardInterrupt
-        replace(path, data, mode)
+        rename(old, new)
 
-    monkeypatch.setattr(journal, "_replace", killed)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "replace", interrupted)
         renaming.rename_imports()
-    monkeypatch.setattr(journal, "_replace", replace)
     assert linked.read_bytes() == AFTER
     renaming.rename_imports()
     assert linked.read_bytes() == RENAMED
