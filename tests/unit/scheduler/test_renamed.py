@@ -57,6 +57,7 @@ def test_jobs_that_wait_and_jobs_that_ended_are_renamed_and_keep_their_seals(
     store.connection.execute("UPDATE jobs SET seal = 'changed' WHERE id = 3")
     store.close()
     with sqlite3.connect(file) as db:
+        db.execute("ALTER TABLE search DROP COLUMN user")  # as it was then
         db.execute("PRAGMA user_version = 9")
     db.close()
     store = Store(file)
