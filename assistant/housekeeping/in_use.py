@@ -23,6 +23,9 @@ CHANGED = "it has changed since the scan"
 _NAMELESS = (b"/memfd:", b"/dev/zero (deleted)", b"/SYSV")
 """What maps show for memory that no folder has, whose inodes are numbered apart from those of
 files."""
+_SHARED_MEMORY = b"/dev/shm/"
+"""The folder of semaphores and shared memory, which programs map and delete at once. It is a tmpfs,
+for which maps show the device that stat(2) shows."""
 _PROBE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME | os.O_CLOEXEC
 
 
@@ -81,7 +84,7 @@ class OpenFiles:
 
     def _add_mapped(self, device: bytes, inode: int, name: bytes, pid: int) -> None:
         if (device, inode) not in self._files:
-            self._files[device, inode] = _file_of(inode, name, pid)
+            self._files[device, inode] = _file_of(device, inode, name, pid)
         if (file := self._files[device, inode]) is None:
             self._mapped[inode] = pid
         else:
@@ -95,10 +98,17 @@ class OpenFiles:
         self._open[info.st_dev, info.st_ino] = pid
 
 
-def _file_of(inode: int, name: bytes, pid: int) -> tuple[int, int] | None:
-    """Return the device and inode of a file that a process has mapped, if its name leads to it."""
+def _file_of(device: bytes, inode: int, name: bytes, pid: int) -> tuple[int, int] | None:
+    """Return the device and inode of a file that a process has mapped, if its name leads to it, or
+    if its folder is shared memory on that device.
+    """
+    path = Path(f"/proc/{pid}/root{os.fsdecode(name)}")
     try:
-        info = Path(f"/proc/{pid}/root{os.fsdecode(name)}").stat()
+        if name.startswith(_SHARED_MEMORY):
+            there = path.parent.stat().st_dev
+            shown = f"{os.major(there):02x}:{os.minor(there):02x}".encode()
+            return (there, inode) if shown == device else None
+        info = path.stat()
     except OSError:
         return None
     return (info.st_dev, info.st_ino) if info.st_ino == inode else None

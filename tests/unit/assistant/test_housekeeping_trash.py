@@ -184,6 +184,29 @@ def test_a_mapped_file_of_the_same_number_elsewhere_keeps_nothing(
             assert move(here.scope, finds).left == ()
 
 
+SEMAPHORES = (
+    "import multiprocessing as m; held = [m.Semaphore() for _ in range(60)];"
+    "print(open('/proc/self/maps').read().count('/dev/shm/'), flush=True); input()"
+)
+
+
+def test_deleted_semaphores_of_the_same_numbers_keep_nothing(mounted: Path) -> None:
+    """In a container, for example, which numbers its shared memory from the beginning."""
+    here = world(mounted / "world")
+    inode = (kernel(here, "mine") / "a.cubin").stat().st_ino
+    finds = found(here)
+    with subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh",
+         sys.executable, "-c", SEMAPHORES],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:  # fmt: skip
+        assert other.stdout is not None
+        assert int(other.stdout.readline()) == 60 > inode
+        assert move(here.scope, finds).left == ()
+        other.communicate(b"\n")
+
+
 def test_a_trash_that_others_prepared_is_not_used(mounted: Path, tmp_path: Path) -> None:
     here = world(mounted / "world")
     kernel(here, "mine")
