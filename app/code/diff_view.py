@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QEvent
-from PySide6.QtGui import QColor, QFontDatabase, QTextCursor, QTextFormat
+from PySide6.QtGui import QColor, QTextCursor, QTextFormat
 from PySide6.QtWidgets import QPlainTextEdit, QTextEdit, QWidget
 
 from gpudeck.app.code.rows import Line
@@ -76,9 +76,7 @@ def _pane(name: str) -> QPlainTextEdit:
     pane.setPlaceholderText(name)
     pane.setTabChangesFocus(True)
     pane.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-    font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
-    font.setPixelSize(theme.px(theme.SMALL))
-    pane.setFont(font)
+    pane.setFont(theme.monospace(theme.SMALL))
     return pane
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QColor, QFontDatabase, QKeyEvent, QTextCursor, QTextDocument
+from PySide6.QtGui import QColor, QKeyEvent, QTextCursor, QTextDocument
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QTextEdit, QVBoxLayout, QWidget
 
 from gpudeck.app.language.texts import tr
@@ -58,7 +58,7 @@ class LogView(QWidget):
         self.line.setStretch(0, 1)
         layout.addLayout(self.line)
         layout.addWidget(self.text, 1)
-        self._monospace()
+        self.text.setFont(theme.monospace())
         self.clear()
 
     def clear(self) -> None:
@@ -156,11 +156,6 @@ class LogView(QWidget):
         bar = self.text.verticalScrollBar()
         if on:
             bar.setValue(bar.maximum())
-
-    def _monospace(self) -> None:
-        font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
-        font.setPixelSize(theme.SMALL + 1)
-        self.text.setFont(font)
 
 
 class _SearchBox(QLineEdit):

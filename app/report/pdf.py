@@ -38,6 +38,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtSvg import QSvgRenderer
 
+from gpudeck.app.widgets.fonts import FAMILY, MONOSPACE, load
 from gpudeck.assistant.reports.html import body, caption
 from gpudeck.assistant.reports.report import Chart, Report
 from gpudeck.assistant.reports.style import LIGHT, chart_rules
@@ -54,13 +55,13 @@ _CHART = QTextFormat.Property.UserProperty + 1
 _PLACEHOLDER = "\ue000"
 """Marks the place of a chart: a private character, which no fact, name or log line contains."""
 _STYLE = f"""
-body{{color:{LIGHT.text};font-family:'Noto Sans','DejaVu Sans',sans-serif;font-size:12px}}
+body{{color:{LIGHT.text};font-family:'{FAMILY}';font-size:12px}}
 h1{{font-size:20px}}h2{{font-size:15px;margin-top:18px}}h3{{font-size:13px}}
 .about,.note{{color:{LIGHT.muted};font-size:11px}}p{{margin-top:4px;margin-bottom:4px}}
 table{{border-collapse:collapse;margin-top:4px;margin-bottom:8px}}
 td,th{{padding:3px 10px 3px 0;border-bottom:1px solid {LIGHT.line};text-align:left;font-size:11px}}
 th{{color:{LIGHT.muted};font-weight:normal}}
-pre,code{{font-family:'DejaVu Sans Mono',monospace;font-size:10px}}
+pre,code{{font-family:'{MONOSPACE}';font-size:10px}}
 pre{{background-color:{LIGHT.window};white-space:pre-wrap}}
 """
 
@@ -71,6 +72,7 @@ def as_pdf(report: Report) -> bytes:
     Any thread may call this while a QGuiApplication runs.
     """
     application = _application()
+    load(application)
     made = QByteArray()
     buffer = QBuffer(made)
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
@@ -91,6 +93,9 @@ def as_pdf(report: Report) -> bytes:
     text = QSizeF(page.width(), page.height() - _FOOTER_PX)
     document, charts = _document(report, writer, text)
     painter = QPainter(writer)
+    font = painter.font()
+    font.setFamily(FAMILY)
+    painter.setFont(font)
     for number in range(document.pageCount()):
         if number:
             writer.newPage()

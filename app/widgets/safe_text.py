@@ -15,6 +15,7 @@ from PySide6.QtGui import (
     QTextCursor,
     QTextDocument,
     QTextFormat,
+    QTextFragment,
     QTextFrameFormat,
     QTextOption,
     QTextTable,
@@ -23,6 +24,7 @@ from PySide6.QtWidgets import QFrame, QSizePolicy, QTextBrowser, QWidget
 
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.citations import Citation, CitedFact, tooltip
+from gpudeck.app.widgets.fonts import MONOSPACE
 
 _FACTS = "fact:"
 """The scheme of links to facts; the indices of the facts follow."""
@@ -129,6 +131,7 @@ class SafeText(QTextBrowser):
         block = self.document().begin()
         while block.isValid():
             _space_block(block)
+            _set_code(block)
             block = block.next()
         for frame in self.document().rootFrame().childFrames():
             if isinstance(frame, QTextTable):
@@ -159,6 +162,23 @@ def _space_block(block: QTextBlock) -> None:
         form.setTopMargin(theme.S if form.headingLevel() and block.position() else 0)
         form.setBottomMargin(theme.XS)
         cursor.setBlockFormat(form)
+
+
+def _set_code(block: QTextBlock) -> None:
+    """Set code in the program's typeface; Qt sets it in the one of the system."""
+    code = QTextCharFormat()
+    code.setFontFamilies([MONOSPACE])
+    cursor, parts, at = QTextCursor(block), list[QTextFragment](), block.begin()
+    while not at.atEnd():
+        parts.append(at.fragment())
+        at += 1
+    for part in parts:
+        if part.charFormat().hasProperty(QTextFormat.Property.FontFamilies):
+            cursor.setPosition(part.position())
+            cursor.setPosition(part.position() + part.length(), QTextCursor.MoveMode.KeepAnchor)
+            cursor.mergeCharFormat(code)
+    if block.charFormat().hasProperty(QTextFormat.Property.FontFamilies):
+        cursor.mergeBlockCharFormat(code)
 
 
 class FittedText(SafeText):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from PySide6.QtCore import QEvent, Qt
-from PySide6.QtGui import QColor, QFont, QFontDatabase
+from PySide6.QtGui import QColor, QFont
 from PySide6.QtWidgets import QApplication, QWidget
 
-from gpudeck.scheduler.protocol import paths
+from gpudeck.app.widgets import fonts
 
 Scheme = Literal["light", "dark"]
 
@@ -19,8 +19,6 @@ SMALL, BASE, LARGE, HUGE = 12, 13, 17, 28
 """Font sizes in pixels, where the text has its usual size; see `px`."""
 POINTS = 10.0
 """The usual size of text, in points."""
-FAMILY = "GPU Deck Inter"
-"""The typeface that comes with the program; see assets/fonts."""
 
 
 @dataclass(frozen=True)
@@ -99,28 +97,13 @@ def application() -> QApplication:
     return app
 
 
-def _load_fonts(app: QApplication) -> None:
-    """Make the typeface that comes with the program known to Qt.
-
-    Raises:
-        RuntimeError: A file of it is missing or damaged.
-    """
-    if app.property("fonts"):
-        return
-    app.setProperty("fonts", True)
-    for weight in ("Regular", "SemiBold"):
-        file = paths.assets() / "fonts" / f"Inter-{weight}.ttf"
-        if QFontDatabase.addApplicationFont(str(file)) < 0:
-            raise RuntimeError(f"the typeface {file} cannot be loaded; install GPU Deck again")
-
-
 def set_text_size(app: QApplication, points: float) -> None:
     """Choose the size of text; widgets that are made later have it.
 
     Args:
         points: 8 to 18; `POINTS` is usual.
     """
-    _load_fonts(app)
+    fonts.load(app)
     app.setProperty("points", points)
     app.setFont(font())
 
@@ -146,7 +129,7 @@ def apply(app: QApplication, scheme: Scheme) -> None:
         return  # styling again takes as long as building the window
     from gpudeck.app.widgets.stylesheet import palette, stylesheet
 
-    _load_fonts(app)
+    fonts.load(app)
     t = LIGHT if scheme == "light" else DARK
     app.setProperty("look", look)
     app.setProperty("scheme", scheme)
@@ -187,10 +170,21 @@ def font(size: int = BASE, *, strong: bool = False) -> QFont:
     Args:
         size: Pixels at the usual size of text.
     """
-    made = QFont(FAMILY)
+    made = QFont(fonts.FAMILY)
     made.setPixelSize(px(size))
     if strong:
         made.setWeight(QFont.Weight.DemiBold)
+    return made
+
+
+def monospace(size: int = BASE) -> QFont:
+    """Return the font of logs and code, in which all characters have the same width.
+
+    Args:
+        size: Pixels at the usual size of text.
+    """
+    made = QFont(fonts.MONOSPACE)
+    made.setPixelSize(px(size))
     return made
 
 

@@ -6,12 +6,9 @@ A test fails on a Qt warning, and on a thread that is still running afterwards.
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 import pytest
 from PySide6.QtCore import (
@@ -27,6 +24,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+import tests.gui.drawing  # noqa: F401 # before Qt starts
 from gpudeck.app.assistant.requests import (
     Ask,
     Chat,

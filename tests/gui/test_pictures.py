@@ -9,21 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtGui import QFont, QFontDatabase, QImage
+from PySide6.QtGui import QFont, QImage
 from PySide6.QtWidgets import QApplication, QWidget
 
 from gpudeck.app.widgets import theme
 from tests.gui.likeness import REFERENCES, most, thumbnail, unlike
-from tests.gui.pictures import FLEETS, FONT, SCHEMES, VIEWS, Stage, pictures, stage
-
-
-@pytest.fixture(autouse=True)
-def drawn_alike(qapp: QApplication) -> None:
-    if FONT not in QFontDatabase.families():
-        pytest.skip(
-            f"the references need {FONT}, which is not installed. "
-            "On Debian: apt install fonts-dejavu-core"
-        )
+from tests.gui.pictures import FLEETS, SCHEMES, VIEWS, Stage, pictures, stage
 
 
 def reference(name: str) -> QImage:
