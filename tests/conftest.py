@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from gpudeck.assistant.one_thread import import_numpy
 from tests.hook import Hook
@@ -25,10 +25,15 @@ from tests.support import LACKS, state_folder
 # a test that imports a package of ours by the name of its folder would get it a second time
 sys.modules.update(dict.fromkeys(("app", "accel", "assistant", "scheduler")))
 import_numpy()  # as the window and the assistant do: other tests run on the other cores
-# each run tries new examples, but in CI a commit passes or fails only for its contents
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# nothing is judged by its time, which depends on other programs; each run tries new examples, but in
+# CI a commit passes or fails only for its contents
+settings.register_profile(
+    "gpudeck",
+    deadline=None,
+    suppress_health_check=(HealthCheck.too_slow,),
+    derandomize=bool(os.environ.get("CI")),
+)
+settings.load_profile("gpudeck")
 
 
 def pytest_configure() -> None:

@@ -146,7 +146,7 @@ def test_ending_a_process_asks_for_confirmation(page, fed):
     page.table.selectRow(1)
     fed.asked.clear()
     page.end.click()
-    assert fed.asked == []
+    assert not any(isinstance(request, KillProcess) for request in fed.asked)
     assert (
         page.question.text.text()
         == "End Xorg (PID 812, root)? Unsaved work of this process will be lost."
@@ -157,7 +157,8 @@ def test_ending_a_process_asks_for_confirmation(page, fed):
     QTest.keyClick(page.table, Qt.Key.Key_Delete)
     assert page.question.text.text() == "python (PID 4711, ada) belongs to job 3. Cancel the job?"
     page.question.yes.click()
-    assert fed.asked == [KillProcess(TRAIN.pid, TRAIN.ticks)]
+    kills = [request for request in fed.asked if isinstance(request, KillProcess)]
+    assert kills == [KillProcess(TRAIN.pid, TRAIN.ticks)]
     fed.reply(GetDetails, fed.details)
     fed.reply(KillProcess)
     assert fed.asked[-1] == GetDetails(), "the table tells at once"

@@ -351,26 +351,30 @@ def test_a_lock_that_is_never_released_delays_nobody_for_long(own, monkeypatch):
     assert attention(q, k, v, return_choice=True)[1].basis == "measured here" and kept() == []
 
 
-def test_calls_are_limited_in_time_and_number():
-    seen = {"quick": 0, "slow": 0, "broken": 0}
+def test_calls_are_limited_in_time_and_number(monkeypatch):
+    now, seen = [0.0], {"quick": 0, "slow": 0, "broken": 0}
+    monkeypatch.setattr(brief_timing.time, "perf_counter", lambda: now[0])
 
-    def counted(name, seconds=0.0):
+    def counted(name, ms):
         def call():
             seen[name] += 1
-            time.sleep(seconds)
+            now[0] += ms / 1e3
             if name == "broken":
                 raise ValueError("cannot")
 
         return call
 
     cpu = torch.device("cpu")
-    both = {"quick": counted("quick"), "broken": counted("broken")}
+    both = {"quick": counted("quick", 0.001), "broken": counted("broken", 0.001)}
     found, failed, calls = brief_timing.medians(both, cpu, 1e6)
     assert seen["quick"] == 1 + brief_timing.MOST_CALLS == 1 + calls and seen["broken"] == 1
     assert set(found) == {"quick"} and failed == {"broken": "ValueError: cannot"}
-    slow = {"slow": counted("slow", 0.02), "quick": counted("quick")}
+    slow = {"slow": counted("slow", 20.0), "quick": counted("quick", 0.001)}
     found, _, calls = brief_timing.medians(slow, cpu, 30.0)
-    assert seen["slow"] == 2 and found["slow"] > 1e4 > found["quick"]
+    assert seen["slow"] == 2 and found == {
+        "slow": pytest.approx(20e3),
+        "quick": pytest.approx(1.0),
+    }
     assert calls == 1 + brief_timing.MOST_CALLS
 
 

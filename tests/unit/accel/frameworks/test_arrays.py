@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import gpudeck.accel.arrays
 from gpudeck import accel
 
 
