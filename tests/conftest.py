@@ -25,8 +25,8 @@ from tests.support import LACKS, state_folder
 # a test that imports a package of ours by the name of its folder would get it a second time
 sys.modules.update(dict.fromkeys(("app", "accel", "assistant", "scheduler")))
 import_numpy()  # as the window and the assistant do: other tests run on the other cores
-# nothing is judged by its time, which depends on other programs; each run tries new examples, but in
-# CI a commit passes or fails only for its contents
+# nothing is judged by its time, which depends on other programs; each run tries new examples, but
+# in CI a commit passes or fails only for its contents
 settings.register_profile(
     "gpudeck",
     deadline=None,
