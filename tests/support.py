@@ -18,7 +18,7 @@ from gpudeck.scheduler.protocol.errors import DaemonGone
 
 T = TypeVar("T")
 LACKS = "this machine lacks"
-"""Begins the reason of a skipped test that the summary of a run names."""
+"""Begins the reason of a test that is skipped because a program is not installed."""
 
 
 def eventually(condition: Callable[[], T], timeout: float = 20.0) -> T:

@@ -43,6 +43,7 @@ def test_it_holds_every_file_that_is_needed_and_no_other(installed: Path) -> Non
     assert not [name for name in found if "/training/" in name or "confusion" in name]
 
 
+@pytest.mark.slow
 def test_every_other_module_imports_without_training(installed: Path) -> None:
     found = subprocess.run(
         [sys.executable, "-P", "-c", IMPORT_ALL, str(installed)],

@@ -117,7 +117,8 @@ def test_the_brief_does_not_wait_for_a_busy_machine(home: Path, tmp_path: Path) 
     assert "brief written by: " in ran.stdout
 
 
-@pytest.mark.parametrize("brief", [pytest.param(True, id="brief"), WHOLE])
+@pytest.mark.slow
+@pytest.mark.parametrize("brief", [True, False], ids=["brief", "whole"])
 def test_a_replay_is_pictured_but_runs_no_job(home: Path, tmp_path: Path, brief: bool) -> None:
     settings.save(Settings(source="replay:h100.trace.gz*2"))
     whole = gpudeck("tour", "--out", str(tmp_path / "whole"), cwd=tmp_path)

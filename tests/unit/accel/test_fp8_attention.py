@@ -315,6 +315,7 @@ def assert_alike(got, want):
         torch.testing.assert_close(got, want)
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("interpreted")
 def test_the_pre_pass_in_the_interpreter_is_the_emulation(interpreted):
     interpreted(pre_pass)

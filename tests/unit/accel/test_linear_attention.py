@@ -114,10 +114,10 @@ def test_sequences_end_to_end_do_not_see_each_other(kind, one_thread):
     ("kind", "strength", "bound"),
     [
         pytest.param("ssd", 1.0, 1e-5, marks=pytest.mark.slow),
-        ("gdn", 9.9, 1e-4),
+        pytest.param("gdn", 9.9, 1e-4, marks=pytest.mark.slow),
         # relative to the tiny gradients of strong decays, float32 sums of large terms show; the
         # chunk of two tokens is computed at once, the others in blocks of rows
-        ("kda", 9.9, 5e-3),
+        pytest.param("kda", 9.9, 5e-3, marks=pytest.mark.slow),
         ("rwkv7", 1.0, 1e-5),
         pytest.param("retention", 1.0, 1e-5, marks=pytest.mark.slow),
         pytest.param("gla", 1.0, 1e-4, marks=pytest.mark.slow),
@@ -170,7 +170,7 @@ def test_sequences_that_are_cut_into_parts_give_what_the_recurrence_does(
 @pytest.mark.parametrize(
     ("kind", "starts"),
     [
-        ("gdn", [0, 200, 200]),
+        pytest.param("gdn", [0, 200, 200], marks=pytest.mark.slow),
         pytest.param("gdn", None, marks=pytest.mark.slow),
         pytest.param("kda", [0, 130, 130], marks=pytest.mark.slow),
     ],
@@ -186,7 +186,7 @@ def test_a_last_sequence_without_tokens_and_parts_without_a_state_before_them(
 
 
 @pytest.mark.xdist_group("interpreted")
-@pytest.mark.parametrize("kind", ["gdn", "kda"])
+@pytest.mark.parametrize("kind", ["gdn", pytest.param("kda", marks=pytest.mark.slow)])
 def test_without_tokens_the_kernels_read_no_more_than_there_is(interpreted, kind):
     x = drawn(kind, 1, 0, 20, 24, sequences=2)
     found = interpreted(in_two_or_four_parts, kind, x, [0, 0, 0])

@@ -172,11 +172,18 @@ LONG = (
     "bias of every pair", "bias of heads and keys", "ALiBi, packed, split", "ALiBi and a bias",
     "ALiBi, softcap, window", "sink, grouped, causal",
 )  # fmt: skip
+LONGER = (
+    "ALiBi, grouped, causal", "bias of queries", "bias of short rows, shared by sequences",
+    "bias shared by sequences, summed in parts", "causal, fewer queries", "grouped, causal",
+    "left only, more queries", "lse has a gradient", "mask", "mask of keys, split",
+    "one bias for all", "plain", "window", "window over split keys",
+)  # fmt: skip
+MARKS = dict.fromkeys(LONG, pytest.mark.matrix) | dict.fromkeys(LONGER, pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.matrix) if name in LONG else name for name in CASES],
+    [pytest.param(name, marks=MARKS.get(name, ())) for name in CASES],
 )
 def test_the_answer_and_the_gradients_are_those_of_the_reference(interpreted, name):
     q, k, v, dout, bias = data(CASES[name])

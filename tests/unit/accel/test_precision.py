@@ -116,7 +116,10 @@ def test_zeros_give_zeros_and_bad_numbers_are_passed_on(recipe):
         assert bool(dw[:, 7].isnan().all())
 
 
-@every_recipe
+@pytest.mark.parametrize(
+    "recipe",
+    [name if name == "tensor" else pytest.param(name, marks=pytest.mark.slow) for name in RECIPES],
+)
 def test_a_step_is_the_same_compiled_and_checkpointed(recipe):
     converted = precision.convert(model(), recipe)
     parameters, x = list(converted.parameters()), batch()

@@ -39,7 +39,7 @@ def test_a_mask_and_strided_views_are_taken_as_they_are():
 
 def test_arrays_of_jax_are_taken_too():
     jnp = pytest.importorskip(
-        "jax.numpy", reason="NOT CHECKED: jax is not installed; make frameworks installs it"
+        "jax.numpy", reason="jax is not installed; make frameworks installs it"
     )
     q, k, v = map(jnp.asarray, qkv())
     out = accel.arrays.attention(q, k, v)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("jax", reason="NOT CHECKED: jax is not installed; make frameworks installs it")
+pytest.importorskip("jax", reason="jax is not installed; make frameworks installs it")
 
 import jax
 import jax.numpy as jnp

@@ -16,7 +16,7 @@ from gpudeck.accel.inject.scan import scan
 LACKING = [package for package in ("timm", "torchvision") if util.find_spec(package) is None]
 if LACKING:
     pytest.skip(
-        f"NOT CHECKED: {LACKING[0]} is not installed; timm needs one built for this torch",
+        f"{LACKING[0]} is not installed; timm needs one built for this torch",
         allow_module_level=True,
     )
 if torch.version.cuda is None and "+cpu" not in metadata.version("torchvision"):

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # the packages' own deprecat
 
 def need(package):
     return pytest.importorskip(
-        package, reason=f"NOT CHECKED: {package} is not installed; make frameworks installs it"
+        package, reason=f"{package} is not installed; make frameworks installs it"
     )
 
 

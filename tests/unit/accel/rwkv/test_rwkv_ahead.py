@@ -22,6 +22,7 @@ pytestmark = pytest.mark.xdist_group("rwkv")
 REPOSITORY = Path(__file__).parents[4]
 
 
+@pytest.mark.slow
 def test_the_kernels_compiled_ahead_are_those_that_a_model_calls() -> None:
     RWKV7(random_model()).forward([1, 2, 3])
     RWKV7(random_model()).forward([1])

@@ -23,7 +23,7 @@ from gpudeck.accel.serving.sampler import Row, Scores, choose, largest
 from gpudeck.accel.serving.speculation import PromptLookup
 from gpudeck.accel.serving.transformer import load
 
-QUICK = ("Llama 3", "Qwen 3 MoE", "Phi-3")
+QUICK = ("Qwen 3 MoE", "Phi-3")
 """The families whose long texts are compared in every run."""
 
 
