@@ -21,7 +21,7 @@ LACKS = "this machine lacks"
 """Begins the reason of a test that is skipped because a program is not installed."""
 
 
-def eventually(condition: Callable[[], T], timeout: float = 20.0) -> T:
+def eventually(condition: Callable[[], T], timeout: float = 60.0) -> T:
     """Return the first true value of `condition`, or fail the test if there is none in time."""
     end = time.monotonic() + timeout
     while not (value := condition()):

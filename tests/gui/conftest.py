@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,13 @@ def person(fed: Fed) -> Person:
     """Return a person at a window that shows two GPUs and jobs in every state."""
     fed.feed(snapshots.gpu_snapshot(2), history=True)
     return Person(fed)
+
+
+@pytest.fixture
+def qtbot(qtbot: QtBot) -> QtBot:
+    """Wait a minute for conditions, as a busy machine may need more than pytest-qt's 5 s."""
+    qtbot.waitUntil = partial(qtbot.waitUntil, timeout=60_000)
+    return qtbot
 
 
 def exchange(qtbot: QtBot, link: Link, request: Any) -> Any:

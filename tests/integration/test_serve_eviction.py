@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import socket
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -109,12 +108,11 @@ def test_a_killed_server_leaves_no_engine_and_its_clients_know_at_once(
         pieces = stream(served)
         (found,) = served_by.served_models()
         (engine,) = psutil.Process(found.pid).children()
-        began = time.monotonic()
         os.kill(found.pid, signal.SIGKILL)
-        with pytest.raises((openai.APIError, httpx2.HTTPError)):
+        with pytest.raises((openai.APIError, httpx2.HTTPError)) as said:
             for _ in pieces:
                 pass
-        assert time.monotonic() - began < 5
+        assert not isinstance(said.value, openai.APITimeoutError | httpx2.TimeoutException)
         eventually(lambda: not engine.is_running() or engine.status() == psutil.STATUS_ZOMBIE)
         assert served_by.served_models() == (), "its socket answers nobody"
     again = served_by.start(served_by.Options(str(folder), "cpu", cache_tokens=1024), served.port)

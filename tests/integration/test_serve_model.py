@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -245,12 +244,10 @@ def test_an_engine_that_is_killed_in_mid_stream_says_so_and_is_started_again(
     )
     pieces = iter(stream)
     next(pieces)
-    began = time.monotonic()
     os.kill(engine, signal.SIGKILL)
     with pytest.raises(openai.APIError, match="engine ended"):
         for _ in pieces:
             pass
-    assert time.monotonic() - began < 5
     # three drawn tokens may be bytes of a character that is not complete, and then there is no text
     again = client.completions.create(
         model="tiny", prompt="The", max_tokens=3, extra_body={"ignore_eos": True}
