@@ -58,7 +58,8 @@ class Shell:
     def __init__(self, folder: Path, home: Path, env: dict[str, str]) -> None:
         self._output, self._place = folder / "output", folder / "place"
         self._code, self._began = folder / "code.py", time.time()
-        self._env = {**os.environ, **env, "HOME": str(home)}
+        outside = {name: text for name, text in os.environ.items() if not name.startswith("XDG_")}
+        self._env = {**outside, **env, "HOME": str(home)}
         self._place.write_text(f"{folder / 'work'}\n")
 
     def run(self, command: str) -> str:
