@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import shlex
 import sys
 from functools import cache
@@ -34,7 +35,11 @@ class Missing(NamedTuple):
     def command(self) -> str:
         """Return the command that adds the extra to the environment of this process."""
         python = shlex.quote(sys.executable)
-        tool = f"{python} -m pip install" if is_installed("pip") else f"uv pip install -p {python}"
+        if os.access(os.path.join(sys.prefix, "pipx_metadata.json"), os.F_OK):
+            tool = "pipx inject gpudeck"
+        else:
+            pip = is_installed("pip")
+            tool = f"{python} -m pip install" if pip else f"uv pip install -p {python}"
         return f"{tool} 'gpudeck[{self.extra}]'"
 
     def __str__(self) -> str:
