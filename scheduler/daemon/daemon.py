@@ -72,6 +72,7 @@ SPARE_S = 0.02
 """The pause between the start of jobs and that of a spare runner: the jobs get the CPU first."""
 START_RETRY_S = 0.1
 """The pause before starts that were refused, as by a full disk, are tried again."""
+TOO_MANY = "you have too many connections to the daemon: close some, and try again"
 FLUSH_S = 5.0
 """The interval at which readings go to disk, many in one transaction."""
 
@@ -168,7 +169,8 @@ class Daemon:
         await self.polling.start(self._state.settings)
         await self._clusters.serve(self._state.settings.clusters)
         await self._hosts.serve(self._state.settings.hosts)
-        server = await wire.serve(listening, self._handle, self._shared)
+        refusal = encode_message(Error(TOO_MANY))
+        server = await wire.serve(listening, self._handle, self._shared, refusal)
         tasks: list[asyncio.Future[Any]] = [
             self._supervisor.crashed,
             self._clusters.crashed,
@@ -386,7 +388,7 @@ class Daemon:
         try:
             request = decode_request(line)
             if self._shared:
-                sharing.authorize(request, peer.uid, lambda job: self.queue.get(job).spec.user)
+                sharing.authorize(request, peer.uid, self.queue.queries.owners)
             self.polling.requested(not isinstance(request, GetSnapshot) or request.live)
             reply = self._encode_for(await request.handle(self, peer), peer.uid)
         except UserError as e:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,9 @@ from gpudeck.scheduler.verbs import (
 )
 from gpudeck.scheduler.verbs.request import Request
 
+Owners = Callable[[Sequence[int]], Mapping[int, int | None]]
+"""Returns the users of those of these jobs that exist."""
+ANOTHERS = "the job belongs to another user"
 _UNMAPPED = 65534
 """What the kernel says of every user of a container that this machine does not know."""
 HIDDEN = "(another user's)"
@@ -70,26 +73,22 @@ def is_admin(uid: int) -> bool:
     return name.pw_name in members.gr_mem or name.pw_gid == members.gr_gid
 
 
-def authorize(request: Request[Any], uid: int, owner: Callable[[int], int | None]) -> None:
-    """Raise UserError where this user may not make this request.
-
-    Args:
-        owner: Returns the user of a job. Raises NotFound.
-    """
+def authorize(request: Request[Any], uid: int, owners: Owners) -> None:
+    """Raise UserError where this user may not make this request."""
     if uid == _UNMAPPED:
         raise UserError("the shared daemon does not know this user, as in a container")
     if uid == 0 or isinstance(request, _ALL):
         return _check_priority(request, uid)
     if isinstance(request, _PRIVATE):
-        return _check_own(owner(request.job), uid)
+        return _check_own(request.job, uid, owners)
     if isinstance(request, _ADMIN) and is_admin(uid):
         return None
     if isinstance(request, _OF_ONE_JOB):
         if not is_admin(uid):
-            _check_own(owner(request.job), uid)
+            _check_own(request.job, uid, owners)
         return _check_priority(request, uid)
     if isinstance(request, _OF_MANY_JOBS):
-        return None if is_admin(uid) else _check_many(request, uid, owner)
+        return None if is_admin(uid) else _check_many(request, uid, owners)
     if isinstance(request, control.Configure) and is_admin(uid):
         if request.changes.keys() <= _ADMIN_SETTINGS:
             return None
@@ -98,24 +97,21 @@ def authorize(request: Request[Any], uid: int, owner: Callable[[int], int | None
     raise UserError("the shared daemon does this for root only")
 
 
-def _check_many(
-    request: change.CancelMany | change.Restore, uid: int, owner: Callable[[int], int | None]
-) -> None:
+def _check_many(request: change.CancelMany | change.Restore, uid: int, owners: Owners) -> None:
     """Raise UserError unless every job that the request names is this user's."""
-    named = list(request.jobs)
+    named, count = list(request.jobs), len(request.jobs)
     if isinstance(request, change.CancelMany):
         if request.group:
             raise UserError("on a shared daemon only administrators cancel a whole group")
         named += [] if request.array is None else [request.array]  # all of it is of one user
+        count += sum(max(last - first + 1, 1) for first, last in request.ranges)
+    if count > _MOST_NAMED:
+        raise UserError(f"name at most {_MOST_NAMED} jobs")
+    if isinstance(request, change.CancelMany):
         for first, last in request.ranges:
-            if last - first >= _MOST_NAMED:
-                raise UserError(f"name at most {_MOST_NAMED} jobs")
             named += range(first, last + 1)
-    for job in named:
-        try:
-            _check_own(owner(job), uid)
-        except NotFound:
-            continue  # the reply says so
+    if any(owner != uid for owner in owners(named).values()):  # the reply names missing ones
+        raise UserError(ANOTHERS)
 
 
 def _check_place(specs: Iterable[Spec]) -> None:
@@ -124,9 +120,12 @@ def _check_place(specs: Iterable[Spec]) -> None:
         raise UserError("jobs of a shared daemon run on this machine, not in clusters")
 
 
-def _check_own(owner: int | None, uid: int) -> None:
-    if owner != uid:
-        raise UserError("the job belongs to another user")
+def _check_own(job: int, uid: int, owners: Owners) -> None:
+    found = owners([job])
+    if job not in found:
+        raise NotFound(f"there is no job {job}. See: gpudeck jobs")
+    if found[job] != uid:
+        raise UserError(ANOTHERS)
 
 
 def _check_priority(request: Request[Any], uid: int) -> None:

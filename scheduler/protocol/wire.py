@@ -14,6 +14,7 @@ import struct
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ from gpudeck.scheduler.protocol.users import user_name
 
 if TYPE_CHECKING:
     import asyncio  # clients start faster without
+
+    from gpudeck.scheduler.protocol.traffic import UserTraffic
 
 MAX_MESSAGE = 64 * 2**20
 """Bytes of a message; a longer one is refused."""
@@ -57,8 +60,10 @@ class _Listening(socket.socket):
 class Peer:
     """A connected client, as its server sees it."""
 
-    def __init__(self, writer: asyncio.StreamWriter, pid: int, uid: int) -> None:
-        self._writer = writer
+    def __init__(
+        self, writer: asyncio.StreamWriter, pid: int, uid: int, traffic: UserTraffic
+    ) -> None:
+        self._writer, self._traffic = writer, traffic
         self.uid = uid
         """Its user."""
         self.pid = pid
@@ -74,7 +79,8 @@ class Peer:
     async def send(self, message: bytes) -> None:
         """Send a message, waiting for a slow reader. Raises ConnectionError where it is gone."""
         self.write(message)
-        await self._writer.drain()
+        with self._traffic.sending(len(message)):
+            await self._writer.drain()
 
     def write(self, message: bytes) -> None:
         """Send a message without waiting; what the client does not read yet is buffered."""
@@ -106,34 +112,82 @@ def listen(path: Path) -> socket.socket:
     return sock
 
 
-async def serve(sock: socket.socket, handle: Handler, shared: bool = False) -> asyncio.Server:
+async def serve(
+    sock: socket.socket, handle: Handler, shared: bool = False, refusal: bytes = b""
+) -> asyncio.Server:
     """Serve the connections of this user: await `handle(line, peer)` for each message in order.
 
-    A `shared` server serves everybody whom the permissions of its socket let in.
+    Args:
+        sock: Listens.
+        handle: Carries out one message.
+        shared: Serve everybody whom the permissions of the socket let in, within the limits that
+            `traffic` sets for each user.
+        refusal: Is sent to a connection that is one too many.
     """
     import asyncio
+
+    from gpudeck.scheduler.protocol.traffic import SMALL, Traffic
+
+    traffic = Traffic(limited=shared)
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             pid, uid = _credentials(writer.get_extra_info("socket"))
             if shared or uid == os.getuid():
-                peer = Peer(writer, pid, uid)
-                while line := await _line(reader):
-                    await handle(line, peer)
-        except (ConnectionError, asyncio.CancelledError):
-            pass  # the client is gone, or the server ends
+                with traffic.connected(uid) as user:
+                    if user is None:
+                        writer.write(refusal + b"\n")
+                        return
+                    peer = Peer(writer, pid, uid, user)
+                    more = True
+                    while more:
+                        async with AsyncExitStack() as held:
+                            if more := bool(line := await _line(reader, user, held)):
+                                await user.turn(len(line))
+                                await handle(line, peer)
+        except (ConnectionError, TimeoutError, asyncio.CancelledError):
+            pass  # the client is gone or stuck, or the server ends
         finally:
             writer.close()
 
-    return await asyncio.start_unix_server(connection, sock=sock, limit=MAX_MESSAGE, backlog=1)
+    limit = min(SMALL, MAX_MESSAGE)
+    return await asyncio.start_unix_server(connection, sock=sock, limit=limit, backlog=1)
 
 
-async def _line(reader: asyncio.StreamReader) -> bytes:
-    """Return the next line; an empty one at the end, and where a line is too long."""
+async def _line(reader: asyncio.StreamReader, user: UserTraffic, held: AsyncExitStack) -> bytes:
+    """Return the next line; an empty one at the end, and where a line is too long.
+
+    Args:
+        reader: The connection.
+        user: Who sends it.
+        held: Is given what the user holds until a long line was handled.
+
+    Raises:
+        TimeoutError: A long line did not arrive in time.
+    """
+    import asyncio
+
+    from gpudeck.scheduler.protocol.traffic import WHOLE_S
+
     try:
-        return await reader.readline()
-    except ValueError:
+        return await reader.readuntil()
+    except asyncio.IncompleteReadError:
         return b""
+    except asyncio.LimitOverrunError as e:
+        arrived = e.consumed
+    whole = bytearray()
+    await held.enter_async_context(user.large)
+    async with asyncio.timeout(WHOLE_S):
+        while len(whole) + arrived <= MAX_MESSAGE:
+            whole += await reader.readexactly(arrived)
+            try:
+                whole += await reader.readuntil()
+                return bytes(whole)
+            except asyncio.LimitOverrunError as e:
+                arrived = e.consumed
+            except asyncio.IncompleteReadError:
+                break
+    return b""
 
 
 def _credentials(sock: socket.socket) -> tuple[int, int]:

@@ -20,6 +20,14 @@ MAX_CHARACTERS = 10_000
 MAX_TAGS = 100
 MAX_ARGUMENT = 32 * os.sysconf("SC_PAGE_SIZE")
 """Bytes of one argument, with the NUL at its end: MAX_ARG_STRLEN of execve(2)."""
+MAX_COMMAND = 6 * 2**20
+"""Bytes of a whole command, and of an environment: execve(2) refuses more, whatever the stack."""
+MAX_AFTER = 1000
+"""Jobs that have to end before one: whether they have is asked again and again while it waits."""
+MAX_ALL_AFTER = 100_000
+"""Jobs that have to end before those of one submission, added up."""
+MAX_ENTRIES = 1000
+"""Parameters of a workload, or limits that are inherited."""
 MAX_SENT = 2**16
 """Bytes of environment that are sent to a cluster."""
 
@@ -35,6 +43,7 @@ def check_spec(
         devices: empty where they are unknown, or do not matter.
     """
     _check_command(spec)
+    check_lists(spec)
     check_text(spec)
     check_limits(spec)
     if spec.gpus < 0:
@@ -70,6 +79,39 @@ def _check_command(spec: Spec) -> None:
             f"an argument must be shorter than {MAX_ARGUMENT // 1024} KiB: write it to a file, "
             "and pass the file's name"
         )
+    if sum(map(len, spec.argv)) + len(spec.argv) > MAX_COMMAND:
+        raise UserError(
+            f"a command must be shorter than {MAX_COMMAND // 2**20} MiB: write it to a file, "
+            "and pass the file's name"
+        )
+
+
+def check_lists(spec: Spec) -> None:
+    """Raise UserError where a list or a text that no command needs is too long."""
+    if len(spec.after) + len(spec.after_any) > MAX_AFTER:
+        raise UserError(
+            f"a job runs after up to {MAX_AFTER} others: submit one that waits for some of them "
+            "and does nothing, and name that"
+        )
+    entries = len(spec.params), len(spec.inherited.limits if spec.inherited else ())
+    texts = (
+        spec.cwd, spec.gpu_type, spec.workload or "", spec.where, *spec.params,
+        *spec.params.values(),
+    )  # fmt: skip
+    if max(entries) > MAX_ENTRIES or any(len(text) > MAX_ARGUMENT for text in texts):
+        raise UserError(
+            f"a job has up to {MAX_ENTRIES} parameters, and each, like its folder, has up to "
+            f"{MAX_ARGUMENT // 1024} KiB"
+        )
+
+
+def check_dependencies(specs: Sequence[Spec]) -> None:
+    """Raise UserError where the jobs of a submission run after too many others."""
+    if sum(len(spec.after) + len(spec.after_any) for spec in specs) > MAX_ALL_AFTER:
+        raise UserError(
+            f"the jobs of one submission run after up to {MAX_ALL_AFTER} others, added up: "
+            "submit fewer at once"
+        )
 
 
 def check_text(spec: Spec) -> None:
@@ -101,6 +143,8 @@ def check_environment(env: Mapping[str, str], where: str) -> None:
     """
     if any("\0" in text for text in (*env, *env.values())):
         raise UserError("an environment cannot contain a NUL character")
+    if sum(len(name) + len(value) + 2 for name, value in env.items()) > MAX_COMMAND:
+        raise UserError(f"an environment must be smaller than {MAX_COMMAND // 2**20} MiB")
     if any(not name or "=" in name for name in env):
         raise UserError("the name of an environment variable cannot be empty or contain '='")
     if where and sum(len(name) + len(value) for name, value in env.items()) > MAX_SENT:

@@ -158,6 +158,15 @@ class JobIndex:
                 self._outcomes[job_id] = "lost"
         return self._outcomes[job_id]
 
+    def read_outcomes(self, jobs: Collection[int]) -> None:
+        """Read at once how these jobs ended. Raises NotFound where one does not exist."""
+        unread = set(jobs) - self.active.keys() - self._outcomes.keys()
+        if unread:
+            found = self._store.statuses(unread)
+            if missing := unread - found.keys():
+                raise NotFound(f"there is no job {min(missing)}. See: gpudeck jobs")
+            self._outcomes |= found
+
     def expected_ends(self, now: float, jobs: Iterable[int]) -> dict[int, End]:
         """Return when those of the jobs that run are expected to end, as far as that is known."""
         running = {number: self.running[number] for number in jobs if number in self.running}

@@ -33,6 +33,10 @@ class JobQueries:
             return self._current(job_id)
         return self._store.get(job_id)
 
+    def owners(self, jobs: Iterable[int]) -> dict[int, int | None]:
+        """Return the users of those of these jobs that exist."""
+        return self._store.owners(jobs)
+
     def overview(self) -> tuple[Job, ...]:
         """Return the jobs that run, are served next or ended last, in the short form of a list,
         newest first."""

@@ -25,6 +25,7 @@ from gpudeck.scheduler.protocol.wait_reasons import render
 from gpudeck.scheduler.queue.admission import (
     bound,
     check_cluster,
+    check_dependencies,
     check_environment,
     check_host_limits,
     check_spec,
@@ -75,16 +76,17 @@ class Submission:
             NotFound: one of them is to run after a job that does not exist.
             Unsettled: it cannot be found out now whether they were submitted before.
         """
+        if len(specs) > MAX_BATCH:
+            raise UserError(f"up to {MAX_BATCH} jobs can be submitted at once")
         contents = digest_of(specs) if token else ""
         if token and (jobs := self._again.repeat(token, contents, specs, devices)) is not None:
             return jobs
-        if len(specs) > MAX_BATCH:
-            raise UserError(f"up to {MAX_BATCH} jobs can be submitted at once")
         distinct = {(id(spec.env), spec.where): spec for spec in specs}  # mostly one for all
         for spec in distinct.values():
             check_environment(spec.env, spec.where)
         for spec in specs:
             self._check(spec, devices, availability)
+        self._check_dependencies(specs)
         specs = [bound(spec, devices) for spec in specs]
         jobs = self._store.insert_all(specs, time.time(), Queued(), token, contents)
         for job in jobs:
@@ -99,10 +101,15 @@ class Submission:
         check_spec(spec, devices, availability)
         check_host_limits(spec, self._executors.of(spec.where).limit_problem())
         check_cluster(spec.where, self._executors.clusters().keys())
-        for number in (*spec.after, *spec.after_any):
-            self._queries.get(number)
-        if (failed := failed_dependency(spec, self._index.outcome)) is not None:
-            raise UserError(f"the job can't run: {render(failed, 0.0)}")
+
+    def _check_dependencies(self, specs: Sequence[Spec]) -> None:
+        """Raise NotFound, UserError where a job can never run because of one that comes before."""
+        check_dependencies(specs)
+        named = {number for spec in specs for number in (*spec.after, *spec.after_any)}
+        self._index.read_outcomes(named)
+        for spec in specs:
+            if (failed := failed_dependency(spec, self._index.outcome)) is not None:
+                raise UserError(f"the job can't run: {render(failed, 0.0)}")
 
     def forecast(
         self, spec: Spec, devices: Sequence[Device], availability: Availability, count: int = 1
@@ -111,6 +118,7 @@ class Submission:
         self._store.check_room()
         check_environment(spec.env, spec.where)
         self._check(spec, devices, availability)
+        self._check_dependencies([spec])
         known = (*self._index.active, *(job.id for job in self._index.ended))
         first, spec, now = 1 + max(known, default=0), bound(spec, devices), time.time()
         *before, job = (Job(first + i, spec, now, Queued()) for i in range(count))

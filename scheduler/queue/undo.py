@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import MAX_BATCH
 from gpudeck.scheduler.protocol.jobs import UNDO_S, Event, Job, Queued
 from gpudeck.scheduler.protocol.units import numbered, span
 from gpudeck.scheduler.queue.job_index import JobIndex
@@ -75,6 +76,8 @@ class UndoBuffer:
 
         Raises UserError where it is too late for one of them, or the change cannot be stored.
         """
+        if len(jobs) > MAX_BATCH:
+            raise UserError(f"up to {MAX_BATCH} jobs can be restored at once")
         self.forget()
         if late := [number for number in jobs if number not in self._kept]:
             raise UserError(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
+from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 from gpudeck.scheduler.protocol.wire import Peer
 
@@ -12,6 +14,9 @@ HEARTBEAT_S = 1.0
 """The longest time between two snapshots: idle devices become busy where readings fail to come."""
 PAUSE_S = 0.02
 """The shortest time between two snapshots: many jobs that start at once are one change."""
+
+MAX_SUBSCRIBERS = 100
+"""Subscriptions of one user: each is sent every snapshot."""
 
 
 class Publisher:
@@ -31,7 +36,8 @@ class Publisher:
         """The newest snapshot for each user who was sent it."""
         self._count = 0
         self._published = asyncio.Condition()
-        self._subscribers = 0
+        self._subscribers = Counter[int]()
+        """How many connections of each user are subscribed."""
         self._changed = asyncio.Event()
 
     def touch(self) -> None:
@@ -47,7 +53,7 @@ class Publisher:
             except TimeoutError:
                 pass
             self._changed.clear()
-            if self._subscribers:
+            if self._subscribers.total():
                 async with self._published:
                     self._newest, self._encoded = self._take(), {}
                     self._count += 1
@@ -57,10 +63,15 @@ class Publisher:
     async def serve(self, peer: Peer) -> None:
         """Send each new snapshot; a slow reader misses all but the newest.
 
-        Raises ConnectionError when the subscriber is gone.
+        Raises ConnectionError when the subscriber is gone, UserError where its user has too many.
         """
+        if self._subscribers[peer.uid] >= MAX_SUBSCRIBERS:
+            raise UserError(
+                f"up to {MAX_SUBSCRIBERS} programs of one user follow the daemon at once. "
+                "Close some, and try again"
+            )
         sent = self._count
-        self._subscribers += 1
+        self._subscribers[peer.uid] += 1
         self.touch()
         try:
             while True:
@@ -69,7 +80,7 @@ class Publisher:
                     sent, snapshot = self._count, self._for(peer.uid)
                 await peer.send(snapshot)
         finally:
-            self._subscribers -= 1
+            self._subscribers[peer.uid] -= 1
 
     def _for(self, uid: int) -> bytes:
         """Return the newest snapshot, encoded once a user."""

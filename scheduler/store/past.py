@@ -28,6 +28,11 @@ from gpudeck.scheduler.telemetry.history_table import (
 MAX_VALUES = 1_000_000
 """The most values in one answer: more would keep the daemon and the connection busy for seconds."""
 
+TOO_MUCH = (
+    "that is too much for one answer: ask for fewer fields or a shorter time, or limit the number "
+    "of points"
+)
+
 
 def past(
     archive: Archive,
@@ -52,6 +57,8 @@ def past(
     Raises:
         UserError: The answer would be too large.
     """
+    if len(fields) * (points or 1) > MAX_VALUES:
+        raise UserError(TOO_MUCH)
     firsts = [archive.oldest(device, tier) for tier in range(LAST + 1)]
     known = [t for t in firsts if t is not None] + newest.times[:1].tolist()
     if not known or not since <= until:
@@ -61,10 +68,7 @@ def past(
     tier = tier_for((until - since) / points) if points else 0
     table, steps = _gather(archive, newest, device, fields, since, until, tier)
     if not points and len(table) * max(len(fields), 1) > MAX_VALUES:
-        raise UserError(
-            "that is too much for one answer: ask for fewer fields or a shorter time, or limit the"
-            " number of points"
-        )
+        raise UserError(TOO_MUCH)
     return _answer(table, steps, since, until, points)
 
 

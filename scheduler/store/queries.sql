@@ -46,6 +46,12 @@ SELECT id, spec, submitted, state, place, tries, usage, seal FROM jobs WHERE id 
 -- name: existing
 SELECT id FROM jobs WHERE id IN (SELECT value FROM json_each(?));
 
+-- name: statuses
+SELECT id, status FROM jobs WHERE id IN (SELECT value FROM json_each(?));
+
+-- name: owners
+SELECT job, user FROM search WHERE job IN (SELECT value FROM json_each(?));
+
 -- name: put_env
 INSERT INTO environments (digest, env) VALUES (?, ?) ON CONFLICT (digest) DO UPDATE SET env = excluded.env WHERE env != excluded.env;
 

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -466,12 +466,21 @@ class Store(Database):
 
     def existing(self, jobs: Iterable[int]) -> set[int]:
         """Return those of these numbers that belong to a job."""
+        return {number for (number,) in self._of_jobs("existing", jobs)}
+
+    def statuses(self, jobs: Iterable[int]) -> dict[int, str]:
+        """Return the statuses of those of these jobs that exist."""
+        return dict(self._of_jobs("statuses", jobs))
+
+    def owners(self, jobs: Iterable[int]) -> dict[int, int | None]:
+        """Return the users of those of these jobs that exist."""
+        return dict(self._of_jobs("owners", jobs))
+
+    def _of_jobs(self, query: str, jobs: Iterable[int]) -> list[tuple[Any, ...]]:
+        """Return what a query finds of those of these numbers that can belong to a job."""
         possible = [number for number in jobs if 0 < number < 2**63]
         with self._translated():
-            return {
-                number
-                for (number,) in self.connection.execute(self._q["existing"], (_encode(possible),))
-            }
+            return self.connection.execute(self._q[query], (_encode(possible),)).fetchall()
 
     def env(self, job_id: int) -> dict[str, str]:
         """Return the environment that the job was submitted with.

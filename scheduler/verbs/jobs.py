@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Event, Job
-from gpudeck.scheduler.protocol.search import NEWEST, Search
+from gpudeck.scheduler.protocol.search import MAX_SEARCHED, NEWEST, OUTCOMES, Search
 from gpudeck.scheduler.protocol.wire import Peer
 from gpudeck.scheduler.verbs.request import Daemon, Request
 
@@ -74,6 +75,8 @@ class FindJobs(Request[Page], frozen=True, tag="find"):
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Page:
         search = self.search
+        if len(search.text) > MAX_SEARCHED or len(search.outcomes) > len(OUTCOMES):
+            raise UserError(f"a search has up to {MAX_SEARCHED} characters, and each outcome once")
         for device in daemon.monitor.devices:
             if search.device in (device.id, str(device.index)):
                 search = msgspec.structs.replace(search, device=device.id)

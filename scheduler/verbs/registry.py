@@ -23,6 +23,10 @@ class _Specs(msgspec.Struct):
     specs: tuple[dict[str, msgspec.Raw], ...] = ()
 
 
+MAX_VALUES = 1_000_000
+"""Commas in a request, as the time to decode it grows with its values: more than those of the
+largest submission."""
+_SLICE = 2**20
 _SPECS = msgspec.json.Decoder(_Specs)
 
 
@@ -39,6 +43,7 @@ def decode_request(line: bytes) -> Request[Any]:
 
     A Spec with an unknown field is refused here alone: in the store it does no harm.
     """
+    _check_values(line)
     try:
         request: Request[Any] = _decoder().decode(line)
         found = _SPECS.decode(line) if b'"spec' in line else _Specs()
@@ -48,6 +53,17 @@ def decode_request(line: bytes) -> Request[Any]:
         if unknown := spec.keys() - set(Spec.__struct_fields__):
             raise _unknown(f"a job has no {', '.join(sorted(unknown))}")
     return request
+
+
+def _check_values(line: bytes) -> None:
+    """Raise UserError where a request has too many values; the rest of it is not read."""
+    commas = 0
+    for start in range(0, len(line), _SLICE):
+        commas += line.count(b",", start, start + _SLICE)
+        if commas > MAX_VALUES:
+            raise UserError(
+                f"a request has up to {MAX_VALUES} values. Name fewer jobs, or submit fewer at once"
+            )
 
 
 def _unknown(why: str) -> UserError:

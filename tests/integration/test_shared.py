@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from gpudeck.scheduler.client import Client
-from gpudeck.scheduler.protocol import settings
+from gpudeck.scheduler.protocol import settings, wire
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.jobs import turn
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
@@ -337,3 +337,83 @@ def test_the_assistant_tells_the_jobs_of_one_user_from_those_of_another(users):
             if process.info["uids"].real == ours.uid:
                 process.kill()
                 process.wait(10)
+
+
+FLOOD = """if True:
+    import os, socket, sys, time
+    def door():
+        made = socket.socket(socket.AF_UNIX)
+        made.settimeout(20)
+        made.connect(os.environ["GPUDECK_SHARED"] + "/daemon.sock")
+        return made
+    what = sys.argv[1]
+    if what == "connections":
+        doors = [door() for _ in range(2100)]
+        try:
+            doors[-1].sendall(b'{"type":"snapshot"}\\n')
+        except OSError:
+            pass
+        print(doors[-1].recv(200).decode().strip(), flush=True)
+    if what == "halves":
+        doors = [door() for _ in range(8)]
+        for each in doors:
+            each.settimeout(0.2)
+            try:
+                each.sendall(b"x" * 40_000_000)
+            except TimeoutError:
+                pass
+        print("sent", flush=True)
+    if what == "requests":
+        doors = [door() for _ in range(400)]
+        spec = b'{"argv":["true"],"name":"flood","cwd":"/","hold":true}'
+        for each in doors:
+            each.sendall(b'{"type":"submit","token":"","spec":%s}\\n' % spec * 50)
+        print("sent", flush=True)
+    time.sleep(float(sys.argv[2]))"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["connections", "halves", "requests"])
+def test_what_one_member_sends_does_not_stop_the_others(users, root, what):
+    a, b = users
+    pid = int((a.shared / "daemon.lock").read_text())
+    before = psutil.Process(pid).memory_info().rss
+    words = [*a.python, "-c", FLOOD, what, "600"]
+    env = {"PATH": os.environ["PATH"], "GPUDECK_SHARED": str(a.shared)}
+    flood = subprocess.Popen(
+        words, user=a.name, group=GROUP, extra_groups=[], env=env, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert flood.stdout is not None
+        told = flood.stdout.readline()
+        assert ("too many connections" if what == "connections" else "sent") in told
+        for _ in range(3):
+            assert json.loads(b("status", "--json"))["devices"]
+        assert root.snapshot().devices
+        grown = psutil.Process(pid).memory_info().rss - before
+        assert grown < 3 * wire.MAX_MESSAGE, f"{grown / 2**20:.0f} MiB"
+    finally:
+        flood.kill()
+        flood.communicate()
+    root.cancel_many([range(1, 10**6)])
+
+
+@pytest.mark.slow
+def test_lists_in_requests_are_limited(users):
+    a, _ = users
+    head = "from gpudeck.scheduler.client import Client; c = Client();"
+    submit = f"{head} c.submit(['true'], hold=True, "
+    for code, told in (
+        (f"{submit}after=[1] * 5_000_000)", "has up to 1000000 values"),
+        (f"{submit}after=[1] * 5000)", "after up to 1000 others"),
+        (f"{submit}params=dict.fromkeys(map(str, range(5000)), ''))", "1000 parameters"),
+        (f"{submit}gpus=1, gpu_type='h' * 10_000_000)", "up to 128 KiB"),
+        (f"{head} c.cancel_many([range(1, 9999), range(1, 9999)])", "at most 10000 jobs"),
+        (f"{head} c.restore(range(20_000))", "at most 10000 jobs"),
+        (f"{head} c.history('cpu', ['util'] * 5000, 0, points=10_000)", "too much for one answer"),
+    ):
+        done = a.run("-c", code)
+        assert done.returncode == 1 and told in done.stderr, done.stderr[-500:]
+    code = f"{head} from gpudeck.scheduler.protocol.search import Search;"
+    done = a.run("-c", f"{code} c.page(Search('x' * 10_000_000))")
+    assert "up to 2000 characters" in done.stderr
