@@ -19,6 +19,7 @@ from gpudeck.accel.inject.product import (
     names_in,
     refuse,
 )
+from gpudeck.accel.inject.project import code_of
 
 Follow = Callable[[Place, Callee, Arguments], Values | None]
 """Follows a call into a helper; None if it cannot."""
@@ -224,7 +225,7 @@ class Expressions(Operations):
             if followed is not None:
                 return followed
         if args.all:
-            called = ast.unparse(node.func)[:40]
+            called = code_of(node.func)
             why = words.REFUSED.get(called.rpartition(".")[2], f"they are passed to {called}()")
             refuse(args.all, node, why)
             # it is followed further, so that it is listed

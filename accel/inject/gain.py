@@ -23,6 +23,8 @@ _NAMES = {
 }
 _PATTERNS = {what: re.compile(f"(.*_)?({names})") for what, names in _NAMES.items()}
 _CAUSAL = re.compile(r"\btri[lu]\b|\btri[lu]_indices\b|causal")
+NO_SIZE = 2**31
+"""The least number that is no size of a tensor's axis, whatever it is called."""
 LARGEST_HEAD, TILE = 256, 128
 """The most features of a head, and the queries that a kernel computes together."""
 
@@ -100,5 +102,9 @@ def _numbers(tree: ast.Module) -> Iterator[tuple[str, int]]:
             pairs = [(a.arg, d) for a, d in zip(last, node.defaults, strict=True)]
             pairs += [(a.arg, d) for a, d in zip(node.kwonlyargs, node.kw_defaults, strict=True)]
         for name, value in pairs:
-            if isinstance(value, ast.Constant) and type(value.value) is int and value.value > 0:
+            if (
+                isinstance(value, ast.Constant)
+                and type(value.value) is int
+                and 0 < value.value < NO_SIZE
+            ):
                 yield name, value.value

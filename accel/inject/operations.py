@@ -9,6 +9,7 @@ from gpudeck.accel.inject.callee import Place
 from gpudeck.accel.inject.edits import call_edits, operator_edits
 from gpudeck.accel.inject.finding import Edit
 from gpudeck.accel.inject.product import NOTHING, Found, Product, Value, names_in, refuse
+from gpudeck.accel.inject.project import code_of
 
 
 class Operations:
@@ -25,7 +26,7 @@ class Operations:
             return NOTHING
         turned = bool(right) and not isinstance(op, (ast.Mult, ast.Add))
         if turned or not isinstance(op, (ast.Mult, ast.Add, ast.Div, ast.Sub)):
-            refuse(left | right, at, f"{ast.unparse(at)[:60]} is no scale or bias")
+            refuse(left | right, at, f"{code_of(at)} is no scale or bias")
             return NOTHING
         if left and right:
             adds = isinstance(op, (ast.Add, ast.Sub))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator
@@ -12,6 +13,8 @@ from typing import Any
 
 from gpudeck.accel.inject.source import Source, Unreadable, read
 
+SHOWN = 60
+"""The most characters that are shown of an expression."""
 UP = 4
 """How many folders above a file may be the root of its absolute imports."""
 _LIBRARIES = frozenset(("torch", "numpy", "math", "typing", "einops", "functools", "os", "sys"))
@@ -94,7 +97,16 @@ def parse(source: Source) -> Module:
         raise Unreadable(f"this cannot be parsed: {type(e).__name__}") from e
     module = Module(source, tree)
     module.starts = [0, *(m.end() for m in re.finditer("\n", source.text))]
-    for node in _statements(tree.body):
+    try:
+        _index(module)
+    except RecursionError as e:
+        raise Unreadable("its code is too deeply nested to be followed") from e
+    return module
+
+
+def _index(module: Module) -> None:
+    """Note what the names of a module mean."""
+    for node in _statements(module.tree.body):
         if isinstance(node, ast.Import):
             for name in node.names:
                 whole = name.name if name.asname else name.name.partition(".")[0]
@@ -104,13 +116,20 @@ def parse(source: Source) -> Module:
             for name in node.names:
                 dot = "" if home.endswith(".") or not home else "."
                 module.imports[name.asname or name.name] = f"{home}{dot}{name.name}"
-    module.scripted = set(re.findall(r"jit\.script\(\s*(\w+)", source.text))
-    for statement in tree.body:
+    module.scripted = set(re.findall(r"jit\.script\(\s*(\w+)", module.source.text))
+    for statement in module.tree.body:
         if isinstance(statement, Function):
             module.functions[statement.name] = statement
         elif isinstance(statement, ast.ClassDef):
             module.classes[statement.name] = statement
-    return module
+
+
+def code_of(node: ast.AST) -> str:
+    """Return the first characters of the code of a node."""
+    try:
+        return ast.unparse(node)[:SHOWN]
+    except ValueError:  # a number of so many digits that Python writes it in no decimal form
+        return "an expression"
 
 
 def name_of(node: ast.expr) -> str:
@@ -167,7 +186,7 @@ class Project:
         for root in above[dots - 1 : dots] if dots else above[:UP]:
             path = root.joinpath(*parts)
             for file in (path.with_suffix(".py"), path / "__init__.py"):
-                if file.is_file():
+                if os.path.isfile(file):  # noqa: PTH113 - which is false for names that are too long
                     try:
                         return self.module(file), last
                     except Unreadable:

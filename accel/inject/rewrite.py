@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpudeck.accel.inject.finding import Edit, Finding, Site
+from gpudeck.accel.inject.notebook import code_cells, hide_magic, placed
 from gpudeck.accel.inject.project import Module, Project
 from gpudeck.accel.inject.scan import files, of_module
-from gpudeck.accel.inject.source import Unreadable, cell_codes, hide_magic, write_notebook
+from gpudeck.accel.inject.source import Unreadable, shown
 
 ALIAS = "_gpudeck"
 
@@ -39,8 +40,8 @@ class Change:
         """Return what can be compiled of the file before and after, on the lines of the texts."""
         if self.path.suffix != ".ipynb":
             return self.text_before, self.text_after
-        codes = (cell_codes(raw).values() for raw in (self.before, self.after))
-        before, after = ("\n".join(map(hide_magic, cells)) for cells in codes)
+        cells = (code_cells(raw) for raw in (self.before, self.after))
+        before, after = ("\n".join(hide_magic(cell.code) for cell in each) for each in cells)
         return before, after
 
     def diff(self) -> str:
@@ -60,10 +61,10 @@ def changes(paths: Iterable[str | Path]) -> tuple[list[Change], list[Finding]]:
     for path in files(paths):
         try:
             module = project.module(path)
+            sites = of_module(project, module)
         except Unreadable as e:
-            found.append(Finding(str(path), e.line, "leave", "", str(e)))
+            found.append(Finding(shown(path), e.line, "leave", "", str(e)))
             continue
-        sites = of_module(project, module)
         found += [site.finding for site in sites]
         if any(site.edits for site in sites):
             made.append(change(module, sites))
@@ -80,13 +81,12 @@ def change(module: Module, sites: Sequence[Site]) -> Change:
     source = module.source
     importing = f"from gpudeck.accel.inject import link as {alias}\n"
     if source.path.suffix == ".ipynb":
-        cells = _cells(module, named, importing)
-        after = write_notebook(source.raw, cells)
-        old = cell_codes(source.raw)
-        before = "\n".join(old.values())
-        text = "\n".join((old | cells).values())
+        after = _notebook(module, named, importing)
+        before, text = (
+            "\n".join(cell.code for cell in code_cells(raw)) for raw in (source.raw, after)
+        )
         return Change(source.path, source.raw, after, before, text, tuple(sites), module)
-    text = edited(source.text, [*named, Edit(at := _top(module), at, importing)])
+    text = edited(source.text, [_import(module, importing), *named])
     return Change(
         source.path, source.raw, source.encode(text), source.text, text, tuple(sites), module
     )
@@ -101,20 +101,22 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _cells(module: Module, edits: Sequence[Edit], importing: str) -> dict[int, str]:
-    """Return the new code of the cells of a notebook that change; the first one imports ours."""
-    old, new = cell_codes(module.source.raw), dict[int, str]()
-    for start, end, number in module.source.cells:
+def _notebook(module: Module, edits: Sequence[Edit], importing: str) -> bytes:
+    """Return the notebook with its cells changed; the first of those imports ours."""
+    raw, made = module.source.raw, list[Edit]()
+    for cell, (start, end, _) in zip(code_cells(raw), module.source.cells, strict=True):
         inner = [
             Edit(e.start - start, e.end - start, e.text) for e in edits if start <= e.start <= end
         ]
         if inner:
-            new[number] = ("" if new else importing) + edited(old[number], inner)
-    return new
+            line = importing.replace("\n", "\r\n") if "\r\n" in cell.code else importing
+            made += placed(raw, cell, inner, "" if made else line)
+    encoding = module.source.encoding
+    return edited(raw.decode(encoding), made).encode(encoding)
 
 
-def _top(module: Module) -> int:
-    """Return where an import is added: after the docstring and imports from __future__."""
+def _import(module: Module, importing: str) -> Edit:
+    """Return the edit that imports ours: after the docstring and imports from __future__."""
     last: int = 0
     for place, statement in enumerate(module.tree.body):
         docstring = (
@@ -127,9 +129,14 @@ def _top(module: Module) -> int:
         if not docstring and not future:
             decorators = getattr(statement, "decorator_list", [])
             first: int = min([statement.lineno, *(d.lineno for d in decorators)])
-            return module.starts[max(first - 1, last)]
+            if first == last:  # on the line of the docstring or import, after a semicolon
+                at, _ = module.span(statement)
+                return Edit(at, at, importing.replace("\n", "; "))
+            at = module.starts[first - 1]
+            return Edit(at, at, importing)
         last = statement.end_lineno or statement.lineno
-    return len(module.source.text)
+    at = len(module.source.text)
+    return Edit(at, at, importing)
 
 
 def in_place(project: Project, module: Module, alias: str) -> tuple[str, list[Site]]:

@@ -15,7 +15,7 @@ from gpudeck.accel.inject.gain import gain, is_causal, sizes
 from gpudeck.accel.inject.product import Product
 from gpudeck.accel.inject.project import Function, Module, Project
 from gpudeck.accel.inject.shadows import shadowed
-from gpudeck.accel.inject.source import Unreadable
+from gpudeck.accel.inject.source import Unreadable, shown
 from gpudeck.accel.inject.speedup import Before, predicted
 from gpudeck.accel.inject.trace import Trace
 
@@ -47,14 +47,14 @@ def sites(
         try:
             yield from of_module(project, project.module(path))
         except Unreadable as e:
-            yield Site(Finding(str(path), e.line, "leave", "", str(e)))
+            yield Site(Finding(shown(path), e.line, "leave", "", str(e)))
 
 
 def files(paths: Iterable[str | Path]) -> Iterator[Path]:
     """Yield the Python files and notebooks of files and folders; links within folders are not
     followed."""
     for given in map(Path, paths):
-        if not given.is_dir():
+        if not os.path.isdir(given):  # noqa: PTH112 - which is false for names that are too long
             yield given
             continue
         for folder, inner, names in os.walk(given):
@@ -68,7 +68,18 @@ def files(paths: Iterable[str | Path]) -> Iterator[Path]:
 
 
 def of_module(project: Project, module: Module) -> list[Site]:
-    """Return the attentions of one module."""
+    """Return the attentions of one module.
+
+    Raises:
+        Unreadable: if its code is too deeply nested to be followed.
+    """
+    try:
+        return _of_module(project, module)
+    except RecursionError as e:
+        raise Unreadable("its code is too deeply nested to be followed") from e
+
+
+def _of_module(project: Project, module: Module) -> list[Site]:
     traced = []
     if not _ATTENTION.search(module.source.text):
         return []

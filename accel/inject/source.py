@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import io
-import json
+import os
 import re
+import stat
 import tokenize
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from gpudeck.accel.inject.notebook import code_cells, encoding_of, hide_magic
 
 LARGEST = 16 * 2**20
 """Bytes above which a file is not read."""
 _GENERATED = re.compile(r"@generated|do not edit|automatically generated|auto-?generated", re.I)
 _HEAD = 4096
 """Characters in which the first lines are."""
-_MAGIC = re.compile(r"^(\s*)([%!?].*)$", re.M)
 
 
 class Unreadable(Exception):
@@ -55,8 +56,13 @@ def read(path: Path) -> Source:
     Raises:
         Unreadable: says in one line what is wrong.
     """
+    if shown(path) != str(path):
+        raise Unreadable("its name is not UTF-8; rename it")
     try:
-        if path.stat().st_size > LARGEST:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise Unreadable("it is no regular file")
+        if found.st_size > LARGEST:
             raise Unreadable(f"the file has over {LARGEST >> 20} MiB")
         raw = path.read_bytes()
     except OSError as e:
@@ -70,6 +76,8 @@ def read(path: Path) -> Source:
         text = raw.decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as e:
         raise Unreadable(f"the encoding cannot be read: {_one_line(e)}") from e
+    if text.encode(encoding) != raw:
+        raise Unreadable(f"its encoding {encoding} cannot be written back unchanged")
     if encoding == "utf-8-sig" and not raw.startswith(b"\xef\xbb\xbf"):
         encoding = "utf-8"
     ends = {end for end in ("\r\n", "\n", "\r") if end in _alone(text, end)}
@@ -77,6 +85,11 @@ def read(path: Path) -> Source:
         raise Unreadable("the file mixes different line ends")
     newline = ends.pop() if ends else "\n"
     return Source(path, text.replace(newline, "\n"), encoding, newline, raw=raw)
+
+
+def shown(path: Path) -> str:
+    """Return the name of a file as text; bytes that are not UTF-8 are written as in Python."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _alone(text: str, end: str) -> str:
@@ -87,47 +100,18 @@ def _alone(text: str, end: str) -> str:
 def _notebook(path: Path, raw: bytes) -> Source:
     text, cells, at = "", [], 0
     try:
-        for number, cell in enumerate(json.loads(raw)["cells"]):
-            if cell["cell_type"] == "code":
-                code = hide_magic(_joined(cell["source"]))
-                text += code + "\n"
-                cells.append((at, at + len(code), number))
-                at = len(text)
-    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        for cell in code_cells(raw):
+            code = hide_magic(cell.code)
+            text += code + "\n"
+            cells.append((at, at + len(code), cell.number))
+            at = len(text)
+    except ValueError as e:
         raise Unreadable(f"the notebook cannot be read: {_one_line(e)}") from e
-    return Source(path, text, cells=tuple(cells), raw=raw)
-
-
-def cell_codes(raw: bytes) -> dict[int, str]:
-    """Return the code of a notebook's code cells by their numbers."""
-    cells = enumerate(json.loads(raw)["cells"])
-    return {n: _joined(cell["source"]) for n, cell in cells if cell["cell_type"] == "code"}
-
-
-def _joined(source: Any) -> str:
-    return source if isinstance(source, str) else "".join(source)
-
-
-def hide_magic(code: str) -> str:
-    """Return a cell's code with lines such as `%matplotlib` and `!pip` as comments of one length.
-
-    A cell that starts with `%%` is in another language and becomes comments throughout.
-    """
-    if code.lstrip().startswith("%%"):
-        return re.sub(r"[^\n]", "#", code)
-    return _MAGIC.sub(lambda m: m[1] + "#" * len(m[2]), code)
-
-
-def write_notebook(raw: bytes, changed: dict[int, str]) -> bytes:
-    """Return the notebook with other code in some cells, in the layout that Jupyter writes."""
-    book = json.loads(raw)
-    for number, code in changed.items():
-        cell = book["cells"][number]
-        as_list = isinstance(cell["source"], list)
-        cell["source"] = code.splitlines(keepends=True) if as_list else code
-    indent = re.match(rb"\{\s*?\n( +)", raw)
-    text = json.dumps(book, indent=len(indent[1]) if indent else None, ensure_ascii=False)
-    return text.encode() + (b"\n" if raw.endswith(b"\n") else b"")
+    except RecursionError as e:
+        raise Unreadable("the notebook cannot be read: it is too deeply nested") from e
+    if "\r" in text.replace("\r\n", ""):
+        raise Unreadable("the notebook has cells with different line ends")
+    return Source(path, text, encoding_of(raw), cells=tuple(cells), raw=raw)
 
 
 def _one_line(e: BaseException) -> str:

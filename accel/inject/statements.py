@@ -7,7 +7,7 @@ import ast
 from gpudeck.accel.inject.callee import Place
 from gpudeck.accel.inject.expressions import Expressions, Follow
 from gpudeck.accel.inject.product import NOTHING, Found, Names, Values, flat, merged, refuse
-from gpudeck.accel.inject.project import Function
+from gpudeck.accel.inject.project import Function, code_of
 
 
 class Statements(Expressions):
@@ -57,7 +57,7 @@ class Statements(Expressions):
         elif isinstance(target, ast.Subscript):
             self._store(target, value, names, at)
         elif isinstance(target, ast.Attribute):
-            refuse(flat(value), at, f"they are kept in {ast.unparse(target)}")
+            refuse(flat(value), at, f"they are kept in {code_of(target)}")
 
     def _store(self, target: ast.Subscript, value: Values, names: Names, at: ast.AST) -> None:
         refuse(flat(value), at, "they are stored in a container")

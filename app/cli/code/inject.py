@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -54,7 +55,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Carry out the action that the arguments name."""
     for path in args.paths:
-        if not Path(path).exists() and not Path(path).is_symlink():
+        if not os.path.lexists(path):
             raise NotFound(f"there is no file or folder {path}")
     rename_imports()
     return {"scan": _scan, "diff": _diff, "prove": _prove, "apply": _apply, "undo": _undo}[
@@ -139,17 +140,26 @@ def _apply(args: Namespace) -> int:
     made, found = changes(args.paths)
     if not _agree(args, made):
         return 0
-    results = [
-        apply_change(each, _connect(), unproved=args.unproved, device=args.device) for each in made
-    ]
+    results: list[Applied] = []
+    try:
+        for each in made:
+            results.append(
+                apply_change(each, _connect(), unproved=args.unproved, device=args.device)
+            )
+    finally:  # also where a later file or a person stops it
+        print_result(args, results, *_told(results, found))
+    return int(any(not result.linked for result in results))
+
+
+def _told(results: Sequence[Applied], found: Sequence[Finding]) -> list[str]:
+    """Return in lines what was changed, and what was left."""
     rows = [line for result in results for line in _described(result)]
     left = [f for f in found if f.action == "leave"]
-    if not made:
-        rows = [f"{f.file}:{f.line} left: {f.reason}" for f in left] or ["nothing to link"]
-    elif left:
+    if not any(f.action == "link" for f in found):
+        return [f"{f.file}:{f.line} left: {f.reason}" for f in left] or ["nothing to link"]
+    if left:
         rows.append(f"{len(left)} left alone. To see why: gpudeck inject scan PATH")
-    print_result(args, results, *rows)
-    return int(any(not result.linked for result in results))
+    return rows
 
 
 def _described(result: Applied) -> list[str]:
