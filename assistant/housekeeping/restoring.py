@@ -20,8 +20,11 @@ from gpudeck.assistant.housekeeping.journal import (
 )
 from gpudeck.assistant.housekeeping.trash import ENDING, FILES, INFO, inside
 from gpudeck.assistant.housekeeping.walk import parent
+from gpudeck.scheduler.protocol.renames import UNABLE, rename_to_free_name
 
 TAKEN = "something else is in its place now; move that away and undo again"
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
+"""The errors of file systems that have no hard links, such as exFAT, or that allow no more."""
 _FULL = (FileExistsError, NotADirectoryError, IsADirectoryError)
 
 
@@ -89,16 +92,44 @@ def put_back(item: TrashItem) -> None:
 
 
 def _link_back(files: int, name: str, folder: int, old: str) -> None:
-    """Move a file back with a second link and an unlink, because rename(2) would overwrite.
+    """Move a file back without overwriting anything, which rename(2) would do.
 
-    A process killed in between can go on from there.
+    Where the file system cannot rename so, it gets a second link and loses the first one; a process
+    killed in between can go on from there. Where it has no links either, an empty file of ours
+    takes the old name first.
     """
     try:
-        os.link(name, old, src_dir_fd=files, dst_dir_fd=folder, follow_symlinks=False)
+        try:
+            rename_to_free_name(name, files, old, folder)
+        except OSError as e:
+            if e.errno not in UNABLE:
+                raise
+            _link_or_claim(files, name, folder, old)
     except FileExistsError:
         if not os.path.samestat(_stat(files, name), _stat(folder, old)):
             raise
-    os.unlink(name, dir_fd=files)
+        os.unlink(name, dir_fd=files)
+
+
+def _link_or_claim(files: int, name: str, folder: int, old: str) -> None:
+    try:
+        os.link(name, old, src_dir_fd=files, dst_dir_fd=folder, follow_symlinks=False)
+    except OSError as e:
+        if e.errno not in _NO_LINKS:
+            raise
+        _claim(files, name, folder, old)
+    else:
+        os.unlink(name, dir_fd=files)
+
+
+def _claim(files: int, name: str, folder: int, old: str) -> None:
+    """Rename a file over an empty one of ours, which nobody else can have made."""
+    os.close(os.open(old, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600, dir_fd=folder))
+    try:
+        os.rename(name, old, src_dir_fd=files, dst_dir_fd=folder)
+    except OSError:
+        os.unlink(old, dir_fd=folder)
+        raise
 
 
 def _stat(folder: int, name: str) -> os.stat_result:

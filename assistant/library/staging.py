@@ -6,8 +6,6 @@ whole revision at every moment.
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import os
 import shutil
 from collections.abc import Collection
@@ -15,12 +13,7 @@ from pathlib import Path
 
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.durable import sync
-
-_EXCHANGE = 2
-"""RENAME_EXCHANGE of renameat2(2)."""
-_AT_CWD = -100
-_UNABLE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
-"""The errors of file systems that cannot exchange two names, such as NFS."""
+from gpudeck.scheduler.protocol.renames import UNABLE, exchange
 
 
 def beside(folder: Path) -> Path:
@@ -72,7 +65,7 @@ def replace(folder: Path) -> None:
             exchange(new, folder)
             new.rename(old)
         except OSError as e:
-            if e.errno not in _UNABLE:
+            if e.errno not in UNABLE:
                 raise
             folder.rename(
                 old
@@ -80,16 +73,6 @@ def replace(folder: Path) -> None:
             new.rename(folder)
     sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
-
-
-def exchange(one: Path, other: Path) -> None:
-    """Exchange the names of two folders at once. Raises OSError, ENOSYS if the C library cannot."""
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    if rename(_AT_CWD, os.fsencode(one), _AT_CWD, os.fsencode(other), _EXCHANGE):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(one))
 
 
 def _aside(folder: Path) -> Path:

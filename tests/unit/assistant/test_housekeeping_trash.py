@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import shutil
@@ -19,7 +20,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 import pytest
 
-from gpudeck.assistant.housekeeping import empty, load, receipts, undo
+from gpudeck.assistant.housekeeping import empty, load, receipts, restoring, undo
 from gpudeck.assistant.housekeeping.findings import Finding, encoded
 from gpudeck.assistant.housekeeping.journal import locked
 from gpudeck.assistant.housekeeping.moving import move
@@ -341,10 +342,42 @@ def test_on_a_full_disk_nothing_unrecorded_is_moved(
 
 MOVING = {
     "move": ("move", "_take", "move_item", "MoveJournal.append", "MoveJournal.__init__"),
-    "undo": ("undo", "put_back", "_link_back", "drop_note", "forget"),
+    "undo": ("undo", "put_back", "_link_back", "_link_or_claim", "drop_note", "forget"),
     "empty": ("empty", "_delete", "_remove", "drop_note", "forget"),
 }
 """The functions between whose lines a process is killed."""
+
+
+ABILITIES = {
+    "all": [],
+    "no free rename": ["-e", "inject=renameat2:error=EINVAL"],
+    "no links either": ["-e", "inject=renameat2:error=EINVAL", "-e", "inject=linkat:error=EPERM"],
+}
+"""What file systems cannot do, and how strace(1) plays that."""
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.parametrize("missing", ABILITIES.values(), ids=ABILITIES)
+def test_undo_needs_no_links_and_overwrites_nothing(
+    place: World, tmp_path: Path, missing: list[str]
+) -> None:
+    file, taken = (write(place.models / f"core.{n}", CORE) for n in (1, 2))
+    before, finds = contents(place.root), found(place)
+    receipt = move(place.scope, finds)
+    taken.write_text("new")
+    undoing = "import sys; from gpudeck.assistant.housekeeping import undo; undo(sys.argv[1])"
+
+    def run() -> None:
+        command = ["strace", "-f", "-o", "/dev/null", "-e", "trace=renameat2,linkat", *missing]
+        subprocess.run([*command, sys.executable, "-c", undoing, receipt.id], check=True)
+
+    run()
+    assert (file.read_bytes(), taken.read_text()) == (CORE, "new")
+    assert len(trash(tmp_path)) == 1
+    taken.unlink()
+    run()
+    assert contents(place.root) == before
+    assert trash(tmp_path) == []
 
 
 def killed(act: str, lines: int, do: Callable[[], object]) -> bool:
@@ -381,11 +414,18 @@ SOME = 23
 """`make test` kills at one in this many lines, `make slow` at each."""
 
 
-@pytest.mark.parametrize("act", ["move", "undo"])
+def unable(*_: object) -> None:
+    raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
+@pytest.mark.parametrize("act", ["move", "undo", "undo by links"])
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), SOME])
 def test_after_a_kill_at_any_moment_undo_restores_everything(
-    place: World, act: str, every: int, tmp_path: Path
+    place: World, act: str, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if act == "undo by links":
+        act = "undo"
+        monkeypatch.setattr(restoring, "rename_to_free_name", unable)
     kernel(place, "one")
     write(place.models / "core.1", CORE)
     before, finds = contents(place.root), found(place)
