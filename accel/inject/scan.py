@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -48,6 +49,16 @@ def sites(
             yield from of_module(project, project.module(path))
         except Unreadable as e:
             yield Site(Finding(shown(path), e.line, "leave", "", str(e)))
+
+
+def libraries(paths: Iterable[str | Path]) -> list[str]:
+    """Return the libraries with models of their own that files import, in alphabetical order."""
+    project, found = Project(), set[str]()
+    for path in files(paths):
+        with contextlib.suppress(Unreadable):
+            names = project.module(path).imports.values()
+            found |= {name.partition(".")[0] for name in names} & words.MODEL_LIBRARIES
+    return sorted(found)
 
 
 def files(paths: Iterable[str | Path]) -> Iterator[Path]:

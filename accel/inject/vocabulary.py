@@ -49,6 +49,8 @@ MODULES = {
 }  # fmt: skip
 SDPA = "torch.nn.functional.scaled_dot_product_attention"
 _CALLER = "it is fused already; its caller chooses what runs"
+MODEL_LIBRARIES = frozenset(("diffusers", "peft", "sentence_transformers", "timm", "transformers"))
+"""Libraries whose models compute attention by torch's fused function."""
 LIBRARY = {
     "torch.nn.MultiheadAttention": (
         "torch.nn.MultiheadAttention",

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TextIO
 
 import msgspec
 
+from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.progress import printable
 
 _MIN_CELL_COLUMNS = 20
@@ -164,6 +165,12 @@ def prompt(question: str) -> str:
     sys.stderr.write(f"{printable(question)} ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower()
+
+
+def require_terminal(declined: str) -> None:
+    """Raise UserError if there is no terminal to ask on; `declined` says what was not done."""
+    if not sys.stdin.isatty():
+        raise UserError(f"{declined} There is no terminal to ask on. If you are sure, add --yes.")
 
 
 def confirm(question: str) -> bool:

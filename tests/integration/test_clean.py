@@ -84,9 +84,10 @@ def answered(answer: str, *words: str) -> str:
 def test_clean_lists_asks_and_can_be_undone(
     kernel: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = printed(capsys, "clean")
+    assert main(["clean"]) == 1, "nothing was moved, as there is nobody to ask"
+    out, err = capsys.readouterr()
     assert "Kernel cache  2.00 MiB  60 days  ~/.triton/cache/KERNEL \\x1b[31m" in out
-    assert "no terminal to ask on" in out
+    assert "Nothing was moved. There is no terminal to ask on" in err
     assert "Nothing was moved." in answered("n", "clean")
     assert kernel.exists()
     shown = answered("y", "clean", "--kind", "cache,log")

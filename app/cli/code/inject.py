@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from functools import partial
@@ -15,7 +14,7 @@ from gpudeck.accel.inject.finding import Finding
 from gpudeck.accel.inject.journal import Refused
 from gpudeck.accel.inject.renaming import rename_imports
 from gpudeck.accel.inject.rewrite import Change, changes
-from gpudeck.accel.inject.scan import scan
+from gpudeck.accel.inject.scan import libraries, scan
 from gpudeck.app.cli.connection import daemon_status
 from gpudeck.app.cli.output import (
     UsageError,
@@ -24,6 +23,7 @@ from gpudeck.app.cli.output import (
     print_line,
     print_result,
     print_table,
+    require_terminal,
 )
 from gpudeck.app.code.linking import Applied, Connect, apply_change, describe, prove_change
 from gpudeck.app.code.rows import speedup_of
@@ -68,7 +68,7 @@ def _scan(args: Namespace) -> int:
     if args.json:
         print_json(found)
         return 0
-    _print_findings(found)
+    _print_findings(found, args.paths)
     linked = sum(f.action == "link" for f in found)
     if linked:
         known = sum(bool(f.form) for f in found)
@@ -79,9 +79,16 @@ def _scan(args: Namespace) -> int:
     return 0
 
 
-def _print_findings(found: Sequence[Finding]) -> None:
+def _print_findings(found: Sequence[Finding], paths: Sequence[str]) -> None:
     if not found:
         print_line("There is no attention in it.")
+        if names := libraries(paths):
+            verb = "has" if len(names) == 1 else "have"
+            print_line(
+                f"It imports {' and '.join(names)}, which {verb} attention of their own. To run"
+                " ours under it, call this before the model is made: from gpudeck import accel;"
+                " accel.install()"
+            )
         return
     rows = [(f"{f.file}:{f.line}", f.action, speedup_of(f), f"{f.form}: {f.reason}" if f.form
              else f.reason) for f in found]  # fmt: skip
@@ -99,7 +106,7 @@ def _diff(args: Namespace) -> int:
         for line in each.diff().splitlines():
             print_line(line)
     if not made:
-        _print_findings([f for f in found if f.action == "leave"])
+        _print_findings([f for f in found if f.action == "leave"], args.paths)
     return 0
 
 
@@ -125,9 +132,7 @@ def _agree(args: Namespace, made: Sequence[Change]) -> bool:
     if args.json:
         raise UsageError("--json does not ask for confirmation. If you are sure, add --yes")
     print_line(f"To prove it, code of {len(made)} of these files is run, with limits.")
-    if not sys.stdin.isatty():
-        print_line("Nothing was run. There is no terminal to ask on. If you are sure, add --yes.")
-        return False
+    require_terminal("Nothing was run.")
     return confirm("Run it?")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from gpudeck.app.cli.output import (
     print_line,
     print_result,
     print_table,
+    require_terminal,
     show_progress,
 )
 from gpudeck.app.format.values import memory
@@ -178,9 +178,7 @@ def _confirm(args: Namespace, question: str, declined: str) -> bool:
         return True
     if args.json:
         raise UsageError("--json does not ask for confirmation. If you are sure, add --yes")
-    if not sys.stdin.isatty():
-        print_line(f"{declined} There is no terminal to ask on. If you are sure, add --yes.")
-        return False
+    require_terminal(declined)
     agreed = confirm(question)
     if not agreed:
         print_line(declined)

@@ -60,8 +60,11 @@ def test_apply_and_undo_ask_nothing_and_keep_bytes_and_mode(capsys, folder):
 
 
 def test_without_a_terminal_nothing_is_run_or_changed(capsys, folder):
-    out = run(capsys, "apply", folder)[1]
-    assert "code of 1 of these files is run" in out and "Nothing was run" in out
+    for action in ("apply", "prove"):
+        code, out, err = run(capsys, action, folder)
+        assert code == 1
+        assert "code of 1 of these files is run" in out
+        assert "Nothing was run. There is no terminal to ask on" in err
     assert (folder / "m.py").read_text() == GOOD
 
 
@@ -101,3 +104,13 @@ def test_50_000_lines_are_read(capsys, folder):
     (folder / "m.py").write_text(many)
     code, out, _ = run(capsys, "scan", folder, "--json")
     assert code == 0 and len(json.loads(out)) == 2 * 6300
+
+
+def test_a_script_that_only_uses_a_library_is_told_of_install(capsys, folder):
+    (folder / "m.py").write_text("from transformers import AutoModel\nAutoModel.from_config(c)\n")
+    for action in ("scan", "diff"):
+        code, out, _ = run(capsys, action, folder)
+        assert code == 0 and "There is no attention in it." in out
+        assert "It imports transformers" in out and "accel.install()" in out
+    (folder / "m.py").write_text("import os\n")
+    assert "install()" not in run(capsys, "scan", folder)[1]
