@@ -74,12 +74,15 @@ PATTERNS = (
     "{name} must be at least {value}",
     "{name} must be at most {value}",
     "{name} must be above {value}",
-    "Expected `str` matching regex {quote} - at `$.{name}`",
-    "Expected `str` of length <= {n} - at `$.{name}`",
-    "Invalid enum value {value} - at `$.{name}`",
+    "{name} must look like {value}",
+    "{name} may have at most {n} characters",
+    "{name} must be one of {names}",
+    "{name} must be a number or {value}",
     "no source of readings is called {value}. There are: {names}.",
     "clean_folders names folders by their whole path, such as ~/models; got {value}",
     "on_job_end is not a command: {quote}",
+    "on_job_end names a program that is not there: {value}. Name it by its whole path; it runs "
+    "without a shell",
     "the settings cannot be stored in {file}: {quote}. They are unchanged.",
     "{name} needs {size} with a cache of {tokens} tokens; {amount} are free. Choose smaller "
     "weights, such as int4, or a smaller cache",

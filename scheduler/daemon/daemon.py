@@ -54,7 +54,7 @@ from gpudeck.scheduler.services.helper_service import (
     attention_is_due,
     imports_are_due,
 )
-from gpudeck.scheduler.services.job_end import JobEndCommand, JobEnds
+from gpudeck.scheduler.services.job_end import JobEndCommand, JobEnds, check_command
 from gpudeck.scheduler.services.notices import NoticeBoard
 from gpudeck.scheduler.services.polling import PollingController
 from gpudeck.scheduler.services.publisher import Publisher
@@ -343,6 +343,9 @@ class Daemon:
     async def configure(self, changes: Mapping[str, object]) -> settings.Settings:
         """Store the changed settings and put them in force."""
         new = settings.changed(self._state.settings, dict(changes))
+        if "on_job_end" in changes:
+            check_command(new.on_job_end)
+            self._notices.set("callback", None)  # it was about the command of before
         settings.save(new)
         old, self._state.settings = self._state.settings, new
         if old.source != new.source:

@@ -12,6 +12,7 @@ import msgspec
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
+from gpudeck.scheduler.protocol.setting_problems import problem_of
 from gpudeck.scheduler.protocol.units import GIB
 
 SOURCES = "^(auto|cpu|nvml|replay:.+)$"
@@ -207,8 +208,9 @@ def load() -> Settings:
     except FileNotFoundError:
         return Settings()
     except (*MALFORMED, OSError) as e:
+        wrong = problem_of(e, Settings) if isinstance(e, msgspec.ValidationError) else e
         raise UserError(
-            f"cannot read the settings in {file}: {e}. "
+            f"cannot read the settings in {file}: {wrong}. "
             "Correct the file, or delete it to start from the defaults."
         ) from e
 
@@ -238,16 +240,7 @@ def changed(settings: Settings, changes: dict[str, object]) -> Settings:
     try:
         return msgspec.convert({**msgspec.structs.asdict(settings), **changes}, type=Settings)
     except msgspec.ValidationError as e:
-        raise UserError(f"that setting cannot be used: {_problem(e)}") from e
-
-
-def _problem(error: msgspec.ValidationError) -> str:
-    """Return what is wrong with a value: for a limit in a sentence."""
-    limit = re.fullmatch(r"Expected `\w+` ([<>]=?) ([\d.]+) - at `\$\.(\w+)`", str(error))
-    if limit is None:
-        return str(error)
-    words = {"<=": "at most", ">=": "at least", "<": "below", ">": "above"}
-    return f"{limit[3]} must be {words[limit[1]]} {float(limit[2]):g}"
+        raise UserError(f"that setting cannot be used: {problem_of(e, Settings)}") from e
 
 
 def listed(text: str) -> frozenset[str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import shutil
 import signal
 from collections import deque
 from collections.abc import Callable
 
 from gpudeck.scheduler.background.launch import open_log
 from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job
 
 TIMEOUT_S = 60.0
@@ -46,6 +48,16 @@ class JobEnds:
             waiters.discard(ended)
             if not waiters:
                 self._waiters.pop(job_id, None)
+
+
+def check_command(command: str) -> None:
+    """Raise UserError if the program of a command is not on this machine."""
+    words = shlex.split(command)
+    if words and shutil.which(words[0]) is None:
+        raise UserError(
+            f"on_job_end names a program that is not there: {words[0]}. Name it by its whole path; "
+            "it runs without a shell"
+        )
 
 
 class JobEndCommand:

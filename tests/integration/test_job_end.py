@@ -56,6 +56,11 @@ def test_the_command_runs_after_every_job(cpu_home: Path, tmp_path: Path) -> Non
         assert paths.callback_log().stat().st_mode & 0o777 == 0o600
         with pytest.raises(UserError, match="not a command"):
             deck.configure(on_job_end="sh -c 'unclosed")
+        with pytest.raises(UserError, match="a program that is not there: /no/such/program"):
+            deck.configure(on_job_end="/no/such/program --now")
+        assert notice in deck.snapshot().notices
+        deck.configure(on_job_end="")
+        assert notice not in deck.snapshot().notices, "it was about the command of before"
 
 
 def test_a_command_that_hangs_is_killed_with_its_children(home: Path) -> None:
