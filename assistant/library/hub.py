@@ -14,16 +14,19 @@ downloads (2.4) begin anew after a kill, so the partial files here are ours.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import re
+import resource
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
@@ -55,9 +58,20 @@ _CONSOLIDATED = "consolidated"
 _SPARE = 256 * 2**20
 """Bytes of the disk that stay free."""
 _CHUNK = 2**20
+_PLAIN = {"Accept-Encoding": "identity"}
+"""Nothing is compressed, so that the size that comes is the size that is kept."""
 _PIECE = 2**16
 """Bytes written at once: an incomplete piece is lost with the connection."""
 _PATIENCE_S = 30.0
+MOST_LISTED = 2**24
+"""Bytes of the list of a model's files, and seconds until it has come: models of a thousand files
+have lists of a few hundred kilobytes."""
+_LISTED_S = 60.0
+MOST_FILES = 4096
+MOST_BESIDE = 2**28
+"""Bytes of a file beside the weights, which is read as a whole; vocabularies have a tenth."""
+MOST_MEMORY = 2**30
+"""Bytes of the process's own memory: what a reply becomes when it is decoded has no other limit."""
 
 
 class FetchProgress(msgspec.Struct, frozen=True, tag="progress"):
@@ -213,11 +227,18 @@ def _finish(name: str, folder: Path, files: Sequence[HubFile]) -> None:
 
 def _listed(name: str) -> tuple[str, list[HubFile]]:
     """Return the newest revision and its wanted files, smallest first."""
-    from huggingface_hub import HfApi
+    try:
+        return _files(name, _understood(lambda: _listing(name), name))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
+        raise UserError(f"the hub lists {name} in an unknown form: {_line(e)}") from e
 
-    info = _understood(
-        lambda: HfApi().model_info(name, files_metadata=True, timeout=_PATIENCE_S), name
-    )
+
+def _files(name: str, listing: Mapping[str, Any]) -> tuple[str, list[HubFile]]:
+    """Return the revision of a list, and its wanted files, smallest first."""
+    from huggingface_hub import ModelInfo
+
+    read: Callable[..., ModelInfo] = ModelInfo
+    info = read(**listing)
     siblings: list[RepoSibling] = info.siblings or []
     wanted = [sibling for sibling in siblings if _WANTED.fullmatch(sibling.rfilename)]
     weights = [s for s in wanted if s.rfilename.endswith(".safetensors")]
@@ -231,9 +252,44 @@ def _listed(name: str) -> tuple[str, list[HubFile]]:
             f"{name} has no .safetensors files, and nothing else is fetched. Look for a "
             "version in the Hugging Face format (-hf)."
         )
+    if len(files) > MOST_FILES:
+        raise UserError(f"{name} has {len(files)} files, and at most {MOST_FILES} are fetched")
     if info.sha is None or not re.fullmatch("[0-9a-f]{40}", info.sha):
         raise UserError(f"the hub does not list the newest revision of {name}. Try again later.")
     return info.sha, sorted(files, key=lambda file: (file.size, file.name))
+
+
+def _listing(name: str) -> Mapping[str, Any]:
+    """Return what the hub says of a model, as JSON.
+
+    `HfApi.model_info` would read and decompress whatever comes.
+    """
+    from huggingface_hub import constants
+    from huggingface_hub.utils import (  # type: ignore[attr-defined]
+        build_hf_headers,
+        hf_raise_for_status,
+        http_stream_backoff,
+    )
+
+    received, end = bytearray(), time.monotonic() + _LISTED_S
+    with http_stream_backoff(
+        "GET",
+        f"{constants.ENDPOINT}/api/models/{name}",
+        params={"blobs": True},
+        headers={**build_hf_headers(library_name="gpudeck"), **_PLAIN},
+        timeout=_PATIENCE_S,
+        max_retries=0,
+    ) as response:
+        hf_raise_for_status(response)
+        for part in response.iter_raw():
+            received += part
+            if len(received) > MOST_LISTED or time.monotonic() > end:
+                raise UserError(
+                    f"the hub's list of the files of {name} has no end: it is over "
+                    f"{amount(MOST_LISTED)}, or takes over {_LISTED_S:.0f} s"
+                )
+    found: Mapping[str, Any] = json.loads(received)
+    return found
 
 
 def _file(sibling: RepoSibling) -> HubFile:
@@ -245,6 +301,11 @@ def _file(sibling: RepoSibling) -> HubFile:
     ):
         raise UserError(
             f"the hub lists no size or checksum of {sibling.rfilename}, so it is not fetched"
+        )
+    most = 2**63 if sibling.rfilename.endswith(".safetensors") else MOST_BESIDE
+    if not 0 <= sibling.size < most:
+        raise UserError(
+            f"the hub lists {sibling.rfilename} with {sibling.size} bytes, so it is not fetched"
         )
     return HubFile(sibling.rfilename, sibling.size, checksum)
 
@@ -268,7 +329,7 @@ def _check_small(folder: Path, files: Sequence[HubFile], name: str) -> None:
 
 def check_room(folder: Path, files: list[HubFile]) -> None:
     """Raise UserError if the disk lacks room for the files."""
-    there = sum(_size(folder / file.partial) for file in files)
+    there = sum(min(_size(folder / file.partial), file.size) for file in files)
     wanted, free = sum(file.size for file in files) - there, shutil.disk_usage(folder).free
     if wanted + _SPARE > free:
         raise UserError(
@@ -298,20 +359,45 @@ def _fetch(
         start = f.seek(0, os.SEEK_END)
         say(start)
         http: Callable[..., None] = http_get
-        _understood(
-            lambda: http(
-                hf_hub_url(name, file.name, revision=revision),
-                f,
-                resume_size=start,
-                headers=build_hf_headers(library_name="gpudeck"),
-                expected_size=file.size,
-                displayed_filename=file.name,
-                tqdm_class=_telling(start, say),
-            ),
-            name,
-        )
+        try:
+            _understood(
+                lambda: http(
+                    hf_hub_url(name, file.name, revision=revision),
+                    _Cut(f, file.size),
+                    resume_size=start,
+                    headers={**build_hf_headers(library_name="gpudeck"), **_PLAIN},
+                    expected_size=file.size,
+                    displayed_filename=file.name,
+                    tqdm_class=_telling(start, say),
+                ),
+                name,
+            )
+        except _TooLong:
+            grown.unlink()
+            raise UserError(
+                f"the hub sent more of {file.name} than the {amount(file.size)} that it lists, so "
+                "what came was removed"
+            ) from None
         f.flush()
         os.fsync(f.fileno())
+
+
+class _TooLong(Exception):
+    """Signal a file that is longer than listed."""
+
+
+class _Cut:
+    """A file as `http_get` uses it, that takes no byte beyond a size."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file, self._size = file, size
+        self.seek, self.tell, self.truncate = file.seek, file.tell, file.truncate
+
+    def write(self, data: bytes) -> int:
+        """Write. Raises _TooLong."""
+        if self._file.tell() + len(data) > self._size:
+            raise _TooLong
+        return self._file.write(data)
 
 
 def _telling(start: int, say: Callable[[int], None]) -> type:
@@ -419,10 +505,14 @@ def main(argv: list[str]) -> int:
         sys.stdout.flush()
 
     threading.Thread(target=_until_alone, daemon=True).start()
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
     try:
         fetch(name, Path(folder), _paced(say))
     except UserError as e:
         say(FetchFailed(str(e)))
+        return 1
+    except MemoryError:
+        say(FetchFailed(f"the hub sent something that needs over {amount(MOST_MEMORY)} of memory"))
         return 1
     say(Fetched(folder))
     return 0

@@ -25,6 +25,12 @@ class Hub:
         """By file, the number of bytes after which the hub sends nothing more."""
         self.lies: dict[str, str] = {}
         """By file, the false SHA-256 that the hub reports."""
+        self.floods: dict[str, bytes] = {}
+        """By file, or "listing", the bytes that the hub sends again and again, up to 1 GiB."""
+        self.packed = False
+        """It says that floods are compressed by gzip."""
+        self.flooded = 0
+        """The bytes of floods that were sent."""
         self.ended = threading.Event()
         self.url = ""
 
@@ -55,6 +61,9 @@ def serving(files: dict[str, bytes]) -> Iterator[Hub]:
 
         def do_GET(self) -> None:
             if self.path.partition("?")[0] == "/api/models/ada/tiny":
+                if "listing" in hub.floods:
+                    self._flood(hub.floods["listing"])
+                    return
                 self._give(json.dumps(hub.listing()).encode(), "application/json")
             elif self.path.startswith(f"/ada/tiny/resolve/{REVISION}/"):
                 self._give_file(self.path.rsplit("/", 1)[1])
@@ -71,7 +80,26 @@ def serving(files: dict[str, bytes]) -> Iterator[Hub]:
             self.end_headers()
             self.wfile.write(data)
 
+        def _flood(self, data: bytes) -> None:
+            self.close_connection = True
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Connection", "close")
+            if hub.packed:
+                self.send_header("Content-Encoding", "gzip")
+            self.end_headers()
+            while hub.flooded < 2**30:
+                try:
+                    self.wfile.write(data)
+                except OSError:
+                    break  # the client has left
+                hub.flooded += len(data)
+
         def _give_file(self, name: str) -> None:
+            if name in hub.floods:
+                hub.asked.append((name, 0))
+                self._flood(hub.floods[name])
+                return
             data, wanted = hub.files[name], self.headers.get("Range", "")
             start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
             hub.asked.append((name, start))

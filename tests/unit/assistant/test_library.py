@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -242,6 +244,56 @@ def test_a_file_with_a_wrong_checksum_does_not_get_its_name(tmp_path):
         (tmp_path / file.partial).write_bytes(b"abc")
         hubs.accept(tmp_path, file, "ada/tiny")
         assert (tmp_path / "model.safetensors").read_bytes() == b"abc"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_that_is_longer_than_listed_is_cut_and_removed(hub, packed):
+    hub.floods["model.safetensors"] = gzip.compress(bytes(2**27)) if packed else bytes(2**16)
+    hub.packed = packed
+    pull = Pull("ada/tiny")
+    with pytest.raises(UserError, match=r"sent more of model\.safetensors than the"):
+        pull.run(lambda told: None)
+    assert hub.flooded < 2**25, "it is not read to its end"
+    assert not pull.folder.exists()
+    assert [f.name for f in beside(pull.folder).iterdir()] == ["config.json"]
+    assert model_list.listed_models() == ()
+    hub.floods.clear()
+    pulled(hub)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_list_without_end_is_not_read(hub, packed):
+    spaces = b" " * 2**16
+    hub.floods["listing"] = gzip.compress(spaces * 2**10) if packed else spaces
+    hub.packed = packed
+    with pytest.raises(UserError, match="has no end"):
+        Pull("ada/tiny").run(lambda told: None)
+    assert hub.flooded < 2**26
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"size": -(2**40)}, "with -1099511627776 bytes"),
+        ({"size": 2**70}, f"with {2**70} bytes"),
+        ({"size": "many"}, "in an unknown form"),
+        ({"rfilename": 7}, "in an unknown form"),
+        ({"rfilename": "config.json", "size": 2**40}, "with 1099511627776 bytes"),
+        ({"size": 2**60, "lfs": None}, "must be fetched, but the disk"),
+    ],
+)
+def test_a_list_with_impossible_sizes_is_refused(hub, monkeypatch, changes, reason):
+    honest = Hub.listing
+
+    def listing(self: Hub) -> dict[str, Any]:
+        made: dict[str, Any] = honest(self)
+        made["siblings"].append(dict(made["siblings"][0], rfilename="z.safetensors") | changes)
+        return made
+
+    monkeypatch.setattr(Hub, "listing", listing)
+    with pytest.raises(UserError, match=reason):
+        Pull("ada/tiny").run(lambda told: None)
+    assert hub.asked == []
 
 
 def test_a_model_that_the_hub_lacks_ends_the_process_with_status_1(hub):
