@@ -60,6 +60,10 @@ def _rendered(template: ChatTemplate, asked: dict[str, Any]) -> str:
         raise RequestRefused(
             f"the model's chat template was stopped: it wrote more than {MOST_TEXT} characters"
         )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise RequestRefused("the model's chat template wrote text that is not Unicode") from None
     return text
 
 

@@ -8,7 +8,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from gpudeck.assistant.completion import Wanted
-from gpudeck.assistant.serve.requests import CompletionOptions, Count, RequestRefused, TextPart
+from gpudeck.assistant.serve.requests import (
+    MOST_NESTED,
+    CompletionOptions,
+    Count,
+    RequestRefused,
+    TextPart,
+    is_shallow,
+)
+from gpudeck.scheduler.protocol.errors import MALFORMED
 
 _TEXT_TOKENS = 16
 """Tokens of a text completion that names no limit, as in the reference."""
@@ -22,6 +30,9 @@ class Function(msgspec.Struct, frozen=True):
     description: str | None = None
     parameters: dict[str, Any] = {}
     strict: bool | None = None
+
+    def __post_init__(self) -> None:
+        _check_shallow(self.parameters, "parameters")
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -99,6 +110,9 @@ class Schema(msgspec.Struct, frozen=True):
     name: str = ""
     description: str | None = None
     strict: bool | None = None
+
+    def __post_init__(self) -> None:
+        _check_shallow(self.schema, "schema")
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -207,9 +221,15 @@ def _call_schema(function: Function) -> dict[str, Any]:
     }
 
 
+def _check_shallow(value: object, name: str) -> None:
+    if not is_shallow(value):
+        raise ValueError(f"`{name}` is nested more than {MOST_NESTED} levels deep")
+
+
 def _arguments(text: str) -> Any:
     """Return a call's arguments as an object, which templates write in their own way."""
     try:
-        return json.loads(text)
-    except ValueError:
+        found = msgspec.json.decode(text)
+    except MALFORMED:
         return text
+    return found if is_shallow(found) else text

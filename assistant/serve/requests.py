@@ -8,7 +8,7 @@ and named in a header of the answer.
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import msgspec
 
@@ -21,6 +21,8 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 No = Literal[False]
+MOST_NESTED = 128
+"""Levels of objects and lists within a value: what passes it on goes down as deep."""
 R = TypeVar("R", bound="CompletionOptions")
 
 
@@ -57,7 +59,7 @@ class CompletionOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     model: str
     max_tokens: Count | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    top_p: Annotated[float, msgspec.Meta(ge=1e-9, le=1)] | None = None
     seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     stop: Text | Annotated[list[Text], msgspec.Meta(max_length=8)] | None = None
     stream: bool | None = None
@@ -111,6 +113,15 @@ class CompletionOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     def stops(self) -> tuple[str, ...]:
         """Return the texts that end the answer."""
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+
+def is_shallow(value: Any) -> bool:
+    """Return whether a value of JSON has at most MOST_NESTED levels."""
+    level = [value]
+    for _ in range(MOST_NESTED + 1):
+        boxes = [each for each in level if isinstance(each, dict | list)]
+        level = [v for box in boxes for v in (box.values() if isinstance(box, dict) else box)]
+    return not level
 
 
 def parse(body: bytes, kind: type[R]) -> R:

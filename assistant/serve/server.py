@@ -23,8 +23,8 @@ STRANGERS_HEAD_S = 2.0
 """The time for that of another user, whose token is not known yet."""
 BACKLOG = 1024
 """Connections that may wait to be accepted."""
-MAX_CONNECTIONS = 64
-"""Connections of this user."""
+MAX_CONNECTIONS = 512
+"""Connections of this user: twice the requests that may wait, so that one more is answered."""
 STALLED_S = 30.0
 """A client that reads nothing for so long counts as gone."""
 _MAX_HEAD = 16 * 1024

@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,23 @@ def test_probabilities_come_with_the_text(client: openai.OpenAI) -> None:
         assert token.top_logprobs[0].logprob == token.logprob < 0 and len(token.top_logprobs) == 2
 
 
+def _called(arguments: str) -> dict[str, Any]:
+    """Return a message that the model is said to have written: a call of a function."""
+    call = {"type": "function", "id": "1", "function": {"name": "f", "arguments": arguments}}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+def _tool(parameters: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "f", "parameters": parameters}}
+
+
+def _nested(levels: int) -> Any:
+    made: Any = {}
+    for _ in range(levels):
+        made = {"a": made}
+    return made
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -127,6 +145,17 @@ def test_probabilities_come_with_the_text(client: openai.OpenAI) -> None:
         ({"messages": []}, "messages"),
         ({"max_tokens": 5000}, ""),  # as many as fit
         ({"temperature": 9}, "temperature"),
+        ({"temperature": 1, "top_p": 1e-12}, "top_p"),
+        ({"messages": [_called("[" * 900 + "]" * 900), *CHAT]}, ""),
+        ({"messages": [_called("[" * 99_999), *CHAT]}, ""),
+        ({"messages": [_called("5"), *CHAT]}, ""),
+        ({"messages": [_called('{"a": 1' + "0" * 4000 + "}"), *CHAT]}, ""),
+        ({"messages": [_called('{"a": "\\ud800"}'), *CHAT]}, ""),
+        ({"tools": [_tool(_nested(900))]}, "nested more than 128 levels"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": _nested(900)}}},
+            "nested more than 128 levels",
+        ),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"response_format": {"type": "json_schema"}}, "response_format"),
         ({"response_format": {"type": "regex", "regex": "(("}}, "cannot be used"),
@@ -145,6 +174,15 @@ def test_what_cannot_be_served_is_refused_in_a_line(
         return
     assert status in (400, 404)
     assert message in body["error"]["message"] and "\n" not in body["error"]["message"]
+
+
+def test_a_hundred_connections_are_served(served: Served) -> None:
+    open_ones = [HTTPConnection("127.0.0.1", served.port, timeout=60) for _ in range(100)]
+    for each in open_ones:
+        each.request("GET", "/v1/models", headers={"Authorization": f"Bearer {served.token}"})
+    assert [each.getresponse().status for each in open_ones] == [200] * 100
+    for each in open_ones:
+        each.close()
 
 
 def test_20_clients_at_once_get_the_answers_they_get_alone(client: openai.OpenAI) -> None:
