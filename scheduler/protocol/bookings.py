@@ -18,7 +18,7 @@ class Booking(msgspec.Struct, frozen=True):
     """Describe one reservation of GPUs for a time."""
 
     gpus: tuple[str, ...]
-    """The ids of the GPUs."""
+    """The ids of the GPUs, each once."""
     begin: Moment
     """Seconds since the epoch."""
     end: Moment
@@ -26,6 +26,9 @@ class Booking(msgspec.Struct, frozen=True):
     """Whose jobs may run there; None: no user's, or with a group every user's of that group."""
     group: str = ""
     """The group whose jobs may run there; empty: all jobs of the user."""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "gpus", tuple(dict.fromkeys(self.gpus)))
 
     def admits(self, user: int | None, group: str) -> bool:
         """Return whether a job of this user and group may run there meanwhile."""

@@ -20,6 +20,7 @@ from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Inherited, Spec
 from gpudeck.scheduler.protocol.place import Place
 from gpudeck.scheduler.protocol.units import (
+    LAST_MOMENT,
     MAX_SECONDS,
     amount,
     parse_begin,
@@ -230,7 +231,7 @@ JOB_OPTIONS = (
     JobOption(
         "begin", "Not before",
         "do not start the job before this time, e.g. 22:30, '2026-12-01 08:00' or +2h",
-        _parse_begin, "TIME", hint="e.g. 22:30 or +2h", limits=(0, 2.0**32),
+        _parse_begin, "TIME", hint="e.g. 22:30 or +2h", limits=(0, LAST_MOMENT),
         write=lambda at: time.strftime("%Y-%m-%d %H:%M", time.localtime(at)), editable=False,
     ),
     JobOption(

@@ -65,6 +65,10 @@ def _parse(text: str, units: dict[str, int], most: float, wanted: str) -> float:
     return value
 
 
+LAST_MOMENT = 2.0**32
+"""Nothing is planned for later than this, in seconds since the epoch; it is in 2106."""
+
+
 def parse_moment(text: str, now: float) -> float:
     """Read a moment, in seconds since the epoch. Raises UserError.
 
@@ -90,7 +94,15 @@ def parse_begin(text: str, now: float) -> float:
     It is a local time such as 22:30, today or tomorrow, a local date such as 2026-12-01 or
     2026-12-01 08:00, or a span after `now`, such as +2h.
     """
-    text = text.strip()
+    at = _read_begin(text.strip(), now)
+    if at >= LAST_MOMENT:
+        raise UserError(
+            f"a time before {time.localtime(LAST_MOMENT).tm_year} is needed; got {text!r}"
+        )
+    return at
+
+
+def _read_begin(text: str, now: float) -> float:
     try:
         if text.startswith("+"):
             return now + parse_seconds(text[1:])

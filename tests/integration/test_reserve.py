@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
+import pytest
+
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Queued
 from tests.integration.deck import kill_daemon, python, ready, running
 from tests.integration.shell import Shell
@@ -67,3 +72,10 @@ def test_what_makes_no_reservation_is_refused(alone: Shell) -> None:
         "reserve", "0", "--until", "+1h", "--user", "nobody-of-this-name"
     )
     assert "no device" not in alone("reserve")
+    late = alone.fails("reserve", "0", "--until", "2999-01-01")
+    assert late == "gpudeck: a time before 2106 is needed; got '2999-01-01'\n"
+    assert "a time before 2106" in alone.fails("submit", "--begin", "2999-01-01", "true", status=2)
+    with Client() as deck, pytest.raises(UserError, match=r"carry out .*booking\.end"):
+        deck.reserve(Booking((deck.snapshot().devices[0].device.id,), time.time(), 1e300))
+    alone("reserve", "0", "0", "--until", "+1h", "--group", "night")
+    assert len(alone.json("reserve", "list")["1"]["gpus"]) == 1
