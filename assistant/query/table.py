@@ -189,6 +189,10 @@ HELD = "held"
 """The state of a job that waits and is on hold."""
 
 
+MOST_NAMED = 1000
+"""Devices, jobs or states in one query: each job that is named is asked for by itself."""
+
+
 def check(query: Query) -> Query:
     """Return the query. Raises UserError for what the table does not allow."""
     subject = SUBJECTS.get(query.subject)
@@ -208,6 +212,11 @@ def check(query: Query) -> Query:
     for name in ("devices", "jobs", "time", "states", "user", "group", "tag"):
         if getattr(query, name) and name not in subject.filters:
             raise UserError(f"{query.subject} cannot be chosen by {name}")
+    for name in ("devices", "jobs", "states"):
+        if len(getattr(query, name)) > MOST_NAMED:
+            raise UserError(f"a query names at most {MOST_NAMED} {name}")
+    if any(isinstance(n, int) and not -1 <= n < 2**63 for n in (*query.devices, *query.jobs)):
+        raise UserError("the number of a GPU or a job is from 0 to 9223372036854775807")
     if query.other is not None:
         check(query.other)
     return query

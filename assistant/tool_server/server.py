@@ -28,6 +28,10 @@ _ABOUT = (
     "their terminal or window, and approves or refuses it there."
 )
 
+MOST_HOURS = 10 * 366 * 24.0
+"""Ten years; readings are kept for a month, jobs for longer."""
+MOST_GIB = 2.0**20
+
 
 def _listed() -> str:
     """Return the subjects with their measures, for the description of the tool."""
@@ -77,6 +81,10 @@ def query(
         job_memory_gib: For capacity: GiB on each GPU.
     """
     now = time.time()
+    if not 0 <= last_hours <= MOST_HOURS:
+        raise ToolError(f"last_hours is from 0 to {MOST_HOURS:.0f}; got {last_hours:g}")
+    if not 0 <= job_memory_gib <= MOST_GIB:
+        raise ToolError(f"job_memory_gib is from 0 to {MOST_GIB:.0f}; got {job_memory_gib:g}")
     if aggregate and aggregate not in AGGREGATES:
         raise ToolError(f"no aggregate is called {aggregate!r}: use {', '.join(AGGREGATES)}")
     wanted = Query(

@@ -67,3 +67,20 @@ def test_its_tools_read_and_an_order_is_only_a_card(busy: int) -> None:
     assert wrong.is_error and "no measure 'flavour'" in wrong.content[0].text
     with Client(start=False) as deck:
         assert deck.job(busy).active, "no tool ends a job"
+
+
+def test_a_query_without_measure_is_refused_in_a_line(busy: int) -> None:
+    gpus = {"subject": "devices", "gpus": list(range(10_000))}
+    jobs = {"subject": "jobs", "jobs": list(range(10_000))}
+    asked: list[tuple[dict[str, Any], str]] = [
+        ({"subject": "devices", "last_hours": 1e308}, "last_hours is from 0 to 87840; got 1e+308"),
+        ({"subject": "devices", "last_hours": -1}, "last_hours is from 0"),
+        ({"subject": "capacity", "job_memory_gib": 1e308}, "job_memory_gib is from 0"),
+        (gpus, "names at most 1000 devices"),
+        (jobs, "names at most 1000 jobs"),
+        ({"subject": "jobs", "jobs": [10**30]}, "the number of a GPU or a job is"),
+    ]
+    _, answers = asyncio.run(_talk([("query", arguments) for arguments, _ in asked]))
+    for answer, (_, message) in zip(answers, asked, strict=True):
+        assert answer.is_error and message in answer.content[0].text
+        assert "\n" not in answer.content[0].text
