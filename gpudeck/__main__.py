@@ -1,7 +1,26 @@
-"""Run `gpudeck` as `python -m gpudeck`."""
+"""Run GPU Deck: `gpudeck`, or `python -m gpudeck`."""
 
+import signal
 import sys
 
-from gpudeck.app.cli.main import main
 
-sys.exit(main())
+def run() -> int:
+    """Run the command line, and return its exit status.
+
+    Ctrl+C ends the process without a word before a command begins and after it has ended: a
+    KeyboardInterrupt in an import would print a traceback, and may crash a module half loaded.
+    """
+    answers = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if answers:  # otherwise it is ignored, as with nohup
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from gpudeck.app.cli.main import main
+
+    try:
+        return main()
+    finally:
+        if answers:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

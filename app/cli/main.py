@@ -11,6 +11,7 @@ import errno
 import io
 import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -66,6 +67,8 @@ def _run(given: Sequence[str]) -> int:
     args, extra = make_parser().parse_known_args(given) if given else (_NO_COMMAND, [])
     if extra:
         raise UsageError(f"{_describe_extra(extra)}. See: {args.prog} --help")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see gpudeck/__main__.py
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     status: int = _run_there(args) if args.machine else args.run(args)
     return status
 

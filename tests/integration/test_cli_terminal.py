@@ -8,6 +8,9 @@ import pty
 import signal
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from gpudeck.scheduler.client import Client
 from tests.integration.deck import python, running
@@ -132,3 +135,51 @@ def test_watch_without_a_terminal_suggests_json(sh: Shell, shared: Client) -> No
         feed.send_signal(signal.SIGINT)
         feed.stdout.close()
     assert second["seq"] > first["seq"]
+
+
+_EARLY = """
+import atexit, os, signal, sys
+
+class InterruptedImport:
+    @staticmethod
+    def find_spec(name, path, target=None):
+        if name == os.environ["INTERRUPTED"]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, InterruptedImport)
+if os.environ["INTERRUPTED"] == "the end":
+    atexit.register(os.kill, os.getpid(), signal.SIGINT)
+"""
+"""Presses Ctrl+C while a module is imported, or when a command has ended."""
+
+
+@pytest.mark.parametrize(
+    "at", ["gpudeck.app", "argparse", "msgspec", "gpudeck.app.cli.queue.jobs", "the end"]
+)
+def test_ctrl_c_at_any_moment_prints_no_traceback(cpu_home: Path, tmp_path: Path, at: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_EARLY)
+    done = subprocess.run(
+        [sys.executable, "-m", "gpudeck", "jobs"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "INTERRUPTED": at},
+        capture_output=True,
+        check=False,
+        timeout=WAIT_S,
+    )
+    assert done.returncode in (-signal.SIGINT, 130)
+    assert done.stderr == b""
+
+
+def test_a_command_that_ignores_ctrl_c_goes_on_ignoring_it(cpu_home: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_EARLY)
+    done = subprocess.run(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "gpudeck", "jobs"],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(tmp_path),
+            "INTERRUPTED": "gpudeck.app.cli.queue.jobs",
+        },
+        capture_output=True,
+        check=False,
+        timeout=WAIT_S,
+    )
+    assert done.returncode == 0
