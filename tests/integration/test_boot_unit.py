@@ -116,6 +116,15 @@ def test_without_systemd_the_line_for_cron_starts_the_daemon(
     assert daemon_status().answers
 
 
+def test_a_percent_sign_in_the_line_for_cron_does_not_end_it(
+    machine: Machine, alone: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "booted").rmdir()
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "100% mine"))
+    assert f"GPUDECK_HOME='{tmp_path}/100\\% mine' " in alone.fails("daemon", "install")
+    alone("daemon", "stop")
+
+
 def test_a_command_that_needs_the_daemon_starts_it_through_its_unit(
     machine: Machine, alone: Shell, tmp_path: Path, cpu_home: Path
 ) -> None:

@@ -101,9 +101,11 @@ def install() -> Installed:
     """Write the unit, enable it and start it. Raises UserError where that is impossible."""
     command = shlex.join([sys.executable, "-P", "-m", "gpudeck", "daemon", "start"])
     if not unit.BOOTED.exists():
+        line = f"@reboot GPUDECK_HOME={shlex.quote(str(paths.home()))} {command}"
+        line = line.replace("%", "\\%")  # which ends the command, even between quotes
         raise UserError(
             "this machine does not run systemd. To start the daemon at boot, add this line with "
-            f"`crontab -e`: @reboot GPUDECK_HOME={shlex.quote(str(paths.home()))} {command}"
+            f"`crontab -e`: {line}"
         )
     file, text = unit.unit_file(), unit_text()
     if file.exists() and f"GPUDECK_HOME={paths.home()}" not in file.read_text().replace("%%", "%"):
