@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,12 @@ LINGERS = "lingers"
 
 
 def write_record(
-    name: str, folder: str, content: dict[str, Any], held: int, asked: bool = False
+    name: str,
+    folder: str,
+    content: dict[str, Any],
+    held: int,
+    asked: bool,
+    meanwhile: Callable[[], None],
 ) -> None:
     """Write the record into the working folder, synced and renamed into place.
 
@@ -45,6 +51,7 @@ def write_record(
     Args:
         held: a descriptor on that file system, which is closed then.
         asked: the job was cancelled.
+        meanwhile: is called after each try that failed.
 
     Raises:
         OSError: The state folder has been gone for GIVE_UP_S, or the job was cancelled.
@@ -70,6 +77,7 @@ def write_record(
             held = -1
         if away := not _was_moved(folder):
             os.chdir("/")
+        meanwhile()
         time.sleep(pause)
 
 

@@ -184,13 +184,13 @@ class Local(Executor):
         process, locks = self._at_gate.pop(running.attempt)
         self._released[running.attempt] = process
         if locks is not None:
-            locks.close()  # from here on the runner alone holds them
+            locks.close()  # from here on the runner alone holds them, by the same number
         folder = paths.job_folder(job.id)
         whole = _environment(job, running, env, devices, folder)
         launch = launch_request(
             job.spec, running.attempt, str(folder), whole,
             log_limit=self._log_limit(), ticket=str(ticket_of(running.attempt)),
-            submitted=job.submitted,
+            submitted=job.submitted, locks=-1 if locks is None else locks.fd,
             inherited=msgspec.to_builtins(job.spec.inherited),
             cgroup=str(self._groups.pop(running.attempt, None) or ""),
         )  # fmt: skip

@@ -11,7 +11,8 @@ Before the command starts, it is on disk that the attempt began (see `tickets`).
 cannot write that starts nothing.
 
 It inherits an open file on which the daemon locks the job's GPUs (see `gpu_locks`), and holds it
-until it ends itself. The command does not inherit it: an orphan that hides from us must not keep a
+until no process of the job is left: how the job ended may have to wait for a disk, and the GPUs
+need not. The command does not inherit the file: an orphan that hides from us must not keep a
 GPU from everybody. What it still uses of a GPU is seen by the driver's list of processes.
 
     python scheduler/executors/runner.py
@@ -78,13 +79,31 @@ def main() -> int:
         return NOT_BEGUN + (e.errno or 0)
     started = time.time()
     end, asked = _run(launch, Path())
+    left = reap_tree()
     record = {
-        "attempt": launch["attempt"], "started": started, "ended": time.time(), **end,
-        "left": reap_tree(),
+        "attempt": launch["attempt"], "started": started, "ended": time.time(), **end, "left": left,
     }  # fmt: skip
-    write_record(EXIT_FILE, launch["folder"], record, held=ticket, asked=asked)
+    gpus = GpuHold(launch.get("locks", -1))
+    gpus.end_with(left)
+    write_record(
+        EXIT_FILE, launch["folder"], record, ticket, asked, lambda: gpus.end_with(reap_tree())
+    )
     _linger()
     return 0
+
+
+class GpuHold:
+    """Hold the locks on the job's GPUs."""
+
+    def __init__(self, locks: int) -> None:
+        """Hold what is locked through this descriptor; -1 for nothing."""
+        self._locks = locks
+
+    def end_with(self, left: list[int]) -> None:
+        """Release the GPUs unless processes of the job are left."""
+        if self._locks >= 0 and not left:
+            os.close(self._locks)
+            self._locks = -1
 
 
 def _linger() -> None:

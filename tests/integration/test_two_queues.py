@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,6 +126,29 @@ def test_a_gpu_of_another_queue_is_waited_for_and_not_lent_until_its_runner_has_
     with Client() as b:
         assert isinstance(b.wait(theirs.id, WAIT_S).state, Done)
     assert isinstance(machine.a.wait(again.id, WAIT_S).state, Done)
+
+
+@pytest.mark.parametrize("jobs", ["deleted", "in the way"])
+@pytest.mark.parametrize("machine", [1], indirect=True)
+def test_a_job_whose_end_cannot_be_written_leaves_its_gpu_to_other_queues(
+    machine: Machine, tmp_path: Path, jobs: str
+) -> None:
+    mine = machine.submit(machine.a)
+    runner = running(machine.a, mine).runner
+    eventually(lambda: list(machine.held.iterdir()))
+    theirs = machine.submit(machine.b)
+    gone = tmp_path / "a" if jobs == "deleted" else tmp_path / "a" / "jobs"
+    eventually(lambda: shutil.rmtree(gone, ignore_errors=True) or not gone.exists())
+    if jobs != "deleted":
+        gone.touch()
+    machine.go.touch()
+    assert isinstance(machine.b.wait(theirs.id, WAIT_S).state, Done)
+    if jobs == "deleted":
+        assert lives(runner), "it keeps what it knows until that can be written"
+    else:
+        gone.unlink()
+        assert isinstance(machine.a.wait(mine.id, 2 * WAIT_S).state, Done)
+    send(runner, signal.SIGKILL)
 
 
 @pytest.mark.slow
