@@ -392,6 +392,8 @@ class Daemon:
             request = decode_request(line)
             if self._shared:
                 sharing.authorize(request, peer.uid, self.queue.queries.owners)
+                bookings = self._state.settings.reservations.values()
+                sharing.check_groups(request, peer.uid, bookings)
             self.polling.requested(not isinstance(request, GetSnapshot) or request.live)
             reply = self._encode_for(await request.handle(self, peer), peer.uid)
         except UserError as e:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import NO_RESULT, Done, Failed, Job, Queued, Running, Spec
@@ -64,10 +66,13 @@ _ADMIN_SETTINGS = {"drained", "fair_share"}
 
 def is_admin(uid: int) -> bool:
     """Return whether a user administers the queue."""
-    if uid == 0:
-        return True
+    return uid == 0 or is_member(uid, ADMINS)
+
+
+def is_member(uid: int, group: str) -> bool:
+    """Return whether a user is in a group of this machine."""
     try:
-        members, name = grp.getgrnam(ADMINS), pwd.getpwuid(uid)
+        members, name = grp.getgrnam(group), pwd.getpwuid(uid)
     except KeyError:
         return False
     return name.pw_name in members.gr_mem or name.pw_gid == members.gr_gid
@@ -142,6 +147,28 @@ def _check_priority(request: Request[Any], uid: int) -> None:
         wanted = [request.changes.priority]
     if any(priority and priority > 0 for priority in wanted) and not is_admin(uid):
         raise UserError("on a shared daemon only administrators raise the priority above 0")
+
+
+def check_groups(request: Request[Any], uid: int, bookings: Iterable[Booking]) -> None:
+    """Raise UserError where a user puts a job into a group for which GPUs are reserved.
+
+    Administrators do that for everybody, and members of a group of the machine with the same name
+    for themselves.
+    """
+    if isinstance(request, submit.SubmitMany):
+        named = {spec.group for spec in request.specs}
+    elif isinstance(request, submit.Submit):
+        named = {request.spec.group}
+    else:
+        named = {request.changes.group or ""} if isinstance(request, change.Edit) else set()
+    now = time.time()
+    reserved = {b.group for b in bookings if b.group and b.user is None and b.end > now}
+    for group in sorted(named & reserved):
+        if not (is_admin(uid) or is_member(uid, group)):
+            raise UserError(
+                f"GPUs are reserved for the group {group}, into which only administrators put jobs "
+                "and users who are in a group of this machine with that name"
+            )
 
 
 def visible(value: Any, uid: int) -> Any:

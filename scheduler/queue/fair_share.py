@@ -5,12 +5,16 @@ ended count half after each half-life. A job that runs counts with the hours tha
 GPUs, and each GPU with at least one hour, so that users take turns when many GPUs come free at
 once. The jobs of one user keep their order.
 
+Jobs without a GPU wait for processors. Among them, the next is one of the user who has the fewest
+of them running.
+
 Nobody starves: a user who waits loses hours, and those whose jobs start instead gain some, until
 the one who waits has the least.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from gpudeck.scheduler.protocol.jobs import Ended, Job, Running, Spec, Starting, turn
@@ -91,10 +95,16 @@ def _left(seconds: float, half_life: float) -> float:
 class Order:
     """Decide whose job is next, while jobs start one after another."""
 
-    def __init__(self, hours: Mapping[User, float]) -> None:
-        """Begin with these GPU-hours of each user; none where users are not told apart."""
+    def __init__(self, hours: Mapping[User, float], without_gpu: Iterable[User] = ()) -> None:
+        """Begin with what each user has.
+
+        Args:
+            hours: the GPU-hours of each; none where users are not told apart.
+            without_gpu: the user of each running job without a GPU.
+        """
         self._on = bool(hours)
         self.hours = dict(hours)
+        self._without_gpu = Counter(without_gpu)
 
     def key(self, job: Job) -> tuple[float, float, float, int]:
         """Return a key that sorts jobs in the order in which they are served."""
@@ -103,7 +113,9 @@ class Order:
 
     def charge(self, spec: Spec) -> None:
         """Count a job that starts."""
-        if self._on:
+        if not spec.gpus:
+            self._without_gpu[spec.user] += 1
+        elif self._on:
             self.hours[spec.user] = self._share(spec) + spec.gpus * LEAST_HOURS
 
     def overtakes(self, other: Job, job: Job) -> bool:
@@ -111,4 +123,6 @@ class Order:
         return self._on and turn(job) < turn(other) and self.key(other) < self.key(job)
 
     def _share(self, spec: Spec) -> float:
-        return self.hours.get(spec.user, 0.0)
+        if spec.gpus:
+            return self.hours.get(spec.user, 0.0)
+        return float(self._without_gpu[spec.user]) if self._on else 0.0

@@ -74,16 +74,17 @@ def make_plan(
     starts: list[Start] = []
     refusals: dict[Requirements, w.WaitReason | None] = {}
     limits = _Limits(running, devices, conditions)
-    heads: dict[User, list[_Head]] = {}
+    heads: dict[tuple[User, bool], list[_Head]] = {}
+    """For each user the lanes with and without GPUs, as these wait for different things."""
     for key, lane in lanes.items():
         if not key.hold and (head := _head(key, iter(lane))) is not None:
-            heads.setdefault(key.user, []).append(head)
+            heads.setdefault((key.user, bool(key.gpus)), []).append(head)
     for heap in heads.values():
         heapify(heap)
     refused: list[Iterator[Job]] = []
     while heads:
-        user = min(heads, key=lambda user: limits.order.key(heads[user][0].job))
-        heap = heads[user]
+        first = min(heads, key=lambda each: limits.order.key(heads[each][0].job))
+        heap = heads[first]
         key, job, lane = heap[0][1:]
         placed = limits.place(job)
         head = None
@@ -99,7 +100,7 @@ def make_plan(
         else:
             heappop(heap)
         if not heap:
-            del heads[user]
+            del heads[first]
     backfilled = list(_backfilled(refused, limits))
     return Plan([*starts, *backfilled], refusals, limits.room, limits.order.hours)
 
@@ -142,10 +143,11 @@ class _Limits:
     ) -> None:
         jobs = list(running)
         self._conditions = conditions
-        self._no_device = sum(not job.spec.gpus and not job.spec.where for job in jobs)
+        without_gpu = [job for job in jobs if not job.spec.gpus and not job.spec.where]
+        self._no_device = len(without_gpu)
         self._by_cluster = Counter(job.spec.where for job in jobs)
         self._by_group = Counter(job.spec.group for job in jobs)
-        self.order = Order(conditions.hours)
+        self.order = Order(conditions.hours, (job.spec.user for job in without_gpu))
         self.room = _Room(jobs, devices, conditions, self.order)
 
     def place(self, job: Job) -> tuple[str, ...] | w.WaitReason | None:

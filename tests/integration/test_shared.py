@@ -262,6 +262,24 @@ def test_a_gpu_is_reserved_for_the_jobs_of_one_user(users, root):
     assert ended(root, waited) == "done"
 
 
+def test_only_some_put_jobs_into_a_group_with_reserved_gpus(users, root):
+    a, _ = users
+    now, (device, *_) = time.time(), ready(root).snapshot().devices
+    made = [
+        root.reserve(Booking((device.device.id,), now + 3600 * i, now + 3600 * (i + 1), None, name))
+        for i, name in enumerate(("gpudeck-team", GROUP))
+    ]
+    told = a("submit", "--group", "gpudeck-team", "--", "true", status=1)
+    assert "reserved for the group gpudeck-team" in told
+    waits = a.submit("true", "--hold")
+    assert "reserved for" in a("edit", str(waits), "--group", "gpudeck-team", status=1)
+    a("submit", "--array", "0-1", "--hold", "--group", GROUP, "--", "true")
+    root.cancel_many([waits], group=GROUP)
+    for each in made:
+        root.cancel_reservation(each.number)
+    a("submit", "--wait", "--group", "gpudeck-team", "--", "true")
+
+
 def test_a_request_cannot_choose_its_user(users, root):
     a, b = users
     code = (

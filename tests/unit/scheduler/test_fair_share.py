@@ -174,3 +174,15 @@ def test_one_users_queue_is_served_as_it_came() -> None:
         by_user[user].append(job(n, user))
     assert starts(by_user[A], {}) == [1, 2, 3]
     assert pytest.approx(0.5) == shares(ended(1, A, 1.0, 0.0)).of([A], [], DAY)[A]
+
+
+def test_users_take_turns_with_jobs_that_need_no_gpu() -> None:
+    """One job does not wait behind all jobs of another user's array."""
+    array = [job(number, A, gpus=0) for number in range(1, 9)]
+    running = [on(one, ()) for one in array[:3]]
+    theirs, gpu = job(9, B, gpus=0), job(10, A)
+    found, lanes = laned([*running, *array[3:], theirs, gpu])
+    for hours, first in (({A: 0.0, B: 5.0}, 9), ({}, 4)):
+        plan = make_plan(found, lanes, GPUS, Conditions(processors=4, hours=hours))
+        assert {start.job.id for start in plan.starts} == {first, gpu.id}
+        found, lanes = laned([*running, *array[3:], theirs, gpu])
