@@ -66,7 +66,7 @@ _PATIENCE_S = 30.0
 MOST_LISTED = 2**24
 """Bytes of the list of a model's files, and seconds until it has come: models of a thousand files
 have lists of a few hundred kilobytes."""
-_LISTED_S = 60.0
+LISTED_S = 60.0
 MOST_FILES = 4096
 MOST_BESIDE = 2**28
 """Bytes of a file beside the weights, which is read as a whole; vocabularies have a tenth."""
@@ -271,7 +271,7 @@ def _listing(name: str) -> Mapping[str, Any]:
         http_stream_backoff,
     )
 
-    received, end = bytearray(), time.monotonic() + _LISTED_S
+    received, end = bytearray(), time.monotonic() + LISTED_S
     with http_stream_backoff(
         "GET",
         f"{constants.ENDPOINT}/api/models/{name}",
@@ -286,7 +286,7 @@ def _listing(name: str) -> Mapping[str, Any]:
             if len(received) > MOST_LISTED or time.monotonic() > end:
                 raise UserError(
                     f"the hub's list of the files of {name} has no end: it is over "
-                    f"{amount(MOST_LISTED)}, or takes over {_LISTED_S:.0f} s"
+                    f"{amount(MOST_LISTED)}, or takes over {LISTED_S:.0f} s"
                 )
     found: Mapping[str, Any] = json.loads(received)
     return found

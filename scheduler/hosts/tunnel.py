@@ -22,7 +22,7 @@ from gpudeck.scheduler.protocol.settings import HostSettings
 from gpudeck.scheduler.protocol.units import amount
 
 _MARK = b"gpudeck-place"
-_ANSWER_S = 30.0
+ANSWER_S = 30.0
 MAX_ANSWER = 2**22
 """Bytes of what a login prints with its environment, which the kernel limits to 2 MiB by default.
 """
@@ -76,7 +76,7 @@ def tunnel(name: str, host: HostSettings) -> Iterator[Place]:
 
 
 def _wait_for(control: Path, master: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + _ANSWER_S
+    end = time.monotonic() + ANSWER_S
     while not control.exists() and master.poll() is None and time.monotonic() < end:
         time.sleep(_POLL_S)
 
@@ -111,7 +111,7 @@ def _run(
     # no configuration: the connection is what it asks for, and must not forward anything else
     words = ["ssh", "-F", "none", "-S", str(control), "-T", *options, "--", host.address]
     try:
-        done = run_limited([*words, remote] if remote else words, MAX_ANSWER, _ANSWER_S)
+        done = run_limited([*words, remote] if remote else words, MAX_ANSWER, ANSWER_S)
     except TimeoutError as e:
         raise UserError(f"{name} does not answer. See: gpudeck host test {name}") from e
     except TooMuch as e:

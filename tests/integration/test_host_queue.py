@@ -107,6 +107,6 @@ def test_output_without_end_is_not_kept(lab, there, flood):
 
 
 def test_a_machine_that_answers_byte_by_byte_is_left(lab, there, monkeypatch):
-    monkeypatch.setattr(tunnels, "_ANSWER_S", 1.5)
+    monkeypatch.setattr(tunnels, "ANSWER_S", 1.5)
     there[0].accept("key", "while :; do printf x; sleep 0.1; done")
     assert "lab1 does not answer" in lab.fails("--host", "lab1", "jobs")

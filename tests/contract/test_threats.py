@@ -1,0 +1,46 @@
+"""The limits that the manual names are those of the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gpudeck.accel.serving import folder_template, template_process
+from gpudeck.assistant.library import hub
+from gpudeck.assistant.query import table
+from gpudeck.assistant.serve import endpoint, requests, server
+from gpudeck.assistant.serve.served_model import ServedModel
+from gpudeck.scheduler.hosts import connection, messages, tunnel
+from gpudeck.scheduler.protocol import tcp_peers, wire
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/manual/threats.md").read_text(encoding="utf-8")
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("row", "limits"),
+    [
+        ("a chat template", [template_process.MOST_CPU_S, template_process.MOST_MEMORY / MIB,
+                             folder_template.MOST_SOURCE, template_process.MOST_TEXT]),
+        ("a hub", [hub.MOST_LISTED / MIB, hub.LISTED_S, hub.MOST_FILES, hub.MOST_BESIDE / MIB,
+                   hub.MOST_MEMORY / 2**30]),
+        ("another machine, its readings", [messages.MAX_LINE / MIB, messages.MAX_DEVICES,
+                                           connection.MAX_NAMED, connection.SILENCE_S]),
+        ("another machine, its queue", [tunnel.MAX_ANSWER / MIB, tunnel.ANSWER_S,
+                                        wire.MAX_REPLY / MIB, wire.REPLY_S,
+                                        wire.REPLY_RATE / 2**10]),
+        ("a client of the served model", [server.MAX_CONNECTIONS, tcp_peers.PER_STRANGER,
+                                          tcp_peers.STRANGERS, requests.MAX_BODY / MIB,
+                                          endpoint.BODY_S, requests.MOST_NESTED,
+                                          ServedModel.most_requests, 429]),
+        ("a client of the daemon", [wire.MAX_MESSAGE / MIB]),
+        ("a query over MCP", [table.MOST_NAMED]),
+    ],
+)  # fmt: skip
+def test_the_limits_of_the_manual_are_those_of_the_code(row: str, limits: list[float]) -> None:
+    (line,) = (line for line in PAGE.splitlines() if line.startswith(f"| {row} "))
+    named = [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\d|\d", line)]
+    assert named == limits
