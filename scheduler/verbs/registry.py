@@ -49,7 +49,7 @@ def decode_request(line: bytes) -> Request[Any]:
         found = _SPECS.decode(line) if b'"spec' in line else _Specs()
     except MALFORMED as e:
         if str(e).startswith("Expected `"):  # msgspec names a value of another type or range so
-            raise UserError(f"the daemon cannot carry out the request: {_lowered(str(e))}") from e
+            raise UserError(f"the daemon cannot carry out the request: {e}") from e
         raise _unknown(str(e)) from e
     for spec in (found.spec, *found.specs):
         if unknown := spec.keys() - set(Spec.__struct_fields__):
@@ -66,10 +66,6 @@ def _check_values(line: bytes) -> None:
             raise UserError(
                 f"a request has up to {MAX_VALUES} values. Name fewer jobs, or submit fewer at once"
             )
-
-
-def _lowered(why: str) -> str:
-    return why[0].lower() + why[1:]
 
 
 def _unknown(why: str) -> UserError:
