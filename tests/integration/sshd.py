@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -84,7 +84,8 @@ class Sshd:
     def signal_sessions(self, number: signal.Signals) -> None:
         """Signal the processes that serve the connections, but not the listener."""
         for child in psutil.Process(self.process.pid).children(recursive=True):
-            child.send_signal(number)
+            with suppress(psutil.NoSuchProcess):  # it has just ended
+                child.send_signal(number)
 
     def stop(self) -> None:
         """End the listener, its connections and what runs in them."""
