@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import importlib
 import os.path
-from typing import TYPE_CHECKING, Any
 
 _FOLDER = os.path.dirname(__file__)
 if not os.path.isdir(os.path.join(_FOLDER, "scheduler")):
     __path__.append(os.path.dirname(_FOLDER))  # a clone, in which the packages lie beside this one
 
+TYPE_CHECKING = False  # without typing: Ctrl+C in its import would print a traceback
 if TYPE_CHECKING:
+    from typing import Any
+
     from gpudeck import accel
     from gpudeck.scheduler.aio import AsyncClient
     from gpudeck.scheduler.client import Client, submit

@@ -154,7 +154,7 @@ if os.environ["INTERRUPTED"] == "the end":
 
 
 @pytest.mark.parametrize(
-    "at", ["gpudeck.app", "argparse", "msgspec", "gpudeck.app.cli.queue.jobs", "the end"]
+    "at", ["typing", "gpudeck.app", "argparse", "msgspec", "gpudeck.app.cli.queue.jobs", "the end"]
 )
 def test_ctrl_c_at_any_moment_prints_no_traceback(cpu_home: Path, tmp_path: Path, at: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(_EARLY)
