@@ -33,6 +33,18 @@ def test_wrong_values_exit_with_2_and_one_line(sh: Shell, words: list[str], name
     assert named in sh.fails(*words, status=2)
 
 
+def test_a_slurm_cluster_needs_the_commands_of_slurm(
+    sh: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "sbatch, squeue, scancel cannot be found" in sh.fails("cluster", "add", "slurm:hpc")
+    assert "No clusters" in sh("cluster")
+    for name in ("sbatch", "squeue", "scancel"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    assert "gpudeck submit --on slurm:hpc" in sh("cluster", "add", "slurm:hpc")
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from argparse import ArgumentParser, Namespace
 from ipaddress import ip_address
 from pathlib import Path
@@ -23,6 +24,8 @@ _EXPOSED = (
     "Warning: the token is sent unencrypted, and everybody on the network path can read it. "
     "Use an address with https://, or an SSH tunnel to a local port."
 )
+SLURM_COMMANDS = ("sbatch", "squeue", "scancel")
+"""The commands by which a Slurm cluster is reached."""
 _EXAMPLES = {"add": _ADD_EXAMPLE, "remove": "gpudeck cluster remove ray:lab"}
 
 
@@ -85,6 +88,11 @@ def _cluster(args: Namespace) -> ClusterSettings:
     """Return the cluster that the arguments describe, or raise an error if it is invalid."""
     if args.name.startswith("ray:") and not args.address:
         raise UsageError(f"missing address. Example: {_ADD_EXAMPLE}")
+    if args.name.startswith("slurm:") and (missing := _missing_commands()):
+        raise UserError(
+            f"Slurm is not on this machine: {', '.join(missing)} cannot be found in PATH. Add the"
+            " cluster on a machine from which jobs are submitted to it"
+        )
     file = str(Path(args.token_file).expanduser().absolute()) if args.token_file else ""
     if file and not os.access(file, os.R_OK):
         raise UserError(f"cannot read the token file {file}. Name another one with --token-file")
@@ -104,6 +112,10 @@ def _cluster(args: Namespace) -> ClusterSettings:
             f"a cluster is named ray:NAME or slurm:NAME, as in ray:lab; got {args.name!r}"
         ) from e
     return cluster
+
+
+def _missing_commands() -> list[str]:
+    return [name for name in SLURM_COMMANDS if shutil.which(name) is None]
 
 
 def _exposes_token(cluster: ClusterSettings) -> bool:
