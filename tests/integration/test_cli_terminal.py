@@ -183,3 +183,14 @@ def test_a_command_that_ignores_ctrl_c_goes_on_ignoring_it(cpu_home: Path, tmp_p
         timeout=WAIT_S,
     )
     assert done.returncode == 0
+
+
+def test_a_wait_without_a_terminal_tells_why_the_job_waits(shared: Client) -> None:
+    held = shared.submit(["true"], hold=True)
+    waiting = start_waiting(held)
+    assert waiting.stderr is not None
+    assert waiting.stderr.readline().startswith(f"gpudeck: job {held.id} waits: On hold")
+    shared.edit(held.id, hold=False)
+    out, err = waiting.communicate(timeout=WAIT_S)
+    assert (waiting.returncode, err) == (0, "")
+    assert f"job {held.id}: done" in out

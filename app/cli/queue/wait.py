@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from argparse import ArgumentParser, Namespace
 
@@ -19,7 +20,10 @@ from gpudeck.app.format.job_rows import describe
 from gpudeck.app.format.results import result_of
 from gpudeck.app.format.values import significant
 from gpudeck.scheduler.protocol.errors import DaemonGone, EndUnknown
-from gpudeck.scheduler.protocol.jobs import Done, Job
+from gpudeck.scheduler.protocol.jobs import Done, Job, Queued
+
+TELL_S = 5.0
+"""Seconds after which it is told why a job waits: most jobs start sooner."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -44,10 +48,12 @@ def follow(job: Job, args: Namespace) -> int:
     try:
         if not args.json:
             print_line(f"job {job.id} ({job.spec.name})")
+        reasons = _WaitReasons()
         while job.active:
             time.sleep(POLL_S)
             job = with_retries(lambda client: client.job(job.id))  # noqa: B023
             show_progress(describe(job))
+            reasons.tell(job)
     except DaemonGone as e:
         raise EndUnknown(str(e), job.id) from e
     except KeyboardInterrupt:
@@ -65,6 +71,23 @@ def follow(job: Job, args: Namespace) -> int:
             lines.append(f"all {len(result.cells)} cells: gpudeck results {job.id}")
     print_result(args, job, *lines)
     return 0 if isinstance(job.state, Done) else 1
+
+
+class _WaitReasons:
+    """Tell on standard error why a job waits, where no progress is shown on a terminal."""
+
+    def __init__(self) -> None:
+        self._from = time.monotonic() + TELL_S
+        self._told: type[object] | None = None
+
+    def tell(self, job: Job) -> None:
+        """Tell the reason once, and again when there is one of another kind."""
+        if sys.stderr.isatty() or not isinstance(job.state, Queued):
+            return
+        reason = type(job.state.wait)
+        if job.state.wait is not None and time.monotonic() > self._from and reason != self._told:
+            self._told = reason
+            print_error(f"job {job.id} waits: {describe(job)}")
 
 
 def _summarize(result: Result) -> str:
