@@ -27,7 +27,7 @@ from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.protocol.errors import DaemonGone, OutcomeUnknown, Unsettled, UserError
-from gpudeck.scheduler.protocol.job_options import JobOptions, Words, make_spec
+from gpudeck.scheduler.protocol.job_options import JobOptions, Words, make_spec, moment_of
 from gpudeck.scheduler.protocol.jobs import (
     Cancelling,
     Changes,
@@ -243,6 +243,8 @@ class Client:
         for name in ("timeout", "backoff"):
             if isinstance(changes.get(name), str):
                 changes[name] = parse_seconds(changes[name])
+        if isinstance(changes.get("begin"), str):
+            changes["begin"] = moment_of(changes["begin"])
         return self.send(Edit(job, Changes(**changes)))
 
     def move(self, job: int, *, before: int | None = None, after: int | None = None) -> Job:

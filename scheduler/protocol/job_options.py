@@ -132,9 +132,15 @@ def parse_time(text: str) -> float:
 
 
 def _parse_begin(text: str) -> str:
-    """Check a moment, which is read when the job is submitted. Raises UserError."""
-    parse_begin(text, time.time())
+    """Check a moment, which is read when the job is submitted; empty: none. Raises UserError."""
+    if text:
+        parse_begin(text, time.time())
     return text
+
+
+def moment_of(begin: str) -> float:
+    """Return a moment in seconds since the epoch, 0 for an empty text. Raises UserError."""
+    return parse_begin(begin, time.time()) if begin else 0.0
 
 
 def _parse_jobs(text: str) -> tuple[int, ...]:
@@ -232,7 +238,7 @@ JOB_OPTIONS = (
         "begin", "Not before",
         "do not start the job before this time, e.g. 22:30, '2026-12-01 08:00' or +2h",
         _parse_begin, "TIME", hint="e.g. 22:30 or +2h", limits=(0, LAST_MOMENT),
-        write=lambda at: time.strftime("%Y-%m-%d %H:%M", time.localtime(at)), editable=False,
+        write=lambda at: time.strftime("%Y-%m-%d %H:%M", time.localtime(at)),
     ),
     JobOption(
         "after", "After (success)", "start after these jobs have succeeded", _parse_jobs,
@@ -306,7 +312,7 @@ def make_spec(argv: Words, options: JobOptions, place: Place | None = None) -> S
         if name in given:
             given[name] = parse(given[name]) if given[name] else 0
     if isinstance(begin := given.get("begin"), str):
-        given["begin"] = parse_begin(begin, time.time()) if begin else 0.0
+        given["begin"] = moment_of(begin)
     for name in ("after", "after_any", "tags"):
         given[name] = tuple(given.get(name, ()))
     given["params"] = dict(given.get("params", {}))

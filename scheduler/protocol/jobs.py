@@ -110,6 +110,8 @@ class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hold: bool | None = None
     notes: str | None = None
     tags: tuple[str, ...] | None = None
+    begin: float | None = None
+    """Seconds since the epoch; 0: at once."""
 
 
 class Group(msgspec.Struct, frozen=True):

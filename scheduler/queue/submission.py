@@ -21,6 +21,7 @@ from gpudeck.scheduler.protocol.jobs import (
     listed,
 )
 from gpudeck.scheduler.protocol.submissions import digest_of
+from gpudeck.scheduler.protocol.units import clock
 from gpudeck.scheduler.protocol.wait_reasons import render
 from gpudeck.scheduler.queue.admission import (
     bound,
@@ -214,7 +215,9 @@ def describe_changes(before: Spec, after: Spec) -> str:
         name: (getattr(before, name), getattr(after, name)) for name in Changes.__struct_fields__
     }
     return ", ".join(
-        f"{name} {_text(old)} → {_text(new)}" for name, (old, new) in pairs.items() if old != new
+        f"{name} {_text(name, old)} → {_text(name, new)}"
+        for name, (old, new) in pairs.items()
+        if old != new
     )
 
 
@@ -268,7 +271,9 @@ def _place(job: Job) -> float:
     return job.id if job.place is None else job.place
 
 
-def _text(value: object) -> str:
+def _text(name: str, value: object) -> str:
+    if name == "begin" and isinstance(value, float):
+        return clock(value, time.time()) if value else "at once"
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
     return str(value) or "none"

@@ -178,6 +178,9 @@ def test_the_command_line_changes_waiting_jobs(sh: Shell, deck: Client, tmp_path
         "tags"
     ] == ["z"]
     assert sh.json("edit", str(third), "--memory", "0")["spec"]["memory"] == 0
+    assert "Waiting until" in sh("edit", str(third), "--begin", "+2h")
+    assert "begin at once → " in sh("jobs", str(third))
+    assert sh.json("edit", str(third), "--begin", "")["spec"]["begin"] == 0
     array = sh.json("submit", "--array", "1-2", "--gpus", "1", "--", "true")
     assert [j["spec"]["index"] for j in array] == [1, 2]
     assert sh("submit", "--array", "5", "--hold", "--", "true").startswith(
