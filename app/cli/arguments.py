@@ -31,6 +31,11 @@ def add_job(parser: ArgumentParser) -> None:
     parser.add_argument("job", type=count, metavar="JOB", help="the job's number")
 
 
+def number_or_name(text: str) -> int | str:
+    """Read a job's number, or its name, which is no number."""
+    return count(text) if text[:1].isdecimal() or not text.strip() else text
+
+
 def add_job_options(parser: ArgumentParser, edit: bool = False) -> None:
     """Add the options of a job; with `edit`, those that can be changed."""
     for option in JOB_OPTIONS:
@@ -86,8 +91,10 @@ def positive_seconds(text: str) -> float:
     return value
 
 
-def job_or_range(text: str) -> int | range:
-    """Read a job's number, or a range of numbers such as 9-200."""
+def job_or_range(text: str) -> int | range | str:
+    """Read a job's number, a range of numbers such as 9-200, or a name, which is no number."""
+    if text.strip() and not text[:1].isdecimal():
+        return text
     if not (match := re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", text, re.ASCII)):
         raise ArgumentTypeError(f"expected a job's number, or a range such as 9-200; got {text!r}")
     first, last = int(match[1]), int(match[2] or match[1])

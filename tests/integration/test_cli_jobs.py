@@ -174,3 +174,22 @@ def test_a_cluster_that_does_not_answer_is_listed_with_the_reason(sh: Shell) -> 
     assert "has not answered" in sh.json("status")["unavailable"]["ray:nowhere"]
     sh("cluster", "remove", "ray:nowhere")
     assert sh.json("status")["unavailable"] == {}
+
+
+def test_jobs_logs_and_cancel_take_names(sh: Shell, shared: Client) -> None:
+    first = shared.submit(["echo", "first"], name="my training")
+    shared.wait(first.id, WAIT_S)
+    second = shared.submit(["echo", "second"], name="my training")
+    shared.wait(second.id, WAIT_S)
+    other = shared.submit(["true"], name="my training again", hold=True)
+    assert sh("logs", "my training") == "second\n"
+    assert sh.json("logs", "my training")["job"] == second.id
+    assert sh.json("jobs", "my training")["job"]["id"] == second.id
+    assert "no job with the name my training waits or runs" in sh.fails("cancel", "my training")
+    assert "there is no job with the name my" in sh.fails("logs", "my")
+    assert "there is no job with the name my" in sh.fails("jobs", "my")
+    twin = shared.submit(["true"], name="my training again", hold=True)
+    line = sh.fails("cancel", "my training again")
+    assert f"from job {other.id} to job {twin.id}" in line
+    shared.cancel(twin.id)
+    assert sh("cancel", "my training again") == f"job {other.id}: cancelled\n"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gpudeck.app.cli import arguments
 from gpudeck.app.cli.output import UsageError, print_error, print_result
+from gpudeck.app.cli.queue.named import only_active
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.jobs import Cancelling
 from gpudeck.scheduler.protocol.units import numbered
@@ -22,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=arguments.job_or_range,
         nargs="*",
         metavar="JOB",
-        help="numbers of jobs, or a range such as 9-200",
+        help="numbers of jobs, a range such as 9-200, or names",
     )
     parser.add_argument(
         "--array", type=arguments.count, metavar="JOB", help="all jobs of the array this job is in"
@@ -40,11 +41,14 @@ def run(args: Namespace) -> int:
             "name one of JOB..., --array JOB or --group NAME. See: gpudeck cancel --help"
         )
     with Client() as client:
-        if len(args.jobs) == 1 and isinstance(args.jobs[0], int):
-            job = client.cancel(args.jobs[0])
+        jobs = [
+            each if isinstance(each, range) else only_active(client, each) for each in args.jobs
+        ]
+        if len(jobs) == 1 and isinstance(jobs[0], int):
+            job = client.cancel(jobs[0])
             print_result(args, job, f"job {job.id}: {'stopping' if job.active else 'cancelled'}")
             return 0
-        done = client.cancel_many(args.jobs, array=args.array, group=args.group or "")
+        done = client.cancel_many(jobs, array=args.array, group=args.group or "")
     print_result(args, done, *_describe(done))
     if done.missing:
         print_error(f"there is no {_name_jobs(done.missing)}. See: gpudeck jobs")

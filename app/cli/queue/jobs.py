@@ -13,6 +13,7 @@ import msgspec
 
 from gpudeck.app.cli import arguments
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_table
+from gpudeck.app.cli.queue.named import latest
 from gpudeck.app.format.job_rows import details, doing, state_word
 from gpudeck.app.format.values import clock
 from gpudeck.scheduler.client import Client
@@ -38,10 +39,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "job",
-        type=arguments.count,
+        type=arguments.number_or_name,
         nargs="?",
         metavar="JOB",
-        help="show everything about this job, with its timeline",
+        help="show everything about this job, with its timeline; of a name, the latest job with it",
     )
     add("--active", action="store_true", help="list only jobs that wait or run")
     add(
@@ -162,10 +163,11 @@ def _search(args: Namespace) -> Search:
 
 def _show_job(args: Namespace) -> int:
     with Client() as client:
-        job, events = client.job(args.job), client.timeline(args.job)
+        number = latest(client, args.job)
+        job, events = client.job(number), client.timeline(number)
         snapshot, files, problem = client.snapshot(), list[Path](), ""
         try:
-            files = client.artefacts(args.job)
+            files = client.artefacts(number)
         except UserError as e:
             problem = str(e)
     if args.json:

@@ -10,6 +10,7 @@ from gpudeck.app.cli import arguments
 from gpudeck.app.cli.connection import POLL_S, with_retries
 from gpudeck.app.cli.output import print_json, print_line
 from gpudeck.app.cli.queue.log_printer import LogPrinter
+from gpudeck.app.cli.queue.named import latest
 from gpudeck.app.format.job_rows import describe
 
 MAX_JSON_BYTES = 4 * 2**20
@@ -18,7 +19,12 @@ MAX_JSON_BYTES = 4 * 2**20
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the job, and the option to follow it."""
-    arguments.add_job(parser)
+    parser.add_argument(
+        "job",
+        type=arguments.number_or_name,
+        metavar="JOB",
+        help="the job's number, or a name: the latest job with it",
+    )
     parser.add_argument(
         "-f", "--follow", action="store_true", help="keep printing until the job ends"
     )
@@ -26,17 +32,18 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Print a job's output without its progress reports, which `gpudeck wait` shows."""
+    number = with_retries(lambda client: latest(client, args.job))
     if args.json:
-        with_retries(lambda client: client.job(args.job))  # raises for an unknown job
-        log = with_retries(lambda client: client.log(args.job, -MAX_JSON_BYTES, MAX_JSON_BYTES))
-        print_json({"job": args.job, "log": log.decode(errors="replace")})
+        with_retries(lambda client: client.job(number))  # raises for an unknown job
+        log = with_retries(lambda client: client.log(number, -MAX_JSON_BYTES, MAX_JSON_BYTES))
+        print_json({"job": number, "log": log.decode(errors="replace")})
         return 0
     offset, printer = 0, LogPrinter()
     while True:
         # asked before reading, so that output written before the job's end is read below
-        active = with_retries(lambda client: client.job(args.job)).active
+        active = with_retries(lambda client: client.job(number)).active
         while True:
-            part = with_retries(lambda client: client.log_part(args.job, offset))  # noqa: B023
+            part = with_retries(lambda client: client.log_part(number, offset))  # noqa: B023
             if not part.data:
                 break
             offset = part.end
@@ -46,6 +53,6 @@ def run(args: Namespace) -> int:
         time.sleep(POLL_S)
     printer.close()
     if not offset and sys.stdout.isatty():
-        job = with_retries(lambda client: client.job(args.job))
+        job = with_retries(lambda client: client.job(number))
         print_line(f"job {job.id} has not printed anything: {describe(job)}")
     return 0
