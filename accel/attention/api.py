@@ -15,6 +15,7 @@ from torch import Tensor
 from gpudeck.accel.attention.backends import Run
 from gpudeck.accel.attention.dispatch import Choice, choose
 from gpudeck.accel.attention.documents import in_documents
+from gpudeck.accel.attention.foreign import refuse_arguments
 from gpudeck.accel.attention.fp8 import checked_precision, error_of, fp8_attention
 from gpudeck.accel.attention.inputs import (
     ALIGNMENT,
@@ -129,6 +130,7 @@ def attention(
     dropout: float = 0.0,
     return_lse: bool = False,
     return_choice: bool = False,
+    **unknown: object,
 ) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Choice]:
     """Compute softmax(cap(q kᵀ · scale) + bias) v over the visible keys, exactly and with
     gradients.
@@ -182,14 +184,15 @@ def attention(
 
     Raises:
         ValueError: if the inputs do not fit together, or a named backend cannot compute them.
-        TypeError: if what must be a tensor is none.
+        TypeError: if what must be a tensor is none, or an argument is not one of these.
     """
-    if not (
+    if unknown or not (
         isinstance(q, Tensor)
         and isinstance(k, Tensor)
         and isinstance(v, Tensor)
         and (bias is None and seqlens is None and sink is None and alibi is None)
     ):
+        refuse_arguments(unknown)
         check_types(q, k, v, bias, seqlens, sink, alibi)
     if (
         q.shape[-1] < v.shape[-1]

@@ -295,12 +295,12 @@ def _kind(bias: Tensor | None) -> Bias:
 
 
 def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
-    if k.shape[:3] != v.shape[:3] or v.shape[3] > k.shape[3]:
+    if q.shape[3] != k.shape[3]:
+        wrong = "q and k must have one head size"
+    elif k.shape[:3] != v.shape[:3] or v.shape[3] > k.shape[3]:
         wrong = "k and v must have one shape, but for a smaller head size of v"
     elif q.shape[0] != k.shape[0]:
         wrong = "q, k and v must have one batch size"
-    elif q.shape[3] != k.shape[3]:
-        wrong = "q, k and v must have one head size"
     else:
         return
     raise ValueError(f"{wrong}; got q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}")

@@ -52,7 +52,11 @@ def tensors(q=(1, 4, 5, 8), k=(1, 2, 7, 8), v=(1, 2, 7, 8), dtype=torch.float32)
             ),
         ),
         ({"q": (2, 4, 5, 8)}, r"one batch size; got q \[2, 4, 5, 8\]"),
-        ({"q": (1, 4, 5, 9)}, r"one head size; got q \[1, 4, 5, 9\]"),
+        ({"q": (1, 4, 5, 9)}, r"q and k must have one head size; got q \[1, 4, 5, 9\]"),
+        (
+            {"k": (1, 2, 7, 4)},
+            r"q and k must have one head size; got q \[1, 4, 5, 8\], k \[1, 2, 7, 4\]",
+        ),
         (
             {"q": (1, 3, 5, 8)},
             (
@@ -433,3 +437,18 @@ def test_an_explanation_names_the_candidates_the_fastest_first():
     said = str(choose(problem(capability=(8, 0))))
     assert said.startswith("forward: flash (auto: the first of flash, cudnn")
     assert "hopper     no: it needs compute capability 9.0; this GPU has 8.0" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [("attn_mask", "use bias="), ("is_causal", "use causal="), ("softmax_scale", "use scale="),
+     ("enable_gqa", "k and v may have fewer heads")],
+)  # fmt: skip
+def test_an_argument_of_another_function_is_refused_with_ours(name, ours):
+    with pytest.raises(TypeError, match=f"no argument {name}: {ours}"):
+        attention(*tensors(), **{name: None})
+
+
+def test_an_unknown_argument_is_refused_as_python_does():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'mask'"):
+        attention(*tensors(), mask=None)
