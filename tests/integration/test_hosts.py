@@ -11,6 +11,7 @@ import pytest
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.hosts import connection
 from gpudeck.scheduler.hosts.connection import HostConnection, first_moment
+from gpudeck.scheduler.hosts.service import HostService
 from gpudeck.scheduler.protocol.busy_causes import Asleep, Unreachable
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.settings import HostSettings
@@ -224,6 +225,23 @@ def test_a_machine_that_names_new_devices_again_and_again_is_left(sshd):
         assert len(made.named) == 256
 
     asyncio.run(_followed(sshd, check))
+
+
+def test_the_devices_of_a_removed_machine_are_forgotten(sshd):
+    sshd.send(b"gpudeck1 asleep\n")
+    forgotten = []
+
+    async def check():
+        service = HostService(lambda _: None, forgotten.extend)
+        await service.serve({"lab1": sshd.settings})
+        await _until(lambda: service.devices)
+        await service.serve({"lab1": sshd.settings})
+        assert forgotten == []
+        await service.serve({})
+        assert service.devices == ()
+
+    asyncio.run(check())
+    assert forgotten == ["lab1/pci"]
 
 
 def test_a_gpu_that_sleeps_is_shown_asleep(sshd):
