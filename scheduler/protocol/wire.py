@@ -145,8 +145,10 @@ async def serve(
                             if more := bool(line := await _line(reader, user, held)):
                                 await user.turn(len(line))
                                 await handle(line, peer)
-        except (ConnectionError, TimeoutError, asyncio.CancelledError):
-            pass  # the client is gone or stuck, or the server ends
+        except (ConnectionError, TimeoutError, asyncio.CancelledError) as e:
+            # the client is gone or stuck, or the server ends. asyncio keeps the error, and with its
+            # traceback what was received and sent
+            e.__traceback__ = None
         finally:
             writer.close()
 
