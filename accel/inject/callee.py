@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpudeck.accel.inject import vocabulary as words
 from gpudeck.accel.inject.product import Names, Value, Values, flat
 from gpudeck.accel.inject.project import Function, Module, Project, name_of
 
+OTHER_SOFTMAX = "softmax over another axis"
+SOFTMAXES = frozenset(("softmax", OTHER_SOFTMAX))
+"""The kinds of called modules that are a softmax."""
 DEEPEST = 5
 """How many helper functions are followed into each other."""
 
@@ -122,6 +126,27 @@ def _attributes(place: Place, name: str) -> list[tuple[Module, ast.expr]]:
     ]
 
 
+def axis_of(call: ast.Call, rest: Sequence[ast.expr]) -> int | None:
+    """Return the axis that a softmax names: as `dim`, or first in `rest`; None if it is unknown."""
+    named = [k.value for k in call.keywords if k.arg == "dim"]
+    node = next(iter([*named, *rest]), None)
+    sign = 1
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node, sign = node.operand, -1
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return sign * node.value
+    return None
+
+
+def is_other_axis(axis: int | None) -> bool:
+    """Return True if an axis of scores, which have at least two, is certainly not the last one."""
+    return axis is not None and (axis < -1 or axis == 0)
+
+
+def _softmax(call: ast.Call, rest: Sequence[ast.expr]) -> str:
+    return OTHER_SOFTMAX if is_other_axis(axis_of(call, rest)) else "softmax"
+
+
 def module_kinds(place: Place, func: ast.expr) -> set[str]:
     """Return what a called module may be: softmax, dropout, identity; empty if unknown."""
     if isinstance(func, ast.Call):
@@ -149,7 +174,9 @@ def _kinds(module: Module, value: ast.expr) -> set[str]:
         name = module.dotted(value.func)
         if name == "functools.partial" and value.args:
             partial = module.dotted(value.args[0])
-            return {"softmax"} if partial in words.SOFTMAX else set()
+            return {_softmax(value, value.args[2:])} if partial in words.SOFTMAX else set()
         kind = words.MODULES.get(name)
+        if kind == "softmax":
+            kind = _softmax(value, value.args)
         return {kind} if kind else set()
     return {"softmax"} if module.dotted(value) in words.SOFTMAX else set()

@@ -6,7 +6,14 @@ import ast
 from collections.abc import Callable
 
 from gpudeck.accel.inject import vocabulary as words
-from gpudeck.accel.inject.callee import Arguments, Callee, Place, callees, module_kinds
+from gpudeck.accel.inject.callee import (
+    SOFTMAXES,
+    Arguments,
+    Callee,
+    Place,
+    callees,
+    module_kinds,
+)
 from gpudeck.accel.inject.operations import Operations
 from gpudeck.accel.inject.product import (
     NOTHING,
@@ -214,9 +221,9 @@ class Expressions(Operations):
 
     def _helper(self, node: ast.Call, name: str, args: Arguments, names: Names) -> Values:
         kinds = module_kinds(self.place, node.func)
-        if kinds == {"softmax"} and not args.all:
+        if kinds and kinds <= SOFTMAXES and not args.all:
             return self.other(node)
-        if args.all and kinds and (kinds == {"softmax"} or "softmax" not in kinds):
+        if args.all and kinds and (kinds <= SOFTMAXES or not kinds & SOFTMAXES):
             return self.called_module(node, kinds, args.all)
         if name == "einops.rearrange" and args.all:
             return self.rearranged(node, args.all)

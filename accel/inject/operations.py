@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from gpudeck.accel.inject import vocabulary as words
-from gpudeck.accel.inject.callee import Place
+from gpudeck.accel.inject.callee import OTHER_SOFTMAX, SOFTMAXES, Place, axis_of, is_other_axis
 from gpudeck.accel.inject.edits import call_edits, operator_edits
 from gpudeck.accel.inject.finding import Edit
 from gpudeck.accel.inject.product import NOTHING, Found, Product, Value, names_in, refuse
@@ -92,7 +92,7 @@ class Operations:
         if plain in words.FACTS:
             return NOTHING
         if plain == "softmax":
-            return self.normalised(node, value)
+            return self.normalised(node, value, other_axis=is_other_axis(axis_of(node, rest)))
         if plain == "dropout":
             return self.dropped(node, value)
         for item in value:
@@ -114,9 +114,20 @@ class Operations:
             item[0].operands |= names_in(*rest)
         return self.normalised(node, value) if "softmax" in plain else value
 
-    def normalised(self, node: ast.Call, value: Value) -> Value:
-        """Apply a softmax."""
+    def normalised(self, node: ast.Call, value: Value, *, other_axis: bool = False) -> Value:
+        """Apply a softmax.
+
+        Args:
+            other_axis: it is not over the last axis, as far as can be told.
+        """
         for product, stage in value:
+            # a layout or an equation may have put the keys on another axis
+            if (
+                other_axis
+                and product.written != "einsum"
+                and "change of layout" not in product.steps
+            ):
+                refuse(frozenset({(product, stage)}), node, "they are normalised over another axis")
             product.lines.add(node.lineno)
             if stage != "scores":
                 refuse(frozenset({(product, stage)}), node, "they are normalised twice")
@@ -145,8 +156,8 @@ class Operations:
 
     def called_module(self, node: ast.Call, kinds: set[str], value: Value) -> Value:
         """Apply a module that may be softmax, dropout or identity."""
-        if kinds == {"softmax"}:
-            return self.normalised(node, value)
+        if kinds <= SOFTMAXES:
+            return self.normalised(node, value, other_axis=OTHER_SOFTMAX in kinds)
         if isinstance(node.func, ast.Call) and "dropout" in kinds:
             refuse(value, node, "a new Dropout is always active")
         for product, _ in value:

@@ -241,3 +241,24 @@ def test_an_empty_file_and_one_without_attention_give_nothing(tmp_path):
     (tmp_path / "a.py").write_text("")
     (tmp_path / "b.py").write_text("import torch\nx = torch.eye(2) @ torch.eye(2)\n")
     assert scan([tmp_path]) == []
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "return (q @ k.mT / 8).softmax(-2) @ v",
+        "return (q @ k.mT).softmax(0) @ v",
+        "return torch.softmax(q @ k.mT, dim=-2) @ v",
+        "return torch.nn.Softmax(dim=-2)(q @ k.mT) @ v",
+        "import functools\nreturn functools.partial(torch.softmax, dim=-3)(q @ k.mT) @ v",
+    ],
+)
+def test_a_softmax_over_another_axis_than_the_keys_is_left(tmp_path, statements):
+    finding = one(tmp_path, statements)
+    assert finding.action == "leave"
+    assert "normalised over another axis" in finding.reason
+
+
+def test_a_softmax_over_another_axis_is_followed_where_the_keys_may_be_there(tmp_path):
+    moved = "a = (q @ k.mT).transpose(-1, -2).softmax(-2)\nreturn a.transpose(-1, -2) @ v"
+    assert one(tmp_path, moved).action == "link"
