@@ -10,6 +10,8 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from gpudeck.accel.inject import vocabulary as words
 from gpudeck.accel.inject.finding import Edit, Finding, Site, Speedup
 from gpudeck.accel.inject.gain import gain, is_causal, sizes
@@ -21,6 +23,8 @@ from gpudeck.accel.inject.speedup import Before, predicted
 from gpudeck.accel.inject.trace import Trace
 
 OUTSIDE = "<module>"
+BY_HAND = "softmax(Q Kᵀ) V by hand"
+"""How the form of attention begins that no library function computes."""
 SKIPPED = frozenset(("__pycache__", "node_modules", "site-packages", "build", "dist"))
 _ATTENTION = re.compile(r"softmax|attention|attn|xformers", re.I)
 """What a file with attention contains."""
@@ -120,8 +124,23 @@ def _of_module(project: Project, module: Module) -> list[Site]:
                 owner, home, name = homes[id(call)]
                 why = _hindrance(module, home, owner)
                 found[id(call)] = _library(module, owner, home, call, library, name, why)
-    listed = sorted(found.values(), key=lambda site: site.finding.line)
+    listed = _certain(sorted(found.values(), key=lambda site: site.finding.line))
     return [site for site in listed if site.finding.form != WITHOUT_VALUES]
+
+
+def _certain(listed: list[Site]) -> list[Site]:
+    """Return the sites, without the predictions for attention by hand beside a fused call.
+
+    Programs choose one of the two as they run, mostly the fused one, and which is not known.
+    """
+    names = {"scaled_dot_product_attention", *(form for form, _ in words.LIBRARY.values())}
+    fused = {s.function for s in listed if any(name in s.finding.form for name in names)}
+    return [
+        msgspec.structs.replace(site, finding=msgspec.structs.replace(site.finding, speedup=None))
+        if site.function in fused and BY_HAND in site.finding.form
+        else site
+        for site in listed
+    ]
 
 
 Traced = tuple[ast.ClassDef | None, Function, str, Trace]
@@ -246,7 +265,7 @@ def _site(
         form = form if product.used else WITHOUT_VALUES
     else:
         steps = f" with {', '.join(product.steps)}" if product.steps else ""
-        form = f"softmax(Q Kᵀ) V by hand: {product.written}{steps}, {product.used or 'softmax'}"
+        form = f"{BY_HAND}: {product.written}{steps}, {product.used or 'softmax'}"
         reason = f"accel.attention in its place: {gain(module)}"
         if "dropout" in product.steps:
             reason += "; while dropout is active it is computed as written"

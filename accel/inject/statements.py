@@ -102,6 +102,8 @@ class Statements(Expressions):
         return True  # what follows may still run in another turn of the loop
 
     def _if(self, s: ast.If, names: Names) -> bool:
+        if isinstance(s.test, ast.Constant):  # one of the branches never runs
+            return self.block(s.body if s.test.value else s.orelse, names)
         self.value(s.test, names)
         other = dict(names)
         here, there = self.block(s.body, names), self.block(s.orelse, other)

@@ -105,3 +105,41 @@ def test_at_a_measured_shape_the_prediction_is_the_measured_ratio():
         assert found.training == pytest.approx(total / ours, rel=2e-3)
         checked += 1
     assert checked >= 16
+
+
+BRANCHES = """
+import torch
+import torch.nn.functional as F
+
+block_size, n_head, n_embd, batch_size = 2048, 16, 1024, 8
+
+class Attention(torch.nn.Module):
+    def __init__(self, block_size=2048, n_head=16, n_embd=1024, batch_size=8):
+        self.flash = hasattr(F, "scaled_dot_product_attention")
+
+    def forward(self, q, k, v):
+        if {test}:
+            return {first}
+        return (q @ k.transpose(-2, -1)).softmax(-1) @ v
+"""
+
+
+@pytest.mark.parametrize(
+    "first", ["F.scaled_dot_product_attention(q, k, v)", "flash_attn_func(q, k, v)"]
+)
+def test_attention_by_hand_beside_a_fused_call_is_linked_without_a_prediction(tmp_path, first):
+    text = BRANCHES.format(test="self.flash", first=first)
+    (tmp_path / "m.py").write_text("from flash_attn import flash_attn_func" + text)
+    by_hand = scan([tmp_path / "m.py"])[-1]
+    assert ("by hand" in by_hand.form, by_hand.action, by_hand.speedup) == (True, "link", None)
+    alone = BRANCHES.format(test="self.flash", first="v")
+    (tmp_path / "m.py").write_text(alone)
+    (by_hand,) = scan([tmp_path / "m.py"])
+    assert by_hand.speedup is not None
+
+
+def test_a_branch_that_never_runs_is_not_listed(tmp_path):
+    text = BRANCHES.format(test="False", first="(q @ k.mT).softmax(-1) @ v")
+    (tmp_path / "m.py").write_text(text)
+    (only,) = scan([tmp_path / "m.py"])
+    assert only.line == text[: text.index("(q @ k.transpose")].count("\n") + 1
