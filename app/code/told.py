@@ -27,6 +27,7 @@ _USES = (
     tr_noop("are multiplied with scores"),
     tr_noop("are made of other scores"),
     tr_noop("are normalised twice"),
+    tr_noop("are normalised over another axis"),
     tr_noop("are rearranged outside this file"),
     tr_noop("are used beside the output"),
     tr_noop("are shown"),
@@ -104,6 +105,10 @@ _PATTERNS = Patterns(
         tr_noop("nothing in it is linked"),
         tr_noop("it was changed meanwhile; scan it again"),
         tr_noop("it is no regular file"),
+        tr_noop(
+            "it has {n} hard links, which a change would separate; put a copy of the file in its"
+            " place first"
+        ),
         tr_noop("you have no permission to write it"),
         tr_noop("it cannot be read: {why}"),
         tr_noop("it cannot be written: {why}"),
