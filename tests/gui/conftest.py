@@ -39,6 +39,7 @@ from gpudeck.app.assistant.requests import (
 from gpudeck.app.charts.past_curves import LoadPast
 from gpudeck.app.dashboard.day import LoadDay
 from gpudeck.app.jobs.requests import SearchJobs
+from gpudeck.app.language import texts
 from gpudeck.app.link.call import Call
 from gpudeck.app.link.link import Link
 from gpudeck.app.models.requests import FindServed, ListModels
@@ -57,13 +58,14 @@ OFFSCREEN = "This plugin does not support "
 
 @pytest.fixture(autouse=True)
 def clean_qt(qapp: QApplication) -> Iterator[None]:
-    """Fail if Qt warned, or a QThread still runs."""
+    """Begin in English and the light scheme; fail if Qt warned, or a QThread still runs."""
     said: list[str] = []
     tasks = set(TASKS.iterdir())
     before = qInstallMessageHandler(
         lambda kind, _, text: said.append(text) if kind != QtMsgType.QtDebugMsg else None
     )
     theme.apply(qapp, "light")
+    texts.use("en")  # a test of the whole program leaves the language of this machine
     yield
     qapp.processEvents()
     qInstallMessageHandler(before)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 import pytest
 from PySide6.QtCore import Qt
@@ -48,7 +50,8 @@ def test_each_machine_has_its_state_and_its_devices(page, fed):
     assert cells[1][2:6] == ("", "", "", "1 min ago")
     assert page.model.index(2, LOAD).data(SHARE) is None
     assert cells[1][8] == "It sent no readings"
-    assert "has been unreachable since 15:59" in page.model.rows[2].tooltip
+    lost = time.strftime("%H:%M", time.localtime(NOW - 60))
+    assert f"has been unreachable since {lost}" in page.model.rows[2].tooltip
     assert page.count.text() == "4 machines, 1 unreachable"
     assert list(page.devices.grid.tiles) == [snapshots.gpu(0).id], "this machine comes first"
     page.table.selectRow(1)

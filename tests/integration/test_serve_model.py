@@ -202,6 +202,7 @@ def test_20_clients_at_once_get_the_answers_they_get_alone(client: openai.OpenAI
     assert [together[number] for number in range(20)] == alone
 
 
+@pytest.mark.slow
 def test_an_answer_that_nobody_reads_pauses_and_others_go_on(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -7,9 +7,8 @@ import builtins
 import importlib
 import inspect
 from collections.abc import Callable, Iterator
-from itertools import chain
 from pathlib import Path
-from typing import Any, get_overloads
+from typing import Any
 
 from gpudeck import accel
 from gpudeck.extras import missing_by
@@ -110,10 +109,9 @@ def _check_options(function: Any, given: set[str]) -> None:
     """Raise TypeError where a function of ours does not take the options by these names."""
     if not given or not str(getattr(function, "__module__", "")).startswith("gpudeck."):
         return
-    # overloads name what people pass; the implementation may take more, to refuse it in words
-    signatures = map(inspect.signature, get_overloads(function) or [function])
-    taken = dict(chain.from_iterable(s.parameters.items() for s in signatures))
-    if any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+    taken = inspect.signature(function).parameters
+    # `unknown` collects what is refused by its name
+    if any(p.kind is p.VAR_KEYWORD and p.name != "unknown" for p in taken.values()):
         return
     if missing := given - taken.keys():
         raise TypeError(f"{function.__name__} takes no {', '.join(sorted(missing))}")

@@ -114,10 +114,10 @@ def test_sequences_end_to_end_do_not_see_each_other(kind, one_thread):
     ("kind", "strength", "bound"),
     [
         pytest.param("ssd", 1.0, 1e-5, marks=pytest.mark.slow),
-        pytest.param("gdn", 9.9, 1e-4, marks=pytest.mark.slow),
+        ("gdn", 9.9, 1e-4),
         # relative to the tiny gradients of strong decays, float32 sums of large terms show; the
         # chunk of two tokens is computed at once, the others in blocks of rows
-        pytest.param("kda", 9.9, 5e-3, marks=pytest.mark.slow),
+        ("kda", 9.9, 5e-3),
         ("rwkv7", 1.0, 1e-5),
         pytest.param("retention", 1.0, 1e-5, marks=pytest.mark.slow),
         pytest.param("gla", 1.0, 1e-4, marks=pytest.mark.slow),
@@ -148,7 +148,7 @@ def gradients_ignoring_overflow(
 @pytest.mark.parametrize(
     ("kind", "strength"),
     [
-        ("gdn", 0.1),
+        pytest.param("gdn", 0.1, marks=pytest.mark.slow),
         *(
             pytest.param(kind, strength, marks=pytest.mark.slow)
             for kind in ("gdn", "ssd", "rwkv7", "gla")

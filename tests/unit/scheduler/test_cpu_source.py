@@ -41,13 +41,15 @@ def test_every_field_is_there_or_says_why_not(source: CpuSource) -> None:
 
 
 def test_figures_are_those_of_this_machine(source: CpuSource) -> None:
+    before = psutil.virtual_memory()
     (reading,) = source.read(time.time())
     memory = psutil.virtual_memory()
     values = reading.values
     assert 0 <= values["util"] <= 100
     assert values["mem_total"] == memory.total
     assert values["mem_used"] + values["mem_free"] == memory.total
-    assert values["mem_used"] == pytest.approx(memory.total - memory.available, rel=0.2)
+    used = sorted(memory.total - m.available for m in (before, memory))
+    assert 0.8 * used[0] <= values["mem_used"] <= 1.2 * used[1], "other programs may take some"
     assert values["cores"] == psutil.cpu_count()
 
 

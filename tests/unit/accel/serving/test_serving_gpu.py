@@ -151,7 +151,7 @@ def test_prompts_of_several_sequences_are_attended_with_in_one_launch(
     ("kind", "normed", "window", "softcap", "length"),
     [
         pytest.param("auto", True, 0, 0.0, 70, marks=pytest.mark.slow),
-        ("int8", False, 20, 5.0, 40),
+        pytest.param("int8", False, 20, 5.0, 40, marks=pytest.mark.slow),
         ("auto", False, 0, 0.0, 9),
     ],
 )
@@ -178,7 +178,9 @@ def one_token_error(kind: str, turned: bool) -> float:
     return max(off(q, known), off(caches[0].values, caches[1].values))
 
 
-@pytest.mark.parametrize(("kind", "turned"), [("dense", True), ("fp8", False)])
+@pytest.mark.parametrize(
+    ("kind", "turned"), [pytest.param("dense", True, marks=pytest.mark.slow), ("fp8", False)]
+)
 def test_the_vectors_of_one_token_are_stored_as_on_a_cpu(interpreted, kind, turned) -> None:
     assert interpreted(one_token_error, kind, turned) < 1e-5
 
