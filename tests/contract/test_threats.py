@@ -13,7 +13,8 @@ from gpudeck.assistant.query import table
 from gpudeck.assistant.serve import endpoint, requests, server
 from gpudeck.assistant.serve.served_model import ServedModel
 from gpudeck.scheduler.hosts import connection, messages, tunnel
-from gpudeck.scheduler.protocol import tcp_peers, wire
+from gpudeck.scheduler.protocol import tcp_peers, traffic, wire
+from gpudeck.scheduler.verbs import registry
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/manual/threats.md").read_text(encoding="utf-8")
@@ -36,7 +37,10 @@ MIB = 2**20
                                           tcp_peers.STRANGERS, requests.MAX_BODY / MIB,
                                           endpoint.BODY_S, requests.MOST_NESTED,
                                           ServedModel.most_requests, 429]),
-        ("a client of the daemon", [wire.MAX_MESSAGE / MIB]),
+        ("a client of the daemon", [wire.MAX_MESSAGE / MIB, registry.MAX_VALUES,
+                                    traffic.SMALL / 2**10, traffic.WHOLE_S]),
+        ("a user of a shared daemon", [traffic.MAX_CONNECTIONS, traffic.DESCRIPTORS,
+                                       traffic.MAX_UNSENT / MIB, traffic.RATE, traffic.BURST]),
         ("a query over MCP", [table.MOST_NAMED]),
     ],
 )  # fmt: skip
