@@ -22,6 +22,8 @@ from gpudeck.assistant.one_thread import import_numpy
 from tests.hook import Hook
 from tests.support import state_folder
 
+# the system's messages are in English here, also where Qt sets the locale of whoever runs the tests
+os.environ["LC_ALL"] = "C.UTF-8"
 # a test that imports a package of ours by the name of its folder would get it a second time
 sys.modules.update(dict.fromkeys(("app", "accel", "assistant", "scheduler")))
 import_numpy()  # as the window and the assistant do: other tests run on the other cores
