@@ -86,7 +86,7 @@ imports: $(STAMP) .typing/gpudeck
 # Links that lay the folders out as they are imported, for tools that read them without importing.
 .typing/gpudeck: gpudeck gpudeck/* Makefile
 	@rm -rf $@ && mkdir -p $@
-	@for name in $(wildcard gpudeck/*.py) gpudeck/py.typed app accel assistant scheduler; do ln -s ../../$$name $@/; done
+	@for name in $(wildcard gpudeck/*.py) gpudeck/py.typed app accel assistant scheduler language; do ln -s ../../$$name $@/; done
 
 # The commands and settings as Markdown, from where they are defined.
 docs: $(STAMP)

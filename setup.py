@@ -6,7 +6,7 @@ A checkout keeps its rooms at the top (`app`, `accel`, ...), and they are import
 
 from setuptools import find_packages, setup
 
-ROOMS = ("app", "accel", "assistant", "scheduler")
+ROOMS = ("app", "accel", "assistant", "scheduler", "language")
 NOT_SHIPPED = ("assistant.training*",)  # how the assistant's models were made
 # where the fonts are from, and how the models were made and measured
 NOT_READ = ("README.md", "training.json", "evaluation.json", "confusion.csv")

@@ -18,7 +18,6 @@ import msgspec
 from gpudeck.assistant import messages as m
 from gpudeck.assistant.idle import Cancelled
 from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.language.words import Language
 from gpudeck.assistant.messages import (
     Answer,
     Chunk,
@@ -31,6 +30,7 @@ from gpudeck.assistant.messages import (
 from gpudeck.assistant.query.request import Request
 from gpudeck.assistant.tools.proposal import Decision, Proposal, submits_jobs
 from gpudeck.extras import missing_of
+from gpudeck.language.languages import Language
 from gpudeck.scheduler.background.launch import start_process
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths

@@ -13,11 +13,11 @@ from gpudeck.assistant.completion import Call, Token, Wanted
 from gpudeck.assistant.facts import Fact
 from gpudeck.assistant.intents.choices import Choice
 from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.language.words import Language
 from gpudeck.assistant.query.request import Request as Meant
 from gpudeck.assistant.query.request import Role
 from gpudeck.assistant.reports.report import Report as FullReport
 from gpudeck.assistant.tools.proposal import Decision, Proposal
+from gpudeck.language.languages import Language
 from gpudeck.scheduler.protocol.errors import UserError
 
 When = Literal["now", "idle"]

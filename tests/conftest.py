@@ -25,7 +25,7 @@ from tests.support import state_folder
 # the system's messages are in English here, also where Qt sets the locale of whoever runs the tests
 os.environ["LC_ALL"] = "C.UTF-8"
 # a test that imports a package of ours by the name of its folder would get it a second time
-sys.modules.update(dict.fromkeys(("app", "accel", "assistant", "scheduler")))
+sys.modules.update(dict.fromkeys(("app", "accel", "assistant", "scheduler", "language")))
 import_numpy()  # as the window and the assistant do: other tests run on the other cores
 os.environ["OMP_WAIT_POLICY"] = "passive"  # torch's threads that wait would take others' cores
 # nothing is judged by its time, which depends on other programs; each run tries new examples, but

@@ -41,7 +41,7 @@ LIMIT = 36_000_000
 
 def installed_files() -> set[str]:
     """Return the files of this clone that an installation needs, by their paths in the clone."""
-    folders = ("gpudeck", "app", "accel", "assistant", "scheduler", "assets", "docs")
+    folders = ("gpudeck", "app", "accel", "assistant", "scheduler", "language", "assets", "docs")
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *folders]
     files = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return {

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gpudeck.app.format.values import Meaning, clock, duration, first_capital
+from gpudeck.app.format.values import Meaning, clock, duration
 from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.language.numbers import capitalized
 from gpudeck.scheduler.protocol.snapshot import Alert, Snapshot
 
 AlertState = Literal["active", "acknowledged", "resolved"]
@@ -90,10 +91,10 @@ def _row(alert: Alert, now: float) -> AlertRow:
         alert.id,
         state,
         (
-            first_capital(tr(state)),
+            capitalized(tr(state)),
             clock(alert.since, now),
             lasted,
-            first_capital(text),
+            capitalized(text),
         ),
         meaning,
         alert.device or None,

@@ -15,7 +15,6 @@ from gpudeck.app.code.proof_view import ProofView
 from gpudeck.app.code.requests import ApplyCode, ProveCode, ScanCode, Scanned, UndoCode
 from gpudeck.app.code.rows import FindingRow, linked_row, proved, side_by_side, summary
 from gpudeck.app.code.told import told
-from gpudeck.app.format.values import first_capital
 from gpudeck.app.language.texts import tr, tr_noop
 from gpudeck.app.link.call import Call
 from gpudeck.app.link.link import Link
@@ -38,6 +37,7 @@ from gpudeck.app.widgets.controls import (
     set_tooltip,
 )
 from gpudeck.app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
+from gpudeck.language.numbers import capitalized
 
 if TYPE_CHECKING:
     from gpudeck.accel.inject.prove import Proof
@@ -269,7 +269,7 @@ class CodePage(QWidget):
     def _show_undone(self, words: str) -> None:
         def shown(scanned: Scanned) -> None:
             self._show_found(scanned)
-            set_text(self.outcome, first_capital(told(words)))
+            set_text(self.outcome, capitalized(told(words)))
 
         self._send(tr("Reading…"), ScanCode(self._scanned.root), shown)
 

@@ -13,12 +13,12 @@ from gpudeck.app.format.values import (
     Meaning,
     clock,
     duration,
-    first_capital,
     format_field,
 )
 from gpudeck.app.language.texts import tr, tr_date, tr_noop, tr_sentence
 from gpudeck.app.strip.tile_model import Tile, temperature_meaning, throttle_reasons, tiles
-from gpudeck.scheduler.protocol import units
+from gpudeck.language import numbers as units
+from gpudeck.language.numbers import capitalized
 from gpudeck.scheduler.protocol.absence import explain
 from gpudeck.scheduler.protocol.devices import NA, Detail, Device, Part, Reading
 from gpudeck.scheduler.protocol.fields import FIELDS, UNCERTAINTY
@@ -181,7 +181,7 @@ def _jobs(device: str, snapshot: Snapshot) -> tuple[FactGroup, ...]:
 def _card(state: DeviceState, tile: Tile, snapshot: Snapshot) -> FactGroup:
     device = state.device
     rows = {tr("Name"): device.name, tr("ID"): device.id}
-    rows |= {tr(first_capital(name)): tr_sentence(told) for name, told in device.facts.items()}
+    rows |= {tr(capitalized(name)): tr_sentence(told) for name, told in device.facts.items()}
     rows[tr("Used by")] = tile.holder
     for number, booking in snapshot.settings.reservations.items():
         if device.id in booking.gpus and booking.end > snapshot.time:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpudeck.app.language.texts import tr, tr_date, tr_list, tr_noop, tr_sentence
+from gpudeck.language.numbers import clock
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
-from gpudeck.scheduler.protocol.units import clock
 
 Phase = Literal["Upcoming", "Now", "Over"]
 _PHASES = (tr_noop("Upcoming"), tr_noop("Now"), tr_noop("Over"))

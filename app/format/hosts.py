@@ -8,11 +8,11 @@ from collections import Counter
 import msgspec
 
 from gpudeck.app.language.texts import tr, tr_count, tr_sentence
+from gpudeck.language.numbers import clock
 from gpudeck.scheduler.hosts.messages import Moment
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import HOST, HostSettings
 from gpudeck.scheduler.protocol.snapshot import HostState
-from gpudeck.scheduler.protocol.units import clock
 
 
 def make_host(name: str, address: str, config: str = "", home: str = "") -> HostSettings:

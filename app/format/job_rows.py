@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from gpudeck.app.format.results import result_of, summarize_result
 from gpudeck.app.format.values import Meaning, ago, clock, device_label, duration, significant
 from gpudeck.app.language.texts import tr, tr_date, tr_decimal, tr_list, tr_noop, tr_sentence
+from gpudeck.language.numbers import amount, energy
 from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS
 from gpudeck.scheduler.protocol.jobs import (
     Cancelled,
@@ -24,7 +25,6 @@ from gpudeck.scheduler.protocol.jobs import (
     Starting,
 )
 from gpudeck.scheduler.protocol.snapshot import Snapshot
-from gpudeck.scheduler.protocol.units import amount, energy
 from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, headline, render
 
 _NAMED = 2

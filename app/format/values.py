@@ -12,10 +12,10 @@ from typing import Literal
 import msgspec
 
 from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_sentence
+from gpudeck.language.numbers import energy
 from gpudeck.scheduler.protocol.devices import NA
 from gpudeck.scheduler.protocol.fields import FIELDS
 from gpudeck.scheduler.protocol.snapshot import label
-from gpudeck.scheduler.protocol.units import energy
 
 GIB = 2.0**30
 Meaning = Literal["", "warm", "hot", "throttled", "failed"]
@@ -131,11 +131,6 @@ def duration(seconds: float) -> str:
 def plural(count: int, noun: str, ending: str = "s") -> str:
     """Return a count with its noun: 1 job, 2 jobs."""
     return f"{count} {noun}{'' if count == 1 else ending}"
-
-
-def first_capital(text: str) -> str:
-    """Return the text with a capital at its beginning; the rest stays as it is."""
-    return text[:1].upper() + text[1:]
 
 
 def clock(at: float, now: float | None = None) -> str:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpudeck.app.format.hosts import found, host_devices
-from gpudeck.app.format.values import NOT_AVAILABLE, ago, first_capital
+from gpudeck.app.format.values import NOT_AVAILABLE, ago
 from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_sentence
+from gpudeck.language.numbers import capitalized, clock
 from gpudeck.scheduler.protocol.settings import HostSettings
 from gpudeck.scheduler.protocol.snapshot import HostState, Snapshot
-from gpudeck.scheduler.protocol.units import clock
 
 if TYPE_CHECKING:
     from gpudeck.app.link.call import Call
@@ -77,7 +77,7 @@ def _row(name: str, host: HostSettings, state: HostState | None, now: float) -> 
         problem = tr_sentence(state.problem)
         cells = (
             name, tr("Unreachable"), "", "", "", changed, host_devices(state), host.address,
-            first_capital(problem),
+            capitalized(problem),
         )  # fmt: skip
         text = tr(
             "{name} has been unreachable since {time}: {problem}. Try again to see what ssh "
@@ -91,7 +91,7 @@ def _row(name: str, host: HostSettings, state: HostState | None, now: float) -> 
         tr("read with {tool}", tool=state.how) if state.how else "",
         tr("GPU Deck runs there") if state.deck else "",
     )
-    how = first_capital("; ".join(part for part in parts if part))
+    how = capitalized("; ".join(part for part in parts if part))
     made = _reached(name, name, state, changed, host.address, how)
     since = tr("{name} has been reachable since {time}.", name=name, time=about)
     return replace(made, tooltip=f"{since} {made.tooltip}".strip())

@@ -8,10 +8,11 @@ import re
 from gpudeck.app.format.bookings import gpu_names
 from gpudeck.app.format.values import duration
 from gpudeck.app.language.texts import tr, tr_date, tr_sentence
+from gpudeck.language.numbers import clock
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.snapshot import Snapshot
-from gpudeck.scheduler.protocol.units import clock, parse_begin
+from gpudeck.scheduler.protocol.units import parse_begin
 
 
 def read_booking(

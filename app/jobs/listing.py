@@ -25,10 +25,10 @@ from gpudeck.app.jobs.job_keys import (
     keys_of,
 )
 from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_noop
+from gpudeck.language.numbers import amount
 from gpudeck.scheduler.protocol.jobs import Job, Spec, turn
 from gpudeck.scheduler.protocol.search import ENDED, REJECTED, Search, matches, parse_words
 from gpudeck.scheduler.protocol.snapshot import Snapshot
-from gpudeck.scheduler.protocol.units import amount
 
 EVERY = tr_noop("All states")
 OUTCOMES_OF = {

@@ -10,17 +10,18 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from gpudeck.language.languages import LANGUAGES, Language
+from gpudeck.language.rendering import render
+from gpudeck.language.text import Message
+
 if TYPE_CHECKING:  # Babel is loaded for other languages than English only
-    from gpudeck.assistant.language.words import Language, Words
+    from gpudeck.language.words import Words
 
 S = TypeVar("S", bound=str)
-CATALOGUES = Path(__file__).with_name("catalogues")
 _TYPED = re.compile(r"^(\s*[+-]?\d+),(\d+\s*[a-zA-Z]*\s*)$")
 """A number with a decimal comma and perhaps a unit."""
-LANGUAGES: tuple[Language, ...] = ("en", "de", "fr", "es")
 _VARIABLES = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 """Where a desktop names its language, in the order in which gettext reads them."""
 
@@ -43,9 +44,9 @@ def use(setting: Literal["desktop", "en", "de", "fr", "es"]) -> None:
     if language == "en":
         _Chosen.texts = _Chosen.scheduler = None
         return
-    from gpudeck.assistant.language.words import Words, words
+    from gpudeck.language.words import words
 
-    _Chosen.texts, _Chosen.scheduler = Words(language, CATALOGUES), words(language)
+    _Chosen.texts, _Chosen.scheduler = words(language, "window"), words(language)
 
 
 def language() -> Language:
@@ -87,8 +88,10 @@ def tr_noop(message: S) -> S:
     return message
 
 
-def tr_sentence(sentence: str) -> str:
-    """Return a sentence that the scheduler worded; it stays in English if no pattern fits it."""
+def tr_sentence(sentence: Message) -> str:
+    """Return a message of another package; a string stays in English if no pattern fits it."""
+    if not isinstance(sentence, str):
+        return render(sentence, _Chosen.language)
     return sentence if _Chosen.scheduler is None else _translated(sentence, _Chosen.scheduler)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from gpudeck.app.format.values import duration, first_capital, memory, precise, significant
+from gpudeck.app.format.values import duration, memory, precise, significant
 from gpudeck.app.language.texts import tr, tr_noop, tr_sentence, tr_whole
 from gpudeck.assistant.serve.control_messages import Served
+from gpudeck.language.numbers import capitalized
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 _PHASES = {
@@ -128,4 +129,4 @@ def _percent(share: float) -> str:
 
 def _sentence(note: str) -> str:
     said = tr_sentence(note)
-    return f"{first_capital(said)}." if said else ""
+    return f"{capitalized(said)}." if said else ""

@@ -8,10 +8,10 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
-from gpudeck.app.format.values import first_capital
 from gpudeck.app.language.texts import tr, tr_sentence
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import label, row, set_text
+from gpudeck.language.numbers import capitalized
 
 _EDGE = 4
 
@@ -30,7 +30,7 @@ class Banner(QWidget):
 
     def show_notices(self, notices: Iterable[str]) -> None:
         """Show these problems, each as a sentence of its own."""
-        text = "  ·  ".join(first_capital(tr_sentence(notice)) for notice in notices)
+        text = "  ·  ".join(capitalized(tr_sentence(notice)) for notice in notices)
         set_text(self.text, text)
         self.setVisible(bool(text))
 

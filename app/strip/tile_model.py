@@ -10,6 +10,7 @@ import msgspec
 
 from gpudeck.app.format.values import Meaning, device_label, duration, format_field, significant
 from gpudeck.app.language.texts import tr, tr_date, tr_decimal, tr_list, tr_noop, tr_sentence
+from gpudeck.language.numbers import amount, clock
 from gpudeck.scheduler.protocol.absence import Unavailable
 from gpudeck.scheduler.protocol.busy_causes import (
     Asleep,
@@ -22,7 +23,6 @@ from gpudeck.scheduler.protocol.busy_causes import (
 from gpudeck.scheduler.protocol.devices import NA, Reading
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
-from gpudeck.scheduler.protocol.units import amount, clock
 
 Usage = Literal["held", "in use", "idle", "recorded", "asleep", "reserved", "unreachable"]
 """Held by our jobs, in use by others, idle, or a recording, which does not contain its users;

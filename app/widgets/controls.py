@@ -28,9 +28,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from gpudeck.app.format.values import first_capital
 from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
+from gpudeck.language.numbers import capitalized
 
 NO_LIMIT = 2**24 - 1
 """Qt's QWIDGETSIZE_MAX, which PySide does not name: a width or height without a limit."""
@@ -155,7 +155,7 @@ def pill() -> QLabel:
 
 def set_pill(shown: QLabel, text: str, meaning: str) -> None:
     """Show a state, which begins with a capital, in the colour of one of `pill_colors`."""
-    set_text(shown, first_capital(text))
+    set_text(shown, capitalized(text))
     theme.mark(shown, "pill", meaning)
 
 

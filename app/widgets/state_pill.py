@@ -8,10 +8,10 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from gpudeck.app.format.values import first_capital
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.list_table import Index
 from gpudeck.app.widgets.stylesheet import PILL_SHARE
+from gpudeck.language.numbers import capitalized
 
 _INDENT = 10
 """Pixels before a pill, as before the heading of its column."""
@@ -21,7 +21,7 @@ class StateDelegate(QStyledItemDelegate):
     """Paint the state as a pill in its colour, which it keeps where the row is selected."""
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        text = first_capital(str(index.data(Qt.ItemDataRole.DisplayRole) or ""))
+        text = capitalized(str(index.data(Qt.ItemDataRole.DisplayRole) or ""))
         view: Any = QStyleOptionViewItem(option)
         self.initStyleOption(view, index)
         view.text = ""

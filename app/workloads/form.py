@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from gpudeck.accel.workloads.catalog import AUTO, Param, Workload, split
 from gpudeck.accel.workloads.grid import directions, shapes
-from gpudeck.app.format.values import duration, first_capital, memory, scaled
+from gpudeck.app.format.values import duration, memory, scaled
 from gpudeck.app.language.texts import tr, tr_count, tr_sentence
+from gpudeck.language.numbers import capitalized
 from gpudeck.scheduler.protocol.job_options import JobOptions, make_spec
 from gpudeck.scheduler.protocol.submissions import PendingTokens
 from gpudeck.scheduler.verbs.submit import Submit
@@ -126,7 +127,7 @@ class WorkloadForm:
 
 def explain(param: Param) -> str:
     """Return what a parameter means, and what is chosen where it is empty."""
-    text = f"{first_capital(tr(param.help))}."
+    text = f"{capitalized(tr(param.help))}."
     return f"{text} " + tr("Empty: {what}.", what=tr(param.auto)) if param.auto else text
 
 

@@ -9,9 +9,9 @@ from gpudeck.assistant.answers import conversions, devices, jobs, listings
 from gpudeck.assistant.answers.comparison import compared
 from gpudeck.assistant.answers.notes import notes
 from gpudeck.assistant.answers.values import Answerer
-from gpudeck.assistant.language.words import Words
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Rows
+from gpudeck.language.words import Words
 
 _SUBJECTS: dict[str, Answerer] = {
     "devices": devices.answer,

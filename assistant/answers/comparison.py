@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gpudeck.assistant.answers.values import cell, column_title, label, value_text
 from gpudeck.assistant.facts import phrases
-from gpudeck.assistant.language.words import Words
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Row, Rows
 from gpudeck.assistant.writing.template.sentences import table
+from gpudeck.language.words import Words
 
 _SAME = 0.005
 """The share below which two values count as about the same."""

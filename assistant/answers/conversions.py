@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpudeck.assistant.facts.phrases import significant
-from gpudeck.assistant.language.words import Words
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Rows
+from gpudeck.language.words import Words
 
 
 def answer(query: Query, rows: Rows, words: Words) -> list[str]:

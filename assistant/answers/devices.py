@@ -13,10 +13,10 @@ from gpudeck.assistant.answers.values import (
     value_text,
     why_absent,
 )
-from gpudeck.assistant.language.words import Words
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Row, Rows
 from gpudeck.assistant.query.table import SUBJECTS
+from gpudeck.language.words import Words
 
 _IN_A_LINE = 4
 """Devices whose values fit a sentence."""

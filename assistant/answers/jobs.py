@@ -16,10 +16,11 @@ from gpudeck.assistant.answers.values import (
     why_absent,
 )
 from gpudeck.assistant.facts import phrases
-from gpudeck.assistant.language.words import Words
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Row, Rows
 from gpudeck.assistant.query.table import HELD
+from gpudeck.language.numbers import capitalized
+from gpudeck.language.words import Words
 
 _IN_A_LINE = 3
 """Jobs whose values fit sentences."""
@@ -54,7 +55,7 @@ def _answer(query: Query, rows: Rows, words: Words) -> list[str]:
             "{who} has the lowest value of all: {measure} {value}{when}."
             if query.aggregate == "min"
             else "{who} has the highest value of all: {measure} {value}{when}.",
-            who=label(best, words) if query.by else _upper(label(best, words)),
+            who=label(best, words) if query.by else capitalized(label(best, words)),
             measure=words.title(column_title(rows.columns[0], "jobs", words)),
             value=cell(best, 0, rows, words),
             when=times(rows, words),
@@ -79,10 +80,6 @@ def _answer(query: Query, rows: Rows, words: Words) -> list[str]:
     if len(rows.rows) <= _IN_A_LINE and (query.jobs or query.measure):
         return [_one(query, row, rows, words) for row in rows.rows]
     return [_counted(query, rows, words), sheet(rows, words, "Job")]
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _why_none(rows: Rows, words: Words) -> str:
@@ -133,7 +130,7 @@ def _counted(query: Query, rows: Rows, words: Words) -> str:
 
 def _log(row: Row, rows: Rows, words: Words) -> list[str]:
     if row.values[0] is None:
-        return [words.text("{who} printed nothing.", who=_upper(label(row, words)))]
+        return [words.text("{who} printed nothing.", who=capitalized(label(row, words)))]
     title = words.text("The last output of {who}:", who=label(row, words))
     return [title, phrases.fenced(str(row.values[0]))]
 
@@ -153,7 +150,7 @@ _SENTENCES = {
 
 
 def _one(query: Query, row: Row, rows: Rows, words: Words) -> str:
-    who, measure = _upper(label(row, words)), query.measure
+    who, measure = capitalized(label(row, words)), query.measure
     values = dict(zip([column.name for column in rows.columns], row.values, strict=True))
     state = str(values.get("state", ""))
     if not measure:
@@ -196,15 +193,15 @@ def _standing(row: Row, rows: Rows, words: Words) -> str:
         why = str(cell(row, len(row.values) - 1, rows, words)).rstrip(".")
         return words.text(
             "{who} failed after {duration}: {why}.",
-            who=_upper(label(row, words)),
+            who=capitalized(label(row, words)),
             duration=duration,
             why=why,
         )
-    return words.text(_STANDINGS[state], who=_upper(label(row, words)), duration=duration)
+    return words.text(_STANDINGS[state], who=capitalized(label(row, words)), duration=duration)
 
 
 def _reason(row: Row, rows: Rows, words: Words, state: str) -> str:
-    who = _upper(label(row, words))
+    who = capitalized(label(row, words))
     if row.values[0] is None:
         return words.text("{who} is {state}.", who=who, state=words.text(TERMS.get(state, state)))
     text = {

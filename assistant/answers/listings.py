@@ -8,10 +8,11 @@ from gpudeck.assistant.answers.notes import wanted_job
 from gpudeck.assistant.answers.values import cell, label, sheet, times, value_text
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.language.sentences import translated
-from gpudeck.assistant.language.words import Words
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Rows
 from gpudeck.assistant.query.setting_units import BELOW_SLOWDOWN, shown
+from gpudeck.language.numbers import capitalized
+from gpudeck.language.words import Words
 
 
 def processes(query: Query, rows: Rows, words: Words) -> list[str]:
@@ -83,9 +84,7 @@ def queue(query: Query, rows: Rows, words: Words) -> list[str]:
         else "{who} is {state}: {waiting} waiting, {running} running."
     )
     who = label(row, words)
-    first = words.text(
-        text, who=who[:1].upper() + who[1:], state=state, waiting=waiting, running=running
-    )
+    first = words.text(text, who=capitalized(who), state=state, waiting=waiting, running=running)
     return [first, sheet(rows, words, "Group") if len(rows.rows) > 1 else ""]
 
 

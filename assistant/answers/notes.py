@@ -8,9 +8,10 @@ from gpudeck.assistant.answers.values import value_text
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.language.remedies import advice
 from gpudeck.assistant.language.sentences import translated
-from gpudeck.assistant.language.words import Words
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Rows, Value
+from gpudeck.language.numbers import capitalized
+from gpudeck.language.words import Words
 
 
 def notes(query: Query, rows: Rows, words: Words) -> list[str]:
@@ -111,7 +112,7 @@ def _liveness(query: Query, values: tuple[Value, ...], rows: Rows, words: Words)
             )
         )
     text = "; ".join(parts)
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{capitalized(text)}."
 
 
 def _replay(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
@@ -190,7 +191,7 @@ def _recording(query: Query, values: tuple[Value, ...], rows: Rows, words: Words
     (asked,) = [note.values for note in rows.notes if note.kind == "wanted"]
     wanted = wanted_job(asked, words)
     text = "{job} cannot start, though: a recording is shown (REPLAY), which runs no GPU jobs."
-    return words.text(text, job=wanted[:1].upper() + wanted[1:])
+    return words.text(text, job=capitalized(wanted))
 
 
 def _cost(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:

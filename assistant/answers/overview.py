@@ -7,9 +7,9 @@ from collections.abc import Callable
 from gpudeck.assistant.answers import answer
 from gpudeck.assistant.answers.values import facts as facts_of
 from gpudeck.assistant.facts.fact import Fact
-from gpudeck.assistant.language.words import Words
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Rows
+from gpudeck.language.words import Words
 
 _DAY_S = 86400.0
 

@@ -8,9 +8,9 @@ from gpudeck.assistant.answers import answer
 from gpudeck.assistant.answers.notes import notes
 from gpudeck.assistant.answers.values import facts as facts_of
 from gpudeck.assistant.facts.fact import Fact
-from gpudeck.assistant.language.words import Words
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Rows
+from gpudeck.language.words import Words
 
 _OF_A_JOB = ("", "progress", "estimate", "reason", "energy", "memory")
 

@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.facts.fact import Fact
 from gpudeck.assistant.language.sentences import translated
-from gpudeck.assistant.language.words import Words
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Column, Row, Rows, Value
 from gpudeck.assistant.query.table import AGGREGATES, SUBJECTS
 from gpudeck.assistant.writing.template.sentences import table
-from gpudeck.scheduler.protocol import units
+from gpudeck.language import numbers as units
+from gpudeck.language.numbers import capitalized
+from gpudeck.language.words import Words
 
 Answerer = Callable[[Query, Rows, Words], list[str]]
 
@@ -99,7 +100,7 @@ def sheet(rows: Rows, words: Words, head: str, first: int = 0) -> str:
     """Return the rows as a table."""
     titles = [column_title(column, rows.subject, words) for column in rows.columns[first:]]
     lines = [
-        [label(row, words) if row.key.startswith("user ") else _upper(label(row, words))]
+        [label(row, words) if row.key.startswith("user ") else capitalized(label(row, words))]
         + [cell(row, place, rows, words) for place in range(first, len(row.values))]
         for row in rows.rows[:_SHOWN]
     ]
@@ -107,10 +108,6 @@ def sheet(rows: Rows, words: Words, head: str, first: int = 0) -> str:
     left_out = rows.left_out + max(len(rows.rows) - _SHOWN, 0)
     more = words.count("{n} more is not shown.", "{n} more are not shown.", left_out)
     return f"{shown}\n\n{more}" if left_out else shown
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def facts(rows: Rows, words: Words, notes: Sequence[str] = ()) -> tuple[Fact, ...]:

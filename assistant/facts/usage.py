@@ -11,8 +11,8 @@ from itertools import pairwise
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.facts.devices import label, source, subject
 from gpudeck.assistant.facts.fact import Fact, FactBuilder
+from gpudeck.language import numbers as units
 from gpudeck.scheduler.protocol import jobs as j
-from gpudeck.scheduler.protocol import units
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.snapshot import Alert, Columns
 

@@ -27,7 +27,6 @@ from gpudeck.assistant.intents.router import Routed, route, shipped_router
 from gpudeck.assistant.intents.spots import Known
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.language.sentences import translated
-from gpudeck.assistant.language.words import Words, words
 from gpudeck.assistant.messages import Answer, Approve, Ask, Report
 from gpudeck.assistant.query.execute import execute
 from gpudeck.assistant.query.request import Order, Query, Span
@@ -47,6 +46,7 @@ from gpudeck.assistant.tools.tool import ToolContext, ToolResult
 from gpudeck.assistant.writing.template import render
 from gpudeck.assistant.writing.template.sentences import sentence
 from gpudeck.assistant.writing.writer import Written
+from gpudeck.language.words import Words, words
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 

@@ -19,12 +19,12 @@ from itertools import chain
 
 from gpudeck.assistant.gpu_lease import GpuLease
 from gpudeck.assistant.idle import Cancelled, wait_until_idle
+from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.background.instance import run_alone
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.snapshot import Snapshot
-from gpudeck.scheduler.protocol.units import GIB
 
 MEMORY = 4 * GIB
 """What must be free; shapes that would take more than a quarter of the free memory are left out."""

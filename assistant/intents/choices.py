@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gpudeck.assistant.facts import phrases
-from gpudeck.assistant.language.words import Words
 from gpudeck.assistant.query.request import NEWEST, Order, Query, Request, Target
 from gpudeck.assistant.query.table import AGGREGATES, SUBJECTS, VERBS
+from gpudeck.language.words import Words
 
 MAX_CHOICES = 3
 _LONGEST = 100

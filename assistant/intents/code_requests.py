@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from gpudeck.assistant.language.words import Language
 from gpudeck.assistant.query.request import Query
+from gpudeck.language.languages import Language
 
 _ATTENTION = r"(?:the |my |any |slow |hand-?written )*attention(?: layers?| code| modules?)?"
 _FORMS: dict[Language, tuple[str, ...]] = {

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from gpudeck.assistant.language.words import LANGUAGES, Language
+from gpudeck.language.languages import LANGUAGES, Language
 
 WORDS = Path(__file__).with_name("lexicon.txt")
 

@@ -18,9 +18,9 @@ from gpudeck.assistant.intents.reading import QueryReader, in_unit
 from gpudeck.assistant.intents.spots import Known, Spot, Spots
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.tokens import unaccented
-from gpudeck.assistant.language.words import Language
 from gpudeck.assistant.query.conversion import kind_of
 from gpudeck.assistant.query.request import Order, Query, Request
+from gpudeck.language.languages import Language
 
 LONGEST_REQUEST = 2000
 """Characters; a longer text is not a request."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from gpudeck.assistant.intents.lexicon import phrases
 from gpudeck.assistant.intents.setting_words import setting_phrases
 from gpudeck.assistant.intents.tokens import Token, unaccented, unit_words
-from gpudeck.assistant.language.words import Language
+from gpudeck.language.languages import Language
 
 WORDS = Path(__file__).with_name("words.txt")
 """Words of requests, the most frequent first."""

@@ -12,8 +12,8 @@ from gpudeck.assistant.intents.people import find_person
 from gpudeck.assistant.intents.repair import changes, mended
 from gpudeck.assistant.intents.times import Reading, read_time
 from gpudeck.assistant.intents.tokens import Token, tokens, unaccented
-from gpudeck.assistant.language.words import LANGUAGES, Language
 from gpudeck.assistant.query.request import Span, Target
+from gpudeck.language.languages import LANGUAGES, Language
 
 MAX_NAMED = 200
 _SEPARABLE = {

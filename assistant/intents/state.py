@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from gpudeck.assistant.language.words import Language
 from gpudeck.assistant.query.request import Order, Query
+from gpudeck.language.languages import Language
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):

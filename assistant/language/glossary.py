@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpudeck.assistant.language.words import Words
+from gpudeck.language.words import Words
 
 MEANINGS = {
     "queued": "A job that waits: it is in the queue and has not started.",

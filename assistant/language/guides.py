@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudeck.assistant.language.words import Words
+from gpudeck.language.words import Words
 
 GUIDES = {
     "after": "A job waits for others when it is submitted so: `gpudeck submit --after 7 -- python "

@@ -1,17 +1,10 @@
-"""Collect the texts that the catalogues translate: `python -m gpudeck.assistant.language.messages`.
-
-It prints those that a catalogue lacks; a test fails while there are any.
-"""
+"""Collect the assistant's texts that the catalogues translate."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-
-from babel.messages.pofile import read_po
-
-from gpudeck.assistant.language.words import CATALOGUES, LANGUAGES
 
 ROOT = Path(__file__).parents[1]
 _FOLDERS = ("answers", "tools", "host", "language", "intents", "reports")
@@ -29,17 +22,6 @@ def messages() -> dict[str, str]:
         for file in sorted((ROOT / folder).glob("*.py")):
             found |= dict(_of_module(ast.parse(file.read_text(encoding="utf-8"))))
     return {text: plural for text, plural in found.items() if text}
-
-
-def missing(language: str) -> list[str]:
-    """Return the texts that a catalogue lacks."""
-    with (CATALOGUES / f"{language}.po").open("rb") as file:
-        known = {
-            message.id[0] if isinstance(message.id, tuple) else message.id
-            for message in read_po(file, locale=language)
-            if message.string
-        }
-    return [text for text in messages() if text not in known]
 
 
 def _of_module(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -95,8 +77,3 @@ def _of_the_table() -> Iterator[str]:
             yield from _strings(node.args[0])
         elif isinstance(node, ast.Assign) and _assigned(node) == "AGGREGATES":
             yield from _values(node.value)
-
-
-if __name__ == "__main__":
-    for each in LANGUAGES[1:]:
-        print(each, *missing(each), sep="\n  ")

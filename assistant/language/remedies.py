@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudeck.assistant.facts import phrases
-from gpudeck.assistant.language.words import Words
+from gpudeck.language.words import Words
 
 _REMEDIES = {
     "gpu memory": "The GPU's memory was full. Reduce the batch, or give the job more memory.",

@@ -10,7 +10,9 @@ import re
 from functools import cache
 
 from gpudeck.assistant.language import device_sentences, result_sentences, state_sentences
-from gpudeck.assistant.language.words import Words
+from gpudeck.language.rendering import render
+from gpudeck.language.text import Message
+from gpudeck.language.words import Words
 
 PATTERNS = (
     "not considered yet",
@@ -139,8 +141,10 @@ _MONTHS = (
 )  # fmt: skip
 
 
-def translated(text: str, words: Words, depth: int = _DEPTH) -> str:
+def translated(text: Message, words: Words, depth: int = _DEPTH) -> str:
     """Return a sentence of the scheduler in the language of the words."""
+    if not isinstance(text, str):
+        return render(text, words.language)
     if words.language == "en" or not depth:
         return text
     if (found := _recognised(text, words, depth)) is not None:

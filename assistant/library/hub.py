@@ -35,10 +35,10 @@ from gpudeck.accel.serving.files import GGUF
 from gpudeck.assistant.library import staging
 from gpudeck.assistant.library.describe import describe, model_errors
 from gpudeck.assistant.library.served import check_served, is_served
+from gpudeck.language.numbers import amount
 from gpudeck.scheduler.background.instance import hold_lock
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
-from gpudeck.scheduler.protocol.units import amount
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling

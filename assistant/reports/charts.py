@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from gpudeck.assistant.facts.devices import label, source, subject
 from gpudeck.assistant.reports.report import Chart, Curve, Values
 from gpudeck.assistant.reports.tables import Cells
+from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.protocol.devices import NA
 from gpudeck.scheduler.protocol.fields import FIELDS
 from gpudeck.scheduler.protocol.snapshot import Columns, DeviceState
-from gpudeck.scheduler.protocol.units import GIB
 
 _LIMITS = {"mem_used": "mem_total", "power": "power_limit"}
 """The field that sets the end of the axis, if the device reports it."""

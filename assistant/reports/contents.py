@@ -8,14 +8,14 @@ from __future__ import annotations
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.facts.devices import subject
 from gpudeck.assistant.language.remedies import advice
-from gpudeck.assistant.language.words import Words
-from gpudeck.assistant.language.words import words as english
 from gpudeck.assistant.reports import charts, measurement, tables
 from gpudeck.assistant.reports.material import Material, extra_facts
 from gpudeck.assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section
 from gpudeck.assistant.reports.tables import Cells
 from gpudeck.assistant.writing.template.brief import without_devices
 from gpudeck.assistant.writing.writer import Written
+from gpudeck.language.words import Words
+from gpudeck.language.words import words as english
 from gpudeck.scheduler.protocol.jobs import Job, Queued
 from gpudeck.scheduler.protocol.snapshot import DeviceState
 

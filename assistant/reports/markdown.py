@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpudeck.assistant.facts import phrases
-from gpudeck.assistant.language.words import Words
 from gpudeck.assistant.reports.report import (
     Block,
     Chart,
@@ -21,6 +20,7 @@ from gpudeck.assistant.reports.report import (
 )
 from gpudeck.assistant.reports.svg import Scale
 from gpudeck.assistant.writing.template.sentences import table
+from gpudeck.language.words import Words
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60

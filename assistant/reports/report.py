@@ -11,7 +11,9 @@ from typing import Literal
 import msgspec
 
 from gpudeck.assistant.facts import Fact, phrases
-from gpudeck.assistant.language.words import Language, Words, words
+from gpudeck.language.languages import Language
+from gpudeck.language.numbers import capitalized
+from gpudeck.language.words import Words, words
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 
 Kind = Literal["job", "daily", "span"]
@@ -122,7 +124,7 @@ class Report(msgspec.Struct, frozen=True):
             written = self.words.moment(self.written, self.until)
         return self.words.text(
             "{when}. Written {written}. Text by: {writer}. Tables and charts by code.",
-            when=f"{when[:1].upper()}{when[1:]}",
+            when=capitalized(when),
             written=written,
             writer=self.words.text("template") if self.writer == "template" else self.writer,
         )

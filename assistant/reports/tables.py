@@ -8,9 +8,9 @@ from datetime import datetime
 from gpudeck.assistant.facts import Fact, phrases
 from gpudeck.assistant.facts.devices import label, subject
 from gpudeck.assistant.language.sentences import translated
-from gpudeck.assistant.language.words import Words
-from gpudeck.assistant.language.words import words as english
 from gpudeck.assistant.reports.report import Table
+from gpudeck.language.words import Words
+from gpudeck.language.words import words as english
 from gpudeck.scheduler.protocol import jobs as j
 from gpudeck.scheduler.protocol.snapshot import Alert, DeviceState
 

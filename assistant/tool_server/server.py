@@ -17,10 +17,10 @@ from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.query.execute import execute
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.table import AGGREGATES, ROWS, SUBJECTS
+from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 from gpudeck.scheduler.protocol.progress import printable
-from gpudeck.scheduler.protocol.units import GIB
 
 _ABOUT = (
     "GPU Deck watches the GPUs of this machine and queues jobs on them. These tools only read. "

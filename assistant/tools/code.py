@@ -12,10 +12,10 @@ from gpudeck.accel.inject.scan import sites
 from gpudeck.assistant.facts import Fact, phrases
 from gpudeck.assistant.facts.fact import FactBuilder
 from gpudeck.assistant.facts.index import FactIndex
-from gpudeck.assistant.language.words import Words
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.tools.tool import ToolContext, ToolResult
 from gpudeck.assistant.writing.template.sentences import table
+from gpudeck.language.words import Words
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.progress import printable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.intents.orders import OrderReading
 from gpudeck.assistant.intents.parser import LONGEST_REQUEST
-from gpudeck.assistant.language.words import Words
+from gpudeck.language.words import Words
 
 _EXAMPLES = (
     'For example: "which GPU is the hottest?", "can I start a 20 GB job now?", "why did job 9 '

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gpudeck.assistant.language.words import Words
 from gpudeck.assistant.query.table import VERBS
+from gpudeck.language.numbers import capitalized
+from gpudeck.language.words import Words
 
 _COMMANDS = {
     "cancel": "gpudeck cancel 7",
@@ -49,7 +50,7 @@ def command_of(verb: str) -> str:
 def how_to(verb: str, words: Words) -> str:
     """Return the command of a verb, and the words for it."""
     parts = [words.text(VERBS[verb].about)]
-    parts[0] = f"{parts[0][:1].upper()}{parts[0][1:]}"
+    parts[0] = capitalized(parts[0])
     if command := _COMMANDS.get(verb):
         parts[0] += f": `{command}`"
     text = f"{parts[0]}."

@@ -9,7 +9,7 @@ from gpudeck.assistant.query.find import MAX_JOBS, named_jobs
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools.targets import device_labels, queued_jobs, targets, title, titles
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
-from gpudeck.assistant.writing.template.sentences import upper
+from gpudeck.language.numbers import capitalized
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.executors.remote_runner import TERM_GRACE_S
 from gpudeck.scheduler.protocol.errors import UserError
@@ -60,13 +60,13 @@ def _end_of(context: ToolContext, job: Job) -> str:
     if isinstance(job.state, Queued) and job.spec.hold:
         return words.text(
             "{job} is on hold; it will be removed from the queue and will not run.",
-            job=upper(title(job)),
+            job=capitalized(title(job)),
         )
     if isinstance(job.state, Queued):
         return words.text(
             "{job} has been waiting since {time}; it will be removed from the queue and will not "
             "run.",
-            job=upper(title(job)),
+            job=capitalized(title(job)),
             time=phrases.clock(job.submitted),
         )
     assert isinstance(job.state, Starting | Running)
@@ -83,7 +83,7 @@ def _end_of(context: ToolContext, job: Job) -> str:
         words.text(
             "{job} has been running since {time}{where}; all of its processes will be sent "
             "SIGTERM, then SIGKILL after {seconds} s.",
-            job=upper(title(job)),
+            job=capitalized(title(job)),
             time=phrases.clock(job.state.at),
             where=where,
             seconds=f"{TERM_GRACE_S:.0f}",
@@ -155,7 +155,7 @@ def hold(context: ToolContext, order: Order) -> PlannedAction:
         words.text("Hold {jobs}" if held else "Release {jobs}", jobs=titles(jobs)),
         words.text(
             "{jobs} will not start before a release." if held else "{jobs} may start at once.",
-            jobs=upper(titles(jobs)),
+            jobs=capitalized(titles(jobs)),
         ),
         change,
         words.text("Held: {jobs}." if held else "Released: {jobs}.", jobs=_numbers(jobs)),
@@ -178,7 +178,7 @@ def priority(context: ToolContext, order: Order) -> PlannedAction:
         "priority",
         jobs,
         words.text("Priority {level} for {jobs}", level=level, jobs=titles(jobs)),
-        words.text("{jobs}: a higher priority is served earlier.", jobs=upper(titles(jobs))),
+        words.text("{jobs}: a higher priority is served earlier.", jobs=capitalized(titles(jobs))),
         change,
         words.text("Priority {level}: {jobs}.", level=level, jobs=_numbers(jobs)),
         f"gpudeck edit {jobs[0].id} --priority {level}",
@@ -286,7 +286,7 @@ def move(context: ToolContext, order: Order) -> PlannedAction:
         "{job} waits; it will be moved right after {other}. {ahead}, of {n} that wait."
         if after
         else "{job} waits; it will be moved right before {other}. {ahead}, of {n} that wait.",
-        job=upper(title(job)),
+        job=capitalized(title(job)),
         other=title(neighbour),
         ahead=ahead,
         n=len(queue),

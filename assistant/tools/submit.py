@@ -18,13 +18,13 @@ from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools.targets import device_labels, targets, title, titles
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
-from gpudeck.assistant.writing.template.sentences import upper
+from gpudeck.language.numbers import capitalized, clock
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import JobOptions, make_spec
 from gpudeck.scheduler.protocol.jobs import Job, Spec
-from gpudeck.scheduler.protocol.units import clock, numbered
+from gpudeck.scheduler.protocol.units import numbered
 
 _SHOWN = 300
 """Characters of a command."""
@@ -95,7 +95,7 @@ def retry(context: ToolContext, order: Order) -> PlannedAction:
 
     effect = words.text(
         "{jobs} will be submitted again, as new jobs with the same commands and requirements.",
-        jobs=upper(titles(jobs)),
+        jobs=capitalized(titles(jobs)),
     )
     if len(jobs) == 1:
         effect = " ".join((_runs(context, specs[0]), _forecast(context, specs[0])))

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from gpudeck.assistant.facts import Fact
 from gpudeck.assistant.facts.index import FactIndex
-from gpudeck.assistant.language.words import Words
-from gpudeck.assistant.language.words import words as in_language
 from gpudeck.assistant.query.request import Order
+from gpudeck.language.words import Words
+from gpudeck.language.words import words as in_language
 from gpudeck.scheduler.client import Client
 
 Environment = dict[str, str]

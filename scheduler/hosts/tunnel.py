@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from gpudeck.language.numbers import amount
 from gpudeck.scheduler.hosts import ssh
 from gpudeck.scheduler.hosts.limited import TooMuch, run_limited
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.place import Place
 from gpudeck.scheduler.protocol.settings import HostSettings
-from gpudeck.scheduler.protocol.units import amount
 
 _MARK = b"gpudeck-place"
 ANSWER_S = 30.0

@@ -6,7 +6,8 @@ import time
 
 import msgspec
 
-from gpudeck.scheduler.protocol.units import clock, numbered
+from gpudeck.language.numbers import clock
+from gpudeck.scheduler.protocol.units import numbered
 
 
 class HeldByJobs(msgspec.Struct, frozen=True, tag="held by jobs"):

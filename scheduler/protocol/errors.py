@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpudeck.language.text import Message, Text
+
 if TYPE_CHECKING:
     from gpudeck.extras import Missing
 
@@ -13,6 +15,12 @@ MALFORMED = (ValueError, RecursionError)
 
 class UserError(Exception):
     """Report what is wrong and what to do, in one line, for the user to correct."""
+
+    @property
+    def message(self) -> Message:
+        """Return the line as a value, which can be rendered in the user's language."""
+        found = self.args[0] if self.args else ""
+        return found if isinstance(found, Text) else str(found)
 
 
 class NotFound(UserError):

@@ -16,19 +16,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
+from gpudeck.language.numbers import amount, span
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Inherited, Spec
 from gpudeck.scheduler.protocol.place import Place
 from gpudeck.scheduler.protocol.units import (
     LAST_MOMENT,
     MAX_SECONDS,
-    amount,
     parse_begin,
     parse_bytes,
     parse_count,
     parse_integer,
     parse_seconds,
-    span,
 )
 
 MAX_BATCH = 10_000

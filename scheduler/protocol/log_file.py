@@ -9,9 +9,9 @@ import errno
 import os
 from typing import BinaryIO, NamedTuple
 
+from gpudeck.language.numbers import amount
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.units import amount
 
 DROPPED = b" of output were dropped here ...]\n"
 """The end of the line that stands for the missing part."""

@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.setting_problems import problem_of
-from gpudeck.scheduler.protocol.units import GIB
 
 SOURCES = "^(auto|cpu|nvml|replay:.+)$"
 _CLOCK = "([01][0-9]|2[0-3]):[0-5][0-9]"

@@ -8,9 +8,9 @@ import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.protocol.errors import UserError
 
-GIB = 2**30
 _BYTES = {
     "": 1,
     "b": 1,
@@ -119,42 +119,7 @@ def _read_begin(text: str, now: float) -> float:
         ) from e
 
 
-def amount(count: float) -> str:
-    """Write bytes as 31 GiB, 1.5 GiB or 512 MiB, rounded down so that free memory is free."""
-    unit, name = (GIB, "GiB") if count >= GIB else (2**20, "MiB")
-    tenths = math.floor(10 * max(count, 0.0) / unit)
-    return f"{tenths // 10 if tenths >= 100 or not tenths % 10 else tenths / 10} {name}"
-
-
-def energy(joules: float) -> str:
-    """Write an energy as 81 J, 0.25 Wh, 4.50 Wh or 1.24 kWh."""
-    hours = joules / 3600
-    if abs(hours) < 0.1:
-        return f"{joules:.0f} J"
-    value, unit = (hours, "Wh") if abs(hours) < 1000 else (hours / 1000, "kWh")
-    return (
-        f"{value:.{max(0, 3 - len(str(int(abs(value)))))}f} {unit}"
-        if abs(value) >= 1
-        else f"{value:.3g} {unit}"
-    )
-
-
 def numbered(jobs: Sequence[int]) -> str:
     """Write numbers as job 3; jobs 3 and 4; jobs 3, 4 and 5."""
     first = ", ".join(map(str, jobs[:-1]))
     return f"jobs {first} and {jobs[-1]}" if first else f"job {jobs[-1]}"
-
-
-def span(seconds: float) -> str:
-    """Write a span in its largest whole unit: 2 h, 90 s, 45 min."""
-    for name, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds / size:.0f} {name}"
-    return f"{seconds:g} s"
-
-
-def clock(at: float, now: float) -> str:
-    """Write a moment as local time, with the day where it is over twelve hours away."""
-    return time.strftime(
-        "%H:%M" if abs(at - now) < 43200 else "%a %d %b, %H:%M", time.localtime(at)
-    )

@@ -11,8 +11,9 @@ from typing import assert_never
 
 import msgspec
 
+from gpudeck.language.numbers import amount, clock
 from gpudeck.scheduler.protocol.devices import Process
-from gpudeck.scheduler.protocol.units import amount, clock, numbered
+from gpudeck.scheduler.protocol.units import numbered
 
 
 class _Value(msgspec.Struct, frozen=True, gc=False, tag=str.lower):

@@ -7,8 +7,9 @@ import re
 
 import msgspec
 
+from gpudeck.language.numbers import GIB, amount, span
 from gpudeck.scheduler.protocol.jobs import Event, Failed, Job, Lost, Queued, Spec, queued
-from gpudeck.scheduler.protocol.units import GIB, amount, parse_bytes, span
+from gpudeck.scheduler.protocol.units import parse_bytes
 from gpudeck.scheduler.protocol.wait_reasons import NotConsidered
 from gpudeck.scheduler.queue.transitions import Change
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from gpudeck.language.numbers import clock
 from gpudeck.scheduler.attempts import Executors
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import UserError
@@ -21,7 +22,6 @@ from gpudeck.scheduler.protocol.jobs import (
     listed,
 )
 from gpudeck.scheduler.protocol.submissions import digest_of
-from gpudeck.scheduler.protocol.units import clock
 from gpudeck.scheduler.protocol.wait_reasons import render
 from gpudeck.scheduler.queue.admission import (
     bound,

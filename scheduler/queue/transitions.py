@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from gpudeck.language.numbers import amount, span
 from gpudeck.scheduler.attempts import Ending, Exit, NeverRan
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import (
@@ -27,7 +28,6 @@ from gpudeck.scheduler.protocol.jobs import (
     status_of,
 )
 from gpudeck.scheduler.protocol.snapshot import label
-from gpudeck.scheduler.protocol.units import amount, span
 from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed, render
 
 MAX_UNBEGUN = 5

@@ -9,10 +9,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from gpudeck.language.numbers import span
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import MAX_BATCH
 from gpudeck.scheduler.protocol.jobs import UNDO_S, Event, Job, Queued
-from gpudeck.scheduler.protocol.units import numbered, span
+from gpudeck.scheduler.protocol.units import numbered
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.store import Store
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
+from gpudeck.language.numbers import span
 from gpudeck.scheduler.protocol.devices import NA, Device, Reading
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.recovery import recovery_text
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import HostState
-from gpudeck.scheduler.protocol.units import span
 from gpudeck.scheduler.telemetry.hysteresis import Thresholds
 
 DEFAULT_SLOWDOWN_TEMP = 90.0

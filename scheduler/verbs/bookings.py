@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gpudeck.language.numbers import clock
 from gpudeck.scheduler.protocol.bookings import Booking, current, next_number, overlapping
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Job, Running, held_devices
-from gpudeck.scheduler.protocol.units import clock
 from gpudeck.scheduler.protocol.wire import Peer
 from gpudeck.scheduler.verbs.request import Daemon, Request
 

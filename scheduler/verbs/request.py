@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, get_arg
 
 import msgspec
 
+from gpudeck.language.numbers import amount
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, Refused, Unsettled, UserError
-from gpudeck.scheduler.protocol.units import amount
 from gpudeck.scheduler.protocol.wire import MAX_MESSAGE, Peer
 
 if TYPE_CHECKING:  # types of the handlers, which run in the daemon

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-PACKAGES = ("gpudeck", "app", "accel", "assistant", "scheduler")
+PACKAGES = ("gpudeck", "app", "accel", "assistant", "scheduler", "language")
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -119,6 +119,7 @@ VIOLATIONS = [
         "import gpudeck.assistant.housekeeping.moving",
     ),
     ("nothing that ships", "app/shell/window.py", "import gpudeck.assistant.training"),
+    ("language", "language/numbers.py", "import gpudeck.language.words"),
 ]
 """The beginning of a contract's name, a file, and an import in it that breaks the contract."""
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from gpudeck.app.cli.catalog import COMMANDS
+from gpudeck.app.language import messages
+from gpudeck.language.languages import Language
 
 ROOT = Path(__file__).parents[2]
 ODD = (
@@ -56,7 +58,7 @@ def strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def shown() -> Iterator[tuple[str, str]]:
     """Yield each text that may be shown, with where it is."""
-    for package in ("app", "scheduler", "assistant"):
+    for package in ("app", "scheduler", "assistant", "language"):
         for file in (ROOT / package).rglob("*.py"):
             read_only = {"training", "intents", "checker"}  # what people type, and texts to judge
             if not read_only & set(file.parts):
@@ -66,15 +68,8 @@ def shown() -> Iterator[tuple[str, str]]:
         yield str(file.relative_to(ROOT)), file.read_text()
     yield "docs/commands.md", (ROOT / "docs" / "commands.md").read_text()
     yield "docs/settings.md", (ROOT / "docs" / "settings.md").read_text()
-    for file in (ROOT / "assistant" / "language" / "catalogues").glob("*.po"):
-        for text in entries(file, "msgid"):
-            yield file.name, text
-
-
-def entries(file: Path, kind: str) -> list[str]:
-    """Return the texts of a catalogue: its `msgid` or `msgstr`."""
-    found = re.findall(rf'^{kind}(?:_plural|\[\d\])? "(.*)"$', file.read_text(), re.MULTILINE)
-    return [text.replace('\\"', '"') for text in found]
+    for text in messages.messages():
+        yield "the catalogues", text
 
 
 def test_no_odd_wording_is_shown() -> None:
@@ -84,10 +79,11 @@ def test_no_odd_wording_is_shown() -> None:
 
 
 @pytest.mark.parametrize("language", ODD_TRANSLATED)
-def test_no_odd_wording_is_in_a_catalogue(language: str) -> None:
-    file = ROOT / "assistant" / "language" / "catalogues" / f"{language}.po"
+def test_no_odd_wording_is_in_a_catalogue(language: Language) -> None:
     odd = re.compile("|".join(ODD_TRANSLATED[language]))
-    assert not [text for text in entries(file, "msgstr") if odd.search(text)]
+    translated = [form for _, forms in messages.translations(language) for form in forms]
+    assert translated
+    assert not [form for form in translated if odd.search(form)]
 
 
 def test_each_command_that_a_text_names_exists() -> None:

@@ -10,8 +10,8 @@ from gpudeck.app.assistant.conversation import Conversation
 from gpudeck.app.assistant.message_view import MessageView
 from gpudeck.app.assistant.requests import Ask, FinishedAnswer, SessionRequest
 from gpudeck.assistant.intents.choices import clarifying_question, distinct_choices
-from gpudeck.assistant.language.words import words
 from gpudeck.assistant.query.request import Order, Query
+from gpudeck.language.words import words
 from tests.gui.conftest import Fed
 
 WAITING, HOLD = (

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication
 
 from gpudeck.app.widgets import fonts, theme
 from gpudeck.app.widgets.safe_text import SafeText
+from gpudeck.language.words import CATALOGUES
 
 ROOT = Path(__file__).parents[2]
 INVISIBLE = "\u2060\ue000\ufffc"
@@ -35,11 +36,7 @@ def shown() -> set[str]:
     for file in (ROOT / "app").rglob("*.py"):
         if "cli" not in file.parts:
             found.update(*texts(file))
-    for file in (
-        *(ROOT / "app").rglob("*.po"),
-        *(ROOT / "assistant/language/catalogues").rglob("*.po"),
-        *(ROOT / "docs").glob("*.md"),
-    ):
+    for file in (*CATALOGUES.glob("*.po"), *(ROOT / "docs").glob("*.md")):
         found |= set(file.read_text())
     return {c for c in found if c.isprintable()} - set(INVISIBLE)
 

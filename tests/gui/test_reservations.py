@@ -12,10 +12,10 @@ from PySide6.QtTest import QTest
 from gpudeck.app.format.bookings import booking_rows, outlook
 from gpudeck.app.jobs.bookings_model import read_booking
 from gpudeck.app.link.link import Link
+from gpudeck.language.numbers import clock
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.units import clock
 from gpudeck.scheduler.verbs.bookings import Booked, CancelReservation, Reserve
 from tests.gui import snapshots
 from tests.gui.conftest import Fed, exchange

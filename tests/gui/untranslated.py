@@ -45,7 +45,7 @@ from gpudeck.accel.workloads.catalog import WORKLOADS
 from gpudeck.app.assistant.message_view import MessageView
 from gpudeck.app.language import texts
 from gpudeck.app.widgets import theme
-from gpudeck.assistant.language.words import Words
+from gpudeck.language.words import Words
 from gpudeck.scheduler.protocol.jobs import Failed, Running
 from gpudeck.scheduler.protocol.settings import Settings
 from tests.gui import served, world

@@ -27,10 +27,10 @@ from PySide6.QtGui import QPdfWriter
 from gpudeck.app.cli.main import main
 from gpudeck.app.report import pdf
 from gpudeck.assistant.client import Assistant
-from gpudeck.assistant.language.words import Language
 from gpudeck.assistant.query.table import VERBS
 from gpudeck.assistant.reports.html import html
 from gpudeck.assistant.reports.markdown import markdown
+from gpudeck.language.languages import Language
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.search import Search

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from gpudeck.assistant.answers import answer as worded
-from gpudeck.assistant.language.words import Words
 from gpudeck.assistant.query.execute import execute
 from gpudeck.assistant.query.request import COST, NEWEST, Query, Span, Where
 from gpudeck.assistant.query.rows import Rows
+from gpudeck.language.words import Words
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths, settings
 from gpudeck.scheduler.protocol.errors import NotFound, UserError

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gpudeck.app.cli.main import main
+from gpudeck.language.numbers import amount
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Done, Job, Queued
-from gpudeck.scheduler.protocol.units import amount
 from tests.integration.deck import python, running
 from tests.support import eventually
 

@@ -15,10 +15,10 @@ from gpudeck.accel.workloads import catalog
 from gpudeck.app.cli.queue.run import submit_workload
 from gpudeck.app.report import pdf
 from gpudeck.assistant.client import Assistant
-from gpudeck.assistant.language.words import Language
 from gpudeck.assistant.reports.html import html
 from gpudeck.assistant.reports.markdown import markdown
 from gpudeck.assistant.reports.report import Excerpt, Report
+from gpudeck.language.languages import Language
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings

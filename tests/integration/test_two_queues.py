@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import pytest
 
+from gpudeck.language.numbers import GIB, amount
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.busy_causes import HeldByOthers
 from gpudeck.scheduler.protocol.jobs import Done, Job, Lost, Queued
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from gpudeck.scheduler.protocol.snapshot import Busy
-from gpudeck.scheduler.protocol.units import GIB, amount
 from tests.integration.deck import daemon_pid, python, ready, running
 from tests.support import eventually, lives, send, state_folder
 

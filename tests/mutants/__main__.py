@@ -20,7 +20,16 @@ from queue import SimpleQueue
 from tests.mutants.table import DEFECTS, Defect
 
 ROOT = Path(__file__).parents[2]
-_COPIED = ("gpudeck", "accel", "app", "assistant", "scheduler", "tests", "pyproject.toml")
+_COPIED = (
+    "gpudeck",
+    "accel",
+    "app",
+    "assistant",
+    "scheduler",
+    "language",
+    "tests",
+    "pyproject.toml",
+)
 _LINKED = ("assets", "docs")
 _LIMIT_S = 300.0
 

@@ -9,10 +9,10 @@ from gpudeck.app.cli import arguments
 from gpudeck.app.cli.assistant.markdown import print_markdown
 from gpudeck.app.cli.output import print_json
 from gpudeck.assistant.answers import answer
-from gpudeck.assistant.language.words import words
 from gpudeck.assistant.query.execute import execute
 from gpudeck.assistant.query.request import Query, Span, Target, Where
 from gpudeck.assistant.query.table import AGGREGATES, GROUPINGS, ROWS, SUBJECTS
+from gpudeck.language.words import words
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.units import parse_bytes

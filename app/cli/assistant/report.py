@@ -12,8 +12,8 @@ from gpudeck.app.cli.assistant.events import device, show_event
 from gpudeck.app.cli.output import UsageError, clear_progress, print_result
 from gpudeck.app.report.file import ENDINGS, check_ending, save_report
 from gpudeck.assistant.client import Assistant
-from gpudeck.assistant.language.words import LANGUAGES
 from gpudeck.assistant.reports.files import FORMATS
+from gpudeck.language.languages import LANGUAGES
 from gpudeck.scheduler.protocol.errors import UserError
 
 DAY_S = 86400.0

@@ -27,6 +27,7 @@ from gpudeck.app.cli.output import (
 )
 from gpudeck.app.code.linking import Applied, Connect, apply_change, describe, prove_change
 from gpudeck.app.code.rows import speedup_of
+from gpudeck.language.numbers import capitalized
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound
 
@@ -94,7 +95,7 @@ def _print_findings(found: Sequence[Finding], paths: Sequence[str]) -> None:
              else f.reason) for f in found]  # fmt: skip
     print_table([("WHERE", "ACTION", "PREDICTED", "WHAT AND WHY"), *rows])
     for prediction in dict.fromkeys(str(f.speedup) for f in found if f.speedup):
-        print_line(f"{prediction[:1].upper()}{prediction[1:]}.")
+        print_line(f"{capitalized(prediction)}.")
 
 
 def _diff(args: Namespace) -> int:

@@ -13,11 +13,11 @@ from gpudeck.app.format.bookings import gpu_names
 from gpudeck.app.format.job_rows import describe
 from gpudeck.app.format.values import device_label
 from gpudeck.app.strip.tile_model import rates_by_type
+from gpudeck.language.numbers import clock
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.devices import NA
 from gpudeck.scheduler.protocol.fields import FIELDS, HEADLINE
 from gpudeck.scheduler.protocol.snapshot import Snapshot, everywhere, printable
-from gpudeck.scheduler.protocol.units import clock
 
 
 def run(args: Namespace) -> int:

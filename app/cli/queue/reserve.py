@@ -9,10 +9,11 @@ from argparse import ArgumentParser, Namespace
 from gpudeck.app.cli.devices.drain import find_device
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
 from gpudeck.app.format.bookings import booking_rows, gpu_names, outlasting_text
+from gpudeck.language.numbers import clock
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
-from gpudeck.scheduler.protocol.units import clock, parse_begin
+from gpudeck.scheduler.protocol.units import parse_begin
 
 ACTIONS = ("list", "cancel")
 

@@ -14,11 +14,11 @@ import msgspec
 from gpudeck.app.cli import arguments
 from gpudeck.app.cli.output import print_json, print_line, print_table
 from gpudeck.app.format.values import NOT_AVAILABLE
+from gpudeck.language.numbers import energy
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Done, Ended, Job, held_gpus, held_seconds
 from gpudeck.scheduler.protocol.search import ENDED, MAX_LISTED, NEWEST, Search
-from gpudeck.scheduler.protocol.units import energy
 from gpudeck.scheduler.protocol.users import user_name
 
 _HOUR = 3600.0

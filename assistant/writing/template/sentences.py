@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpudeck.language.numbers import capitalized
+
 
 def given(form: str, value: str | None) -> str:
     """Return `form` with the value in its braces, or nothing if there is no value.
@@ -16,12 +18,7 @@ def given(form: str, value: str | None) -> str:
 def sentence(*parts: str) -> str:
     """Join the parts into a sentence with an upper-case beginning and one full stop."""
     text = "".join(parts).strip().rstrip(".")
-    return f"{upper(text)}." if text else ""
-
-
-def upper(text: str) -> str:
-    """Return the text with an upper-case beginning."""
-    return text[:1].upper() + text[1:]
+    return f"{capitalized(text)}." if text else ""
 
 
 def counted(count: int, noun: str) -> str:

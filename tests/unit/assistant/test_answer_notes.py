@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gpudeck.assistant.answers.notes import notes
-from gpudeck.assistant.language.words import Words
 from gpudeck.assistant.query.devices import uncertainty
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Rows
+from gpudeck.language.words import Words
 
 
 def test_rates_from_counters_are_followed_by_the_largest_error_and_counted_ones_are_not() -> None:

@@ -13,11 +13,11 @@ from gpudeck.assistant.intents.code_requests import read_code_request
 from gpudeck.assistant.intents.parser import parse
 from gpudeck.assistant.intents.spots import Known
 from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.language.words import words
 from gpudeck.assistant.query.request import Order, Query
 from gpudeck.assistant.query.table import check
 from gpudeck.assistant.tools.code import find_attention
 from gpudeck.assistant.tools.tool import ToolContext
+from gpudeck.language.words import words
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 
 MODEL = textwrap.dedent("""

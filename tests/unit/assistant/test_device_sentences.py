@@ -7,7 +7,8 @@ from typing import get_args
 import pytest
 
 from gpudeck.assistant.language.sentences import translated
-from gpudeck.assistant.language.words import LANGUAGES, words
+from gpudeck.language.languages import LANGUAGES
+from gpudeck.language.words import words
 from gpudeck.scheduler.devices.nvidia.gpm import CALIBRATED, METHOD, NOT_CALIBRATED
 from gpudeck.scheduler.devices.nvidia.unified import METHOD as UNIFIED
 from gpudeck.scheduler.protocol import absence, busy_causes

@@ -12,13 +12,14 @@ from test_reports import of_job, span
 from gpudeck.assistant.intents.parser import Parsed, parse
 from gpudeck.assistant.intents.spots import Known
 from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.language.words import Language, words
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.reports.contents import compose
 from gpudeck.assistant.reports.html import html
 from gpudeck.assistant.reports.markdown import markdown
 from gpudeck.assistant.reports.report import Report
 from gpudeck.assistant.writing.writer import write
+from gpudeck.language.languages import Language
+from gpudeck.language.words import words
 from gpudeck.scheduler.protocol.jobs import Event, Failed
 from gpudeck.scheduler.protocol.snapshot import Alert
 from tests.hostile_strings import FEW, PROMPTS, STRINGS, TAME, WAYS_OUT, Shape, controls

@@ -13,9 +13,9 @@ from gpudeck.assistant.intents.spots import Known
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.tokens import tokens
 from gpudeck.assistant.language.sentences import translated
-from gpudeck.assistant.language.words import words
 from gpudeck.assistant.query.request import NEWEST, Order, Query, Span, Where
 from gpudeck.assistant.query.rows import Note, Rows
+from gpudeck.language.words import words
 
 KNOWN = Known(("train", "oom", "finetune"), ("sweep",))
 NOW = datetime(2026, 11, 23, 15, 20).timestamp()

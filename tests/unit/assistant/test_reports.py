@@ -10,7 +10,6 @@ import pytest
 from examples import CPU, CPU_STATE, DONE, HISTORY, JOBS, NOW, job, replayed, snapshot
 
 from gpudeck.assistant.facts import gather
-from gpudeck.assistant.language.words import Language, words
 from gpudeck.assistant.query.failures import Failure
 from gpudeck.assistant.reports.contents import compose
 from gpudeck.assistant.reports.html import html
@@ -18,6 +17,8 @@ from gpudeck.assistant.reports.markdown import digest, markdown
 from gpudeck.assistant.reports.material import Material
 from gpudeck.assistant.reports.report import Chart, Excerpt, Prose, Report, Table, packed, unpacked
 from gpudeck.assistant.writing.writer import Written, write
+from gpudeck.language.languages import Language
+from gpudeck.language.words import words
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Done, Event, Failed, Job, Usage
 from gpudeck.scheduler.protocol.snapshot import Alert, Columns

@@ -16,11 +16,11 @@ from gpudeck.assistant.intents.spots import Known
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.times import read_time
 from gpudeck.assistant.intents.tokens import tokens
-from gpudeck.assistant.language.messages import missing
-from gpudeck.assistant.language.words import LANGUAGES, words
 from gpudeck.assistant.query.request import NEWEST, PREVIOUS, Order, Query, Span, Where
 from gpudeck.assistant.query.table import SUBJECTS, VERBS
 from gpudeck.assistant.tools.registry import PLANNERS
+from gpudeck.language.languages import LANGUAGES
+from gpudeck.language.words import words
 
 KNOWN = Known(("train", "finetune", "sweep", "cancel job 3"), ("sweep", "nightly"))
 ACTIVE, FAILED = ("queued", "starting", "running"), ("failed", "lost", "rejected")
@@ -402,11 +402,6 @@ def test_the_answer_names_the_span_with_its_time_zone(berlin: None) -> None:
 
 
 # ---- languages and the table
-
-
-@pytest.mark.parametrize("language", LANGUAGES[1:])
-def test_every_text_is_in_every_catalogue(language: str) -> None:
-    assert missing(language) == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from gpudeck.assistant.housekeeping.in_use import CHANGED
 from gpudeck.assistant.housekeeping.leftovers import REASON
 from gpudeck.assistant.housekeeping.restoring import TAKEN
 from gpudeck.assistant.language.sentences import dated, translated
-from gpudeck.assistant.language.words import Language, words
+from gpudeck.language.languages import Language
+from gpudeck.language.words import words
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Spec
 from gpudeck.scheduler.protocol.recovery import recovery_text

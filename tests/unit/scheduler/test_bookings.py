@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.protocol.bookings import KEPT_S, Booking, current, next_number, overlapping
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Spec
-from gpudeck.scheduler.protocol.units import GIB
 from gpudeck.scheduler.protocol.wait_reasons import render
 from gpudeck.scheduler.queue.forecast import forecast
 from gpudeck.scheduler.queue.job_index import expected_end

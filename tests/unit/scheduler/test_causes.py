@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from gpudeck.language.numbers import clock
 from gpudeck.scheduler.protocol import absence, busy_causes
 from gpudeck.scheduler.protocol.absence import (
     NoCounters,
@@ -31,7 +32,6 @@ from gpudeck.scheduler.protocol.busy_causes import (
 from gpudeck.scheduler.protocol.devices import NA, Device, Reading
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Snapshot, printable
-from gpudeck.scheduler.protocol.units import clock
 
 BUSY = [
     (HeldByJobs((3,)), "job 3 runs"),

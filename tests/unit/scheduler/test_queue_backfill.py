@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.protocol.devices import Device, Process
 from gpudeck.scheduler.protocol.jobs import Group, Job, Queued, Running, Spec
-from gpudeck.scheduler.protocol.units import GIB
 from gpudeck.scheduler.protocol.wait_reasons import Behind, End, render
 from gpudeck.scheduler.queue import policy
 from gpudeck.scheduler.queue.forecast import forecast

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpudeck.language.numbers import GIB, clock
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, Progress, Queued, Running, Spec, turn
-from gpudeck.scheduler.protocol.units import GIB, clock
 from gpudeck.scheduler.protocol.wait_reasons import End, TooLittleMemory, render
 from gpudeck.scheduler.queue import policy
 from gpudeck.scheduler.queue.admission import check_spec, device_obstacle

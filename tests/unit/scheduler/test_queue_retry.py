@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.protocol.jobs import Failed, Job, Queued, Running, Spec, Usage
-from gpudeck.scheduler.protocol.units import GIB
 from gpudeck.scheduler.queue.retry import (
     MAX_WAIT_S,
     needed_memory,

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.job_options import make_spec, parse_indices
@@ -23,7 +24,6 @@ from gpudeck.scheduler.protocol.jobs import (
     State,
     turn,
 )
-from gpudeck.scheduler.protocol.units import GIB
 from gpudeck.scheduler.protocol.wait_reasons import AfterJobs, End
 from gpudeck.scheduler.queue.forecast import forecast
 from gpudeck.scheduler.queue.placement import Availability, DeviceUse

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpudeck.language.numbers import GIB, amount, span
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.units import GIB, amount, parse_bytes, parse_seconds, span
+from gpudeck.scheduler.protocol.units import parse_bytes, parse_seconds
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import gettext
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from babel.dates import format_date, format_time, get_day_names, get_month_names
 from babel.lists import format_list
 from babel.messages.pofile import read_po
 from babel.numbers import format_decimal, get_decimal_symbol
 
-Language = Literal["en", "de", "fr", "es"]
-LANGUAGES: tuple[Language, ...] = get_args(Language)
+from gpudeck.language.languages import Language
+
 CATALOGUES = Path(__file__).with_name("catalogues")
 _LOCALES = {"en": "en_GB", "de": "de", "fr": "fr", "es": "es"}
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?![\w.:]|-\d)")
@@ -27,14 +27,24 @@ _SHORT_S = 300.0
 class Words:
     """Word texts in one language."""
 
-    def __init__(self, language: Language, catalogues: Path = CATALOGUES) -> None:
+    def __init__(self, language: Language, context: str = "") -> None:
+        """Choose the language.
+
+        Args:
+            context: Where texts stand that some languages word otherwise there.
+        """
         self.language: Language = language
+        self._context = context
         self._locale = _LOCALES[language]
-        self._catalogue = _catalogue(language, catalogues)
+        self._catalogue = _catalogue(language)
 
     def translated(self, message: str) -> str:
         """Return a text with the braces of its values."""
-        return self._catalogue.gettext(message) if message else ""
+        return self._catalogue.pgettext(self._context, message) if message else ""
+
+    def choose(self, one: str, many: str, number: int) -> str:
+        """Return which of two texts fits a number, with the braces of its values."""
+        return self._catalogue.ngettext(one, many, number)
 
     def text(self, message: str, **values: object) -> str:
         """Return a text with its values filled in. Braces in the values stay as they are."""
@@ -46,7 +56,7 @@ class Words:
 
     def count(self, one: str, many: str, number: int, **values: object) -> str:
         """Return the text that fits a number, which is `n` in both."""
-        return self._catalogue.ngettext(one, many, number).format(n=self.number(number), **values)
+        return self.choose(one, many, number).format(n=self.number(number), **values)
 
     def title(self, message: str) -> str:
         """Return the title of a measure for the middle of a sentence."""
@@ -67,9 +77,13 @@ class Words:
         comma = get_decimal_symbol(self._locale)
         return _NUMBER.sub(lambda found: found[0].replace(".", comma), text)
 
-    def listed(self, things: Sequence[str]) -> str:
-        """Return `a, b and c`."""
-        return str(format_list(list(things), locale=self._locale)) if things else ""
+    def listed(self, things: Sequence[str], last: Literal["and", "or"] = "and") -> str:
+        """Return `a, b and c`, or `a, b or c`."""
+        if not things:
+            return ""
+        return str(
+            format_list(list(things), "or" if last == "or" else "standard", locale=self._locale)
+        )
 
     def moment(self, at: float, now: float) -> str:
         """Return a moment in local time, with its date if that is not the date of `now`."""
@@ -134,26 +148,27 @@ def _zone(at: float) -> str:
 
 
 class _Catalogue(gettext.NullTranslations):
-    """Hold the texts of .po files; compiling them as gettext does would take twice as long."""
+    """Hold the texts of a .po file; compiling it as gettext does would take twice as long."""
 
-    def __init__(self, language: Language, files: Iterable[Path]) -> None:
+    def __init__(self, language: Language) -> None:
         super().__init__()
-        self._texts: dict[str, str] = {}
+        with (CATALOGUES / f"{language}.po").open("rb") as file:
+            read = read_po(file, locale=language)
+        self._texts: dict[tuple[str, str], str] = {}
         self._forms: dict[str, tuple[str, ...]] = {}
-        self._form: Callable[[int], int] = int
+        self._form: Callable[[int], int] = gettext.c2py(read.plural_expr)
         """Return which of the forms fits a number."""
-        for path in files:
-            with path.open("rb") as file:
-                read = read_po(file, locale=language)
-            self._form = gettext.c2py(read.plural_expr)
-            for message in read:
-                if isinstance(message.string, str):
-                    self._texts[str(message.id)] = message.string
-                else:
-                    self._forms[message.id[0]] = tuple(message.string or ())
+        for message in read:
+            if isinstance(message.string, str):
+                self._texts[message.context or "", str(message.id)] = message.string
+            else:
+                self._forms[message.id[0]] = tuple(message.string or ())
 
     def gettext(self, message: str) -> str:
-        return self._texts.get(message) or message
+        return self._texts.get(("", message)) or message
+
+    def pgettext(self, context: str, message: str) -> str:
+        return self._texts.get((context, message)) or self.gettext(message)
 
     def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
         forms = self._forms.get(msgid1)
@@ -161,13 +176,11 @@ class _Catalogue(gettext.NullTranslations):
 
 
 @cache
-def _catalogue(language: Language, folder: Path) -> gettext.NullTranslations:
-    if language == "en":
-        return gettext.NullTranslations()
-    return _Catalogue(language, sorted(folder.glob(f"*{language}.po")))
+def _catalogue(language: Language) -> gettext.NullTranslations:
+    return gettext.NullTranslations() if language == "en" else _Catalogue(language)
 
 
 @cache
-def words(language: Language) -> Words:
+def words(language: Language, context: str = "") -> Words:
     """Return the words of a language; its catalogue is read once."""
-    return Words(language)
+    return Words(language, context)
