@@ -67,7 +67,7 @@ COLUMNS = (
     TableColumn(
         tr_noop("Risk"),
         190,
-        help=tr_noop("What may be less than hoped for, or why it is left alone"),
+        help=tr_noop("What may limit the gain, or why the code stays as it is"),
     ),
 )
 _GAIN, _WIDE = 4, 900

@@ -104,7 +104,7 @@ def proved(proofs: Sequence[Proof]) -> str:
 
 
 def risk_of(f: Finding) -> str:
-    """Return what may be less than hoped for, in a few words."""
+    """Return what may limit the gain, in a few words."""
     if f.action == "leave":
         return told(f.reason)
     if "dropout" in f.form:

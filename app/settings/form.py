@@ -113,9 +113,9 @@ SETTINGS = (
         "log_limit",
         tr_noop("Max log size"),
         tr_noop(
-            "Keep this much of what a job prints. Of more, only the first and the newest output is "
-            "kept, and a line in the log says how much was dropped. Applies to jobs that start "
-            "later. off: keep everything."
+            "Keep at most this much of what a job prints. If a job prints more, the log keeps the "
+            "first and the newest output, and a line in the log says how much was dropped. Applies "
+            "to jobs that start later. off: keep everything."
         ),
         "threshold",
         unit=tr_noop("GiB a job"),

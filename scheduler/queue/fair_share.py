@@ -1,15 +1,15 @@
-"""Fair share between the users of a shared queue.
+"""Share the GPUs fairly between the users of a shared queue.
 
-Among jobs of one priority, the next is one of the user with the least GPU-hours. Those of jobs that
-ended count half after each half-life. A job that runs counts with the hours that it has held its
-GPUs, and each GPU with at least one hour, so that users take turns when many GPUs come free at
-once. The jobs of one user keep their order.
+Among jobs of one priority, the next job to start belongs to the user with the fewest GPU-hours. The
+GPU-hours of a finished job count half after each half-life. A running job counts with the time that
+it has held its GPUs, and each GPU counts with at least one hour, so users take turns when several
+GPUs become free at once. The jobs of one user keep their order.
 
-Jobs without a GPU wait for processors. Among them, the next is one of the user who has the fewest
-of them running.
+Jobs without a GPU wait for processors. Among them, the next job to start belongs to the user who
+runs the fewest of them.
 
-Nobody starves: a user who waits loses hours, and those whose jobs start instead gain some, until
-the one who waits has the least.
+Nobody starves: the GPU-hours of a waiting user decay while those of users whose jobs run grow,
+until the waiting user has the fewest.
 """
 
 from __future__ import annotations
