@@ -1,0 +1,99 @@
+"""A program that is suspended: its processes, its memory, and how far its suspension is."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Literal
+
+import msgspec
+import psutil
+
+from gpudeck.scheduler.background.process_stat import start_time, stat_fields
+from gpudeck.scheduler.suspension.calls import Room
+
+Phase = Literal["suspending", "suspended", "resuming"]
+
+
+class Member(msgspec.Struct, frozen=True):
+    """Name a process for good, with the GPU memory that it holds."""
+
+    pid: int
+    ticks: int
+    """Its start, in ticks since boot."""
+    rooms: tuple[Room, ...] = ()
+    """Its memory on each GPU; none for a process that uses no GPU."""
+
+    @property
+    def lives(self) -> bool:
+        """Return whether the process exists still."""
+        return start_time(self.pid) == self.ticks
+
+
+class Suspension(msgspec.Struct, frozen=True):
+    """Hold what must be known to bring a program back, also after a crash of the daemon."""
+
+    name: str
+    members: tuple[Member, ...]
+    """The processes that use a GPU."""
+    tree: tuple[Member, ...]
+    """All processes of the program, which are stopped while it is suspended."""
+    boot: str
+    """The boot in which these processes run."""
+    phase: Phase
+    since: float
+    """When it was suspended, in seconds since the epoch."""
+    user: int
+    """The owner of the processes."""
+
+    @property
+    def pid(self) -> int:
+        """Return the first process that uses a GPU, by which the program is named."""
+        return self.members[0].pid
+
+    @property
+    def memory(self) -> int:
+        """Return the bytes of GPU memory, which the host holds while the program is suspended."""
+        return sum(room.memory for member in self.members for room in member.rooms)
+
+
+def find_tree(pid: int) -> tuple[Member, ...]:
+    """Return a process with its descendants."""
+    try:
+        root = psutil.Process(pid)
+        found = [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return ()
+    ticks = {process.pid: start_time(process.pid) for process in found}
+    return tuple(Member(pid, started) for pid, started in ticks.items() if started is not None)
+
+
+def stop(tree: tuple[Member, ...]) -> None:
+    """Stop the processes of a program."""
+    _signal(tree, signal.SIGSTOP)
+
+
+def proceed(tree: tuple[Member, ...]) -> None:
+    """Let the processes of a program go on. A stopped process would block its own restore."""
+    _signal(tree, signal.SIGCONT)
+
+
+def is_stopped(member: Member) -> bool:
+    """Return whether a process is stopped by a signal."""
+    fields = stat_fields(member.pid)
+    return fields is not None and fields[0] == b"T"
+
+
+def _signal(tree: tuple[Member, ...], number: signal.Signals) -> None:
+    for member in tree:
+        try:
+            fd = os.pidfd_open(member.pid)
+        except ProcessLookupError:
+            continue
+        try:
+            if member.lives:
+                signal.pidfd_send_signal(fd, number)
+        except ProcessLookupError:
+            continue
+        finally:
+            os.close(fd)

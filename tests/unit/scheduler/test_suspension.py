@@ -1,0 +1,374 @@
+"""Programs are taken off the GPU and brought back by a driver that plays recorded answers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpudeck.scheduler.background.process_stat import start_time
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.suspension import steps
+from gpudeck.scheduler.suspension.calls import Room
+from gpudeck.scheduler.suspension.evidence import read_suspensions
+from gpudeck.scheduler.suspension.helper_process import HelperProcess
+from gpudeck.scheduler.suspension.program import Member, is_stopped
+from gpudeck.scheduler.suspension.service import SuspensionService
+
+GPU, GIB = "GPU-abababab-abab-abab-abab-abababababab", 2**30
+SOURCE = Path(__file__).with_name("stub_cuda.c")
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cuda")
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    command = ("cc", "-shared", "-fPIC", "-O1", "-o", folder / "libcuda.so.1", SOURCE)
+    subprocess.run(command, check=True)
+    return folder
+
+
+class Machine:
+    """A machine with one GPU of 80 GiB, whose driver keeps its state in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.programs = folder, list[subprocess.Popen[bytes]]()
+        self.write("total", 80 * GIB)
+        self.file = folder / "suspensions.json"
+
+    def write(self, name: str, value: int) -> None:
+        (self.folder / name).write_text(f"{value}\n")
+
+    def start(self, size: int) -> Member:
+        """Start a program that holds GPU memory, in bytes."""
+        program = subprocess.Popen(("sleep", "1000"))
+        self.programs.append(program)
+        self.write(f"{program.pid}.size", size)
+        ticks = start_time(program.pid)
+        assert ticks is not None
+        return Member(program.pid, ticks, (Room(GPU, size),))
+
+    def state(self, member: Member) -> int:
+        """Return 0 for a process that runs, 1 for a locked and 2 for a checkpointed one."""
+        file = self.folder / f"{member.pid}.state"
+        return int(file.read_text()) if file.exists() else 0
+
+    def runs(self, member: Member) -> bool:
+        return member.lives and not is_stopped(member) and self.state(member) == 0
+
+    def is_off(self, member: Member) -> bool:
+        return stops(member) and self.state(member) == 2
+
+    def calls(self) -> list[str]:
+        file = self.folder / "calls"
+        return [line.split()[0] for line in file.read_text().splitlines()] if file.exists() else []
+
+
+@pytest.fixture
+def machine(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
+    monkeypatch.setenv("STUB_CUDA", str(tmp_path))
+    # other programs may use the memory of this machine
+    monkeypatch.setattr(
+        "gpudeck.scheduler.suspension.service.find_free_memory", lambda pid: 100 * GIB
+    )
+    made = Machine(tmp_path)
+    yield made
+    for program in made.programs:
+        program.kill()
+        program.wait()
+
+
+def stops(member: Member) -> bool:
+    """Wait until a signal has stopped a process; return whether it did."""
+    until = time.monotonic() + 20
+    while not is_stopped(member) and member.lives and time.monotonic() < until:
+        time.sleep(0.005)
+    return is_stopped(member)
+
+
+def serve(machine: Machine, work: Callable[[SuspensionService], Awaitable[None]]) -> None:
+    """Run work with a service, as a daemon does that starts and ends."""
+
+    async def run() -> None:
+        service = SuspensionService(machine.file, lambda: None)
+        try:
+            await service.recover()
+            await work(service)
+        finally:
+            await service.stop()
+
+    asyncio.run(run())
+
+
+def test_a_program_leaves_the_gpu_and_comes_back(machine: Machine) -> None:
+    one, two = machine.start(30 * GIB), machine.start(10 * GIB)
+
+    async def work(service: SuspensionService) -> None:
+        found = await service.suspend("train", [one, two])
+        assert found.memory == 40 * GIB and service.suspensions == (found,)
+        assert machine.is_off(one) and machine.state(two) == 2
+        await service.resume(one.pid)
+        assert service.suspensions == ()
+
+    serve(machine, work)
+    assert machine.runs(one) and machine.runs(two)
+    # all are locked before the first is copied, and each is restored before it is unlocked
+    order = ["lock", "lock", "checkpoint", "checkpoint", "restore", "unlock", "restore", "unlock"]
+    assert machine.calls() == order
+    assert not list(machine.folder.glob("hold.*"))
+
+
+def test_the_children_of_a_program_are_stopped_too(machine: Machine) -> None:
+    parent = subprocess.Popen((sys.executable, "-c", "import subprocess;"
+                               "subprocess.run(['sleep', '1000'])"))  # fmt: skip
+    machine.programs.append(parent)
+    machine.write(f"{parent.pid}.size", GIB)
+    ticks = start_time(parent.pid)
+    assert ticks is not None
+    member = Member(parent.pid, ticks, (Room(GPU, GIB),))
+
+    async def work(service: SuspensionService) -> None:
+        while len(await asyncio.to_thread(children, parent.pid)) == 0:
+            await asyncio.sleep(0.02)
+        found = await service.suspend("train", [member])
+        assert len(found.tree) == 2 and all(map(stops, found.tree))
+        await service.resume(member.pid)
+        assert machine.runs(member)
+        os.kill(found.tree[1].pid, signal.SIGKILL)
+
+    serve(machine, work)
+
+
+def children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@pytest.mark.parametrize(("call", "code"), [("lock", 600), ("checkpoint", 801), ("checkpoint", 1)])
+def test_a_program_that_the_driver_refuses_runs_on(machine: Machine, call: str, code: int) -> None:
+    one, two = machine.start(30 * GIB), machine.start(10 * GIB)
+    machine.write(f"{call}.{two.pid}.code", code)
+
+    async def work(service: SuspensionService) -> None:
+        with pytest.raises(UserError, match="runs on"):
+            await service.suspend("train", [one, two])
+        assert service.suspensions == ()
+
+    serve(machine, work)
+    assert machine.runs(one) and machine.runs(two)
+    assert read_suspensions(machine.file) == ()
+
+
+def test_a_program_whose_room_is_taken_stays_suspended(machine: Machine) -> None:
+    member = machine.start(50 * GIB)
+
+    async def work(service: SuspensionService) -> None:
+        await service.suspend("train", [member])
+        other = machine.start(40 * GIB)
+        with pytest.raises(steps.NoRoom, match="stays suspended"):
+            await service.resume(member.pid)
+        assert machine.is_off(member) and service.suspensions[0].phase == "suspended"
+        assert "restore" not in machine.calls()  # it would be lost for ever
+        machine.programs[-1].kill()
+        machine.programs[-1].wait()
+        assert not other.lives
+        await service.resume(member.pid)
+
+    serve(machine, work)
+    assert machine.runs(member)
+
+
+def test_memory_that_is_held_for_a_restore_is_nobody_elses(machine: Machine) -> None:
+    member = machine.start(50 * GIB)
+
+    async def work(service: SuspensionService) -> None:
+        await service.suspend("train", [member])
+        helper = HelperProcess()
+        assert await helper.hold(member.pid, member.rooms)
+        with pytest.raises(steps.NoRoom):
+            await service.resume(member.pid)
+        await helper.stop()  # its memory is released with it
+        await service.resume(member.pid)
+
+    serve(machine, work)
+
+
+def test_too_little_host_memory_is_refused_before_anything_is_done(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "gpudeck.scheduler.suspension.service.find_free_memory", lambda pid: 31 * GIB
+    )
+    member = machine.start(30 * GIB)
+
+    async def work(service: SuspensionService) -> None:
+        with pytest.raises(UserError, match="31 GiB are free"):
+            await service.suspend("train", [member])
+
+    serve(machine, work)
+    assert machine.runs(member) and machine.calls() == []
+
+
+@pytest.mark.parametrize("call", ["lock", "checkpoint"])
+def test_a_call_that_hangs_ends_with_the_program_running(
+    machine: Machine, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "LOCK_S", 0.1)
+    monkeypatch.setattr(steps, "limit_copy", lambda member: 0.3)
+    monkeypatch.setattr("gpudeck.scheduler.suspension.helper_process.CALL_S", 0.3)
+    member = machine.start(GIB)
+    machine.write(f"{call}.hang", 1)
+
+    async def work(service: SuspensionService) -> None:
+        with pytest.raises(UserError, match="did not answer in time"):
+            await service.suspend("train", [member])
+
+    serve(machine, work)
+    assert machine.runs(member)
+
+
+def test_a_restore_that_hangs_is_finished_by_another_helper(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "limit_copy", lambda member: 0.3)
+    member = machine.start(GIB)
+
+    async def work(service: SuspensionService) -> None:
+        await service.suspend("train", [member])
+        machine.write("restore.hang", 1)
+        await service.resume(member.pid)
+
+    serve(machine, work)
+    assert machine.runs(member)
+
+
+def test_a_disk_that_is_full_at_the_end_lets_the_program_run_on(machine: Machine) -> None:
+    member = machine.start(GIB)
+
+    async def work(service: SuspensionService) -> None:
+        machine.write("checkpoint.slow", 200)
+        task = asyncio.create_task(service.suspend("train", [member]))
+        while not machine.calls():
+            await asyncio.sleep(0.005)
+        machine.file.with_suffix(".new").mkdir()  # the file cannot be written from now on
+        with pytest.raises(UserError, match="cannot be written"):
+            await task
+        machine.file.with_suffix(".new").rmdir()
+
+    serve(machine, work)
+    assert machine.runs(member)
+    serve(machine, lambda service: asyncio.sleep(0))
+    assert read_suspensions(machine.file) == ()
+
+
+def test_what_an_earlier_daemon_suspended_stays_so(machine: Machine) -> None:
+    member = machine.start(GIB)
+
+    async def suspend(service: SuspensionService) -> None:
+        await service.suspend("train", [member])
+
+    async def resume(service: SuspensionService) -> None:
+        assert machine.is_off(member)
+        await service.resume(member.pid)
+
+    serve(machine, suspend)
+    serve(machine, resume)
+    assert machine.runs(member)
+
+
+def test_a_program_that_ended_is_forgotten(machine: Machine) -> None:
+    member = machine.start(GIB)
+
+    async def work(service: SuspensionService) -> None:
+        await service.suspend("train", [member])
+
+    serve(machine, work)
+    machine.programs[0].kill()
+    machine.programs[0].wait()
+
+    async def look(service: SuspensionService) -> None:
+        assert service.suspensions == ()
+        with pytest.raises(NotFound):
+            await service.resume(member.pid)
+
+    serve(machine, look)
+
+
+def test_a_machine_without_a_driver_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    (folder / "libcuda.so.1").write_bytes(b"no library")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+
+    async def run() -> None:
+        helper = HelperProcess()
+        with pytest.raises(UserError, match="no NVIDIA driver"):
+            await helper.require()
+        await helper.stop()
+
+    asyncio.run(run())
+
+
+WORKER = """
+import asyncio, sys
+from pathlib import Path
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.suspension.calls import Room
+from gpudeck.scheduler.suspension.program import Member
+from gpudeck.scheduler.suspension.service import SuspensionService
+
+async def run():
+    service = SuspensionService(Path(sys.argv[1]), lambda: None)
+    await service.recover()
+    member = Member(int(sys.argv[2]), int(sys.argv[3]), (Room(sys.argv[4], 2**30),))
+    print("ready", flush=True)
+    while True:
+        await service.suspend("train", [member])
+        await service.resume(member.pid)
+
+asyncio.run(run())
+"""
+
+
+@pytest.mark.parametrize("schedules", [6, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.timeout(600)
+def test_no_kill_of_daemon_or_helper_loses_a_program(machine: Machine, schedules: int) -> None:
+    """Kill one of them at a random moment of a suspension; the next daemon must bring it back."""
+    drawn = random.Random(schedules)
+    member = machine.start(GIB)
+    for call in ("lock", "checkpoint", "restore", "unlock"):
+        machine.write(f"{call}.slow", 3)
+    for _ in range(schedules):
+        arguments = (str(machine.file), str(member.pid), str(member.ticks), GPU)
+        daemon = subprocess.Popen((sys.executable, "-c", WORKER, *arguments),
+                                  stdout=subprocess.PIPE)  # fmt: skip
+        assert daemon.stdout is not None
+        assert daemon.stdout.readline() == b"ready\n"
+        time.sleep(drawn.uniform(0.0, 0.08))
+        helpers = children(daemon.pid)
+        if helpers and drawn.random() < 0.5:
+            os.kill(int(helpers[0]), signal.SIGKILL)
+            time.sleep(drawn.uniform(0.0, 0.2))
+        daemon.kill()
+        daemon.wait()
+        daemon.stdout.close()
+
+        async def look(service: SuspensionService) -> None:
+            if service.suspensions:
+                assert machine.is_off(member)
+                await service.resume(member.pid)
+
+        serve(machine, look)
+        assert machine.runs(member), machine.calls()[-8:]
