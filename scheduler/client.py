@@ -43,6 +43,7 @@ from gpudeck.scheduler.protocol.search import MAX_LISTED, NEWEST, Search
 from gpudeck.scheduler.protocol.settings import ClusterSettings, HostSettings, Settings
 from gpudeck.scheduler.protocol.snapshot import Alert, Columns, Snapshot
 from gpudeck.scheduler.protocol.submissions import new_token
+from gpudeck.scheduler.protocol.suspended import SuspendedProgram
 from gpudeck.scheduler.protocol.units import parse_bytes, parse_seconds
 from gpudeck.scheduler.protocol.wire import Connection
 from gpudeck.scheduler.verbs.alerts import Acknowledge, GetAlerts
@@ -63,6 +64,7 @@ from gpudeck.scheduler.verbs.logs import MAX_LOG_PART, ReadLog
 from gpudeck.scheduler.verbs.note import AddNote
 from gpudeck.scheduler.verbs.request import Request, decode_reply, encode_request
 from gpudeck.scheduler.verbs.submit import Foresee, ForeseeJob, GetSubmission, Submit, SubmitMany
+from gpudeck.scheduler.verbs.suspension import GetSuspended, ResumeProcess, SuspendProcess
 
 GONE_S = 30.0
 """A call that waits for a job fails after the daemon has not answered for this long."""
@@ -438,6 +440,32 @@ class Client:
         """
         self.send(KillProcess(process.pid, process.ticks))
 
+    def suspend(self, process: Process) -> SuspendedProgram:
+        """Take a program that uses a GPU off it; return once its GPU memory is free.
+
+        The program is a process that `details` listed, with its descendants. Its memory moves to
+        the host, and its processes are stopped until `resume_process`. That takes about a second
+        for every 2 GiB: a client with a short timeout may give up before the daemon has finished.
+
+        Raises:
+            NotFound: It does not use a GPU any more.
+            UserError: It cannot be suspended. It runs on.
+        """
+        return self.send(SuspendProcess(process.pid, process.ticks))
+
+    def resume_process(self, pid: int) -> SuspendedProgram:
+        """Bring a suspended program back to the GPU; return once it runs.
+
+        Raises:
+            NotFound: No suspended program has this process.
+            UserError: Its memory is not free on the GPU now. It stays suspended.
+        """
+        return self.send(ResumeProcess(pid))
+
+    def suspended(self) -> tuple[SuspendedProgram, ...]:
+        """Return the programs that were taken off the GPU, or are on their way."""
+        return self.send(GetSuspended())
+
     def subscribe(self, live: bool = True) -> Iterator[Snapshot]:
         """Yield snapshots as they come. The connection serves nothing else from then on.
 
@@ -645,3 +673,6 @@ class AsyncVerbs(Threaded):
     pause = as_coroutine(Client.pause)
     details = as_coroutine(Client.details)
     kill = as_coroutine(Client.kill)
+    suspend = as_coroutine(Client.suspend)
+    resume_process = as_coroutine(Client.resume_process)
+    suspended = as_coroutine(Client.suspended)

@@ -55,6 +55,11 @@ COMMANDS = (
         "cli.devices.kill",
         "end a listed process, after asking; if a job owns it, cancel the job",
     ),
+    Command(
+        "suspend",
+        "cli.devices.suspend",
+        "take a running program off the GPU, whole; without a program, list what is suspended",
+    ),
     Command("drain", "cli.devices.drain", "start no new jobs on GPUs; jobs that run continue"),
     Command(
         "undrain",
@@ -108,7 +113,11 @@ COMMANDS = (
     Command(
         "pause", "cli.queue.pause", "pause the whole queue, a group, or jobs that have not started"
     ),
-    Command("resume", "cli.queue.pause", "resume the queue, a group, or jobs", "resume"),
+    Command(
+        "resume",
+        "cli.queue.resume",
+        "resume the queue, a group, jobs, or a program that was suspended",
+    ),
     Command(
         "edit",
         "cli.queue.edit",

@@ -61,6 +61,7 @@ from gpudeck.scheduler.services.publisher import Publisher
 from gpudeck.scheduler.services.runner_watch import PAUSE_S, RunnerWatch
 from gpudeck.scheduler.store import Store
 from gpudeck.scheduler.store.recorder import Recorder
+from gpudeck.scheduler.suspension.service import SuspensionService
 from gpudeck.scheduler.telemetry.monitor import Monitor
 from gpudeck.scheduler.verbs.control import GetSnapshot
 from gpudeck.scheduler.verbs.registry import decode_request
@@ -144,6 +145,7 @@ class Daemon:
             lambda readings: self._flow.add_of_host(readings),  # noqa: PLW0108
             self.recorder.forget,
         )
+        self.suspensions = SuspensionService(paths.suspensions_file(), self.touch)
         self._calibration = CalibrationService(
             self.recorder.past,
             lambda: self.monitor.devices,
@@ -182,6 +184,7 @@ class Daemon:
             self.polling.run(),
             self._follow_progress(),
             self._flush_history(),
+            self._recover_suspensions(),
             *(helper.run() for helper in self._helpers),
         )
         tasks += [asyncio.create_task(service) for service in services]
@@ -194,6 +197,7 @@ class Daemon:
         await self._hosts.stop()
         await self.alerts.stop()
         await self._job_end_command.stop()
+        await self.suspensions.stop()
         await self._calibration.stop()
         for task in tasks:
             task.cancel()
@@ -244,6 +248,12 @@ class Daemon:
             self._flow.check_hosts()
             with self._notices.catch("history"):
                 await self.recorder.flush()
+
+    async def _recover_suspensions(self) -> None:
+        """Bring back what an earlier daemon had on its way, then end with the daemon."""
+        with self._notices.catch("suspension"):
+            await self.suspensions.recover()
+        await asyncio.Event().wait()
 
     async def _start_jobs(self) -> None:
         """Start jobs after changes of the queue, several changes at once, for ever."""

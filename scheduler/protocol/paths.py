@@ -146,6 +146,11 @@ def faults_file() -> Path:
     return home() / "faults.json"
 
 
+def suspensions_file() -> Path:
+    """Return the list of programs that were taken off the GPU."""
+    return home() / "suspensions.json"
+
+
 def daemon_socket() -> Path:
     """Return the socket on which the daemon listens."""
     return runtime() / "daemon.sock"

@@ -103,21 +103,21 @@ class HelperProcess:
             raise UserError(describe_problem(capability))
 
     async def call(
-        self, call: Call, pid: int, *, wait_s: float = 0.0, limit_s: float = CALL_S,
+        self, call: Call, pid: int, *, wait_s: float = 0.0, limit_s: float | None = None,
         release: bool = False,
     ) -> Done:  # fmt: skip
         """Make one call to the driver.
 
         Args:
             wait_s: How long a lock waits for kernels that are under way.
-            limit_s: How long the call may take beyond that.
+            limit_s: How long the call may take beyond that; CALL_S if omitted.
             release: Release the room that is held, immediately before the call.
 
         Raises:
             DriverRefused: The driver returned an error.
             CallLost: The call did not return in its time, or the helper ended.
         """
-        limit = wait_s + limit_s
+        limit = wait_s + (CALL_S if limit_s is None else limit_s)
         done = await self._ask(
             DriverCall(next(self._ids), call, pid, round(1000 * wait_s), release), call, pid, limit
         )

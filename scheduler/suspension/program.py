@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Literal
+import time
+from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 import psutil
 
-from gpudeck.scheduler.background.process_stat import start_time, stat_fields
+from gpudeck.language.text import phrase
+from gpudeck.scheduler.background.process_stat import boot_id, start_time, stat_fields
+from gpudeck.scheduler.protocol.devices import Detail, Process
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.suspended import Phase
 from gpudeck.scheduler.suspension.calls import Room
-
-Phase = Literal["suspending", "suspended", "resuming"]
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -55,6 +59,42 @@ class Suspension(msgspec.Struct, frozen=True):
     def memory(self) -> int:
         """Return the bytes of GPU memory, which the host holds while the program is suspended."""
         return sum(room.memory for member in self.members for room in member.rooms)
+
+
+def find_program(process: Process, details: Sequence[Detail]) -> Suspension:
+    """Return the program of a process: its descendants, too, and what they hold on GPUs.
+
+    Raises:
+        NotFound: The process has ended.
+        UserError: The driver does not tell how much memory it holds.
+    """
+    tree = find_tree(process.pid)
+    if not tree or tree[0].ticks != process.ticks:
+        raise NotFound(phrase("process {pid} has ended already", pid=process.pid))
+    rooms = {each.pid: _find_rooms(each.pid, details) for each in tree}
+    members = tuple(
+        msgspec.structs.replace(each, rooms=rooms[each.pid]) for each in tree if rooms[each.pid]
+    )
+    owner = Path(f"/proc/{process.pid}").stat().st_uid
+    return Suspension(process.name, members, tree, boot_id(), "suspending", time.time(), owner)
+
+
+def _find_rooms(pid: int, details: Sequence[Detail]) -> tuple[Room, ...]:
+    """Return the memory of a process on each GPU. Raises UserError where the driver hides it."""
+    rooms = []
+    for detail in details:
+        for process in detail.processes:
+            if process.pid == pid:
+                if process.memory is None:
+                    raise UserError(
+                        phrase(
+                            "the driver does not tell how much GPU memory process {pid} holds, so "
+                            "its way back could not be secured",
+                            pid=pid,
+                        )
+                    )
+                rooms.append(Room(detail.device, int(process.memory)))
+    return tuple(rooms)
 
 
 def find_tree(pid: int) -> tuple[Member, ...]:

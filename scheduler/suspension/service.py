@@ -4,81 +4,98 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from gpudeck.language.text import Bytes, phrase
-from gpudeck.scheduler.background.process_stat import boot_id
+from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.suspended import Phase, SuspendedProgram
 from gpudeck.scheduler.suspension import program, steps
 from gpudeck.scheduler.suspension.evidence import read_suspensions, write_suspensions
 from gpudeck.scheduler.suspension.helper_process import HelperProcess
 from gpudeck.scheduler.suspension.host_memory import find_free_memory
-from gpudeck.scheduler.suspension.program import Member, Phase, Suspension
+from gpudeck.scheduler.suspension.program import Suspension
 
 _SPARE = 2 * 2**30
 """Bytes of host memory that stay free for other programs."""
+_ROOT = 0
 
 
 class SuspensionService:
     """Own the helper and the list of suspended programs. Runs in the event loop."""
 
     def __init__(self, file: Path, on_change: Callable[[], None]) -> None:
-        """Read the list that an earlier daemon left.
-
-        Raises:
-            UserError: The list cannot be read.
-        """
         self._file, self._on_change = file, on_change
         self._helper, self._turn = HelperProcess(), asyncio.Lock()
-        self._suspensions = {found.pid: found for found in read_suspensions(file)}
+        self._suspensions: dict[int, Suspension] = {}
+        self._steps: set[asyncio.Task[SuspendedProgram]] = set()
 
-    @property
-    def suspensions(self) -> tuple[Suspension, ...]:
-        """Return the programs that are suspended, or on their way."""
-        return tuple(self._suspensions.values())
+    def describe(self) -> tuple[SuspendedProgram, ...]:
+        """Return the programs that are suspended or on their way, and forget those that ended."""
+        for found in tuple(self._suspensions.values()):
+            if found.phase == "suspended" and not _lives(found):
+                self._forget(found)
+        return tuple(map(_describe, self._suspensions.values()))
 
-    async def suspend(self, name: str, members: Sequence[Member]) -> Suspension:
+    async def suspend(
+        self, process: Process, details: Sequence[Detail], user: int | None
+    ) -> SuspendedProgram:
         """Take a program off the GPU; return it once it is off and stopped.
 
         Args:
-            members: The processes that use a GPU, with their memory there.
+            process: Its first process, of those that `details` list.
+            user: Who asks, and may suspend their own programs only; None or 0 for any.
 
         Raises:
+            NotFound: It has ended.
             UserError: It cannot be suspended; it runs on.
         """
+        return await self._finish(self._suspend(process, details, user))
+
+    async def _suspend(
+        self, process: Process, details: Sequence[Detail], user: int | None
+    ) -> SuspendedProgram:
         async with self._turn:
-            first = members[0]
-            if first.pid in self._suspensions:
-                raise UserError(phrase("{name} is suspended already", name=name))
+            if process.pid in self._suspensions:
+                raise UserError(phrase("{name} is suspended already", name=process.name))
             await self._helper.require()
-            found = Suspension(
-                name, tuple(members), program.find_tree(first.pid), boot_id(), "suspending",
-                time.time(), Path(f"/proc/{first.pid}").stat().st_uid,
-            )  # fmt: skip
-            self._check_memory(found)
+            found = program.find_program(process, details)
+            _check_owner(found, user)
+            _check_memory(found)
+            started = time.monotonic()
             self._set(found)
             try:
                 await steps.take_off(self._helper, found)
-                return self._stop(found)
+                suspended = self._stop(found)
             except UserError as e:
                 await self._undo(found, e)
                 raise
+            return _describe(suspended, time.monotonic() - started)
 
-    async def resume(self, pid: int) -> Suspension:
+    async def resume(self, pid: int, user: int | None) -> SuspendedProgram:
         """Bring a program back; return it once it runs.
+
+        Args:
+            pid: Its first process.
+            user: Who asks, and may resume their own programs only; None or 0 for any.
 
         Raises:
             NotFound: No such program is suspended.
             UserError: There is no room for it now (it stays suspended), or it is lost.
         """
+        return await self._finish(self._resume(pid, user))
+
+    async def _resume(self, pid: int, user: int | None) -> SuspendedProgram:
         async with self._turn:
             if (found := self._suspensions.get(pid)) is None:
                 raise NotFound(phrase("no suspended program has the process {pid}", pid=pid))
+            _check_owner(found, user)
             await self._helper.require()
+            started = time.monotonic()
             self._set_phase(found, "resuming")
             try:
                 await steps.bring_back(self._helper, found)
@@ -89,23 +106,40 @@ class SuspensionService:
                 self._forget(found)
                 raise
             self._forget(found)
-            return found
+            return _describe(found, time.monotonic() - started)
 
     async def recover(self) -> None:
         """Go on where an earlier daemon stopped: what was on its way is brought back, and what was
-        suspended stays so. Programs that ended are forgotten."""
-        for found in self.suspensions:
-            if not any(member.lives for member in found.members):
+        suspended stays so. Programs that ended are forgotten.
+
+        Raises:
+            UserError: The list of an earlier daemon cannot be read, or a program cannot be
+                brought back. The others are.
+        """
+        self._suspensions = {found.pid: found for found in read_suspensions(self._file)}
+        problem: UserError | None = None
+        for found in tuple(self._suspensions.values()):
+            if not _lives(found):
                 self._forget(found)
             elif found.phase != "suspended":
                 try:
-                    await self.resume(found.pid)
-                except UserError:
-                    continue  # it stays in the list, with its phase
+                    await self.resume(found.pid, None)
+                except UserError as e:
+                    problem = e
+        if problem is not None:
+            raise problem
 
     async def stop(self) -> None:
-        """End the helper. Suspended programs stay suspended."""
+        """End the helper once nothing is on its way. Suspended programs stay suspended."""
+        await asyncio.gather(*self._steps, return_exceptions=True)
         await self._helper.stop()
+
+    async def _finish(self, step: Coroutine[None, None, SuspendedProgram]) -> SuspendedProgram:
+        """Wait for a step, which ends also if the client that asked for it is gone."""
+        task = asyncio.create_task(step)
+        self._steps.add(task)
+        task.add_done_callback(self._steps.discard)
+        return await asyncio.shield(task)
 
     async def _undo(self, found: Suspension, refusal: UserError) -> None:
         """Let a program go on that was not suspended, or stop it where another one took its room.
@@ -122,20 +156,6 @@ class SuspensionService:
             if self._suspensions[found.pid].phase == "suspending":
                 self._forget(found)
 
-    def _check_memory(self, found: Suspension) -> None:
-        free = find_free_memory(found.pid)
-        if found.memory > free - _SPARE:
-            raise UserError(
-                phrase(
-                    "{name} holds {size} on the GPU, which must move to the memory of this "
-                    "machine; {free} are free there, of which {spare} stay free for other programs",
-                    name=found.name,
-                    size=Bytes(found.memory),
-                    free=Bytes(free),
-                    spare=Bytes(_SPARE),
-                )
-            )
-
     def _stop(self, found: Suspension) -> Suspension:
         suspended = self._set_phase(found, "suspended")
         program.stop(found.tree)
@@ -151,7 +171,7 @@ class SuspensionService:
         for its state and drops it then."""
         del self._suspensions[found.pid]
         with suppress(OSError):
-            write_suspensions(self._file, self.suspensions)
+            write_suspensions(self._file, tuple(self._suspensions.values()))
         self._on_change()
 
     def _set(self, found: Suspension) -> None:
@@ -168,3 +188,33 @@ class SuspensionService:
             ) from e
         self._suspensions = suspensions
         self._on_change()
+
+
+def _lives(found: Suspension) -> bool:
+    return any(member.lives for member in found.members)
+
+
+def _describe(found: Suspension, seconds: float = 0.0) -> SuspendedProgram:
+    return SuspendedProgram(
+        found.pid, found.name, found.memory, found.phase, found.since, found.user, seconds
+    )
+
+
+def _check_owner(found: Suspension, user: int | None) -> None:
+    if user not in (None, _ROOT, found.user):
+        raise UserError(phrase("{name} belongs to another user", name=found.name))
+
+
+def _check_memory(found: Suspension) -> None:
+    free = find_free_memory(found.pid)
+    if found.memory > free - _SPARE:
+        raise UserError(
+            phrase(
+                "{name} holds {size} on the GPU, which must move to the memory of this machine; "
+                "{free} are free there, of which {spare} stay free for other programs",
+                name=found.name,
+                size=Bytes(found.memory),
+                free=Bytes(free),
+                spare=Bytes(_SPARE),
+            )
+        )

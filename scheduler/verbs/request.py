@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # types of the handlers, which run in the daemon
     from gpudeck.scheduler.services.polling import PollingController
     from gpudeck.scheduler.services.publisher import Publisher
     from gpudeck.scheduler.store.recorder import Recorder
+    from gpudeck.scheduler.suspension.service import SuspensionService
     from gpudeck.scheduler.telemetry.monitor import Monitor
 
 R = TypeVar("R")
@@ -45,6 +46,7 @@ class Daemon(Protocol):
     publisher: Publisher
     alerts: AlertService
     job_ends: JobEnds
+    suspensions: SuspensionService
 
     def availability(self) -> Availability: ...
     def snapshot(self) -> Snapshot: ...

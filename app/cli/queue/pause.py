@@ -1,4 +1,4 @@
-"""Pause and resume jobs, a group, or the whole queue."""
+"""Pause jobs, a group, or the whole queue."""
 
 from __future__ import annotations
 
@@ -20,15 +20,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Pause what the arguments name."""
-    return _set_paused(args, True)
+    return set_paused(args, True)
 
 
-def resume(args: Namespace) -> int:
-    """Resume what the arguments name."""
-    return _set_paused(args, False)
-
-
-def _set_paused(args: Namespace, paused: bool) -> int:
+def set_paused(args: Namespace, paused: bool) -> int:
+    """Pause or resume what the arguments name."""
     if args.jobs and args.group is not None:
         raise UsageError("name either jobs or a group, not both")
     with Client() as client:

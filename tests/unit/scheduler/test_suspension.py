@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,26 +15,23 @@ from pathlib import Path
 import pytest
 
 from gpudeck.scheduler.background.process_stat import start_time
+from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.suspended import SuspendedProgram
 from gpudeck.scheduler.suspension import steps
 from gpudeck.scheduler.suspension.calls import Room
 from gpudeck.scheduler.suspension.evidence import read_suspensions
 from gpudeck.scheduler.suspension.helper_process import HelperProcess
 from gpudeck.scheduler.suspension.program import Member, is_stopped
 from gpudeck.scheduler.suspension.service import SuspensionService
+from tests.unit.scheduler.stub_cuda import build_library
 
 GPU, GIB = "GPU-abababab-abab-abab-abab-abababababab", 2**30
-SOURCE = Path(__file__).with_name("stub_cuda.c")
 
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("cuda")
-    if shutil.which("cc") is None:
-        pytest.skip("there is no C compiler")
-    command = ("cc", "-shared", "-fPIC", "-O1", "-o", folder / "libcuda.so.1", SOURCE)
-    subprocess.run(command, check=True)
-    return folder
+    return build_library(tmp_path_factory.mktemp("cuda"))
 
 
 class Machine:
@@ -43,6 +39,7 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.programs = folder, list[subprocess.Popen[bytes]]()
+        self.children = list[int]()
         self.write("total", 80 * GIB)
         self.file = folder / "suspensions.json"
 
@@ -53,10 +50,24 @@ class Machine:
         """Start a program that holds GPU memory, in bytes."""
         program = subprocess.Popen(("sleep", "1000"))
         self.programs.append(program)
-        self.write(f"{program.pid}.size", size)
-        ticks = start_time(program.pid)
+        return self.note(program.pid, size)
+
+    def start_two(self, size: int, size_of_child: int) -> tuple[Member, Member]:
+        """Start a program of two processes that hold GPU memory."""
+        program = subprocess.Popen(("sh", "-c", "sleep 1000 & echo $!; wait"),
+                                   stdout=subprocess.PIPE)  # fmt: skip
+        self.programs.append(program)
+        assert program.stdout is not None
+        child = int(program.stdout.readline())
+        program.stdout.close()
+        self.children.append(child)
+        return self.note(program.pid, size), self.note(child, size_of_child)
+
+    def note(self, pid: int, size: int) -> Member:
+        self.write(f"{pid}.size", size)
+        ticks = start_time(pid)
         assert ticks is not None
-        return Member(program.pid, ticks, (Room(GPU, size),))
+        return Member(pid, ticks, (Room(GPU, size),))
 
     def state(self, member: Member) -> int:
         """Return 0 for a process that runs, 1 for a locked and 2 for a checkpointed one."""
@@ -84,6 +95,8 @@ def machine(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> I
     )
     made = Machine(tmp_path)
     yield made
+    for child in made.children:
+        os.kill(child, signal.SIGKILL)
     for program in made.programs:
         program.kill()
         program.wait()
@@ -95,6 +108,12 @@ def stops(member: Member) -> bool:
     while not is_stopped(member) and member.lives and time.monotonic() < until:
         time.sleep(0.005)
     return is_stopped(member)
+
+
+async def suspend(service: SuspensionService, *members: Member) -> SuspendedProgram:
+    """Suspend the program of these processes, as a client would."""
+    found = [Process(m.pid, "train", memory=m.rooms[0].memory, ticks=m.ticks) for m in members]
+    return await service.suspend(found[0], [Detail(GPU, 0.0, processes=tuple(found))], None)
 
 
 def serve(machine: Machine, work: Callable[[SuspensionService], Awaitable[None]]) -> None:
@@ -112,14 +131,14 @@ def serve(machine: Machine, work: Callable[[SuspensionService], Awaitable[None]]
 
 
 def test_a_program_leaves_the_gpu_and_comes_back(machine: Machine) -> None:
-    one, two = machine.start(30 * GIB), machine.start(10 * GIB)
+    one, two = machine.start_two(30 * GIB, 10 * GIB)
 
     async def work(service: SuspensionService) -> None:
-        found = await service.suspend("train", [one, two])
-        assert found.memory == 40 * GIB and service.suspensions == (found,)
-        assert machine.is_off(one) and machine.state(two) == 2
-        await service.resume(one.pid)
-        assert service.suspensions == ()
+        found = await suspend(service, one, two)
+        assert found.memory == 40 * GIB and [each.pid for each in service.describe()] == [one.pid]
+        assert machine.is_off(one) and machine.is_off(two)
+        await service.resume(one.pid, None)
+        assert service.describe() == ()
 
     serve(machine, work)
     assert machine.runs(one) and machine.runs(two)
@@ -129,40 +148,15 @@ def test_a_program_leaves_the_gpu_and_comes_back(machine: Machine) -> None:
     assert not list(machine.folder.glob("hold.*"))
 
 
-def test_the_children_of_a_program_are_stopped_too(machine: Machine) -> None:
-    parent = subprocess.Popen((sys.executable, "-c", "import subprocess;"
-                               "subprocess.run(['sleep', '1000'])"))  # fmt: skip
-    machine.programs.append(parent)
-    machine.write(f"{parent.pid}.size", GIB)
-    ticks = start_time(parent.pid)
-    assert ticks is not None
-    member = Member(parent.pid, ticks, (Room(GPU, GIB),))
-
-    async def work(service: SuspensionService) -> None:
-        while len(await asyncio.to_thread(children, parent.pid)) == 0:
-            await asyncio.sleep(0.02)
-        found = await service.suspend("train", [member])
-        assert len(found.tree) == 2 and all(map(stops, found.tree))
-        await service.resume(member.pid)
-        assert machine.runs(member)
-        os.kill(found.tree[1].pid, signal.SIGKILL)
-
-    serve(machine, work)
-
-
-def children(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-
-
 @pytest.mark.parametrize(("call", "code"), [("lock", 600), ("checkpoint", 801), ("checkpoint", 1)])
 def test_a_program_that_the_driver_refuses_runs_on(machine: Machine, call: str, code: int) -> None:
-    one, two = machine.start(30 * GIB), machine.start(10 * GIB)
+    one, two = machine.start_two(30 * GIB, 10 * GIB)
     machine.write(f"{call}.{two.pid}.code", code)
 
     async def work(service: SuspensionService) -> None:
         with pytest.raises(UserError, match="runs on"):
-            await service.suspend("train", [one, two])
-        assert service.suspensions == ()
+            await suspend(service, one, two)
+        assert service.describe() == ()
 
     serve(machine, work)
     assert machine.runs(one) and machine.runs(two)
@@ -173,16 +167,16 @@ def test_a_program_whose_room_is_taken_stays_suspended(machine: Machine) -> None
     member = machine.start(50 * GIB)
 
     async def work(service: SuspensionService) -> None:
-        await service.suspend("train", [member])
+        await suspend(service, member)
         other = machine.start(40 * GIB)
         with pytest.raises(steps.NoRoom, match="stays suspended"):
-            await service.resume(member.pid)
-        assert machine.is_off(member) and service.suspensions[0].phase == "suspended"
+            await service.resume(member.pid, None)
+        assert machine.is_off(member) and service.describe()[0].phase == "suspended"
         assert "restore" not in machine.calls()  # it would be lost for ever
         machine.programs[-1].kill()
         machine.programs[-1].wait()
         assert not other.lives
-        await service.resume(member.pid)
+        await service.resume(member.pid, None)
 
     serve(machine, work)
     assert machine.runs(member)
@@ -192,13 +186,13 @@ def test_memory_that_is_held_for_a_restore_is_nobody_elses(machine: Machine) -> 
     member = machine.start(50 * GIB)
 
     async def work(service: SuspensionService) -> None:
-        await service.suspend("train", [member])
+        await suspend(service, member)
         helper = HelperProcess()
         assert await helper.hold(member.pid, member.rooms)
         with pytest.raises(steps.NoRoom):
-            await service.resume(member.pid)
+            await service.resume(member.pid, None)
         await helper.stop()  # its memory is released with it
-        await service.resume(member.pid)
+        await service.resume(member.pid, None)
 
     serve(machine, work)
 
@@ -212,8 +206,8 @@ def test_too_little_host_memory_is_refused_before_anything_is_done(
     member = machine.start(30 * GIB)
 
     async def work(service: SuspensionService) -> None:
-        with pytest.raises(UserError, match="31 GiB are free"):
-            await service.suspend("train", [member])
+        with pytest.raises(UserError, match="31 GiB are free there"):
+            await suspend(service, member)
 
     serve(machine, work)
     assert machine.runs(member) and machine.calls() == []
@@ -231,7 +225,7 @@ def test_a_call_that_hangs_ends_with_the_program_running(
 
     async def work(service: SuspensionService) -> None:
         with pytest.raises(UserError, match="did not answer in time"):
-            await service.suspend("train", [member])
+            await suspend(service, member)
 
     serve(machine, work)
     assert machine.runs(member)
@@ -244,9 +238,9 @@ def test_a_restore_that_hangs_is_finished_by_another_helper(
     member = machine.start(GIB)
 
     async def work(service: SuspensionService) -> None:
-        await service.suspend("train", [member])
+        await suspend(service, member)
         machine.write("restore.hang", 1)
-        await service.resume(member.pid)
+        await service.resume(member.pid, None)
 
     serve(machine, work)
     assert machine.runs(member)
@@ -257,7 +251,7 @@ def test_a_disk_that_is_full_at_the_end_lets_the_program_run_on(machine: Machine
 
     async def work(service: SuspensionService) -> None:
         machine.write("checkpoint.slow", 200)
-        task = asyncio.create_task(service.suspend("train", [member]))
+        task = asyncio.create_task(suspend(service, member))
         while not machine.calls():
             await asyncio.sleep(0.005)
         machine.file.with_suffix(".new").mkdir()  # the file cannot be written from now on
@@ -271,18 +265,22 @@ def test_a_disk_that_is_full_at_the_end_lets_the_program_run_on(machine: Machine
     assert read_suspensions(machine.file) == ()
 
 
+def children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
 def test_what_an_earlier_daemon_suspended_stays_so(machine: Machine) -> None:
     member = machine.start(GIB)
 
-    async def suspend(service: SuspensionService) -> None:
-        await service.suspend("train", [member])
+    async def first(service: SuspensionService) -> None:
+        await suspend(service, member)
 
-    async def resume(service: SuspensionService) -> None:
+    async def second(service: SuspensionService) -> None:
         assert machine.is_off(member)
-        await service.resume(member.pid)
+        await service.resume(member.pid, None)
 
-    serve(machine, suspend)
-    serve(machine, resume)
+    serve(machine, first)
+    serve(machine, second)
     assert machine.runs(member)
 
 
@@ -290,16 +288,16 @@ def test_a_program_that_ended_is_forgotten(machine: Machine) -> None:
     member = machine.start(GIB)
 
     async def work(service: SuspensionService) -> None:
-        await service.suspend("train", [member])
+        await suspend(service, member)
 
     serve(machine, work)
     machine.programs[0].kill()
     machine.programs[0].wait()
 
     async def look(service: SuspensionService) -> None:
-        assert service.suspensions == ()
+        assert service.describe() == ()
         with pytest.raises(NotFound):
-            await service.resume(member.pid)
+            await service.resume(member.pid, None)
 
     serve(machine, look)
 
@@ -324,19 +322,18 @@ def test_a_machine_without_a_driver_says_so(
 WORKER = """
 import asyncio, sys
 from pathlib import Path
-from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.suspension.calls import Room
-from gpudeck.scheduler.suspension.program import Member
+from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.suspension.service import SuspensionService
 
 async def run():
     service = SuspensionService(Path(sys.argv[1]), lambda: None)
     await service.recover()
-    member = Member(int(sys.argv[2]), int(sys.argv[3]), (Room(sys.argv[4], 2**30),))
+    process = Process(int(sys.argv[2]), "train", memory=2**30, ticks=int(sys.argv[3]))
+    detail = Detail(sys.argv[4], 0.0, processes=(process,))
     print("ready", flush=True)
     while True:
-        await service.suspend("train", [member])
-        await service.resume(member.pid)
+        await service.suspend(process, [detail], None)
+        await service.resume(process.pid, None)
 
 asyncio.run(run())
 """
@@ -366,9 +363,9 @@ def test_no_kill_of_daemon_or_helper_loses_a_program(machine: Machine, schedules
         daemon.stdout.close()
 
         async def look(service: SuspensionService) -> None:
-            if service.suspensions:
+            if service.describe():
                 assert machine.is_off(member)
-                await service.resume(member.pid)
+                await service.resume(member.pid, None)
 
         serve(machine, look)
         assert machine.runs(member), machine.calls()[-8:]

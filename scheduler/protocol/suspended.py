@@ -1,0 +1,26 @@
+"""What clients see of a program that was taken off the GPU."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Phase = Literal["suspending", "suspended", "resuming"]
+
+
+class SuspendedProgram(msgspec.Struct, frozen=True):
+    """Describe a program whose GPU memory is in the memory of the host."""
+
+    pid: int
+    """The process by which it is resumed."""
+    name: str
+    memory: int
+    """Bytes that it held on GPUs, and that the host holds for it now."""
+    phase: Phase
+    since: float
+    """In seconds since the epoch."""
+    user: int
+    """The owner of its processes."""
+    seconds: float = 0.0
+    """How long the last step took: off the GPU, or back."""
