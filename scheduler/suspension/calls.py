@@ -65,6 +65,9 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     state: State | None = None
     seconds: float = 0.0
     """How long the driver took."""
+    gap: float = 0.0
+    """Between the release of the room and the call, in seconds: only then another program could
+    take it."""
 
 
 Command = DriverCall | HoldRoom

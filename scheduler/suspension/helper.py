@@ -32,16 +32,17 @@ def _send(answer: Answer) -> None:
 
 
 def _carry_out(driver: Driver, command: Command) -> None:
-    started = time.monotonic()
+    started = called = time.monotonic()
     state = None
     if isinstance(command, DriverCall):
         if command.release:
             driver.release(command.pid)
+            called = time.monotonic()
         code, state = driver.call(command.call, command.pid, command.limit_ms)
     else:
         code = driver.hold(command.pid, command.rooms)
     name = driver.name(code) if code else ""
-    _send(Done(command.id, code, name, state, time.monotonic() - started))
+    _send(Done(command.id, code, name, state, time.monotonic() - called, called - started))
 
 
 def main() -> int:

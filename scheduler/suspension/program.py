@@ -114,7 +114,8 @@ def stop(tree: tuple[Member, ...]) -> None:
 
 
 def proceed(tree: tuple[Member, ...]) -> None:
-    """Let the processes of a program go on. A stopped process would block its own restore."""
+    """Let the processes of a program go on. A stopped process would block the driver's calls, in
+    which a thread of it does the work."""
     _signal(tree, signal.SIGCONT)
 
 

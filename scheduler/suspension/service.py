@@ -66,6 +66,14 @@ class SuspensionService:
             found = program.find_program(process, details)
             _check_owner(found, user)
             _check_memory(found)
+            if any(map(program.is_stopped, found.members)):
+                raise UserError(
+                    phrase(
+                        "{name} is stopped, as by Ctrl+Z or a debugger, so the driver cannot "
+                        "suspend it. Let it run first",
+                        name=found.name,
+                    )
+                )
             started = time.monotonic()
             self._set(found)
             try:

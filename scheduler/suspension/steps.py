@@ -1,6 +1,6 @@
 """Take a program off the GPU and bring it back: the order of the driver's calls, and its undoing.
 
-Out: lock all processes, then checkpoint all. Back: hold the memory, continue the processes, then
+Out: lock all processes, then checkpoint all. Back: continue the processes, hold the memory, then
 restore and unlock each. A process for which memory is missing in a restore is lost for ever, so the
 helper keeps that memory allocated until the moment of the call. No step relies on what an earlier
 one reported: the driver is asked for the state of each process, so any step can be repeated, also
@@ -63,9 +63,11 @@ async def bring_back(helper: HelperProcess, suspension: Suspension) -> None:
     """Let a program go on, from whatever state it is in.
 
     Raises:
-        NoRoom: A GPU has too little free memory; nothing was changed.
+        NoRoom: A GPU has too little free memory. The processes are no longer stopped; those that
+            use the GPU block at their next call to it.
         Lost: The driver cannot bring a process back.
     """
+    program.proceed(suspension.tree)  # a stopped process does not even tell its state
     living = [member for member in suspension.members if member.lives]
     saved = [member for member in living if await find_state(helper, member) == "checkpointed"]
     try:
@@ -75,7 +77,6 @@ async def bring_back(helper: HelperProcess, suspension: Suspension) -> None:
         for member in saved:
             await helper.hold(member.pid, ())
         raise
-    program.proceed(suspension.tree)
     for member in living:
         await _let_run(helper, member, suspension)
 

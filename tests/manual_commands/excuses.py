@@ -27,6 +27,7 @@ EXCUSES = (
     Excuse(r"^gpudeck (cluster add|submit --on) ", "it needs a cluster"),
     Excuse(r"exec (docker|podman) run|apptainer exec", "it needs an image and a GPU"),
     Excuse(r"conda run|-- uv run", "it needs conda or uv"),
+    Excuse(r"^gpudeck (suspend|resume) --pid", "it needs a program on a GPU"),
     Excuse(r"^gpudeck run attention seq=16384", "it takes minutes without a GPU"),
 )
 

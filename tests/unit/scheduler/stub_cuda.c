@@ -3,7 +3,7 @@
  * Its state is in the folder STUB_CUDA, so it survives the helper: PID.state (0 running, 1 locked,
  * 2 checkpointed, 3 failed), PID.size (GPU memory in bytes), total (of the GPU), hold.HELPER.N (bytes
  * that a helper holds while it lives), uuid (of the GPU, 32 hexadecimal digits). The file CALL.code makes a call return a code, CALL.hang makes it
- * hang once. A restore without room returns 2, and from then on everything returns 304. */
+ * hang once, and a call about a stopped process returns when it goes on. A restore without room returns 2, and from then on everything returns 304. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <signal.h>
@@ -97,7 +97,7 @@ static int change(const char *call, int pid, int from, int to) {
     int code = inject(call, pid);
     if (code) return code;
     if (kill(pid, 0)) return 1;
-    if (!strcmp(call, "restore")) while (is_stopped(pid)) usleep(10000);
+    while (is_stopped(pid)) usleep(10000);
     int fd = lock();
     long long state = get(path("%ld.state", pid, 0), 0), size = get(path("%ld.size", pid, 0), 0);
     if (state == 3) code = 304;
@@ -124,6 +124,7 @@ int cuGetErrorName(int code, const char **name) {
 int cuCheckpointProcessGetState(int pid, int *state) {
     int code = inject("state", pid);
     if (code) return code;
+    while (is_stopped(pid)) usleep(10000);
     if (access(path("%ld.size", pid, 0), F_OK)) return 1;
     *state = (int)get(path("%ld.state", pid, 0), 0);
     return 0;

@@ -163,6 +163,19 @@ def test_a_program_that_the_driver_refuses_runs_on(machine: Machine, call: str, 
     assert read_suspensions(machine.file) == ()
 
 
+def test_a_stopped_program_is_refused(machine: Machine) -> None:
+    member = machine.start(GIB)
+    os.kill(member.pid, signal.SIGSTOP)
+    assert stops(member)
+
+    async def work(service: SuspensionService) -> None:
+        with pytest.raises(UserError, match="Let it run first"):
+            await suspend(service, member)
+
+    serve(machine, work)
+    assert is_stopped(member) and machine.calls() == []
+
+
 def test_a_program_whose_room_is_taken_stays_suspended(machine: Machine) -> None:
     member = machine.start(50 * GIB)
 
