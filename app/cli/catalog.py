@@ -48,12 +48,13 @@ COMMANDS = (
     Command(
         "processes",
         "cli.devices.processes",
-        "list the processes that use a GPU, or the CPU where there is none, with their jobs",
+        "list the processes that use a GPU, with their jobs; on a machine without a GPU, those "
+        "that use the CPU",
     ),
     Command(
         "kill",
         "cli.devices.kill",
-        "end a listed process, after asking; if a job owns it, cancel the job",
+        "end a process of the list after asking; if it belongs to a job, cancel the job",
     ),
     Command(
         "suspend",
@@ -70,13 +71,14 @@ COMMANDS = (
     Command(
         "power",
         "cli.devices.power",
-        "show the power limits of the GPUs, or print the command by which root sets one",
+        "show the power limits of the GPUs, or print the command with which root sets one",
     ),
     Command("alerts", "cli.devices.alerts", "list current and past alerts, or acknowledge one"),
     Command(
         "calibrate",
         "cli.devices.calibrate",
-        "measure the true clock of the GPUs, so that TFLOP/s from hardware counters are right",
+        "measure the true clock of the GPUs, to correct the TFLOP/s that come from hardware "
+        "counters",
     ),
     Command("export", "cli.devices.export", "write the history of the devices to a file"),
     Command(
@@ -121,9 +123,9 @@ COMMANDS = (
     Command(
         "edit",
         "cli.queue.edit",
-        "change a job that waits; its name, notes and tags can be changed at any time",
+        "change a waiting job; the name, notes and tags of a job can be changed at any time",
     ),
-    Command("move", "cli.queue.move", "move a job that waits before or after another job"),
+    Command("move", "cli.queue.move", "move a waiting job before or after another job"),
     Command("note", "cli.queue.note", "add a note to the timeline of a job"),
     Command(
         "usage",
@@ -134,14 +136,14 @@ COMMANDS = (
     Command(
         "reserve",
         "cli.queue.reserve",
-        "keep GPUs for a user or a group for a time, list the reservations, or cancel one",
+        "keep GPUs for a user or a group for a time; list or cancel bookings",
     ),
     Command("cancel", "cli.queue.cancel", "cancel jobs that wait, and end jobs that run"),
     Command(
         "inject",
         "cli.code.inject",
-        "find attention in your code, show and prove what linking the accelerated one would "
-        "change, change it, and undo it",
+        "find attention in your code; show, prove, apply or undo its replacement by accelerated "
+        "attention",
     ),
     Command("ask", "cli.assistant.ask", 'ask the assistant, e.g. gpudeck ask "what happened?"'),
     Command(
@@ -152,7 +154,7 @@ COMMANDS = (
     Command(
         "permissions",
         "cli.assistant.permissions",
-        "list what the assistant must never propose, or allow it again",
+        "list the actions that the assistant must never propose, or allow one again",
     ),
     Command(
         "mcp",
@@ -170,14 +172,14 @@ COMMANDS = (
     Command(
         "bench",
         "cli.assistant.bench",
-        "measure a language model under rising load: tokens a second, times to the first token "
-        "and of each token after it",
+        "measure a language model under rising load: tokens per second, the time to the first "
+        "token, and the time for each further token",
     ),
     Command(
         "report",
         "cli.assistant.report",
-        "let the assistant write a report once a device is idle: "
-        "which jobs ran, failed or waited, and the energy used",
+        "let the assistant write a report, once a device is idle, on the jobs that ran, failed or "
+        "waited and on the energy used",
     ),
     Command(
         "models",

@@ -51,7 +51,11 @@ def _commands() -> Iterator[tuple[str, str, list[argparse.Action]]]:
     for name, parser in subparsers.choices.items():
         assert isinstance(parser, CommandParser)
         parser.add_command_arguments()
-        options = [a for a in parser._actions if a.dest not in ("help", "json")]
+        options = [
+            a
+            for a in parser._actions
+            if a.dest not in ("help", "json") and a.help is not argparse.SUPPRESS
+        ]
         yield name, parser.description or "", options
 
 

@@ -57,9 +57,8 @@ SETTINGS = (
         "laptop_sleep",
         tr_noop("Allow GPU sleep"),
         tr_noop(
-            "Stop reading the GPUs while nothing needs them. That is while no window is open, and "
-            "no job for a GPU waits or runs. auto: only if the driver switches unused GPUs off, as "
-            "on laptops."
+            "Stop reading the GPUs while no window is open and no job for a GPU waits or runs. "
+            "auto: only if the driver switches unused GPUs off, as on laptops."
         ),
         "choice",
         ("auto", "on", "off"),
@@ -79,9 +78,9 @@ SETTINGS = (
         "fair_share",
         tr_noop("Fair share"),
         tr_noop(
-            "Start jobs of users with fewer GPU-hours first. Where users share a daemon, this "
-            "orders jobs of one priority; hours count half after this time. off: first come, first "
-            "served."
+            "Start jobs of users with fewer GPU-hours first. If users share a daemon, this orders "
+            "jobs of the same priority. GPU-hours are halved after this time. off: first come, "
+            "first served."
         ),
         "threshold",
         unit=tr_noop("hours"),
@@ -102,8 +101,8 @@ SETTINGS = (
         "notify_minutes",
         tr_noop("Notify when jobs end"),
         tr_noop(
-            "Show a desktop notification when a job ends that ran this long. Only while the window "
-            "is open. off: never."
+            "Show a desktop notification when a job that ran at least this long ends. "
+            "Notifications appear only while the window is open. off: never."
         ),
         "threshold",
         unit=tr_noop("min or longer"),
@@ -144,9 +143,9 @@ SETTINGS = (
         "idle_dwell_s",
         tr_noop("Idle after"),
         tr_noop(
-            "How long a device must be quiet before the assistant may use it. It is twice as long "
-            "after each eviction in the last ten minutes. A job that needs the GPU takes it back "
-            "at once: the assistant is notified, and killed 0.1 s later."
+            "How long a device must be idle before the assistant may use it. Each eviction in the "
+            "last ten minutes doubles this time. A job that needs the GPU takes it back at once: "
+            "the assistant is notified, and killed if it has not left 0.1 s later."
         ),
         "number",
         unit=tr_noop("s without load"),
@@ -218,8 +217,8 @@ SETTINGS = (
         "tune_attention",
         tr_noop("Tune attention"),
         tr_noop(
-            "Measure backends for your programs while a GPU is idle. What computes their attention "
-            "and matrix products fastest is used by them from then on."
+            "Measure the attention and matrix products of your programs while a GPU is idle. From "
+            "then on, your programs use the backends that were fastest."
         ),
         "switch",
         group="Assistant",
@@ -249,7 +248,7 @@ SETTINGS = (
         "report_language",
         tr_noop("Language of reports"),
         tr_noop(
-            "The language of reports that no request asks for in another one: English, German, "
+            "The language of reports, unless a request asks for another one: English, German, "
             "French or Spanish."
         ),
         "choice",
@@ -258,7 +257,7 @@ SETTINGS = (
     Setting(
         "report_digest",
         tr_noop("Send the daily report"),
-        tr_noop("Post what the daily report begins with to the webhook of alerts, too."),
+        tr_noop("Also send the first paragraph of the daily report to the webhook of alerts."),
         "switch",
         group="Assistant",
     ),
@@ -307,9 +306,9 @@ SETTINGS = (
         "alert_errors",
         tr_noop("Hardware errors"),
         tr_noop(
-            "Alert at this number of errors of the hardware. They are uncorrected memory errors, "
-            "failed remappings of a memory row and Xid errors of the driver. There is always an "
-            "alert where the driver asks for a reset, a restart or a drain."
+            "Alert at this number of hardware errors. These are uncorrected memory errors, failed "
+            "remappings of a memory row, and Xid errors of the driver. If the driver asks for a "
+            "reset, a restart or a drain, there is always an alert."
         ),
         "threshold",
         unit=tr_noop("errors"),
@@ -325,7 +324,7 @@ SETTINGS = (
     ),
     Setting(
         "alert_idle_job",
-        tr_noop("GPU reserved but idle"),
+        tr_noop("Job holds an idle GPU"),
         tr_noop("Alert when a job holds a GPU that has been idle for this long."),
         "threshold",
         unit=tr_noop("min without load"),
@@ -445,7 +444,10 @@ SETTINGS = (
     Setting(
         "energy_price",
         tr_noop("Price of a kWh"),
-        tr_noop("The Dashboard shows the cost of the last 24 hours by it. 0: no cost is shown."),
+        tr_noop(
+            "The Dashboard uses this price to show the cost of the last 24 hours. 0: no cost "
+            "is shown."
+        ),
         "number",
         group="Energy",
     ),

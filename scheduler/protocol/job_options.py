@@ -191,13 +191,14 @@ JOB_OPTIONS = (
         hint="the command's name", shown=False,
     ),
     JobOption(
-        "gpus", "GPUs", "devices to hold for the job alone (default: 0; the CPU counts as one)",
+        "gpus", "GPUs", "number of devices that only this job may use (default: 0; the CPU counts "
+                        "as a device)",
         parse_count, "N", hint="0: no GPU", shown=False,
     ),
     JobOption(
         "memory", "Memory",
-        "memory to reserve on each GPU, e.g. 20GiB; the GPU is shared with other jobs that "
-        "reserve memory (default: hold the whole GPU)",
+        "memory reservation on each GPU, e.g. 20GiB; other jobs with memory reservations may "
+        "share the GPU (default: hold the whole GPU)",
         _parse_memory, "SIZE", hint="on each GPU, e.g. 20GiB", local=True,
         write=lambda size: f"{amount(size)} reserved on each device",
     ),
@@ -230,8 +231,9 @@ JOB_OPTIONS = (
     ),
     JobOption(
         "retry_lost", "Retry when lost",
-        "with --retries: also run the job again if an attempt is lost, as after a power cut; "
-        "what it had done by then is done again", None, write=lambda _: "yes", editable=False,
+        "with --retries: also run the job again if an attempt is lost, for example after a power "
+        "cut; the job then repeats what it had already done",
+        None, write=lambda _: "yes", editable=False,
     ),
     JobOption(
         "begin", "Not before",
@@ -266,7 +268,7 @@ JOB_OPTIONS = (
         write=lambda cpus: f"at most {cpus:g}", local=True, editable=False,
     ),
     JobOption(
-        "hold", "Held", "do not start the job before: gpudeck resume JOB", None, shown=False,
+        "hold", "Held", "do not start the job until you run: gpudeck resume JOB", None, shown=False,
         editable=False,
     ),
     JobOption(

@@ -50,10 +50,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--continue",
         action="store_true",
         dest="goes_on",
-        help="go on with the last question asked here: it, them, the second one, and gpu 5?",
+        help="continue from the last question, so that you can write: it, them, the second one, "
+        "and gpu 5?",
     )
     parser.add_argument(
-        "--yes", action="store_true", help="allow what is proposed, once, without being asked"
+        "--yes", action="store_true", help="allow the proposed action once, without asking"
     )
 
 

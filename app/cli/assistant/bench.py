@@ -24,7 +24,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=_counts,
         default=Load().streams,
         metavar="N,N,...",
-        help="requests that are answered at once (default: 1,2,4,8,16)",
+        help="numbers of requests that are answered at the same time (default: 1,2,4,8,16)",
     )
     parser.add_argument(
         "--words",
@@ -51,8 +51,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--cache",
         choices=("auto", "fp8", "int8"),
         default="auto",
-        help="how keys and values are kept (default: auto, as they are computed); the error of the "
-        "others is measured on this model",
+        help="format of keys and values (default: auto, as they are computed); for fp8 and int8, "
+        "the error is measured on this model",
     )
     parser.add_argument("--chart", type=Path, metavar="FILE.svg", help="also draw a chart")
 

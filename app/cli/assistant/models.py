@@ -69,7 +69,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--engine",
         choices=get_args(SpeedEngine),
         default="own",
-        help="with benchmark: rwkv times the package of that name beside our engine (default: own)",
+        help="with benchmark: rwkv also measures the package rwkv, beside our own engine "
+        "(default: own)",
     )
 
 

@@ -31,19 +31,26 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--group", default="", help="jobs of this group")
     add("--where", action="append", default=[], metavar="M>V", help="such as temp>80; repeatable")
     add("--since", type=arguments.moment, metavar="WHEN", help="2h ago, or 2026-11-20T14:30")
-    add("--until", type=arguments.moment, metavar="WHEN", help="the end of the time (default: now)")
-    add("--at", type=arguments.moment, metavar="WHEN", help="a moment instead of a time")
-    add("--aggregate", choices=AGGREGATES, default="", help="one value for all rows")
-    add("--by", choices=GROUPINGS, default="", help="add the rows up")
-    add("--order", choices=("up", "down"), default="", help="by the measure")
+    add(
+        "--until", type=arguments.moment, metavar="WHEN", help="end of the time span (default: now)"
+    )
+    add("--at", type=arguments.moment, metavar="WHEN", help="a moment, instead of a time span")
+    add("--aggregate", choices=AGGREGATES, default="", help="combine all rows into one value")
+    add("--by", choices=GROUPINGS, default="", help="add up the rows by user or by name")
+    add("--order", choices=("up", "down"), default="", help="sort the rows by the measure")
     add(
         "--limit",
         type=arguments.positive_count,
         default=0,
         metavar="N",
-        help="the first N rows; capacity: so many jobs at once",
+        help="print the first N rows; with capacity: the number of jobs that start at once",
     )
-    add("--memory", default="", metavar="SIZE", help="capacity: what a job would reserve per GPU")
+    add(
+        "--memory",
+        default="",
+        metavar="SIZE",
+        help="with capacity: the memory reservation of a job on each GPU",
+    )
     add("--count", type=arguments.positive_count, default=0, help="capacity: how many GPUs")
     add("--name", default="", help="the name of a setting")
 

@@ -32,7 +32,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--since",
         type=arguments.moment,
         metavar="WHEN",
-        help="report on everything since: 24h ago, or a date (2026-11-20T14:30)",
+        help="report on everything since this time: 24h (24 hours ago), or a date "
+        "(2026-11-20T14:30)",
     )
     subject.add_argument("--daily", action="store_true", help="report on the last 24 hours")
     add = parser.add_argument

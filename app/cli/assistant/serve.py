@@ -60,7 +60,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=arguments.count,
         default=0,
         metavar="N",
-        help="with FOLDER: tokens that the cache holds (default: as many as fit)",
+        help="with FOLDER: number of tokens that the cache can hold (default: as many as fit)",
     )
     parser.add_argument(
         "--draft",

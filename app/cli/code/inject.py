@@ -46,10 +46,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument(
-        "--device", choices=proving.DEVICES, default="cpu", help="where to prove: cpu, or cuda"
+        "--device",
+        choices=proving.DEVICES,
+        default="cpu",
+        help="device on which the proof runs (default: cpu)",
     )
     parser.add_argument(
-        "--unproved", action="store_true", help="apply also what could not be run to prove it"
+        "--unproved",
+        action="store_true",
+        help="also apply changes that could not be proved because their code could not be run",
     )
 
 

@@ -24,7 +24,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         nargs="?",
         type=positive_count,
         metavar="WATTS",
-        help="print the command that sets this limit, which only root may run",
+        help="print the command that sets this limit; only root may run it",
     )
 
 

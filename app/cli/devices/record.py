@@ -48,7 +48,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--phases",
         metavar="P=S,...",
-        help="run workloads as jobs meanwhile, e.g. idle=30,gemm=40,attention=40,copy=40,idle=30",
+        help="run workloads as jobs during the recording, e.g. "
+        "idle=30,gemm=40,attention=40,copy=40,idle=30",
     )
 
 

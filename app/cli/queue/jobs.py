@@ -42,7 +42,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=arguments.number_or_name,
         nargs="?",
         metavar="JOB",
-        help="show everything about this job, with its timeline; of a name, the latest job with it",
+        help="show all details of this job and its timeline; for a name, those of the latest job "
+        "with this name",
     )
     add("--active", action="store_true", help="list only jobs that wait or run")
     add(
@@ -70,10 +71,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--since",
         type=arguments.moment,
         metavar="WHEN",
-        help="list jobs that had not ended at this time: 7d ago, or a date (2026-11-20T14:30)",
+        help="list jobs that had not ended at this time: 7d (seven days ago), or a date "
+        "(2026-11-20T14:30)",
     )
     add("--token", metavar="NAME", help="list only the jobs of this submission")
-    add("--until", type=arguments.moment, metavar="WHEN", help="list jobs submitted before")
+    add(
+        "--until",
+        type=arguments.moment,
+        metavar="WHEN",
+        help="list jobs that were submitted before this time",
+    )
     add(
         "--limit",
         type=arguments.positive_count,

@@ -23,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "job",
         type=arguments.number_or_name,
         metavar="JOB",
-        help="the job's number, or a name: the latest job with it",
+        help="the job's number, or a name, for the latest job with this name",
     )
     parser.add_argument(
         "-f", "--follow", action="store_true", help="keep printing until the job ends"

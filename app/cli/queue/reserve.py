@@ -24,8 +24,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "what",
         nargs="*",
         metavar="list | cancel N | GPU",
-        help="list what is reserved (the default), cancel the reservations with these numbers, or "
-        "reserve these GPUs, by index or UUID",
+        help="list the bookings (the default), cancel the bookings with these numbers, or book "
+        "these GPUs, by index or UUID",
     )
     named.words = ACTIONS  # type: ignore[attr-defined] # for the completion of shells
     parser.add_argument(
@@ -35,7 +35,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="when it begins, e.g. 22:30, '2026-12-01 08:00' or +2h (default: now)",
     )
     parser.add_argument(
-        "--until", metavar="TIME", help="when it ends, in the same forms; a span counts from begin"
+        "--until",
+        metavar="TIME",
+        help="when the booking ends, in the same forms; a span such as "
+        "+2h counts from the beginning",
     )
     parser.add_argument("--user", metavar="NAME", help="in a shared daemon: whose jobs may run")
     parser.add_argument("--group", default="", metavar="NAME", help="the group whose jobs may run")

@@ -29,7 +29,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         nargs="*",
         default=[],
         metavar="NAME=VALUE",
-        help="parameters of the workload; the others get good defaults for this machine",
+        help="parameters of the workload; those that you leave out get good defaults for this "
+        "machine",
     )
     parser.add_argument(
         "--list", action="store_true", help="list the parameters of the workload, with defaults"

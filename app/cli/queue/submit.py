@@ -31,13 +31,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_token(parser)
     parser.add_argument(
-        "--dry-run", action="store_true", help="submit nothing; print where and when it would start"
+        "--dry-run",
+        action="store_true",
+        help="submit nothing; print where and when the job would start",
     )
     parser.add_argument(
         "--inject",
         action="store_true",
-        help="link the attention of a Python script and of the modules beside it while it runs, "
-        "without changing files; the job's result says what was replaced",
+        help="while a Python script runs, replace the attention in it and in the modules beside "
+        "it by accelerated attention; no file is changed, and the job's result says what was "
+        "replaced",
     )
     parser.add_argument(
         "--wait",
@@ -52,8 +55,8 @@ def add_token(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--token",
         metavar="NAME",
-        help="name this submission; with the same name again, the same job is returned and "
-        "nothing new is queued",
+        help="name for this submission; if you submit again with the same name, you get the same "
+        "job and nothing new is queued",
     )
 
 

@@ -46,7 +46,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=arguments.moment,
         default=0.0,
         metavar="TIME",
-        help="leave out jobs that ended before, e.g. 90d or 2026-01-01 (default: none)",
+        help="leave out jobs that ended before this time, e.g. 90d or 2026-01-01 (default: leave "
+        "out none)",
     )
     parser.add_argument("--out", metavar="FILE", help="write the table to FILE, as CSV")
 

@@ -55,7 +55,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add(
         "--force",
         action="store_true",
-        help="remove the cluster although jobs run there; how they end will not be known",
+        help="remove the cluster even if jobs run there; you will not learn how they end",
     )
 
 

@@ -32,7 +32,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "action",
         choices=("start", "stop", "status", "install", "uninstall"),
         metavar="start|stop|status|install|uninstall",
-        help="what to do; install has systemd start the daemon at boot, so that queued jobs go on",
+        help="what to do; install makes systemd start the daemon at boot, so that queued jobs "
+        "continue",
     )
     parser.add_argument(
         "--source",
@@ -44,8 +45,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--system",
         action="store_true",
-        help="with install and uninstall, as root: one daemon for all users of this machine, whose "
-        "jobs run as who submitted them",
+        help="with install and uninstall, as root: one daemon for all users of this machine; each "
+        "job runs as the user who submitted it",
     )
     parser.add_argument(
         "--force",

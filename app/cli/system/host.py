@@ -46,7 +46,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--home",
         metavar="FOLDER",
         default="",
-        help="state folder of the GPU Deck on that machine, where it is not the usual one",
+        help="state folder of GPU Deck on that machine, if it is not the default one",
     )
 
 

@@ -33,7 +33,7 @@ def put_log(home: Path, job: int, data: bytes) -> Path:
         ("what is the webhook for?", "receives each alert"),
         ("attention backends hopper", "our kernels in Gluon"),
         ("How do I add a Slurm cluster?", "gpudeck cluster add"),
-        ("can I limit how large logs get", "the first and the newest output is kept"),
+        ("can I limit how large logs get", "the log keeps the first and the newest output"),
         ("exporting the history as parquet", "its name ends with .csv or .parquet"),
         ("quiet hours", "When alerts are only listed"),
         ("what does gpu-type do", "part of the GPU's name"),
