@@ -52,6 +52,8 @@ PATTERNS = (
     "{device} is held by job {job} ({name})",
     "{device} is shared by {jobs}",
     "{device} is used by {process}",
+    "{device} is held by another user's queue (pid {n} of {user})",
+    "{device} is held by another user's queue (its process cannot be seen from here)",
     "{device} is held by another user's queue",
     "{device} has {amount} free until job {job} ends, {when}",
     "{device} has {amount} free until job {job} ends",

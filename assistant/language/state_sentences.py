@@ -46,7 +46,12 @@ PATTERNS = (
     "group {group} of {user}",
     "group {group}",
     "user {n}",
+    "{amount} of {device} are held by another user's queue (pid {n} of {user})",
+    "{amount} of {device} are held by another user's queue (its process cannot be seen from here)",
     "{amount} of {device} are held by another user's queue",
+    "{device} has {amount} free; another user's queue holds {size} (pid {n} of {user})",
+    "{device} has {amount} free; another user's queue holds {size} (its process cannot be seen "
+    "from here)",
     "{device} has {amount} free; another user's queue holds {size}",
     "{device} has {amount} free; {process} uses {size}",
     "{device} has no current reading",

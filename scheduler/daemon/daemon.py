@@ -31,6 +31,7 @@ from gpudeck.scheduler.executors.attempt_folder import PASSABLE
 from gpudeck.scheduler.executors.clusters import Clusters
 from gpudeck.scheduler.executors.gpu_lock_watch import GpuLockWatch
 from gpudeck.scheduler.executors.local import Local
+from gpudeck.scheduler.executors.lock_places import shared_note
 from gpudeck.scheduler.executors.registry import ExecutorRegistry
 from gpudeck.scheduler.hosts.service import HostService
 from gpudeck.scheduler.lease.service import LeaseService
@@ -93,6 +94,7 @@ class Daemon:
         if note := paths.network_note():
             notices.set("state folder", note)
             sys.stderr.write(f"{note}\n")
+        notices.set("place of locks", shared_note() or None)
         # parts that are made further below are reached through functions
         self._supervisor = Supervisor(
             lambda hello: self._flow.probe_started(hello),  # noqa: PLW0108
@@ -312,6 +314,7 @@ class Daemon:
             frozenset(() if leased is None else (leased,)),
             self._sharing.read(self.queue.running),
             tuple(self._state.settings.reservations.values()),
+            self._sharing.holders,
         )
 
     def snapshot(self) -> Snapshot:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from gpudeck.scheduler.daemon.state import State
 from gpudeck.scheduler.executors.gpu_lock_watch import GpuLockWatch
 from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.wait_reasons import Holder
 from gpudeck.scheduler.telemetry.monitor import Monitor
 
 
@@ -29,6 +30,11 @@ class GpuSharing:
         held = self._locks.read(self._gpus(), running)
         self._monitor.held_by_others = self._locks.wanted.union(held)
         return held
+
+    @property
+    def holders(self) -> Mapping[str, Holder]:
+        """Return the processes that hold GPUs for others, as they were known last."""
+        return self._locks.holders
 
     def follow(self, leased: str | None, waits: bool, running: Sequence[Job]) -> bool:
         """Tell other queues what this one lends and wants, and return whether they released a GPU.

@@ -6,8 +6,11 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
-from gpudeck.scheduler.executors.gpu_locks import Flag, GpuLocks, held_by_others
-from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.executors.gpu_locks import GpuLocks, held_by_others
+from gpudeck.scheduler.executors.lock_file import Flag
+from gpudeck.scheduler.executors.lock_holders import HolderSearch
+from gpudeck.scheduler.protocol.jobs import Job, Running
+from gpudeck.scheduler.protocol.wait_reasons import Holder
 
 
 class GpuLockWatch:
@@ -24,10 +27,13 @@ class GpuLockWatch:
             catch: returns what turns a UserError into a notice of this topic.
         """
         self._catch = catch
+        self._holders = HolderSearch()
         self._locks: GpuLocks | None = None
         """None until they are read for the first time."""
         self.held: Mapping[str, float] = {}
         """Bytes of GPUs that other queues and their assistants hold, as they were read last."""
+        self.holders: Mapping[str, Holder] = {}
+        """The processes that hold these, as far as they are known."""
         self.wanted: frozenset[str] = frozenset()
         """GPUs that other queues want of our assistant, as they were read last."""
         self._lent: frozenset[str] = frozenset()
@@ -42,6 +48,8 @@ class GpuLockWatch:
                 lent = dict.fromkeys(filter(self.is_lent, gpus), math.inf)
                 self.held = held_by_others(self._locks, gpus, running) | lent
                 self.wanted = frozenset(filter(self._is_wanted, gpus))
+                runners = [j.state.runner for j in running if isinstance(j.state, Running)]
+                self.holders = self._holders.latest(self.held, self._locks.files, runners)
         return self.held
 
     def lend(self, devices: Collection[str]) -> None:

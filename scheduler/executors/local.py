@@ -48,6 +48,7 @@ from gpudeck.scheduler.executors.evidence import Evidence, issue_ticket, note_en
 from gpudeck.scheduler.executors.gpu_locks import GpuLocks
 from gpudeck.scheduler.executors.inspection import ELSEWHERE, Finding, RunnerInspector, is_elsewhere
 from gpudeck.scheduler.executors.launch import identity, launch_request
+from gpudeck.scheduler.executors.lock_places import LocksClosed
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.devices import Device, Reading
 from gpudeck.scheduler.protocol.errors import UserError
@@ -63,7 +64,7 @@ class GatedRunner(NamedTuple):
 
     process: subprocess.Popen[bytes]
     locks: GpuLocks | None
-    """Our copy of a description that the runner keeps open until it ends; its command gets none.
+    """Our copies of descriptions that the runner keeps open until it ends; its command gets none.
     None where GPUs cannot be locked, which the daemon shows as a notice."""
 
     @property
@@ -171,8 +172,12 @@ class Local(Executor):
         """Lock the job's GPUs for as long as its runner lives. Raises GpuTaken, UserError."""
         memory = {device: self._memory_of(device) for device in devices}
         totals = {device: size for device, size in memory.items() if size is not None}
-        if gated.locks is not None and totals:
+        if not totals:
+            return
+        if gated.locks is not None:
             gated.locks.claim(job.spec.memory, totals)
+        elif (closed := _closed()) is not None:
+            raise closed
 
     def abandon(self, running: Running) -> None:
         _discard(self._at_gate.pop(running.attempt))
@@ -190,7 +195,7 @@ class Local(Executor):
         launch = launch_request(
             job.spec, running.attempt, str(folder), whole,
             log_limit=self._log_limit(), ticket=str(ticket_of(running.attempt)),
-            submitted=job.submitted, locks=-1 if locks is None else locks.fd,
+            submitted=job.submitted, locks=() if locks is None else locks.fds,
             inherited=msgspec.to_builtins(job.spec.inherited),
             cgroup=str(self._groups.pop(running.attempt, None) or ""),
         )  # fmt: skip
@@ -317,7 +322,7 @@ def start_runner() -> GatedRunner:
             start_new_session=True,
             cwd="/",
             env=env,
-            pass_fds=() if locks is None else (locks.fd,),
+            pass_fds=() if locks is None else locks.fds,
         )
     except OSError as e:
         if locks is not None:
@@ -327,6 +332,17 @@ def start_runner() -> GatedRunner:
         process.pid
     )  # also works on a zombie; a runner that ended at once is noticed later
     return GatedRunner(process, locks)
+
+
+def _closed() -> LocksClosed | None:
+    """Return why this user's jobs get no GPU, where only members lock them."""
+    try:
+        GpuLocks.open().close()
+    except LocksClosed as e:
+        return e
+    except UserError:
+        pass
+    return None
 
 
 def _discard(gated: GatedRunner) -> None:

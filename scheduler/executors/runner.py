@@ -10,9 +10,9 @@ into a file, synced and renamed into place: that file, not the daemon's memory, 
 Before the command starts, it is on disk that the attempt began (see `tickets`). A runner that
 cannot write that starts nothing.
 
-It inherits an open file on which the daemon locks the job's GPUs (see `gpu_locks`), and holds it
-until no process of the job is left: how the job ended may have to wait for a disk, and the GPUs
-need not. The command does not inherit the file: an orphan that hides from us must not keep a
+It inherits the open files on which the daemon locks the job's GPUs (see `gpu_locks`), and holds
+them until no process of the job is left: how the job ended may have to wait for a disk, and the
+GPUs need not. The command does not inherit them: an orphan that hides from us must not keep a
 GPU from everybody. What it still uses of a GPU is seen by the driver's list of processes.
 
     python scheduler/executors/runner.py
@@ -27,6 +27,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -83,7 +84,8 @@ def main() -> int:
     record = {
         "attempt": launch["attempt"], "started": started, "ended": time.time(), **end, "left": left,
     }  # fmt: skip
-    gpus = GpuHold(launch.get("locks", -1))
+    locks = launch.get("locks", ())
+    gpus = GpuHold([locks] if isinstance(locks, int) else locks)  # an older daemon sends one
     gpus.end_with(left)
     write_record(
         EXIT_FILE, launch["folder"], record, ticket, asked, lambda: gpus.end_with(reap_tree())
@@ -95,15 +97,14 @@ def main() -> int:
 class GpuHold:
     """Hold the locks on the job's GPUs."""
 
-    def __init__(self, locks: int) -> None:
-        """Hold what is locked through this descriptor; -1 for nothing."""
-        self._locks = locks
+    def __init__(self, locks: Sequence[int]) -> None:
+        """Hold what is locked through these descriptors; -1 stands for none."""
+        self._locks = [fd for fd in locks if fd >= 0]
 
     def end_with(self, left: list[int]) -> None:
         """Release the GPUs unless processes of the job are left."""
-        if self._locks >= 0 and not left:
-            os.close(self._locks)
-            self._locks = -1
+        while self._locks and not left:
+            os.close(self._locks.pop())
 
 
 def _linger() -> None:

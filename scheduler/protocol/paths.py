@@ -19,6 +19,8 @@ PRIVATE_DIR = 0o700
 PRIVATE_FILE = 0o600
 LOCAL = Path("/var/tmp")  # noqa: S108 - the folder in it is checked to be ours, and stays after a boot
 """Where the state is kept for a user whose home is on a network file system."""
+MEMBERS_LOCKS = Path("/var/lib/gpudeck-locks")
+"""Where root makes the place in which only members lock GPUs."""
 _STORE = "gpudeck.sqlite"
 _OPEN = stat.S_IWGRP | stat.S_IWOTH
 
@@ -240,9 +242,15 @@ def report_writer_log() -> Path:
     return home() / "report_writer.log"
 
 
-def gpu_locks() -> Path:
-    """Return the file whose ranges the queues of all users lock; see `executors.gpu_locks`."""
-    return Path(os.environ.get("GPUDECK_GPU_LOCKS") or "/dev/full")
+def gpu_locks() -> Path | None:
+    """Return the file or place that was chosen for the locks of GPUs; see
+    `executors.lock_places`.
+
+    None where none was.
+    """
+    if chosen := os.environ.get("GPUDECK_GPU_LOCKS"):
+        return Path(chosen)
+    return MEMBERS_LOCKS if MEMBERS_LOCKS.exists() else None
 
 
 def job_folder(job_id: int) -> Path:

@@ -262,12 +262,28 @@ class UsedBy(_Value, frozen=True):
     """How many more there are."""
 
 
+class LockHolder(_Value, frozen=True):
+    """A process holds the lock of a device."""
+
+    pid: int
+    user: str
+
+
+class Unseen(_Value, frozen=True):
+    """No process that this user may see holds the lock of a device."""
+
+
+Holder = LockHolder | Unseen
+
+
 class HeldByOthers(_Value, frozen=True):
     """The queue of another user holds the device."""
 
     device: str
     reserved: float = 0.0
     """Bytes that it holds, where it shares the device; 0 for the whole device."""
+    holder: Holder | None = None
+    """Its process; None while that is not known."""
 
 
 class MemoryHeldByOthers(_Value, frozen=True):
@@ -277,6 +293,8 @@ class MemoryHeldByOthers(_Value, frozen=True):
     free: float
     reserved: float
     """Bytes that it holds."""
+    holder: Holder | None = None
+    """Its process; None while that is not known."""
 
 
 class NoReading(_Value, frozen=True):
@@ -470,12 +488,13 @@ def _blocker(blocker: Blocker, now: float) -> str:  # noqa: PLR0912 - one line a
             return f"{device} is shared by {numbered(jobs)}"
         case UsedBy(device):
             return f"{device} is used by {_process(blocker)}"
-        case HeldByOthers(device, reserved):
+        case HeldByOthers(device, reserved, holder):
             part = f"{amount(reserved)} of {device} are" if reserved else f"{device} is"
-            return f"{part} held by another user's queue"
-        case MemoryHeldByOthers(device, free, reserved):
+            return f"{part} held by another user's queue{_holder(holder)}"
+        case MemoryHeldByOthers(device, free, reserved, holder):
             return (
                 f"{device} has {amount(free)} free; another user's queue holds {amount(reserved)}"
+                f"{_holder(holder)}"
             )
         case NoReading(device):
             return f"{device} has no current reading"
@@ -490,6 +509,15 @@ def _blocker(blocker: Blocker, now: float) -> str:  # noqa: PLR0912 - one line a
             return text
         case _:
             assert_never(blocker)
+
+
+def _holder(holder: Holder | None) -> str:
+    match holder:
+        case LockHolder(pid, user):
+            return f" (pid {pid} of {user})"
+        case Unseen():
+            return " (its process cannot be seen from here)"
+    return ""
 
 
 def _process(user: UsedBy) -> str:

@@ -65,7 +65,7 @@ def _exclusive(spec: Spec, slot: Slot, ends: Ends) -> w.Blocker | None:
         return w.SharedBy(name, tuple(job.id for job in slot.holders))
     if slot.held_by_others:
         part = slot.held_by_others if slot.held_by_others < math.inf else 0.0
-        return w.HeldByOthers(name, part)
+        return w.HeldByOthers(name, part, slot.other_holder)
     if slot.others:
         return _used_by(slot)
     return w.NoReading(name) if slot.unread else None
@@ -95,7 +95,7 @@ def _memory(spec: Spec, slot: Slot, ends: Ends) -> w.Blocker:
     if (last := _frees_enough(spec, slot, slot.free, ends)) is not None:
         return w.MemoryFree(name, slot.free, last.id, ends.get(last.id))
     if slot.held_by_others:
-        return w.MemoryHeldByOthers(name, slot.free, slot.held_by_others)
+        return w.MemoryHeldByOthers(name, slot.free, slot.held_by_others, slot.other_holder)
     return w.MemoryFree(name, slot.free, user=_used_by(slot) if slot.others else None)
 
 

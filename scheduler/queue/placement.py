@@ -15,6 +15,7 @@ from typing import NamedTuple
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
 from gpudeck.scheduler.protocol.jobs import Job, Spec, held_devices
+from gpudeck.scheduler.protocol.wait_reasons import Holder
 
 MARGIN_S = 15.0
 """The time that a job may take to end after its limit is up, and to be taken over by the queue."""
@@ -50,6 +51,8 @@ class Availability(NamedTuple):
     """Bytes of devices that queues of other users hold; infinity for a whole device."""
     bookings: tuple[Booking, ...] = ()
     """Devices that are kept for somebody for a time."""
+    holders: Mapping[str, Holder] = {}
+    """The processes that hold devices for other users' queues, as far as they are known."""
 
 
 def device_use(
@@ -95,6 +98,7 @@ class Slot:
         held_by_others: float = 0.0,
         bookings: Sequence[Booking] = (),
         now: float = 0.0,
+        other_holder: Holder | None = None,
     ) -> None:
         self.bookings = sorted(bookings, key=lambda booking: booking.begin)
         """The times for which the device is kept for somebody."""
@@ -111,6 +115,8 @@ class Slot:
         """Bytes that this job waits for, where others may have the rest."""
         self.held_by_others = held_by_others
         """Bytes that queues of other users hold; infinity for the whole device."""
+        self.other_holder = other_holder
+        """Who holds them."""
         self.exclusive = held_by_others == math.inf or any(not j.spec.memory for j in holders)
         """True where a job has the device to itself."""
         self.free: float | None = None
@@ -193,6 +199,7 @@ def make_slots(
             availability.held_by_others.get(d.id, 0.0),
             [booking for booking in availability.bookings if d.id in booking.gpus],
             now,
+            availability.holders.get(d.id),
         )
         for d in devices
         if d.kind != "replay"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from gpudeck.scheduler.protocol.busy_causes import HeldByOthers
 from gpudeck.scheduler.protocol.jobs import Done, Job, Lost, Queued
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from gpudeck.scheduler.protocol.snapshot import Busy
+from gpudeck.scheduler.protocol.users import user_name
 from tests.integration.deck import daemon_pid, python, ready, running
 from tests.support import eventually, lives, send, state_folder
 
@@ -111,7 +113,11 @@ def test_a_gpu_of_another_queue_is_waited_for_and_not_lent_until_its_runner_has_
     )
     assert state.use.reason == "in use by another user's queue"
     theirs = machine.submit(machine.b)
-    assert reason(machine.b, theirs) == "needs 1 GPU; 0 free: GPU 0 is held by another user's queue"
+    said = (
+        "needs 1 GPU; 0 free: GPU 0 is held by another user's queue "
+        f"(pid {runner} of {user_name(os.getuid())})"
+    )
+    eventually(lambda: reason(machine.b, theirs) == said)
     assert machine.b.foresee_job(theirs.id).at is None
     next(machine.held.iterdir()).unlink()
     send(runner, signal.SIGKILL)

@@ -49,6 +49,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         "job runs as the user who submitted it",
     )
     parser.add_argument(
+        "--locks",
+        choices=("mixed", "members"),
+        metavar="mixed|members",
+        help="with install, as root: only members of the group gpudeck can hold GPUs against other "
+        "users' queues; mixed as long as queues of others, or of older versions, are left",
+    )
+    parser.add_argument(
         "--force",
         action="store_true",
         help="with stop: kill a daemon that does not answer; running jobs continue",
@@ -146,6 +153,10 @@ def _kill(args: Namespace, status: DaemonStatus) -> str:
 
 def _install(args: Namespace) -> int:
     """Have systemd start the daemon, in place of one that runs."""
+    if args.locks:
+        done = system_unit.install_locks(mixed=args.locks == "mixed")
+        print_result(args, done, *(f"{line}." for line in done.notes))
+        return 0
     if args.system:
         done = system_unit.install()
         first = f"systemd runs the daemon of all users (unit {done.file})"

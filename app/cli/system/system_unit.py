@@ -6,6 +6,7 @@ whoever may write to its Python would be root.
 
 from __future__ import annotations
 
+import grp
 import os
 import stat
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from gpudeck.app.cli.system.boot_unit import Installed, quoted, service_lines
 from gpudeck.scheduler.background import unit
+from gpudeck.scheduler.executors import lock_places
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.wire import ADMINS, MEMBERS
@@ -51,8 +53,7 @@ def install() -> Installed:
     for place in (Path(sys.executable).resolve(), Path(paths.__file__).parents[2]):
         check_trusted(place)
     for group in (MEMBERS, ADMINS):
-        if problem := unit.run("groupadd", "--system", "--force", group):
-            raise UserError(f"the group {group} cannot be made: {problem}")
+        _make_group(group)
     try:
         UNIT_FILE.write_text(unit_text())
         UNIT_FILE.chmod(0o644)
@@ -67,6 +68,42 @@ def install() -> Installed:
         *((f"It could not be started now: {problem}",) if problem else ()),
     )
     return Installed(str(UNIT_FILE), not problem, notes)
+
+
+def install_locks(*, mixed: bool) -> Installed:
+    """Make the place in which only members lock GPUs. Raises UserError where that is impossible.
+
+    Args:
+        mixed: queues are left that lock GPUs in the file which everybody can open.
+    """
+    place, group = paths.MEMBERS_LOCKS, os.environ.get("GPUDECK_GROUP") or MEMBERS
+    if os.getuid() != 0:
+        raise UserError(f"only root makes {place}: sudo gpudeck daemon install --locks mixed")
+    _make_group(group)
+    try:
+        lock_places.make_place(place, grp.getgrnam(group).gr_gid, mixed=mixed)
+    except OSError as e:
+        raise UserError(f"{place} cannot be made: {e.strerror}") from e
+    if mixed:
+        first = (
+            f"Members of the group {group} lock GPUs in {place} and in {lock_places.EVERYBODY}, "
+            "which other users can hold"
+        )
+        then = (
+            "Let the users of GPUs in with: usermod -aG "
+            f"{group} NAME. Once all are members and no queue of an older version runs: "
+            "gpudeck daemon install --locks members"
+        )
+    else:
+        first = f"Only members of the group {group} lock GPUs, in {place}"
+        then = "Queues of other users get no GPU"
+    again = "A queue that runs locks as before until it starts anew: gpudeck daemon stop"
+    return Installed(str(place), False, (first, then, again))
+
+
+def _make_group(name: str) -> None:
+    if problem := unit.run("groupadd", "--system", "--force", name):
+        raise UserError(f"the group {name} cannot be made: {problem}")
 
 
 def check_trusted(place: Path) -> None:

@@ -39,6 +39,7 @@ from gpudeck.scheduler.protocol.wait_reasons import (
     HeldBy,
     HeldByOthers,
     JustTaken,
+    LockHolder,
     MemoryFree,
     MemoryHeldByOthers,
     MemoryUnknown,
@@ -60,6 +61,7 @@ from gpudeck.scheduler.protocol.wait_reasons import (
     TooFewGpus,
     TooFewOfType,
     TooLittleMemory,
+    Unseen,
     UsedBy,
     WaitReason,
     headline,
@@ -86,6 +88,7 @@ ENGLISH = re.compile(
 )
 
 PROCESS = Process(4711, "python3", "ada", 2.0**31)
+HOLDERS = (LockHolder(4711, "ada"), Unseen())
 BLOCKERS: tuple[Blocker, ...] = (
     Drained("GPU 0", mig=False),
     Drained("GPU 1", mig=True),
@@ -101,6 +104,8 @@ BLOCKERS: tuple[Blocker, ...] = (
     HeldByOthers("GPU 0"),
     HeldByOthers("GPU 0", 2.5 * GIB),
     MemoryHeldByOthers("GPU 0", 1.5 * GIB, 2 * GIB),
+    *(HeldByOthers("GPU 0", size, who) for size in (0.0, 2.5 * GIB) for who in HOLDERS),
+    *(MemoryHeldByOthers("GPU 0", 1.5 * GIB, 2 * GIB, who) for who in HOLDERS),
     NoReading("GPU 0"),
     MemoryUnknown("GPU 0"),
     MemoryFree("GPU 0", 3 * GIB),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import fcntl
 import math
 import os
+import shutil
 import signal
 import struct
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -19,11 +21,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudeck.scheduler.attempts import GpuTaken, log_file, running
-from gpudeck.scheduler.executors.gpu_locks import REGION, GpuLocks, held_by_others, region
+from gpudeck.scheduler.executors import lock_holders, lock_places
+from gpudeck.scheduler.executors.gpu_locks import GpuLocks, held_by_others
 from gpudeck.scheduler.executors.local import Local
+from gpudeck.scheduler.executors.lock_file import REGION, ranges_of, region
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Done, Job, Running, Spec
-from gpudeck.scheduler.protocol.wait_reasons import JustTaken
+from gpudeck.scheduler.protocol.users import user_name
+from gpudeck.scheduler.protocol.wait_reasons import JustTaken, LockHolder, StartFailed, Unseen
 from gpudeck.scheduler.queue import job_index
 from gpudeck.scheduler.store import Store
 from tests.support import eventually, lives
@@ -278,3 +283,133 @@ def test_the_runner_holds_the_gpu_and_the_command_does_not(file: Path, store: St
         assert lives(orphan)
     eventually(lambda: ended(queue, job.id))
     assert not lives(orphan)
+
+
+MEMBER = """
+import os
+import gpudeck.scheduler.executors.gpu_locks
+os.setgroups([4242]); os.setgid(65534); os.setuid(65534)
+"""
+root_only = pytest.mark.skipif(os.getuid() != 0, reason="needs root to become other users")
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a place for the locks of a group's members, on a machine that is mixed."""
+    base = Path("/var/tmp") / f"gpudeck-test-locks-{os.getpid()}"  # other users reach it
+    monkeypatch.setenv("GPUDECK_GPU_LOCKS", str(base))
+    lock_places.make_place(base, 4242, mixed=True)
+    yield base
+    shutil.rmtree(base)
+
+
+@contextmanager
+def started(code: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """Run Python until it printed a line or ended; it is killed at the end."""
+    command = [sys.executable, "-c", code, *words]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+
+
+def refusal(user: str, gpu: str) -> str:
+    """Return how a queue of another user fails to lock a GPU."""
+    with started(user + HOLD, "0", gpu) as process:
+        assert process.stderr is not None
+        assert process.wait(30) == 1
+        return process.stderr.read()
+
+
+@root_only
+def test_members_and_others_exclude_each_other_while_a_machine_is_mixed(place: Path) -> None:
+    name = f"GPU-mixed-{os.getpid()}"
+    for user in (OTHER_USER, MEMBER):
+        with GpuLocks.open() as mine, started(user + HOLD, "0", name) as other:
+            with pytest.raises(GpuTaken):
+                mine.claim(0, {name: 1.0})
+            other.kill()
+            other.wait()
+            mine.claim(0, {name: 1.0})
+            assert "GpuTaken" in refusal(user, name)
+
+
+@root_only
+def test_a_stranger_who_locks_what_everybody_can_open_stops_no_member(place: Path) -> None:
+    """The hostile case: one user holds all of /dev/full."""
+    name = f"GPU-closed-{os.getpid()}"
+    start, end = ranges_of(name)[0]
+    code = (
+        "import fcntl, os, struct, sys, time\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "fd = os.open('/dev/full', os.O_RDWR)\n"
+        f"lock = struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, {start}, {end - start}, 0)\n"
+        "fcntl.fcntl(fd, fcntl.F_OFD_SETLK, lock)\n"
+        "print('locked', flush=True); time.sleep(600)"
+    )
+    with started(code) as stranger:
+        with GpuLocks.open() as mixed, pytest.raises(GpuTaken):
+            mixed.claim(0, {name: 1.0})
+        assert lock_holders.find_holders([name], [Path("/dev/full")], ()) == {
+            name: LockHolder(stranger.pid, user_name(65534))
+        }
+        lock_places.make_place(place, 4242, mixed=False)
+        with GpuLocks.open() as closed:
+            assert closed.reserved(name) == 0
+            closed.claim(0, {name: 1.0})
+            assert "GpuTaken" in refusal(MEMBER, name)
+        assert "usermod -aG" in refusal(OTHER_USER, name)
+
+
+@root_only
+def test_a_place_that_others_can_change_is_refused(place: Path) -> None:
+    for path, mode in ((place, 0o777), (place / lock_places.GPUS, 0o666)):
+        before = path.stat().st_mode
+        path.chmod(mode)
+        with pytest.raises(UserError, match="can be changed by others"):
+            GpuLocks.open()
+        path.chmod(before)
+    GpuLocks.open().close()
+
+
+@root_only
+def test_the_process_of_another_user_is_not_seen_and_ones_own_is(place: Path) -> None:
+    name = f"GPU-seen-{os.getpid()}"
+    ask = (
+        "\nimport sys\nfrom pathlib import Path\n"
+        "from gpudeck.scheduler.executors import lock_holders\n"
+        "print(lock_holders.find_holders(sys.argv[1:2], [Path('/dev/full')], ()))"
+    )
+    with started(MEMBER + HOLD, "0", name) as member, GpuLocks.open() as locks:
+        found = lock_holders.find_holders([name], locks.files, ())
+        assert found == {name: LockHolder(member.pid, user_name(65534))}
+        assert lock_holders.find_holders([name], locks.files, [member.pid]) == {name: Unseen()}
+        stranger = "import os\nimport gpudeck.scheduler.executors.lock_holders\n" + (
+            "os.setgroups([]); os.setgid(65533); os.setuid(65533)"
+        )
+        seen = subprocess.run(
+            [sys.executable, "-c", stranger + ask, name],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert "Unseen()" in seen.stdout
+
+
+@root_only
+def test_a_job_of_a_user_who_is_no_member_waits_and_says_whom_to_ask(
+    store: Store, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a runner without locks would share its GPU with a member's job."""
+    lock_places.make_place(place, 4242, mixed=False)
+    monkeypatch.setattr(os, "access", lambda path, mode, **_: Path(path) != place / "gpus")
+    queue = make_queue(store, local=Local(lambda job, runner: None, memory_of=lambda d: 2.0**36))
+    (job,) = queue.submit([Spec(("true",), "x", "/", gpus=1)], [GPU])
+    with pytest.raises(UserError, match="usermod -aG"):
+        queue.step([GPU])
+    found = wait_reason(queue, job.id)
+    assert isinstance(found, StartFailed)
+    assert "only members of the group" in found.problem
