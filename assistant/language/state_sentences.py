@@ -6,6 +6,8 @@ PATTERNS = (
     "is on hold: its command or options were changed or damaged in the store. Submit the "
     "job again, and cancel this one",
     "On hold; to release it: {command}",
+    "On hold; an administrator did that, and only administrators release it",
+    "is on hold; an administrator did that, and only administrators release it",
     "On hold: its environment is lost or damaged in the store. Submit the job again, and "
     "cancel this one",
     "On hold: its command or options were changed or damaged in the store. Submit the job "

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
 
 UNIT = "gpudeck.service"
 BOOTED = Path("/run/systemd/system")
@@ -32,13 +33,23 @@ def is_installed() -> bool:
 
 
 def rename_module() -> None:
-    """Have a unit that was written before 0.2 start the daemon's module by its present name."""
+    """Have a unit that was written before 0.2 start the daemon's module by its present name.
+
+    Raises UserError where the unit cannot be changed.
+    """
     file = unit_file()
-    text = file.read_text()
-    renamed = text.replace(" -P -m scheduler.daemon\n", " -P -m gpudeck.scheduler.daemon\n")
-    if renamed != text:
+    try:
+        text = file.read_text()
+        renamed = text.replace(" -P -m scheduler.daemon\n", " -P -m gpudeck.scheduler.daemon\n")
+        if renamed == text:
+            return
         file.write_text(renamed)
-        systemctl("daemon-reload")
+    except OSError as e:
+        raise UserError(
+            f"the unit {file} is of a version before 0.2 and cannot be changed: {e.strerror}. "
+            "Remove it, or name gpudeck.scheduler.daemon in it in place of scheduler.daemon"
+        ) from e
+    systemctl("daemon-reload")
 
 
 def systemctl(*words: str) -> str:

@@ -43,6 +43,7 @@ from gpudeck.scheduler.protocol.jobs import Job, held_devices
 from gpudeck.scheduler.protocol.snapshot import STARTING, DeviceState, Snapshot
 from gpudeck.scheduler.queue.placement import Availability, device_use
 from gpudeck.scheduler.queue.queue import Queue
+from gpudeck.scheduler.queue.submission import OWNER, Editor
 from gpudeck.scheduler.services.alert_service import AlertService
 from gpudeck.scheduler.services.calibration_service import CalibrationService
 from gpudeck.scheduler.services.end_process import end_process
@@ -394,6 +395,10 @@ class Daemon:
     def mover(self, peer: wire.Peer) -> int | None:
         """Return the user who may overtake their own jobs alone; None: who may overtake all."""
         return peer.uid if self._shared and not sharing.is_admin(peer.uid) else None
+
+    def editor(self, peer: wire.Peer) -> Editor:
+        """Return who changes a job."""
+        return Editor(peer.uid, sharing.is_admin(peer.uid)) if self._shared else OWNER
 
     def _encode_for(self, value: object, uid: int) -> bytes:
         """Encode a reply as its user may see it."""

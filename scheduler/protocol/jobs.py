@@ -154,6 +154,8 @@ class Queued(msgspec.Struct, frozen=True, gc=False, tag="queued"):
     """Why the job waits, for programs."""
     unbegun: int = 0
     """How many of its attempts in a row ended before they ran anything."""
+    held_by: int | None = None
+    """The administrator of a shared daemon who put another user's job on hold; None: nobody did."""
 
 
 class Starting(msgspec.Struct, frozen=True, gc=False, tag="starting"):

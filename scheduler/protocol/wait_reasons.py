@@ -57,6 +57,10 @@ class Held(_Value, frozen=True):
     job: int
 
 
+class HeldByAdmin(_Value, frozen=True):
+    """An administrator of a shared daemon put the job on hold."""
+
+
 class EnvironmentMissing(_Value, frozen=True):
     """The environment that the job was submitted with is missing or damaged in the store."""
 
@@ -342,9 +346,9 @@ Unsatisfiable = TooFewGpus | TooFewOfType | TooLittleMemory | AllDrained
 """Reasons that remain however many other jobs end."""
 
 WaitReason = (
-    NotConsidered | StartsNow | QueuePaused | Held | EnvironmentMissing | SpecDamaged | AfterJobs
-    | DependencyFailed | NotBefore | RetryLater | StartFailed | FolderUnreadable | JustTaken
-    | GroupPaused | GroupFull | NoProcessor | ClusterUnavailable | ClusterMissing | ClusterFull
+    NotConsidered | StartsNow | QueuePaused | Held | HeldByAdmin | EnvironmentMissing
+    | SpecDamaged | AfterJobs | DependencyFailed | NotBefore | RetryLater | StartFailed
+    | FolderUnreadable | JustTaken | GroupPaused | GroupFull | NoProcessor | ClusterUnavailable | ClusterMissing | ClusterFull
     | Behind | BehindUser | NoDevices | ReplayShown | OtherDevices | Unsatisfiable | NoRoom
 )  # fmt: skip
 
@@ -372,6 +376,8 @@ def render(reason: WaitReason, now: float) -> str:  # noqa: PLR0912 - one line a
             return "the queue is paused"
         case Held(job):
             return f"is on hold; to release it: gpudeck resume {job}"
+        case HeldByAdmin():
+            return "is on hold; an administrator did that, and only administrators release it"
         case EnvironmentMissing():
             return (
                 "is on hold: its environment is lost or damaged in the store. "
@@ -459,7 +465,7 @@ def headline(reason: WaitReason, now: float) -> str | None:
     match reason:
         case StartsNow():
             return "Starting now"
-        case Held() | EnvironmentMissing() | SpecDamaged():
+        case Held() | HeldByAdmin() | EnvironmentMissing() | SpecDamaged():
             return f"On hold{render(reason, now).removeprefix('is on hold')}"
         case AfterJobs():
             return f"Waiting for{render(reason, now).removeprefix('waits for')}"

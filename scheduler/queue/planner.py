@@ -12,7 +12,7 @@ from gpudeck.scheduler.attempts import Executors
 from gpudeck.scheduler.protocol import wait_reasons as w
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.jobs import Forecast, Group, GroupState, Job
+from gpudeck.scheduler.protocol.jobs import Forecast, Group, GroupState, Job, Queued
 from gpudeck.scheduler.queue.dependencies import failed_dependency, open_dependencies
 from gpudeck.scheduler.queue.fair_share import FairShare, User
 from gpudeck.scheduler.queue.forecast import forecast, make_forecast
@@ -147,6 +147,8 @@ class Planner:
             return w.RetryLater(job.tries, now + remaining_delay(job, now))
         if job.spec.begin > now and not job.spec.hold:
             return w.NotBefore(job.spec.begin)
+        if job.spec.hold and isinstance(job.state, Queued) and job.state.held_by is not None:
+            return w.HeldByAdmin()
         return self.latest.reason(job)
 
     def _conditions(self, availability: Availability) -> Conditions:

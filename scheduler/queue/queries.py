@@ -8,8 +8,9 @@ from heapq import nlargest
 
 import msgspec
 
-from gpudeck.scheduler.protocol.jobs import Event, Job, Queued, listed, queued
+from gpudeck.scheduler.protocol.jobs import Event, Job, Queued, listed
 from gpudeck.scheduler.protocol.search import MAX_LISTED, Search
+from gpudeck.scheduler.protocol.wait_reasons import render
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.queue.planner import Planner
 from gpudeck.scheduler.store import Store
@@ -73,5 +74,5 @@ class JobQueries:
         if not isinstance(job.state, Queued):
             return job
         reason = self._planner.reason(job, now)
-        state = queued(reason, now, job.state.until, job.state.unbegun)
+        state = msgspec.structs.replace(job.state, reason=render(reason, now), wait=reason)
         return msgspec.structs.replace(job, state=state)

@@ -34,7 +34,7 @@ from gpudeck.scheduler.queue.progress_reader import ProgressFollower
 from gpudeck.scheduler.queue.queries import JobQueries
 from gpudeck.scheduler.queue.reaper import Reaper
 from gpudeck.scheduler.queue.recovery import Recovery
-from gpudeck.scheduler.queue.submission import Submission
+from gpudeck.scheduler.queue.submission import OWNER, Editor, Submission
 from gpudeck.scheduler.queue.transitions import acknowledged, with_note
 from gpudeck.scheduler.queue.usage import UsageCollector
 from gpudeck.scheduler.store import Store
@@ -147,9 +147,10 @@ class Queue:
         changes: Changes,
         devices: Sequence[Device],
         availability: Availability = UNKNOWN,
+        editor: Editor = OWNER,
     ) -> Job:
         """Change a job; see `Submission.edit`."""
-        return self._submission.edit(job_id, changes, devices, availability)
+        return self._submission.edit(job_id, changes, devices, availability, editor)
 
     def move(self, job_id: int, beside: int, after: bool, mover: int | None = None) -> Job:
         """Move a job beside another; see `Submission.move`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -43,6 +44,17 @@ from gpudeck.scheduler.store import Store
 
 _ALWAYS = {"name", "notes", "tags"}
 """What may be changed of a job in any state: text for people."""
+
+
+class Editor(NamedTuple):
+    """Describe who changes a job of a shared daemon."""
+
+    uid: int | None
+    is_admin: bool
+
+
+OWNER = Editor(None, is_admin=True)
+"""Who changes a job of a daemon that is not shared."""
 
 
 class Submission:
@@ -135,10 +147,19 @@ class Submission:
         return self._planner.forecast(job, devices, availability)
 
     def edit(
-        self, job_id: int, changes: Changes, devices: Sequence[Device], availability: Availability
+        self,
+        job_id: int,
+        changes: Changes,
+        devices: Sequence[Device],
+        availability: Availability,
+        editor: Editor = OWNER,
     ) -> Job:
-        """Change a job. Raises NotFound, UserError if it is too late or the job could not run."""
-        job = self._queries.get(job_id)
+        """Change a job.
+
+        Raises NotFound, UserError if it is too late, the editor may not do so, or the job could not
+        run.
+        """
+        job = held_by(self._queries.get(job_id), changes.hold, editor)
         spec = edited(job, changes)
         check_text(spec)
         if isinstance(job.state, Queued):
@@ -207,6 +228,22 @@ def edited(job: Job, changes: Changes) -> Spec:
     if late and not isinstance(job.state, Queued):
         raise UserError(f"job {job.id} is {job.status}: it is too late to change {', '.join(late)}")
     return msgspec.structs.replace(job.spec, **made)
+
+
+def held_by(job: Job, hold: bool | None, editor: Editor) -> Job:
+    """Return the job with who put it on hold, for a change of that.
+
+    Raises UserError where a user would release what an administrator put on hold.
+    """
+    state = job.state
+    if hold is None or not isinstance(state, Queued):
+        return job
+    if state.held_by is not None and not editor.is_admin:
+        raise UserError(
+            f"an administrator put job {job.id} on hold, and only administrators release it"
+        )
+    holder = editor.uid if hold and editor.uid != job.spec.user else None
+    return msgspec.structs.replace(job, state=msgspec.structs.replace(state, held_by=holder))
 
 
 def describe_changes(before: Spec, after: Spec) -> str:

@@ -14,7 +14,8 @@ class Edit(Request[Job], frozen=True, tag="edit"):
     changes: Changes
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Job:
-        daemon.queue.edit(self.job, self.changes, daemon.monitor.devices, daemon.availability())
+        devices, availability = daemon.monitor.devices, daemon.availability()
+        daemon.queue.edit(self.job, self.changes, devices, availability, daemon.editor(peer))
         return _changed(daemon, self.job)
 
 

@@ -17,6 +17,7 @@ from gpudeck.app.cli.connection import daemon_status
 from gpudeck.app.cli.system import boot_unit
 from gpudeck.scheduler.background import unit
 from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
 from tests.integration.shell import Shell
 from tests.support import eventually
 
@@ -263,3 +264,15 @@ def test_a_unit_of_0_1_starts_the_module_by_its_present_name(
         "systemctl --user daemon-reload",
         "systemctl --user start gpudeck.service",
     ]
+
+
+def test_a_unit_of_before_0_2_that_cannot_be_changed_is_said_in_one_line(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = unit.unit_file()
+    file.parent.mkdir(parents=True)
+    file.symlink_to("/proc/version")  # can be read, and written by nobody
+    monkeypatch.setattr(Path, "read_text", lambda _: "ExecStart=py -P -m scheduler.daemon\n")
+    with pytest.raises(UserError, match=r"^the unit .* cannot be changed: .*\. Remove it, or name"):
+        unit.rename_module()
+    assert machine.called() == []

@@ -214,6 +214,25 @@ def test_users_change_their_own_jobs_only(users, root):
     assert {root.job(n).status for n in (first, second)} == {"cancelled"}
 
 
+def test_what_an_administrator_put_on_hold_its_user_does_not_resume(users, root):
+    a, _ = users
+    waits = a.submit("true", "--hold")
+    a("resume", str(waits), status=0)
+    ended(root, waits)
+    first, second = a.submit("true", "--hold"), a.submit("true", "--hold")
+    root.hold(first)
+    told = a("resume", str(first), status=1)
+    assert f"an administrator put job {first} on hold" in told
+    a("edit", str(first), "--notes", "why?")  # anything else is still its user's
+    assert "only administrators release it" in root.job(first).state.reason
+    root.stop_daemon()  # it is stored
+    assert root.job(first).status == "queued"
+    assert "an administrator put" in a("resume", str(first), status=1)
+    root.hold(first, held=False)
+    assert ended(root, first) == "done"
+    a("cancel", str(second))
+
+
 def test_nobody_gets_ahead_of_others_by_moving_jobs(users, root):
     a, b = users
     first, theirs, mine, more = (u.submit("true", "--hold") for u in (a, b, a, a))
