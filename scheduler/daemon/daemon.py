@@ -41,6 +41,7 @@ from gpudeck.scheduler.protocol.draining import is_drained
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, held_devices
 from gpudeck.scheduler.protocol.snapshot import STARTING, DeviceState, Snapshot
+from gpudeck.scheduler.protocol.turns import in_turns
 from gpudeck.scheduler.queue.placement import Availability, device_use
 from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.queue.submission import OWNER, Editor
@@ -66,7 +67,7 @@ from gpudeck.scheduler.store.recorder import Recorder
 from gpudeck.scheduler.suspension.service import SuspensionService
 from gpudeck.scheduler.telemetry.monitor import Monitor
 from gpudeck.scheduler.verbs.control import GetSnapshot
-from gpudeck.scheduler.verbs.registry import decode_request
+from gpudeck.scheduler.verbs.registry import decoding
 from gpudeck.scheduler.verbs.request import Error, encode_message, encode_reply
 
 PROGRESS_S = 0.25
@@ -407,7 +408,7 @@ class Daemon:
     async def _handle(self, line: bytes, peer: wire.Peer) -> None:
         """Carry out one request and send the reply."""
         try:
-            request = decode_request(line)
+            request = await in_turns(decoding(line))
             if self._shared:
                 sharing.authorize(request, peer.uid, self.queue.queries.owners)
                 bookings = self._state.settings.reservations.values()

@@ -12,6 +12,7 @@ import msgspec
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import check_indices
 from gpudeck.scheduler.protocol.jobs import Spec
+from gpudeck.scheduler.protocol.turns import Work, finish, parts
 
 
 class SubmissionRecord(msgspec.Struct, frozen=True, gc=False):
@@ -58,10 +59,17 @@ def digest_of(specs: Sequence[Spec]) -> str:
     The environment and what is inherited differ between two shells, and a time such as +2h between
     two moments.
     """
+    return finish(digesting(specs))
+
+
+def digesting(specs: Sequence[Spec]) -> Work[str]:
+    """Return what `digest_of` does, part by part."""
     digest = hashlib.sha256()
-    for spec in specs:
-        asked = msgspec.structs.replace(spec, env={}, inherited=None, begin=0.0)
-        digest.update(msgspec.json.encode(asked))
+    for part in parts(specs):
+        for spec in part:
+            asked = msgspec.structs.replace(spec, env={}, inherited=None, begin=0.0)
+            digest.update(msgspec.json.encode(asked))
+        yield
     return digest.hexdigest()
 
 

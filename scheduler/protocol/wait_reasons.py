@@ -348,8 +348,9 @@ Unsatisfiable = TooFewGpus | TooFewOfType | TooLittleMemory | AllDrained
 WaitReason = (
     NotConsidered | StartsNow | QueuePaused | Held | HeldByAdmin | EnvironmentMissing
     | SpecDamaged | AfterJobs | DependencyFailed | NotBefore | RetryLater | StartFailed
-    | FolderUnreadable | JustTaken | GroupPaused | GroupFull | NoProcessor | ClusterUnavailable | ClusterMissing | ClusterFull
-    | Behind | BehindUser | NoDevices | ReplayShown | OtherDevices | Unsatisfiable | NoRoom
+    | FolderUnreadable | JustTaken | GroupPaused | GroupFull | NoProcessor | ClusterUnavailable
+    | ClusterMissing | ClusterFull | Behind | BehindUser | NoDevices | ReplayShown | OtherDevices
+    | Unsatisfiable | NoRoom
 )  # fmt: skip
 
 _ENDED = {"failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpudeck.scheduler.attempts import Executors
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Cancelling, Job, Running
+from gpudeck.scheduler.protocol.turns import Work, parts
 from gpudeck.scheduler.protocol.wait_reasons import render
 from gpudeck.scheduler.queue.dependencies import failed_dependency
 from gpudeck.scheduler.queue.job_index import JobIndex
@@ -27,6 +28,8 @@ MAX_NAMED = 100_000
 """Numbers and ranges in one request."""
 BATCH = 50
 """How many jobs are asked to end in one go."""
+STORED = 100
+"""How many jobs are cancelled in one transaction."""
 MAX_CHECKED = 500
 """How many jobs are checked in one go whether they can still run."""
 
@@ -57,15 +60,18 @@ class Canceller:
 
     def cancel_many(
         self, jobs: Sequence[int], ranges: Sequence[tuple[int, int]], array: int | None, group: str
-    ) -> Cancelling:
-        """Cancel all jobs that are named, in one transaction.
+    ) -> Work[Cancelling]:
+        """Cancel all jobs that are named, part by part.
+
+        Each part is on disk before the next one, and none of the jobs starts meanwhile.
 
         Args:
             ranges: first and last number of each.
             array: number of any job of an array.
 
         Raises:
-            UserError: nothing or too much is named.
+            UserError: nothing or too much is named, or the disk refuses it: those before stay
+                cancelled then.
             NotFound: there is no such array.
         """
         if not jobs and not ranges and array is None and not group:
@@ -79,7 +85,13 @@ class Canceller:
             wanted |= {number for number, job in active.items() if job.spec.group == group}
         over = set(jobs) - wanted
         known = self._store.existing(over)
-        self._cancel([active[number] for number in sorted(wanted)])
+        self._index.leaving |= wanted
+        try:
+            for part in parts(sorted(wanted), STORED):
+                self._cancel([active[number] for number in part if number in active])
+                yield
+        finally:
+            self._index.leaving -= wanted
         ending = wanted & active.keys()
         found = (wanted - ending, ending, known, over - known)
         return Cancelling(*(tuple(sorted(numbers)) for numbers in found))

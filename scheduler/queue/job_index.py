@@ -39,6 +39,8 @@ class JobIndex:
         self.suspects: set[int] = set()
         """Jobs that run after others of which one has ended: perhaps they never can. None of them
         is started before that is known."""
+        self.leaving: set[int] = set()
+        """Jobs that wait and are being cancelled: none of them is started."""
         self.damaged: set[int] = set()
         """Jobs that wait and do not match their checksums: none of them is started."""
         self.unbound: set[int] = set()
@@ -121,13 +123,17 @@ class JobIndex:
             self._unusable.pop(job.id, None)
         self.suspects |= self.dependents.update(job, self.active)
 
+    def add(self, job: Job) -> None:
+        """Show a job that was stored a while ago."""
+        self.update(job)
+        if job.spec.after:  # one of those before it may have failed meanwhile
+            self.suspects.add(job.id)
+
     def revive(self, job: Job) -> None:
         """Show a job that had ended and waits again, which is stored already."""
         self.ended = [one for one in self.ended if one.id != job.id]
         self._outcomes.pop(job.id, None)
-        self.update(job)
-        if job.spec.after:  # one of those before it may have failed meanwhile
-            self.suspects.add(job.id)
+        self.add(job)
 
     @property
     def occupying(self) -> list[Job]:

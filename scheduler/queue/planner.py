@@ -176,7 +176,7 @@ class Planner:
         delayed = {n for n in index.delayed if remaining_delay(index.active[n], now)}
         delayed |= {n for n, (until, _) in index.not_started.items() if moment < until}
         kept = index.dependents.ids() | index.suspects | delayed | index.unknown.keys() | later
-        kept |= index.damaged
+        kept |= index.damaged | index.leaving
 
         def ready(lane: Iterable[int]) -> Iterable[Job]:
             return (index.active[number] for number in lane if number not in kept)

@@ -22,6 +22,7 @@ from gpudeck.scheduler.protocol.jobs import (
     Running,
     Spec,
 )
+from gpudeck.scheduler.protocol.turns import Work, finish, parts
 from gpudeck.scheduler.protocol.units import numbered
 from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed, render
 from gpudeck.scheduler.queue.cancellation import Canceller
@@ -109,6 +110,14 @@ class Queue:
         """Return a job. Raises NotFound."""
         return self.queries.get(job_id)
 
+    def get_all(self, jobs: Sequence[int]) -> Work[list[Job]]:
+        """Return jobs, part by part. Raises NotFound."""
+        found: list[Job] = []
+        for part in parts(jobs):
+            found += [self.get(number) for number in part]
+            yield
+        return found
+
     # What users request
 
     def submit(
@@ -118,10 +127,20 @@ class Queue:
         availability: Availability = UNKNOWN,
         token: str = "",
     ) -> list[Job]:
+        """Submit all of the jobs at once, or none; see `Submission.submit`."""
+        return finish(self.submitting(specs, devices, availability, token))
+
+    def submitting(
+        self,
+        specs: Sequence[Spec],
+        devices: Sequence[Device],
+        availability: Availability,
+        token: str,
+    ) -> Work[list[Job]]:
         """Submit all of the jobs, or none; see `Submission.submit`."""
         return self._submission.submit(specs, devices, availability, token)
 
-    def submitted(self, token: str) -> list[Job]:
+    def submitted(self, token: str) -> Work[list[Job]]:
         """Return the jobs that were submitted with this token. Raises NotFound."""
         return self._submission.submitted(token)
 
@@ -163,11 +182,11 @@ class Queue:
 
     def cancel_many(
         self, jobs: Sequence[int], ranges: Sequence[tuple[int, int]], array: int | None, group: str
-    ) -> Cancelling:
+    ) -> Work[Cancelling]:
         """Cancel all jobs that are named; see `Canceller.cancel_many`."""
         return self._canceller.cancel_many(jobs, ranges, array, group)
 
-    def restore(self, jobs: Sequence[int]) -> list[Job]:
+    def restore(self, jobs: Sequence[int]) -> Work[list[Job]]:
         """Undo the cancellation of jobs that waited; see `UndoBuffer.restore`."""
         return self._canceller.undo.restore(jobs)
 

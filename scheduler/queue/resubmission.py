@@ -15,6 +15,7 @@ from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import NotFound, Unsettled, UserError
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Spec
 from gpudeck.scheduler.protocol.submissions import SubmissionRecord
+from gpudeck.scheduler.protocol.turns import Work, parts
 from gpudeck.scheduler.queue.admission import bound
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.store import Store
@@ -27,7 +28,7 @@ class Resubmission:
     def __init__(self, store: Store, index: JobIndex) -> None:
         self._store, self._index = store, index
 
-    def jobs_of(self, token: str) -> list[Job]:
+    def jobs_of(self, token: str) -> Work[list[Job]]:
         """Return the jobs that were submitted with this token, as they are now.
 
         Raises:
@@ -35,32 +36,44 @@ class Resubmission:
             Unsettled: that cannot be found out now.
         """
         found = self._find(token)
-        if found is None or not found[1]:
+        jobs = [] if found is None else (yield from self._stored(found))
+        if not jobs:
             raise NotFound(f"no job was queued with the token {token}")
-        return [self._index.active.get(job.id, job) for job in found[1]]
+        return [self._index.active.get(job.id, job) for job in jobs]
 
     def repeat(
         self, token: str, contents: str, specs: Sequence[Spec], devices: Sequence[Device]
-    ) -> list[Job] | None:
+    ) -> Work[list[Job] | None]:
         """Return the jobs of the submission that is repeated; None where it is a new one.
 
         Raises:
             UserError: the token belongs to another submission.
             Unsettled: whether it was queued before cannot be found out now.
         """
-        found = self._find(token)
-        if found is None:
+        record = self._find(token)
+        if record is None:
             return None
-        record, jobs = found
         if record.digest != contents:
             raise UserError(
                 f"the token {token} belongs to another submission. To see its jobs: "
                 f"gpudeck jobs --token {token}"
             )
+        jobs = yield from self._stored(record)
         self._refill(record, jobs, specs, devices)
-        return self.jobs_of(token)
+        return (yield from self.jobs_of(token))
 
-    def _find(self, token: str) -> tuple[SubmissionRecord, list[Job]] | None:
+    def _stored(self, record: SubmissionRecord) -> Work[list[Job]]:
+        """Return the jobs of a submission as they are stored. Raises Unsettled."""
+        jobs: list[Job] = []
+        for part in parts(record.numbers):
+            try:
+                jobs += self._store.between(part[0], part[-1] + 1)
+            except UserError as e:
+                raise Unsettled(str(e)) from e
+            yield
+        return jobs
+
+    def _find(self, token: str) -> SubmissionRecord | None:
         try:
             found = self._store.submission(token)
         except UserError as e:

@@ -11,7 +11,7 @@ import msgspec
 from gpudeck.language.numbers import clock
 from gpudeck.scheduler.attempts import Executors
 from gpudeck.scheduler.protocol.devices import Device
-from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.errors import Unsettled, UserError
 from gpudeck.scheduler.protocol.job_options import MAX_BATCH
 from gpudeck.scheduler.protocol.jobs import (
     Changes,
@@ -22,7 +22,8 @@ from gpudeck.scheduler.protocol.jobs import (
     Spec,
     listed,
 )
-from gpudeck.scheduler.protocol.submissions import digest_of
+from gpudeck.scheduler.protocol.submissions import digesting, new_token
+from gpudeck.scheduler.protocol.turns import Work, parts
 from gpudeck.scheduler.protocol.wait_reasons import render
 from gpudeck.scheduler.queue.admission import (
     bound,
@@ -40,8 +41,10 @@ from gpudeck.scheduler.queue.planner import Planner
 from gpudeck.scheduler.queue.queries import JobQueries
 from gpudeck.scheduler.queue.resubmission import Resubmission
 from gpudeck.scheduler.queue.transitions import Change, with_spec
-from gpudeck.scheduler.store import Store
+from gpudeck.scheduler.store import Store, staging
 
+UNNAMED = "-"
+"""Stands for the digest of a submission without a token."""
 _ALWAYS = {"name", "notes", "tags"}
 """What may be changed of a job in any state: text for people."""
 
@@ -71,6 +74,8 @@ class Submission:
         self._store, self._index, self._queries = store, index, queries
         self._planner, self._executors = planner, executors
         self._again = Resubmission(store, index)
+        self._under_way: set[str] = set()
+        """The tokens of submissions that are being stored."""
 
     def submit(
         self,
@@ -78,10 +83,11 @@ class Submission:
         devices: Sequence[Device],
         availability: Availability,
         token: str,
-    ) -> list[Job]:
-        """Submit all of the jobs in one transaction, or none of them.
+    ) -> Work[list[Job]]:
+        """Submit all of the jobs, or none of them, part by part.
 
-        Jobs that were submitted with this token before are returned as they are now.
+        They are on disk as a whole before anybody sees one of them. Jobs that were submitted with
+        this token before are returned as they are now.
 
         Raises:
             UserError: one of them can never run here, or they cannot be stored, or the token
@@ -91,22 +97,65 @@ class Submission:
         """
         if len(specs) > MAX_BATCH:
             raise UserError(f"up to {MAX_BATCH} jobs can be submitted at once")
-        contents = digest_of(specs) if token else ""
-        if token and (jobs := self._again.repeat(token, contents, specs, devices)) is not None:
-            return jobs
+        if not token:
+            return (yield from self._submit(specs, devices, availability, "", ""))
+        if token in self._under_way:
+            raise Unsettled(f"the submission with the token {token} is being stored")
+        self._under_way.add(token)
+        try:
+            contents = yield from digesting(specs)
+            jobs = yield from self._again.repeat(token, contents, specs, devices)
+            if jobs is not None:
+                return jobs
+            return (yield from self._submit(specs, devices, availability, token, contents))
+        finally:
+            self._under_way.discard(token)
+
+    def _submit(
+        self,
+        specs: Sequence[Spec],
+        devices: Sequence[Device],
+        availability: Availability,
+        token: str,
+        contents: str,
+    ) -> Work[list[Job]]:
         distinct = {(id(spec.env), spec.where): spec for spec in specs}  # mostly one for all
         for spec in distinct.values():
             check_environment(spec.env, spec.where)
-        for spec in specs:
-            self._check(spec, devices, availability)
+        fitting: list[Spec] = []
+        for part in parts(specs):
+            for spec in part:
+                self._check(spec, devices, availability)
+                fitting.append(bound(spec, devices))
+            yield
         self._check_dependencies(specs)
-        specs = [bound(spec, devices) for spec in specs]
-        jobs = self._store.insert_all(specs, time.time(), Queued(), token, contents)
+        if len(specs) > staging.PART:
+            return (yield from self._stage(fitting, token or new_token(), contents))
+        jobs = self._store.insert_all(fitting, time.time(), Queued(), token, contents)
         for job in jobs:
             self._index.update(job)
         return jobs
 
-    def submitted(self, token: str) -> list[Job]:
+    def _stage(self, specs: Sequence[Spec], token: str, contents: str) -> Work[list[Job]]:
+        """Store many jobs in several transactions, and show them once all are on disk."""
+        staged = staging.Staging(self._store, len(specs), time.time(), Queued(), token)
+        jobs: list[Job] = []
+        try:
+            for part in parts(specs, staging.PART):
+                jobs += staged.add(part)
+                yield
+            staged.commit(contents or UNNAMED)
+        except Exception:
+            staged.give_up()
+            raise
+        for some in parts(jobs):
+            for job in some:
+                self._index.add(job)
+                staged.show(job)
+            yield
+        return jobs
+
+    def submitted(self, token: str) -> Work[list[Job]]:
         """Return the jobs that were submitted with this token; see `Resubmission.jobs_of`."""
         return self._again.jobs_of(token)
 

@@ -13,10 +13,13 @@ from gpudeck.language.numbers import span
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import MAX_BATCH
 from gpudeck.scheduler.protocol.jobs import UNDO_S, Event, Job, Queued
+from gpudeck.scheduler.protocol.turns import Work, parts
 from gpudeck.scheduler.protocol.units import numbered
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.store import Store
 
+STORED = 100
+"""How many jobs are queued again in one transaction."""
 GRACE_S = 5.0
 """An undo in the last of UNDO_S may come this much later."""
 
@@ -72,8 +75,10 @@ class UndoBuffer:
         if any(kept.until < now for kept in self._kept.values()):
             self._kept = {n: kept for n, kept in self._kept.items() if kept.until >= now}
 
-    def restore(self, jobs: Sequence[int]) -> list[Job]:
+    def restore(self, jobs: Sequence[int]) -> Work[list[Job]]:
         """Queue these jobs again where they were, with those that were cancelled because of them.
+
+        That is done part by part, each of which is on disk before the next one.
 
         Raises UserError where it is too late for one of them, or the change cannot be stored.
         """
@@ -91,9 +96,14 @@ class UndoBuffer:
             if kept.followed and wanted & set(kept.job.spec.after):  # it runs after
                 wanted.add(number)
         event = Event(time.time(), "restored", "its cancellation was undone")
-        found = [self._kept[number] for number in sorted(wanted)]
-        self._store.revive([(kept.job, (event,)) for kept in found], [kept.env for kept in found])
-        for kept in found:
-            del self._kept[kept.job.id]
-            self._index.revive(kept.job)
-        return [kept.job for kept in found]
+        restored: list[Job] = []
+        for part in parts(sorted(wanted), STORED):
+            found = [self._kept[number] for number in part if number in self._kept]
+            envs = [kept.env for kept in found]
+            self._store.revive([(kept.job, (event,)) for kept in found], envs)
+            for kept in found:
+                del self._kept[kept.job.id]
+                self._index.revive(kept.job)
+                restored.append(kept.job)
+            yield
+        return restored

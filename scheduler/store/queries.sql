@@ -4,6 +4,24 @@ INSERT INTO jobs (id, submitted, status, spec, env, state, seal) VALUES (?, ?, ?
 -- name: add_submission
 INSERT INTO submissions (token, digest, first, count) VALUES (?, ?, ?, ?);
 
+-- name: end_staging
+UPDATE submissions SET digest = ? WHERE token = ?;
+
+-- name: staged
+SELECT first, first + count FROM submissions WHERE digest = '';
+
+-- name: staged_envs
+SELECT DISTINCT env FROM jobs WHERE id >= ? AND id < ? AND env != '';
+
+-- name: drop_staged
+DELETE FROM jobs WHERE id >= ? AND id < ?;
+
+-- name: drop_staged_search
+DELETE FROM search WHERE job >= ? AND job < ?;
+
+-- name: drop_staged_submission
+DELETE FROM submissions WHERE first = ? AND digest = '';
+
 -- name: restore_submission
 INSERT OR IGNORE INTO submissions (token, digest, first, count) VALUES (?, ?, ?, ?);
 
@@ -80,7 +98,7 @@ SELECT id, spec, submitted, state, place, tries, usage, seal FROM jobs WHERE sta
 SELECT id FROM jobs WHERE status IN ('queued', 'starting', 'running');
 
 -- name: recent_jobs
-SELECT id, spec, submitted, state, place, tries, usage, seal FROM jobs ORDER BY id DESC LIMIT ?;
+SELECT id, spec, submitted, state, place, tries, usage, seal FROM jobs WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?;
 
 -- name: set_search
 INSERT OR REPLACE INTO search (job, outcome, submitted, ended, "group", devices, words, user) VALUES (?, ?, ?, ?, ?, ?, ?, ?);

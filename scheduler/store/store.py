@@ -33,6 +33,7 @@ from gpudeck.scheduler.store.checksums import Level, LevelMark, checksum
 from gpudeck.scheduler.store.database import Database
 from gpudeck.scheduler.store.environments import EnvironmentLost, digest, whole
 from gpudeck.scheduler.store.migrate import SCHEMA_VERSION, create, migrate
+from gpudeck.scheduler.store.staging import Hidden
 
 _SPEC = msgspec.json.Decoder(Spec).decode
 _STATE = msgspec.json.Decoder(State).decode
@@ -66,7 +67,14 @@ class Store(Database):
         """What was lost since the store was open last, in a sentence; empty where nothing was."""
         self._mark = LevelMark(file)
         super().__init__(file, "store", "queries.sql", busy=BUSY_S, one_thread=True)
+        self._hidden = Hidden()
+        """Jobs of submissions that are not stored as a whole yet."""
+        self._given_up: list[range] = []
+        """Those of them that the full disk kept from being deleted."""
         self._find_loss()
+        with self._translated():
+            staged = self.connection.execute(self._q["staged"]).fetchall()
+        self.drop_staged([range(*numbers) for numbers in staged])
         try:
             self._opened = self._identity()
         except OSError as e:
@@ -214,11 +222,7 @@ class Store(Database):
             token: The token of the submission, which no other has; empty where it has none.
             contents: The digest of the submission.
         """
-        if self.replaced:
-            raise UserError(
-                f"the store {self._file} was deleted or replaced while the daemon used it, so that "
-                "the daemon ends. Submit again: the next one takes over what is left"
-            )
+        self._check_kept()
         with self._transaction():
             (last,) = self.connection.execute(self._q["last_number"]).fetchone()
             jobs = [
@@ -231,6 +235,66 @@ class Store(Database):
                 self.connection.execute(self._q["prune_submissions"], (KEPT_SUBMISSIONS,))
         self._note_level()
         return [msgspec.structs.replace(job, spec=_bare(job.spec)) for job in jobs]
+
+    def _check_kept(self) -> None:
+        """Raise UserError where what is stored now would be lost, or the disk is still full."""
+        if self.replaced:
+            raise UserError(
+                f"the store {self._file} was deleted or replaced while the daemon used it, so that "
+                "the daemon ends. Submit again: the next one takes over what is left"
+            )
+        self.drop_staged(self._given_up)
+
+    # What `Staging` uses
+
+    def begin_staging(self, count: int, token: str) -> range:
+        """Keep numbers for the jobs of a submission, and hide these. Raises UserError."""
+        self._check_kept()
+        with self._transaction():
+            (last,) = self.connection.execute(self._q["last_number"]).fetchone()
+            numbers = range(last + 1, last + 1 + count)
+            self.connection.execute(self._q["forget_number"])
+            self.connection.execute(self._q["set_number"], (numbers.stop - 1,))
+            self.connection.execute(self._q["add_submission"], (token, "", numbers.start, count))
+        self._hidden.hide(numbers, numbers.start)
+        self._note_level()
+        return numbers
+
+    def add_staged(self, jobs: Sequence[Job]) -> list[Job]:
+        """Store hidden jobs. Raises UserError."""
+        with self._transaction():
+            self._insert(jobs)
+        self._note_level()
+        return [msgspec.structs.replace(job, spec=_bare(job.spec)) for job in jobs]
+
+    def end_staging(self, token: str, contents: str) -> None:
+        """Have a submission exist, and its jobs with it. Raises UserError."""
+        self._check_kept()
+        with self._transaction():
+            self.connection.execute(self._q["end_staging"], (contents, token))
+            self.connection.execute(self._q["prune_submissions"], (KEPT_SUBMISSIONS,))
+
+    def show_staged(self, numbers: range, end: int) -> None:
+        """Show those of these jobs with numbers below `end`."""
+        self._hidden.hide(numbers, end)
+
+    def drop_staged(self, staged: Sequence[range]) -> None:
+        """Delete the jobs of submissions that were not stored as a whole.
+
+        Raises UserError; then they are tried again before the next submission. Their events stay,
+        as the number of the newest event must never go back.
+        """
+        self._given_up = [*self._given_up, *(n for n in staged if n not in self._given_up)]
+        for numbers in tuple(self._given_up):
+            bounds = (numbers.start, numbers.stop)
+            with self._transaction():
+                digests = self.connection.execute(self._q["staged_envs"], bounds).fetchall()
+                self.connection.execute(self._q["drop_staged"], bounds)
+                self.connection.execute(self._q["drop_staged_search"], bounds)
+                self.connection.execute(self._q["drop_staged_submission"], bounds[:1])
+                self.connection.executemany(self._q["drop_env"], digests)
+            self._given_up.remove(numbers)
+            self._hidden.hide(numbers, numbers.stop)
 
     def _insert(self, jobs: Sequence[Job]) -> None:
         """Add jobs that were submitted in this moment, each with its environment."""
@@ -253,14 +317,15 @@ class Store(Database):
             self._q["add_event"], ((job.id, job.submitted, "submitted", "") for job in jobs)
         )
 
-    def submission(self, token: str) -> tuple[SubmissionRecord, list[Job]] | None:
-        """Return a submission and its jobs, oldest first; None where none has this token."""
+    def submission(self, token: str) -> SubmissionRecord | None:
+        """Return a submission; None where none has this token."""
         with self._translated():
             found = self.connection.execute(self._q["get_submission"], (token,)).fetchone()
-        if found is None:
-            return None
-        record = SubmissionRecord(*found)
-        return record, list(self._rows("get_jobs", record.numbers.start, record.numbers.stop))
+        return None if found is None or not found[1] else SubmissionRecord(*found)
+
+    def between(self, first: int, end: int) -> list[Job]:
+        """Return the jobs with numbers from `first` up to, and without, `end`, oldest first."""
+        return list(self._rows("get_jobs", first, end))
 
     def submission_of(self, job_id: int) -> SubmissionRecord | None:
         """Return what a job was submitted with; None where that had no token, or is forgotten."""
@@ -478,7 +543,7 @@ class Store(Database):
 
     def _of_jobs(self, query: str, jobs: Iterable[int]) -> list[tuple[Any, ...]]:
         """Return what a query finds of those of these numbers that can belong to a job."""
-        possible = [number for number in jobs if 0 < number < 2**63]
+        possible = [n for n in jobs if 0 < n < 2**63 and n not in self._hidden]
         with self._translated():
             return self.connection.execute(self._q[query], (_encode(possible),)).fetchall()
 
@@ -500,7 +565,11 @@ class Store(Database):
 
     def recent(self, limit: int) -> list[Job]:
         """Return the newest jobs, as lists show them, newest first."""
-        return [listed(job) for job in self._rows("recent_jobs", limit)]
+        found: list[Job] = []
+        for first, end in self._hidden.shown(2**63 - 1):
+            rows = self._rows("recent_jobs", first, end, limit - len(found))
+            found += [listed(job) for job in rows]
+        return found
 
     def ended_since(self, since: float) -> Iterator[Job]:
         """Yield the jobs that ended since a time and had devices, oldest first."""
@@ -556,7 +625,8 @@ class Store(Database):
         }
         with self._translated():
             for (job_id,) in self.connection.execute(self._q["find_jobs"], wanted):
-                yield job_id
+                if job_id not in self._hidden:
+                    yield job_id
 
     def paused(self) -> bool:
         """Return True if the queue is paused."""
@@ -612,6 +682,8 @@ class Store(Database):
         with self._translated():
             for row in self.connection.execute(self._q[query], values):
                 number, spec, submitted, state, place, tries, usage, seal = row
+                if number in self._hidden:
+                    continue
                 try:
                     decoded = _SPEC(spec), submitted, _STATE(state), place, tries, _USAGE(usage)
                 except (*MALFORMED, TypeError) as e:  # TypeError: NULL in place of text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpudeck.scheduler.protocol.jobs import Cancelling, Changes, Job, listed
+from gpudeck.scheduler.protocol.turns import in_turns
 from gpudeck.scheduler.protocol.wire import Peer
 from gpudeck.scheduler.verbs.request import Daemon, Request
 
@@ -42,7 +43,7 @@ class Cancel(Request[Job], frozen=True, tag="cancel"):
 
 
 class CancelMany(Request[Cancelling], frozen=True, tag="cancel_many"):
-    """Cancel all of the named jobs that have not ended, in one transaction.
+    """Cancel all of the named jobs that have not ended.
 
     The reply says what was done, also where that is nothing.
     """
@@ -55,9 +56,11 @@ class CancelMany(Request[Cancelling], frozen=True, tag="cancel_many"):
     group: str = ""
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Cancelling:
-        done = daemon.queue.cancel_many(self.jobs, self.ranges, self.array, self.group)
-        daemon.queue_changed()
-        return done
+        work = daemon.queue.cancel_many(self.jobs, self.ranges, self.array, self.group)
+        try:
+            return await in_turns(work)
+        finally:
+            daemon.queue_changed()
 
 
 class Restore(Request[tuple[Job, ...]], frozen=True, tag="restore"):
@@ -69,9 +72,12 @@ class Restore(Request[tuple[Job, ...]], frozen=True, tag="restore"):
     jobs: tuple[int, ...]
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Job, ...]:
-        restored = daemon.queue.restore(self.jobs)
-        daemon.queue_changed()
-        return tuple(listed(daemon.queue.get(job.id)) for job in restored)
+        try:
+            restored = await in_turns(daemon.queue.restore(self.jobs))
+        finally:
+            daemon.queue_changed()
+        jobs = await in_turns(daemon.queue.get_all([job.id for job in restored]))
+        return tuple(listed(job) for job in jobs)
 
 
 def _changed(daemon: Daemon, job_id: int) -> Job:

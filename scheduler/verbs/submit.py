@@ -13,6 +13,7 @@ from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import check_indices
 from gpudeck.scheduler.protocol.jobs import Forecast, Job, Spec, listed
 from gpudeck.scheduler.protocol.submissions import check_token, indexed, new_token
+from gpudeck.scheduler.protocol.turns import Work, in_turns, parts
 from gpudeck.scheduler.protocol.wire import Peer
 from gpudeck.scheduler.verbs.request import Daemon, Request
 
@@ -48,11 +49,11 @@ class Submit(Request[Job], frozen=True, tag="submit"):
         check_folders([self.spec])
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Job:
-        return _submit(daemon, peer, [self.spec], self.token)[0]
+        return (await _submit(daemon, peer, [self.spec], {}, self.token))[0]
 
 
 class SubmitMany(Request[tuple[Job, ...]], frozen=True, tag="submit_many"):
-    """Queue several jobs in one transaction, all or none. Returns them, oldest first.
+    """Queue several jobs, all or none. Returns them, oldest first.
 
     With a token that was used before, return the jobs of that submission.
     """
@@ -83,9 +84,17 @@ class SubmitMany(Request[tuple[Job, ...]], frozen=True, tag="submit_many"):
         check_folders(self.specs)
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Job, ...]:
-        env = self.env
-        specs = [msgspec.structs.replace(spec, env=spec.env or env) for spec in self.specs]
-        return tuple(_submit(daemon, peer, specs, self.token))
+        return tuple(await _submit(daemon, peer, self.specs, self.env, self.token))
+
+
+class RawSubmission(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="submit_many"
+):
+    """A SubmitMany whose jobs are not decoded yet."""
+
+    specs: tuple[msgspec.Raw, ...]
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    token: str = msgspec.field(default_factory=new_token)
 
 
 class GetSubmission(Request[tuple[Job, ...]], frozen=True, tag="submission"):
@@ -94,7 +103,8 @@ class GetSubmission(Request[tuple[Job, ...]], frozen=True, tag="submission"):
     token: str
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Job, ...]:
-        return tuple(listed(j) for j in daemon.queue.submitted(_own(daemon, peer, self.token)))
+        jobs = await in_turns(daemon.queue.submitted(_own(daemon, peer, self.token)))
+        return tuple(listed(job) for job in jobs)
 
 
 class Foresee(Request[Forecast], frozen=True, tag="foresee"):
@@ -131,14 +141,24 @@ def _own(daemon: Daemon, peer: Peer, token: str) -> str:
     return token if user is None or not token else f"user {user} {token}"
 
 
-def _submit(daemon: Daemon, peer: Peer, specs: list[Spec], token: str) -> list[Job]:
+async def _submit(
+    daemon: Daemon, peer: Peer, specs: Sequence[Spec], env: dict[str, str], token: str
+) -> list[Job]:
     if peer.gone:  # it gave up, perhaps while this process was stopped, and may submit again
         raise ConnectionAbortedError("the client is gone")
     check_token(token)
-    # whoever sends a request cannot choose whose it is
-    user = daemon.owner(peer)
-    specs = [msgspec.structs.replace(spec, user=user) for spec in specs]
+    specs = await in_turns(_owned(specs, env, daemon.owner(peer)))
     token = _own(daemon, peer, token)
-    jobs = daemon.queue.submit(specs, daemon.monitor.devices, daemon.availability(), token)
+    devices, availability = daemon.monitor.devices, daemon.availability()
+    jobs = await in_turns(daemon.queue.submitting(specs, devices, availability, token))
     daemon.queue_changed()
-    return [daemon.queue.get(job.id) for job in jobs]
+    return await in_turns(daemon.queue.get_all([job.id for job in jobs]))
+
+
+def _owned(specs: Sequence[Spec], env: dict[str, str], user: int | None) -> Work[list[Spec]]:
+    """Return the jobs with their environments, and whose they are: no request chooses that."""
+    found: list[Spec] = []
+    for part in parts(specs):
+        found += [msgspec.structs.replace(s, env=s.env or env, user=user) for s in part]
+        yield
+    return found

@@ -26,6 +26,7 @@ from gpudeck.scheduler.protocol.jobs import (
     Running,
     Spec,
 )
+from gpudeck.scheduler.protocol.turns import finish
 from gpudeck.scheduler.protocol.wait_reasons import (
     DependencyFailed,
     EnvironmentMissing,
@@ -392,9 +393,11 @@ def test_many_jobs_are_cancelled_in_one_commit_and_a_second_cancel_is_no_error(
         "update_all",
         lambda changes: (commits.append(len(changes)), update(changes))[1],
     )
-    assert queue.cancel_many((), (), array[3], "") == Cancelling(tuple(array[2:]), tuple(array[:2]))
+    assert finish(queue.cancel_many((), (), array[3], "")) == Cancelling(
+        tuple(array[2:]), tuple(array[:2])
+    )
     assert commits == [4]
-    assert queue.cancel_many(array, (), array[0], "") == Cancelling(
+    assert finish(queue.cancel_many(array, (), array[0], "")) == Cancelling(
         (), tuple(array[:2]), tuple(array[2:])
     ), "as it was"
     assert [e.what for e in queue.queries.timeline(array[0])] == [
@@ -402,10 +405,10 @@ def test_many_jobs_are_cancelled_in_one_commit_and_a_second_cancel_is_no_error(
         "started",
         "stop requested",
     ], "asked once: its grace period goes on"
-    assert queue.cancel_many((), (), None, "g") == Cancelling((grouped,))
+    assert finish(queue.cancel_many((), (), None, "g")) == Cancelling((grouped,))
     eventually(lambda: all(ended(queue, n) for n in array))
     assert {queue.get(n).status for n in array} == {"cancelled"}
-    assert queue.cancel_many((), ((-(10**30), 10**30), (1, 10**9)), None, "") == Cancelling(
+    assert finish(queue.cancel_many((), ((-(10**30), 10**30), (1, 10**9)), None, "")) == Cancelling(
         (*same, plain)
     )
     assert queue.waiting == 0 and not queue.running
@@ -432,17 +435,17 @@ def test_an_invalid_cancel_request_cancels_nothing(
 ) -> None:
     job = submit(queue, hold=True)
     with pytest.raises(UserError, match=why):
-        queue.cancel_many(jobs, ranges, array, group)
+        finish(queue.cancel_many(jobs, ranges, array, group))
     assert queue.get(job).status == "queued"
 
 
 def test_unknown_job_numbers_are_reported_and_ignored(queue: Queue) -> None:
     job = submit(queue, hold=True)
     wrong = (0, -1, job + 1, 2**63, 2**70)
-    assert queue.cancel_many((*wrong, job, job), ((2**70, 2**71),), None, "nobody") == Cancelling(
-        (job,), (), (), tuple(sorted(wrong))
-    )
-    assert queue.cancel_many(range(100_000), (), None, "").ended == (job,)
+    assert finish(
+        queue.cancel_many((*wrong, job, job), ((2**70, 2**71),), None, "nobody")
+    ) == Cancelling((job,), (), (), tuple(sorted(wrong)))
+    assert finish(queue.cancel_many(range(100_000), (), None, "")).ended == (job,)
 
 
 def test_a_cancel_on_a_full_disk_ends_running_jobs_and_keeps_waiting_ones(
@@ -459,6 +462,6 @@ def test_a_cancel_on_a_full_disk_ends_running_jobs_and_keeps_waiting_ones(
             lambda *_: (_ for _ in ()).throw(UserError("the disk is full")),
         )
         with pytest.raises(UserError, match="the disk is full"):
-            queue.cancel_many((), ((1, 10),), None, "")
+            finish(queue.cancel_many((), ((1, 10),), None, ""))
     eventually(lambda: ended(queue, runs))
     assert (queue.get(runs).status, queue.get(waits).status) == ("cancelled", "queued")

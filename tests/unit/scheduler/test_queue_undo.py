@@ -6,6 +6,7 @@ import pytest
 
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import UNDO_S, Cancelled, Done
+from gpudeck.scheduler.protocol.turns import finish
 from gpudeck.scheduler.queue import undo
 from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.store import Store
@@ -34,9 +35,9 @@ def test_a_cancelled_job_goes_back_to_its_place_with_its_environment(store, tmp_
     before = order(queue)
     assert before == [jobs[0], jobs[3], jobs[1], jobs[2]]
     queue.cancel(jobs[3])
-    queue.cancel_many([jobs[1]], (), None, "")
+    finish(queue.cancel_many([jobs[1]], (), None, ""))
     assert environments(store) == 2, "no secret stays on disk for an undo"
-    restored = queue.restore([jobs[3], jobs[1]])
+    restored = finish(queue.restore([jobs[3], jobs[1]]))
     assert {job.id for job in restored} == {jobs[3], jobs[1]}
     assert order(queue) == before
     assert [e.what for e in queue.queries.timeline(jobs[1])] == [
@@ -65,7 +66,7 @@ def test_jobs_that_were_cancelled_because_of_it_come_back_and_others_do_not(stor
     queue.cancel(first)
     queue.step([CPU])
     assert all(isinstance(queue.get(n).state, Cancelled) for n in (first, child, grandchild))
-    assert {job.id for job in queue.restore([first])} == {first, child, grandchild}
+    assert {job.id for job in finish(queue.restore([first]))} == {first, child, grandchild}
     assert isinstance(queue.get(own).state, Cancelled), "the user had cancelled it alone"
     queue.groups.pause(False)
     for job in (first, child, grandchild):
@@ -80,7 +81,7 @@ def test_a_job_restored_after_what_it_waits_for_failed_does_not_run(store) -> No
     queue.cancel(child)
     queue.step([CPU])
     eventually(lambda: ended(queue, first))
-    queue.restore([child])
+    finish(queue.restore([child]))
     queue.step([CPU])
     assert queue.get(child).status == "cancelled"
 
@@ -90,18 +91,18 @@ def test_what_can_no_longer_be_undone_is_refused_and_nothing_changes(store, monk
     queue.groups.pause(True)
     kept, late = submit(queue), submit(queue)
     with pytest.raises(UserError, match=f"job {kept} can no longer be undone"):
-        queue.restore([kept])
+        finish(queue.restore([kept]))
     queue.cancel(late)
     with monkeypatch.context() as patch:
         now = undo.time.monotonic() + UNDO_S + undo.GRACE_S + 1
         patch.setattr(undo.time, "monotonic", lambda: now)
         queue.cancel(kept)
         with pytest.raises(UserError, match=f"job {late} can no longer be undone"):
-            queue.restore([kept, late])
+            finish(queue.restore([kept, late]))
         assert queue.get(kept).status == "cancelled", "all or none"
-        assert [job.id for job in queue.restore([kept])] == [kept]
+        assert [job.id for job in finish(queue.restore([kept]))] == [kept]
     with pytest.raises(UserError, match="can no longer be undone"):
-        queue.restore([kept])  # it waits
+        finish(queue.restore([kept]))  # it waits
 
 
 def test_a_running_job_cannot_be_restored(store) -> None:
@@ -110,5 +111,5 @@ def test_a_running_job_cannot_be_restored(store) -> None:
     queue.step([CPU])
     queue.cancel(running)
     with pytest.raises(UserError, match="if the job was waiting"):
-        queue.restore([running])
+        finish(queue.restore([running]))
     eventually(lambda: ended(queue, running))
