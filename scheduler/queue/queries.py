@@ -9,7 +9,8 @@ from heapq import nlargest
 import msgspec
 
 from gpudeck.scheduler.protocol.jobs import Event, Job, Queued, listed
-from gpudeck.scheduler.protocol.search import MAX_LISTED, Search
+from gpudeck.scheduler.protocol.search import MAX_LISTED, NEWEST, Search
+from gpudeck.scheduler.protocol.turns import PART, Work, parts
 from gpudeck.scheduler.protocol.wait_reasons import render
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.queue.planner import Planner
@@ -45,13 +46,20 @@ class JobQueries:
         active = (listed(self._current(number)) for number in ids)
         return tuple(sorted((*active, *self._index.ended), key=lambda job: -job.id))
 
-    def newest(self, limit: int, active: bool) -> tuple[Job, ...]:
+    def newest(self, limit: int, active: bool) -> Work[tuple[Job, ...]]:
         """Return the newest jobs, at most MAX_LISTED, in the short form of a list."""
-        limit = max(0, min(limit, MAX_LISTED))
+        left, before, found = max(0, min(limit, MAX_LISTED)), NEWEST, list[Job]()
         if active:
-            numbers = nlargest(limit, self._index.active)
-            return tuple(listed(self._current(number)) for number in numbers)
-        return self._with_reasons(self._store.recent(limit))
+            for part in parts(nlargest(left, self._index.active)):
+                known = (self._index.active.get(number) for number in part)
+                found += [listed(self._current(job.id)) for job in known if job is not None]
+                yield
+            return tuple(found)
+        while left and (some := self._store.recent(min(PART, left), before)):
+            found += self._with_reasons(some)
+            before, left = some[-1].id, left - len(some)
+            yield
+        return tuple(found)
 
     def find(
         self, search: Search, before: int, limit: int, viewer: int | None = None

@@ -43,6 +43,8 @@ from gpudeck.scheduler.queue.resubmission import Resubmission
 from gpudeck.scheduler.queue.transitions import Change, with_spec
 from gpudeck.scheduler.store import Store, staging
 
+APART = 2.0**-10
+"""The distance between jobs that get new places, so that many others fit between them."""
 UNNAMED = "-"
 """Stands for the digest of a submission without a token."""
 _ALWAYS = {"name", "notes", "tags"}
@@ -333,7 +335,8 @@ def check_overtaking(
 def moved(waiting: Sequence[Job], job: Job, beside: Job, after: bool) -> list[Job]:
     """Return the jobs that change for `job` to be right before (or after) `beside`.
 
-    That is the job itself, which gets the priority of the other, or all jobs of that priority.
+    That is the job itself, which gets the priority of the other, and where no number is left
+    between its neighbours, some of these.
 
     Args:
         waiting: the jobs that wait, in the order they are served.
@@ -348,9 +351,26 @@ def moved(waiting: Sequence[Job], job: Job, beside: Job, after: bool) -> list[Jo
     middle = (low + high) / 2
     if low < middle < high:
         return [msgspec.structs.replace(job, place=middle)]
-    ordered = [*same[:at], job, *same[at:]]  # no number is left between the two: all get new ones
-    first = last - len(ordered) + 1
-    return [msgspec.structs.replace(j, place=float(first + i)) for i, j in enumerate(ordered)]
+    return _spread(same, job, at, last)
+
+
+def _spread(same: Sequence[Job], job: Job, at: int, last: int) -> list[Job]:
+    """Return the job at this index among the others, with as many neighbours as have to move for
+    all of them to lie apart.
+
+    Args:
+        last: the highest number of a job that waits.
+    """
+    reach = 1
+    while True:
+        first, end = max(at - reach, 0), min(at + reach, len(same))
+        near = [*same[first:at], job, *same[at:end]]
+        high = _place(same[end]) if end < len(same) else last + 1.0
+        low = _place(same[first - 1]) if first else high - len(near) - 1
+        step = (high - low) / (len(near) + 1)
+        if step >= APART or not first:
+            return [msgspec.structs.replace(j, place=low + step * i) for i, j in enumerate(near, 1)]
+        reach *= 2
 
 
 def _place(job: Job) -> float:

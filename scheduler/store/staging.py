@@ -86,5 +86,5 @@ class Hidden:
         found = []
         for numbers, first in sorted(self._first.items(), key=lambda pair: -pair[1]):
             found.append((numbers.stop, end))
-            end = first
+            end = min(first, end)
         return [*found, (0, end)]

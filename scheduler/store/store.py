@@ -18,6 +18,7 @@ import msgspec
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Event, Group, Job, Lost, Spec, State, Usage, listed
 from gpudeck.scheduler.protocol.search import (
+    NEWEST,
     OUTCOMES,
     Search,
     devices,
@@ -563,10 +564,10 @@ class Store(Database):
         """Return all jobs that wait or run, oldest first."""
         return list(self._rows("active_jobs"))
 
-    def recent(self, limit: int) -> list[Job]:
-        """Return the newest jobs, as lists show them, newest first."""
+    def recent(self, limit: int, before: int = NEWEST) -> list[Job]:
+        """Return the newest jobs with numbers below `before`, as lists show them, newest first."""
         found: list[Job] = []
-        for first, end in self._hidden.shown(2**63 - 1):
+        for first, end in self._hidden.shown(before):
             rows = self._rows("recent_jobs", first, end, limit - len(found))
             found += [listed(job) for job in rows]
         return found

@@ -7,6 +7,7 @@ import msgspec
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Event, Job
 from gpudeck.scheduler.protocol.search import MAX_SEARCHED, NEWEST, OUTCOMES, Search
+from gpudeck.scheduler.protocol.turns import in_turns
 from gpudeck.scheduler.protocol.wire import Peer
 from gpudeck.scheduler.verbs.request import Daemon, Request
 
@@ -59,7 +60,7 @@ class ListJobs(Request[tuple[Job, ...]], frozen=True, tag="jobs"):
     active: bool = False
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Job, ...]:
-        return daemon.queue.queries.newest(self.limit, self.active)
+        return await in_turns(daemon.queue.queries.newest(self.limit, self.active))
 
 
 class FindJobs(Request[Page], frozen=True, tag="find"):

@@ -13,6 +13,7 @@ from gpudeck.scheduler.executors import local
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Done, Failed, Spec
+from gpudeck.scheduler.protocol.turns import finish
 from gpudeck.scheduler.protocol.wait_reasons import OtherDevices, StartFailed
 from gpudeck.scheduler.queue import job_index, planner, queries
 from gpudeck.scheduler.store import Store
@@ -141,8 +142,8 @@ def test_the_length_of_a_list_is_limited(
     monkeypatch.setattr(queries, "MAX_LISTED", 2)
     queue = make_queue(store)
     ids = [queue.submit([Spec(("true",), "a", "/")], [CPU])[0].id for _ in range(4)]
-    assert [job.id for job in queue.queries.newest(10**9, active)] == [ids[3], ids[2]]
-    assert queue.queries.newest(-1, active) == ()
+    assert [job.id for job in finish(queue.queries.newest(10**9, active))] == [ids[3], ids[2]]
+    assert finish(queue.queries.newest(-1, active)) == ()
 
 
 def test_an_event_is_added_to_jobs_that_wait_and_to_jobs_that_ended(store: Store) -> None:

@@ -24,6 +24,7 @@ from gpudeck.scheduler.protocol.jobs import (
     State,
     turn,
 )
+from gpudeck.scheduler.protocol.turns import finish
 from gpudeck.scheduler.protocol.wait_reasons import AfterJobs, End
 from gpudeck.scheduler.queue.forecast import forecast
 from gpudeck.scheduler.queue.placement import Availability, DeviceUse
@@ -31,10 +32,10 @@ from gpudeck.scheduler.queue.policy import Conditions
 from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.queue.submission import describe_changes, edited, moved
 from gpudeck.scheduler.store import Store
-from tests.unit.scheduler.own_queue import make_queue, wait_reason
+from tests.support import eventually
+from tests.unit.scheduler.own_queue import CPU, ended, make_queue, wait_reason
 from tests.unit.scheduler.planning import decide, laned
 
-CPU = Device("cpu", 0, "EPYC", "cpu")
 GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(2)]
 RUNNING = Running("nonce", (), 0.0, 1, 1, "boot")
 
@@ -161,7 +162,7 @@ def test_a_job_cannot_depend_on_itself_or_on_one_that_does_not_exist(
 ) -> None:
     with pytest.raises(NotFound):
         submit(queue, **{field: (number,)})
-    assert queue.queries.newest(9, active=True) == ()
+    assert finish(queue.queries.newest(9, active=True)) == ()
 
 
 def test_dependencies_survive_a_restart(queue: Queue, store: Store) -> None:
@@ -181,7 +182,7 @@ def test_all_jobs_of_a_submission_are_accepted_or_none(queue: Queue) -> None:
     good = Spec(("true",), "x", "/")
     with pytest.raises(UserError, match="no command"):
         queue.submit([good, msgspec.structs.replace(good, argv=())], [CPU])
-    assert queue.queries.newest(9, active=True) == ()
+    assert finish(queue.queries.newest(9, active=True)) == ()
     assert [j.id for j in queue.submit([good] * 3, [CPU])] == [1, 2, 3]
 
 
@@ -290,3 +291,29 @@ def test_job_options_have_defaults() -> None:
         ("a",),
         (3,),
     )
+
+
+def test_no_job_starts_while_it_is_being_cancelled_with_many_others(queue: Queue) -> None:
+    jobs = queue.submit([Spec(("sleep", "600"), "x", "/")] * 300, [CPU])
+    queue.step([CPU])
+    first = {job.id for job in queue.running}
+    for _ in queue.cancel_many((), ((jobs[0].id, jobs[-1].id),), None, ""):
+        for number in first:
+            eventually(lambda n=number: ended(queue, n))  # type: ignore[misc]
+        queue.step([CPU])
+        assert not queue.running
+    assert {queue.get(job.id).status for job in jobs} == {"cancelled"}
+
+
+def test_a_move_where_no_number_is_left_changes_a_few_neighbours_alone(queue: Queue) -> None:
+    jobs = [job.id for job in queue.submit([Spec(("true",), "x", "/", hold=True)] * 600, [CPU])]
+    order, most = list(jobs), 0
+    for _ in range(200):
+        before = {job.id: job.place for job in finish(queue.queries.newest(1000, active=True))}
+        mover = order[-1]
+        queue.move(mover, order[1], after=False)
+        order.insert(1, order.pop())
+        after = finish(queue.queries.newest(1000, active=True))
+        most = max(most, sum(before[job.id] != job.place for job in after))
+    assert [job.id for job in sorted(after, key=turn)] == order
+    assert 1 < most < 200
