@@ -33,8 +33,8 @@ from gpudeck.scheduler.protocol.wait_reasons import EnvironmentMissing, render
 from gpudeck.scheduler.store.checksums import Level, LevelMark, checksum
 from gpudeck.scheduler.store.database import Database
 from gpudeck.scheduler.store.environments import EnvironmentLost, digest, whole
+from gpudeck.scheduler.store.hidden import Hidden
 from gpudeck.scheduler.store.migrate import SCHEMA_VERSION, create, migrate
-from gpudeck.scheduler.store.staging import Hidden
 
 _SPEC = msgspec.json.Decoder(Spec).decode
 _STATE = msgspec.json.Decoder(State).decode
