@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     )
     from gpudeck.accel.attention.frameworks.sdpa import install, uninstall
     from gpudeck.accel.attention.ragged import Ragged
-    from gpudeck.accel.lessons.mode import learning
+    from gpudeck.accel.lessons.store import learning
     from gpudeck.accel.primitives.gemm.api import explain_gemm, gemm
     from gpudeck.accel.primitives.gemm.grouped import grouped_gemm
     from gpudeck.accel.primitives.gemm.int4 import int4_gemm
@@ -92,7 +92,7 @@ _HOME = {
     "int4_gemm": "primitives.gemm.int4",
     "int4_quantize": "primitives.quantize.int4",
     "install": "attention.frameworks.sdpa",
-    "learning": "lessons.mode",
+    "learning": "lessons.store",
     "linear_attention": "primitives.linear_attention.api",
     "uninstall": "attention.frameworks.sdpa",
 }

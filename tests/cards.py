@@ -17,8 +17,7 @@ from unittest.mock import patch
 import torch
 
 from gpudeck.accel.attention import fp8
-from gpudeck.accel.attention.backends import BACKENDS as ATTENTION
-from gpudeck.accel.attention.dispatch import preferred
+from gpudeck.accel.attention.dispatch import prefer, rule_out
 from gpudeck.accel.attention.problem import Problem as AttentionProblem
 from gpudeck.accel.primitives.gemm import fp4
 from gpudeck.accel.primitives.gemm.backends import BACKENDS as PRODUCTS
@@ -91,7 +90,7 @@ def _attention(capability: Capability) -> str | None:
     """Return the first of our backends that computes both passes."""
     problem = _asked(capability)
     for name in ("hopper", "triton"):
-        if not any(ATTENTION[name].refusal(problem, way) for way in ("forward", "backward")):
+        if not any(rule_out(problem, name, way) for way in ("forward", "backward")):
             return name
     return None
 
@@ -101,8 +100,8 @@ def _first(capability: Capability) -> str:
     found = {
         dtype: next(
             name
-            for name in preferred(_asked(capability, dtype))
-            if ATTENTION[name].refusal(_asked(capability, dtype), "forward") is None
+            for name in prefer(_asked(capability, dtype))
+            if rule_out(_asked(capability, dtype), name, "forward") is None
         )
         for dtype in (torch.float16, torch.bfloat16)
     }
@@ -116,7 +115,7 @@ def _fp8_attention(capability: Capability) -> str | None:
 
 def _decoding(capability: Capability) -> str | None:
     problem = _asked(capability, queries=1)
-    return "decoding" if ATTENTION["decoding"].refusal(problem, "forward") is None else None
+    return "decoding" if rule_out(problem, "decoding", "forward") is None else None
 
 
 def _product(capability: Capability, dtype: torch.dtype, steps: Steps = NO_STEPS) -> Product:

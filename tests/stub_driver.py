@@ -53,7 +53,9 @@ def stub_driver() -> Iterator[None]:
         patch.setattr(launch, "_function", _function)
         patch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0, raising=False)
         patch.setattr(torch._C, "_cuda_getDevice", lambda: None, raising=False)
-        hopper = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
+        hopper = SimpleNamespace(
+            name="NVIDIA H100 80GB HBM3", uuid="stub", major=9, minor=0, multi_processor_count=132
+        )
         patch.setattr(torch.cuda, "get_device_properties", lambda device: hopper)
         for backend in (own.Portable, own.Hopper):
             patch.setattr(backend, "rules", lambda self, problem, _direction: iter(()))

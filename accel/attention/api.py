@@ -6,7 +6,6 @@ The backend that runs is named in the result and is never another than the reque
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 import torch
@@ -29,11 +28,18 @@ from gpudeck.accel.attention.inputs import (
     even_heads,
     problem_of,
 )
-from gpudeck.accel.attention.lessons import Use, learn_forward, use_of
-from gpudeck.accel.attention.passes import Attention, Decided, forward_op, prepared, ran, ready
+from gpudeck.accel.attention.lessons import Use, use_of
+from gpudeck.accel.attention.passes import (
+    Attention,
+    Decided,
+    attend,
+    forward_op,
+    learn_forward,
+    prepare,
+)
 from gpudeck.accel.attention.problem import Problem, default_scale
 from gpudeck.accel.attention.ragged import Ragged
-from gpudeck.accel.lessons.mode import on_change
+from gpudeck.accel.lessons.store import on_change
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -269,12 +275,12 @@ def attention(
         x = Inputs(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), sink=sink)
     else:
         x = Inputs(q, k, v, sink=sink)
-    plan = plan if plan.use is None else _learned(plan, plan.use, x)
+    plan = plan if plan.use is None else _learn(plan, plan.use, x)
     if plan.backward is not None:
         backends = Decided(plan.forward.backend, plan.backward.backend, backend)
         out, lse = Attention.apply(*x, plan.problem, backends, plan.run)  # type: ignore[no-untyped-call]
     else:
-        out, lse = ran(x, plan.problem, plan.forward.backend, plan.run)
+        out, lse = attend(x, plan.problem, plan.forward.backend, plan.run)
     out = as_given(out, seqlens, layout)
     return _asked_for(out, lse, plan.forward, seqlens, return_lse, return_choice)
 
@@ -400,18 +406,16 @@ def _plan(
         return Plan(problem, chosen, back, None, use)
     if len(_PLANS) >= _MOST_PLANS:
         _PLANS.pop(next(iter(_PLANS), None), None)
-    run = prepared(x, problem, chosen.backend)
+    run = prepare(x, problem, chosen.backend)
     return _PLANS.setdefault(key, Plan(problem, chosen, back, run, use))
 
 
-def _learned(plan: Plan, use: Use, x: Inputs) -> Plan:
+def _learn(plan: Plan, use: Use, x: Inputs) -> Plan:
     """Count a call; return the plan, or another one if its forward pass was measured now."""
-    problem = plan.problem
-    if not learn_forward(use, problem, plan.forward, partial(ready, x, problem)):
+    chosen = learn_forward(use, plan.forward, x, plan.problem)
+    if chosen is plan.forward:
         return plan
-    _PLANS.clear()
-    chosen = choose(problem)
-    run = None if plan.run is None else prepared(x, problem, chosen.backend)
+    run = None if plan.run is None else prepare(x, plan.problem, chosen.backend)
     return replace(plan, forward=chosen, run=run)
 
 

@@ -1,33 +1,37 @@
 """Choose the backend: the named one, or with `auto` the one that was measured fastest.
 
-What this machine measured at the problem's spot decides (`gpudeck.accel.attention.learned`), else a
+What this machine measured at the problem's spot decides (`gpudeck.accel.attention.lessons`), else a
 row of a table at its shape, else what is predicted from other rows. Only the description of a
-problem is needed, no tensors.
+problem is needed, no tensors. Backends are asked in the order of what is expected of them until one
+can; the others are asked when a choice is explained.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial
 from typing import Literal
 
 import torch
 
-from gpudeck.accel.attention import learned, prediction, table
-from gpudeck.accel.attention.backends import BACKENDS, Direction
+from gpudeck.accel.attention import backend_table, lessons, prediction, table
+from gpudeck.accel.attention.backends import BACKENDS
 from gpudeck.accel.attention.prediction import Geometry
-from gpudeck.accel.attention.problem import Problem, dtype_name
-from gpudeck.accel.attention.spot import extras
-from gpudeck.accel.lessons.mode import on_change
-from gpudeck.accel.lessons.records import Measured
+from gpudeck.accel.attention.problem import Problem, Variant, dtype_name
+from gpudeck.accel.lessons.records import Direction, Measured
+from gpudeck.accel.lessons.store import on_change
 from gpudeck.accel.runtime.backend_names import check_name
 
 NOT_FOR_AUTO = ("reference",)
 DECODING = "decoding"
 """The backend for a few queries; it comes first where nothing like the problem was measured."""
+_LACKING: dict[Variant, str] = {
+    "lse_grad": "takes no gradient of the log-sum-exp",
+    "alibi": "takes no ALiBi",
+    "blocks": "takes no block mask",
+}
 POSSIBLE = 0.3
 """A backend that is expected to have less than this share of the best one's speed is not measured.
 
@@ -51,15 +55,33 @@ class Candidate:
     """TFLOP/s, measured or predicted; None without any measurement."""
 
 
+Explanation = tuple[str, tuple[Candidate, ...]]
+"""The reason of a choice, and all candidates."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """The backend that runs, the reason, and the other candidates."""
 
     backend: str
-    reason: str
-    candidates: tuple[Candidate, ...]
+    explain: Callable[[], Explanation] = field(compare=False, repr=False)
+    """Finds the reason and the candidates, when somebody asks."""
     direction: Direction = "forward"
     basis: Basis = "named"
+
+    @cached_property
+    def _explanation(self) -> Explanation:
+        return self.explain()
+
+    @property
+    def reason(self) -> str:
+        """Return why this backend runs, in words."""
+        return self._explanation[0]
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Return all backends, with why they cannot do it or how fast they are."""
+        return self._explanation[1]
 
     @property
     def is_measured(self) -> bool:
@@ -92,6 +114,12 @@ class Expectation:
     lesson: Measured | None = None
     gpus: tuple[str, ...] = ()
 
+    def rank(self, names: Iterable[str]) -> list[str]:
+        """Return those that are rated and that `auto` may choose, the fastest first."""
+        costs = self.lesson.costs if self.lesson else {n: -rate for n, rate in self.rates.items()}
+        rated = [name for name in names if name in self.rates and name not in NOT_FOR_AUTO]
+        return sorted(rated, key=costs.__getitem__)
+
 
 @lru_cache(maxsize=4096)
 def choose(problem: Problem, backend: str = "auto", direction: Direction = "forward") -> Choice:
@@ -101,50 +129,41 @@ def choose(problem: Problem, backend: str = "auto", direction: Direction = "forw
         ValueError: if no backend has this name, or if it cannot compute the problem; the message
             says why and which backends can.
     """
-    check_name(backend, BACKENDS)
-    speed = _expected(problem, direction)
-    candidates = tuple(
-        Candidate(name, b.refusal(problem, direction), speed.rates.get(name))
-        for name, b in BACKENDS.items()
-    )
     if backend == "auto":
-        return _automatic(problem, candidates, direction, speed)
-    if (why := refusal(problem, backend, direction)) is not None:
-        able = [c.backend for c in candidates if c.refusal is None and c.backend != backend]
+        speed = _expect(problem, direction)
+        order = _order(problem, speed, speed.rank(BACKENDS))
+        name = next(name for name in order if refuse(problem, name, direction) is None)
+        basis: Basis = speed.basis if name in speed.rates else "order"
+        explain = partial(_explain, problem, direction, speed, name)
+        return Choice(name, explain, direction, basis)
+    check_name(backend, BACKENDS)
+    if (why := refuse(problem, backend, direction)) is not None:
+        others = (name for name in BACKENDS if name != backend)
+        able = [name for name in others if rule_out(problem, name, direction) is None]
         what = "this" if direction == "forward" else "the backward pass of this"
         raise ValueError(
             f"backend {backend} cannot do {what}: it {why}. These can: {', '.join(able)}"
         )
-    return Choice(backend, "named by the caller", candidates, direction)
+    return Choice(backend, partial(_explain_named, problem, direction), direction)
 
 
 on_change(choose.cache_clear)
 
 
-def preferred(problem: Problem) -> tuple[str, ...]:
-    """Return the order in which `auto` tries backends if nothing has been measured.
-
-    `math` holds all scores in memory and therefore comes last.
-    """
+def prefer(problem: Problem) -> tuple[str, ...]:
+    """Return the order in which `auto` tries backends if nothing has been measured."""
     if problem.device.type == "cpu":
-        return ("flash", "math")
-    if problem.bias != "none":  # ours, until others are measured
-        return ("triton", "hopper", "cudnn", "efficient", "math", "flash", "fa4", "fa3")
-    if few_queries(problem):
-        return (DECODING, "triton", "flash", "cudnn", "efficient", "hopper", "fa4", "fa3", "math")
+        return backend_table.order("cpu")
+    if problem.bias != "none":
+        return backend_table.order("bias")
+    if lessons.has_few_queries(problem):
+        return backend_table.order("few_queries")
     if problem.dtype in (torch.float32, torch.float64):
-        return ("efficient", "triton", "math")
+        return backend_table.order("full_precision")
     if problem.capability == (9, 0):
-        return ("hopper", "cudnn", "fa4", "fa3", "flash", "triton", "efficient", "math")
-    # PyTorch prefers cuDNN on datacentre Blackwell, too.
-    if problem.capability is not None and problem.capability[0] == 10:
-        return ("cudnn", "flash", "fa4", "triton", "efficient", "hopper", "math")
-    return ("flash", "cudnn", "triton", "efficient", "fa4", "hopper", "math")
-
-
-def few_queries(problem: Problem) -> bool:
-    """Return whether a few queries read long keys, as in decoding."""
-    return problem.seq_q <= table.FEW_QUERIES < problem.seq_k
+        return backend_table.order("hopper")
+    blackwell = problem.capability is not None and problem.capability[0] == 10
+    return backend_table.order("blackwell" if blackwell else "other_gpu")
 
 
 def contenders(problem: Problem, direction: Direction) -> tuple[str, ...]:
@@ -161,7 +180,7 @@ def contenders(problem: Problem, direction: Direction) -> tuple[str, ...]:
     able = [c for c in able if c.backend != "math"] or able
     best = max((c.tflops for c in able if c.tflops is not None), default=0.0)
     # some are in no order, as the one for a few queries where there is one key
-    order = [*preferred(problem), *BACKENDS]
+    order = [*prefer(problem), *BACKENDS]
     possible = [c for c in able if c.tflops is None or c.tflops >= POSSIBLE * best]
     possible.sort(
         key=lambda c: (c.backend != choice.backend, -(c.tflops or best), order.index(c.backend))
@@ -169,53 +188,65 @@ def contenders(problem: Problem, direction: Direction) -> tuple[str, ...]:
     return tuple(c.backend for c in possible)
 
 
-def _automatic(
-    problem: Problem,
-    candidates: tuple[Candidate, ...],
-    direction: Direction,
-    speed: Expectation,
-) -> Choice:
-    """Choose the first backend of the order that can be loaded; `math` always can."""
-    refusals = {c.backend: c.refusal for c in candidates}
-    rated = {
-        c.backend: c.tflops
-        for c in candidates
-        if c.refusal is None and c.tflops is not None and c.backend not in NOT_FOR_AUTO
-    }
-    costs = speed.lesson.costs if speed.lesson else {name: -rate for name, rate in rated.items()}
-    ranked = sorted(rated, key=costs.__getitem__)
-    order = [*ranked, *(name for name in preferred(problem) if name not in rated)]
-    if few_queries(problem) and speed.basis == "predicted" and DECODING not in rated:
-        order.sort(key=lambda name: name != DECODING)
-    for name in order:
-        refusals[name] = refusals[name] or unloadable(name)
-        if refusals[name] is None:
-            break
-    over = order[: order.index(name)]
-    basis: Basis = speed.basis if name in rated else "order"
-    if name in rated:
-        reason = _reason(speed, rated, ranked[ranked.index(name) :])
+def _order(problem: Problem, speed: Expectation, ranked: list[str]) -> Iterator[str]:
+    """Yield the backends in the order in which `auto` tries them: the rated ones, then others."""
+    unlike = lessons.has_few_queries(problem) and speed.basis == "predicted"
+    first = [DECODING] if unlike and DECODING not in ranked else []
+    yield from (*first, *ranked)
+    yield from (name for name in prefer(problem) if name not in (*first, *ranked))
+
+
+def _explain(
+    problem: Problem, direction: Direction, speed: Expectation, chosen: str
+) -> Explanation:
+    """Return why `auto` chose a backend, and the candidates."""
+    refusals = {name: rule_out(problem, name, direction) for name in BACKENDS}
+    ranked = speed.rank(name for name, why in refusals.items() if why is None)
+    order = list(_order(problem, speed, ranked))
+    over = order[: order.index(chosen)]
+    refusals |= {name: refuse(problem, name, direction) for name in over}
+    if chosen in ranked:
+        reason = _reason(speed, ranked[ranked.index(chosen) :])
     else:
         reason = f"the first of {', '.join(order)} that can do it"
     reason += "".join(f"; not {other}: it {refusals[other]}" for other in over)
-    shown = tuple(dataclasses.replace(c, refusal=refusals[c.backend]) for c in candidates)
-    return Choice(name, f"auto: {reason}", shown, direction, basis)
+    return f"auto: {reason}", _candidates(refusals, speed)
 
 
-def _reason(speed: Expectation, rated: Mapping[str, float], ranked: list[str]) -> str:
+def _explain_named(problem: Problem, direction: Direction) -> Explanation:
+    refusals = {name: rule_out(problem, name, direction) for name in BACKENDS}
+    return "named by the caller", _candidates(refusals, _expect(problem, direction))
+
+
+def _candidates(refusals: Mapping[str, str | None], speed: Expectation) -> tuple[Candidate, ...]:
+    return tuple(Candidate(name, why, speed.rates.get(name)) for name, why in refusals.items())
+
+
+def _reason(speed: Expectation, ranked: list[str]) -> str:
     """Return why the first of `ranked` runs, and how fast the others are."""
-    first, *behind = ranked
     if speed.lesson is not None:
         return speed.lesson.reason(ranked)
-    then = "".join(f", {other} {rated[other]:.0f}" for other in behind)
+    first, *behind = ranked
+    then = "".join(f", {other} {speed.rates[other]:.0f}" for other in behind)
     where = " and ".join(speed.gpus)
     how = "measured fastest on" if speed.basis == "measured" else "predicted from measurements on"
-    return f"{how} {where}, {rated[first]:.0f} TFLOP/s{then}"
+    return f"{how} {where}, {speed.rates[first]:.0f} TFLOP/s{then}"
 
 
-def refusal(problem: Problem, backend: str, direction: Direction) -> str | None:
+def refuse(problem: Problem, backend: str, direction: Direction) -> str | None:
     """Return why a backend cannot compute the pass on this machine, or None if it can."""
-    return BACKENDS[backend].refusal(problem, direction) or unloadable(backend)
+    return rule_out(problem, backend, direction) or unloadable(backend)
+
+
+def rule_out(problem: Problem, backend: str, direction: Direction) -> str | None:
+    """Return why a backend cannot compute the pass, or None if it can where it can be loaded."""
+    asked = BACKENDS[backend]
+    lacking = [
+        _LACKING[variant]
+        for variant in problem.variants
+        if variant not in asked.variants and (variant != "lse_grad" or direction == "backward")
+    ]
+    return "; ".join([*lacking, *asked.rules(problem, direction)]) or asked.missing()
 
 
 @lru_cache(maxsize=64)
@@ -229,20 +260,20 @@ def unloadable(backend: str) -> str | None:
     return None
 
 
-def _expected(p: Problem, direction: Direction) -> Expectation:
+def _expect(p: Problem, direction: Direction) -> Expectation:
     """Return the TFLOP/s of each backend, by the measurements that are nearest.
 
     Of the tables only plain and causal shapes are looked up. What else a problem asks for is
     assumed to slow all backends down equally, until it is measured or predicted.
     """
-    if (lesson := learned.found(p, direction)) is not None:
+    if (lesson := lessons.find(p, direction)) is not None:
         return Expectation("measured here", lesson.tflops, lesson)
     if p.bias != "none":  # no table has masks or biases, which some kernels are far slower with
         return Expectation("predicted", {})
     rows, at = _rows(p, direction), _place(p)
     gpu = _gpu(p)
     same = [r for r in rows if r.place == at and (r.head_dim, r.heads // r.kv_heads) == _heads(p)]
-    plain = not p.windowed and not extras(p) and p.mask in ("none", "square")
+    plain = not p.windowed and not lessons.name_extras(p) and p.mask in ("none", "square")
     if plain and any(r.gpu == gpu for r in same):
         own = sorted((r for r in same if r.gpu == gpu), key=partial(_apart, p), reverse=True)
         rates = {r.backend: r.tflops for r in own}  # the nearest rows come last

@@ -106,7 +106,7 @@ def flex_attention(
         if return_choice:
             out, chosen = _ours(query, key, value, **options, return_choice=True)
             reason = f"{found.words} recognised; {chosen.reason}"
-            return out, Choice(chosen.backend, reason, chosen.candidates)
+            return out, Choice(chosen.backend, lambda: (reason, chosen.candidates))
         result = _ours(query, key, value, **options, return_lse=with_lse)
         return (result[0], AuxOutput(lse=result[1])) if with_lse and return_aux else result
     if backend not in ("auto", FLEX):
@@ -119,7 +119,7 @@ def flex_attention(
     if return_lse and return_aux is None:
         return result[0], result[1].lse
     reason = "named by the caller" if backend == FLEX else f"auto: {why}"
-    return (result, Choice(FLEX, reason, ())) if return_choice else result
+    return (result, Choice(FLEX, lambda: (reason, ()))) if return_choice else result
 
 
 def _check_functions(score_mod: object, block_mask: object) -> None:

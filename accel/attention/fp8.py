@@ -157,7 +157,8 @@ def choose(problem: Problem, backend: str = "auto") -> Choice:
         )
         raise ValueError(f"attention in FP8 cannot do this: the {_WORDS[name]} {why}. {other}")
     reason = "the kernel for FP8" if backend == "auto" else "named by the caller"
-    return Choice(name, reason, tuple(Candidate(n, why) for n, why in refusals.items()))
+    candidates = tuple(Candidate(n, why) for n, why in refusals.items())
+    return Choice(name, lambda: (reason, candidates))
 
 
 def refusal(problem: Problem, name: str = KERNEL) -> str | None:

@@ -10,12 +10,10 @@ from torch import Tensor
 
 from gpudeck.accel.attention.dispatch import choose, contenders
 from gpudeck.accel.attention.inputs import Inputs
-from gpudeck.accel.attention.lessons import measure
-from gpudeck.accel.attention.passes import backward, forward, ready
+from gpudeck.accel.attention.lessons import USAGE, measure, spot
+from gpudeck.accel.attention.passes import backward, bind, forward
 from gpudeck.accel.attention.problem import Problem, default_scale
 from gpudeck.accel.attention.records import Shape
-from gpudeck.accel.attention.spot import spot
-from gpudeck.accel.attention.usage import USAGE
 from gpudeck.accel.lessons.measuring import has_room
 from gpudeck.accel.lessons.records import Direction
 from gpudeck.accel.lessons.store import gpu
@@ -67,11 +65,12 @@ def tune(problem: Problem, direction: Direction) -> bool:
         return False
     x, choice = tensors(problem), choose(problem, direction=direction)
     if direction == "forward":
-        measure(problem, choice, partial(ready, x, problem), names)
+        measure(problem, direction, choice.backend, partial(bind, x, problem), names)
         return True
     out, lse = forward(x, problem, choose(problem).backend)
     dout = torch.randn_like(out)
-    measure(problem, choice, partial(partial, backward, dout, x, out, lse, problem), names)
+    passes = partial(partial, backward, dout, x, out, lse, problem)
+    measure(problem, direction, choice.backend, passes, names)
     return True
 
 

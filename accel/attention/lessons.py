@@ -1,70 +1,116 @@
-"""Measure attention at calls whose shapes come back; see `gpudeck.accel.lessons.measuring`."""
+"""Keep what attention learns on this machine; see `gpudeck.accel.lessons`.
+
+A measurement belongs to a spot: problems of one spot are computed fastest by the same backend.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+import dataclasses
+from functools import lru_cache
 
-from gpudeck.accel.attention.dispatch import Choice, choose, contenders, few_queries
-from gpudeck.accel.attention.learned import STORE
-from gpudeck.accel.attention.problem import Problem
-from gpudeck.accel.attention.spot import spot
-from gpudeck.accel.attention.usage import USAGE
-from gpudeck.accel.lessons import measuring
-from gpudeck.accel.lessons.measuring import Passes, Subject
-from gpudeck.accel.lessons.records import Measured
+from gpudeck.accel.attention.problem import Problem, dtype_name
+from gpudeck.accel.attention.records import Shape
+from gpudeck.accel.attention.table import FEW_QUERIES
+from gpudeck.accel.lessons import measuring, usage
+from gpudeck.accel.lessons.records import Direction, Measured
+from gpudeck.accel.lessons.store import Store, step
 
-Use = measuring.Use[Problem]
+_NAMED_OTHERWISE = frozenset(
+    (
+        "batch", "heads", "kv_heads", "seq_q", "seq_k", "head_dim", "dtype", "device",
+        "capability", "scale", "grad", "left", "right", "softcap", "bias", "bias_grad", "ragged",
+        "deterministic", "wants_lse",
+    )
+)  # fmt: skip
+
+Use = usage.Use[Problem]
+STORE = Store("attention")
+
+
+def spot(p: Problem) -> str:
+    """Return the spot of a problem as text, without its device.
+
+    Lengths, windows and the number of heads in the batch are rounded to steps. Everything that
+    changes the work of a kernel otherwise is given exactly.
+    """
+    group = p.heads // p.kv_heads
+    parts = [
+        dtype_name(p.dtype),
+        f"d{p.head_dim}",
+        f"heads{step(p.batch * p.heads)}" + (f"/{group}" if group > 1 else ""),
+        f"queries{step(p.seq_q)}",
+        f"keys{step(p.seq_k)}",
+    ]
+    # causality is not named for a single query, which sees all keys
+    if p.windowed:
+        sides = ("all" if side is None else str(step(side)) for side in (p.left, p.right))
+        parts.append(f"window {','.join(sides)}")
+    elif p.mask != "none":
+        parts.append(f"causal {p.mask}")
+    return " ".join([*parts, *name_extras(p)])
+
+
+def name_extras(p: Problem) -> list[str]:
+    """Return what a problem asks for beside causality and windows."""
+    found = ["softcap"] if p.softcap else []
+    found += [] if p.bias == "none" else ["mask" if p.bias == "bool" else "bias"]
+    found += [name for name in ("bias_grad", "ragged") if getattr(p, name)]
+    # what a problem may ask for later distinguishes its spot without being named here
+    found += [
+        f"{field.name}={value}"
+        for field in dataclasses.fields(p)
+        if field.name not in _NAMED_OTHERWISE and (value := getattr(p, field.name)) != field.default
+    ]
+    return found
+
+
+def find(p: Problem, direction: Direction) -> Measured | None:
+    """Return what was measured at the problem's spot; None for deterministic gradients, which must
+    not depend on what was measured when."""
+    return None if p.deterministic else STORE.find(p.device, direction, spot(p))
+
+
+def _describe(p: Problem) -> usage.Described[Shape]:
+    given = {name: getattr(p, name) for name in Shape.__struct_fields__ if name != "dtype"}
+    shape = Shape(**given, dtype=dtype_name(p.dtype))
+    return usage.Described(p.device, spot(p), str(p).removesuffix(f" on {p.device}"), shape)
+
+
+USAGE = usage.Usage("attention", Shape, _describe)
 
 
 def use_of(problem: Problem) -> Use | None:
     """Return the count of the problem's spot, or None where nothing can be learned."""
-    if problem.device.type not in measuring.DEVICES or problem.empty:
+    if problem.device.type not in usage.DEVICES or problem.empty:
         return None
-    return USAGE.at(_spot(problem), problem)
+    return USAGE.at(_place(problem), problem)
 
 
-def learn_forward(use: Use, problem: Problem, choice: Choice, passes: Passes) -> bool:
-    """Count a call, and return True if the forward pass was measured now: choose again."""
-    USAGE.count_call(use)
-    return _learn(use, problem, choice, passes)
+@lru_cache(maxsize=4096)
+def _place(problem: Problem) -> str:
+    return f"{problem.device} {spot(problem)}"
 
 
-def learn_backward(problem: Problem, passes: Passes) -> bool:
-    """Count a backward pass by `auto`, and return True if it was measured now: choose again."""
-    use = use_of(problem)
-    if use is None:
-        return False
-    use.backward += 1
-    return _learn(use, problem, choose(problem, direction="backward"), passes)
+def has_few_queries(problem: Problem) -> bool:
+    """Return whether a few queries read long keys, as in decoding."""
+    return problem.seq_q <= FEW_QUERIES < problem.seq_k
 
 
-def _learn(use: Use, problem: Problem, choice: Choice, passes: Passes) -> bool:
-    if problem.deterministic:
-        return False
-    direction = choice.direction
-    candidates = partial(contenders, problem, direction)
-    names = measuring.rivals(use, direction, problem.device, choice.is_measured, STORE, candidates)
-    if names:
-        measure(problem, choice, passes, names)
-    return bool(names)
-
-
-def measure(problem: Problem, choice: Choice, passes: Passes, names: tuple[str, ...]) -> Measured:
+def measure(
+    problem: Problem,
+    direction: Direction,
+    predicted: str,
+    passes: measuring.Passes,
+    names: tuple[str, ...],
+) -> Measured:
     """Time the named backends in turn, record the result, and let `auto` go by it.
 
     Raises:
         RuntimeError: if all of them fail.
     """
-    flops = problem.flops * (2.5 if choice.direction == "backward" else 1.0)
-    subject = Subject(
-        problem.device, choice.direction, spot(problem), str(problem), flops, choice.backend
+    flops = problem.flops * (2.5 if direction == "backward" else 1.0)
+    subject = measuring.Subject(
+        problem.device, direction, spot(problem), str(problem), flops, predicted
     )
     # Between two steps of decoding the other layers read their weights and keys.
-    measured = measuring.measure(STORE, subject, passes, names, cold=few_queries(problem))
-    choose.cache_clear()
-    return measured
-
-
-@lru_cache(maxsize=4096)
-def _spot(problem: Problem) -> str:
-    return f"{problem.device} {spot(problem)}"
+    return measuring.measure(STORE, subject, passes, names, cold=has_few_queries(problem))

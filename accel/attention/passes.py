@@ -14,12 +14,14 @@ from torch.nn.functional import pad
 from gpudeck.accel.attention.backends import BACKENDS, Gradients, Run
 from gpudeck.accel.attention.backends.base import like, side_by_side
 from gpudeck.accel.attention.blocks import BlockLists
-from gpudeck.accel.attention.dispatch import choose
+from gpudeck.accel.attention.dispatch import Choice, choose, contenders
 from gpudeck.accel.attention.inputs import Inputs, problem_of
-from gpudeck.accel.attention.lessons import learn_backward, learn_forward, use_of
+from gpudeck.accel.attention.lessons import STORE, USAGE, Use, measure, use_of
 from gpudeck.accel.attention.problem import Problem
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.attention.sinks import sink_gradient, with_sink
+from gpudeck.accel.lessons.measuring import Passes
+from gpudeck.accel.lessons.usage import rivals
 
 
 class Decided(NamedTuple):
@@ -35,21 +37,21 @@ def forward(x: Inputs, problem: Problem, backend: str) -> tuple[Tensor, Tensor]:
     if problem.empty:
         out = torch.zeros_like(x.like_out)
         lse = x.q.new_full(x.q.shape[:3], -torch.inf, dtype=torch.float32)
-        return finished(out, lse, x, adds_sink=False)
+        return finish(out, lse, x, adds_sink=False)
     if _is_padded(problem, backend):
-        out, lse = BACKENDS[backend].forward(_padded(x), replace(problem, value_dim=0))
+        out, lse = BACKENDS[backend].forward(_pad_values(x), replace(problem, value_dim=0))
         out = out[..., : problem.value_dim]
     else:
         out, lse = BACKENDS[backend].forward(x, problem)
     # Kernels of one backend read the results of another, which must be contiguous.
-    return finished(like(out, x.like_out), lse.contiguous(), x, BACKENDS[backend].adds_sink)
+    return finish(like(out, x.like_out), lse.contiguous(), x, BACKENDS[backend].adds_sink)
 
 
 def _is_padded(problem: Problem, backend: str) -> bool:
     return problem.value_dim > 0 and not BACKENDS[backend].takes_narrow(problem)
 
 
-def _padded(x: Inputs) -> Inputs:
+def _pad_values(x: Inputs) -> Inputs:
     """Return the problem with values as wide as keys."""
     return x._replace(v=_with_zeros(x.v, x.k))
 
@@ -58,12 +60,12 @@ def _with_zeros(t: Tensor, wide: Tensor) -> Tensor:
     return pad(t, (0, wide.shape[-1] - t.shape[-1]))
 
 
-def finished(out: Tensor, lse: Tensor, x: Inputs, adds_sink: bool) -> tuple[Tensor, Tensor]:
+def finish(out: Tensor, lse: Tensor, x: Inputs, adds_sink: bool) -> tuple[Tensor, Tensor]:
     """Return the results of a forward pass with the sink, if there is one."""
     return (out, lse) if x.sink is None or adds_sink else with_sink(out, lse, x.sink)
 
 
-def prepared(x: Inputs, problem: Problem, backend: str) -> Run | None:
+def prepare(x: Inputs, problem: Problem, backend: str) -> Run | None:
     """Return a forward pass for all inputs of this shape, or None if the backend has none.
 
     Not for inputs with a bias and not for ragged batches.
@@ -87,7 +89,7 @@ def backward(
         return Gradients(*(None if t is None else torch.zeros_like(t) for t in x[:4]))  # type: ignore[arg-type]
     if _is_padded(problem, backend):
         dout, out = _with_zeros(dout, x.q), _with_zeros(out, x.q)
-        given = _padded(x), out, lse.contiguous(), replace(problem, value_dim=0), dlse
+        given = _pad_values(x), out, lse.contiguous(), replace(problem, value_dim=0), dlse
         grads = BACKENDS[backend].backward(dout, *given)
         return grads._replace(v=grads.v[..., : problem.value_dim])
     return BACKENDS[backend].backward(dout, x, out, lse.contiguous(), problem, dlse)
@@ -98,18 +100,36 @@ def of_rows_with_keys(dlse: Tensor | None, lse: Tensor) -> Tensor | None:
     return None if dlse is None else dlse.masked_fill(torch.isneginf(lse), 0.0).contiguous()
 
 
-def ready(x: Inputs, problem: Problem, backend: str) -> Callable[[], tuple[Tensor, Tensor]]:
+def bind(x: Inputs, problem: Problem, backend: str) -> Callable[[], tuple[Tensor, Tensor]]:
     """Return the forward pass of these inputs as a function."""
     plain = all(t is None for t in (x.bias, x.ragged, x.slopes, x.blocks))
-    return partial(ran, x, problem, backend, prepared(x, problem, backend) if plain else None)
+    return partial(attend, x, problem, backend, prepare(x, problem, backend) if plain else None)
+
+
+def learn(use: Use, problem: Problem, choice: Choice, passes: Passes) -> Choice:
+    """Return the choice of `auto` for the pass that was counted last, which may be measured now."""
+    if problem.deterministic:
+        return choice
+    candidates = partial(contenders, problem, choice.direction)
+    names = rivals(use, choice.direction, problem.device, choice.is_measured, STORE, candidates)
+    if not names:
+        return choice
+    measure(problem, choice.direction, choice.backend, passes, names)
+    return choose(problem, direction=choice.direction)
+
+
+def learn_forward(use: Use, choice: Choice, x: Inputs, problem: Problem) -> Choice:
+    """Count a call; return its choice, or another one if the forward pass was measured now."""
+    USAGE.count_call(use)
+    return learn(use, problem, choice, partial(bind, x, problem))
 
 
 def automatic_forward(x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
     """Return what `forward` does by the best backend, which may be learned now."""
-    use = use_of(problem)
-    if use is not None:
-        learn_forward(use, problem, choose(problem), partial(ready, x, problem))
-    return forward(x, problem, choose(problem).backend)
+    choice = choose(problem)
+    if (use := use_of(problem)) is not None:
+        choice = learn_forward(use, choice, x, problem)
+    return forward(x, problem, choice.backend)
 
 
 def automatic_backward(
@@ -125,9 +145,11 @@ def automatic_backward(
     def passes(backend: str) -> Callable[[], Gradients]:
         return partial(backward, dout, x, out, lse, problem, backend, dlse)
 
-    learn_backward(problem, passes)
-    chosen = choose(problem, direction="backward")
-    return backward(dout, x, out, lse, problem, chosen.backend, dlse)
+    choice = choose(problem, direction="backward")
+    if (use := use_of(problem)) is not None:
+        use.backward += 1
+        choice = learn(use, problem, choice, passes)
+    return passes(choice.backend)()
 
 
 class Attention(torch.autograd.Function):
@@ -153,7 +175,7 @@ class Attention(torch.autograd.Function):
         run: Run | None,
     ) -> tuple[Tensor, Tensor]:
         x = Inputs(q, k, v, bias, ragged, sink, slopes, blocks)
-        out, lse = ran(x, problem, backends.forward, run)
+        out, lse = attend(x, problem, backends.forward, run)
         ctx.save_for_backward(q, k, v, bias, sink, slopes, out, lse)
         ctx.ragged, ctx.blocks, ctx.problem, ctx.backends = ragged, blocks, problem, backends
         ctx.set_materialize_grads(False)
@@ -185,11 +207,11 @@ class Attention(torch.autograd.Function):
         return (*grads, None, of_sink, None, None, None, None, None)
 
 
-def ran(x: Inputs, problem: Problem, backend: str, run: Run | None) -> tuple[Tensor, Tensor]:
+def attend(x: Inputs, problem: Problem, backend: str, run: Run | None) -> tuple[Tensor, Tensor]:
     """Return the results of the prepared forward pass, or of an unprepared one."""
     if run is None:
         return forward(x, problem, backend)
-    return finished(*run(x.q, x.k, x.v), x, BACKENDS[backend].adds_sink)
+    return finish(*run(x.q, x.k, x.v), x, BACKENDS[backend].adds_sink)
 
 
 @torch.library.custom_op("gpudeck::attention_forward", mutates_args=())

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpudeck.accel.runtime.state_folder import state_folder
+from gpudeck.accel.runtime.state_files import state_folder
 
 SHIPPED = Path(__file__).parent / "measured"
 

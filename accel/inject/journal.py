@@ -27,7 +27,7 @@ import msgspec
 from gpudeck.accel.inject import staging
 from gpudeck.accel.inject.refused import Refused
 from gpudeck.accel.inject.reverting import reverted
-from gpudeck.accel.runtime.state_folder import state_folder
+from gpudeck.accel.runtime.state_files import state_folder
 
 __all__ = [
     "Record", "Refused", "amend", "apply", "changed_files", "check", "note_renamed", "record",

@@ -30,7 +30,7 @@ from gpudeck.accel.inject.prove import Proof, Trial
 from gpudeck.accel.inject.rewrite import Change, changes
 from gpudeck.accel.inject.scores import SMALL
 from gpudeck.accel.inject.speedup import predicted
-from gpudeck.accel.lessons.mode import learning
+from gpudeck.accel.lessons.store import learning
 
 SIZES = {
     "cpu": (Sizes(), Sizes(1, 2, 64, 16)),

@@ -1,4 +1,5 @@
-"""Describe what was measured on this machine and what programs used, and read and write the files.
+"""Describe what was measured on this machine and what programs used, and decode and encode the
+files; see `gpudeck.accel.runtime.state_files`.
 
 The module needs no torch.
 """
@@ -7,12 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
 import msgspec
-
-from gpudeck.accel.runtime.state_folder import state_folder
 
 Direction = Literal["forward", "backward"]
 FORMAT = 1
@@ -112,23 +110,13 @@ class _Counted(msgspec.Struct, Generic[_Shape]):
     used: list[Used[_Shape]]
 
 
-def learned_file(operation: str) -> Path:
-    """Return the path of what was measured of an operation, in the state folder."""
-    return state_folder() / f"{operation}-learned.json"
-
-
-def used_file(operation: str) -> Path:
-    """Return the path of what programs used of an operation, in the state folder."""
-    return state_folder() / f"{operation}-used.json"
-
-
 def decode_learned(contents: bytes) -> list[Measured]:
     """Return the measurements that a file holds; an empty one holds none.
 
     Raises:
         ValueError: if it is not such a file.
     """
-    return _decoded(contents, _Learned).measured if contents else []
+    return _decode(contents, _Learned).measured if contents else []
 
 
 def encode_learned(measured: list[Measured]) -> bytes:
@@ -143,7 +131,7 @@ def decode_used(contents: bytes, shape: type[_Shape]) -> list[Used[_Shape]]:
         ValueError: if it is not such a file.
     """
     kind = _Counted[shape]  # type: ignore[valid-type]
-    return _decoded(contents, kind).used if contents else []
+    return _decode(contents, kind).used if contents else []
 
 
 def encode_used(used: list[Used[_Shape]]) -> bytes:
@@ -154,7 +142,7 @@ def encode_used(used: list[Used[_Shape]]) -> bytes:
 _File = TypeVar("_File", bound=msgspec.Struct)
 
 
-def _decoded(contents: bytes, kind: type[_File]) -> _File:
+def _decode(contents: bytes, kind: type[_File]) -> _File:
     try:
         held = msgspec.json.decode(contents, type=kind)
     except msgspec.DecodeError as e:  # also for wrong types

@@ -1,34 +1,81 @@
 """Keep what was measured of an operation, by GPU, driver and versions.
 
-There is one file for all processes of a user; see `gpudeck.accel.runtime.shared_file`. What was
+There is one file for all processes of a user; see `gpudeck.accel.runtime.state_files`. What was
 measured with other versions stays in it for the programs that use these, and is not used otherwise.
+Its key is the spot of a problem: sizes are rounded to steps, and problems whose sizes lie in the
+same steps are computed fastest by the same backend, so that one measurement serves all.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Callable
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 
-from gpudeck.accel.lessons.mode import learning
-from gpudeck.accel.lessons.records import (
-    Direction,
-    Measured,
-    decode_learned,
-    encode_learned,
-    learned_file,
-)
-from gpudeck.accel.runtime import shared_file
+from gpudeck.accel.lessons.records import Direction, Measured, decode_learned, encode_learned
+from gpudeck.accel.runtime import state_files
 from gpudeck.accel.runtime.capability import cpu_name, versions
 
+Mode = Literal["off", "once", "idle"]
+
+_mode: Mode = "once"
+_CHOICES: list[Callable[[], None]] = []
+OCTAVE = 4
+"""The number of steps in which a size doubles: sizes of one step differ by a fifth at most."""
 MOST = 4096
 """The most measurements that are kept; the oldest are dropped first."""
 _SOFTWARE = ("torch", "cudnn", "triton", "driver")
 _PACKAGES = ("gpudeck", "flash-attn-4", "vllm")
+
+
+def learning(new: Mode | None = None) -> Mode:
+    """Set whether `auto` measures shapes that come back, in this process; return the mode.
+
+    It holds for attention and for products.
+
+    Args:
+        new: `once` (at first): a shape without a measurement is measured at its second call, and
+            the backward pass of attention in the second backward pass. `idle`: shapes are only
+            counted, and GPU Deck measures them while the GPU is idle. `off`: neither, and what was
+            learned is not used. None leaves the mode as it is.
+
+    A measurement takes at most 30 ms beside the first call of each backend, which may compile its
+    kernels, or one call of each where calls are longer. Nothing is measured in a CUDA graph, by
+    compiled programs, or where results must be deterministic. Results are kept on disk for later
+    programs.
+
+    Raises:
+        ValueError: if there is no such mode.
+    """
+    global _mode  # noqa: PLW0603 - one setting of the process
+    if new is not None:
+        if new not in get_args(Mode):
+            raise ValueError(f"learning is one of {', '.join(get_args(Mode))}; got {new!r}")
+        _mode = new
+        forget_choices()
+    return _mode
+
+
+def on_change(forget: Callable[[], None]) -> None:
+    """Have choices forgotten that were made before the mode changed, or before a measurement."""
+    _CHOICES.append(forget)
+
+
+def forget_choices() -> None:
+    """Forget what was chosen before."""
+    for forget in _CHOICES:
+        forget()
+
+
+def step(n: int) -> int:
+    """Return the step in which a size lies."""
+    return round(OCTAVE * math.log2(max(1, n)))
 
 
 class Gpu(NamedTuple):
@@ -49,7 +96,7 @@ class Store:
     @property
     def file(self) -> Path:
         """Return the path of the file."""
-        return learned_file(self.operation)
+        return state_files.learned_file(self.operation)
 
     def record(self, measured: Measured) -> None:
         """Keep a measurement, on disk and for this process; a damaged file is replaced, and one
@@ -66,16 +113,17 @@ class Store:
             return encode_learned(list(held.values())[-MOST:])
 
         try:
-            held = decode_learned(shared_file.change(self.file, merged))
+            held = decode_learned(state_files.change(self.file, merged))
         except OSError as e:
             held = [measured]
             warnings.warn(f"{self.operation} does not keep what it learned: {e}", stacklevel=2)
         self._all().update({m.identity: m for m in held})
+        forget_choices()
 
-    def found(self, device: torch.device, direction: Direction, spot: str) -> Measured | None:
+    def find(self, device: torch.device, direction: Direction, spot: str) -> Measured | None:
         """Return what was measured at a spot with the present versions, on this GPU or on another
         one of the same name; None while learning is off."""
-        if learning() == "off":
+        if learning() == "off" or not self._all():
             return None
         own, here = gpu(device), software()
         exact = self._all().get((own.uuid, here, direction, spot))
@@ -92,7 +140,7 @@ class Store:
         """Return whether results can be kept on disk; if not, one line says so."""
         if self._can_keep is None:
             try:
-                shared_file.check_writable(self.file)
+                state_files.check_writable(self.file)
                 self._can_keep = True
             except OSError as e:
                 self._can_keep = False
@@ -110,8 +158,8 @@ class Store:
         if self._known is None:
             self._known = {}
             try:
-                held = decode_learned(shared_file.read(self.file))
-                self._known = {m.identity: m for m in held}
+                if contents := state_files.read(self.file):
+                    self._known = {m.identity: m for m in decode_learned(contents)}
             except (OSError, ValueError) as e:
                 warnings.warn(
                     f"{self.operation} does not use what it learned: {self.file}: {e}. The next"

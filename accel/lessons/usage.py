@@ -1,7 +1,11 @@
-"""Count which shapes programs compute, so that GPU Deck can measure them while a GPU is idle.
+"""Count which shapes programs compute, and find what is to be measured.
+
+A program's first call at a spot is computed by the backend that is expected to be fastest. At the
+second call all that could be faster are measured, and what was measured decides from then on; see
+`gpudeck.accel.lessons.store`. A backward pass is measured in the second backward pass.
 
 Only shapes and numbers of calls are kept, for each GPU, in one file an operation for all processes
-of a user.
+of a user, so that GPU Deck can measure them while a GPU is idle.
 """
 
 from __future__ import annotations
@@ -15,12 +19,14 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 import torch
 
-from gpudeck.accel.lessons.measuring import Use
-from gpudeck.accel.lessons.mode import learning
-from gpudeck.accel.lessons.records import Direction, Used, decode_used, encode_used, used_file
-from gpudeck.accel.lessons.store import gpu
-from gpudeck.accel.runtime import shared_file
+from gpudeck.accel.lessons.records import Direction, Used, decode_used, encode_used
+from gpudeck.accel.lessons.store import Store, gpu, learning
+from gpudeck.accel.runtime import state_files
 
+AT_CALL = 2
+"""A spot is measured at this call: a shape that never comes back costs nothing."""
+DEVICES = ("cuda",)
+"""Where backends are measured: on a CPU, each operation has one that is fast."""
 EVERY_S = 30.0
 """The least time between two writes of a process, which writes once more at its end."""
 MOST = 1024
@@ -28,6 +34,69 @@ MOST = 1024
 
 _Problem = TypeVar("_Problem")
 _Shape = TypeVar("_Shape")
+
+
+class Use(Generic[_Problem]):
+    """Count the calls at one spot in one process."""
+
+    __slots__ = ("backward", "calls", "due", "noted", "problem")
+
+    def __init__(self, problem: _Problem) -> None:
+        self.problem = problem
+        """The first problem at the spot."""
+        self.calls = 0
+        self.backward = 0
+        self.noted = (0, 0)
+        """The calls and backward passes that the file of used shapes holds already."""
+        self.due: dict[Direction, bool] = {"forward": True, "backward": True}
+        """Whether a direction may still be measured by this process."""
+
+    def is_due(self, direction: Direction, device: torch.device) -> bool:
+        """Return whether the pass that was counted last should be measured if it can be; this
+        process asks no more once it was."""
+        count = self.calls if direction == "forward" else self.backward
+        if (
+            count < AT_CALL
+            or not self.due[direction]
+            or learning() != "once"
+            or is_recorded(device)
+        ):
+            return False  # a later call may be another one
+        self.due[direction] = False
+        return True
+
+
+def rivals(
+    use: Use[_Problem],
+    direction: Direction,
+    device: torch.device,
+    known: bool,
+    store: Store,
+    contenders: Callable[[], tuple[str, ...]],
+) -> tuple[str, ...]:
+    """Return the backends to measure at the pass that was counted last, or none.
+
+    Args:
+        use: the counts at its spot.
+        direction: the pass.
+        device: where it runs.
+        known: whether `auto` goes by a measurement already.
+        store: keeps what is measured.
+        contenders: finds the backends that could win.
+    """
+    if not use.is_due(direction, device) or known or not store.can_keep():
+        return ()
+    names = contenders()
+    return names if len(names) > 1 else ()
+
+
+def is_recorded(device: torch.device) -> bool:
+    """Return True while calls are captured in a graph, compiled, traced or counted by a tool."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or (device.type == "cuda" and torch.cuda.is_current_stream_capturing())
+    )
 
 
 class Described(NamedTuple, Generic[_Shape]):
@@ -74,7 +143,7 @@ class Usage(Generic[_Problem, _Shape]):
         Raises:
             OSError: if the file cannot be read.
         """
-        return self._held(shared_file.read(used_file(self._operation)))
+        return self._held(state_files.read(state_files.used_file(self._operation)))
 
     def note(self) -> None:
         """Add what was counted since the last time to the file.
@@ -98,7 +167,7 @@ class Usage(Generic[_Problem, _Shape]):
                 )
             return encode_used(list(held.values())[-MOST:])
 
-        shared_file.change(used_file(self._operation), merged)
+        state_files.change(state_files.used_file(self._operation), merged)
         for c in counts:
             c.noted = (c.calls, c.backward)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numba
 
-from gpudeck.accel.runtime.state_folder import state_folder
+from gpudeck.accel.runtime.state_files import state_folder
 
 # Sums may be reordered and fused, the same for every row; infinities and NaNs stay, so that a
 # damaged model is noticed.

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from gpudeck.accel.attention.backend_table import NAMES as BACKENDS
 from gpudeck.extras import missing_of
 
 AUTO = "0"
@@ -144,12 +145,6 @@ class Workload(msgspec.Struct, frozen=True):
             *(f"--{k.replace('_', '-')}={v}" for k, v in values.items()),
         ]
 
-
-BACKENDS = (
-    "flash", "cudnn", "efficient", "math", "reference", "hopper", "triton", "decoding", "fa4",
-    "fa3",
-)  # fmt: skip
-"""The names of `accel.attention`'s backends, for forms; each may refuse a shape or a device."""
 
 FP8 = ("fp8", "fp8-emulation")
 """Attention in E4M3 by the kernel, and by torch with the same roundings on any device. Neither runs

@@ -15,7 +15,7 @@ from torch import Tensor
 from gpudeck.accel.attention import BACKENDS, Choice, Problem, attention, choose, dispatch, fp8
 from gpudeck.accel.attention.backends.base import Layout
 from gpudeck.accel.attention.inputs import Inputs
-from gpudeck.accel.attention.passes import backward, prepared
+from gpudeck.accel.attention.passes import backward, prepare
 from gpudeck.accel.attention.problem import default_scale
 from gpudeck.accel.result import Cell, Direction
 from gpudeck.accel.runtime.capability import ComputeDevice
@@ -133,7 +133,7 @@ class Contender:
         if whole:
             return [partial(forward, x, case.shape, self.name) for x in case.sets]
         inputs = [Inputs(x.q, x.k, x.v) for x in case.sets]
-        if (run := prepared(inputs[0], problem, self.backend)) is not None:
+        if (run := prepare(inputs[0], problem, self.backend)) is not None:
             return [partial(run, x.q, x.k, x.v) for x in inputs]
         return [partial(BACKENDS[self.backend].forward, x, problem) for x in inputs]
 
@@ -150,7 +150,7 @@ def forward(x: Tensors, shape: Shape, name: str) -> Solved:
 def refusal(problem: Problem, name: str, direction: Direction) -> str | None:
     """Return why a named contender cannot compute a pass, or None."""
     if name not in FP8:
-        return dispatch.refusal(problem, name, direction)
+        return dispatch.refuse(problem, name, direction)
     if direction == "backward":
         return "has no backward pass"
     return fp8.refusal(problem, fp8.BACKENDS[FP8[name]])

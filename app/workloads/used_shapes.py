@@ -12,10 +12,9 @@ from gpudeck.accel.lessons.records import (
     Used,
     decode_learned,
     decode_used,
-    learned_file,
-    used_file,
 )
 from gpudeck.accel.primitives.gemm import records as products
+from gpudeck.accel.runtime.state_files import learned_file, used_file
 from gpudeck.app.format.values import significant
 from gpudeck.app.language.texts import tr, tr_decimal, tr_noop, tr_whole
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from gpudeck.accel import learning
 from gpudeck.accel.attention import BACKENDS, Problem, attention, choose, describe
-from gpudeck.accel.attention.dispatch import refusal
+from gpudeck.accel.attention.dispatch import refuse
 from gpudeck.accel.attention.inputs import Inputs
-from gpudeck.accel.attention.passes import backward, forward, prepared
+from gpudeck.accel.attention.passes import backward, forward, prepare
 from gpudeck.accel.result import Direction
 from gpudeck.accel.runtime.graphs import Captured
 from tests.benchmarks.attention_draws import CUDA, Draw, draws
@@ -63,7 +63,7 @@ class Runner:
         """Yield each contender but what is learned."""
         yield "auto", self.cold
         for name in (*OWN, *PEER_BACKENDS):
-            if name not in self.skip and refusal(self.problem, name, self.direction) is None:
+            if name not in self.skip and refuse(self.problem, name, self.direction) is None:
                 yield name, partial(self._backend, name, BACKENDS[name].layout)
         for name, peer in peers(self.shape, self._plain_inputs(self.sets[0], "bhsd")):
             if name not in self.skip:
@@ -109,7 +109,7 @@ class Runner:
             ]  # fmt: skip
         run = None
         if inputs[0].bias is None and inputs[0].ragged is None:
-            run = prepared(inputs[0], self.problem, name)
+            run = prepare(inputs[0], self.problem, name)
         if run is not None:
             return [partial(run, x.q, x.k, x.v) for x in inputs]
         return [partial(forward, x, self.problem, name) for x in inputs]

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from gpudeck.accel.attention import BACKENDS
-from gpudeck.accel.attention.dispatch import refusal
+from gpudeck.accel.attention.dispatch import refuse
 from gpudeck.accel.attention.inputs import Inputs
 from gpudeck.accel.runtime.capability import current
 from gpudeck.accel.runtime.graphs import Captured
@@ -41,7 +41,7 @@ def main() -> None:
             Shape(16384 // seq, 2048 // dim, 2048 // dim, seq, dim, causal, "bfloat16"),
             "forward", device, seed=1,
         )  # fmt: skip
-        able = [n for n in NAMES if refusal(case.problem, n, "forward") is None]
+        able = [n for n in NAMES if refuse(case.problem, n, "forward") is None]
         ways = list(product(able, ("bhsd", "bshd")))
         replays = []
         for name, layout in ways:

@@ -35,7 +35,7 @@ from pathlib import Path
 
 import torch
 
-from gpudeck.accel.attention.dispatch import refusal
+from gpudeck.accel.attention.dispatch import refuse
 from gpudeck.accel.result import Direction
 from gpudeck.accel.runtime.timing import timing_of
 from gpudeck.accel.workloads.catalog import TOKENS, WIDTH
@@ -239,7 +239,7 @@ def main() -> None:
 
 
 def _is_able(shape: ModelShape, backend: str, direction: Direction) -> bool:
-    return refusal(shape.problem(CUDA), backend, direction) is None
+    return refuse(shape.problem(CUDA), backend, direction) is None
 
 
 def _written(

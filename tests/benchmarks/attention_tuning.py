@@ -28,8 +28,8 @@ from msgspec.structs import asdict
 from gpudeck.accel import learning
 from gpudeck.accel.attention import Problem, describe
 from gpudeck.accel.attention.backends import BACKENDS, Direction
-from gpudeck.accel.attention.dispatch import refusal
-from gpudeck.accel.attention.passes import backward, forward, ready
+from gpudeck.accel.attention.dispatch import refuse
+from gpudeck.accel.attention.passes import backward, bind, forward
 from gpudeck.accel.attention.table import Row
 from gpudeck.accel.lessons.store import software
 from gpudeck.accel.runtime import brief_timing
@@ -181,7 +181,7 @@ def compiled(shape: ModelShape, direction: Direction) -> dict[str, Callable[[], 
             window=(shape.left, None), softcap=shape.softcap,
         )  # fmt: skip
     names = [n for n in BACKENDS if n not in NOT_MEASURED]
-    able = [n for n in names if refusal(problem, n, direction) is None]
+    able = [n for n in names if refuse(problem, n, direction) is None]
     calls = {name: _in_turn(sets, problem, name, direction) for name in able}
     brief_timing.medians(calls, CUDA, 0.0)
     return calls
@@ -194,7 +194,7 @@ def _in_turn(
     for draw in sets:
         x = draw.inputs("bshd")
         if direction == "forward":
-            calls.append(ready(x, problem, name))
+            calls.append(bind(x, problem, name))
         else:
             out, lse = forward(x, problem, "triton")
             calls.append(partial(backward, draw.upstream("bshd"), x, out, lse, problem, name))

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from gpudeck import accel
-from gpudeck.accel.lessons import measuring
+from gpudeck.accel.lessons import usage
 from gpudeck.accel.lessons.records import Measured
 from gpudeck.accel.primitives.gemm import dispatch, hopper, lessons, portable, table
 from gpudeck.accel.primitives.gemm.backends import BACKENDS
@@ -217,14 +217,14 @@ def learned(x: Posed) -> Measured | None:
     accel.learning("once")
     try:
         with mock.patch.object(table, "measured", lambda *_: table.Nearest({})):
-            for _ in range(measuring.AT_CALL):
+            for _ in range(usage.AT_CALL):
                 p = x.operands.problem
                 BACKENDS[lessons.chosen(p, lambda: x.operands).backend].run(x.operands)
     except Exception as e:  # noqa: BLE001 - the backends are measured all the same
         print("DID NOT LEARN", x.operands.problem, f"{type(e).__name__}: {e}", flush=True)
         return None
     problem = x.operands.problem
-    return dispatch.LEARNED.found(problem.device, "forward", problem.spot)
+    return dispatch.LEARNED.find(problem.device, "forward", problem.spot)
 
 
 def by_table(x: Posed) -> str:

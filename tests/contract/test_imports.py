@@ -74,7 +74,7 @@ VIOLATIONS = [
     ("models are free", "app/format/values.py", "from PySide6 import QtCore"),
     ("a kernel", "accel/attention/backends/own.py", "import gpudeck.accel.attention.reference"),
     ("attention runs", "accel/attention/inputs.py", "import gpudeck.accel.attention.dispatch"),
-    ("lessons run", "accel/lessons/mode.py", "import gpudeck.accel.lessons.store"),
+    ("lessons run", "accel/lessons/store.py", "import gpudeck.accel.lessons.usage"),
     (
         "primitives run",
         "accel/primitives/quantize/fp8.py",

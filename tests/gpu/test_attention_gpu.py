@@ -15,7 +15,6 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from gpudeck import accel
 from gpudeck.accel.attention import (
-    BACKENDS,
     Problem,
     Ragged,
     attention,
@@ -23,6 +22,7 @@ from gpudeck.accel.attention import (
     describe,
     flashcore,
 )
+from gpudeck.accel.attention.dispatch import rule_out
 from gpudeck.accel.attention.inputs import arrange, problem_of
 from gpudeck.accel.attention.passes import backward, forward
 from gpudeck.accel.attention.reference import reference
@@ -62,7 +62,7 @@ def inputs(shapes, dtype, grad=False):
 
 
 def skip_unless_able(backend, problem, direction="forward"):
-    refusal = BACKENDS[backend].refusal(problem, direction)
+    refusal = rule_out(problem, backend, direction)
     if refusal:
         with pytest.raises(ValueError, match=f"backend {backend} cannot do"):
             choose(problem, backend, direction)
@@ -115,7 +115,7 @@ def check(backend, tensors, dtype, names=("out", "lse", "dq", "dk", "dv", "dbias
     ours = run(lambda *x, **r: attention(*x, backend=backend, return_lse=True, **r), dtype)
     others, free = [oracle(dtype)], {**rules, "deterministic": False}
     if not any(
-        BACKENDS["flash"].refusal(describe(*tensors, **free), direction)
+        rule_out(describe(*tensors, **free), "flash", direction)
         for direction in ("forward", "backward")
     ):
         others.append(
@@ -179,7 +179,7 @@ def problems(draw):
 @given(problem=problems(), deterministic=st.booleans())
 def test_random_shapes_windows_and_softcaps(backend, problem, deterministic):
     tensors, rules = problem
-    if BACKENDS[backend].refusal(describe(*tensors, **rules), "backward"):
+    if rule_out(describe(*tensors, **rules), backend, "backward"):
         return
     check(backend, tensors, tensors[0].dtype, deterministic=deterministic, **rules)
 
@@ -201,7 +201,7 @@ def test_ragged_batches(backend, lengths, causal, left, dim):
     )
     ragged = Ragged.of(lengths_q, lengths_k, device=CUDA)
     rules = {"causal": causal, "window": (left, None), "seqlens": ragged}
-    if not BACKENDS[backend].refusal(describe(q, k, v, **rules), "backward"):
+    if not rule_out(describe(q, k, v, **rules), backend, "backward"):
         check(backend, (q, k, v), torch.bfloat16, **rules)
 
 

@@ -15,10 +15,9 @@ from gpudeck.accel.lessons.records import (
     Used,
     encode_learned,
     encode_used,
-    learned_file,
-    used_file,
 )
 from gpudeck.accel.primitives.gemm import records as products
+from gpudeck.accel.runtime.state_files import learned_file, used_file
 from gpudeck.app.widgets import theme
 from gpudeck.app.workloads.page import EMPTY, SEARCHING
 from gpudeck.scheduler.protocol.search import ENDED

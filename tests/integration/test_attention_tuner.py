@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpudeck.accel.attention import attention, choose, learned
-from gpudeck.accel.attention.usage import USAGE
-from gpudeck.accel.lessons import measuring
-from gpudeck.accel.lessons.mode import learning
-from gpudeck.accel.lessons.records import decode_learned, learned_file
-from gpudeck.accel.runtime import shared_file
+from gpudeck.accel.attention import attention, choose
+from gpudeck.accel.attention.lessons import STORE, USAGE
+from gpudeck.accel.lessons import usage
+from gpudeck.accel.lessons.records import decode_learned
+from gpudeck.accel.lessons.store import learning
+from gpudeck.accel.runtime import state_files
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths, settings
 from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
@@ -40,7 +40,7 @@ def deck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     (tmp_path / "gpu").mkdir()
     monkeypatch.setenv("FAKE_GPU", str(tmp_path / "gpu"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT)]))
-    monkeypatch.setattr(measuring, "DEVICES", ("cpu",))
+    monkeypatch.setattr(usage, "DEVICES", ("cpu",))
     with state_folder(tmp_path / "home"):
         settings.save(SETTINGS)
         assert not attention_is_due()
@@ -60,7 +60,7 @@ def deck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
             yield client
     learning("once")
     USAGE.forget()
-    learned.STORE.forget()
+    STORE.forget()
     choose.cache_clear()
 
 
@@ -76,7 +76,8 @@ def tuner(tmp_path: Path, *manner: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def measured() -> set[str]:
-    return {m.direction for m in decode_learned(shared_file.read(learned_file("attention")))}
+    contents = state_files.read(state_files.learned_file("attention"))
+    return {m.direction for m in decode_learned(contents)}
 
 
 @pytest.mark.slow

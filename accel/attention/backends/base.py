@@ -11,15 +11,9 @@ from torch.nn.functional import pad
 
 from gpudeck.accel.attention.inputs import Inputs, loadable
 from gpudeck.accel.attention.problem import Problem, Variant, dtype_name
+from gpudeck.accel.lessons.records import Direction
 
-Direction = Literal["forward", "backward"]
 Layout = Literal["bhsd", "bshd"]
-
-_REFUSED: dict[Variant, str] = {
-    "lse_grad": "takes no gradient of the log-sum-exp",
-    "alibi": "takes no ALiBi",
-    "blocks": "takes no block mask",
-}
 
 
 class Gradients(NamedTuple):
@@ -41,7 +35,6 @@ class Backend:
     Any backend's backward pass can follow any other's forward pass: they share only out and lse.
     """
 
-    name: str
     layout: Layout = "bhsd"
     """The layout of q, k and v that costs the implementation least."""
     variants: frozenset[Variant] = frozenset()
@@ -56,14 +49,9 @@ class Backend:
         """Yield every reason why this pass of the problem cannot be computed."""
         return iter(())
 
-    def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Return why this pass of the problem cannot be computed, or None if it can."""
-        refused = [
-            _REFUSED[variant]
-            for variant in problem.variants
-            if variant not in self.variants and (variant != "lse_grad" or direction == "backward")
-        ]
-        return "; ".join([*refused, *self.rules(problem, direction)]) or None
+    def missing(self) -> str | None:
+        """Return why it is not installed, or None; it is asked last, since this takes longest."""
+        return None
 
     def takes_narrow(self, p: Problem) -> bool:
         """Return True if the passes take values with smaller heads than those of keys, as this

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from gpudeck.accel.attention.backends.base import (
     Backend,
-    Direction,
     half_precision_on_ampere,
     head_size_up_to,
     loadable_rows,
@@ -26,6 +25,7 @@ from gpudeck.accel.attention.backends.base import (
 )
 from gpudeck.accel.attention.inputs import Inputs
 from gpudeck.accel.attention.problem import Problem
+from gpudeck.accel.lessons.records import Direction
 
 _FEW = 8
 """Up to this number of sequences, launching each of them costs less than copying them all."""
@@ -37,13 +37,10 @@ _OPTIONS = ("softmax_scale", "is_causal", "window_size_left", "window_size_right
 class VllmFlashAttention3(Backend):
     """FlashAttention-3, which works on [all tokens, heads, D] and aligns bottom-right."""
 
-    name = "fa3"
     layout = "bshd"
 
-    def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Return why it cannot compute the pass, or None; the package is looked up last."""
-        if (refusal := super().refusal(problem, direction)) is not None:
-            return refusal
+    def missing(self) -> str | None:
+        """Return that the package is not there, or None."""
         return None if library() else "is not installed (it is part of the package vllm)"
 
     def load(self) -> None:

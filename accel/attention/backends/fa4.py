@@ -17,7 +17,6 @@ from torch import Tensor
 
 from gpudeck.accel.attention.backends.base import (
     Backend,
-    Direction,
     Gradients,
     half_precision_on_ampere,
     head_size_up_to,
@@ -27,19 +26,16 @@ from gpudeck.accel.attention.backends.base import (
 )
 from gpudeck.accel.attention.inputs import Inputs
 from gpudeck.accel.attention.problem import Problem
+from gpudeck.accel.lessons.records import Direction
 
 
 class FlashAttention4(Backend):
     """FlashAttention-4, which works on [B,S,H,D] and aligns bottom-right."""
 
-    name = "fa4"
-
     layout = "bshd"
 
-    def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Return why it cannot compute the pass, or None; the package is looked up last."""
-        if (refusal := super().refusal(problem, direction)) is not None:
-            return refusal
+    def missing(self) -> str | None:
+        """Return that the package is not there, or None."""
         return None if installed() else "is not installed (pip install --pre flash-attn-4)"
 
     def load(self) -> None:

@@ -18,7 +18,6 @@ from gpudeck.accel.attention.problem import Problem
 class Math(Backend):
     """Attention in float32 (float64 for float64 inputs) for any dtype, also under autocast."""
 
-    name = "math"
     variants = frozenset({"lse_grad", "alibi", "blocks"})
     adds_sink = True
 

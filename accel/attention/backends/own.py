@@ -12,7 +12,6 @@ from torch import Tensor
 
 from gpudeck.accel.attention.backends.base import (
     Backend,
-    Direction,
     Gradients,
     Run,
     half_precision_on_ampere,
@@ -26,6 +25,7 @@ from gpudeck.accel.attention.backends.base import (
 from gpudeck.accel.attention.inputs import Inputs, loadable
 from gpudeck.accel.attention.kernels.geometry import MLA_KEYS, MLA_VALUES
 from gpudeck.accel.attention.problem import Problem
+from gpudeck.accel.lessons.records import Direction
 
 _AT_ONCE = 8
 """Keys whose biases are loaded at once: 16 bytes."""
@@ -37,7 +37,6 @@ _MOST_QUERIES = 16
 class Hopper(Backend):
     """Warp-specialised kernels in Gluon for compute capability 9.0."""
 
-    name = "hopper"
     adds_sink = True
     variants = frozenset({"lse_grad", "alibi"})
 
@@ -110,7 +109,6 @@ class Hopper(Backend):
 class Portable(Backend):
     """Kernels in Triton for compute capability 8.0 to 12.0, which also take masks and biases."""
 
-    name = "triton"
     adds_sink = True
     variants = frozenset({"lse_grad", "alibi", "blocks"})
 
@@ -184,8 +182,6 @@ class Portable(Backend):
 class Decoding(Backend):
     """A kernel in Triton for a few queries over long keys, which divides the keys among the
     processors."""
-
-    name = "decoding"
 
     def takes_narrow(self, p: Problem) -> bool:
         """Return True for MLA's absorbed form, whose values are read with the keys."""

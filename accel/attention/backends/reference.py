@@ -15,7 +15,6 @@ class Reference(Backend):
     """Attention in float64, returned in the dtype of q, with gradients by automatic
     differentiation."""
 
-    name = "reference"
     variants = frozenset({"lse_grad", "alibi", "blocks"})
     adds_sink = True
 

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from gpudeck.accel.attention.backends.base import (
     Backend,
-    Direction,
     Gradients,
     half_precision_on_ampere,
     head_size_up_to,
@@ -26,6 +25,7 @@ from gpudeck.accel.attention.backends.base import (
 )
 from gpudeck.accel.attention.inputs import Inputs
 from gpudeck.accel.attention.problem import Problem
+from gpudeck.accel.lessons.records import Direction
 
 _ATEN = torch.ops.aten
 _BIAS_STEP = 8
@@ -199,12 +199,11 @@ def _spoilt(q: Tensor, k: Tensor, problem: Problem) -> Tensor:
 class Flash(Backend):
     """PyTorch's FlashAttention for the problem's device."""
 
-    name = "flash"
     _cuda, _cpu = FlashCuda(), FlashCpu()
 
-    def refusal(self, problem: Problem, direction: Direction) -> str | None:
-        """Return why it cannot compute the pass, or None."""
-        return self._of(problem).refusal(problem, direction)
+    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+        """Yield every reason against the pass."""
+        return self._of(p).rules(p, direction)
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass of the device's implementation."""
@@ -228,8 +227,6 @@ class Flash(Backend):
 
 class Cudnn(Backend):
     """The attention of cuDNN."""
-
-    name = "cudnn"
 
     def takes_narrow(self, p: Problem) -> bool:
         """Return True for the sizes of MLA on Hopper, for which it has kernels."""
@@ -326,8 +323,6 @@ class Efficient(Backend):
 
     It also takes float32 and runs on GPUs before Ampere.
     """
-
-    name = "efficient"
 
     def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
         """Yield every reason against the pass."""

@@ -12,8 +12,7 @@ from typing import Literal
 
 import torch
 
-from gpudeck.accel.lessons.mode import on_change
-from gpudeck.accel.lessons.store import Store
+from gpudeck.accel.lessons.store import Store, on_change
 from gpudeck.accel.primitives.gemm import table
 from gpudeck.accel.primitives.gemm.backends import BACKENDS
 from gpudeck.accel.primitives.gemm.problem import FP8, Problem
@@ -100,7 +99,7 @@ def _automatic(p: Problem, refusals: dict[str, str]) -> GemmChoice:
     cuBLAS comes first where nothing is measured, and torch last: with FP8 it would emulate.
     """
     able = [n for n, b in BACKENDS.items() if b.automatic and n not in refusals]
-    lesson = None if p.deterministic else LEARNED.found(p.device, "forward", p.spot)
+    lesson = None if p.deterministic else LEARNED.find(p.device, "forward", p.spot)
     if lesson is not None:
         ranked = sorted((n for n in able if n in lesson.costs), key=lesson.costs.__getitem__)
         if ranked:

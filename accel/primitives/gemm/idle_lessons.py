@@ -12,11 +12,10 @@ from gpudeck.accel.lessons.measuring import has_room
 from gpudeck.accel.lessons.store import gpu
 from gpudeck.accel.lessons.usage import Pending
 from gpudeck.accel.primitives.gemm.dispatch import choose, contenders
-from gpudeck.accel.primitives.gemm.lessons import measure
+from gpudeck.accel.primitives.gemm.lessons import USAGE, measure
 from gpudeck.accel.primitives.gemm.operands import Operands, arrange
 from gpudeck.accel.primitives.gemm.problem import BLOCK, Problem, Steps
 from gpudeck.accel.primitives.gemm.records import Shape
-from gpudeck.accel.primitives.gemm.usage import USAGE
 
 
 def pending(device: torch.device) -> Iterator[Pending]:

@@ -1,4 +1,4 @@
-"""Measure products at calls whose shapes come back; see `gpudeck.accel.lessons.measuring`."""
+"""Count products, and measure them at calls whose shapes come back; see `gpudeck.accel.lessons`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import lru_cache, partial
 
 import torch
 
-from gpudeck.accel.lessons import measuring
+from gpudeck.accel.lessons import measuring, usage
 from gpudeck.accel.primitives.gemm.backends import BACKENDS
 from gpudeck.accel.primitives.gemm.dispatch import LEARNED, GemmChoice, choose, contenders
 from gpudeck.accel.primitives.gemm.operands import Operands
 from gpudeck.accel.primitives.gemm.problem import Problem
-from gpudeck.accel.primitives.gemm.usage import USAGE
+from gpudeck.accel.primitives.gemm.records import Shape
 
 TIE = 1.005
 """The lead that takes the place of the predicted backend: products of one shape vary less than
@@ -22,11 +22,24 @@ _IN_CACHE = 2.0
 """Products that move less than this multiple of the last-level cache are measured without it."""
 
 
+def _describe(p: Problem) -> usage.Described[Shape]:
+    given = {name: getattr(p, name) for name in Shape.__struct_fields__}
+    named = {
+        name: str(of).removeprefix("torch.")
+        for name, of in given.items()
+        if isinstance(of, torch.dtype)
+    }
+    return usage.Described(p.device, p.spot, str(p), Shape(**{**given, **named}))
+
+
+USAGE = usage.Usage("gemm", Shape, _describe)
+
+
 def chosen(p: Problem, operands: Callable[[], Operands]) -> GemmChoice:
     """Return the choice of `auto` for a call, which may be measured now on its operands."""
     choice = choose(p)
     if (
-        p.device.type not in measuring.DEVICES
+        p.device.type not in usage.DEVICES
         or torch.compiler.is_compiling()
         or p.deterministic
         or p.flops == 0
@@ -35,7 +48,7 @@ def chosen(p: Problem, operands: Callable[[], Operands]) -> GemmChoice:
     use = USAGE.at(_spot(p), p)
     USAGE.count_call(use)
     known = choice.basis == "measured here"  # tables hold another card, perhaps of other clocks
-    names = measuring.rivals(use, "forward", p.device, known, LEARNED, partial(contenders, p))
+    names = usage.rivals(use, "forward", p.device, known, LEARNED, partial(contenders, p))
     if not names:
         return choice
     try:
@@ -59,7 +72,6 @@ def measure(x: Operands, choice: GemmChoice, names: tuple[str, ...]) -> None:
     measuring.measure(
         LEARNED, subject, lambda name: lambda: BACKENDS[name].run(x), names, cold=cold
     )
-    choose.cache_clear()
 
 
 @lru_cache(maxsize=4096)

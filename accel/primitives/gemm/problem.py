@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from gpudeck.accel.lessons.spots import step
+from gpudeck.accel.lessons.store import step
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)

@@ -13,13 +13,13 @@ from pathlib import Path
 import torch
 
 from gpudeck.accel.attention import idle_lessons
-from gpudeck.accel.lessons import measuring
+from gpudeck.accel.lessons import usage
 from gpudeck.accel.runtime import capability
 from gpudeck.assistant.host import attention_tuner
 
 GPU, SLOWLY = Path(sys.argv[1]), "slowly" in sys.argv
 HELD = 3 * 2**30
-measuring.DEVICES = ("cpu",)
+usage.DEVICES = ("cpu",)
 idle_lessons.contenders = lambda *_: ("flash", "math")
 cpu = capability.ComputeDevice(torch.device("cpu"), "CPU", 1, 1, None)
 torch.set_num_threads(1)

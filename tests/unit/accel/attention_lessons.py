@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpudeck.accel.attention import choose, lessons
 from gpudeck.accel.attention.api import _PLANS
-from gpudeck.accel.attention.learned import STORE
+from gpudeck.accel.attention.lessons import STORE
 from gpudeck.accel.lessons.records import Measured, decode_learned
-from gpudeck.accel.runtime import shared_file
+from gpudeck.accel.runtime import state_files
 
 
 def forget() -> None:
@@ -19,4 +19,4 @@ def forget() -> None:
 
 def kept() -> list[Measured]:
     """Return what is on disk."""
-    return decode_learned(shared_file.read(STORE.file))
+    return decode_learned(state_files.read(STORE.file))

@@ -11,11 +11,11 @@ from gpudeck.accel.attention import (
     choose,
     describe,
     idle_lessons,
-    lessons,
+    passes,
 )
-from gpudeck.accel.attention.usage import USAGE
-from gpudeck.accel.lessons import measuring
-from gpudeck.accel.lessons.records import used_file
+from gpudeck.accel.attention.lessons import USAGE
+from gpudeck.accel.lessons import usage
+from gpudeck.accel.runtime.state_files import used_file
 from tests.unit.accel.attention_lessons import forget, kept
 
 CPU = torch.device("cpu")
@@ -24,8 +24,8 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(measuring, "DEVICES", ("cpu",))
-    for module in (lessons, idle_lessons):
+    monkeypatch.setattr(usage, "DEVICES", ("cpu",))
+    for module in (passes, idle_lessons):
         monkeypatch.setattr(module, "contenders", lambda *_: ("flash", "math"))
     forget()
     accel.learning("idle")

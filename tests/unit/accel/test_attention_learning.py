@@ -23,12 +23,12 @@ from gpudeck.accel.attention import (
     describe,
     explain,
     lessons,
-    spot,
+    passes,
 )
-from gpudeck.accel.attention.learned import STORE
-from gpudeck.accel.lessons import measuring, records, store
+from gpudeck.accel.attention.lessons import STORE
+from gpudeck.accel.lessons import records, store, usage
 from gpudeck.accel.lessons.records import Measured
-from gpudeck.accel.runtime import brief_timing, shared_file
+from gpudeck.accel.runtime import brief_timing, state_files
 from tests.unit.accel.attention_lessons import forget, kept
 
 SHAPE = (1, 2, 24, 16)
@@ -38,8 +38,8 @@ SHAPE = (1, 2, 24, 16)
 def own(tmp_path, monkeypatch):
     """A state folder of its own, a CPU that learns, and two backends that could win there."""
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(measuring, "DEVICES", ("cpu", "cuda"))
-    monkeypatch.setattr(lessons, "contenders", lambda *_: ("flash", "math"))
+    monkeypatch.setattr(usage, "DEVICES", ("cpu", "cuda"))
+    monkeypatch.setattr(passes, "contenders", lambda *_: ("flash", "math"))
     forget()
     yield tmp_path / "home"
     accel.learning("once")
@@ -164,7 +164,7 @@ def test_another_card_of_the_name_is_believed_until_this_one_is_measured(own):
     def told(uuid, name, fast):
         us = {"flash": 2.0, "math": 2.0} | {fast: 1.0}
         return Measured(
-            name, uuid, store.software(), "forward", spot.spot(problem), "", 1.0, "flash", us, 2,
+            name, uuid, store.software(), "forward", lessons.spot(problem), "", 1.0, "flash", us, 2,
             0.0,
         )  # fmt: skip
 
@@ -184,7 +184,7 @@ def test_a_lead_of_a_percent_changes_nothing(own):
     card = store.gpu(problem.device)
     for us, chosen in ((98.5, "flash"), (97.0, "math")):
         STORE.record(
-            Measured(card.name, card.uuid, store.software(), "forward", spot.spot(problem), "",
+            Measured(card.name, card.uuid, store.software(), "forward", lessons.spot(problem), "",
                      1.0, "flash", {"flash": 100.0, "math": us}, 2, 0.0)
         )  # fmt: skip
         choose.cache_clear()
@@ -221,7 +221,7 @@ def test_a_capture_is_left_alone_and_the_next_call_measures(own, monkeypatch):
     """What the driver would answer during a capture; the rest is real."""
     q, k, v = tensors()
     with monkeypatch.context() as capture:
-        capture.setattr(measuring, "is_recorded", lambda device: True)
+        capture.setattr(usage, "is_recorded", lambda device: True)
         for _ in range(4):
             attention(q, k, v)
         assert kept() == []
@@ -339,12 +339,12 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_file_and_no_lock(own):
 
 
 def test_a_lock_that_is_never_released_delays_nobody_for_long(own, monkeypatch):
-    monkeypatch.setattr(shared_file, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(state_files, "PATIENCE_S", 0.05)
     q, k, v = tensors()
     attention(q, k, v)
     told = "does not keep what it learned: another process has"
     with (
-        shared_file._locked(STORE.file),
+        state_files._locked(STORE.file),
         pytest.warns(UserWarning, match=told),
     ):
         attention(q, k, v)

@@ -9,17 +9,17 @@ import torch
 
 from gpudeck import accel
 from gpudeck.accel.attention import attention
-from gpudeck.accel.attention.usage import USAGE
-from gpudeck.accel.lessons import measuring, usage
-from gpudeck.accel.lessons.records import used_file
+from gpudeck.accel.attention.lessons import USAGE
+from gpudeck.accel.lessons import usage
+from gpudeck.accel.runtime.state_files import used_file
 
 PROGRAM = """
 import torch
 from gpudeck import accel
 from gpudeck.accel.attention import attention
-from gpudeck.accel.lessons import measuring, usage
-from gpudeck.accel.lessons.records import used_file
-measuring.DEVICES = ("cpu",)
+from gpudeck.accel.lessons import usage
+from gpudeck.accel.runtime.state_files import used_file
+usage.DEVICES = ("cpu",)
 q = torch.randn(1, 2, 24, 16, requires_grad=True)
 for _ in range({calls}):
     attention(q, q, q, causal=True).sum().backward()
@@ -30,7 +30,7 @@ for _ in range({calls}):
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(measuring, "DEVICES", ("cpu", "cuda"))
+    monkeypatch.setattr(usage, "DEVICES", ("cpu", "cuda"))
     USAGE.forget()
     yield tmp_path / "home"
     accel.learning("once")

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from gpudeck import accel
-from gpudeck.accel.lessons import measuring, store
+from gpudeck.accel.lessons import measuring, store, usage
 from gpudeck.accel.lessons.records import Measured, decode_learned
 from gpudeck.accel.primitives.gemm import dispatch, idle_lessons, lessons, table
 from gpudeck.accel.primitives.gemm.api import explain_gemm, gemm
@@ -34,7 +34,7 @@ from gpudeck.accel.primitives.gemm.low_precision import OF_A, OF_B
 from gpudeck.accel.primitives.gemm.operands import arrange
 from gpudeck.accel.primitives.gemm.problem import Problem, Steps
 from gpudeck.accel.primitives.quantize.fp8 import fp8_quantize
-from gpudeck.accel.runtime import shared_file
+from gpudeck.accel.runtime import state_files
 
 pytestmark = pytest.mark.xdist_group("interpreted")
 
@@ -44,7 +44,7 @@ def learner(home: Path) -> Iterator[pytest.MonkeyPatch]:
     """Let this process learn on its CPU, where torch and the interpreted kernels compete."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUDECK_HOME", str(home))
-        patch.setattr(measuring, "DEVICES", ("cpu",))
+        patch.setattr(usage, "DEVICES", ("cpu",))
         patch.setattr(lessons, "contenders", lambda _: ("triton", "torch"))
         forget()
         try:
@@ -61,7 +61,7 @@ def forget() -> None:
 
 
 def kept() -> list[Measured]:
-    return decode_learned(shared_file.read(LEARNED.file))
+    return decode_learned(state_files.read(LEARNED.file))
 
 
 def drawn(m: int = 16, n: int = 16, k: int = 32, **how: Any) -> tuple[Tensor, Tensor]:
@@ -118,7 +118,7 @@ def left_alone(home: Path) -> list[int]:
         a, b = drawn()
 
         def twice(call: Callable[[], object]) -> None:
-            for _ in range(measuring.AT_CALL):
+            for _ in range(usage.AT_CALL):
                 call()
             found.append(len(kept()))
 
@@ -132,7 +132,7 @@ def left_alone(home: Path) -> list[int]:
         twice(lambda: ran(a, b))
         torch.use_deterministic_algorithms(False)
         with patch.context() as capture:  # what the driver would answer during a capture
-            capture.setattr(measuring, "is_recorded", lambda device: True)
+            capture.setattr(usage, "is_recorded", lambda device: True)
             twice(lambda: ran(a, b))
         found.append(len(kept()))
         ran(a, b)

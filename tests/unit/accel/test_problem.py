@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpudeck.accel.attention import BACKENDS, Problem, Ragged, attention, choose, describe, dispatch
 from gpudeck.accel.attention.backends import fa3, fa4
-from gpudeck.accel.attention.dispatch import preferred, unloadable
+from gpudeck.accel.attention.dispatch import prefer, rule_out, unloadable
 from gpudeck.accel.attention.inputs import arrange
 
 
@@ -258,9 +258,9 @@ def test_auto_takes_the_first_preferred_that_can(changes, picked):
     p = problem(**changes)
     choice = choose(p)
     assert choice.backend == picked
-    assert choice.reason.startswith(f"auto: the first of {', '.join(preferred(p))} that can do it")
+    assert choice.reason.startswith(f"auto: the first of {', '.join(prefer(p))} that can do it")
     able = {c.backend for c in choice.candidates if c.refusal is None}
-    assert picked == next(name for name in preferred(p) if name in able)
+    assert picked == next(name for name in prefer(p) if name in able)
 
 
 def test_a_backward_pass_that_must_repeat_itself_is_refused_by_those_that_cannot():
@@ -307,18 +307,17 @@ def packages(tmp_path, monkeypatch):
 
 def test_another_flash_attn_that_is_broken_breaks_nothing(packages):
     packages("flash_attn/__init__.py", "raise ImportError('undefined symbol')")
-    assert "not installed" in BACKENDS["fa4"].refusal(problem(), "forward")
+    assert "not installed" in rule_out(problem(), "fa4", "forward")
     packages("flash_attn/cute/__init__.py")
-    assert BACKENDS["fa4"].refusal(problem(), "forward") is None
+    assert rule_out(problem(), "fa4", "forward") is None
     assert "flash_attn" not in sys.modules
 
 
 @pytest.mark.parametrize(("head_dim", "wrong"), [(40, True), (72, True), (80, True), (96, False)])
 def test_flash_attention_4_is_not_asked_for_gradients_that_it_gets_wrong(head_dim, wrong, packages):
     packages("flash_attn/cute/interface.py")
-    backend = BACKENDS["fa4"]
-    assert backend.refusal(problem(head_dim=head_dim), "forward") is None
-    refusal = backend.refusal(problem(head_dim=head_dim), "backward")
+    assert rule_out(problem(head_dim=head_dim), "fa4", "forward") is None
+    refusal = rule_out(problem(head_dim=head_dim), "fa4", "backward")
     assert (refusal is not None and "wrong gradients" in refusal) == wrong
 
 
@@ -406,7 +405,7 @@ MISSING = (
 def test_a_backend_that_cannot_be_loaded_is_passed_over_and_explained(half_an_fa4, monkeypatch):
     rates = {"fa4": 900.0, "cudnn": 500.0}
     speed = dispatch.Expectation("measured", rates, gpus=("this GPU",))
-    monkeypatch.setattr(dispatch, "_expected", lambda *_: speed)
+    monkeypatch.setattr(dispatch, "_expect", lambda *_: speed)
     choice = choose(problem())
     assert choice.backend == "cudnn"
     assert choice.reason == (f"auto: measured fastest on this GPU, 500 TFLOP/s; not fa4: {MISSING}")
@@ -417,7 +416,7 @@ def test_a_backend_that_cannot_be_loaded_is_passed_over_and_explained(half_an_fa
 
 def test_without_any_other_measurement_the_order_of_preference_goes_on(half_an_fa4, monkeypatch):
     speed = dispatch.Expectation("predicted", {"fa4": 900.0})
-    monkeypatch.setattr(dispatch, "_expected", lambda *_: speed)
+    monkeypatch.setattr(dispatch, "_expect", lambda *_: speed)
     choice = choose(problem())
     assert choice.backend == "hopper"
     assert choice.reason.endswith(f"not fa4: {MISSING}")
@@ -426,7 +425,7 @@ def test_without_any_other_measurement_the_order_of_preference_goes_on(half_an_f
 def test_a_library_that_is_no_library_is_no_flash_attention_3(packages):
     packages("vllm/__init__.py", "raise ImportError('not to be imported')")
     packages("vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so", "text")
-    assert BACKENDS["fa3"].refusal(problem(), "forward") is None
+    assert rule_out(problem(), "fa3", "forward") is None
     with pytest.raises(ValueError, match="backend fa3 cannot do this: it cannot be loaded: OSErr"):
         choose(problem(), "fa3")
     with pytest.raises(ValueError, match="has no backward pass"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpudeck.accel.runtime.state_folder import state_folder
+from gpudeck.accel.runtime.state_files import state_folder
 from gpudeck.scheduler.protocol import paths
 
 

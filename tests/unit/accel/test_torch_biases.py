@@ -8,9 +8,10 @@ import inspect
 import pytest
 import torch
 
-from gpudeck.accel.attention import BACKENDS, Problem, describe
+from gpudeck.accel.attention import Problem, describe
 from gpudeck.accel.attention.backends import torch_kernels
 from gpudeck.accel.attention.backends.torch_kernels import _BIAS_STEP, _added, _hides_all
+from gpudeck.accel.attention.dispatch import rule_out
 from gpudeck.accel.attention.inputs import Inputs, arrange
 from gpudeck.accel.attention.passes import backward, forward
 
@@ -140,8 +141,8 @@ def test_the_kernels_get_what_they_need_and_their_answers_are_read_right(
     leaf = bias if kind in ("mask", "padding", "hidden rows") else bias.requires_grad_()
     problem = describe(q, k, v, bias=leaf, causal=causal)
     on_gpu = dataclasses.replace(problem, device=GPU, capability=(9, 0))
-    x, b = arrange(q, k, v, leaf, None, "bhsd"), BACKENDS[backend]
-    if b.refusal(on_gpu, "forward"):
+    x = arrange(q, k, v, leaf, None, "bhsd")
+    if rule_out(on_gpu, backend, "forward"):
         assert (backend, causal) == ("efficient", True)
         return
     with torch.no_grad():
@@ -150,7 +151,7 @@ def test_the_kernels_get_what_they_need_and_their_answers_are_read_right(
         for ours, theirs in zip((out, lse), exact, strict=True):
             assert torch.equal(ours.isneginf(), theirs.isneginf())
             torch.testing.assert_close(ours, theirs, atol=0.02, rtol=0.02)
-        if b.refusal(on_gpu, "backward"):
+        if rule_out(on_gpu, backend, "backward"):
             assert backend == "cudnn" and problem.bias_grad
             return
         found = backward(dout, x, out, lse, problem, backend)
@@ -175,15 +176,15 @@ def test_the_kernels_played_here_take_what_torchs_take(name):
 
 def test_what_was_not_tried_is_refused_by_name():
     plain = Problem(2, 4, 4, 20, 30, 64, torch.bfloat16, GPU, (9, 0), 0.1, bias="float")
-    cudnn, efficient = BACKENDS["cudnn"], BACKENDS["efficient"]
     for direction in ("forward", "backward"):
-        assert cudnn.refusal(plain, direction) is efficient.refusal(plain, direction) is None
+        assert rule_out(plain, "cudnn", direction) is None
+        assert rule_out(plain, "efficient", direction) is None
 
     def why(backend, direction="forward", **changes):
-        return backend.refusal(dataclasses.replace(plain, **changes), direction)
+        return rule_out(dataclasses.replace(plain, **changes), backend, direction)
 
-    assert "no gradient of a bias" in why(cudnn, "backward", bias_grad=True)
-    assert why(efficient, "backward", bias_grad=True) is None
-    assert "on compute capability 9.0 only" in why(cudnn, capability=(8, 0))
-    assert "head sizes up to 128, not 256 with a bias" in why(cudnn, head_dim=256)
-    assert "no mask beside a causal mask" in why(efficient, bias="bool", right=0)
+    assert "no gradient of a bias" in why("cudnn", "backward", bias_grad=True)
+    assert why("efficient", "backward", bias_grad=True) is None
+    assert "on compute capability 9.0 only" in why("cudnn", capability=(8, 0))
+    assert "head sizes up to 128, not 256 with a bias" in why("cudnn", head_dim=256)
+    assert "no mask beside a causal mask" in why("efficient", bias="bool", right=0)

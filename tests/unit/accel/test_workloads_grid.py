@@ -287,13 +287,11 @@ def test_each_comes_after_each_other_as_often(contenders):
 class Wrong(Backend):
     """Answer right except now and then, like a race."""
 
-    name = "flash"
-
     def __init__(self, real, spoil):
         self._real, self._spoil, self.calls = real, spoil, 0
 
-    def refusal(self, problem, direction):
-        return self._real.refusal(problem, direction)
+    def rules(self, problem, direction):
+        return self._real.rules(problem, direction)
 
     def forward(self, x, problem):
         out, lse = self._real.forward(x, problem)

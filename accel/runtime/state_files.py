@@ -1,7 +1,8 @@
-"""Change a file that several processes write at once.
+"""Find, read and change the files that keep what was measured or compiled on this machine.
 
-A lock file beside it keeps the writers apart, and the new contents replace the old ones completely
-or not at all: readers need no lock, and a writer that is killed leaves the old contents.
+Several processes may write one at once: a lock file beside it keeps them apart, and the new
+contents replace the old ones completely or not at all. Readers need no lock, and a writer that is
+killed leaves the old contents.
 """
 
 from __future__ import annotations
@@ -17,6 +18,27 @@ from pathlib import Path
 PATIENCE_S = 2.0
 """How long a writer waits for the others."""
 _PAUSE_S = 0.005
+
+
+def state_folder() -> Path:
+    """Return GPU Deck's state folder, by the rule of `gpudeck.scheduler.protocol.paths.home`.
+
+    It is $GPUDECK_HOME, else $XDG_STATE_HOME/gpudeck, else ~/.local/state/gpudeck, also where that
+    is on a network file system: all but shared files need no locks.
+    """
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    chosen = os.environ.get("GPUDECK_HOME") or Path(base) / "gpudeck"
+    return Path(chosen).expanduser().absolute()
+
+
+def learned_file(operation: str) -> Path:
+    """Return the path of what was measured of an operation."""
+    return state_folder() / f"{operation}-learned.json"
+
+
+def used_file(operation: str) -> Path:
+    """Return the path of what programs used of an operation."""
+    return state_folder() / f"{operation}-used.json"
 
 
 def change(file: Path, contents: Callable[[bytes], bytes]) -> bytes:

@@ -1,0 +1,26 @@
+"""The ways from an act to its effect stay short, and the documents name the modules on them."""
+
+import pytest
+import torch
+
+from gpudeck.accel.runtime import state_files, timing
+from tests.walks import ROOT, WALKS, Way, noted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.title)
+def test_a_walk_is_short_and_as_the_documents_say(walk):
+    way = walk.run()
+    assert len(way.modules) <= walk.most and way.revisited == []
+    assert walk.render(way) in (ROOT / "docs" / "architecture.md").read_text()
+
+
+def test_a_way_that_turns_back_is_noticed(tmp_path):
+    def contents(_: bytes) -> bytes:
+        return b"%f" % timing.percentiles([1.0], 50)
+
+    with noted() as way:
+        timing.percentiles([1.0], 50)
+        timing.timed(lambda: state_files.change(tmp_path / "file", contents), torch.device("cpu"))
+    names = ["accel.runtime.timing", "accel.runtime.state_files"]
+    assert way == Way(names, ["accel.runtime.timing"])
