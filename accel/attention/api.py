@@ -23,19 +23,20 @@ from gpudeck.accel.attention.inputs import (
     arrange,
     as_given,
     check_types,
-    checked,
+    check_window,
     describe,
     even_heads,
     problem_of,
+    rules_of,
 )
 from gpudeck.accel.attention.lessons import Use, use_of
 from gpudeck.accel.attention.passes import (
     Attention,
     Decided,
     attend,
-    forward_op,
     learn_forward,
     prepare,
+    trace,
 )
 from gpudeck.accel.attention.problem import Problem, default_scale
 from gpudeck.accel.attention.ragged import Ragged
@@ -66,8 +67,8 @@ _PLANS: dict[object, Plan] = {}
 on_change(_PLANS.clear)
 
 
-class Options(TypedDict, total=False):
-    """The arguments of `attention` that do not change what it returns."""
+class ProblemOptions(TypedDict, total=False):
+    """The arguments of `attention` that describe the problem."""
 
     causal: bool
     window: Window
@@ -77,11 +78,16 @@ class Options(TypedDict, total=False):
     seqlens: Ragged | None
     layout: str
     deterministic: bool
-    backend: str
-    precision: str | None
     sink: Tensor | None
     alibi: Tensor | None
     block_mask: BlockMask | None
+
+
+class Options(ProblemOptions, total=False):
+    """The arguments of `attention` that do not change what it returns."""
+
+    backend: str
+    precision: str | None
     dropout: float
 
 
@@ -219,29 +225,15 @@ def attention(
             return special
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
     if window is not NO_WINDOW:
-        window = checked(window)
+        window = check_window(window)
     if torch.compiler.is_compiling() or (
         type(q) is not Tensor and type(q) is not torch.nn.Parameter
     ):
-        return _compiled(
-            q,
-            k,
-            v,
-            causal,
-            window,
-            scale,
-            softcap,
-            bias,
-            seqlens,
-            layout,
-            deterministic,
-            backend,
-            sink,
-            alibi,
-            block_mask,
-            return_lse,
-            return_choice,
-        )
+        _refuse_traced(return_choice, block_mask)
+        x = arrange(q, k, v, bias, seqlens, layout, sink, alibi)
+        rules = rules_of(q, causal, window, scale, softcap)
+        out, lse = trace(x, rules, deterministic, backend)
+        return _results(out, lse if return_lse else None, seqlens, layout)
     _refuse_transforms()
     grad = torch.is_grad_enabled() and (
         q.requires_grad
@@ -268,9 +260,9 @@ def attention(
             key = None
     if plan is None:
         x = arrange(q, k, v, bias, seqlens, layout, sink, alibi, block_mask)
-        plan = _plan(
-            key, x, causal, window, scale, softcap, deterministic, backend, grad, return_lse
-        )
+        problem = problem_of(x, rules_of(q, causal, window, scale, softcap), deterministic)
+        problem = replace(problem, wants_lse=grad or return_lse or sink is not None)
+        plan = _plan(key, x, problem, backend, grad)
     elif layout == "bshd":
         x = Inputs(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), sink=sink)
     else:
@@ -278,24 +270,23 @@ def attention(
     plan = plan if plan.use is None else _learn(plan, plan.use, x)
     if plan.backward is not None:
         backends = Decided(plan.forward.backend, plan.backward.backend, backend)
-        out, lse = Attention.apply(*x, plan.problem, backends, plan.run)  # type: ignore[no-untyped-call]
+        out, lse = Attention.apply(plan.problem, backends, plan.run, *x)  # type: ignore[no-untyped-call]
     else:
         out, lse = attend(x, plan.problem, plan.forward.backend, plan.run)
-    out = as_given(out, seqlens, layout)
-    return _asked_for(out, lse, plan.forward, seqlens, return_lse, return_choice)
+    more = plan.forward if return_choice else lse if return_lse else None
+    return _results(out, more, seqlens, layout)
 
 
-def _asked_for(
-    out: Tensor,
-    lse: Tensor,
-    choice: Choice,
-    seqlens: Ragged | None,
-    return_lse: bool,
-    return_choice: bool,
+def _results(
+    out: Tensor, more: Tensor | Choice | None, seqlens: Ragged | None, layout: str
 ) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Choice]:
-    if return_choice:
-        return out, choice
-    return (out, lse if seqlens is None else lse.squeeze(0)) if return_lse else out
+    """Return the output in the caller's layout, with lse or the choice if it was requested."""
+    out = as_given(out, seqlens, layout)
+    if more is None:
+        return out
+    if isinstance(more, Choice):
+        return out, more
+    return out, more if seqlens is None else more.squeeze(0)
 
 
 def _check_options(dropout: float, two_answers: bool) -> None:
@@ -344,63 +335,27 @@ def _refuse_transforms() -> None:
 
 
 def explain(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    causal: bool = False,
-    window: Window = NO_WINDOW,
-    scale: float | None = None,
-    softcap: float = 0.0,
-    bias: Tensor | None = None,
-    seqlens: Ragged | None = None,
-    layout: str = "bhsd",
-    deterministic: bool = False,
-    backend: str = "auto",
-    sink: Tensor | None = None,
-    alibi: Tensor | None = None,
-    block_mask: BlockMask | None = None,
+    q: Tensor, k: Tensor, v: Tensor, *, backend: str = "auto", **options: Unpack[ProblemOptions]
 ) -> tuple[Choice, Choice]:
     """Return what `attention` would run on these tensors, forward and backward.
 
     Each Choice says why, and prints all candidates. Raises what `attention` with gradients would
     raise.
     """
-    deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
-    problem = describe(
-        q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, bias=bias,
-        seqlens=seqlens, layout=layout, deterministic=deterministic, sink=sink, alibi=alibi,
-        block_mask=block_mask,
-    )  # fmt: skip
+    if torch.are_deterministic_algorithms_enabled():
+        options["deterministic"] = True
+    problem = describe(q, k, v, **options)
     return choose(problem, backend, "forward"), choose(problem, backend, "backward")
 
 
-def _plan(
-    key: object,
-    x: Inputs,
-    causal: bool,
-    window: Window,
-    scale: float | None,
-    softcap: float,
-    deterministic: bool,
-    backend: str,
-    grad: bool,
-    return_lse: bool,
-) -> Plan:
+def _plan(key: object, x: Inputs, problem: Problem, backend: str, grad: bool) -> Plan:
     """Make a plan, and keep it for inputs of the same shape unless `key` is None.
 
     `key` is None for inputs with a bias, ALiBi or a block mask and for ragged batches. The oldest
     plan is dropped first, because a decoding program has a new length at every step.
     """
-    problem = problem_of(
-        x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic
-    )
-    if not grad and not return_lse and x.sink is None:
-        problem = replace(problem, wants_lse=False)
-    chosen, back = (
-        choose(problem, backend, "forward"),
-        choose(problem, backend, "backward") if grad else None,
-    )
+    chosen = choose(problem, backend, "forward")
+    back = choose(problem, backend, "backward") if grad else None
     use = use_of(problem) if backend == "auto" else None
     if key is None:
         return Plan(problem, chosen, back, None, use)
@@ -419,26 +374,8 @@ def _learn(plan: Plan, use: Use, x: Inputs) -> Plan:
     return replace(plan, forward=chosen, run=run)
 
 
-def _compiled(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    causal: bool,
-    window: Window,
-    scale: float | None,
-    softcap: float,
-    bias: Tensor | None,
-    seqlens: Ragged | None,
-    layout: str,
-    deterministic: bool,
-    backend: str,
-    sink: Tensor | None,
-    alibi: Tensor | None,
-    block_mask: BlockMask | None,
-    return_lse: bool,
-    return_choice: bool,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """Run the operations that torch.compile and tensor subclasses see as one."""
+def _refuse_traced(return_choice: bool, block_mask: BlockMask | None) -> None:
+    """Raise ValueError for what no operation of torch can take or return."""
     if return_choice:
         raise ValueError(
             "return_choice cannot be traced: the backend is chosen when the program runs. See"
@@ -449,20 +386,6 @@ def _compiled(
             "block_mask cannot be traced by torch.compile; call attention outside of it, or"
             " FlexAttention within"
         )
-    x = arrange(q, k, v, bias, seqlens, layout, sink, alibi)
-    left, right = window
-    limits = [-1 if left is None else left, 0 if causal else -1 if right is None else right]
-    ragged = (
-        (None, None, [0, 0])
-        if seqlens is None
-        else (seqlens.starts_q, seqlens.starts_k, [seqlens.longest_q, seqlens.longest_k])
-    )
-    scale = x.q.shape[3] ** -0.5 if scale is None else scale
-    out, lse = forward_op(
-        x.q, x.k, x.v, x.bias, *ragged, limits, scale, softcap, deterministic, backend, sink, alibi
-    )
-    out = as_given(out, seqlens, layout)
-    return (out, lse if seqlens is None else lse.squeeze(0)) if return_lse else out
 
 
 attention.error_of = error_of  # type: ignore[attr-defined]

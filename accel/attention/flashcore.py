@@ -6,7 +6,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from gpudeck.accel.attention.dispatch import choose
-from gpudeck.accel.attention.inputs import arrange, problem_of
+from gpudeck.accel.attention.inputs import arrange, problem_of, rules_of
 
 
 def attention(
@@ -34,12 +34,8 @@ def attention(
     from gpudeck.accel.attention.kernels.portable.forward import forward
 
     x = arrange(q, k, v, None, None, "bhsd")
-    p = problem_of(
-        x, causal=causal, window=(None, None), scale=scale, softcap=0.0, deterministic=False
-    )
+    p = problem_of(x, rules_of(x.q, causal, scale=scale))
     choose(p, "triton")
     if p.empty:
         return q.new_zeros(q.shape)
-    return forward(
-        x.q, x.k, x.v, left=p.left, right=p.right, scale=p.scale, blocks=(block_m, block_n)
-    )[0]
+    return forward(x.q, x.k, x.v, p.rules, blocks=(block_m, block_n))[0]

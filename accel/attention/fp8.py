@@ -23,7 +23,7 @@ from gpudeck.accel.attention.backends.base import (
     version,
 )
 from gpudeck.accel.attention.dispatch import Candidate, Choice
-from gpudeck.accel.attention.inputs import Inputs, Window, arrange, as_given, problem_of
+from gpudeck.accel.attention.inputs import Inputs, Window, arrange, as_given, problem_of, rules_of
 from gpudeck.accel.attention.kernels.quantised import padded_head
 from gpudeck.accel.attention.problem import Problem
 from gpudeck.accel.attention.ragged import Ragged
@@ -118,9 +118,7 @@ def fp8_attention(
         ValueError: if the backend cannot compute this, or a gradient is required.
     """
     x = arrange(q, k, v, bias, seqlens, layout, sink)
-    problem = problem_of(
-        x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=False
-    )
+    problem = problem_of(x, rules_of(x.q, causal, window, scale, softcap))
     choice = choose(problem, backend)
     if problem.empty:
         out = torch.zeros_like(x.q)
@@ -196,9 +194,8 @@ def error_of(
     with torch.no_grad():
         x = arrange(q, k, v, None, seqlens, layout)
         if backend == "auto":
-            asked: dict[str, Any] = {"causal": False, "window": (None, None), "scale": None}
-            p = problem_of(x, **{**asked, "softcap": 0.0, **rules}, deterministic=False)
-            backend = "emulation" if any(_kernel_rules(p)) else "hopper"
+            problem = problem_of(x, rules_of(x.q, **rules))
+            backend = "emulation" if any(_kernel_rules(problem)) else "hopper"
         given: dict[str, Any] = {"seqlens": seqlens, "sink": sink, "layout": layout, **rules}
         out, choice = fp8_attention(q, k, v, backend=backend, return_choice=True, **given)
         exact = reference(x.q, x.k, x.v, ragged=seqlens, sink=sink, **rules)
@@ -255,11 +252,7 @@ def _kernel(x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
     from gpudeck.accel.attention.kernels.hopper.forward_fp8 import forward
     from gpudeck.accel.attention.kernels.portable.quantise import quantise
 
-    p = problem
     q, k, v = (even(t) for t in x[:3])
     made, claims = quantise(q, k, v, x.ragged)
-    out, lse = forward(
-        made, claims, q, k, v, left=p.left, right=p.right, scale=p.scale, softcap=p.softcap,
-        ragged=x.ragged,
-    )  # fmt: skip
-    return out[..., : p.head_dim], lse
+    out, lse = forward(made, claims, q, k, v, problem.rules, x.ragged)
+    return out[..., : problem.head_dim], lse

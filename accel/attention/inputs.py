@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from gpudeck.accel.attention.blocks import BlockLists
-from gpudeck.accel.attention.problem import Bias, Problem, default_scale, dtype_name
+from gpudeck.accel.attention.problem import Bias, Problem, Rules, default_scale, dtype_name
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.runtime.given import require_tensors
 
@@ -38,11 +38,11 @@ class Inputs(NamedTuple):
     bias: Tensor | None = None
     """[B,H,Sq,Sk], or 1 for any of them: bool (True: visible), or of q's dtype, added to the
     scores."""
-    ragged: Ragged | None = None
     sink: Tensor | None = None
     """[H] of any floating-point dtype: one more score in the softmax of every row of a head."""
     slopes: Tensor | None = None
     """float32 [H] or [B,H]: the slopes of ALiBi."""
+    ragged: Ragged | None = None
     blocks: BlockLists | None = None
     """Which keys are visible, instead of a bias, a window and a ragged batch."""
 
@@ -84,9 +84,7 @@ def describe(
     if q.shape[-1] == k.shape[-1] < v.shape[-1]:
         q, k, v = even_heads(q, k, v)
     x = arrange(q, k, v, bias, seqlens, layout, sink, alibi, block_mask)
-    return problem_of(
-        x, causal=causal, window=window, scale=scale, softcap=softcap, deterministic=deterministic
-    )
+    return problem_of(x, rules_of(x.q, causal, window, scale, softcap), deterministic)
 
 
 def check_types(
@@ -166,7 +164,7 @@ def arrange(
     _check_of_heads(q, sink, alibi)
     bias = None if bias is None else _four_dimensional(bias, q, k, seqlens)
     blocks = None if block_mask is None else _blocks(block_mask, q, k, bias, seqlens)
-    return Inputs(q, k, v, bias, seqlens, sink, alibi, blocks)
+    return Inputs(q, k, v, bias, sink, alibi, seqlens, blocks)
 
 
 def as_given(t: Tensor, seqlens: Ragged | None, layout: str) -> Tensor:
@@ -176,16 +174,14 @@ def as_given(t: Tensor, seqlens: Ragged | None, layout: str) -> Tensor:
     return t.transpose(1, 2) if layout == "bshd" else t
 
 
-def problem_of(
-    x: Inputs,
-    *,
-    causal: bool,
-    window: Window,
-    scale: float | None,
-    softcap: float,
-    deterministic: bool,
-) -> Problem:
-    """Describe the problem that these inputs and options pose.
+def rules_of(
+    q: Tensor,
+    causal: bool = False,
+    window: Window = (None, None),
+    scale: float | None = None,
+    softcap: float = 0.0,
+) -> Rules:
+    """Return the rules of a call for queries [..., D], whose default scale is 1/sqrt(D).
 
     Raises:
         ValueError: says what was given and what is possible.
@@ -195,12 +191,21 @@ def problem_of(
             "scale must be a number or None; multiply q by a tensor instead, which then gets its"
             " gradient"
         )
+    left, right = check_window(window)
+    scale = default_scale(q.shape[-1]) if scale is None else scale
+    return Rules(left, 0 if causal else right, scale, softcap)
+
+
+def problem_of(x: Inputs, rules: Rules, deterministic: bool = False) -> Problem:
+    """Describe the problem that these inputs pose.
+
+    Raises:
+        ValueError: says what was given and what is possible.
+    """
+    left, right, scale, softcap = rules
     ragged = x.ragged
     seq_q = x.q.shape[2] if ragged is None else ragged.longest_q
     seq_k = x.k.shape[2] if ragged is None else ragged.longest_k
-    left, right = checked(window)
-    if causal:
-        right = 0
     return Problem(
         batch=x.q.shape[0] if ragged is None else ragged.sequences,
         heads=x.q.shape[1],
@@ -211,9 +216,8 @@ def problem_of(
         dtype=x.q.dtype,
         device=x.q.device,
         capability=torch.cuda.get_device_capability(x.q.device) if x.q.is_cuda else None,
-        scale=default_scale(x.q.shape[3]) if scale is None else scale,
-        grad=torch.is_grad_enabled()
-        and any(t is not None and t.requires_grad for t in (*x[:4], x.sink)),
+        scale=scale,
+        grad=torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in x[:5]),
         # A side that hides nothing is treated as no limit, because more kernels support that.
         left=None if left is not None and left >= max(0, seq_k - 1) else left,
         right=None if right is not None and right >= max(0, seq_q - 1) else right,
@@ -235,7 +239,7 @@ def _in_keys(x: Inputs) -> bool:
     return narrow and x.v.data_ptr() == x.k.data_ptr() and x.v.stride() == x.k.stride()
 
 
-def checked(window: object) -> Window:
+def check_window(window: object) -> Window:
     """Return `window` as a pair.
 
     Raises:

@@ -13,11 +13,10 @@ from torch.nn.functional import pad
 
 from gpudeck.accel.attention.backends import BACKENDS, Gradients, Run
 from gpudeck.accel.attention.backends.base import like, side_by_side
-from gpudeck.accel.attention.blocks import BlockLists
 from gpudeck.accel.attention.dispatch import Choice, choose, contenders
 from gpudeck.accel.attention.inputs import Inputs, problem_of
 from gpudeck.accel.attention.lessons import STORE, USAGE, Use, measure, use_of
-from gpudeck.accel.attention.problem import Problem
+from gpudeck.accel.attention.problem import Problem, Rules
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.attention.sinks import sink_gradient, with_sink
 from gpudeck.accel.lessons.measuring import Passes
@@ -161,37 +160,26 @@ class Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        bias: Tensor | None,
-        ragged: Ragged | None,
-        sink: Tensor | None,
-        slopes: Tensor | None,
-        blocks: BlockLists | None,
-        problem: Problem,
-        backends: Decided,
-        run: Run | None,
+        ctx: Any, problem: Problem, backends: Decided, run: Run | None, *inputs: Any
     ) -> tuple[Tensor, Tensor]:
-        x = Inputs(q, k, v, bias, ragged, sink, slopes, blocks)
+        x = Inputs(*inputs)
         out, lse = attend(x, problem, backends.forward, run)
-        ctx.save_for_backward(q, k, v, bias, sink, slopes, out, lse)
-        ctx.ragged, ctx.blocks, ctx.problem, ctx.backends = ragged, blocks, problem, backends
+        ctx.save_for_backward(out, lse, *x[:_TENSORS])
+        ctx.problem, ctx.backends, ctx.more = problem, backends, x[_TENSORS:]
         ctx.set_materialize_grads(False)
         return out, lse
 
     @staticmethod
-    def backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Any, ...]:
         if dout is None and dlse is None:
-            return (None,) * 11
+            return (None, None, None, *_NO_GRADIENTS)
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "attention has no gradients of its gradients (create_graph=True); compute it by"
                 " torch's own operations where you need them"
             )
-        q, k, v, bias, sink, slopes, out, lse = ctx.saved_tensors
-        x = Inputs(q, k, v, bias, ctx.ragged, sink, slopes, ctx.blocks)
+        out, lse, *tensors = ctx.saved_tensors
+        x, needed = Inputs(*tensors, *ctx.more), Inputs(*ctx.needs_input_grad[3:])
         dout = torch.zeros_like(out) if dout is None else dout
         dlse = of_rows_with_keys(dlse, lse)
         problem = ctx.problem if dlse is None else replace(ctx.problem, lse_grad=True)
@@ -202,9 +190,14 @@ class Attention(torch.autograd.Function):
             backend = choose(problem, decided.asked, "backward").backend
             grads = backward(dout, x, out, lse, problem, backend, dlse)
         of_sink = None
-        if sink is not None and ctx.needs_input_grad[5]:
-            of_sink = sink_gradient(dout, out, lse, dlse, sink)
-        return (*grads, None, of_sink, None, None, None, None, None)
+        if x.sink is not None and needed.sink:
+            of_sink = sink_gradient(dout, out, lse, dlse, x.sink)
+        return (None, None, None, *_NO_GRADIENTS._replace(**grads._asdict(), sink=of_sink))
+
+
+_TENSORS = Inputs._fields.index("ragged")
+"""The number of fields of Inputs that are tensors, which come first."""
+_NO_GRADIENTS: Any = Inputs(*[None] * len(Inputs._fields))  # type: ignore[arg-type]
 
 
 def attend(x: Inputs, problem: Problem, backend: str, run: Run | None) -> tuple[Tensor, Tensor]:
@@ -214,35 +207,43 @@ def attend(x: Inputs, problem: Problem, backend: str, run: Run | None) -> tuple[
     return finish(*run(x.q, x.k, x.v), x, BACKENDS[backend].adds_sink)
 
 
+def trace(x: Inputs, rules: Rules, deterministic: bool, backend: str) -> tuple[Tensor, Tensor]:
+    """Return out and lse by one operation of torch, which torch.compile can trace."""
+    left, right, *scores = rules
+    limits = [-1 if side is None else side for side in (left, right)]
+    ragged = x.ragged
+    starts = (None, None) if ragged is None else (ragged.starts_q, ragged.starts_k)
+    limits += [0, 0] if ragged is None else [ragged.longest_q, ragged.longest_k]
+    found = forward_op(*x[:_TENSORS], *starts, limits, scores, deterministic, backend)
+    return found[0], found[1]
+
+
 @torch.library.custom_op("gpudeck::attention_forward", mutates_args=())
 def forward_op(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     bias: Tensor | None,
-    starts_q: Tensor | None,
-    starts_k: Tensor | None,
-    longest: list[int],
-    window: list[int],
-    scale: float,
-    softcap: float,
-    deterministic: bool,
-    backend: str,
     sink: Tensor | None,
     slopes: Tensor | None,
+    starts_q: Tensor | None,
+    starts_k: Tensor | None,
+    limits: list[int],
+    scores: list[float],
+    deterministic: bool,
+    backend: str,
 ) -> tuple[Tensor, Tensor]:
     """Run the forward pass as one operation of torch.
 
     Args:
-        longest: (queries, keys) of the longest sequences of a ragged batch.
-        window: (left, right), with -1 for no limit.
+        limits: the window (left, right), with -1 for no limit, and the queries and keys of the
+            longest sequences of a ragged batch.
+        scores: the scale and the softcap.
         backend: `auto` chooses at every call, so that a compiled program with changing shapes runs
             the best backend for each.
     """
-    x, problem = _asked(
-        q, k, v, bias, starts_q, starts_k, longest, window, scale, softcap, deterministic,
-        sink, slopes,
-    )  # fmt: skip
+    x = _gather((q, k, v, bias, sink, slopes), starts_q, starts_k, limits)
+    problem = problem_of(x, _rules(limits, scores), deterministic)
     return forward(x, problem, choose(problem, backend).backend)
 
 
@@ -255,24 +256,22 @@ def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
 @torch.library.custom_op("gpudeck::attention_backward", mutates_args=())
 def backward_op(
     dout: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    dlse: Tensor | None,
     q: Tensor,
     k: Tensor,
     v: Tensor,
     bias: Tensor | None,
-    out: Tensor,
-    lse: Tensor,
-    starts_q: Tensor | None,
-    starts_k: Tensor | None,
-    longest: list[int],
-    window: list[int],
-    scale: float,
-    softcap: float,
-    deterministic: bool,
-    bias_grad: bool,
-    backend: str,
     sink: Tensor | None,
     slopes: Tensor | None,
-    dlse: Tensor | None,
+    starts_q: Tensor | None,
+    starts_k: Tensor | None,
+    limits: list[int],
+    scores: list[float],
+    deterministic: bool,
+    backend: str,
+    bias_grad: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Run the backward pass as one operation.
 
@@ -280,11 +279,9 @@ def backward_op(
     """
     if bias is not None and bias_grad:
         bias = bias.detach().requires_grad_()
+    x = _gather((q, k, v, bias, sink, slopes), starts_q, starts_k, limits)
     with torch.enable_grad():  # the problem records whether the bias needs a gradient
-        x, problem = _asked(
-            q, k, v, bias, starts_q, starts_k, longest, window, scale, softcap, deterministic,
-            sink, slopes,
-        )  # fmt: skip
+        problem = problem_of(x, _rules(limits, scores), deterministic)
     problem = replace(problem, lse_grad=dlse is not None)
     dlse = of_rows_with_keys(dlse, lse)
     with torch.no_grad():
@@ -292,93 +289,59 @@ def backward_op(
         grads = backward(dout, x, out, lse, problem, chosen, dlse)
         of_sink = sink_gradient(dout, out, lse, dlse, sink) if sink is not None else q.new_empty(0)
     dq, dk, dv = (like(g, t) for g, t in zip(grads[:3], (q, k, v), strict=True))
-    return (
-        dq,
-        dk,
-        dv,
-        q.new_empty(0) if grads.bias is None or bias is None else like(grads.bias, bias),
-        of_sink,
-    )
+    of_bias = q.new_empty(0) if grads.bias is None or bias is None else like(grads.bias, bias)
+    return dq, dk, dv, of_bias, of_sink
 
 
 @backward_op.register_fake
 def _(
-    dout: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor | None,
-    out: Tensor,
-    lse: Tensor,
-    starts_q: Tensor | None,
-    starts_k: Tensor | None,
-    longest: list[int],
-    window: list[int],
-    scale: float,
-    softcap: float,
-    deterministic: bool,
-    bias_grad: bool,
-    backend: str,
-    sink: Tensor | None,
-    *_: Any,
+    dout: Tensor, out: Tensor, lse: Tensor, dlse: Tensor | None, *inputs: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    dq, dk, dv = (torch.empty_like(side_by_side(t)) for t in (q, k, v))
-    dbias = torch.empty_like(bias) if bias is not None and bias_grad else q.new_empty(0)
-    return dq, dk, dv, dbias, q.new_empty(0) if sink is None else torch.empty_like(sink)
+    x, bias_grad = Inputs(*inputs[:_TENSORS]), inputs[-1]
+    dq, dk, dv = (torch.empty_like(side_by_side(t)) for t in x[:3])
+    dbias = x.q.new_empty(0) if x.bias is None or not bias_grad else torch.empty_like(x.bias)
+    return dq, dk, dv, dbias, x.q.new_empty(0) if x.sink is None else torch.empty_like(x.sink)
 
 
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    q, k, v, bias, starts_q, starts_k, *ctx.rest, sink, slopes = inputs
-    ctx.save_for_backward(q, k, v, bias, *output, starts_q, starts_k, sink, slopes)
+_ARGUMENTS = [a.name for a in torch.ops.gpudeck.attention_forward.default._schema.arguments]
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    tensors = _ARGUMENTS.index("limits")
+    ctx.save_for_backward(*output, *inputs[:tensors])
+    ctx.more = inputs[tensors:]
     ctx.set_materialize_grads(False)
 
 
 def _differentiate(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tensor | None, ...]:
     if dout is None and dlse is None:
-        return (None,) * 14
-    *rules, backend = ctx.rest
-    *tensors, sink, slopes = ctx.saved_tensors
-    dout = torch.zeros_like(tensors[4]) if dout is None else dout
-    bias_grad, sink_grad = ctx.needs_input_grad[3], ctx.needs_input_grad[12]
-    dq, dk, dv, dbias, dsink = torch.ops.gpudeck.attention_backward(
-        dout, *tensors, *rules, bias_grad, backend, sink, slopes, dlse
+        return (None,) * len(_ARGUMENTS)
+    out, lse, *tensors = ctx.saved_tensors
+    needed = dict(zip(_ARGUMENTS, ctx.needs_input_grad, strict=True))
+    dout = torch.zeros_like(out) if dout is None else dout
+    found = torch.ops.gpudeck.attention_backward(
+        dout, out, lse, dlse, *tensors, *ctx.more, needed["bias"]
     )
-    none = (None,) * 8
-    return (
-        dq, dk, dv, dbias if bias_grad else None, *none, dsink if sink_grad else None, None
-    )  # fmt: skip
+    grads = dict(zip(("q", "k", "v", "bias", "sink"), found, strict=True))
+    empty = {name for name in ("bias", "sink") if not needed[name]}
+    return tuple(None if name in empty else grads.get(name) for name in _ARGUMENTS)
 
 
-forward_op.register_autograd(_differentiate, setup_context=_setup)
+forward_op.register_autograd(_differentiate, setup_context=_keep)
 
 
-def _asked(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor | None,
+def _gather(
+    tensors: tuple[Any, ...],
     starts_q: Tensor | None,
     starts_k: Tensor | None,
-    longest: list[int],
-    window: list[int],
-    scale: float,
-    softcap: float,
-    deterministic: bool,
-    sink: Tensor | None,
-    slopes: Tensor | None,
-) -> tuple[Inputs, Problem]:
-    ragged = (
-        None
-        if starts_q is None or starts_k is None
-        else Ragged(starts_q, starts_k, longest[0], longest[1])
-    )
-    x = Inputs(q, k, v, bias, ragged, sink, slopes)
-    left, right = (None if side < 0 else side for side in window)
-    return x, problem_of(
-        x,
-        causal=False,
-        window=(left, right),
-        scale=scale,
-        softcap=softcap,
-        deterministic=deterministic,
-    )
+    limits: list[int],
+) -> Inputs:
+    """Return the inputs of an operation, whose tensors are in the order of Inputs."""
+    if starts_q is None or starts_k is None:
+        return Inputs(*tensors)
+    return Inputs(*tensors)._replace(ragged=Ragged(starts_q, starts_k, *limits[2:]))
+
+
+def _rules(limits: list[int], scores: list[float]) -> Rules:
+    left, right = (None if side < 0 else side for side in limits[:2])
+    return Rules(left, right, *scores)

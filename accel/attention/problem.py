@@ -4,16 +4,41 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DEVICES = ("cpu", "cuda")
 
+LOG2E = 1.4426950408889634
+
 Bias = Literal["none", "bool", "float"]
 Variant = Literal["lse_grad", "alibi", "blocks"]
 """What a problem may ask for that only some backends offer."""
+
+
+class Rules(NamedTuple):
+    """Say which keys a query sees, and how its scores follow from the products with them.
+
+    Query i sees the keys from i + seq_k - seq_q - left to i + seq_k - seq_q + right; None means no
+    limit. Scores are scale x q.k, or with a softcap above 0 softcap x tanh(scale x q.k / softcap).
+    """
+
+    left: int | None = None
+    right: int | None = None
+    scale: float = 1.0
+    softcap: float = 0.0
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether a side is limited."""
+        return self.left is not None or self.right is not None
+
+    @property
+    def factor(self) -> float:
+        """Return by what a kernel multiplies products: before the softcap, or else to base 2."""
+        return self.scale / self.softcap if self.softcap else self.scale * LOG2E
 
 
 @dataclass(frozen=True)
@@ -104,6 +129,11 @@ class Problem:
             raise ValueError(
                 f"softcap must be a finite number above 0, or 0 for none; got {self.softcap}"
             )
+
+    @property
+    def rules(self) -> Rules:
+        """Return which keys are seen, and how scores are made."""
+        return Rules(self.left, self.right, self.scale, self.softcap)
 
     @property
     def out_dim(self) -> int:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from gpudeck.accel.attention.backends import BACKENDS
-from gpudeck.accel.attention.inputs import Window, checked
+from gpudeck.accel.attention.inputs import Window, check_window
 
 __all__ = ["attention"]
 
@@ -73,7 +73,7 @@ def attention(
         raise ValueError("scale and softcap must be numbers; multiply q by a traced scale instead")
     if backend != "auto" and backend not in BACKENDS:
         raise ValueError(f"backend is auto or one of {', '.join(BACKENDS)}; got {backend!r}")
-    left, right = checked(window)
+    left, right = check_window(window)
     limits = (-1 if left is None else left, 0 if causal else -1 if right is None else right)
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     rules = _Rules(limits, scale, float(softcap), bool(deterministic), backend)

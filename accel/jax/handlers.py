@@ -15,6 +15,8 @@ from torch import Tensor
 from gpudeck.accel.attention.passes import backward_op, forward_op
 from gpudeck.accel.jax.call_frame import Buffer, Call
 
+_ABSENT = (None,) * len(("sink", "slopes", "starts_q", "starts_k"))
+"""What programs in JAX do not give."""
 _DTYPES = {1: torch.bool, 10: torch.float16, 11: torch.float32, 16: torch.bfloat16}
 """By the numbers that XLA's interface gives them."""
 _BYTES = {torch.bool: "|u1", torch.float16: "<f2", torch.float32: "<f4", torch.bfloat16: "<i2"}
@@ -40,7 +42,7 @@ def forward(call: Call) -> None:
     with _reading(call) as (q, k, v, *rest):
         bias = _bias(rest[0], q) if rules.has_bias else None
         rows = (_four(t) for t in (q, k, v))
-        _write(call, forward_op(*rows, bias, None, None, [0, 0], *_options(rules), None, None))
+        _write(call, forward_op(*rows, bias, *_ABSENT, *_options(rules)))
 
 
 def backward(call: Call) -> None:
@@ -48,10 +50,10 @@ def backward(call: Call) -> None:
     rules = msgspec.json.decode(call.texts["rules"], type=Rules)
     with _reading(call) as (q, k, v, dout, out, lse, *rest):
         bias = _bias(rest[0], q) if rules.has_bias else None
-        *options, backend = _options(rules)
+        results = (_four(dout), _four(out), lse.flatten(0, -3), None)
         *grads, of_bias, _ = backward_op(
-            *(_four(t) for t in (dout, q, k, v)), bias, _four(out), lse.flatten(0, -3), None, None,
-            [0, 0], *options, rules.bias_grad, backend, None, None, None,
+            *results, *(_four(t) for t in (q, k, v)), bias, *_ABSENT, *_options(rules),
+            rules.bias_grad,
         )  # fmt: skip
         if rules.bias_grad:
             if of_bias.numel() != rest[0].numel():  # it was expanded to the batch of q
@@ -61,8 +63,8 @@ def backward(call: Call) -> None:
 
 
 def _options(rules: Rules) -> tuple[Any, ...]:
-    window = list(rules.window)
-    return window, rules.scale, rules.softcap, rules.deterministic, rules.backend
+    limits, scores = [*rules.window, 0, 0], [rules.scale, rules.softcap]
+    return limits, scores, rules.deterministic, rules.backend
 
 
 @contextlib.contextmanager

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gpudeck.accel.attention.kernels.decoding.plan import decoded
+from gpudeck.accel.attention.kernels.decoding.plan import attend as attend_keys
 from gpudeck.accel.attention.kernels.geometry import target_of
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.primitives.gemm.int4 import int4_gemm
 from gpudeck.accel.serving import eight_bits
 from gpudeck.accel.serving import gpu_kernels as kernels
@@ -249,9 +250,10 @@ def attend_few(
     scales = None
     if cache.scales is not None:
         scales = (paged(cache.scales[layer, 0]), paged(cache.scales[layer, 1]))
-    out, _ = decoded(
-        q.unsqueeze(2), paged(keys), paged(values), scale=scale, softcap=softcap, scales=scales,
-        left=window - 1 if window else None, tables=tables, rows=rows, lengths=positions, more=1,
+    rules = Rules(window - 1 if window else None, None, scale, softcap)
+    out, _ = attend_keys(
+        q.unsqueeze(2), paged(keys), paged(values), rules, scales=scales, tables=tables, rows=rows,
+        lengths=positions, more=1,
     )  # fmt: skip
     return out.squeeze(2)
 

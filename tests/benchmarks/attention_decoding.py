@@ -28,6 +28,7 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from gpudeck.accel.attention.backends.fa3 import library
 from gpudeck.accel.attention.kernels.decoding import plan
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.runtime import power
 from gpudeck.accel.runtime.graphs import recorded
 from gpudeck.accel.runtime.peaks import peak_bandwidth
@@ -182,20 +183,20 @@ def data(cell: Cell, seed: int, device: str = "cuda") -> Data:
 
 
 def ours(cell: Cell, tile: plan.Tile | None = None) -> dict[str, Call]:
-    rules: dict[str, Any] = {
-        "scale": cell.size**-0.5, "causal": cell.queries > 1, "softcap": cell.softcap,
-        "left": cell.window - 1 if cell.window else None, "tile": tile,
-    }  # fmt: skip
+    rules = Rules(
+        cell.window - 1 if cell.window else None, 0 if cell.queries > 1 else None,
+        cell.size**-0.5, cell.softcap,
+    )  # fmt: skip
 
     def paged(d: Data) -> Tensor:
         k, v, scales = d.paged
-        return plan.decoded(
-            d.q, k, v, scales=scales, tables=d.table, lengths=d.lengths, **rules
+        return plan.attend(
+            d.q, k, v, rules, scales=scales, tables=d.table, lengths=d.lengths, tile=tile
         )[0]  # fmt: skip
 
     found: dict[str, Call] = {"ours, pages of 16": paged}
     if cell.cache == "bf16" and not cell.ragged:
-        found["ours"] = lambda d: plan.decoded(d.q, d.k, d.v, **rules)[0]
+        found["ours"] = lambda d: plan.attend(d.q, d.k, d.v, rules, tile=tile)[0]
     return found
 
 

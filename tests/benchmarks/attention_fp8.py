@@ -31,12 +31,13 @@ from torch import Tensor
 
 from gpudeck.accel.attention import emulation
 from gpudeck.accel.attention.backends.fa3 import library
-from gpudeck.accel.attention.inputs import Inputs, problem_of
+from gpudeck.accel.attention.inputs import Inputs, problem_of, rules_of
 from gpudeck.accel.attention.kernels.geometry import Geometry, geometry_key, geometry_of
 from gpudeck.accel.attention.kernels.hopper import forward_fp8
 from gpudeck.accel.attention.kernels.hopper.forward_fp8 import SCHEDULES, Schedule, forward_call
 from gpudeck.accel.attention.kernels.portable.quantise import quantise, quantise_call
 from gpudeck.accel.attention.kernels.quantised import Quantised
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.runtime import power
 from gpudeck.accel.runtime.call import compiled
@@ -67,18 +68,14 @@ def tensors(
 
 
 def problem(x: Inputs, **rules: Any) -> Any:
-    asked: dict[str, Any] = {"causal": False, "window": (None, None), "scale": None, "softcap": 0.0}
-    return problem_of(x, **{**asked, **rules}, deterministic=False)
+    return problem_of(x, rules_of(x.q, **rules))
 
 
 def own(x: Inputs, **rules: Any) -> tuple[Tensor, Tensor, Quantised]:
     """Run the pre-pass and the kernel; poison what they do not write."""
     p = problem(x, **rules)
     made, claims = quantise(x.q, x.k, x.v, x.ragged)
-    out, lse = forward_fp8.forward(
-        made, claims, x.q, x.k, x.v, left=p.left, right=p.right, scale=p.scale, softcap=p.softcap,
-        ragged=x.ragged,
-    )  # fmt: skip
+    out, lse = forward_fp8.forward(made, claims, x.q, x.k, x.v, p.rules, x.ragged)
     return out, lse, made
 
 
@@ -114,7 +111,7 @@ def check() -> Iterator[str]:
             yield f"WRONG d={dim} {sizes} {rules}: out {apart:.1e}, lse {lse_apart:.1e}"
     for dim, lengths in product(HEAD_SIZES, ([700, 1, 0, 300, 129], [128, 256, 64])):
         ragged = Ragged.of(lengths, lengths, device="cuda")
-        x = Inputs(*tensors(1, 4, 2, sum(lengths), sum(lengths), dim), None, ragged)
+        x = Inputs(*tensors(1, 4, 2, sum(lengths), sum(lengths), dim), ragged=ragged)
         out, lse, _ = own(x, causal=True)
         exact, exact_lse = emulation.forward(x, problem(x, causal=True), torch.float64)
         apart = error(out, exact)
@@ -184,9 +181,8 @@ def flops(batch: int, heads: int, seq: int, dim: int, causal: bool) -> float:
 
 def meta(batch: int, heads: int, seq: int, dim: int, causal: bool) -> Geometry:
     q = torch.empty(batch, seq, heads, dim, dtype=BF16, device="meta").transpose(1, 2)
-    right = 0 if causal else None
-    key = geometry_key(*[Shape(q)] * 3, None, right, dim**-0.5, 0.0, None, None)  # type: ignore[list-item]
-    return geometry_of(key)
+    rules = Rules(right=0 if causal else None, scale=dim**-0.5)
+    return geometry_of(geometry_key(*[Shape(q)] * 3, rules))  # type: ignore[list-item]
 
 
 class Shape:
@@ -317,8 +313,8 @@ def checked(out: Tensor, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> None:
 
 
 def own_calls(x: Inputs, causal: bool, sweep: bool) -> Iterator[tuple[str, Callable[[], object]]]:
-    right, scale = 0 if causal else None, x.q.shape[3] ** -0.5
-    g = geometry_of(geometry_key(*x[:3], None, right, scale, 0.0, None, None))
+    rules = Rules(right=0 if causal else None, scale=x.q.shape[3] ** -0.5)
+    g = geometry_of(geometry_key(*x[:3], rules))
     made, claims = quantise(*x[:3])
     out, lse = torch.empty_like(x.q), torch.empty(x.q.shape[:3], device="cuda")
     first: Tensor | None = None
@@ -341,10 +337,9 @@ def own_calls(x: Inputs, causal: bool, sweep: bool) -> Iterator[tuple[str, Calla
         elif not error(out, first) < 2e-2:
             raise ValueError(f"{name} differs by {error(out, first):.2g}")
         yield name, run
-    rule = {"left": None, "right": 0 if causal else None, "scale": x.q.shape[3] ** -0.5}
 
     def whole() -> object:
-        return forward_fp8.forward(*quantise(*x[:3]), *x[:3], **rule, softcap=0.0, ragged=None)
+        return forward_fp8.forward(*quantise(*x[:3]), *x[:3], rules)
 
     yield "ours with pre-pass", whole
 

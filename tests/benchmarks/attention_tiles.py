@@ -18,7 +18,7 @@ import torch
 
 from gpudeck.accel.attention.backends import Gradients
 from gpudeck.accel.attention.backends.fa4 import installed
-from gpudeck.accel.attention.inputs import arrange, problem_of
+from gpudeck.accel.attention.inputs import arrange, problem_of, rules_of
 from gpudeck.accel.attention.kernels.hopper import backward as kernels
 from gpudeck.accel.attention.passes import backward, forward
 from gpudeck.accel.runtime.timing import measure_in_turn, timing_of
@@ -43,9 +43,7 @@ def cell_rows(dim: int, seq: int, causal: bool, about: dict[str, str]) -> list[d
     size = (16384 // seq, 2048 // dim, seq, dim)
     q, k, v, dout = (torch.randn(size, device="cuda", dtype=torch.bfloat16) for _ in range(4))
     x = arrange(q, k, v, None, None, "bhsd")
-    p = problem_of(
-        x, causal=causal, window=(None, None), scale=None, softcap=0.0, deterministic=False
-    )
+    p = problem_of(x, rules_of(q, causal))
     solved = forward(x, p, "cudnn")
     exact = backward(dout, x, *solved, p, "cudnn")[:3]
     kernels.TILES[dim] = dataclasses.replace(kernels.TILES[dim], atomic_from=0)

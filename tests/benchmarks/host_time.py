@@ -42,7 +42,7 @@ def layers(q: Tensor, k: Tensor, v: Tensor, backend: str) -> dict[str, Callable[
     leaves = [t.detach().requires_grad_() for t in (q, k, v)]
     out, lse = forward(x, problem, backend)
     run = import_module(f"gpudeck.accel.attention.kernels.{KERNELS[backend]}.forward").planned(
-        q, k, v, left=None, right=None, scale=problem.scale, softcap=0.0
+        q, k, v, problem.rules
     )
     plan = run.__self__
     claims = () if backend == "triton" else (torch.zeros(1, dtype=torch.int32, device=q.device),)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.attention.reference import reference
 from tests.emulation.hopper import Hopper
@@ -159,8 +160,9 @@ def forward(
     if added is not None:
         added = added.expand(*q.shape[:3], k.shape[2])
     more = {"slopes": _slopes(q, alibi), "sink": _sinks(q, sink), "bias": added}
+    rules = Rules(**asked)
     with poisoned():
-        out, lse = hopper.forward.forward(q, k, v, ragged=ragged, **more, **asked)
+        out, lse = hopper.forward.forward(q, k, v, rules, ragged=ragged, **more)
     return out, lse
 
 
@@ -255,8 +257,9 @@ def backward(
     slopes = _slopes(inputs[1], alibi)
     with poisoned():
         dq, dk, dv = hopper.backward.backward(
-            *inputs, ragged=ragged, deterministic=deterministic, slopes=slopes, dlse=dlse, **asked
-        )
+            *inputs, Rules(**asked), ragged=ragged, deterministic=deterministic, slopes=slopes,
+            dlse=dlse,
+        )  # fmt: skip
     return dq, dk, dv
 
 

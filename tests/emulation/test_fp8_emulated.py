@@ -9,7 +9,7 @@ import torch
 
 from gpudeck.accel.attention import emulation
 from gpudeck.accel.attention.kernels.quantised import KEYS, QUERIES, Quantised, blocks_of
-from gpudeck.accel.attention.problem import Problem
+from gpudeck.accel.attention.problem import Problem, Rules
 from tests.emulation.checks import CAUSAL, FULL, RULES, poisoned, ragged_of, tensors
 from tests.emulation.hopper import Hopper
 from tests.emulation.machine import Defect
@@ -29,7 +29,7 @@ def check(hopper, dim, heads, lengths, *, dtype=BF16, segment=0, **rule):
     made = emulation.quantise(q, k, v)
     with poisoned():
         out, lse = kernels.forward(
-            made, torch.zeros(1, dtype=torch.int32), q, k, v, scale=dim**-0.5, ragged=None, **rule
+            made, torch.zeros(1, dtype=torch.int32), q, k, v, Rules(**rule, scale=dim**-0.5)
         )
     assert_emulated(out, lse, made, q, k, **rule)
 
@@ -129,7 +129,7 @@ def check_ragged(hopper, dim, **rule):
     claims = torch.zeros(1, dtype=torch.int32)
     with poisoned():
         out, lse = hopper.module("forward_fp8").forward(
-            made, claims, q, k, v, scale=dim**-0.5, ragged=ragged, **rule
+            made, claims, q, k, v, Rules(**rule, scale=dim**-0.5), ragged
         )
     for (at_q, _), part, (q_alone, k_alone, _) in zip(places, parts, alone, strict=True):
         if part is not None:

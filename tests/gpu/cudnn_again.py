@@ -17,7 +17,7 @@ from collections import Counter
 
 import torch
 
-from gpudeck.accel.attention.inputs import arrange, problem_of
+from gpudeck.accel.attention.inputs import arrange, problem_of, rules_of
 from gpudeck.accel.attention.passes import backward, forward
 
 SHAPE = (2, 4, 256, 64)
@@ -31,9 +31,7 @@ def errors(seed: int, first: str, poisoned: bool) -> dict[str, float]:
     torch.manual_seed(seed)
     q, k, v, dout = (torch.randn(SHAPE, device="cuda", dtype=torch.bfloat16) for _ in range(4))
     x = arrange(q, k, v, None, None, "bhsd")
-    p = problem_of(
-        x, causal=True, window=(None, None), scale=None, softcap=0.0, deterministic=False
-    )
+    p = problem_of(x, rules_of(q, causal=True))
     if poisoned:
         nan = [torch.full((2**n,), torch.nan, device="cuda") for n in range(8, 23)]
         del nan  # the allocator gives this memory to whoever asks next

@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 from gpudeck import accel
 from gpudeck.accel.attention import Ragged, emulation
-from gpudeck.accel.attention.inputs import Inputs, problem_of
+from gpudeck.accel.attention.inputs import Inputs, problem_of, rules_of
 from gpudeck.accel.attention.kernels.portable.quantise import quantise
 from gpudeck.accel.attention.kernels.quantised import KEYS, padded_head
 from gpudeck.accel.attention.reference import reference
@@ -48,8 +48,7 @@ def fp8(q, k, v, **rules):
 
 
 def problem(x, **rules):
-    asked = {"causal": False, "window": (None, None), "scale": None, "softcap": 0.0, **rules}
-    return problem_of(x, **asked, deterministic=False)
+    return problem_of(x, rules_of(x.q, **rules))
 
 
 def apart(a, b):
@@ -130,7 +129,7 @@ def test_ragged_batches_are_each_sequence_alone(lengths, rules, dim):
     v = (v + 10 * (owner - 2)[None, None, :, None]).to(v.dtype)
     given = [t[0].transpose(0, 1) for t in (q, k, v)]
     out, lse = fp8(*given, seqlens=ragged, return_lse=True, **rules)
-    x = Inputs(q, k, v, None, ragged)
+    x = Inputs(q, k, v, ragged=ragged)
     exact, exact_lse = emulation.forward(x, problem(x, **rules), torch.float64)
     assert float((lse - exact_lse[0]).abs().max()) < 5e-3
     at = 0

@@ -23,7 +23,7 @@ from gpudeck.accel.attention import (
     flashcore,
 )
 from gpudeck.accel.attention.dispatch import rule_out
-from gpudeck.accel.attention.inputs import arrange, problem_of
+from gpudeck.accel.attention.inputs import arrange, problem_of, rules_of
 from gpudeck.accel.attention.passes import backward, forward
 from gpudeck.accel.attention.reference import reference
 from gpudeck.accel.runtime import capability
@@ -260,9 +260,7 @@ def test_any_forward_pass_is_followed_by_any_backward_pass(first, last, seq, dty
     """They share out and lse only."""
     q, k, v = inputs(((2, 4, seq, 64), (2, 4, seq, 64)), dtype)
     x = arrange(q, k, v, None, None, "bhsd")
-    p = problem_of(
-        x, causal=True, window=(None, None), scale=None, softcap=0.0, deterministic=False
-    )
+    p = problem_of(x, rules_of(q, causal=True))
     skip_unless_able(first, p)
     skip_unless_able(last, p, "backward")
     dout = torch.randn_like(q)
@@ -512,7 +510,7 @@ def test_the_operation_keeps_the_rules_of_torch(backend):
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
     opcheck(
         torch.ops.gpudeck.attention_forward.default,
-        (q, k, v, None, None, None, [0, 0], [-1, 0], 0.1, 0.0, True, backend, None, None),
+        (q, k, v, *[None] * 5, [-1, 0, 0, 0], [0.1, 0.0], True, backend),
         test_utils=tests,
     )
 

@@ -9,13 +9,13 @@ import random
 import pytest
 import torch
 
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
 
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 
 from gpudeck.accel.attention.kernels.decoding import latent
-from gpudeck.accel.attention.kernels.decoding.plan import decoded
 from gpudeck.accel.attention.kernels.hopper.forward import forward, supports
 
 NONE = {"left": None, "right": None, "softcap": 0.0}
@@ -76,7 +76,7 @@ def run(q, k, v, *, ragged=None, **asked):
     """`forward`, into memory that was NaN before."""
     poison = [torch.full_like(q, math.nan), torch.full(q.shape[:3], math.nan, device="cuda")]
     del poison
-    return forward(q, k, v, ragged=ragged, **asked)
+    return forward(q, k, v, Rules(**asked), ragged=ragged)
 
 
 @pytest.mark.parametrize("dtype", [FP16, BF16])
@@ -176,16 +176,16 @@ def test_a_neighbours_nan_does_not_leak(kind):
     """Neither over the end of a sequence, nor between batches, nor from another ragged sequence."""
     q, k, v = tensors((3, 2, 100, 128), (3, 2, 100, 128), BF16)
     asked = {**kind, "scale": 0.1}
-    clean = forward(q, k, v, ragged=None, **asked)
+    clean = forward(q, k, v, Rules(**asked))
     for x in (q, k, v):
         x[1] = math.nan
-    dirty = forward(q, k, v, ragged=None, **asked)
+    dirty = forward(q, k, v, Rules(**asked))
     for x, y in zip(clean, dirty, strict=True):
         assert torch.equal(x[::2], y[::2])
         assert y[1].isnan().all()
     ends = torch.tensor([0, 100, 200, 300], dtype=torch.int32, device="cuda")
     flat = [x.transpose(0, 1).reshape(1, 2, 300, 128) for x in (q, k, v)]
-    out, lse = forward(*flat, ragged=Ragged(ends, ends, 100, 100), **asked)
+    out, lse = forward(*flat, Rules(**asked), ragged=Ragged(ends, ends, 100, 100))
     assert torch.equal(out[0].view(2, 3, 100, 128).transpose(0, 1)[::2], clean[0][::2])
     assert torch.equal(lse[0].view(2, 3, 100).transpose(0, 1)[::2], clean[1][::2])
 
@@ -209,7 +209,7 @@ def test_strides_need_no_copy():
     for name, (q, k, v) in cases.items():
         assert supports(q, k, v) is None
         out, lse = run(q, k, v, **asked)
-        expected, expected_lse = forward(*(x.contiguous() for x in (q, k, v)), **asked)
+        expected, expected_lse = run(*(x.contiguous() for x in (q, k, v)), **asked)
         assert torch.equal(out, expected), name
         assert torch.equal(lse, expected_lse), name
         assert out.stride() == torch.empty_like(q).stride()
@@ -253,9 +253,9 @@ def test_outliers(dim):
 @pytest.mark.parametrize("kind", [NONE, CAUSAL])
 def test_the_same_bits_every_time(dim, kind):
     q, k, v = tensors((2, 16, 2000, dim), (2, 4, 2000, dim), BF16)
-    first = forward(q, k, v, ragged=None, scale=0.1, **kind)
+    first = forward(q, k, v, Rules(scale=0.1, **kind))
     for _ in range(20):
-        again = forward(q, k, v, ragged=None, scale=0.1, **kind)
+        again = forward(q, k, v, Rules(scale=0.1, **kind))
         assert all(torch.equal(x, y) for x, y in zip(first, again, strict=True))
 
 
@@ -264,8 +264,8 @@ def test_long_and_many():
     q, k, v = tensors((1, 1, 300, 128), (1, 1, 300, 128), BF16)
     far = torch.empty(2, 1 << 31, dtype=BF16, device="cuda")[:, : 300 * 128].view(2, 1, 300, 128)
     far.copy_(q.expand(2, 1, 300, 128))
-    out, _ = forward(far, far, far, ragged=None, scale=0.1, **CAUSAL)
-    expected, _ = forward(q, q, q, ragged=None, scale=0.1, **CAUSAL)
+    out, _ = forward(far, far, far, Rules(scale=0.1, **CAUSAL))
+    expected, _ = forward(q, q, q, Rules(scale=0.1, **CAUSAL))
     assert torch.equal(out[0], expected[0]) and torch.equal(out[1], expected[0])
     del far, out
     q, k, v = tensors((64, 9, 130, 64), (64, 3, 130, 64), FP16)
@@ -287,9 +287,9 @@ def test_latent_keys_in_one_query(monkeypatch, batch, heads, keys, dtype):
     room[:, :, :keys] = torch.randn(batch, 1, keys, 576, device="cuda")
     k = room[:, :, :keys]
     asked = {"scale": 576**-0.5, "softcap": 0.0}
-    out, lse = decoded(q, k, k[..., :512], wants_lse=True, **asked)
+    out, lse = attend(q, k, k[..., :512], Rules(**asked), wants_lse=True)
     assert ran
     check(q, k, k[..., :512], out, lse, **asked, left=None, right=None)
     for _ in range(20):
-        again, _ = decoded(q, k, k[..., :512], **asked)
+        again, _ = attend(q, k, k[..., :512], Rules(**asked))
         assert torch.equal(out, again)

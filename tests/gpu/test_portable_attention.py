@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from gpudeck.accel.attention.kernels.portable import backward, forward
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.attention.reference import reference
 from gpudeck.accel.runtime.graphs import Replay
@@ -86,8 +87,9 @@ def rules_of(case):
 
 def ours(q, k, v, dout, bias=None, ragged=None, **rules):
     expanded = None if bias is None else bias.expand(*q.shape[:3], k.shape[2])
-    out, lse = forward(q, k, v, bias=expanded, ragged=ragged, **rules)
-    return out, lse, *backward(dout, q, k, v, out, lse, bias=expanded, ragged=ragged, **rules)
+    given = {"bias": expanded, "ragged": ragged}
+    out, lse = forward(q, k, v, Rules(**rules), **given)
+    return out, lse, *backward(dout, q, k, v, out, lse, Rules(**rules), **given)
 
 
 def exact(q, k, v, dout, bias=None, ragged=None, dtype=torch.float64, **rules):
@@ -161,7 +163,7 @@ def test_sequences_end_to_end(dim, right):
     assert_twice_as_good(got, truth, plain)
 
 
-PLAIN = {"left": None, "right": None, "scale": 0.125}
+PLAIN = Rules(scale=0.125)
 
 
 def small(batch=2, heads=4, seq=100, dim=64):
@@ -173,12 +175,12 @@ def small(batch=2, heads=4, seq=100, dim=64):
 
 def test_a_stream_of_its_own_and_a_thread_that_has_not_used_the_gpu():
     q, k, v = small()
-    expected = forward(q, k, v, **PLAIN)[0]
+    expected = forward(q, k, v, PLAIN)[0]
     torch.cuda.synchronize()
     stream, found = torch.cuda.Stream(), []
     with torch.cuda.stream(stream):
-        found.append(forward(q, k, v, **PLAIN)[0])
-    thread = threading.Thread(target=lambda: found.append(forward(q, k, v, **PLAIN)[0]))
+        found.append(forward(q, k, v, PLAIN)[0])
+    thread = threading.Thread(target=lambda: found.append(forward(q, k, v, PLAIN)[0]))
     thread.start()
     thread.join()
     torch.cuda.synchronize()
@@ -190,13 +192,13 @@ def test_many_threads_share_a_launch():
         tuple(torch.randn(2, 4, 100, 64, device=CUDA, dtype=torch.float16) for _ in range(3))
         for _ in range(8)
     ]
-    expected = [forward(*x, **PLAIN)[0] for x in inputs]
+    expected = [forward(*x, PLAIN)[0] for x in inputs]
     torch.cuda.synchronize()
     wrong = []
 
     def work(i):
         wrong.extend(
-            i for _ in range(200) if not torch.equal(forward(*inputs[i], **PLAIN)[0], expected[i])
+            i for _ in range(200) if not torch.equal(forward(*inputs[i], PLAIN)[0], expected[i])
         )
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
@@ -211,12 +213,12 @@ def test_a_misaligned_input_is_read_as_it_lies():
     flat = torch.randn(2 * 4 * 100 * 64 + 1, device=CUDA, dtype=torch.float16)
     q, k, v = small()
     odd = flat[1:].view(q.shape).copy_(q)
-    torch.testing.assert_close(forward(odd, k, v, **PLAIN)[0], forward(q, k, v, **PLAIN)[0])
+    torch.testing.assert_close(forward(odd, k, v, PLAIN)[0], forward(q, k, v, PLAIN)[0])
 
 
 def test_more_heads_than_a_grid_has_rows():
     q, k, v = (torch.randn(70000, 1, 16, 16, device=CUDA, dtype=torch.float16) for _ in range(3))
-    out = forward(q, k, v, **PLAIN)[0]
+    out = forward(q, k, v, PLAIN)[0]
     scores = torch.softmax(q[-1, 0].double() @ k[-1, 0].double().T * 0.125, -1)
     torch.testing.assert_close(
         out[-1, 0].double(), scores @ v[-1, 0].double(), atol=2e-3, rtol=1e-2
@@ -232,8 +234,8 @@ def test_offsets_beyond_32_bits():
     k.normal_(), v.normal_()
     q = torch.randn(1, 1, 130, 64, device=CUDA, dtype=torch.float16)
     near = [x.contiguous() for x in (k, v)]
-    out, lse = forward(q, k, v, **PLAIN)
-    expected = forward(q, *near, **PLAIN)
+    out, lse = forward(q, k, v, PLAIN)
+    expected = forward(q, *near, PLAIN)
     assert torch.equal(out, expected[0]) and torch.equal(lse, expected[1])
 
 
@@ -252,13 +254,13 @@ def test_memory_grows_with_the_length_and_not_with_its_square():
 
 def test_a_replayed_graph_gives_the_same_bits():
     first, second = small(), tuple(x.flip(2) for x in small())
-    replay = Replay(lambda q, k, v: forward(q, k, v, **PLAIN), *first)
+    replay = Replay(lambda q, k, v: forward(q, k, v, PLAIN), *first)
     for inputs in (second, first):
         out, lse = replay(*inputs)
-        expected = forward(*inputs, **PLAIN)
+        expected = forward(*inputs, PLAIN)
         assert torch.equal(out, expected[0]) and torch.equal(lse, expected[1])
     replay.inputs[0].copy_(second[0])
-    assert torch.equal(replay(replay.inputs[0], *second[1:])[0], forward(*second, **PLAIN)[0])
+    assert torch.equal(replay(replay.inputs[0], *second[1:])[0], forward(*second, PLAIN)[0])
 
 
 def test_a_graph_says_what_does_not_fit():

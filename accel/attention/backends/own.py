@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib import util
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -69,7 +68,7 @@ class Hopper(Backend):
         if bias is not None and bias.stride(3) != 1:
             bias = bias.contiguous()
         out, lse = forward(
-            q, k, v, **_asked(problem), ragged=x.ragged, slopes=x.slopes, sink=_sink(x), bias=bias
+            q, k, v, problem.rules, ragged=x.ragged, slopes=x.slopes, sink=_sink(x), bias=bias
         )
         return out if out.shape[3] == problem.out_dim else out[..., : problem.out_dim], lse
 
@@ -82,7 +81,7 @@ class Hopper(Backend):
             return None
         if any(loadable(t) is not t for t in x[:3]):
             return None
-        return planned(*x[:3], **_asked(problem))
+        return planned(*x[:3], problem.rules)
 
     def backward(
         self,
@@ -100,7 +99,7 @@ class Hopper(Backend):
         q, k, v = loadable_rows(x)[:3]
         d, o = loadable_rows(Inputs(dout, out, out))[:2]
         dq, dk, dv = backward(
-            d, q, k, v, o, lse, **_asked(p), ragged=x.ragged, deterministic=p.deterministic,
+            d, q, k, v, o, lse, p.rules, ragged=x.ragged, deterministic=p.deterministic,
             slopes=x.slopes, dlse=dlse,
         )  # fmt: skip
         return Gradients(dq[..., : p.head_dim], dk[..., : p.head_dim], dv[..., : p.out_dim])
@@ -134,7 +133,7 @@ class Portable(Backend):
 
         q, k, v = (side_by_side(t) for t in x[:3])
         return forward(
-            q, k, v, **_asked(problem), ragged=x.ragged, bias=_expanded(x), slopes=x.slopes,
+            q, k, v, problem.rules, ragged=x.ragged, bias=_expanded(x), slopes=x.slopes,
             visible=x.blocks, sink=_sink(x),
         )  # fmt: skip
 
@@ -145,7 +144,7 @@ class Portable(Backend):
         more = (x.ragged, x.bias, x.slopes, x.blocks, x.sink)
         if any(t is not None for t in more) or any(t.stride(-1) != 1 for t in x[:3]):
             return None
-        return planned(*x[:3], **_asked(problem))
+        return planned(*x[:3], problem.rules)
 
     def backward(
         self,
@@ -170,8 +169,8 @@ class Portable(Backend):
             # the caller wants the gradient of each copy of an expanded bias, not their sum
             x = x._replace(bias=bias.contiguous())
         dq, dk, dv, dbias = backward(
-            d, q, k, v, o, lse, **_asked(p), ragged=x.ragged, bias=_expanded(x),
-            bias_grad=p.bias_grad, deterministic=p.deterministic, slopes=x.slopes,
+            d, q, k, v, o, lse, p.rules, ragged=x.ragged, bias=_expanded(x),
+            bias_grad=p.bias_grad, slopes=x.slopes,
             visible=x.blocks, dlse=dlse,
         )  # fmt: skip
         return Gradients(
@@ -222,22 +221,14 @@ class Decoding(Backend):
         return self._run(problem)
 
     def _run(self, p: Problem) -> Run:
-        from gpudeck.accel.attention.kernels.decoding.plan import decoded
+        from gpudeck.accel.attention.kernels.decoding.plan import attend
 
         def run(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-            out, lse = decoded(
-                q, k, v, scale=p.scale, causal=p.right == 0, left=p.left, softcap=p.softcap,
-                wants_lse=True,
-            )  # fmt: skip
+            out, lse = attend(q, k, v, p.rules, wants_lse=True)
             assert lse is not None
             return out, lse
 
         return run
-
-
-def _asked(p: Problem) -> dict[str, Any]:
-    """Return the rules of the problem as our kernels take them."""
-    return {"left": p.left, "right": p.right, "scale": p.scale, "softcap": p.softcap}
 
 
 def _sink(x: Inputs) -> Tensor | None:

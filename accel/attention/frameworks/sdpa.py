@@ -16,7 +16,7 @@ from torch.library import Library
 from torch.nn import attention as registry
 
 from gpudeck.accel.attention.backends.base import like
-from gpudeck.accel.attention.inputs import Inputs, problem_of
+from gpudeck.accel.attention.inputs import Inputs, problem_of, rules_of
 from gpudeck.accel.attention.passes import automatic_backward, automatic_forward
 from gpudeck.accel.attention.problem import Problem
 
@@ -133,9 +133,7 @@ def _problem(
 ) -> tuple[Inputs, Problem]:
     x = Inputs(q, k, v)
     deterministic = torch.are_deterministic_algorithms_enabled()
-    return x, problem_of(
-        x, causal=causal, window=(None, None), scale=scale, softcap=0.0, deterministic=deterministic
-    )
+    return x, problem_of(x, rules_of(q, causal, scale=scale), deterministic)
 
 
 def _register() -> _Installed:

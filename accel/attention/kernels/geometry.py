@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gpudeck.accel.attention.blocks import BlockLists, BlockShape
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.runtime.call import ALIGNMENT, Pointer
 
@@ -17,7 +18,6 @@ LARGEST_HEAD = 256
 MLA_KEYS, MLA_VALUES = 576, 512
 """The head sizes of MLA in its absorbed form, whose values are the first elements of its keys."""
 _UNLIMITED = 1 << 30
-_LOG2E = 1.4426950408889634
 
 
 class Target(NamedTuple):
@@ -119,10 +119,7 @@ class Geometry(NamedTuple):
     aligned: bool
     """True if q, k and v (and out and dout in the backward pass) begin at multiples of 16 bytes."""
     device: torch.device
-    left: int | None
-    right: int | None
-    scale: float
-    softcap: float
+    rules: Rules
     ragged: tuple[int, int, int] | None
     """(sequences, longest_q, longest_k)."""
     bias: BiasLayout | None
@@ -158,9 +155,10 @@ class Geometry(NamedTuple):
         A window that lies beyond all keys is moved next to them.
         """
         queries, keys = self.longest
+        left, right, *_ = self.rules
         least = -queries - keys
-        left = None if self.left is None or self.left >= keys - 1 else max(self.left, least)
-        right = None if self.right is None or self.right >= queries - 1 else max(self.right, least)
+        left = None if left is None or left >= keys - 1 else max(left, least)
+        right = None if right is None or right >= queries - 1 else max(right, least)
         return left, right
 
     @property
@@ -180,6 +178,7 @@ class Geometry(NamedTuple):
     def arguments(self) -> dict[str, Pointer | int | float | None]:
         """Return the run-time arguments that all attention kernels share."""
         strides = self.bias.strides if self.bias else (0, 0, 0, 0)
+        left, right, scale, softcap = self.rules
         return {
             "q_ptr": self.pointer(),
             "k_ptr": self.pointer(),
@@ -201,20 +200,20 @@ class Geometry(NamedTuple):
             "seq_q": self.q.shape[2],
             "seq_k": self.k.shape[2],
             "total_q": self.q.shape[2],
-            "left": _bounded(self.left),
-            "right": _bounded(self.right),
-            "scale": float(self.scale),
-            "qk_scale": self.scale / self.softcap if self.softcap else self.scale * _LOG2E,
-            "softcap": float(self.softcap),
+            "left": _bound(left),
+            "right": _bound(right),
+            "scale": float(scale),
+            "qk_scale": self.rules.factor,
+            "softcap": float(softcap),
         }
 
     def constants(self) -> dict[str, object]:
         """Return the tl.constexpr arguments that all attention kernels share."""
         return {
             "HEAD_DIM": self.head_dim,
-            "LEFT": self.left is not None,
-            "RIGHT": self.right is not None,
-            "SOFTCAP": self.softcap != 0.0,
+            "LEFT": self.rules.left is not None,
+            "RIGHT": self.rules.right is not None,
+            "SOFTCAP": self.rules.softcap != 0.0,
             "BIAS": self.bias and ("bool" if self.bias.dtype == torch.bool else "float"),
             "BIAS_STEP": self.bias.step if self.bias else 1,
             "RAGGED": self.ragged is not None,
@@ -239,7 +238,7 @@ def bias_pointer(bias: BiasLayout) -> Pointer:
     return Pointer(kind, bias.step > 1)
 
 
-def _bounded(limit: int | None) -> int:
+def _bound(limit: int | None) -> int:
     """Return a side of the window as a number that cannot overflow in a kernel."""
     return _UNLIMITED if limit is None else max(-_UNLIMITED, min(limit, _UNLIMITED))
 
@@ -279,12 +278,9 @@ def geometry_key(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    left: int | None,
-    right: int | None,
-    scale: float,
-    softcap: float,
-    ragged: Ragged | None,
-    bias: Tensor | None,
+    rules: Rules,
+    ragged: Ragged | None = None,
+    bias: Tensor | None = None,
     slopes: Tensor | None = None,
     blocks: BlockLists | None = None,
     sink: Tensor | None = None,
@@ -301,10 +297,7 @@ def geometry_key(
         q.dtype,
         (q.data_ptr() | k.data_ptr() | v.data_ptr()) % ALIGNMENT == 0,
         q.device,
-        left,
-        right,
-        scale,
-        softcap,
+        rules,
         None if ragged is None else (ragged.sequences, ragged.longest_q, ragged.longest_k),
         None if bias is None else bias_layout(bias),
         None

@@ -12,6 +12,7 @@ import triton
 from triton.backends.nvidia.compiler import get_ptxas
 
 from gpudeck.accel.attention.kernels.geometry import Geometry, Layout
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.runtime import launch, named
 from gpudeck.accel.runtime.call import KernelCall
 
@@ -127,10 +128,7 @@ def problem(heads, length, dim, *, left=None, right=None, softcap=0.0, ragged=No
         x.dtype,
         True,
         torch.device("cuda", 0),
-        left,
-        right,
-        dim**-0.5,
-        softcap,
+        Rules(left, right, dim**-0.5, softcap),
         ragged,
         None,
     )

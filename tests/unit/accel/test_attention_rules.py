@@ -386,32 +386,15 @@ def compiled_arguments():
     bias = torch.randn(1, 4, 1, 9, requires_grad=True)
     packed, shared, values = random((1, 4, 7, 8), (1, 2, 7, 8), grad=True)
     ragged = Ragged.of([3, 4], device="cpu")
-    plain = ([0, 0], [-1, 0], 0.3, 0.0, False, "auto", None, None)
+    rules, none = ([-1, 0, 0, 0], [0.3, 0.0], False, "auto"), (None, None)
+    sinks, slopes = torch.randn(4, requires_grad=True), torch.rand(2, 4)
+    starts = (ragged.starts_q, ragged.starts_k)
     return {
-        "plain": (q, k, v, None, None, None, *plain),
-        "rows first": (rows_first, k, v, None, None, None, *plain),
-        "bias": (q, k, v, bias, None, None, [0, 0], [4, 2], 0.3, 1.5, True, "math", None, None),
-        "ragged": (
-            packed,
-            shared,
-            values,
-            None,
-            ragged.starts_q,
-            ragged.starts_k,
-            [4, 4],
-            [-1, 0],
-            0.3,
-            0.0,
-            False,
-            "auto",
-            None,
-            None,
-        ),
-        "sink and ALiBi": (
-            *(q, k, v, None, None, None, [0, 0], [-1, 0], 0.3, 0.0, False, "auto"),
-            torch.randn(4, requires_grad=True),
-            torch.rand(2, 4),
-        ),
+        "plain": (q, k, v, None, *none, *none, *rules),
+        "rows first": (rows_first, k, v, None, *none, *none, *rules),
+        "bias": (q, k, v, bias, *none, *none, [4, 2, 0, 0], [0.3, 1.5], True, "math"),
+        "ragged": (packed, shared, values, None, *none, *starts, [-1, 0, 4, 4], *rules[1:]),
+        "sink and ALiBi": (q, k, v, None, sinks, slopes, *none, *rules),
     }
 
 

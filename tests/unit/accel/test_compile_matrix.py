@@ -13,6 +13,7 @@ import torch
 from gpudeck.accel.attention.blocks import BlockShape
 from gpudeck.accel.attention.kernels.geometry import Target, geometry_key, geometry_of
 from gpudeck.accel.attention.kernels.portable.kernel_short import attention_short
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.runtime.call import KernelCall, compiled
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, TENSOR_CORES, needs, serialised
 
@@ -36,12 +37,10 @@ def geometry(
 ):
     q = torch.empty(8, 16, queries, head_dim, dtype=dtype, device="meta")
     k = torch.empty(8, kv_heads, keys, head_dim, dtype=dtype, device="meta")
-    every = {"left": None, "right": None, "scale": 0.1, "softcap": 0.0, "ragged": None} | rules
     if bias is not None:
-        every["bias"] = torch.empty(1, 16, queries, keys, dtype=bias, device="meta").expand(
-            8, 16, queries, keys
-        )
-    key = geometry_key(q, k, k, **{"bias": None} | every)
+        bias = torch.empty(1, 16, queries, keys, dtype=bias, device="meta")
+        bias = bias.expand(8, 16, queries, keys)
+    key = geometry_key(q, k, k, Rules(**{"scale": 0.1} | rules), bias=bias)
     return geometry_of(key)._replace(ragged=ragged, **more or {})
 
 

@@ -21,6 +21,7 @@ from gpudeck.accel.attention.inputs import Inputs
 from gpudeck.accel.attention.kernels.decoding import kernel, latent, plan
 from gpudeck.accel.attention.kernels.geometry import Target
 from gpudeck.accel.attention.kernels.hopper.latent import Latent, decode_call
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.reference import reference
 from gpudeck.accel.runtime.call import compiled
 from gpudeck.accel.serving.cache import quantize_kv_cache
@@ -87,23 +88,20 @@ def errors(case: Case) -> tuple[float, float]:
     size = case.values or case.size
     pages = iter(torch.randperm(kept.shape[1], generator=torch.Generator().manual_seed(2)).tolist())
     every = [list(itertools.islice(pages, -(-n // PAGE))) for n in case.lengths]
-    rules = {
-        "scale": case.size**-0.5, "causal": case.causal, "left": case.left,
-        "softcap": case.softcap, "wants_lse": True,
-    }  # fmt: skip
+    rules = Rules(case.left, 0 if case.causal else None, case.size**-0.5, case.softcap)
     flat = [[part[own].flatten(0, 1) for own in every] for part in (dense[0], dense[-1])]
     if case.paged:
         width = max(map(len, every)) + 1
         # Each sequence's row is another one, and the table has what no sequence reads.
         table = torch.tensor([[*own, *[0] * (width - len(own))] for own in reversed(every)]).int()
         rows = torch.arange(len(every)).flip(0).int()
-        out, lse = plan.decoded(
-            q, kept[0].transpose(1, 2), kept[-1].transpose(1, 2)[..., :size], scales=scales,
-            tables=table, rows=rows, lengths=torch.tensor(case.lengths) - 1, more=1, **rules,
+        out, lse = plan.attend(
+            q, kept[0].transpose(1, 2), kept[-1].transpose(1, 2)[..., :size], rules, scales=scales,
+            tables=table, rows=rows, lengths=torch.tensor(case.lengths) - 1, more=1, wants_lse=True,
         )  # fmt: skip
     else:
         k, v = (torch.stack([x[: case.lengths[0]] for x in part]).transpose(1, 2) for part in flat)
-        out, lse = plan.decoded(q, k, v, **rules)
+        out, lse = plan.attend(q, k, v, rules, wants_lse=True)
     assert lse is not None
     found, logarithms = [], []
     for i, length in enumerate(case.lengths):
@@ -222,7 +220,7 @@ def test_the_kernel_compiles_for_every_target(target, size, kept) -> None:
     kind = plan.Kind(
         tuple(q.shape), q.stride()[:3], tuple(k.shape), k.stride()[:3], k.stride()[:3], values,
         (PAGE * kv_heads, 1, kv_heads) if scaled else None, torch.bfloat16, kept, True,
-        torch.device("cuda", 0), False, None, 0.1, 0.0, 512, torch.int64, 1, False, False,
+        torch.device("cuda", 0), Rules(scale=0.1), 512, torch.int64, 1, False, False,
     )  # fmt: skip
     if kept == FP8 and target < 89:
         pytest.skip("Triton has no FP8 for this GPU")
@@ -262,7 +260,7 @@ def test_parts_of_another_kernel_are_combined(interpreted, splits) -> None:
 MLA = plan.Kind(
     (4, 128, 1, 576), (73728, 576, 73728), (4, 1, 300, 576), (172800, 172800, 576),
     (172800, 172800, 576), 512, None, torch.bfloat16, torch.bfloat16, True,
-    torch.device("cuda", 0), False, None, 0.04, 0.0, 0, None, 0, False, True,
+    torch.device("cuda", 0), Rules(scale=0.04), 0, None, 0, False, True,
 )  # fmt: skip
 
 
@@ -273,8 +271,8 @@ MLA = plan.Kind(
         ({"dtype": torch.float32, "kept": torch.float32}, False),
         ({"q": (4, 16, 1, 576)}, False),  # heads that fill no tile
         ({"q": (4, 128, 2, 576)}, False),
-        ({"left": 100}, False),
-        ({"softcap": 5.0}, False),
+        ({"rules": Rules(left=100)}, False),
+        ({"rules": Rules(softcap=5.0)}, False),
         ({"table_width": 8, "counted": torch.int64}, False),
         ({"v_strides": (172800, 172800, 512)}, False),  # values of their own
         ({"k_strides": (172800, 172800, 577), "v_strides": (172800, 172800, 577)}, False),

@@ -10,7 +10,7 @@ import triton
 from gpudeck import accel
 from gpudeck.accel.attention import Ragged, choose, emulation
 from gpudeck.accel.attention.fp8 import BACKENDS, even, fp8_attention
-from gpudeck.accel.attention.inputs import Inputs, problem_of
+from gpudeck.accel.attention.inputs import Inputs, problem_of, rules_of
 from gpudeck.accel.attention.kernels.hopper.forward_fp8 import SCHEDULES, forward_call
 from gpudeck.accel.attention.kernels.portable import quantise as module
 from gpudeck.accel.attention.kernels.portable.quantise import quantise, quantise_call, sample_call
@@ -166,8 +166,7 @@ def test_a_sink_takes_its_share_and_has_no_gradient():
 def test_it_runs_only_where_it_is_asked_for():
     q, k, v = qkv()
     x = Inputs(q, k, v)
-    rules = {"causal": False, "window": (None, None), "scale": None, "softcap": 0.0}
-    p = problem_of(x, **rules, deterministic=False)
+    p = problem_of(x, rules_of(q))
     assert not set(BACKENDS.values()) & {c.backend for c in choose(p).candidates}
     out, choice = accel.attention(q, k, v, precision="fp8", backend="emulation", return_choice=True)
     assert choice.backend == "emulation fp8"

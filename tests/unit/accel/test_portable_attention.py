@@ -27,6 +27,7 @@ from gpudeck.accel.attention.kernels.portable import (
     kernel_short,
     short,
 )
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.attention.reference import reference
 
@@ -39,15 +40,21 @@ PASSES = tuple(
 forward_calls = PASSES[0].forward_calls
 
 
+def take_rules(asked):
+    """Take the rules out of what is asked for by name."""
+    return Rules(**{name: asked.pop(name) for name in Rules._fields if name in asked})
+
+
 def gradients(dout, q, k, v, ragged=None, bias=None, dlse=None, **rules):
     """(out, lse, dq, dk, dv, dbias)."""
     ragged = None if ragged is None else Ragged(*ragged)
-    out, lse = forward(q, k, v, ragged=ragged, bias=bias, **rules)
+    asked = take_rules(rules)
+    out, lse = forward(q, k, v, asked, ragged=ragged, bias=bias, **rules)
     rules.pop("sink", None)  # out and lse contain it
     if dlse is not None:
         dlse = dlse.masked_fill(lse.isneginf(), 0.0)
     given = {"ragged": ragged, "bias": bias, "dlse": dlse}
-    return out, lse, *backward(dout, q, k, v, out, lse, **given, **rules)
+    return out, lse, *backward(dout, q, k, v, out, lse, asked, **given, **rules)
 
 
 def case(q, kv=None, dtype=torch.float32, bias=None, seed=0, **rules):
@@ -394,7 +401,7 @@ def test_any_strides_serve(interpreted):
     )
     one = k[:, :, :1].expand(1, 2, 40, 16)
     torch.testing.assert_close(
-        interpreted(forward, q, one, v, **rules)[0].double(),
+        interpreted(forward, q, one, v, Rules(**rules))[0].double(),
         exact(q, one, v, dout, None, **rules)[0],
     )
 
@@ -472,15 +479,7 @@ H100 = Target(90, 132)
 
 def calls(q, kv, dtype=torch.bfloat16, target=H100, **rules):
     q, k = (torch.empty(shape, dtype=dtype, device="meta") for shape in (q, kv))
-    every = {
-        "left": None,
-        "right": None,
-        "scale": 1.0,
-        "softcap": 0.0,
-        "ragged": None,
-        "bias": None,
-    } | rules
-    return forward_calls(geometry_of(geometry_key(q, k, k, **every)), target)
+    return forward_calls(geometry_of(geometry_key(q, k, k, take_rules(rules), **rules)), target)
 
 
 @pytest.mark.parametrize(
@@ -503,15 +502,13 @@ def test_many_programs_are_not_split():
 def test_what_cannot_be_done_is_said():
     q = torch.randn(1, 1, 4, 16)
     with pytest.raises(ValueError, match=r"take float16, bfloat16 and float32; got torch\.float64"):
-        forward(q.double(), q.double(), q.double(), scale=1.0)
+        forward(q.double(), q.double(), q.double(), Rules())
     wide = torch.randn(1, 1, 4, 257)
     with pytest.raises(ValueError, match="head sizes 1 to 256; got 257"):
-        forward(wide, wide, wide, scale=1.0)
+        forward(wide, wide, wide, Rules())
     starts = torch.tensor([0, 4], dtype=torch.int32)
     with pytest.raises(ValueError, match="got one for ragged sequences"):
-        forward(
-            q, q, q, scale=1.0, ragged=Ragged(starts, starts, 4, 4), bias=torch.zeros(1, 1, 4, 4)
-        )
+        forward(q, q, q, Rules(), ragged=Ragged(starts, starts, 4, 4), bias=torch.zeros(1, 1, 4, 4))
 
 
 def test_an_older_gpu_is_refused_in_words(monkeypatch):
@@ -529,7 +526,7 @@ def test_an_older_gpu_is_refused_in_words(monkeypatch):
 def test_any_tile_gives_the_answer(interpreted, blocks):
     torch.manual_seed(0)
     q, k, v = (torch.randn(1, 2, 90, 32) for _ in range(3))
-    out, _ = interpreted(forward, q, k, v, right=0, scale=0.2, blocks=blocks)
+    out, _ = interpreted(forward, q, k, v, Rules(right=0, scale=0.2), blocks=blocks)
     torch.testing.assert_close(
         out.double(), reference(q, k, v, causal=True, scale=0.2), rtol=1e-5, atol=1e-5
     )
@@ -543,7 +540,7 @@ def test_a_tile_that_no_kernel_has_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             forward_calls(
-                geometry_of(geometry_key(q, q, q, None, None, 1.0, 0.0, None, None)),
+                geometry_of(geometry_key(q, q, q, Rules())),
                 Target(90, 132),
                 blocks,
             )

@@ -30,7 +30,8 @@ def takes(kind: Kind) -> bool:
     """Return whether `attend` computes a problem: MLA in one query, whole tiles of heads, and
     every sequence in one piece of the same length."""
     batch, heads, queries, size = kind.q
-    plain = not (kind.table_width or kind.counted or kind.left is not None or kind.softcap)
+    ruled = kind.rules.left is not None or kind.rules.softcap
+    plain = not (kind.table_width or kind.counted or ruled)
     sizes = (queries, size, kind.values, kind.k[1]) == (1, MLA_KEYS, MLA_VALUES, 1)
     shape = sizes and heads % HEADS == 0
     typed = kind.kept == kind.dtype and kind.dtype in (torch.float16, torch.bfloat16)
@@ -72,7 +73,7 @@ def join_call(kind: Kind, splits: int, out_strides: tuple[int, int]) -> KernelCa
 
 
 def attend(q: Tensor, k: Tensor, out: Tensor, lse: Tensor | None, kind: Kind) -> None:
-    """Compute attention into `out` and `lse`; see `plan.decoded`."""
+    """Compute attention into `out` and `lse`; see `plan.attend`."""
     _prepared(kind, (out.stride(0), out.stride(1)))(q, k, out, lse)
 
 
@@ -82,7 +83,7 @@ def _prepared(kind: Kind, out_strides: tuple[int, int]) -> Run:
     of_q, of_k = kind.q_strides, kind.k_strides
     problem = Latent(
         batch, heads, keys, (of_q[0], of_q[1]), (of_k[0], of_k[2]), out_strides, kind.dtype,
-        kind.scale, kind.wants_lse,
+        kind.rules.scale, kind.wants_lse,
     )  # fmt: skip
     programs = batch * heads // HEADS
     processors = target_of(kind.device).processors

@@ -13,10 +13,10 @@ from gpudeck.accel.attention.kernels.decoding import latent
 from gpudeck.accel.attention.kernels.decoding.kernel import decode
 from gpudeck.accel.attention.kernels.decoding.splits import split
 from gpudeck.accel.attention.kernels.geometry import Target, target_of
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.runtime.call import ALIGNMENT, KernelCall, Pointer
 from gpudeck.accel.runtime.launch import Launch, prepare
 
-_LOG2E = 1.4426950408889634
 _MOST_ROWS = 64
 """Rows of a tile: all rows that share a key head, or this many."""
 _BATCHES = (1, 64, 1024)
@@ -108,10 +108,8 @@ class Kind(NamedTuple):
     """The type of keys and values."""
     aligned: bool
     device: torch.device
-    causal: bool
-    left: int | None
-    scale: float
-    softcap: float
+    rules: Rules
+    """Without a window after a query's own position: `right` is 0 or None."""
     table_width: int
     """0: keys are not in pages."""
     counted: torch.dtype | None
@@ -139,7 +137,7 @@ def plan_of(kind: Kind, target: Target, tile: Tile | None = None, programs: int 
         programs: how many of the kernel's programs a multiprocessor runs at once.
     """
     batch, heads, queries, size = kind.q
-    kv_heads = kind.k[1]
+    kv_heads, rules = kind.k[1], kind.rules
     group = heads // kv_heads
     # Up to 128, one vector with empty places is faster than two without: on an H200, 80 by 13 %
     # and 96 by 7 %.
@@ -157,7 +155,7 @@ def plan_of(kind: Kind, target: Target, tile: Tile | None = None, programs: int 
             slots *= 4  # programs that follow one another: smaller parts end closer together
         splits, parts = 1, batch + cdiv(slots, units)
     else:
-        length = kind.k[2] if kind.left is None else min(kind.k[2], kind.left + queries)
+        length = kind.k[2] if rules.left is None else min(kind.k[2], rules.left + queries)
         splits = split(batch * units, cdiv(length, tile.keys), slots, tile.fewest)
         parts = batch * splits
     joined = dynamic or splits > 1
@@ -179,16 +177,15 @@ def plan_of(kind: Kind, target: Target, tile: Tile | None = None, programs: int 
         **_strides("s", "bhn", kind.scale_strides or (0, 0, 0)),
         **_strides("o", "bhm", _out_strides(kind)),
         "batch": batch, "more": kind.more, "keys": kind.k[2], "table_width": kind.table_width,
-        "splits": splits, "slots": slots, "left": kind.left or 0,
-        "qk_scale": kind.scale / kind.softcap if kind.softcap else kind.scale * _LOG2E,
-        "softcap": kind.softcap,
+        "splits": splits, "slots": slots, "left": rules.left or 0,
+        "qk_scale": rules.factor, "softcap": rules.softcap,
     }  # fmt: skip
     constants = {
         "QUERIES": queries, "GROUP": group, "ROWS": rows, "REAL": real, "TILES": tiles,
         "SIZE": size, "VALUES": kind.values, "MAIN": main, "REST": rest, "VREST": values_rest,
         "TILE": tile.keys, "PAGE": kind.k[2] if kind.table_width else 0,
-        "SHARED": kind.values != size, "CAUSAL": kind.causal, "LEFT": kind.left is not None,
-        "SOFTCAP": kind.softcap > 0, "DYNAMIC": dynamic, "JOINED": joined,
+        "SHARED": kind.values != size, "CAUSAL": rules.right == 0, "LEFT": rules.left is not None,
+        "SOFTCAP": rules.softcap > 0, "DYNAMIC": dynamic, "JOINED": joined,
         "BATCH": next(most for most in _BATCHES if most >= batch) if dynamic else 0,
         "FEWEST": tile.fewest, "PARTS": max(1, min(64, _HELD // (real * main))),
         "AHEAD": _AHEAD if real * main <= _HELD else 1,
@@ -206,15 +203,12 @@ def plan_of(kind: Kind, target: Target, tile: Tile | None = None, programs: int 
     return Plan(call, made * kind.values, made * 2, -(-batch * units // 4) * 4)
 
 
-def decoded(
+def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    rules: Rules,
     *,
-    scale: float,
-    causal: bool = False,
-    left: int | None = None,
-    softcap: float = 0.0,
     scales: tuple[Tensor, Tensor] | None = None,
     tables: Tensor | None = None,
     lengths: Tensor | None = None,
@@ -231,10 +225,7 @@ def decoded(
     of k (MLA). Nothing is checked.
 
     Args:
-        scale: the factor of the scores.
-        causal: a query sees no key after its own position.
-        left: a query sees the keys from its position - left on; None means all.
-        softcap: above 0, a score s becomes softcap * tanh(s / softcap).
+        rules: which keys are seen, and how scores are made; `right` is 0 or None.
         scales: float32 [B, Hkv, Sk] (or as the pages are) of the vectors of k and of v, with the
             same strides.
         tables: int32 [n, pages of a sequence], contiguous: the pages of each sequence.
@@ -252,8 +243,8 @@ def decoded(
     kind = Kind(
         tuple(q.shape), q.stride()[:3], tuple(k.shape), k.stride()[:3], v.stride()[:3], v.shape[3],
         None if scales is None else scales[0].stride(), q.dtype, k.dtype,
-        all(tensor.data_ptr() % ALIGNMENT == 0 for tensor in known), q.device, causal, left, scale,
-        softcap, 0 if tables is None else tables.shape[1],
+        all(tensor.data_ptr() % ALIGNMENT == 0 for tensor in known), q.device, rules,
+        0 if tables is None else tables.shape[1],
         None if lengths is None else lengths.dtype, more, rows is not None, wants_lse,
     )  # fmt: skip
     out = torch.empty_strided(

@@ -25,6 +25,7 @@ from gpudeck.accel.attention.kernels.hopper.backward_sums import backward_sums
 from gpudeck.accel.attention.kernels.hopper.backward_wide import backward_wide
 from gpudeck.accel.attention.kernels.hopper.descriptors import describe, misfit
 from gpudeck.accel.attention.kernels.hopper.forward import _multiprocessors
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.runtime.call import KernelCall, Pointer, TensorBox
 from gpudeck.accel.runtime.launch import prepare
@@ -92,21 +93,18 @@ def backward(
     v: Tensor,
     out: Tensor,
     lse: Tensor,
+    rules: Rules,
     *,
-    left: int | None,
-    right: int | None,
-    scale: float,
-    softcap: float,
-    ragged: Ragged | None,
-    deterministic: bool,
+    ragged: Ragged | None = None,
+    deterministic: bool = False,
     slopes: Tensor | None = None,
     dlse: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return dq, dk and dv in the shapes of q, k and v.
 
     Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D] as `supports` accepts them; the heads of v,
-    out and dout may be smaller. Query i sees the keys from i + Sk - Sq - left to i + Sk - Sq +
-    right. out and dout may have any strides; lse is float32 [B,H,Sq], the natural logarithm.
+    out and dout may be smaller. out and dout may have any strides; lse is float32 [B,H,Sq], the
+    natural logarithm.
 
     Args:
         deterministic: repeats are bit-identical; otherwise the order of float32 additions
@@ -120,7 +118,7 @@ def backward(
     out, dout = (
         x.clone(memory_format=torch.contiguous_format) if misfit(x) else x for x in (out, dout)
     )
-    key = geometry_key(q, k, v, left, right, scale, softcap, ragged, None, slopes)
+    key = geometry_key(q, k, v, rules, ragged, slopes=slopes)
     lse_grad = dlse is not None
     plan = _plan(key, out.stride(), dout.stride(), lse.stride(), deterministic, lse_grad)
     rows = torch.empty(plan.rows_size, dtype=torch.float32, device=q.device)
@@ -230,11 +228,11 @@ def backward_calls(
     many = seq_q // tiles.queries + g.sequences if ragged else -(-seq_q // tiles.queries)
     in_all = g.q.shape[0] * g.heads * many
     atomic = not deterministic and g.longest[0] >= tiles.atomic_from
-    scale_in = g.scale or 1e-30  # The scores begin with -lse / scale.
-    lse_scale = LOG2_E if g.softcap else 1 / scale_in
+    scale_in = g.rules.scale or 1e-30  # The scores begin with -lse / scale.
+    lse_scale = LOG2_E if g.rules.softcap else 1 / scale_in
     log2s = (
-        (g.scale / g.softcap * LOG2_E, g.softcap * LOG2_E)
-        if g.softcap
+        (g.rules.scale / g.rules.softcap * LOG2_E, g.rules.softcap * LOG2_E)
+        if g.rules.softcap
         else (scale_in * LOG2_E, 0.0)
     )
     dout = Layout((*g.q.shape[:3], g.v.shape[3]), dout_strides)
@@ -268,14 +266,14 @@ def backward_calls(
         {"num_warps": 8},
     )
     rule = {
-        "LEFT": g.left is not None,
-        "RIGHT": g.right is not None,
-        "CAPPED": g.softcap != 0,
+        "LEFT": g.rules.left is not None,
+        "RIGHT": g.rules.right is not None,
+        "CAPPED": g.rules.softcap != 0,
         "ALIBI": g.slopes is not None,
         "RAGGED": ragged,
         "GROUP": g.group,
     }
-    cut = ragged or g.left is not None or g.right is not None
+    cut = ragged or g.rules.is_cut
     common = {
         **{
             "starts_q": starts,
@@ -286,9 +284,9 @@ def backward_calls(
             "tiles_a_head": many,
         },
         **{
-            "left": g.left or 0,
-            "right": g.right or 0,
-            "scale": float(g.scale),
+            "left": g.rules.left or 0,
+            "right": g.rules.right or 0,
+            "scale": float(g.rules.scale),
             "scale_log2": log2s[0],
             "cap_log2": log2s[1],
         },
@@ -303,11 +301,11 @@ def backward_calls(
     )
     options = {"num_warps": 4, "maxnreg": 168}
     key_tiles = -(-g.longest[1] // tiles.keys)
-    seen = g.longest[0] if g.left is None else min(g.longest[0], g.left + tiles.keys)
+    seen = g.longest[0] if g.rules.left is None else min(g.longest[0], g.rules.left + tiles.keys)
     steps = g.group * -(-seen // tiles.queries)
     split = _split(g, key_tiles * g.k.shape[1] * g.sequences, steps, processors)
     dk, dv = (_parts(x, split) for x in (g.k, g.v))
-    longest_first = g.right is not None and g.left is None
+    longest_first = g.rules.right is not None and g.rules.left is None
     together = [
         _at_once(heads) if longest_first else 1 for heads in (split * g.k.shape[1], g.heads)
     ]

@@ -44,6 +44,7 @@ from gpudeck.accel.attention.kernels.hopper.descriptors import (
     misfit,
     store_rows,
 )
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.primitives.tiles.ring import (
     arrivals,
@@ -1137,12 +1138,9 @@ def forward(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    rules: Rules,
     *,
-    left: int | None,
-    right: int | None,
-    scale: float,
-    softcap: float,
-    ragged: Ragged | None,
+    ragged: Ragged | None = None,
     slopes: Tensor | None = None,
     sink: Tensor | None = None,
     bias: Tensor | None = None,
@@ -1150,40 +1148,26 @@ def forward(
     """Compute attention; return out like q, and lse [B,H,Sq].
 
     Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D], float16 or bfloat16, with any strides
-    that `supports` accepts; the heads of v, which are those of out, may be smaller. Query i sees
-    the keys from i + shift - left to i + shift + right,
-    with shift = Sk - Sq; None means no limit. The scores are scale * q.k, or with a softcap
-    above 0, softcap * tanh(scale * q.k / softcap). lse is float32, the natural logarithm of the
-    sum of exponentials; a row that sees no key gives 0 and lse -inf. With `ragged`, B is 1 and
-    the sequences lie end to end. `slopes` are ALiBi's, float32 [H] or [B,H]: slope x (key -
-    position of the query) is added to the scores. `sink` float32 [H] is one more score of each row.
-    `bias` [B,H,Sq,Sk], expanded where broadcast, but with its keys side by side, is added to the
-    scores, or bool, True where a query sees a key; not with `ragged`.
+    that `supports` accepts; the heads of v, which are those of out, may be smaller. lse is float32,
+    the natural logarithm of the sum of exponentials; a row that sees no key gives 0 and lse -inf.
+    With `ragged`, B is 1 and the sequences lie end to end. `slopes` are ALiBi's, float32 [H] or
+    [B,H]: slope x (key - position of the query) is added to the scores. `sink` float32 [H] is one
+    more score of each row. `bias` [B,H,Sq,Sk], expanded where broadcast, but with its keys side by
+    side, is added to the scores, or bool, True where a query sees a key; not with `ragged`.
     """
-    plan = _plan(
-        geometry_key(q, k, v, left, right, scale, softcap, ragged, bias, slopes, sink=sink)
-    )
+    plan = _plan(geometry_key(q, k, v, rules, ragged, bias, slopes, sink=sink))
     starts = () if ragged is None else (ragged.starts_q, ragged.starts_k)
     if bias is not None and bias.dtype == torch.bool:
         bias = bias.view(torch.uint8)
     return plan.run(q, k, v, *starts, *(x for x in (slopes, sink, bias) if x is not None))
 
 
-def planned(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    left: int | None,
-    right: int | None,
-    scale: float,
-    softcap: float,
-) -> Callable[..., tuple[Tensor, Tensor]]:
+def planned(q: Tensor, k: Tensor, v: Tensor, rules: Rules) -> Callable[..., tuple[Tensor, Tensor]]:
     """Return `forward` for tensors of one kind, which it does not check.
 
     They have the sizes, strides, dtype, device and alignment of these.
     """
-    return _plan(geometry_key(q, k, v, left, right, scale, softcap, None, None)).run
+    return _plan(geometry_key(q, k, v, rules)).run
 
 
 class _Plan(NamedTuple):
@@ -1270,9 +1254,9 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         "bias_batch": g.bias.strides[0] if g.bias else 0,
         "bias_head": g.bias.strides[1] if g.bias else 0,
         "bias_row": (g.bias.strides[2] or None) if g.bias else 0,
-        "scale": 1.0 if g.softcap else g.scale * LOG2E,
-        "cap": g.softcap * LOG2E,
-        "scale_in": 2 * g.scale * LOG2E / g.softcap if g.softcap else 0.0,
+        "scale": 1.0 if g.rules.softcap else g.rules.scale * LOG2E,
+        "cap": g.rules.softcap * LOG2E,
+        "scale_in": 2 * g.rules.scale * LOG2E / g.rules.softcap if g.rules.softcap else 0.0,
     }
     constants = {
         "C": shape.consumers,
@@ -1288,7 +1272,7 @@ def forward_call(g: Geometry, processors: int) -> KernelCall:
         "RIGHT": right is not None,
         "LEFT": left is not None,
         "RAGGED": ragged,
-        "SOFTCAP": g.softcap != 0.0,
+        "SOFTCAP": g.rules.softcap != 0.0,
         "ALIBI": g.slopes is not None,
         "SINK": g.sink,
         "BIAS": "none" if g.bias is None else "bool" if g.bias.dtype == torch.bool else "float",

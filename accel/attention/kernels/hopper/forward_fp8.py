@@ -55,6 +55,7 @@ from gpudeck.accel.attention.kernels.quantised import (
     layouts,
     padded_head,
 )
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.primitives.tiles.ring import (
     await_tile,
@@ -674,12 +675,8 @@ def forward(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    *,
-    left: int | None,
-    right: int | None,
-    scale: float,
-    softcap: float,
-    ragged: Ragged | None,
+    rules: Rules,
+    ragged: Ragged | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute attention; return out like q, and lse [B,H,Sq].
 
@@ -690,7 +687,7 @@ def forward(
 
     The other arguments and the results are those of `forward.forward`.
     """
-    plan = _plan(geometry_key(q, k, v, left, right, scale, softcap, ragged, None))
+    plan = _plan(geometry_key(q, k, v, rules, ragged))
     out = torch.empty_like(q)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     if plan is None:
@@ -770,9 +767,9 @@ def forward_call(g: Geometry, processors: int, schedule: Schedule) -> KernelCall
             "rows_in_all": g.q.shape[2],
             "q_blocks": blocks_of(g.q.shape[2], QUERIES, sequences),
             "k_blocks": blocks_of(g.k.shape[2], KEYS, sequences),
-            "scale": 1.0 if g.softcap else g.scale * LOG2E,
-            "cap": g.softcap * LOG2E,
-            "scale_in": 2 * g.scale * LOG2E / g.softcap if g.softcap else 0.0,
+            "scale": 1.0 if g.rules.softcap else g.rules.scale * LOG2E,
+            "cap": g.rules.softcap * LOG2E,
+            "scale_in": 2 * g.rules.scale * LOG2E / g.rules.softcap if g.rules.softcap else 0.0,
         },
         {
             "C": schedule.consumers,
@@ -786,7 +783,7 @@ def forward_call(g: Geometry, processors: int, schedule: Schedule) -> KernelCall
             "RIGHT": right is not None,
             "LEFT": left is not None,
             "RAGGED": ragged,
-            "SOFTCAP": g.softcap != 0.0,
+            "SOFTCAP": g.rules.softcap != 0.0,
             "CUT": cut or ragged or g.k.shape[2] % schedule.keys != 0,
             "COUNT": tiles > processors and (cut or ragged or longest_k > SHORT_KEYS),
             "POLYNOMIALS": schedule.polynomials,

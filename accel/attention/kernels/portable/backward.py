@@ -45,6 +45,7 @@ from gpudeck.accel.attention.kernels.portable.tile_sizes import (
     dq_dbias_config,
     padded,
 )
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.runtime.call import ALIGNMENT, KernelCall, Pointer
 from gpudeck.accel.runtime.launch import prepare
@@ -84,30 +85,25 @@ def backward(
     v: Tensor,
     out: Tensor,
     lse: Tensor,
+    rules: Rules,
     *,
-    left: int | None = None,
-    right: int | None = None,
-    scale: float,
-    softcap: float = 0.0,
     ragged: Ragged | None = None,
     bias: Tensor | None = None,
     bias_grad: bool = True,
-    deterministic: bool = False,
     slopes: Tensor | None = None,
     visible: BlockLists | None = None,
     dlse: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Return dq, dk, dv and dbias from the gradient of the output.
 
-    It takes O(Sq) memory beside the results, and up to 256 MiB with a bias that all sequences of up
-    to 256 keys share. The other arguments are those of `forward`, and out
-    and lse its results (those of any backend mean the same).
+    Every sum is taken in one order, so that results are always the same. It takes O(Sq) memory
+    beside the results, and up to 256 MiB with a bias that all sequences of up to 256 keys share.
+    The other arguments are those of `forward`, and out and lse its results (those of any backend
+    mean the same).
 
     Args:
         dout: the gradient of out.
         bias_grad: compute the gradient of a floating-point bias.
-        deterministic: has no effect, as every sum is always taken in one order; it exists for a
-            common signature.
         dlse: the gradient of lse, like it; 0 where lse is -inf.
 
     Returns:
@@ -117,7 +113,7 @@ def backward(
     if dout.stride(-1) != 1 or dout.data_ptr() % ALIGNMENT:
         dout = torch.empty_like(q).copy_(dout)
     wanted = bias_grad and bias is not None and bias.dtype.is_floating_point
-    key = geometry_key(q, k, v, left, right, scale, softcap, ragged, bias, slopes, visible)
+    key = geometry_key(q, k, v, rules, ragged, bias, slopes, visible)
     plan = _plan(
         key, out.stride(), dout.stride(), out.data_ptr() % ALIGNMENT == 0, wanted, dlse is not None
     )
@@ -197,7 +193,7 @@ def backward_calls(
 def _kept_width(geometry: Geometry, target: Target) -> int:
     """Return the queries in a row of the gradients of scores, if these are kept, else 0."""
     batch, heads, queries, keys = (*geometry.q.shape[:3], geometry.k.shape[2])
-    plain = geometry.left is None and geometry.right is None and not geometry.softcap
+    plain = not geometry.rules.is_cut and not geometry.rules.softcap
     width = cdiv(queries, KEPT_STEP.value) * KEPT_STEP.value
     few = dq_dbias_config(target.capability, keys, padded(geometry.head_dim)) is not None
     few = few and batch * heads * keys * width * 2 <= _KEPT_BYTES

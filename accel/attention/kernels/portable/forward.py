@@ -33,6 +33,7 @@ from gpudeck.accel.attention.kernels.portable.tile_sizes import (
     padded,
     split_keys,
 )
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.runtime.call import KernelCall, Pointer
 from gpudeck.accel.runtime.launch import prepare
@@ -58,11 +59,8 @@ def forward(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    rules: Rules,
     *,
-    left: int | None = None,
-    right: int | None = None,
-    scale: float,
-    softcap: float = 0.0,
     ragged: Ragged | None = None,
     bias: Tensor | None = None,
     slopes: Tensor | None = None,
@@ -79,16 +77,12 @@ def forward(
     `ragged` the sequences lie end to end in q [1,H,Tq,D], and in k and v.
 
     Args:
-        left: query i sees the keys from i + Sk - Sq - left on; None means no limit.
-        right: query i sees the keys up to i + Sk - Sq + right; None means no limit.
-        scale: the factor of the scores.
-        softcap: above 0, the scores become softcap * tanh(scores / softcap).
+        rules: which keys are seen, and how scores are made.
         ragged: the position of each sequence.
         bias: [B,H,Sq,Sk], expanded where broadcast; added to the scores, or bool, True where a
             query sees a key.
         slopes: float32 [H] or [B,H]; slope x (key - position of the query) is added to the scores.
-        visible: the blocks of keys that queries see, instead of `left`, `right`, `ragged` and
-            `bias`.
+        visible: the blocks of keys that queries see, instead of a window, `ragged` and `bias`.
         sink: float32 [H], one more score of each row, to which no value belongs.
         blocks: queries and keys of a tile; None chooses by size and target.
 
@@ -99,27 +93,18 @@ def forward(
     Raises:
         ValueError: if the kernels cannot compute the problem.
     """
-    key = geometry_key(q, k, v, left, right, scale, softcap, ragged, bias, slopes, visible, sink)
+    key = geometry_key(q, k, v, rules, ragged, bias, slopes, visible, sink)
     plan = _plan(key, blocks)
     lists = visible.of_queries if visible else ()
     return plan.run(q, k, v, *extras(bias, ragged, slopes), *lists, sink=sink)
 
 
-def planned(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    left: int | None,
-    right: int | None,
-    scale: float,
-    softcap: float,
-) -> Run:
+def planned(q: Tensor, k: Tensor, v: Tensor, rules: Rules) -> Run:
     """Return `forward` for tensors of one kind, which it does not check.
 
     They have the sizes, strides, dtype, device and alignment of these.
     """
-    return _plan(geometry_key(q, k, v, left, right, scale, softcap, None, None), (None, None)).run
+    return _plan(geometry_key(q, k, v, rules), (None, None)).run
 
 
 def forward_calls(
@@ -190,8 +175,7 @@ def _tail(geometry: Geometry, block_n: int) -> int:
     Masks have such blocks elsewhere, too, so that there they are like the others.
     """
     last = geometry.k.shape[2] % block_n
-    masked = geometry.left is not None or geometry.right is not None
-    if masked or geometry.ragged or geometry.blocks or not 0 < 2 * last <= block_n:
+    if geometry.rules.is_cut or geometry.ragged or geometry.blocks or not 0 < 2 * last <= block_n:
         return block_n
     return max(_FEWEST_KEYS, 1 << (last - 1).bit_length())
 

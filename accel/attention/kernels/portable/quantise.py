@@ -37,6 +37,7 @@ from gpudeck.accel.attention.kernels.quantised import (
     padded_head,
     rotation,
 )
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.runtime.call import KernelCall, Pointer
 from gpudeck.accel.runtime.launch import prepare
@@ -356,7 +357,7 @@ def quantise(
 
     The last stride of each is 1.
     """
-    plan = _plan(geometry_key(q, k, v, None, None, 1.0, 0.0, ragged, None))
+    plan = _plan(geometry_key(q, k, v, Rules(), ragged))
     return plan(q, k, v, *(() if ragged is None else (ragged.starts_q, ragged.starts_k)))
 
 

@@ -30,7 +30,7 @@ def short_tile(geometry: Geometry) -> TileConfig | None:
     shared = geometry.bias is None or geometry.bias.strides[0] == 0
     packed = geometry.group > 1 and queries * geometry.group <= PACKED_ROWS
     special = (
-        geometry.ragged or geometry.blocks or geometry.sink or geometry.softcap or packed
+        geometry.ragged or geometry.blocks or geometry.sink or geometry.rules.softcap or packed
         or geometry.slopes is not None
     )  # fmt: skip
     if special or not shared or not keys:
