@@ -5,26 +5,42 @@ It is slow, but never holds S² scores at once.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, overload
+from typing import Literal, NamedTuple, TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor
 
+from gpudeck.accel.attention.problem import Rules, default_scale
 from gpudeck.accel.attention.ragged import Ragged
 
 SCORES_AT_ONCE = 1 << 22
 
 
-class Rules(NamedTuple):
-    """The rules that turn products into scores; see `gpudeck.accel.attention.problem.Problem`."""
+class Options(TypedDict, total=False):
+    """The arguments of `reference` that do not change what it returns."""
 
-    scale: float
-    left: int | None = None
-    right: int | None = None
-    softcap: float = 0.0
-    sink: Tensor | None = None
+    causal: bool
+    window: tuple[int | None, int | None]
+    scale: float | None
+    softcap: float
+    bias: Tensor | None
+    ragged: Ragged | None
+    sink: Tensor | None
+    alibi: Tensor | None
+    dtype: torch.dtype
+
+
+class Head(NamedTuple):
+    """The tensors of one head: q [Sq,D], k and v [Sk,D], all in one dtype."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    bias: Tensor | None
+    """[Sq,Sk]"""
+    sink: Tensor | None
     """One more score for every row, [1]."""
-    slope: Tensor | None = None
+    slope: Tensor | None
     """The slope of ALiBi, [1]."""
 
 
@@ -34,33 +50,12 @@ def reference(
     k: Tensor,
     v: Tensor,
     *,
-    causal: bool = ...,
-    window: tuple[int | None, int | None] = ...,
-    scale: float | None = ...,
-    softcap: float = ...,
-    bias: Tensor | None = ...,
-    ragged: Ragged | None = ...,
-    sink: Tensor | None = ...,
-    alibi: Tensor | None = ...,
-    dtype: torch.dtype = ...,
     return_lse: Literal[False] = ...,
+    **options: Unpack[Options],
 ) -> Tensor: ...
 @overload
 def reference(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    causal: bool = ...,
-    window: tuple[int | None, int | None] = ...,
-    scale: float | None = ...,
-    softcap: float = ...,
-    bias: Tensor | None = ...,
-    ragged: Ragged | None = ...,
-    sink: Tensor | None = ...,
-    alibi: Tensor | None = ...,
-    dtype: torch.dtype = ...,
-    return_lse: Literal[True],
+    q: Tensor, k: Tensor, v: Tensor, *, return_lse: Literal[True], **options: Unpack[Options]
 ) -> tuple[Tensor, Tensor]: ...
 def reference(
     q: Tensor,
@@ -93,38 +88,16 @@ def reference(
         the sum of exponentials of each row, [B,H,Sq].
     """
     left, right = window
-    rules = Rules(
-        q.shape[3] ** -0.5 if scale is None else scale, left, 0 if causal else right, softcap
-    )
+    scale = default_scale(q.shape[3]) if scale is None else scale
+    rules = Rules(left, 0 if causal else right, scale, softcap)
+    q, k, v = (x.to(dtype) for x in (q, k, v))
+    sink, alibi = (None if x is None else x.to(dtype) for x in (sink, alibi))
     bias = None if bias is None else bias.expand(*q.shape[:3], k.shape[2])
     if ragged is None:
-        out, lse = _dense(q, k, v, bias, rules, dtype, sink, alibi)
+        out, lse = _dense(q, k, v, bias, rules, sink, alibi)
     else:
-        out, lse = _sequences(q, k, v, ragged, rules, dtype, sink, alibi)
+        out, lse = _sequences(q, k, v, ragged, rules, sink, alibi)
     return (out, lse) if return_lse else out
-
-
-def reference_rows(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    batch: int,
-    head: int,
-    rows: Tensor,
-    causal: bool = False,
-    window: tuple[int | None, int | None] = (None, None),
-    scale: float | None = None,
-    softcap: float = 0.0,
-    dtype: torch.dtype = torch.float64,
-) -> Tensor:
-    """Return the rows `rows` (int64 [n]) of one head of `reference`'s output: [n,D] in `dtype`."""
-    left, right = window
-    rules = Rules(
-        q.shape[3] ** -0.5 if scale is None else scale, left, 0 if causal else right, softcap
-    )
-    kv_head = head // (q.shape[1] // k.shape[1])
-    return _rows(q[batch, head], k[batch, kv_head], v[batch, kv_head], None, rows, rules, dtype)[0]
 
 
 def _dense(
@@ -133,32 +106,28 @@ def _dense(
     v: Tensor,
     bias: Tensor | None,
     rules: Rules,
-    dtype: torch.dtype,
-    sink: Tensor | None = None,
-    alibi: Tensor | None = None,
+    sink: Tensor | None,
+    alibi: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    rows = torch.arange(q.shape[2], device=q.device)
     group = q.shape[1] // k.shape[1]
-    sinks = None if sink is None else sink.to(dtype)
-    slopes = None if alibi is None else alibi.to(dtype).expand(q.shape[:2])
+    slopes = None if alibi is None else alibi.expand(q.shape[:2])
     every = [
-        _rows(
-            q[b, h],
-            k[b, h // group],
-            v[b, h // group],
-            None if bias is None else bias[b, h],
-            rows,
-            rules._replace(
-                sink=None if sinks is None else sinks[h : h + 1],
-                slope=None if slopes is None else slopes[b, h],
+        _solve(
+            Head(
+                q[b, h],
+                k[b, h // group],
+                v[b, h // group],
+                None if bias is None else bias[b, h],
+                None if sink is None else sink[h : h + 1],
+                None if slopes is None else slopes[b, h],
             ),
-            dtype,
+            rules,
         )
         for b in range(q.shape[0])
         for h in range(q.shape[1])
     ]
     if not every:
-        return q[..., : v.shape[3]].to(dtype), q.new_empty(q.shape[:3], dtype=dtype)
+        return q[..., : v.shape[3]], q.new_empty(q.shape[:3])
     out, lse = (torch.stack(x) for x in zip(*every, strict=True))
     return out.view(*q.shape[:3], v.shape[3]), lse.view(q.shape[:3])
 
@@ -169,69 +138,55 @@ def _sequences(
     v: Tensor,
     ragged: Ragged,
     rules: Rules,
-    dtype: torch.dtype,
     sink: Tensor | None,
     alibi: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """Compute one sequence after the other; tokens outside all sequences give zeros."""
-    out = q.new_zeros((*q.shape[:3], v.shape[3]), dtype=dtype)
-    lse = q.new_full(q.shape[:3], -torch.inf, dtype=dtype)
+    out = q.new_zeros((*q.shape[:3], v.shape[3]))
+    lse = q.new_full(q.shape[:3], -torch.inf)
     starts_q, starts_k = ragged.starts_q.tolist(), ragged.starts_k.tolist()
     for i in range(ragged.sequences):
         queries, keys = slice(starts_q[i], starts_q[i + 1]), slice(starts_k[i], starts_k[i + 1])
         part = (q[:, :, queries], k[:, :, keys], v[:, :, keys])
-        one, one_lse = _dense(*part, None, rules, dtype, sink, alibi)
+        one, one_lse = _dense(*part, None, rules, sink, alibi)
         out = torch.cat([out[:, :, : queries.start], one, out[:, :, queries.stop :]], 2)
         lse = torch.cat([lse[:, :, : queries.start], one_lse, lse[:, :, queries.stop :]], 2)
     return out, lse
 
 
-def _rows(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor | None,
-    rows: Tensor,
-    rules: Rules,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor]:
-    """Compute one head: q [Sq,D], k and v [Sk,D], bias [Sq,Sk], rows int64 [n], giving [n,D] and
-    [n]."""
-    keys, values = k.to(dtype), v.to(dtype)
-    places = rows + (k.shape[0] - q.shape[0])
-    block = max(1, SCORES_AT_ONCE // max(1, k.shape[0]))
+def _solve(head: Head, rules: Rules) -> tuple[Tensor, Tensor]:
+    """Compute one head, some of its queries at a time: [Sq,D] and [Sq]."""
+    queries, keys = len(head.q), len(head.k)
+    places = torch.arange(queries, device=head.q.device) + (keys - queries)
+    block = max(1, SCORES_AT_ONCE // max(1, keys))
     answers = [
         _attend(
-            q[rows[part]].to(dtype),
-            keys,
-            values,
-            None if bias is None else bias[rows[part]],
+            head._replace(q=head.q[part], bias=None if head.bias is None else head.bias[part]),
             places[part],
             rules,
         )
-        for part in (slice(i, i + block) for i in range(0, len(rows), block))
+        for part in (slice(i, i + block) for i in range(0, queries, block))
     ]
     if not answers:
-        return q[rows, : v.shape[1]].to(dtype), q.new_empty(len(rows), dtype=dtype)
+        return head.q[:, : head.v.shape[1]], head.q.new_empty(0)
     out, lse = (torch.cat(x) for x in zip(*answers, strict=True))
     return out, lse
 
 
-def _attend(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, places: Tensor, rules: Rules
-) -> tuple[Tensor, Tensor]:
-    """Attend with q [n,D] at the positions int64 [n] to k and v [S,D] with bias [n,S]."""
+def _attend(head: Head, places: Tensor, rules: Rules) -> tuple[Tensor, Tensor]:
+    """Attend with queries [n,D] at the positions int64 [n]."""
+    q, k, v, bias, sink, slope = head
     scores = q @ k.T * rules.scale
     if rules.softcap:
         scores = rules.softcap * torch.tanh(scores / rules.softcap)
-    if rules.slope is not None:
+    if slope is not None:
         at = torch.arange(k.shape[0], device=k.device)
-        scores = scores + rules.slope * (at - places[:, None])
+        scores = scores + slope * (at - places[:, None])
     if bias is not None and bias.dtype != torch.bool:
         scores = scores + bias.to(scores.dtype)
-    hidden = _hidden(places, k.shape[0], rules, bias)
-    if rules.sink is not None:
-        return _attend_with_sink(scores, v, hidden, rules.sink)
+    hidden = _hide(places, k.shape[0], rules, bias)
+    if sink is not None:
+        return _attend_with_sink(scores, v, hidden, sink)
     if hidden is None and k.shape[0]:
         return torch.softmax(scores, -1) @ v, torch.logsumexp(scores, -1)
     hidden = torch.zeros_like(scores, dtype=torch.bool) if hidden is None else hidden
@@ -255,7 +210,7 @@ def _attend_with_sink(
     return weights[:, :-1] @ v, torch.logsumexp(whole, -1)
 
 
-def _hidden(places: Tensor, keys: int, rules: Rules, bias: Tensor | None) -> Tensor | None:
+def _hide(places: Tensor, keys: int, rules: Rules, bias: Tensor | None) -> Tensor | None:
     """Return a bool mask [n, keys] of hidden keys, or None if all are visible."""
     at = torch.arange(keys, device=places.device)
     masks = [] if rules.right is None else [at > places[:, None] + rules.right]

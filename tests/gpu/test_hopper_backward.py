@@ -10,12 +10,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
 
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 
-from gpudeck.accel.attention.kernels.hopper.backward import TILES, _plan, backward, supports
+from gpudeck.accel.attention.kernels.hopper.backward import TILES, _plan, backward
 
 NONE = {"left": None, "right": None, "softcap": 0.0}
 CAUSAL = {**NONE, "right": 0}
@@ -86,7 +87,8 @@ def run(dout, q, k, v, out, lse, *, ragged=None, deterministic=False, **asked):
         *(torch.full_like(x, math.nan) for x in (q, k, v)),
     ]
     del poison
-    return backward(dout, q, k, v, out, lse, ragged=ragged, deterministic=deterministic, **asked)
+    rules = Rules(**asked)
+    return backward(dout, q, k, v, out, lse, rules, ragged=ragged, deterministic=deterministic)
 
 
 def tensors(q_shape, kv_shape, dtype, seed=0):
@@ -264,12 +266,3 @@ def test_nothing_to_see():
     )
     assert [x.shape for x in got] == [q.shape, k.shape, v.shape]
     assert not got[0].any()
-
-
-def test_what_it_cannot_do():
-    x = torch.zeros(1, 1, 16, 64, device="cuda", dtype=BF16)
-    assert supports(x, x, x) is None
-    assert "float32" in (supports(x.float(), x.float(), x.float()) or "")
-    wide = torch.zeros(1, 1, 16, 264, device="cuda", dtype=BF16)
-    assert "264" in (supports(wide, wide, wide) or "")
-    assert "16 bytes" in (supports(x[..., 4:12], x[..., :8], x[..., :8]) or "")

@@ -31,6 +31,8 @@ _AT_ONCE = 8
 _COPIED = 4
 """A bias is copied for wider loads if it has at most this share of the elements of the queries."""
 _MOST_QUERIES = 16
+_GRID_LIMIT = 65535
+"""The most CTAs in the second and third dimension of a grid."""
 
 
 class Hopper(Backend):
@@ -57,6 +59,8 @@ class Hopper(Backend):
         yield from head_size_up_to(256, p)
         if direction == "backward":
             yield from no_bias(p)
+            if max(p.batch, p.heads) > _GRID_LIMIT:
+                yield f"takes up to {_GRID_LIMIT} sequences and heads in the backward pass"
         yield from _triton(p)
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:

@@ -23,9 +23,9 @@ _POINTS = {"ROWS": 16, "COLUMNS": 256}
 
 
 class Rounded(NamedTuple):
-    """Hold a matrix in FP8 and its transpose; None for what was not wanted."""
+    """Hold a matrix in FP8, and its transpose if that was wanted."""
 
-    along: Fp8 | None
+    along: Fp8
     across: Fp8 | None
 
 
@@ -33,9 +33,7 @@ def quantized(
     x: Tensor, granularity: Granularity, dtype: torch.dtype, scale: Tensor | None = None
 ) -> Fp8:
     """Return a matrix in FP8."""
-    found = both_ways(x, granularity, dtype, scale, across=False).along
-    assert found is not None
-    return found
+    return both_ways(x, granularity, dtype, scale, across=False).along
 
 
 def both_ways(
@@ -44,7 +42,6 @@ def both_ways(
     dtype: torch.dtype,
     scale: Tensor | None = None,
     *,
-    along: bool = True,
     across: bool = True,
     most: Tensor | None = None,
     before: Before = NOTHING,
@@ -56,20 +53,18 @@ def both_ways(
         granularity: what shares a scale. Rows of the transpose are columns of x.
         dtype: one of FP8's.
         scale: the known scale of a tensor; None computes it in a pass before.
-        along, across: whether the matrix, and its transpose, are wanted.
+        across: whether the transpose is wanted.
         most: float32 with one element, raised to the largest finite magnitude of x, for the
             granularity tensor.
         before: what x passes through before it is rounded, with its statistics.
     """
     given = _Source(x, before)
     if granularity == "tensor":
-        return _by_tensor(given, dtype, scale, along, across, most)
+        return _by_tensor(given, dtype, scale, across, most)
     if granularity == "block":
         return _by_block(given, dtype, across)
     if granularity == "tile":
-        return Rounded(
-            _by_tile(given, dtype) if along else None, _across(given, dtype) if across else None
-        )
+        return Rounded(_by_tile(given, dtype), _across(given, dtype) if across else None)
     if across:
         return _by_rows_and_columns(given, dtype)
     return Rounded(_by_row(given, dtype), None)
@@ -118,22 +113,17 @@ class _Source:
         """Return memory for results."""
         return self.x.new_empty(shape, dtype=dtype)
 
-    def targets(
-        self, dtype: torch.dtype, along: bool, across: bool
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Return memory for the matrix in FP8 and for its transpose, where they are wanted."""
+    def targets(self, dtype: torch.dtype, across: bool) -> tuple[Tensor, Tensor | None]:
+        """Return memory for the matrix in FP8, and for its transpose if that is wanted."""
         rows, columns = self.form.rows, self.form.columns
-        return (
-            self.empty(rows, columns, dtype=dtype) if along else None,
-            self.empty(columns, rows, dtype=dtype) if across else None,
-        )
+        turned = self.empty(columns, rows, dtype=dtype) if across else None
+        return self.empty(rows, columns, dtype=dtype), turned
 
 
 def _by_tensor(
     given: _Source,
     dtype: torch.dtype,
     scale: Tensor | None,
-    along: bool,
     across: bool,
     most: Tensor | None,
 ) -> Rounded:
@@ -144,27 +134,23 @@ def _by_tensor(
         scale = given.empty(1, 1)
     else:
         scale = scale.reshape(1, 1)
-    out, turned = given.targets(dtype, along, across)
+    out, turned = given.targets(dtype, across)
     given.launcher(launches.tensor, dtype)(found, scale, most, out, turned)
-    return Rounded(
-        None if out is None else Fp8(out, scale, "tensor"),
-        None if turned is None else Fp8(turned, scale, "tensor"),
-    )
+    of_turned = None if turned is None else Fp8(turned, scale, "tensor")
+    return Rounded(Fp8(out, scale, "tensor"), of_turned)
 
 
 def _by_row(given: _Source, dtype: torch.dtype) -> Fp8:
-    out, _ = given.targets(dtype, True, False)
+    out, _ = given.targets(dtype, False)
     scales = given.empty(given.form.rows, 1)
     given.launcher(launches.row, dtype)(out, scales)
-    assert out is not None
     return Fp8(out, scales, "row")
 
 
 def _by_tile(given: _Source, dtype: torch.dtype) -> Fp8:
-    out, _ = given.targets(dtype, True, False)
+    out, _ = given.targets(dtype, False)
     scales = given.empty(-(-given.form.columns // BLOCK), given.form.rows).t()
     given.launcher(launches.tile, dtype)(out, scales)
-    assert out is not None
     return Fp8(out, scales, "tile")
 
 
@@ -173,27 +159,25 @@ def _by_rows_and_columns(given: _Source, dtype: torch.dtype) -> Rounded:
     rows, columns = given.form.rows, given.form.columns
     most = given.x.new_zeros(rows + columns, dtype=torch.float32)
     given.launcher(launches.largest_both_ways)(most)
-    out, turned = given.targets(dtype, True, True)
+    out, turned = given.targets(dtype, True)
     of_rows, of_columns = given.empty(rows, 1), given.empty(columns, 1)
     given.launcher(launches.rows_and_columns, dtype)(most, out, of_rows, turned, of_columns)
-    assert out is not None and turned is not None
+    assert turned is not None
     return Rounded(Fp8(out, of_rows, "row"), Fp8(turned, of_columns, "row"))
 
 
 def _across(given: _Source, dtype: torch.dtype) -> Fp8:
     """Return the transpose with scales of its tiles."""
-    _, out = given.targets(dtype, False, True)
+    out = given.empty(given.form.columns, given.form.rows, dtype=dtype)
     scales = given.empty(-(-given.form.rows // BLOCK), given.form.columns).t()
     given.launcher(launches.tile_across, dtype)(out, scales)
-    assert out is not None
     return Fp8(out, scales, "tile")
 
 
 def _by_block(given: _Source, dtype: torch.dtype, across: bool) -> Rounded:
-    out, turned = given.targets(dtype, True, across)
+    out, turned = given.targets(dtype, across)
     scales = given.empty(-(-given.form.rows // BLOCK), -(-given.form.columns // BLOCK))
     given.launcher(launches.block, dtype)(out, turned, scales)
-    assert out is not None
     return Rounded(
         Fp8(out, scales, "block"), None if turned is None else Fp8(turned, scales.t(), "block")
     )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpudeck.accel.attention import attention, choose, describe
 from gpudeck.accel.attention import reference as reference_module
-from gpudeck.accel.attention.reference import reference, reference_rows
+from gpudeck.accel.attention.reference import reference
 
 ON_CPU = ("flash", "math", "reference", "auto")
 
@@ -150,15 +150,6 @@ def test_the_reference_in_blocks_is_the_reference_at_once(monkeypatch):
     whole = reference(q, k, v, causal=True)
     monkeypatch.setattr(reference_module, "SCORES_AT_ONCE", 50)  # two rows at a time
     torch.testing.assert_close(reference(q, k, v, causal=True), whole, rtol=1e-12, atol=1e-12)
-
-
-def test_rows_of_the_reference_are_rows_of_its_answer():
-    q, k, v = random((2, 4, 19, 4), (2, 2, 23, 4))
-    rows = torch.tensor([18, 0, 7])
-    part = reference_rows(q, k, v, batch=1, head=3, rows=rows, causal=True)
-    torch.testing.assert_close(
-        part, reference(q, k, v, causal=True)[1, 3, rows], rtol=1e-12, atol=1e-12
-    )
 
 
 def test_auto_passes_over_a_backend_that_cannot_and_says_why():

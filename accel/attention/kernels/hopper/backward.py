@@ -23,7 +23,7 @@ from gpudeck.accel.attention.kernels.hopper.backward_queries import backward_que
 from gpudeck.accel.attention.kernels.hopper.backward_rows import prepare_rows
 from gpudeck.accel.attention.kernels.hopper.backward_sums import backward_sums
 from gpudeck.accel.attention.kernels.hopper.backward_wide import backward_wide
-from gpudeck.accel.attention.kernels.hopper.descriptors import describe, misfit
+from gpudeck.accel.attention.kernels.hopper.descriptors import describe, fits
 from gpudeck.accel.attention.kernels.hopper.forward import _multiprocessors
 from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
@@ -31,10 +31,6 @@ from gpudeck.accel.runtime.call import KernelCall, Pointer, TensorBox
 from gpudeck.accel.runtime.launch import prepare
 
 LOG2_E = math.log2(math.e)
-
-
-GRID_LIMIT = 65535
-"""The most CTAs in the second and third dimension of a grid."""
 
 
 @dataclass(frozen=True)
@@ -75,17 +71,6 @@ TILES = {
 }
 
 
-def supports(q: Tensor, k: Tensor, v: Tensor) -> str | None:
-    """Return why `backward` cannot take these tensors, or None if it can."""
-    if q.dtype not in (torch.float16, torch.bfloat16):
-        return f"takes float16 and bfloat16, not {str(q.dtype).removeprefix('torch.')}"
-    if q.shape[3] > max(TILES) or q.shape[3] % 8:
-        return f"takes head sizes that are multiples of 8 up to {max(TILES)}, not {q.shape[3]}"
-    if q.shape[0] > GRID_LIMIT or q.shape[1] > GRID_LIMIT:
-        return f"takes batches and heads up to {GRID_LIMIT}, not {q.shape[0]} x {q.shape[1]}"
-    return next((why for x in (q, k, v) if (why := misfit(x))), None)
-
-
 def backward(
     dout: Tensor,
     q: Tensor,
@@ -102,9 +87,9 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return dq, dk and dv in the shapes of q, k and v.
 
-    Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D] as `supports` accepts them; the heads of v,
-    out and dout may be smaller. out and dout may have any strides; lse is float32 [B,H,Sq], the
-    natural logarithm.
+    Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D] with strides that boxes take (`fits`); the
+    heads of v, out and dout may be smaller. out and dout may have any strides; lse is float32
+    [B,H,Sq], the natural logarithm.
 
     Args:
         deterministic: repeats are bit-identical; otherwise the order of float32 additions
@@ -116,7 +101,7 @@ def backward(
     if not q.numel() or not k.numel():
         return dq.zero_(), dk.zero_(), dv.zero_()
     out, dout = (
-        x.clone(memory_format=torch.contiguous_format) if misfit(x) else x for x in (out, dout)
+        x if fits(x) else x.clone(memory_format=torch.contiguous_format) for x in (out, dout)
     )
     key = geometry_key(q, k, v, rules, ragged, slopes=slopes)
     lse_grad = dlse is not None

@@ -62,13 +62,14 @@ def describe(x: Layout, dtype: torch.dtype, rows: int, tile_dim: int, *, ragged:
     return TensorBox(dtype, shape, strides, block, layout(rows, tile_dim, dtype, rank=len(block)))
 
 
-def misfit(x: Tensor) -> str | None:
-    """Return why x [B,H,S,D] cannot be described without a copy, or None if it can."""
-    if x.stride(-1) != 1 and x.shape[-1] > 1:
-        return "the elements of each row must lie side by side (last stride 1)"
-    if x.data_ptr() % ALIGNMENT or not rows_aligned(x.shape, x.stride(), x.element_size()):
-        return "the first element and all strides must be multiples of 16 bytes"
-    return None
+def fits(x: Tensor) -> bool:
+    """Return whether boxes of x [B,H,S,D] can be described without a copy.
+
+    The elements of each row lie side by side, and rows begin at multiples of 16 bytes.
+    """
+    aligned = x.data_ptr() % ALIGNMENT == 0
+    rows = x.stride(-1) == 1 or x.shape[-1] <= 1
+    return rows and aligned and rows_aligned(x.shape, x.stride(), x.element_size())
 
 
 @gluon.jit

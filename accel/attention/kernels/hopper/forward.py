@@ -41,7 +41,6 @@ from gpudeck.accel.attention.kernels.geometry import (
 from gpudeck.accel.attention.kernels.hopper.descriptors import (
     describe,
     load_rows,
-    misfit,
     store_rows,
 )
 from gpudeck.accel.attention.problem import Rules
@@ -1116,24 +1115,6 @@ def _shape(
     return next(shape for most, shape in SHAPES.items() if dim <= most)
 
 
-def supports(q: Tensor, k: Tensor, v: Tensor) -> str | None:
-    """Return why `forward` does not take q [B,H,Sq,D], k and v [B,Hkv,Sk,D], or None if it
-    does.
-    """
-    dim = q.shape[-1]
-    if q.dtype not in (torch.float16, torch.bfloat16):
-        return "the Hopper kernel takes float16 and bfloat16"
-    if dim % 8 or not 8 <= dim <= max(SHAPES):
-        return (
-            f"the Hopper kernel takes head sizes that are multiples of 8, up to {max(SHAPES)};"
-            f" got {dim}"
-        )
-    for name, x in (("q", q), ("k", k), ("v", v)):
-        if why := misfit(x):
-            return f"{name}: {why}"
-    return None
-
-
 def forward(
     q: Tensor,
     k: Tensor,
@@ -1147,9 +1128,9 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     """Compute attention; return out like q, and lse [B,H,Sq].
 
-    Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D], float16 or bfloat16, with any strides
-    that `supports` accepts; the heads of v, which are those of out, may be smaller. lse is float32,
-    the natural logarithm of the sum of exponentials; a row that sees no key gives 0 and lse -inf.
+    Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D], float16 or bfloat16, with any strides that
+    boxes take (`fits`); the heads of v, which are those of out, may be smaller. lse is float32, the
+    natural logarithm of the sum of exponentials; a row that sees no key gives 0 and lse -inf.
     With `ragged`, B is 1 and the sequences lie end to end. `slopes` are ALiBi's, float32 [H] or
     [B,H]: slope x (key - position of the query) is added to the scores. `sink` float32 [H] is one
     more score of each row. `bias` [B,H,Sq,Sk], expanded where broadcast, but with its keys side by
