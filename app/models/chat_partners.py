@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gpudeck.app.format.values import significant
 from gpudeck.app.language.texts import tr, tr_noop
-from gpudeck.app.models.model_list import SMALL_MODEL_HELP, is_used, parameters
+from gpudeck.app.models.model_list import is_used, parameters
 from gpudeck.assistant.library.describe import LARGE, Model
 from gpudeck.assistant.serve.control_messages import Served
 
@@ -64,9 +64,8 @@ def no_partner_help(models: Sequence[Model], used: str) -> str:
             "assistant. Choose one under Models.",
             size=significant(LARGE / 1e6),
         )
-    few = tr(
+    return tr(
         "{name} has {size} parameters, too few for free chat.",
         name=own.name,
         size=parameters(own),
     )
-    return f"{few} {tr(SMALL_MODEL_HELP)}"

@@ -71,7 +71,6 @@ class ModelCard(QFrame):
         self,
         used: bool,
         served: tuple[str, str],
-        listed: bool,
         needs: str,
         timing: str,
         speed: str,
@@ -83,7 +82,6 @@ class ModelCard(QFrame):
             used: The model writes the answers.
             served: Its state as a served model and the meaning of its colour; empty while it is
                 not served.
-            listed: The model can be removed from the list.
             timing: What its benchmark does now, if it runs.
             busy: Some benchmark runs.
         """
@@ -102,7 +100,7 @@ class ModelCard(QFrame):
         self.time.setEnabled(not busy)
         self.device.setVisible(usable)
         self.device.setEnabled(not busy)
-        self.forget.setVisible(listed)
+        self.forget.setVisible(not used)
 
     def _state(self, used: bool, served: tuple[str, str]) -> tuple[str, str]:
         """Return the state in a word, and the meaning of its colour."""

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 
 _LOADED_BEFORE_S = 0.05
 """A shorter time to load means that the model was loaded before."""
-SMALL_MODEL_HELP = tr_noop(
-    "It answers questions about GPUs, jobs, waiting, energy, reports and housekeeping, and "
-    "proposes actions on jobs."
-)
-"""The tasks of a small model."""
 
 
 def parameters(model: Model) -> str:

@@ -47,7 +47,6 @@ from gpudeck.app.widgets.controls import (
     set_text,
 )
 from gpudeck.assistant.library.describe import Model
-from gpudeck.assistant.library.model_list import setting_of
 from gpudeck.assistant.messages import ModelSpeed
 from gpudeck.scheduler.protocol.settings import TEMPLATE
 from gpudeck.scheduler.verbs.control import Configure
@@ -150,9 +149,8 @@ class ModelsPage(QWidget):
         for path, card in self.cards.items():
             timing = self._timing[1] if path == self._timing[0] else ""
             in_use, needed = is_used(card.model, used), needs(card.model, self._state.snapshot)
-            listed = not in_use and bool(setting_of(card.model))
             served, speed = self.serving.state_of(path), self._speeds.get(path, "")
-            card.show_state(in_use, served, listed, needed, timing, speed, busy)
+            card.show_state(in_use, served, needed, timing, speed, busy)
             if card.serve is not None:
                 free = self.serving.now.host_free
                 card.serve.show_memory(self._state.snapshot, free, bool(served[0]))
@@ -272,12 +270,10 @@ class ModelsPage(QWidget):
         self.listed.emit()
 
     def _act(self, action: str, path: str) -> None:
-        folder = setting_of(self.cards[path].model)
         match action:
             case "use":
-                if folder:  # the model stays on the list when another one is chosen
-                    self._add(path)
-                self._choose(folder)
+                self._add(path)  # so that it stays on the list when another one is chosen
+                self._choose(path)
             case "leave":
                 self._choose(TEMPLATE)
             case "time":

@@ -177,8 +177,8 @@ SETTINGS = (
         tr_noop("Model folder"),
         tr_noop(
             "A folder with the files of an RWKV-7 model, or a .pth file. Its weights are "
-            ".safetensors files. Empty: the small model that comes with GPU Deck. template: no "
-            "model; all texts are written from templates."
+            ".safetensors files. Empty or template: no model; all texts are written from "
+            "templates."
         ),
         "folder",
         group="Assistant",

@@ -82,7 +82,6 @@ class EngineAuthor:
             report: Called with a line that says how fast the model writes.
         """
         self.name, self.device, self.by = engine.name, engine.device, engine.by
-        self.compact = engine.compact
         self.tokens = 0
         """Tokens written so far."""
         self._engine, self._cancelled = engine, cancelled

@@ -18,7 +18,6 @@ from gpudeck.accel.serving.request import Ended, Piece, Request
 from gpudeck.assistant.idle import Cancelled
 from gpudeck.assistant.library.describe import model_errors
 from gpudeck.assistant.messages import PromptTooLong, WantedRefused
-from gpudeck.assistant.writing.compact import trained_for
 from gpudeck.scheduler.protocol.errors import UserError
 
 if TYPE_CHECKING:
@@ -55,7 +54,6 @@ class Engine:
         torch.set_num_threads(1)
         self.name = Path(path).stem if path.endswith((".pth", ".safetensors")) else Path(path).name
         self.device = device
-        self.compact = trained_for(path)
         self._lock, self._users, self._retired = threading.Lock(), 0, False
         self._preparation: ahead.Preparation | None = None
         self.by = "triton"

@@ -96,7 +96,6 @@ PATTERNS = (
     "{name} requires your consent: give it on its page, then set HF_TOKEN to your token",
     "{address} cannot be reached: {quote}. Is this machine online? To use another hub, set "
     "HF_ENDPOINT.",
-    "that model ships with the program and stays on the list. To use no model: {command}",
     "the server ended at once; see {file}",
     "waiting for the GPU ({sub})",
     "loading the model ({n}%)",

@@ -1,4 +1,4 @@
-"""Keep the list of models that the user added or fetched, with the one that ships with the program.
+"""Keep the list of models that the user added or fetched.
 
 Removing a model from the list never deletes its files.
 """
@@ -28,15 +28,10 @@ def folder() -> Path:
 
 
 def listed_models(used: str = "") -> tuple[Model, ...]:
-    """Return all models as they are now.
-
-    The `used` one (setting `model_folder`) is first, and the one that ships with the program last.
-    """
+    """Return all models as they are now, the `used` one (setting `model_folder`) first."""
     listed = _read().paths
     first = [str(Path(used).expanduser().absolute())] if used else []
-    ours = paths.shipped_model()
-    shipped = [str(ours)] if ours.is_dir() else []
-    return tuple(describe(path) for path in dict.fromkeys([*first, *listed, *shipped]))
+    return tuple(describe(path) for path in dict.fromkeys([*first, *listed]))
 
 
 def add(path: str | Path) -> Model:
@@ -54,21 +49,8 @@ def remove(path: str) -> None:
     """Remove a model from the list; its files stay. Raises NotFound if it is not on the list."""
     with _changing() as listed:
         if path not in listed.paths:
-            if Path(path) == paths.shipped_model():
-                raise UserError(
-                    "that model ships with the program and stays on the list. To use no "
-                    "model: gpudeck models use template"
-                )
             raise NotFound(f"{path} is not on the list of models. See: gpudeck models")
         listed.paths.remove(path)
-
-
-def setting_of(model: Model) -> str:
-    """Return the value of `model_folder` for a model.
-
-    It is empty for the model that ships with the program, because the path of that may change.
-    """
-    return "" if Path(model.path) == paths.shipped_model() else model.path
 
 
 def find(word: str, used: str = "") -> Model:

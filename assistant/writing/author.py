@@ -33,10 +33,6 @@ class Author(Protocol[P]):
     """Define a model that writes (see `gpudeck.assistant.engine`)."""
 
     name: str
-    compact: bool
-    """True if it was trained to route, and reads facts as `gpudeck.assistant.writing.compact`
-    writes them.
-    """
 
     def begin(self, system: str, user: str) -> P:
         """Process the prompt, and return the place before the first word. Raises Cancelled."""

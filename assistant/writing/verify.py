@@ -48,27 +48,25 @@ def verify(
     text: str,
     facts: Sequence[Fact],
     required: Iterable[Fact] = (),
-    slots: Sequence[Fact] = (),
 ) -> None:
     """Check a text, with or without slots, against the facts.
 
     Args:
         text: The text.
-        facts: All facts.
+        facts: All facts, which are also what the slots of the text stand for.
         required: Facts that the text must mention.
-        slots: What the slots of the text stand for, by their names there.
 
     Raises:
         Refused: It makes a claim that is no fact, or one that cannot be read, or lacks a required
             fact.
     """
-    shown = fill(text, slots)
+    shown = fill(text, facts)
     if not shown.strip():
         raise Refused("it is empty")
     if strange := next((c for c in shown if _is_strange(c)), None):
         raise Refused(f"it has a character that no fact has: U+{ord(strange):04X}")
     of = known(tuple(facts))
-    named = _originals(slots, facts)
+    named = {fact.name: fact for fact in facts}
     previous: Clause | None = None
     for sentence in filter(None, map(str.strip, _SENTENCE.split(text))):
         previous = check_sentence(plain(sentence), of, named, previous)
@@ -80,9 +78,3 @@ def verify(
 def _is_strange(c: str) -> bool:
     odd = not (c.isprintable() or c == "\n") or (c.isnumeric() and not c.isascii())
     return odd or c == "\ufffd"
-
-
-def _originals(slots: Sequence[Fact], facts: Sequence[Fact]) -> dict[str, Fact]:
-    """Return by slot the fact that it stands for: a small model's slots have names of their own."""
-    by_text = {(fact.text, fact.source): fact for fact in facts}
-    return {slot.name: by_text.get((slot.text, slot.source), slot) for slot in slots}

@@ -8,17 +8,14 @@ never shown.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from gpudeck.assistant.facts import Fact, phrases
 from gpudeck.assistant.facts.index import FactIndex
 from gpudeck.assistant.writing.author import Author, P
-from gpudeck.assistant.writing.compact import SYSTEM as COMPACT
-from gpudeck.assistant.writing.compact import Compact, compact
 from gpudeck.assistant.writing.rain import LONGEST, Rain, SearchLimits, Verdict
 from gpudeck.assistant.writing.template import template
-from gpudeck.assistant.writing.template.brief import others
 from gpudeck.assistant.writing.verify import Refused, fill, last_end, verify
 
 _QUESTION = (
@@ -70,20 +67,11 @@ def write(
     """
     if author is None:
         return Written(_with_notes(template(facts), facts), "template")
-    source = (
-        compact(facts)
-        if author.compact
-        else Compact(request(facts), tuple(facts), required_facts(facts))
-    )
     try:
-        text = _by_model(facts, source, author, waiting, limits)
+        text = _by_model(facts, author, waiting, limits)
     except Refused as e:
         return by_template(facts, f"the text of the model {author.name} was refused: {e}")
-    left = _jobs_left_out(facts, source) if author.compact else []
-    return Written(
-        "\n\n".join([_with_notes(text, facts), *left]),
-        f"model {author.name}{', the list by the template' if left else ''}",
-    )
+    return Written(_with_notes(text, facts), f"model {author.name}")
 
 
 def by_template(facts: Sequence[Fact], reason: str) -> Written:
@@ -115,30 +103,23 @@ def _with_span(text: str, facts: Sequence[Fact]) -> str:
     return f"{text}\n\nMean, highest and lowest values are for the time {when}."
 
 
-def _jobs_left_out(facts: Sequence[Fact], source: Compact) -> list[str]:
-    """Return the paragraphs on jobs that a small model did not see."""
-    covered = {name.partition(".")[0] for name in source.covers}
-    index = FactIndex(facts)
-    return others(index, [job for job in index.jobs() if job not in covered])
-
-
 def _by_model(
     facts: Sequence[Fact],
-    source: Compact,
     author: Author[P],
     waiting: Callable[[str], None],
     limits: SearchLimits | None,
 ) -> str:
     waiting(f"the model {author.name} is reading the facts")
-    begin = author.begin(COMPACT if author.compact else SYSTEM, source.text)
+    begin = author.begin(SYSTEM, request(facts))
     waiting(f"the model {author.name} is writing")
-    place = Rain(author, lambda place: judged(place, facts, source, author), limits).text(begin)
+    required = required_facts(facts)
+    place = Rain(author, lambda place: judged(place, facts, required, author), limits).text(begin)
     # Whoever judged its parts, a text is shown only after it was checked as a whole.
-    verify(place.text, facts, source.needed, source.slots)
-    return fill(place.text, source.slots).strip()
+    verify(place.text, facts, required)
+    return fill(place.text, facts).strip()
 
 
-def judged(place: P, facts: Sequence[Fact], source: Compact, author: Author[P]) -> Verdict:
+def judged(place: P, facts: Sequence[Fact], required: Iterable[Fact], author: Author[P]) -> Verdict:
     """Return the value of the text up to a place.
 
     It is -1 if a check refuses it; otherwise a model that is large enough judges its own text.
@@ -147,9 +128,7 @@ def judged(place: P, facts: Sequence[Fact], source: Compact, author: Author[P]) 
         if len(place.text) - last_end(place.text.rstrip()) > LONGEST:
             raise Refused(f"a sentence of it is longer than {LONGEST} characters")
         if place.text.strip() or place.ended:
-            overdue = source.overdue(place.text) if author.compact else ()
-            required = source.needed if place.ended else overdue
-            verify(place.text, facts, required, source.slots)
+            verify(place.text, facts, required if place.ended else ())
     except Refused as e:
         return Verdict(-1.0, str(e))
     return Verdict(_own_opinion(place, author))
@@ -169,7 +148,7 @@ def _own_opinion(place: P, author: Author[P]) -> float:
     return (asked[0] - asked[1]) / 2
 
 
-def required_facts(facts: Sequence[Fact]) -> list[str]:
+def required_facts(facts: Sequence[Fact]) -> list[Fact]:
     """Return the facts that a brief must mention.
 
     They are failures and waits with their reasons, the Results of jobs, and the states of jobs
@@ -180,7 +159,7 @@ def required_facts(facts: Sequence[Fact]) -> list[str]:
     }
     measured = {name.removesuffix(".verdict") for name in known if name.endswith(".verdict")}
     return [
-        fact.name
+        fact
         for fact in facts
         if fact.name in known
         and (

@@ -287,11 +287,6 @@ def router_model() -> Path:
     return assets() / "rwkv7-router"
 
 
-def shipped_model() -> Path:
-    """Return the folder of the assistant's small model, which comes with the program."""
-    return assets() / "rwkv7-deck-13m"
-
-
 @contextmanager
 def short(path: Path) -> Iterator[str]:
     """Yield a name of `path` that is short enough for a Unix socket: 107 bytes."""

@@ -89,8 +89,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     log_limit: Annotated[float, msgspec.Meta(ge=0, le=2**20)] | Literal["off"] = 1.0
     """GiB of output that a log keeps, its beginning and its end; 0 or "off": all."""
     model_folder: str = ""
-    """The folder (or .pth file) of an RWKV-7 model; empty: the model that comes with the program;
-    "template": no model, templates write all texts."""
+    """The folder (or .pth file) of an RWKV-7 model; empty or "template": no model, templates write
+    all texts."""
     model_device: Literal["cpu", "cuda"] = "cpu"
     """Where the model runs."""
     assistant_never: str = ""
@@ -174,10 +174,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     @property
     def model(self) -> str:
-        """Return the assistant's model: the chosen one, else ours; empty where templates write."""
-        return (
-            "" if self.model_folder == TEMPLATE else self.model_folder or str(paths.shipped_model())
-        )
+        """Return the path of the assistant's model; empty where templates write."""
+        return "" if self.model_folder == TEMPLATE else self.model_folder
 
     @property
     def log_bytes(self) -> int:

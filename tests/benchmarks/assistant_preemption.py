@@ -1,8 +1,8 @@
 """Measure how long a person waits for the assistant while programs use its model.
 
-    python -m tests.benchmarks.assistant_preemption
+    python -m tests.benchmarks.assistant_preemption MODEL
 
-A real daemon and the assistant's process with the shipped model on one CPU thread. Eight programs
+A real daemon and the assistant's process with an RWKV-7 model on one CPU thread. Eight programs
 ask for long answers to long prompts that never begin alike, without a pause. Meanwhile a person
 asks a question, and for texts of the model; both are also measured without the programs. The rows
 go to results/assistant_preemption.csv: milliseconds to the first text, and tokens a second of one
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -26,7 +27,6 @@ from gpudeck.assistant.idle import Cancelled
 from gpudeck.assistant.messages import Chunk, CompletionRequest, Event
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.devices.cpu import cpu_name
-from gpudeck.scheduler.protocol import paths
 from tests.benchmarks.rows import context, spread, write
 
 PROGRAMS, ROUNDS, TOKENS = 8, 40, 256
@@ -35,12 +35,13 @@ _NUMBERS = itertools.count()
 
 def main() -> None:
     """Measure, and write the rows."""
+    model = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as home:
         os.environ["GPUDECK_HOME"] = home
         with Client() as daemon:
-            daemon.configure(source="cpu", model_folder=str(paths.shipped_model()))
+            daemon.configure(source="cpu", model_folder=model)
         try:
-            rows = list(_rows())
+            rows = list(_rows(model))
         finally:
             with Client() as daemon:
                 daemon.stop_daemon()
@@ -48,8 +49,8 @@ def main() -> None:
     print(write("assistant_preemption", [row | where for row in rows]))
 
 
-def _rows() -> Iterator[dict[str, object]]:
-    Assistant().benchmark(str(paths.shipped_model()))  # waits until its code is compiled
+def _rows(model: str) -> Iterator[dict[str, object]]:
+    Assistant().benchmark(model)  # waits until its code is compiled
     yield _row("alone", "one text", "tokens/s", [_speed() for _ in range(ROUNDS // 4)])
     for load in ("alone", f"{PROGRAMS} programs"):
         with nullcontext() if load == "alone" else _programs():

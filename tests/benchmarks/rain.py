@@ -1,6 +1,6 @@
-"""Compare the workload `rain` with texts that are written once, using the shipped model.
+"""Compare the workload `rain` with texts that are written once.
 
-    python -m tests.benchmarks.rain [--rounds 4] [--texts 50] [--out DIR]
+    python -m tests.benchmarks.rain MODEL [--rounds 4] [--texts 50] [--out DIR]
 
 `rain` rewinds a text when a statement in it does not hold. Both methods take turns and write about
 the same random machines, which are new in each round; both run through the command line and the
@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from gpudeck.scheduler.devices.cpu import cpu_name
-from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.settings import Settings
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.support import state_folder
@@ -31,6 +31,7 @@ _HELD = re.compile(r"(\d+) of (\d+) texts held")
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.rain")
+    parser.add_argument("model", type=Path, help="the folder of an RWKV-7 model")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--texts", type=int, default=50)
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -38,7 +39,7 @@ def main() -> int:
     held = dict.fromkeys(METHODS, 0)
     medians: dict[str, list[float]] = {method: [] for method in METHODS}
     with tempfile.TemporaryDirectory() as base, state_folder(Path(base) / "home"):
-        settings.save(Settings(source="cpu", model_folder=str(paths.shipped_model())))
+        settings.save(Settings(source="cpu", model_folder=str(args.model.absolute())))
         for seed in range(args.rounds):
             for method in METHODS:
                 result = run(method, args.texts, seed)

@@ -1,6 +1,6 @@
-"""Compare our engine with the `rwkv` package, using the shipped model on a CPU.
+"""Compare our engine with the `rwkv` package on a CPU.
 
-    python -m tests.benchmarks.rwkv_cpu
+    python -m tests.benchmarks.rwkv_cpu MODEL
 
 Decode, prefill and decode of a batch are measured in turn. The rows go to results/rwkv_cpu.csv: the
 tokens a second over the rounds with their spread, for each implementation, on one thread and, as
@@ -26,7 +26,6 @@ import torch
 from gpudeck.accel.rwkv import weights
 from gpudeck.accel.rwkv.model import RWKV7
 from gpudeck.scheduler.devices.cpu import cpu_name
-from gpudeck.scheduler.protocol import paths
 from tests.benchmarks.rows import context, spread, write
 
 ROUNDS, TOKENS, WARM_UP, PROMPT, BATCH = 9, 64, 8, 512, 8
@@ -137,7 +136,7 @@ def main() -> None:
     os.environ["RWKV_V7_ON"] = "1"
     from rwkv.model import RWKV
 
-    tensors = {name: tensor.float() for name, tensor in weights.load(paths.shipped_model()).items()}
+    tensors = {name: tensor.float() for name, tensor in weights.load(sys.argv[1]).items()}
     with tempfile.TemporaryDirectory() as folder:
         torch.save(tensors, Path(folder) / "model.pth")
         ours = {

@@ -7,8 +7,9 @@ it was, the answer is the file as it became. A model with random weights edits n
 token that it chooses is replaced by the one of the true edit, after its scores were computed: the
 time is that of a model which makes this edit, and proposals are right as often as they would be.
 Answers with and without the lookup take turns; only the time after the first token counts. Tokens
-are those of the RWKV World vocabulary. `--save FILE` writes the edits as JSON and ends;
-`--from FILE` measures with these, where the history is not at hand. Rows go to serving_lookup.csv.
+are those of the RWKV World vocabulary, from the package `rwkv`. `--save FILE` writes the edits as
+JSON and ends; `--from FILE` measures with these, where the history is not at hand. Rows go to
+serving_lookup.csv.
 """
 
 from __future__ import annotations
@@ -34,9 +35,8 @@ from gpudeck.accel.serving.sampler import Row, Scores, choose
 from gpudeck.accel.serving.speculation import PromptLookup
 from tests.benchmarks import serving
 from tests.benchmarks.rows import RESULTS, context, write
+from tests.unit.accel.rwkv.rwkv_models import vocabulary_file
 
-MODEL = Path(__file__).parents[2] / "assets" / "rwkv7-deck-13m"
-"""Whose vocabulary is used."""
 TOKENS = range(200, 1000)
 """Of a file before and after its edit."""
 CHANGED = 0.3
@@ -105,7 +105,7 @@ def main() -> None:
     if args.source is not None:
         chosen = json.loads(args.source.read_text())[: args.edits]
     else:
-        chosen = list(islice(edits(World.load(MODEL)), args.edits))
+        chosen = list(islice(edits(World.load(vocabulary_file())), args.edits))
     if args.save is not None:
         args.save.write_text(json.dumps(chosen))
         return

@@ -146,4 +146,4 @@ def test_attention_has_gradients_without_qt(environment: Environment) -> None:
 def test_the_assistant_answers(environment: Environment) -> None:
     environment.run("gpudeck", "submit", "--wait", "--name", "mine", "--", "true")
     assert "mine" in environment.run("gpudeck", "ask", "which jobs ended today?")
-    assert "rwkv7-deck-13m" in environment.run("gpudeck", "models")
+    assert "No model is in use" in environment.run("gpudeck", "models")

@@ -18,7 +18,6 @@ _PYTEST = (
     "-o",
     "filterwarnings=",
 )
-_MODEL = "assets/rwkv7-deck-13m"
 _CUDA = ("--device", "cuda")
 
 
@@ -188,13 +187,6 @@ STEPS: tuple[Step, ...] = (
         75,
         "machine",
         needs=("nvitop",),
-    ),
-    Step(
-        "truth",
-        "assistant: invented numbers, the model writes",
-        _bench("truth", "--model", _MODEL, *_CUDA),
-        420,
-        "half",
     ),
     Step(
         "tflops-truth",

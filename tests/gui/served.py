@@ -19,8 +19,8 @@ QWEN = Model(
         "Qwen3-8B", 40960, 16_400_000_000, 7_568_405_504, 622_329_856, 73_728, 576
     ),
 )  # fmt: skip
-SHIPPED = Model(
-    "/m/rwkv7-deck-13m", "rwkv7-deck-13m", 26_400_000, 13_200_000, 8, 256, 8192, "BF16",
+SMALL = Model(
+    "/m/rwkv7-small", "rwkv7-small", 26_400_000, 13_200_000, 8, 256, 8192, "BF16",
     "flash-linear-attention", {"cpu": 53_000_000, "cuda": 27_000_000},
 )  # fmt: skip
 _LLAMA = Footprint(
@@ -28,7 +28,7 @@ _LLAMA = Footprint(
 )
 _PHI = Footprint("Phi-4-mini", 131_072, 7_672_000_000, 3_221_000_000, 614_000_000, 65_536, 512)
 MODELS = (
-    SHIPPED,
+    SMALL,
     QWEN,
     Model(
         "/m/Llama-3.1-8B-Instruct", "Llama-3.1-8B-Instruct", 16_060_000_000, 8_030_261_248, 32,

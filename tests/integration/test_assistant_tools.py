@@ -23,7 +23,6 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import LISTED_ARGV, Job
-from gpudeck.scheduler.protocol.settings import TEMPLATE
 from tests.integration.deck import python, running
 from tests.integration.shell import gpudeck
 from tests.support import eventually
@@ -685,8 +684,7 @@ def test_the_command_line_goes_on_with_the_last_question(
 
 
 @pytest.mark.slow
-def test_the_shipped_model_offers_choices_and_answers_the_chosen_one(
-    shared: Client,
+def test_an_unclear_request_is_answered_with_choices_and_then_with_the_chosen_one(
     assistant: Assistant,
     world: dict[str, int],
     capsys: pytest.CaptureFixture[str],
@@ -694,23 +692,19 @@ def test_the_shipped_model_offers_choices_and_answers_the_chosen_one(
 ) -> None:
     from gpudeck.app.cli.main import main
 
-    shared.configure(model_folder="", model_device="cpu")
-    try:
-        said = f"{world['broken']} up"
-        asked = assistant.ask(said)
-        assert (
-            asked.choices and asked.call is None and asked.proposal is None and asked.facts == ()
-        ), "nothing was looked up or proposed"
-        assert all(f"{number}. " in asked.text for number in range(1, len(asked.choices) + 1))
-        assert main(["ask", said]) == 1
-        assert "Nothing was done, because there is no terminal" in capsys.readouterr().out
-        number, chosen = next(
-            (i, choice.request)
-            for i, choice in enumerate(asked.choices, 1)
-            if isinstance(choice.request, Query)
-        )
-        monkeypatch.setattr("sys.stdin", Terminal(f"{number}\n"))
-        assert main(["ask", said]) == 0
-        assert f"{chosen.line}, found by: your choice" in capsys.readouterr().out
-    finally:
-        shared.configure(model_folder=TEMPLATE)
+    said = f"{world['broken']} up"
+    asked = assistant.ask(said)
+    assert asked.choices and asked.call is None and asked.proposal is None and asked.facts == (), (
+        "nothing was looked up or proposed"
+    )
+    assert all(f"{number}. " in asked.text for number in range(1, len(asked.choices) + 1))
+    assert main(["ask", said]) == 1
+    assert "Nothing was done, because there is no terminal" in capsys.readouterr().out
+    number, chosen = next(
+        (i, choice.request)
+        for i, choice in enumerate(asked.choices, 1)
+        if isinstance(choice.request, Query)
+    )
+    monkeypatch.setattr("sys.stdin", Terminal(f"{number}\n"))
+    assert main(["ask", said]) == 0
+    assert f"{chosen.line}, found by: your choice" in capsys.readouterr().out

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from gpudeck.scheduler.protocol import settings
 from tests.integration.deck import kill_daemon
 from tests.integration.shell import Shell, gpudeck
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
@@ -87,13 +86,12 @@ def test_models_are_listed_chosen_and_removed(sh: Shell, tmp_path: Path) -> None
     shutil.copy(vocabulary_file(), folder)
     assert "No model is in use" in sh("models")
     assert sh("models", "add", str(folder)).startswith("tiny-7 (")
-    made, ours = sh.json("models")
+    (made,) = sh.json("models")
     assert (made["name"], made["layers"], made["dialect"]) == (
         "tiny-7",
         1,
         "flash-linear-attention",
     )
-    assert (ours["name"], ours["problem"]) == ("rwkv7-deck-13m", "")
     sh("models", "use", "tiny-7")
     assert re.search(r"tiny-7 .* in use", sh("models"))
     (folder / "model.safetensors").write_bytes(b"")
@@ -105,10 +103,6 @@ def test_models_are_listed_chosen_and_removed(sh: Shell, tmp_path: Path) -> None
     sh("models", "remove", "tiny-7")
     assert "No model is in use" in sh("models")
     assert "no model, or more than one" in sh.fails("models", "use", "tiny-7")
-    sh("models", "use", "rwkv7-deck-13m")
-    assert re.search(r"rwkv7-deck-13m .* in use", sh("models"))
-    assert settings.load().model_folder == "", "as where none was ever chosen"
-    assert "ships with the program" in sh.fails("models", "remove", "rwkv7-deck-13m")
     sh("models", "use", "template")
     assert "OWNER/NAME" in sh.fails("models", "pull", "tiny-7")
     assert "Example" in sh.fails("models", "benchmark", status=2)

@@ -99,13 +99,16 @@ def _list(args: Namespace) -> int:
     if args.json:
         print_json(found)
         return 0
-    heading = ("MODEL", "PARAMETERS", "ON DISK", "FAMILY", "NEEDS ON CPU", "ON CUDA", "")
-    print_table([heading, *(_row(model, used) for model in found)], right=(1, 2, 4, 5))
+    if found:
+        heading = ("MODEL", "PARAMETERS", "ON DISK", "FAMILY", "NEEDS ON CPU", "ON CUDA", "")
+        print_table([heading, *(_row(model, used) for model in found)], right=(1, 2, 4, 5))
     if not used:
-        print_line(
-            "No model is in use: templates write all texts. To choose one: "
-            f"gpudeck models use {found[0].name}"
+        step = (
+            f"choose one: gpudeck models use {found[0].name}"
+            if found
+            else "download one: gpudeck models pull OWNER/NAME"
         )
+        print_line(f"No model is in use: templates write all texts. To {step}")
     return 0
 
 
@@ -205,9 +208,8 @@ def _use(args: Namespace) -> int:
                 f"{model.name} is served, while the assistant uses RWKV-7: gpudeck serve "
                 f"{model.path}"
             )
-        if setting := model_list.setting_of(model):
-            model_list.add(setting)  # so that it stays on the list when another model is chosen
-        client.configure(model_folder=setting)
+        model_list.add(model.path)  # so that it stays on the list when another model is chosen
+        client.configure(model_folder=model.path)
     return _print_model(model, args, f"is in use on {settings.model_device} (setting model_device)")
 
 

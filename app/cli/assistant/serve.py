@@ -194,11 +194,6 @@ def _print_model(name: str) -> None:
         )
         return
     print_line(f"model: {name}")
-    if name == paths.shipped_model().name:
-        print_line(
-            "This model is made for GPU Deck's own requests and cannot chat. To get a larger one: "
-            "gpudeck models pull OWNER/NAME"
-        )
 
 
 def token_file() -> Path:

@@ -210,7 +210,7 @@ def test_a_value_or_claim_is_bound_to_its_owner_and_field(
 
 def test_a_slot_is_bound_to_its_own_fact_and_cannot_be_used_for_another(situations) -> None:
     facts = situations["two_gpus"]
-    verify("{gpu0.label} is at {gpu0.temp} and {gpu1.label} at {gpu1.temp}.", facts, slots=facts)
+    verify("{gpu0.label} is at {gpu0.temp} and {gpu1.label} at {gpu1.temp}.", facts)
     for wrong in (
         "{gpu0.label} is at {gpu1.temp}.",
         "The power of {gpu0.label} is {gpu0.temp}.",
@@ -219,4 +219,4 @@ def test_a_slot_is_bound_to_its_own_fact_and_cannot_be_used_for_another(situatio
         "{job5.called} is {job5.state}: {gpu1.temp}.",
     ):
         with pytest.raises(Refused):
-            verify(wrong, facts, slots=facts)
+            verify(wrong, facts)

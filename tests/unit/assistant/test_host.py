@@ -284,14 +284,16 @@ def test_a_killed_client_blocks_nobody(home) -> None:
     assert Assistant().ask("is it idle?").text.startswith("Use of CPU: ")
 
 
-def test_wake_loads_the_model_and_cancel_does_not_wait_for_that(tmp_path, monkeypatch) -> None:
+def test_wake_loads_the_model_and_cancel_does_not_wait_for_that(
+    tmp_path, monkeypatch, model_folder
+) -> None:
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
-    settings.save(Settings(source="cpu"))
+    settings.save(Settings(source="cpu", model_folder=str(model_folder)))
     assistant = Assistant()
     assistant.wake()
     with pytest.raises(Cancelled):
         assistant.ask("how busy is the CPU?", on_event=lambda event: assistant.cancel())
-    assert eventually(lambda: assistant.status().model, 60) == "rwkv7-deck-13m", (
+    assert eventually(lambda: assistant.status().model, 60) == "noise-7", (
         "although no request waits for it"
     )
     with Client(start=False) as daemon:

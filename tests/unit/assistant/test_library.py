@@ -22,7 +22,6 @@ from gpudeck.assistant.library.hub import FetchProgress
 from gpudeck.assistant.library.pull import Pull
 from gpudeck.assistant.library.staging import beside
 from gpudeck.scheduler.background.instance import hold_lock
-from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 from tests.unit.assistant.hub_server import Hub, folder_files, serving
@@ -30,9 +29,8 @@ from tests.unit.assistant.hub_server import Hub, folder_files, serving
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Use a state folder of the test's own, without the shipped model."""
+    """Use a state folder of the test's own."""
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(paths, "shipped_model", lambda: tmp_path / "none")
     return tmp_path / "home"
 
 

@@ -21,7 +21,6 @@ from gpudeck.assistant.library import staging
 from gpudeck.assistant.library.describe import describe
 from gpudeck.assistant.library.hub import FetchProgress
 from gpudeck.assistant.library.pull import Pull
-from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 from tests.integration.torture.faults import small_disk
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
@@ -38,7 +37,6 @@ class Cut(Exception):
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(paths, "shipped_model", lambda: tmp_path / "none")
 
 
 def revision(folder: Path, seed: int, shards: int = 3) -> dict[str, bytes]:

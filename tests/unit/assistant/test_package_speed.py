@@ -12,8 +12,14 @@ from gpudeck.app.models.model_list import package_text
 from gpudeck.assistant.host.package_speed import package_speed
 from gpudeck.assistant.idle import Cancelled
 from gpudeck.assistant.messages import ModelSpeed, PackageSpeed, TokenRate
-from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
+from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("models") / "tiny-7"
+    return str(write_hf(folder, to_hf(random_model(layers=2, channels=64, vocabulary=1024))))
 
 
 def package_processes() -> list[int]:
@@ -27,8 +33,8 @@ def package_processes() -> list[int]:
 
 
 @pytest.mark.slow
-def test_the_package_computes_the_model_that_we_ship() -> None:
-    speed = package_speed(str(paths.shipped_model()), "cpu", lambda: None)
+def test_the_package_computes_the_same_model(model: str) -> None:
+    speed = package_speed(model, "cpu", lambda: None)
     assert speed.name.startswith("rwkv 0.8") and speed.strategy == "cpu fp32"
     for rate in (speed.decode, speed.prefill):
         assert 0 < rate.low <= rate.median <= rate.high
@@ -40,13 +46,13 @@ def test_a_model_that_it_cannot_read_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(e.value)
 
 
-def test_it_ends_at_once_when_somebody_needs_the_device() -> None:
+def test_it_ends_at_once_when_somebody_needs_the_device(model: str) -> None:
     def check() -> None:
         if package_processes():
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        package_speed(str(paths.shipped_model()), "cpu", check)
+        package_speed(model, "cpu", check)
     assert package_processes() == []
 
 

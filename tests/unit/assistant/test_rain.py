@@ -18,7 +18,6 @@ from gpudeck.assistant.engine.author import EngineAuthor
 from gpudeck.assistant.engine.engine import Engine
 from gpudeck.assistant.facts import gather
 from gpudeck.assistant.workloads.rain import work
-from gpudeck.assistant.writing.compact import Compact
 from gpudeck.assistant.writing.rain import Rain, SearchLimits, Verdict, sentence
 from gpudeck.assistant.writing.verify import Refused
 from gpudeck.assistant.writing.writer import judged, write
@@ -44,7 +43,6 @@ class Tree:
     """
 
     name = "tree"
-    compact = False
 
     def __init__(
         self, ways: dict[str, tuple[str, ...]], opinion: dict[str, float] | None = None
@@ -144,10 +142,10 @@ def test_a_large_model_judges_itself_without_preferring_the_first_answer() -> No
     text, writer = write(ONE, author)
     assert writer == "model tree"
     assert text == "Job attention is done: pass. The backend efficient reached 0.0873 TFLOP/s."
-    assert judged(Spot(dull), ONE, Compact("", ONE, ()), author).value == pytest.approx(-0.7), (
+    assert judged(Spot(dull), ONE, (), author).value == pytest.approx(-0.7), (
         "what is cut off at 1 or -1 is lost to the mean"
     )
-    assert judged(Spot("It took 99 s."), ONE, Compact("", ONE, ()), author).refused, (
+    assert judged(Spot("It took 99 s."), ONE, (), author).refused, (
         "it is not asked what a program can tell"
     )
 

@@ -21,7 +21,7 @@ from examples import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpudeck.assistant.facts import gather, named, phrases
+from gpudeck.assistant.facts import gather, phrases
 from gpudeck.assistant.writing.template import template
 from gpudeck.assistant.writing.verify import Refused, verify
 from gpudeck.assistant.writing.writer import required_facts
@@ -158,8 +158,7 @@ def test_the_prose_passes_the_checks_of_a_models_text(facts) -> None:
         if not part.startswith(("|", "## ", "### Devices")) and "are N/A" not in part
     ]
     verify("\n".join(prose), facts)
-    said = named(facts)
-    assert all(said[name].said in text for name in required_facts(facts))
+    assert all(fact.said in text for fact in required_facts(facts))
 
 
 EVIL = "# x\n- **b** | cell `code` {job7.state} {0} <img src=x> [a](http://e) \x1b[31m"

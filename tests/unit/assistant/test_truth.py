@@ -31,10 +31,6 @@ from gpudeck.scheduler.protocol.jobs import Event, Usage
 from gpudeck.scheduler.protocol.snapshot import Alert
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, write_hf
 
-ASSETS = Path(__file__).parents[3] / "assets"
-TRAINED = sorted({file.parent for file in ASSETS.glob("*/model*.safetensors")})
-"""The shipped models."""
-
 
 class Spot(NamedTuple):
     text: str
@@ -45,7 +41,6 @@ class Inventor:
     """Write true sentences with slots, and false ones among them."""
 
     name = "inventor"
-    compact = False
 
     def __init__(self, random: Random, facts: tuple[Fact, ...]) -> None:
         self.random, self.facts = random, facts
@@ -153,17 +148,6 @@ def test_no_number_of_an_untrained_model_is_shown(noise: Path, texts: int) -> No
     count = Count(shown(texts, 3, lambda random, facts: EngineAuthor(engine, lambda: False)))
     engine.retire()
     assert (count.shown, count.found) == (texts, [])
-
-
-@pytest.mark.truth
-@pytest.mark.parametrize("folder", TRAINED, ids=lambda folder: folder.name)
-def test_no_false_number_of_a_trained_model_is_shown(folder: Path) -> None:
-    """Check a thousand texts; tests/benchmarks/truth.py checks ten thousand."""
-    engine = Engine(str(folder), "cpu")
-    count = Count(shown(1000, 3, lambda random, facts: EngineAuthor(engine, lambda: False)))
-    engine.retire()
-    assert count.by_model > 0.5 * count.shown
-    assert count.found == []
 
 
 def material(random: Random) -> Material:

@@ -6,14 +6,12 @@ import re
 from typing import NamedTuple
 
 import pytest
-from examples import CPU_FACTS, CPU_STATE, DONE, HISTORY, NOW, REPLAY_FACTS, job, snapshot
+from examples import CPU_FACTS, CPU_STATE, DONE, HISTORY, NOW, REPLAY_FACTS, snapshot
 
 from gpudeck.assistant.facts import Fact, gather
 from gpudeck.assistant.idle import Cancelled
-from gpudeck.assistant.writing.compact import compact
 from gpudeck.assistant.writing.verify import Refused, fill, verify
 from gpudeck.assistant.writing.writer import write
-from gpudeck.scheduler.protocol.jobs import Done
 
 ONE = gather(snapshot(CPU_STATE), (DONE,), HISTORY, NOW - 80, NOW - 30)
 GOOD = (
@@ -211,7 +209,6 @@ class Scripted:
     """Act as an author with prepared texts: the greedy one, then another for each seed."""
 
     name = "small"
-    compact = False
 
     def __init__(self, *texts: str | Exception) -> None:
         self.texts, self.tried, self.prompt, self.seen, self.written = texts, [], "", [], 0
@@ -311,24 +308,3 @@ def test_without_a_model_the_template_gives_no_reason() -> None:
     text, writer = write(ONE)
     assert writer == "template"
     assert "Written from the template" not in text
-
-
-def test_the_template_adds_jobs_that_the_small_model_did_not_see() -> None:
-    jobs = tuple(job(n, Done(NOW - 9, NOW - 8), f"run-{n}") for n in range(1, 13))
-    author = Scripted("All {jobs.ran} jobs are done.")
-    author.compact = True
-    text, writer = write(gather(snapshot(CPU_STATE), jobs, {}, NOW - 600, NOW), author)
-    assert writer == "model small, the list by the template"
-    assert text.endswith(
-        "**Jobs done:** job 4 (run-4), 1.0 s; job 3 (run-3), 1.0 s; job 2 (run-2), 1.0 s; job "
-        "1 (run-1), 1.0 s."
-    )
-
-
-def test_required_facts_that_a_text_passed_over_are_overdue() -> None:
-    told = compact([fact for fact in CPU_FACTS if fact.subject in ("job6", "job4")])
-    assert {fact.name for fact in told.needed} == {"j1.state", "j1.reason", "j2.state", "j2.reason"}
-    assert not told.overdue("{j1.called} {j1.state}."), "the reason may still come"
-    assert {
-        fact.name for fact in told.overdue("{j1.called} {j1.state}. {j2.called} was lost.")
-    } == {"j1.state", "j1.reason"}
