@@ -6,59 +6,54 @@ import os
 import pty
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from gpudeck.app.cli.catalog import COMMANDS
-from gpudeck.app.cli.system.completion import SHELLS, bash, completions, fish, zsh
+from gpudeck.app.cli.system.completion import SHELLS, script
 from tests.support import eventually
 
-MAKERS = {"bash": bash, "zsh": zsh, "fish": fish}
 
-
-@pytest.fixture(scope="module")
-def found():
-    return completions()
-
-
-def complete(script: str, *words: str) -> list[str]:
-    """Return what bash offers for the last of these words."""
+def complete(folder: Path, *words: str) -> list[str]:
+    """Return what bash offers in a folder for the last of these words."""
     quoted = " ".join(f"'{word}'" for word in words)
-    code = f"{script}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _gpudeck\n"
-    code += 'printf "%s\\n" "${COMPREPLY[@]}"'
-    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    code = f"""{script("bash")}
+COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}
+_shtab_gpudeck gpudeck '{words[-1]}' '{words[-2]}'
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    done = subprocess.run(
+        ["bash", "-c", code], capture_output=True, text=True, check=True, cwd=folder
+    )
     assert done.stderr == ""
     return done.stdout.split()
 
 
-def test_bash_completes_commands_options_and_choices(found) -> None:
-    script = bash(found)
-    assert complete(script, "gpudeck", "sub") == ["submit"]
-    assert set(complete(script, "gpudeck", "")) >= {command.name for command in COMMANDS}
-    assert complete(script, "gpudeck", "submit", "--gpu-") == ["--gpu-type"]
-    assert set(complete(script, "gpudeck", "completion", "")) >= set(SHELLS)
-    assert complete(script, "gpudeck", "reserve", "ca") == ["cancel"]
-    assert complete(script, "gpudeck", "submit", "--", "--gp") == [], "the job's own arguments"
+def test_bash_completes_commands_options_choices_and_files(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    assert complete(tmp_path, "gpudeck", "sub") == ["submit"]
+    assert set(complete(tmp_path, "gpudeck", "")) >= {command.name for command in COMMANDS}
+    assert complete(tmp_path, "gpudeck", "submit", "--gpu-") == ["--gpu-type"]
+    assert set(complete(tmp_path, "gpudeck", "completion", "")) >= set(SHELLS)
+    assert complete(tmp_path, "gpudeck", "reserve", "ca") == ["cancel"]
+    assert complete(tmp_path, "gpudeck", "submit", "--", "python", "tr") == ["train.py"]
+    of_the_job = complete(tmp_path, "gpudeck", "submit", "--", "--gp")
+    assert "--gpu-type" not in of_the_job
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_each_script_names_each_command_and_is_valid(found, shell: str) -> None:
-    script = MAKERS[shell](found)
-    assert all(command.name in script for command in COMMANDS)
+def test_each_script_names_each_command_and_is_valid(shell: str) -> None:
+    made = script(shell)
+    assert all(command.name in made for command in COMMANDS)
     if shutil.which(shell):
-        subprocess.run([shell, "-n"], input=script, text=True, check=True)
-
-
-def test_no_help_text_is_interpreted_by_a_shell(found) -> None:
-    for each in found:
-        for text in (each.help, *(text for _, text in each.options)):
-            assert not set(text) & set("'\"`$\\[]:;&|<>{}"), text
+        subprocess.run([shell, "-n"], input=made, text=True, check=True)
 
 
 @pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")
-def test_fish_completes_commands_options_and_choices(found, tmp_path) -> None:
+def test_fish_completes_commands_options_and_choices(tmp_path) -> None:
     file = tmp_path / "gpudeck.fish"
-    file.write_text(fish(found))
+    file.write_text(script("fish"))
 
     def offered(line: str) -> set[str]:
         code = f"source {file}; complete -C '{line}'"
@@ -83,13 +78,13 @@ def test_fish_completes_commands_options_and_choices(found, tmp_path) -> None:
     ("line", "completed"),
     [("gpudeck subm", "gpudeck submit"), ("gpudeck completion z", "gpudeck completion zsh")],
 )
-def test_zsh_completes_a_line_that_is_typed(found, tmp_path, line: str, completed: str) -> None:
+def test_zsh_completes_a_line_that_is_typed(tmp_path, line: str, completed: str) -> None:
     """Type into a real zsh on a terminal, and ask it for the line after Tab."""
     file = tmp_path / "gpudeck.zsh"
-    file.write_text(zsh(found))
+    file.write_text(script("zsh"))
     (tmp_path / ".zshrc").write_text(
         "autoload -Uz compinit; compinit -u -D\n"
-        f"source {file}\n"
+        f'eval "$(< {file})"\n'
         'show() { print -r -- "<$BUFFER>" > $HOME/line; }\n'
         "zle -N show; bindkey '^X' show\n"
         "print ready > $HOME/ready\n"
@@ -115,10 +110,3 @@ def test_zsh_completes_a_line_that_is_typed(found, tmp_path, line: str, complete
         shell.kill()
         shell.wait()
         os.close(master)
-
-
-def test_no_help_text_ends_in_the_middle(found) -> None:
-    for each in found:
-        for text in (each.help, *(text for _, text in each.options)):
-            assert text.count("(") == text.count(")"), text
-            assert not text.endswith("e.g"), text
