@@ -12,7 +12,15 @@ from tests.manual_commands.excuses import EXCUSES, excuse_of
 from tests.manual_commands.pages import PAGES, ROOT, blocks, commands, spans
 from tests.manual_commands.words import wrong_words
 
-DOCUMENTS = (*PAGES, *(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md")
+LOG = ROOT / "tests" / "benchmarks" / "LOG.md"
+DOCUMENTS = (
+    *PAGES,
+    *(ROOT / "docs").glob("*.md"),
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    LOG,
+    *(LOG.parent / "log").glob("*.md"),
+)
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)")
 
 
