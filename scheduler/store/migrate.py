@@ -12,7 +12,7 @@ from gpudeck.scheduler.store.checksums import checksum
 from gpudeck.scheduler.store.environments import digest
 from gpudeck.scheduler.store.renamed import renamed
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 
 
 def sql(name: str) -> str:
