@@ -54,6 +54,11 @@ class TensorBox(NamedTuple):
     """The layout of a box in shared memory, one of Gluon's."""
 
 
+Argument = Pointer | TensorBox | int | float | None | tuple[int | None, ...]
+"""A run-time argument of a kernel. None stands for a pointer that the kernel does not use, and a
+named tuple for several numbers that the kernel takes as one."""
+
+
 @dataclass(frozen=True)
 class KernelCall:
     """Describe one launch of a kernel, except for its tensors."""
@@ -62,8 +67,8 @@ class KernelCall:
     """A function decorated with triton.jit or gluon.jit."""
     grid: int | tuple[int, int, int]
     """The number of programs, in one dimension or in three."""
-    arguments: Mapping[str, Pointer | TensorBox | int | float | None]
-    """Every run-time argument by name. None stands for a pointer that the kernel does not use."""
+    arguments: Mapping[str, Argument]
+    """Every run-time argument by name."""
     constants: Mapping[str, object]
     """Every tl.constexpr argument by name."""
     options: Mapping[str, int] = field(default_factory=lambda: {"num_warps": 4, "num_stages": 2})
@@ -83,33 +88,33 @@ class KernelCall:
 def source(call: KernelCall) -> ASTSource:
     """Return what Triton compiles: types, constants and divisibility, as its launcher derives
     them."""
-    signature: dict[str, str] = {}
-    constants: dict[str, object] = {}
+    signature: dict[str, Any] = {}
+    constants: dict[tuple[int, ...], object] = {}
     attributes: dict[tuple[int, ...], list[list[object]]] = {}
+
+    def describe(value: Any, parameter: Any, *path: int) -> str:
+        constant = parameter.is_constexpr or value is None
+        if constant or (value == 1 and _specialised(value, parameter)):
+            constants[path] = value
+            return "constexpr"
+        if value.aligned if isinstance(value, Pointer) else _divides(value, parameter):
+            attributes[path] = [["tt.divisibility", ALIGNMENT]]
+        return _type_of(value)
+
     for parameter in call.kernel.params:
-        name = parameter.name
-        value = call.constants[name] if parameter.is_constexpr else call.arguments[name]
-        if (
-            parameter.is_constexpr
-            or value is None
-            or (value == 1 and _specialised(value, parameter))
-        ):
-            signature[name], constants[name] = "constexpr", value
-            continue
-        signature[name] = _type_of(value)
-        if (
-            value.aligned
-            if isinstance(value, Pointer)
-            else _specialised(value, parameter) and value % ALIGNMENT == 0
-        ):
-            attributes[(parameter.num,)] = [["tt.divisibility", ALIGNMENT]]
+        name, number = parameter.name, parameter.num
+        value: Any = call.constants[name] if parameter.is_constexpr else call.arguments[name]
+        if _is_group(value) and not parameter.is_constexpr:
+            types = (describe(part, parameter, number, i) for i, part in enumerate(value))
+            signature[name] = type(value)(*types)
+        else:
+            signature[name] = describe(value, parameter, number)
     if not call.kernel.is_gluon():
         return ASTSource(call.kernel, signature, constants, attributes)
     # imported only for kernels that are written in Gluon
     from triton.experimental.gluon._runtime import GluonASTSource
 
-    places = {(call.kernel.arg_names.index(name),): value for name, value in constants.items()}
-    return GluonASTSource(call.kernel, signature, places, attributes)
+    return GluonASTSource(call.kernel, signature, constants, attributes)
 
 
 def compiled(call: KernelCall, capability: int) -> Any:
@@ -119,8 +124,26 @@ def compiled(call: KernelCall, capability: int) -> Any:
     )
 
 
+def given(call: KernelCall, signature: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the types and values of the arguments that a compiled kernel takes, in its order."""
+    found: list[tuple[str, Any]] = []
+    for name, types in signature.items():
+        value = call.arguments.get(name)
+        grouped = _is_group(value)
+        found += zip(types, value, strict=True) if grouped else [(types, value)]  # type: ignore[arg-type]
+    return [(kind, value) for kind, value in found if kind != "constexpr"]
+
+
+def _is_group(value: object) -> bool:
+    return isinstance(value, tuple) and not isinstance(value, Pointer | TensorBox)
+
+
 def _specialised(value: object, parameter: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not parameter.do_not_specialize
+
+
+def _divides(value: object, parameter: Any) -> bool:
+    return _specialised(value, parameter) and value % ALIGNMENT == 0
 
 
 def _type_of(value: object) -> str:

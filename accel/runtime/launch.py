@@ -21,7 +21,7 @@ from torch import Tensor
 from triton.compiler import ASTSource
 from triton.runtime.interpreter import InterpretedFunction
 
-from gpudeck.accel.runtime.call import KernelCall, Pointer, TensorBox, compiled, source
+from gpudeck.accel.runtime.call import KernelCall, Pointer, TensorBox, compiled, given, source
 
 _IN_MAPS = {
     torch.float16: 6,
@@ -157,11 +157,6 @@ class _Slot:
     """Hold the arguments of one launch; the driver copies them before the launch returns."""
 
     def __init__(self, call: KernelCall, function: _Function, tensors: Sequence[Tensor]) -> None:
-        given = [
-            (type_, call.arguments[name])
-            for name, type_ in function.source.signature.items()
-            if type_ != "constexpr"
-        ]
         self.addresses = (ctypes.c_uint64 * len(tensors))()
         self.maps: list[tuple[int, int]] = []
         """The index of the tensor, and the address of its tensor map, of each TensorBox."""
@@ -170,7 +165,7 @@ class _Slot:
         self._kept: list[Any] = []
         places: list[int] = []
         pointers = iter(range(len(tensors)))
-        for type_, value in given:
+        for type_, value in given(call, function.source.signature):
             if isinstance(value, TensorBox):
                 i = next(pointers)
                 at = self._keep((ctypes.c_uint8 * (_MAP_BYTES + _MAP_ALIGNMENT))())

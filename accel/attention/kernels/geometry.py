@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from gpudeck.accel.attention.blocks import BlockLists, BlockShape
 from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
-from gpudeck.accel.runtime.call import ALIGNMENT, Pointer
+from gpudeck.accel.runtime.call import ALIGNMENT, Argument, Pointer
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 LARGEST_HEAD = 256
@@ -31,16 +32,14 @@ INTERPRETED = Target(80, 16)
 """The target of Triton's interpreter: any that splits the keys of a small problem."""
 
 
-NO_BLOCKS: dict[str, Pointer | int | float | None] = {
+NO_BLOCKS: dict[str, Argument] = {
     **dict.fromkeys(("counts_ptr", "lists_ptr", "numbers_ptr", "bits_ptr")),
     **dict.fromkeys(("lists_batch", "lists_head", "lists_width"), 0),
 }
 """The arguments of kernels without a block mask."""
 
 
-def list_arguments(
-    shape: BlockShape | None, *, by_keys: bool
-) -> dict[str, Pointer | int | float | None]:
+def list_arguments(shape: BlockShape | None, *, by_keys: bool) -> dict[str, Argument]:
     """Return the arguments about a block mask, of kernels whose programs own queries, or keys."""
     if shape is None:
         return NO_BLOCKS
@@ -61,6 +60,30 @@ def list_sides(shape: BlockShape | None) -> dict[str, object]:
     return {"ROWS": shape.rows if shape else 0, "COLS": shape.cols if shape else 0}
 
 
+class Strides(NamedTuple):
+    """The strides of a tensor [B,H,rows,elements] as kernels take them; None where one is not
+    used."""
+
+    batch: int | None
+    head: int | None
+    row: int | None
+    element: int | None
+
+
+@dataclass(frozen=True)
+class Form:
+    """What the portable kernels compile in of a problem, besides sizes."""
+
+    left: bool
+    right: bool
+    softcap: bool
+    bias: Literal["bool", "float"] | None
+    bias_step: int
+    """See `BiasLayout.step`."""
+    ragged: bool
+    alibi: bool
+
+
 class Layout(NamedTuple):
     """Hold a tensor's sizes and strides."""
 
@@ -77,11 +100,9 @@ class Layout(NamedTuple):
         """Return the layout of a new tensor."""
         return cls(shape, torch.empty(shape, device="meta").stride())
 
-    def named(self, name: str, axes: str) -> dict[str, int]:
-        """Return the strides as kernel arguments: stride_<name><axis>."""
-        return {
-            f"stride_{name}{axis}": stride for axis, stride in zip(axes, self.strides, strict=True)
-        }
+    def named(self, name: str) -> dict[str, Strides]:
+        """Return the strides as a kernel argument, <name>_strides."""
+        return {f"{name}_strides": Strides(*self.strides)}
 
 
 class BiasLayout(NamedTuple):
@@ -171,13 +192,18 @@ class Geometry(NamedTuple):
         """Return the layout of the output, torch.empty_like of queries with the heads of values."""
         return Layout((*self.q.shape[:3], self.v.shape[3]), self.q.strides).like()
 
+    @property
+    def bias_strides(self) -> Strides:
+        """Return the strides of the bias, of rows and elements None where it is broadcast."""
+        batch, head, row, element = self.bias.strides if self.bias else (0, 0, 0, 0)
+        return Strides(batch, head, row or None, element or None)
+
     def pointer(self) -> Pointer:
         """Return the kernel argument of a tensor in the problem's dtype."""
         return Pointer(self.dtype, self.aligned)
 
-    def arguments(self) -> dict[str, Pointer | int | float | None]:
+    def arguments(self) -> dict[str, Argument]:
         """Return the run-time arguments that all attention kernels share."""
-        strides = self.bias.strides if self.bias else (0, 0, 0, 0)
         left, right, scale, softcap = self.rules
         return {
             "q_ptr": self.pointer(),
@@ -188,13 +214,10 @@ class Geometry(NamedTuple):
             "starts_k_ptr": Pointer(torch.int32, False) if self.ragged else None,
             "slopes_ptr": None if self.slopes is None else Pointer(torch.float32, False),
             "slopes_batch": self.slopes or 0,
-            **self.q.named("q", "bhmd"),
-            **self.k.named("k", "bhnd"),
-            **self.v.named("v", "bhnd"),
-            "stride_bb": strides[0],
-            "stride_bh": strides[1],
-            "stride_bm": strides[2] or None,
-            "stride_bn": strides[3] or None,
+            **self.q.named("q"),
+            **self.k.named("k"),
+            **self.v.named("v"),
+            "bias_strides": self.bias_strides,
             "heads": self.heads,
             "group": self.group,
             "seq_q": self.q.shape[2],
@@ -209,18 +232,24 @@ class Geometry(NamedTuple):
 
     def constants(self) -> dict[str, object]:
         """Return the tl.constexpr arguments that all attention kernels share."""
-        return {
-            "HEAD_DIM": self.head_dim,
-            "LEFT": self.rules.left is not None,
-            "RIGHT": self.rules.right is not None,
-            "SOFTCAP": self.rules.softcap != 0.0,
-            "BIAS": self.bias and ("bool" if self.bias.dtype == torch.bool else "float"),
-            "BIAS_STEP": self.bias.step if self.bias else 1,
-            "RAGGED": self.ragged is not None,
-            "ALIBI": self.slopes is not None,
-            # Half precision ignores this. For float32, Triton's default would round to 10 bits.
-            "PRECISION": "ieee",
-        }
+        bias: Literal["bool", "float"] | None = None
+        if self.bias:
+            bias = "bool" if self.bias.dtype == torch.bool else "float"
+        form = Form(
+            self.rules.left is not None,
+            self.rules.right is not None,
+            self.rules.softcap != 0.0,
+            bias,
+            self.bias.step if self.bias else 1,
+            self.ragged is not None,
+            self.slopes is not None,
+        )
+        return {"HEAD_DIM": self.head_dim, "FORM": form}
+
+
+def name_strides(name: str, axes: str, strides: tuple[int, ...]) -> dict[str, int]:
+    """Return strides as arguments of a kernel that takes each: stride_<name><axis>."""
+    return {f"stride_{name}{axis}": stride for axis, stride in zip(axes, strides, strict=True)}
 
 
 def unit_of(*layouts: Layout) -> int:

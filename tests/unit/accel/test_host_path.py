@@ -93,9 +93,9 @@ def test_what_a_kernel_depends_on_is_never_taken_from_another_call(seen):
     arguments = {name: kernel.call.arguments for name, kernel in kernels.items()}
     assert [arguments[name]["q_ptr"].aligned for name in ("plain", "unaligned")] == [True, False]
     assert (
-        arguments["other strides"]["stride_qh"]
+        arguments["other strides"]["q_strides"].head
         == turned[0].stride(1)
-        != arguments["plain"]["stride_qh"]
+        != arguments["plain"]["q_strides"].head
     )
 
 

@@ -12,7 +12,7 @@ from triton import cdiv
 from gpudeck.accel.attention.kernels.decoding import latent
 from gpudeck.accel.attention.kernels.decoding.kernel import decode
 from gpudeck.accel.attention.kernels.decoding.splits import split
-from gpudeck.accel.attention.kernels.geometry import Target, target_of
+from gpudeck.accel.attention.kernels.geometry import Target, name_strides, target_of
 from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.runtime.call import ALIGNMENT, KernelCall, Pointer
 from gpudeck.accel.runtime.launch import Launch, prepare
@@ -172,10 +172,10 @@ def plan_of(kind: Kind, target: Target, tile: Tile | None = None, programs: int 
         "out_ptr": Pointer(kind.dtype), "lse_ptr": wide if kind.wants_lse else None,
         "partial_ptr": wide if joined else None, "sums_ptr": wide if joined else None,
         "arrived_ptr": Pointer(torch.int32) if joined else None,
-        **_strides("q", "bhm", kind.q_strides), **_strides("k", "bhn", kind.k_strides),
-        **_strides("v", "bhn", kind.v_strides),
-        **_strides("s", "bhn", kind.scale_strides or (0, 0, 0)),
-        **_strides("o", "bhm", _out_strides(kind)),
+        **name_strides("q", "bhm", kind.q_strides), **name_strides("k", "bhn", kind.k_strides),
+        **name_strides("v", "bhn", kind.v_strides),
+        **name_strides("s", "bhn", kind.scale_strides or (0, 0, 0)),
+        **name_strides("o", "bhm", _out_strides(kind)),
         "batch": batch, "more": kind.more, "keys": kind.k[2], "table_width": kind.table_width,
         "splits": splits, "slots": slots, "left": rules.left or 0,
         "qk_scale": rules.factor, "softcap": rules.softcap,
@@ -330,10 +330,6 @@ def _in_quartets(kind: Kind, target: Target) -> bool:
     whole = all(n % 4 == 0 for n in (kind.q[3], *kind.k_strides, *kind.v_strides))
     offers = kind.kept == torch.int8 or target.capability >= 89
     return whole and offers and kind.aligned and kind.device.type == "cuda"
-
-
-def _strides(name: str, axes: str, strides: _Shape) -> dict[str, int]:
-    return {f"stride_{name}{axis}": stride for axis, stride in zip(axes, strides, strict=True)}
 
 
 def _power(number: int) -> int:

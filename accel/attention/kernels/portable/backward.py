@@ -15,6 +15,7 @@ from gpudeck.accel.attention.blocks import BlockLists
 from gpudeck.accel.attention.kernels.geometry import (
     Geometry,
     Layout,
+    Strides,
     Target,
     geometry_key,
     geometry_of,
@@ -162,7 +163,7 @@ def backward_calls(
     dout = Layout(geometry.q.shape, dout_strides)
     shared = {
         **geometry.arguments(),
-        **dout.named("g", "bhmd"),
+        **dout.named("dout"),
         "dout_ptr": Pointer(geometry.dtype),
         "lse_ptr": Pointer(torch.float32),
         "delta_ptr": Pointer(torch.float32),
@@ -213,8 +214,8 @@ def _row_sums_call(
             "dout_ptr": Pointer(geometry.dtype),
             "dlse_ptr": Pointer(torch.float32) if lse_grad else None,
             "delta_ptr": Pointer(torch.float32),
-            **out.named("o", "bhmd"),
-            **dout.named("g", "bhmd"),
+            **out.named("out"),
+            **dout.named("dout"),
             "tiles": tiles,
             "heads": heads,
             "total_q": total_q,
@@ -253,8 +254,8 @@ def _dk_dv_call(
         {
             **shared,
             **list_arguments(lists, by_keys=True),
-            **geometry.k.like().named("dk", "bhnd"),
-            **geometry.v.like().named("dv", "bhnd"),
+            **geometry.k.like().named("dk"),
+            **geometry.v.like().named("dv"),
             "ds_ptr": Pointer(geometry.dtype) if ds_width else None,
             "ds_width": ds_width,
             "dk_ptr": Pointer(geometry.dtype),
@@ -292,7 +293,7 @@ def _dq_call(
         {
             **shared,
             **list_arguments(lists, by_keys=False),
-            **geometry.q.like().named("dq", "bhmd"),
+            **geometry.q.like().named("dq"),
             "dq_ptr": Pointer(geometry.dtype),
             "tiles": tiles,
         },
@@ -336,7 +337,7 @@ def _dbias_call(
         programs * parts,
         {
             **shared,
-            **dbias.named("d", "bhmn"),
+            **dbias.named("dbias"),
             "dbias_ptr": Pointer(torch.float32 if parts > 1 else kind),
             "tiles_m": tiles[2],
             "tiles_n": tiles[3],
@@ -374,14 +375,14 @@ def _dq_dbias_call(
     assert config is not None
     tiles = cdiv(queries, config.block_m)
     parts, chunk = _in_parts(batch, tiles * heads, _STREAMS * target.processors)
-    dbias = Layout.contiguous((1, heads, queries, keys))
+    dbias = Strides(None, *Layout.contiguous((1, heads, queries, keys)).strides[1:])
     call = KernelCall(
         attention_dq_dbias,
         tiles * heads * parts,
         {
             **shared,
-            **geometry.q.like().named("dq", "bhmd"),
-            **dbias.named("d", "bhmn"),
+            **geometry.q.like().named("dq"),
+            "dbias_strides": dbias,
             "ds_ptr": Pointer(geometry.dtype),
             "ds_width": _kept_width(geometry, target),
             "dq_ptr": Pointer(geometry.dtype),

@@ -139,7 +139,7 @@ def forward_calls(
         tiles * units * splits,
         {
             **geometry.arguments(),
-            **out.named("o", "bhmd"),
+            **out.named("out"),
             **list_arguments(lists, by_keys=False),
             "out_ptr": Pointer(torch.float32 if splits > 1 else geometry.dtype),
             "lse_ptr": Pointer(torch.float32),
@@ -210,7 +210,7 @@ def _combine(geometry: Geometry, out: Layout, rows: int, splits: int) -> KernelC
             "out_ptr": Pointer(geometry.dtype),
             "lse_ptr": Pointer(torch.float32),
             "sink_ptr": _sink(geometry),
-            **out.named("o", "bhmd"),
+            **out.named("out"),
             "heads": geometry.heads,
             "total_q": geometry.q.shape[2],
             "splits": splits,

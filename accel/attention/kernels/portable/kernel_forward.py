@@ -32,25 +32,16 @@ kernels anew for each."""
 
 
 @triton.jit
-def hide(
-    scores,
-    rows,
-    cols,
-    shift,
-    left,
-    right,
-    seq_k,
-    LEFT: tl.constexpr,
-    RIGHT: tl.constexpr,
-    EVEN_K: tl.constexpr,
-):
+def hide(scores, rows, cols, bounds, FORM: tl.constexpr, EVEN_K: tl.constexpr):
     """Return the scores, -inf where the queries `rows` do not see the keys `cols`.
 
-    The two broadcast together.
+    The two broadcast together. `bounds` are the numbers of queries and keys, the position of the
+    first query, and the window.
     """
-    if LEFT:
+    _, seq_k, shift, left, right = bounds
+    if FORM.left:
         scores = tl.where(cols >= rows + (shift - left), scores, float("-inf"))
-    if RIGHT:
+    if FORM.right:
         scores = tl.where(cols <= rows + (shift + right), scores, float("-inf"))
     if not EVEN_K:
         scores = tl.where(cols < seq_k, scores, float("-inf"))
@@ -68,25 +59,31 @@ def wide(number, UNIT: tl.constexpr):
 
 
 @triton.jit
-def biased(
-    scores, bias, rows, cols, stride_m, stride_n, seq_q, seq_k, BIAS: tl.constexpr,
-    BIAS_STEP: tl.constexpr, ALL: tl.constexpr,
-):  # fmt: skip
+def row_at(ptr, strides, batch, head, row, UNIT: tl.constexpr):
+    """Return the address of rows of a head, of which the compiler then knows that UNIT divides
+    it."""
+    return ptr + wide(batch * strides.batch + head * strides.head + row * strides.row, UNIT)
+
+
+@triton.jit
+def biased(scores, bias, strides, rows, cols, bounds, FORM: tl.constexpr, ALL: tl.constexpr):
     """Return scores in base 2 plus an additive bias, or hidden where a boolean one is False.
 
-    `bias` points at this head's bias, which is the same for all queries if `stride_m` is None, and
-    for all keys if `stride_n` is. ALL means that all of `cols` exist.
+    `bias` points at this head's bias, which is the same for all queries if its rows have no stride,
+    and for all keys if its elements have none. ALL means that all of `cols` exist.
     """
+    seq_q, seq_k = bounds[0], bounds[1]
     at = bias
-    if stride_m is not None:  # rows past the last read that one, which saves a mask
-        at += tl.minimum(rows, seq_q - 1).to(tl.int64) * wide(stride_m, BIAS_STEP)
-    if stride_n is not None:
-        at += cols.to(tl.int64) * stride_n
-    if ALL or stride_n is None:
+    if strides.row is not None:  # rows past the last read that one, which saves a mask
+        at += tl.minimum(rows, seq_q - 1).to(tl.int64) * wide(strides.row, FORM.bias_step)
+    if strides.element is not None:
+        at += cols.to(tl.int64) * strides.element
+    if ALL or strides.element is None:
         added = tl.load(at)
     else:
-        added = tl.load(at, mask=cols < tl.cdiv(seq_k, BIAS_STEP) * BIAS_STEP, other=0)
-    if BIAS == "bool":
+        end = tl.cdiv(seq_k, FORM.bias_step) * FORM.bias_step
+        added = tl.load(at, mask=cols < end, other=0)
+    if FORM.bias == "bool":
         return tl.where(added != 0, scores, float("-inf"))
     return scores + added.to(tl.float32) * LOG2E
 
@@ -120,74 +117,62 @@ def hide_by_bits(
 
 @triton.jit
 def attend(
-    acc, l, m, q, k_at, v_at, bias, slopes, blocks, numbers, bits, rows, begin, end, seq_q, seq_k,
-    shift, left, right, qk_scale, softcap,
-    stride_kn, stride_vn, stride_bm, stride_bn,
-    HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
-    BIAS_STEP: tl.constexpr,
-    MASKED: tl.constexpr, EVEN_K: tl.constexpr,
-    PRECISION: tl.constexpr, ALIBI: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
-    BITS: tl.constexpr,
+    state, q, rows, k_at, v_at, bounds, scaling, bias, bias_strides, slopes, lists, begin, end,
+    steps, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
+    FORM: tl.constexpr, MASKED: tl.constexpr, EVEN_K: tl.constexpr, ROWS: tl.constexpr,
+    COLS: tl.constexpr, BITS: tl.constexpr,
 ):  # fmt: skip
-    """Add the keys `begin` to `end` - 1; with COLS, those are counted within the list `blocks`.
+    """Add the keys `begin` to `end` - 1 to the state, (acc, l, m); with COLS, those are counted
+    within the blocks of `lists`.
 
-    MASKED means that some may be hidden or past the end of the sequence, BITS that bits hide some.
+    `bounds` is as `hide` takes it, `scaling` the factor of the scores and the softcap, `steps` the
+    strides of keys and values. MASKED means that some keys may be hidden or past the end of the
+    sequence, BITS that bits hide some.
     """
-    steps = tl.arange(0, BLOCK_N)
+    acc, l, m = state
+    seq_k, shift = bounds[1], bounds[2]
+    qk_scale, softcap = scaling
+    ALL: tl.constexpr = EVEN_K or not MASKED
+    positions = tl.arange(0, BLOCK_N)
     for at in range(begin, end, BLOCK_N):
         start = at
         if COLS:
-            start = listed(at, blocks, COLS)
-        cols = tl.max_contiguous(tl.multiple_of(start + steps, BLOCK_N), BLOCK_N)
+            start = listed(at, lists[0], COLS)
+        cols = tl.max_contiguous(tl.multiple_of(start + positions, BLOCK_N), BLOCK_N)
         block = tl.cast(start, tl.int64)
-        k = load_vectors(
-            k_at + block * stride_kn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED
-        )
-        scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
-        if SOFTCAP:
+        k = load_vectors(k_at + block * steps[0], cols, seq_k, HEAD_DIM, BLOCK_D, ALL)
+        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+        if FORM.softcap:
             scores = (softcap * LOG2E) * tanh(scores * qk_scale)
-        elif BIAS is not None or MASKED or ALIBI or BITS:
+        elif FORM.bias is not None or MASKED or FORM.alibi or BITS:
             scores = scores * qk_scale
-        if ALIBI:
+        if FORM.alibi:
             scores = tilted(scores, rows[:, None], cols[None, :], shift, slopes[:, None])
-        if BIAS is not None:
+        if FORM.bias is not None:
             scores = biased(
-                scores, bias, rows[:, None], cols[None, :], stride_bm, stride_bn, seq_q, seq_k,
-                BIAS, BIAS_STEP, EVEN_K or not MASKED,
-            )  # fmt: skip
-        if MASKED:
-            scores = hide(
-                scores, rows[:, None], cols[None, :], shift, left, right, seq_k, LEFT, RIGHT, EVEN_K
+                scores, bias, bias_strides, rows[:, None], cols[None, :], bounds, FORM, ALL
             )
+        if MASKED:
+            scores = hide(scores, rows[:, None], cols[None, :], bounds, FORM, EVEN_K)
         if BITS:
             scores = hide_by_bits(
-                scores, bits, numbers, at, rows[:, None], cols[None, :], ROWS, COLS, COLS
+                scores, lists[2], lists[1], at, rows[:, None], cols[None, :], ROWS, COLS, COLS
             )
-        if SOFTCAP or BIAS is not None or MASKED or ALIBI or BITS:
+        if FORM.softcap or FORM.bias is not None or MASKED or FORM.alibi or BITS:
             p, m, l, shrink = softmax_step(scores, m, l, 1.0)
         else:
             p, m, l, shrink = softmax_step(scores, m, l, qk_scale, BLIND=False)
         acc = acc * shrink[:, None]
-        v = load_vectors(
-            v_at + block * stride_vn, cols, seq_k, HEAD_DIM, BLOCK_D, EVEN_K or not MASKED
-        )
-        acc = tl.dot(p.to(v.dtype), v, acc, input_precision=PRECISION)
+        v = load_vectors(v_at + block * steps[1], cols, seq_k, HEAD_DIM, BLOCK_D, ALL)
+        acc = tl.dot(p.to(v.dtype), v, acc, input_precision="ieee")
     return acc, l, m
 
 
 @triton.jit
 def extent(
-    first,
-    last,
-    shift,
-    left,
-    right,
-    seq_k,
-    LEFT: tl.constexpr,
-    RIGHT: tl.constexpr,
+    first, last, shift, left, right, seq_k, LEFT: tl.constexpr, RIGHT: tl.constexpr,
     BLOCK_N: tl.constexpr,
-):
+):  # fmt: skip
     """Return the keys that queries `first` to `last` see: (begin, full_begin, full_end, end).
 
     All are multiples of BLOCK_N except `end`. All these queries see every key from full_begin
@@ -220,20 +205,13 @@ def with_sink(acc, m, l, sink):
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def attention_forward(
     q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, sink_ptr, bias_ptr, starts_q_ptr, starts_k_ptr,
-    slopes_ptr,
-    counts_ptr, lists_ptr, numbers_ptr, bits_ptr,
-    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
-    stride_vb, stride_vh, stride_vn, stride_vd,
-    stride_ob, stride_oh, stride_om, stride_od, stride_bb, stride_bh, stride_bm, stride_bn,
-    tiles, units, heads, group, seq_q, seq_k, total_q, left, right, qk_scale, softcap, chunk,
-    partial_stride, slopes_batch, lists_batch, lists_head, lists_width,
+    slopes_ptr, counts_ptr, lists_ptr, numbers_ptr, bits_ptr, q_strides, k_strides, v_strides,
+    out_strides, bias_strides, tiles, units, heads, group, seq_q, seq_k, total_q, left, right,
+    qk_scale, softcap, chunk, partial_stride, slopes_batch, lists_batch, lists_head, lists_width,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    TAIL: tl.constexpr, PACK: tl.constexpr,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, SOFTCAP: tl.constexpr, BIAS: tl.constexpr,
-    BIAS_STEP: tl.constexpr,
-    RAGGED: tl.constexpr, SPLIT: tl.constexpr,
-    EVEN_K: tl.constexpr, PRECISION: tl.constexpr, ALIBI: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr, SINK: tl.constexpr, UNIT: tl.constexpr,
+    TAIL: tl.constexpr, PACK: tl.constexpr, FORM: tl.constexpr, SPLIT: tl.constexpr,
+    EVEN_K: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, SINK: tl.constexpr,
+    UNIT: tl.constexpr,
 ):  # fmt: skip
     """Compute one tile of BLOCK_M rows of one head, or of PACK heads that share a key head,
     interleaved.
@@ -248,10 +226,10 @@ def attention_forward(
     unit = unit % units
     head = unit % (heads // PACK) * PACK
     batch = unit // (heads // PACK)
-    if RIGHT:
+    if FORM.right:
         tile = tiles - 1 - tile  # the longest first
     place, first_q, first_k = batch.to(tl.int64), tl.cast(0, tl.int64), tl.cast(0, tl.int64)
-    if RAGGED:
+    if FORM.ragged:
         first_q, first_k = tl.load(starts_q_ptr + batch), tl.load(starts_k_ptr + batch)
         seq_q = tl.load(starts_q_ptr + batch + 1) - first_q
         seq_k = tl.load(starts_k_ptr + batch + 1) - first_k
@@ -264,48 +242,50 @@ def attention_forward(
     rows, heads_of = packed // PACK, (head + packed % PACK).to(tl.int64)
     there = rows < seq_q
     dims, steps, few = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_N), tl.arange(0, TAIL)
-    step_k, step_v = wide(stride_kn, UNIT), wide(stride_vn, UNIT)
-    q_at = q_ptr + wide(
-        place * stride_qb + heads_of * stride_qh + (first_q + rows) * stride_qm, UNIT
-    )
+    step_k, step_v = wide(k_strides.row, UNIT), wide(v_strides.row, UNIT)
+    of_q = place * q_strides.batch + heads_of * q_strides.head
+    q_at = q_ptr + wide(of_q + (first_q + rows) * q_strides.row, UNIT)
     stored = there[:, None] & (dims < HEAD_DIM)[None, :]
-    q = tl.load(q_at[:, None] + dims[None, :] * stride_qd, mask=stored, other=0.0)
-    k_row = k_ptr + wide(place * stride_kb + kv_head * stride_kh + first_k * stride_kn, UNIT)
-    v_row = v_ptr + wide(place * stride_vb + kv_head * stride_vh + first_k * stride_vn, UNIT)
-    k_at = k_row + (steps[:, None] * step_k + dims[None, :] * stride_kd)
-    v_at = v_row + (steps[:, None] * step_v + dims[None, :] * stride_vd)
+    q = tl.load(q_at[:, None] + dims[None, :] * q_strides.element, mask=stored, other=0.0)
+    k_row = row_at(k_ptr, k_strides, place, kv_head, first_k, UNIT)
+    v_row = row_at(v_ptr, v_strides, place, kv_head, first_k, UNIT)
+    k_at = k_row + (steps[:, None] * step_k + dims[None, :] * k_strides.element)
+    v_at = v_row + (steps[:, None] * step_v + dims[None, :] * v_strides.element)
+    bounds, scaling = (seq_q, seq_k, shift, left, right), (qk_scale, softcap)
     bias = bias_ptr
-    if BIAS is not None:
-        bias += wide(place * stride_bb + head.to(tl.int64) * stride_bh, BIAS_STEP)
+    if FORM.bias is not None:
+        first_bias = place * bias_strides.batch + head.to(tl.int64) * bias_strides.head
+        bias += wide(first_bias, FORM.bias_step)
     slopes = 0.0
-    if ALIBI:
+    if FORM.alibi:
         slopes = tl.load(slopes_ptr + place * slopes_batch + heads_of)
 
-    acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
-    l = tl.zeros([BLOCK_M], tl.float32)
-    m = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    state = (
+        tl.zeros([BLOCK_M, BLOCK_D], tl.float32),
+        tl.zeros([BLOCK_M], tl.float32),
+        tl.full([BLOCK_M], float("-inf"), tl.float32),
+    )
+    strides = (step_k, step_v)
     if COLS:
         row = place * lists_batch + head.to(tl.int64) * lists_head + tile * BLOCK_M // ROWS
         whole = tl.load(counts_ptr + 2 * row)
         blocks = lists_ptr + row * lists_width
         numbers = numbers_ptr + row * lists_width
-        acc, l, m = attend(
-            acc, l, m, q, k_at, v_at, bias, slopes, blocks + whole, numbers + whole, bits_ptr,
-            rows, 0, tl.load(counts_ptr + 2 * row + 1) * COLS, seq_q, seq_k, shift, left, right,
-            qk_scale, softcap,
-            step_k, step_v, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-            SOFTCAP, BIAS, BIAS_STEP, not EVEN_K, EVEN_K, PRECISION, ALIBI, ROWS, COLS, True,
+        state = attend(
+            state, q, rows, k_at, v_at, bounds, scaling, bias, bias_strides, slopes,
+            (blocks + whole, numbers + whole, bits_ptr), 0,
+            tl.load(counts_ptr + 2 * row + 1) * COLS, strides, HEAD_DIM, BLOCK_D, BLOCK_N, FORM,
+            not EVEN_K, EVEN_K, ROWS, COLS, True,
         )  # fmt: skip
-        acc, l, m = attend(
-            acc, l, m, q, k_at, v_at, bias, slopes, blocks, numbers, bits_ptr, rows, 0,
-            whole * COLS, seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            step_k, step_v, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-            SOFTCAP, BIAS, BIAS_STEP, not EVEN_K, EVEN_K, PRECISION, ALIBI, ROWS, COLS, False,
+        state = attend(
+            state, q, rows, k_at, v_at, bounds, scaling, bias, bias_strides, slopes,
+            (blocks, numbers, bits_ptr), 0, whole * COLS, strides, HEAD_DIM, BLOCK_D, BLOCK_N,
+            FORM, not EVEN_K, EVEN_K, ROWS, COLS, False,
         )  # fmt: skip
     else:
         last = tl.minimum(((tile + 1) * BLOCK_M - 1) // PACK, seq_q - 1)
         begin, full_begin, full_end, end = extent(
-            tile * BLOCK_M // PACK, last, shift, left, right, seq_k, LEFT, RIGHT, BLOCK_N
+            tile * BLOCK_M // PACK, last, shift, left, right, seq_k, FORM.left, FORM.right, BLOCK_N
         )
         if SPLIT:
             begin = tl.maximum(begin, split * chunk)
@@ -314,29 +294,26 @@ def attention_forward(
         full_end = tl.minimum(tl.maximum(full_end, full_begin), end)
         # The whole blocks last: were they first, ptxas would make every wgmma wait for the one
         # before it (its note C7515).
-        if LEFT:
-            acc, l, m = attend(
-                acc, l, m, q, k_at, v_at, bias, slopes, None, None, None, rows, begin, full_begin,
-                seq_q, seq_k, shift, left, right, qk_scale, softcap,
-                step_k, step_v, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-                SOFTCAP, BIAS, BIAS_STEP, True, EVEN_K, PRECISION, ALIBI, 0, 0, False,
+        if FORM.left:
+            state = attend(
+                state, q, rows, k_at, v_at, bounds, scaling, bias, bias_strides, slopes, None,
+                begin, full_begin, strides, HEAD_DIM, BLOCK_D, BLOCK_N, FORM, True, EVEN_K, 0, 0,
+                False,
             )  # fmt: skip
-        if LEFT or RIGHT or not EVEN_K:
-            acc, l, m = attend(
-                acc, l, m, q, k_row + (few[:, None] * step_k + dims[None, :] * stride_kd),
-                v_row + (few[:, None] * step_v + dims[None, :] * stride_vd), bias, slopes,
-                None, None, None, rows, full_end, end,
-                seq_q, seq_k, shift, left, right, qk_scale, softcap,
-                step_k, step_v, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, TAIL, LEFT, RIGHT,
-                SOFTCAP, BIAS, BIAS_STEP, True, EVEN_K, PRECISION, ALIBI, 0, 0, False,
+        if FORM.left or FORM.right or not EVEN_K:
+            k_few = k_row + (few[:, None] * step_k + dims[None, :] * k_strides.element)
+            v_few = v_row + (few[:, None] * step_v + dims[None, :] * v_strides.element)
+            state = attend(
+                state, q, rows, k_few, v_few, bounds, scaling, bias, bias_strides, slopes, None,
+                full_end, end, strides, HEAD_DIM, BLOCK_D, TAIL, FORM, True, EVEN_K, 0, 0, False,
             )  # fmt: skip
-        acc, l, m = attend(
-            acc, l, m, q, k_at, v_at, bias, slopes, None, None, None, rows, full_begin, full_end,
-            seq_q, seq_k, shift, left, right, qk_scale, softcap,
-            step_k, step_v, stride_bm, stride_bn, HEAD_DIM, BLOCK_D, BLOCK_N, LEFT, RIGHT,
-            SOFTCAP, BIAS, BIAS_STEP, False, EVEN_K, PRECISION, ALIBI, 0, 0, False,
+        state = attend(
+            state, q, rows, k_at, v_at, bounds, scaling, bias, bias_strides, slopes, None,
+            full_begin, full_end, strides, HEAD_DIM, BLOCK_D, BLOCK_N, FORM, False, EVEN_K, 0, 0,
+            False,
         )  # fmt: skip
 
+    acc, l, m = state
     if SINK and not SPLIT:
         acc, m, l = with_sink(acc, m, l, tl.load(sink_ptr + heads_of) * LOG2E)
     acc, lse = softmax_end(acc, m, l)
@@ -345,19 +322,18 @@ def attention_forward(
         lse_rows += split.to(tl.int64) * partial_stride
         out_at = (out_ptr + lse_rows * HEAD_DIM)[:, None] + dims[None, :]
     else:
-        out_at = (
-            out_ptr
-            + wide(place * stride_ob + heads_of * stride_oh + (first_q + rows) * stride_om, UNIT)
-        )[:, None] + dims[None, :] * stride_od
+        of_out = place * out_strides.batch + heads_of * out_strides.head
+        out_row = out_ptr + wide(of_out + (first_q + rows) * out_strides.row, UNIT)
+        out_at = out_row[:, None] + dims[None, :] * out_strides.element
     tl.store(lse_ptr + lse_rows, lse, mask=there)
     tl.store(out_at, acc.to(out_ptr.dtype.element_ty), mask=stored)
 
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def combine_splits(
-    partial_ptr, partial_lse_ptr, out_ptr, lse_ptr, sink_ptr, stride_ob, stride_oh, stride_om,
-    stride_od, heads, total_q, splits, partial_stride, HEAD_DIM: tl.constexpr,
-    BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr, SINK: tl.constexpr,
+    partial_ptr, partial_lse_ptr, out_ptr, lse_ptr, sink_ptr, out_strides, heads, total_q, splits,
+    partial_stride, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr,
+    SINK: tl.constexpr,
 ):  # fmt: skip
     """Combine the splits of one query of one head: the mean, weighted by their sums of weights.
 
@@ -389,5 +365,5 @@ def combine_splits(
         lse_ptr + row,
         tl.where(total == 0.0, float("-inf"), base + tl.log(tl.where(total == 0.0, 1.0, total))),
     )
-    out_at = out_ptr + batch * stride_ob + head * stride_oh + query * stride_om + dims * stride_od
+    out_at = row_at(out_ptr, out_strides, batch, head, query, 1) + dims * out_strides.element
     tl.store(out_at, out.to(out_ptr.dtype.element_ty), mask=dims < HEAD_DIM)

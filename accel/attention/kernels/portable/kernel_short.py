@@ -24,38 +24,32 @@ from gpudeck.accel.primitives.tiles.softmax import anchor, softmax_end
 
 @triton.jit
 def addition(
-    zeros, bias_ptr, head, rows, cols, stride_bh, stride_bm, stride_bn, seq_q, seq_k, left, right,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, BIAS: tl.constexpr, BIAS_STEP: tl.constexpr,
+    zeros, bias_ptr, strides, head, rows, cols, seq_q, seq_k, window, FORM: tl.constexpr
 ):  # fmt: skip
     """Return what is added to scores in base 2: a head's bias, and -inf for hidden keys.
 
     The queries `rows` and the keys `cols` broadcast to the tile `zeros`.
     """
-    if BIAS is not None:
-        bias = bias_ptr + wide(head * stride_bh, BIAS_STEP)
-        zeros = biased(
-            zeros, bias, rows, cols, stride_bm, stride_bn, seq_q, seq_k, BIAS, BIAS_STEP, False
-        )
-    return hide(zeros, rows, cols, seq_k - seq_q, left, right, seq_k, LEFT, RIGHT, False)
+    if FORM.bias is not None:
+        bias = bias_ptr + wide(head * strides.head, FORM.bias_step)
+        zeros = biased(zeros, bias, strides, rows, cols, (seq_q, seq_k), FORM, False)
+    bounds = (seq_q, seq_k, seq_k - seq_q, window[0], window[1])
+    return hide(zeros, rows, cols, bounds, FORM, False)
 
 
 @triton.jit
-def vectors_of(ptr, head, stride_h, vectors, stride_m, dims, stride_d, UNIT: tl.constexpr):
+def vectors_of(ptr, strides, head, vectors, dims, UNIT: tl.constexpr):
     """Return the addresses of a tile of vectors of one head, in the first sequence."""
-    rows = ptr + wide(head * stride_h + vectors * stride_m, UNIT)
-    return rows[:, None] + dims[None, :] * stride_d
+    rows = ptr + wide(head * strides.head + vectors * strides.row, UNIT)
+    return rows[:, None] + dims[None, :] * strides.element
 
 
 @triton.jit(do_not_specialize=(*UNSPECIALISED, "sequences", "each"))
 def attention_short(
-    q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, bias_ptr,
-    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
-    stride_vb, stride_vh, stride_vn, stride_vd,
-    stride_ob, stride_oh, stride_om, stride_od, stride_bh, stride_bm, stride_bn,
-    tiles, heads, group, sequences, each, seq_q, seq_k, left, right, qk_scale,
+    q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, bias_ptr, q_strides, k_strides, v_strides, out_strides,
+    bias_strides, tiles, heads, group, sequences, each, seq_q, seq_k, left, right, qk_scale,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, BIAS: tl.constexpr, BIAS_STEP: tl.constexpr,
-    UNIT: tl.constexpr,
+    FORM: tl.constexpr, UNIT: tl.constexpr,
 ):  # fmt: skip
     """Compute BLOCK_M rows of one head in each of `each` sequences; BLOCK_N is at least seq_k.
 
@@ -67,45 +61,42 @@ def attention_short(
     rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
     cols, dims = tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_D)
     added = addition(
-        tl.zeros([BLOCK_M, BLOCK_N], tl.float32), bias_ptr, head, rows[:, None], cols[None, :],
-        stride_bh, stride_bm, stride_bn, seq_q, seq_k, left, right, LEFT, RIGHT, BIAS, BIAS_STEP,
+        tl.zeros([BLOCK_M, BLOCK_N], tl.float32), bias_ptr, bias_strides, head, rows[:, None],
+        cols[None, :], seq_q, seq_k, (left, right), FORM,
     )  # fmt: skip
     queries = rows.to(tl.int64)
-    q_at = vectors_of(q_ptr, head, stride_qh, queries, stride_qm, dims, stride_qd, UNIT)
-    k_at = vectors_of(k_ptr, kv_head, stride_kh, cols, stride_kn, dims, stride_kd, UNIT)
-    v_at = vectors_of(v_ptr, kv_head, stride_vh, cols, stride_vn, dims, stride_vd, UNIT)
-    out_at = vectors_of(out_ptr, head, stride_oh, queries, stride_om, dims, stride_od, UNIT)
+    q_at = vectors_of(q_ptr, q_strides, head, queries, dims, UNIT)
+    k_at = vectors_of(k_ptr, k_strides, kv_head, cols, dims, UNIT)
+    v_at = vectors_of(v_ptr, v_strides, kv_head, cols, dims, UNIT)
+    out_at = vectors_of(out_ptr, out_strides, head, queries, dims, UNIT)
     stored = (rows < seq_q)[:, None] & (dims < HEAD_DIM)[None, :]
     for number in range(first, tl.minimum(first + each, sequences)):
         place = tl.cast(number, tl.int64)
         q = load_vectors(
-            q_at + wide(place * stride_qb, UNIT), rows, seq_q, HEAD_DIM, BLOCK_D, False
+            q_at + wide(place * q_strides.batch, UNIT), rows, seq_q, HEAD_DIM, BLOCK_D, False
         )
         k = load_vectors(
-            k_at + wide(place * stride_kb, UNIT), cols, seq_k, HEAD_DIM, BLOCK_D, False
+            k_at + wide(place * k_strides.batch, UNIT), cols, seq_k, HEAD_DIM, BLOCK_D, False
         )
         scores = tl.dot(q, tl.trans(k)) * qk_scale + added
         m = tl.max(scores, 1)
-        p = tl.exp2(scores - anchor(m, BIAS is not None or LEFT or RIGHT)[:, None])
+        p = tl.exp2(scores - anchor(m, FORM.bias is not None or FORM.left or FORM.right)[:, None])
         v = load_vectors(
-            v_at + wide(place * stride_vb, UNIT), cols, seq_k, HEAD_DIM, BLOCK_D, False
+            v_at + wide(place * v_strides.batch, UNIT), cols, seq_k, HEAD_DIM, BLOCK_D, False
         )
         acc, lse = softmax_end(tl.dot(p.to(v.dtype), v), m, tl.sum(p, 1))
-        tl.store(out_at + wide(place * stride_ob, UNIT), acc.to(out_ptr.dtype.element_ty), stored)
+        into = out_at + wide(place * out_strides.batch, UNIT)
+        tl.store(into, acc.to(out_ptr.dtype.element_ty), stored)
         tl.store(lse_ptr + (place * heads + head) * seq_q + queries, lse, rows < seq_q)
 
 
 @triton.jit(do_not_specialize=(*UNSPECIALISED, "sequences", "each"))
 def attention_short_backward(
     q_ptr, k_ptr, v_ptr, dout_ptr, lse_ptr, dlse_ptr, bias_ptr, dq_ptr, dk_ptr, dv_ptr, dbias_ptr,
-    stride_qb, stride_qh, stride_qm, stride_qd, stride_kb, stride_kh, stride_kn, stride_kd,
-    stride_vb, stride_vh, stride_vn, stride_vd, stride_gb, stride_gh, stride_gm, stride_gd,
-    stride_dqb, stride_dqh, stride_dqm, stride_dqd, stride_dkb, stride_dkh, stride_dkn, stride_dkd,
-    stride_dvb, stride_dvh, stride_dvn, stride_dvd, stride_bh, stride_bm, stride_bn,
-    heads, sequences, each, seq_q, seq_k, left, right, scale, qk_scale,
+    q_strides, k_strides, v_strides, dout_strides, dq_strides, dk_strides, dv_strides,
+    bias_strides, heads, sequences, each, seq_q, seq_k, left, right, scale, qk_scale,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, BIAS: tl.constexpr, BIAS_STEP: tl.constexpr,
-    UNIT: tl.constexpr,
+    FORM: tl.constexpr, UNIT: tl.constexpr,
 ):  # fmt: skip
     """Compute all gradients of one head in each of `each` sequences, whose rows fill one tile.
 
@@ -117,20 +108,20 @@ def attention_short_backward(
     head, part = (tl.program_id(0) % heads).to(tl.int64), tl.program_id(0) // heads
     rows, cols, dims = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_D)
     added = addition(
-        tl.zeros([BLOCK_M, BLOCK_N], tl.float32), bias_ptr, head, rows[:, None], cols[None, :],
-        stride_bh, stride_bm, stride_bn, seq_q, seq_k, left, right, LEFT, RIGHT, BIAS, BIAS_STEP,
+        tl.zeros([BLOCK_M, BLOCK_N], tl.float32), bias_ptr, bias_strides, head, rows[:, None],
+        cols[None, :], seq_q, seq_k, (left, right), FORM,
     )  # fmt: skip
     turned = addition(
-        tl.zeros([BLOCK_N, BLOCK_M], tl.float32), bias_ptr, head, rows[None, :], cols[:, None],
-        stride_bh, stride_bm, stride_bn, seq_q, seq_k, left, right, LEFT, RIGHT, BIAS, BIAS_STEP,
+        tl.zeros([BLOCK_N, BLOCK_M], tl.float32), bias_ptr, bias_strides, head, rows[None, :],
+        cols[:, None], seq_q, seq_k, (left, right), FORM,
     )  # fmt: skip
-    q_at = vectors_of(q_ptr, head, stride_qh, rows, stride_qm, dims, stride_qd, UNIT)
-    g_at = vectors_of(dout_ptr, head, stride_gh, rows, stride_gm, dims, stride_gd, UNIT)
-    k_at = vectors_of(k_ptr, head, stride_kh, cols, stride_kn, dims, stride_kd, UNIT)
-    v_at = vectors_of(v_ptr, head, stride_vh, cols, stride_vn, dims, stride_vd, UNIT)
-    dq_at = vectors_of(dq_ptr, head, stride_dqh, rows, stride_dqm, dims, stride_dqd, UNIT)
-    dk_at = vectors_of(dk_ptr, head, stride_dkh, cols, stride_dkn, dims, stride_dkd, UNIT)
-    dv_at = vectors_of(dv_ptr, head, stride_dvh, cols, stride_dvn, dims, stride_dvd, UNIT)
+    q_at = vectors_of(q_ptr, q_strides, head, rows, dims, UNIT)
+    g_at = vectors_of(dout_ptr, dout_strides, head, rows, dims, UNIT)
+    k_at = vectors_of(k_ptr, k_strides, head, cols, dims, UNIT)
+    v_at = vectors_of(v_ptr, v_strides, head, cols, dims, UNIT)
+    dq_at = vectors_of(dq_ptr, dq_strides, head, rows, dims, UNIT)
+    dk_at = vectors_of(dk_ptr, dk_strides, head, cols, dims, UNIT)
+    dv_at = vectors_of(dv_ptr, dv_strides, head, cols, dims, UNIT)
     inside = (dims < HEAD_DIM)[None, :]
     asked, given = (rows < seq_q)[:, None] & inside, (cols < seq_k)[:, None] & inside
     kind = dq_ptr.dtype.element_ty
@@ -138,16 +129,16 @@ def attention_short_backward(
     for number in range(part * each, tl.minimum((part + 1) * each, sequences)):
         place = tl.cast(number, tl.int64)
         q = load_vectors(
-            q_at + wide(place * stride_qb, UNIT), rows, seq_q, HEAD_DIM, BLOCK_D, False
+            q_at + wide(place * q_strides.batch, UNIT), rows, seq_q, HEAD_DIM, BLOCK_D, False
         )
         k = load_vectors(
-            k_at + wide(place * stride_kb, UNIT), cols, seq_k, HEAD_DIM, BLOCK_D, False
+            k_at + wide(place * k_strides.batch, UNIT), cols, seq_k, HEAD_DIM, BLOCK_D, False
         )
         v = load_vectors(
-            v_at + wide(place * stride_vb, UNIT), cols, seq_k, HEAD_DIM, BLOCK_D, False
+            v_at + wide(place * v_strides.batch, UNIT), cols, seq_k, HEAD_DIM, BLOCK_D, False
         )
         g = load_vectors(
-            g_at + wide(place * stride_gb, UNIT), rows, seq_q, HEAD_DIM, BLOCK_D, False
+            g_at + wide(place * dout_strides.batch, UNIT), rows, seq_q, HEAD_DIM, BLOCK_D, False
         )
         scores = tl.dot(q, tl.trans(k)) * qk_scale + added
         at = (place * heads + head) * seq_q + rows
@@ -160,13 +151,13 @@ def attention_short_backward(
         ds = p * (dp - delta[:, None])
         total += ds
         dq = tl.dot(ds.to(kind), k) * scale
-        tl.store(dq_at + wide(place * stride_dqb, UNIT), dq.to(kind), asked)
+        tl.store(dq_at + wide(place * dq_strides.batch, UNIT), dq.to(kind), asked)
         p = tl.exp2(tl.dot(k, tl.trans(q)) * qk_scale + turned - lse[None, :])
         dv = tl.dot(p.to(kind), g)
-        tl.store(dv_at + wide(place * stride_dvb, UNIT), dv.to(kind), given)
+        tl.store(dv_at + wide(place * dv_strides.batch, UNIT), dv.to(kind), given)
         ds = p * (tl.dot(v, tl.trans(g)) - delta[None, :])
         dk = tl.dot(ds.to(kind), q) * scale
-        tl.store(dk_at + wide(place * stride_dkb, UNIT), dk.to(kind), given)
+        tl.store(dk_at + wide(place * dk_strides.batch, UNIT), dk.to(kind), given)
     if dbias_ptr is not None:
         at = dbias_ptr + ((part * heads + head) * seq_q + rows[:, None]) * seq_k + cols[None, :]
         there = (rows < seq_q)[:, None] & (cols < seq_k)[None, :]

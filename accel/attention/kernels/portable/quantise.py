@@ -18,7 +18,12 @@ import triton.language as tl
 from torch import Tensor
 from triton.runtime.interpreter import InterpretedFunction
 
-from gpudeck.accel.attention.kernels.geometry import Geometry, Layout, geometry_key, geometry_of
+from gpudeck.accel.attention.kernels.geometry import (
+    Geometry,
+    geometry_key,
+    geometry_of,
+    name_strides,
+)
 from gpudeck.accel.attention.kernels.quantised import (
     CERTAIN as CERTAIN_ERRORS,
 )
@@ -405,7 +410,7 @@ def sample_call(g: Geometry) -> KernelCall | None:
             "v_ptr": g.pointer(),
             "means_ptr": Pointer(g.dtype),
             "starts_k_ptr": Pointer(torch.int32, False) if g.ragged else None,
-            **_strides("v", g.v),
+            **name_strides("v", "bhn", g.v.strides[:3]),
             "seq_k": g.k.shape[2],
             "heads": g.k.shape[1],
         },
@@ -420,11 +425,6 @@ def sample_call(g: Geometry) -> KernelCall | None:
         },
         {"num_warps": 8, "num_stages": 1},
     )
-
-
-def _strides(name: str, layout: Layout) -> dict[str, int]:
-    """Return the steps between sequences, heads and rows by the names of arguments."""
-    return Layout((), layout.strides[:3]).named(name, "bhn")
 
 
 def quantise_call(g: Geometry) -> KernelCall:
@@ -451,9 +451,9 @@ def quantise_call(g: Geometry) -> KernelCall:
             "means_ptr": Pointer(g.dtype) if dim in SAMPLED else None,
             "starts_q_ptr": starts,
             "starts_k_ptr": starts,
-            **_strides("q", g.q),
-            **_strides("k", g.k),
-            **_strides("v", g.v),
+            **name_strides("q", "bhn", g.q.strides[:3]),
+            **name_strides("k", "bhn", g.k.strides[:3]),
+            **name_strides("v", "bhn", g.v.strides[:3]),
             "seq_q": g.q.shape[2],
             "seq_k": g.k.shape[2],
             "heads": heads,

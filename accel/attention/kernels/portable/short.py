@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from triton import cdiv
 
-from gpudeck.accel.attention.kernels.geometry import Geometry, Target, unit_of
+from gpudeck.accel.attention.kernels.geometry import Geometry, Strides, Target, unit_of
 from gpudeck.accel.attention.kernels.portable.kernel_short import (
     attention_short,
     attention_short_backward,
@@ -17,9 +17,9 @@ from gpudeck.accel.attention.kernels.portable.tile_sizes import (
     short_backward_config,
     short_config,
 )
-from gpudeck.accel.runtime.call import KernelCall, Pointer
+from gpudeck.accel.runtime.call import Argument, KernelCall, Pointer
 
-Arguments = dict[str, Pointer | int | float | None]
+Arguments = dict[str, Argument]
 _FORWARD, _BACKWARD = (4, 8), (2, 16)
 """Programs for each processor before one takes several sequences, and the most of these."""
 
@@ -48,7 +48,8 @@ def short_forward_call(geometry: Geometry, tile: TileConfig, target: Target) -> 
         tiles * geometry.heads * cdiv(geometry.sequences, each),
         {
             **geometry.arguments(),
-            **out.named("o", "bhmd"),
+            **_shared_bias(geometry),
+            **out.named("out"),
             "out_ptr": Pointer(geometry.dtype),
             "lse_ptr": Pointer(torch.float32),
             "tiles": tiles,
@@ -102,9 +103,10 @@ def short_backward_call(
         geometry.heads * parts,
         {
             **shared,
-            **geometry.q.like().named("dq", "bhmd"),
-            **geometry.k.like().named("dk", "bhnd"),
-            **geometry.v.like().named("dv", "bhnd"),
+            **_shared_bias(geometry),
+            **geometry.q.like().named("dq"),
+            **geometry.k.like().named("dk"),
+            **geometry.v.like().named("dv"),
             **dict.fromkeys(("dq_ptr", "dk_ptr", "dv_ptr"), Pointer(geometry.dtype)),
             "dbias_ptr": Pointer(kind) if bias_grad else None,
             "sequences": geometry.sequences,
@@ -121,6 +123,12 @@ def is_shared(geometry: Geometry) -> bool:
     assert geometry.bias is not None
     by_batch, by_head, by_query, by_key = geometry.bias.strides
     return not by_batch and bool((by_head or geometry.heads == 1) and by_query and by_key)
+
+
+def _shared_bias(geometry: Geometry) -> dict[str, Strides]:
+    """Return the strides of a bias that is the same in all sequences."""
+    _, *own = geometry.bias_strides
+    return {"bias_strides": Strides(None, *own)}
 
 
 def _each(programs: int, target: Target, at_once: int, most: int) -> int:
