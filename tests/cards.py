@@ -24,7 +24,7 @@ from gpudeck.accel.primitives.gemm.backends import BACKENDS as PRODUCTS
 from gpudeck.accel.primitives.gemm.int4 import BACKENDS as INT4
 from gpudeck.accel.primitives.gemm.problem import NO_STEPS, Steps
 from gpudeck.accel.primitives.gemm.problem import Problem as Product
-from gpudeck.accel.primitives.linear_attention.fused import unusable
+from gpudeck.accel.primitives.linear_attention.fused import refuse
 from gpudeck.accel.primitives.quantize.int4 import int4_quantize
 from gpudeck.scheduler.devices.nvidia.gpm import flops
 from gpudeck.scheduler.protocol.absence import RateUnknown
@@ -161,7 +161,7 @@ def _experts(capability: Capability) -> str | None:
 
 
 def _linear(capability: Capability) -> str | None:
-    return _on(capability, partial(unusable, _CUDA), "triton")
+    return _on(capability, partial(refuse, _CUDA), "triton")
 
 
 def _version(capability: Capability) -> str:

@@ -29,9 +29,9 @@ from gpudeck.accel.attention.kernels.portable.quantise import quantise_call
 from gpudeck.accel.primitives.gemm import hopper, portable
 from gpudeck.accel.primitives.gemm.operands import Operands, arrange
 from gpudeck.accel.primitives.linear_attention.fused import fused
-from gpudeck.accel.primitives.quantize.fp8 import emulated
-from gpudeck.accel.primitives.quantize.fused import both_ways
-from gpudeck.accel.runtime.call import KernelCall, compiled
+from gpudeck.accel.primitives.quantize.fp8 import emulate
+from gpudeck.accel.primitives.quantize.fused import quantize_both_ways
+from gpudeck.accel.runtime.call import KernelCall, compile_kernel
 from tests.unit.accel.compiled import launched, problem
 
 BF16, FP8 = torch.bfloat16, torch.float8_e4m3fn
@@ -88,7 +88,7 @@ def products() -> Calls:
         "bf16 epilogue": arrange(a, b.t().contiguous().t(), bias, "gelu", None, None, None),
     }
     for name, kinds in {"row": ("row", "row"), "block": ("tile", "block")}.items():
-        left, right = (emulated(torch.zeros(512, 512), kind, FP8) for kind in kinds)
+        left, right = (emulate(torch.zeros(512, 512), kind, FP8) for kind in kinds)
         posed[name] = arrange(
             left.values, right.t.values, None, None, BF16, (left.scales, right.t.scales), None
         )
@@ -118,7 +118,7 @@ def others() -> Calls:
         scale = torch.ones(1) if granularity == "tensor" else None
         yield from _of(
             f"round {granularity}",
-            lambda g=granularity, s=scale, m=most: both_ways(a, g, FP8, s, most=m),
+            lambda g=granularity, s=scale, m=most: quantize_both_ways(a, g, FP8, s, most=m),
         )
     test = importlib.import_module("tests.unit.accel.test_linear_attention")
     for kind in test.KINDS:
@@ -141,7 +141,7 @@ def _of(name: str, run: Callable[[], object]) -> Calls:
 
 def digest(call: KernelCall) -> str:
     """Return a digest of the kernel's PTX without comments."""
-    ptx = re.sub(r"//.*", "", compiled(call, 90).asm["ptx"])
+    ptx = re.sub(r"//.*", "", compile_kernel(call, 90).asm["ptx"])
     return hashlib.sha256(ptx.encode()).hexdigest()[:24]
 
 

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from gpudeck.accel.attention.backends import Run
 from gpudeck.accel.attention.dispatch import Choice, choose
-from gpudeck.accel.attention.documents import in_documents
+from gpudeck.accel.attention.documents import attend_documents
 from gpudeck.accel.attention.foreign import refuse_arguments
-from gpudeck.accel.attention.fp8 import checked_precision, error_of, fp8_attention
+from gpudeck.accel.attention.fp8 import check_precision, error_of, fp8_attention
 from gpudeck.accel.attention.inputs import (
     ALIGNMENT,
     Inputs,
@@ -25,7 +25,7 @@ from gpudeck.accel.attention.inputs import (
     check_types,
     check_window,
     describe,
-    even_heads,
+    pad_heads,
     problem_of,
     rules_of,
 )
@@ -220,7 +220,7 @@ def attention(
             "backend": backend, "precision": precision, "sink": sink, "alibi": alibi,
             "block_mask": block_mask, "return_lse": return_lse, "return_choice": return_choice,
         }  # fmt: skip
-        special: Tensor | None = _special(q, k, v, options)
+        special: Tensor | None = _attend_specially(q, k, v, options)
         if special is not None:
             return special
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
@@ -302,7 +302,7 @@ def _check_options(dropout: float, two_answers: bool) -> None:
         )
 
 
-def _special(q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> Any:
+def _attend_specially(q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> Any:
     """Attend in fp8, in documents within rows, or with wider values than keys; else None."""
     wider = q.shape[-1] < v.shape[-1]
     if wider or (options["precision"] is not None and q.shape[-1] != v.shape[-1]):
@@ -312,13 +312,13 @@ def _special(q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> Any:
         options["scale"] = (
             default_scale(q.shape[-1]) if options["scale"] is None else options["scale"]
         )
-        found: Any = attention(*even_heads(q, k, v), **options)
+        found: Any = attention(*pad_heads(q, k, v), **options)
         return (found[0][..., :size], found[1]) if isinstance(found, tuple) else found[..., :size]
     if options["seqlens"] is not None and q.dim() == 4:
-        return in_documents(attention, q, k, v, options)
+        return attend_documents(attention, q, k, v, options)
     if options["precision"] is None:
         return None
-    checked_precision(options.pop("precision"))
+    check_precision(options.pop("precision"))
     if any(options.pop(name) is not None for name in ("alibi", "block_mask")):
         raise ValueError("attention in fp8 takes no ALiBi and no block mask; leave precision out")
     del options["deterministic"]

@@ -36,7 +36,7 @@ def lists_of(mask: BlockMask, sizes: tuple[int, int, int, int], device: torch.de
     """
     known = _KNOWN.setdefault(mask, {})
     if sizes not in known:
-        known[sizes] = _made(mask, sizes, device)
+        known[sizes] = _make(mask, sizes, device)
     return known[sizes]
 
 
@@ -45,7 +45,7 @@ def forget(mask: BlockMask) -> None:
     _KNOWN.pop(mask, None)
 
 
-def _made(mask: BlockMask, sizes: tuple[int, int, int, int], device: torch.device) -> BlockLists:
+def _make(mask: BlockMask, sizes: tuple[int, int, int, int], device: torch.device) -> BlockLists:
     batch, heads, *lengths = sizes
     rows, cols = mask.BLOCK_SIZE
     if mask.kv_num_blocks.device != device:

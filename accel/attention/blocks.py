@@ -57,8 +57,8 @@ class BlockLists:
         shape = BlockShape(bits.shape[1], bits.shape[2], tuple(kinds.shape))  # type: ignore[arg-type]
         whole = bits if len(bits) else bits.new_zeros((1, *bits.shape[1:]))
         sides = [
-            (*_listed(kinds, numbers), whole),
-            (*_listed(kinds.transpose(2, 3), numbers.transpose(2, 3)), whole),
+            (*_list_blocks(kinds, numbers), whole),
+            (*_list_blocks(kinds.transpose(2, 3), numbers.transpose(2, 3)), whole),
         ]
         return cls(shape, lengths, kinds, bits, *sides)
 
@@ -74,7 +74,7 @@ class BlockLists:
         return whole[:, :, : self.lengths[0], : self.lengths[1]].bool()
 
 
-def _listed(kinds: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _list_blocks(kinds: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     order = torch.tensor([2, 0, 1], dtype=torch.int8, device=kinds.device)[kinds.int()]
     lists = torch.argsort(order, dim=3, stable=True)
     counts = torch.stack([(kinds == kind).sum(3) for kind in (FULL, PARTIAL)], -1)

@@ -175,7 +175,7 @@ def contenders(problem: Problem, direction: Direction) -> tuple[str, ...]:
     able = [
         c
         for c in choice.candidates
-        if c.refusal is None and c.backend not in NOT_FOR_AUTO and unloadable(c.backend) is None
+        if c.refusal is None and c.backend not in NOT_FOR_AUTO and fail_to_load(c.backend) is None
     ]
     able = [c for c in able if c.backend != "math"] or able
     best = max((c.tflops for c in able if c.tflops is not None), default=0.0)
@@ -235,7 +235,7 @@ def _reason(speed: Expectation, ranked: list[str]) -> str:
 
 def refuse(problem: Problem, backend: str, direction: Direction) -> str | None:
     """Return why a backend cannot compute the pass on this machine, or None if it can."""
-    return rule_out(problem, backend, direction) or unloadable(backend)
+    return rule_out(problem, backend, direction) or fail_to_load(backend)
 
 
 def rule_out(problem: Problem, backend: str, direction: Direction) -> str | None:
@@ -250,7 +250,7 @@ def rule_out(problem: Problem, backend: str, direction: Direction) -> str | None
 
 
 @lru_cache(maxsize=64)
-def unloadable(backend: str) -> str | None:
+def fail_to_load(backend: str) -> str | None:
     """Return why a backend's code cannot be loaded, or None; importing some takes seconds."""
     try:
         BACKENDS[backend].load()
@@ -279,12 +279,12 @@ def _expect(p: Problem, direction: Direction) -> Expectation:
         rates = {r.backend: r.tflops for r in own}  # the nearest rows come last
         return Expectation("measured", rates, gpus=(str(gpu),))
     alike = [name for name in (gpu, table.ALIKE.get(gpu or "")) if name is not None]
-    if p.dtype.itemsize == 2 and (us := prediction.expected(alike, direction, _geometry(p))):
+    if p.dtype.itemsize == 2 and (us := prediction.expect(alike, direction, _geometry(p))):
         flops = p.flops / 1e6 * (2.5 if direction == "backward" else 1.0)
         rates = {name: flops / t for name, t in us.items()}
         return Expectation("predicted", rates, gpus=prediction.coefficients().gpus)
-    gpus = table.measured_on(rows, at)
-    return Expectation("predicted", table.expected(rows, at), gpus=tuple(gpus))
+    gpus = table.find_gpus(rows, at)
+    return Expectation("predicted", table.expect(rows, at), gpus=tuple(gpus))
 
 
 def _apart(p: Problem, row: table.Row) -> float:

@@ -10,7 +10,7 @@ from torch import Tensor
 from gpudeck.accel.attention.ragged import Ragged
 
 
-def in_documents(
+def attend_documents(
     attend: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]
 ) -> Any:
     """Run `attend` on the documents of `options["seqlens"]` in tensors with four dimensions.
@@ -41,7 +41,7 @@ def in_documents(
             options[name] = _of_all_heads(options[name], batch)
         found = attend(*(x.flatten(0, 1).transpose(0, 1) for x in by_head), **options)
     else:
-        options["seqlens"] = ragged.repeated(batch) if same else ragged
+        options["seqlens"] = ragged.repeat(batch) if same else ragged
         found = attend(*(x.transpose(1, 2).flatten(0, 1) for x in by_head), **options)
     out = found[0] if isinstance(found, tuple) else found
     if over_heads:

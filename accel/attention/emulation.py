@@ -25,7 +25,7 @@ from gpudeck.accel.attention.kernels.quantised import (
     QUERIES,
     SAMPLED,
     Quantised,
-    padded_head,
+    pad_head,
     place_of_key,
     rotation,
 )
@@ -37,13 +37,13 @@ SHIFT = 8.0
 
 def quantise(q: Tensor, k: Tensor, v: Tensor) -> Quantised:
     """Return q [B,H,Sq,D], k and v [B,Hkv,Sk,D] in E4M3."""
-    dim = padded_head(q.shape[3])
+    dim = pad_head(q.shape[3])
     turn = rotation(dim, torch.float32, q.device)
-    q8, q_scales = _rounded(_padded(q, dim) @ turn, QUERIES)
-    k8, k_scales = _rounded(_padded(k, dim) @ turn, KEYS)
-    dtype, v = v.dtype, _padded(v, dim)
+    q8, q_scales = _round(_pad(q, dim) @ turn, QUERIES)
+    k8, k_scales = _round(_pad(k, dim) @ turn, KEYS)
+    dtype, v = v.dtype, _pad(v, dim)
     centre = _centre(v, dtype)
-    v8, v_scales = _rounded(v - centre[:, :, None], KEYS)
+    v8, v_scales = _round(v - centre[:, :, None], KEYS)
     blocks = v_scales.shape[2]
     whole = v8.new_zeros((*v8.shape[:2], blocks * KEYS, dim), dtype=torch.uint8)
     places = torch.tensor([place_of_key(key) for key in range(KEYS)], device=v.device)
@@ -84,7 +84,7 @@ def fp8_block_quantize(x: Tensor, rows: int = KEYS) -> tuple[Tensor, Tensor]:
             f"blocks have at least 1 row, of tensors of two or more dimensions; got {rows} rows and"
             f" {list(x.shape)}"
         )
-    flat, scales = _rounded(x.float().reshape(1, -1, *x.shape[-2:]), rows)
+    flat, scales = _round(x.float().reshape(1, -1, *x.shape[-2:]), rows)
     return flat.reshape(x.shape), scales.reshape(*x.shape[:-2], -1)
 
 
@@ -159,11 +159,11 @@ def forward(
     return out, lse
 
 
-def _padded(x: Tensor, dim: int) -> Tensor:
+def _pad(x: Tensor, dim: int) -> Tensor:
     return torch.nn.functional.pad(x.float(), (0, dim - x.shape[3]))
 
 
-def _rounded(x: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+def _round(x: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     """Return x in E4M3 and the scales of its blocks of rows. A scale passes over NaN."""
     blocks = -(-x.shape[2] // rows)
     size = x.abs().nan_to_num(nan=0.0, posinf=math.inf)

@@ -23,7 +23,7 @@ from gpudeck.accel.attention.api import attention
 from gpudeck.accel.attention.block_masks import forget, lists_of
 from gpudeck.accel.attention.dispatch import Choice
 from gpudeck.accel.attention.inputs import A_BLOCK_MASK
-from gpudeck.accel.attention.mods import ScoreRule, recognised
+from gpudeck.accel.attention.mods import ScoreRule, recognise_scores
 from gpudeck.accel.attention.problem import default_scale
 from gpudeck.accel.attention.visibility import Visible
 from gpudeck.accel.runtime.given import require_tensors
@@ -91,7 +91,7 @@ def flex_attention(
     _check_functions(score_mod, block_mask)
     if with_lse and return_choice:
         raise ValueError("lse and return_choice cannot be had in one call")
-    why = _not_ours(query, key, value, enable_gqa, kernel_options, return_aux)
+    why = _refuse(query, key, value, enable_gqa, kernel_options, return_aux)
     found = None
     if backend != FLEX and why is None:
         try:
@@ -170,7 +170,7 @@ def recognise(
     return Recognised(options, ", ".join(words) or "plain attention")
 
 
-def _not_ours(
+def _refuse(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -203,14 +203,14 @@ _MASKS: WeakKeyDictionary[BlockMask, dict[_Sizes, Visible | None]] = WeakKeyDict
 
 def _known_rule(mod: ScoreMod, sizes: _Sizes, device: torch.device) -> ScoreRule | None:
     known = _RULES.setdefault(mod, {})
-    key = (sizes, device, _captured(mod))
+    key = (sizes, device, _find_captured(mod))
     if key not in known:
         known.clear()  # what was captured before is not needed again
-        known[key] = recognised(mod, sizes, device)
+        known[key] = recognise_scores(mod, sizes, device)
     return known[key]
 
 
-def _captured(mod: ScoreMod) -> tuple[object, ...]:
+def _find_captured(mod: ScoreMod) -> tuple[object, ...]:
     """Return what tells values of the variables of enclosing functions apart."""
     values = [cell.cell_contents for cell in getattr(mod, "__closure__", None) or ()]
     return tuple(
@@ -226,7 +226,7 @@ def _version(x: Tensor) -> int:
 def _known_mask(mask: BlockMask, sizes: _Sizes, device: torch.device) -> Visible | None:
     known = _MASKS.setdefault(mask, {})
     if sizes not in known:
-        known[sizes] = visibility.recognised(lists_of(mask, sizes, device))
+        known[sizes] = visibility.recognise_mask(lists_of(mask, sizes, device))
         if known[sizes] is not None:
             forget(mask)  # other kernels run, which need no lists
     return known[sizes]

@@ -24,11 +24,11 @@ from gpudeck.accel.attention.backends.base import (
 )
 from gpudeck.accel.attention.dispatch import Candidate, Choice
 from gpudeck.accel.attention.inputs import Inputs, Window, arrange, as_given, problem_of, rules_of
-from gpudeck.accel.attention.kernels.quantised import padded_head
+from gpudeck.accel.attention.kernels.quantised import pad_head
 from gpudeck.accel.attention.problem import Problem
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.attention.reference import reference
-from gpudeck.accel.attention.sinks import with_sink
+from gpudeck.accel.attention.sinks import add_sink
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,7 +65,7 @@ class Error:
         )
 
 
-def _uncompiled(function: Callable[P, R]) -> Callable[P, R]:
+def _skip_compiler(function: Callable[P, R]) -> Callable[P, R]:
     """Let torch.compile call a function instead of tracing it.
 
     `torch.compiler.disable` imports all of torch._dynamo, which takes a second: it is called only
@@ -84,7 +84,7 @@ def _uncompiled(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-@_uncompiled
+@_skip_compiler
 def fp8_attention(
     q: Tensor,
     k: Tensor,
@@ -128,7 +128,7 @@ def fp8_attention(
             run = emulation.forward if choice.backend == EMULATION else _kernel
             out, lse = run(x, problem)
     if sink is not None:
-        out, lse = with_sink(out, lse, sink.detach())
+        out, lse = add_sink(out, lse, sink.detach())
     out = as_given(out, seqlens, layout)
     if return_choice:
         return out, choice
@@ -190,7 +190,7 @@ def error_of(
     Raises:
         ValueError: if the precision is another one, or the inputs do not fit together.
     """
-    checked_precision(precision)
+    check_precision(precision)
     with torch.no_grad():
         x = arrange(q, k, v, None, seqlens, layout)
         if backend == "auto":
@@ -212,7 +212,7 @@ def error_of(
     )
 
 
-def checked_precision(precision: str) -> None:
+def check_precision(precision: str) -> None:
     """Raise ValueError unless this is a precision that can be asked for."""
     if precision not in PRECISIONS:
         raise ValueError(
@@ -221,12 +221,12 @@ def checked_precision(precision: str) -> None:
         )
 
 
-def even(x: Tensor) -> Tensor:
+def pad_even(x: Tensor) -> Tensor:
     """Return x [B,H,S,D] with a head size of the kernel, and rows at multiples of 16 elements.
 
     Only with these was the pre-pass found to be right on a GPU; others are copied.
     """
-    if missing := padded_head(x.shape[3]) - x.shape[3]:
+    if missing := pad_head(x.shape[3]) - x.shape[3]:
         return pad(x, (0, missing))
     apart = (x.data_ptr() // x.element_size(), *x.stride()[:3])
     if x.stride(3) == 1 and all(step % EVEN == 0 for step in apart):
@@ -252,7 +252,7 @@ def _kernel(x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
     from gpudeck.accel.attention.kernels.hopper.forward_fp8 import forward
     from gpudeck.accel.attention.kernels.portable.quantise import quantise
 
-    q, k, v = (even(t) for t in x[:3])
+    q, k, v = (pad_even(t) for t in x[:3])
     made, claims = quantise(q, k, v, x.ragged)
     out, lse = forward(made, claims, q, k, v, problem.rules, x.ragged)
     return out[..., : problem.head_dim], lse

@@ -20,7 +20,7 @@ from gpudeck.accel.lessons.store import gpu
 from gpudeck.accel.lessons.usage import Pending
 
 
-def pending(device: torch.device) -> Iterator[Pending]:
+def find_pending(device: torch.device) -> Iterator[Pending]:
     """Yield what programs used on this type of GPU and nobody measured with the present versions,
     the most frequent shape first.
 
@@ -30,7 +30,7 @@ def pending(device: torch.device) -> Iterator[Pending]:
     for used in sorted(USAGE.read(), key=lambda u: -(u.forward + u.backward)):
         if used.gpu != own.name or used.shape.ragged:
             continue
-        problem = posed(used.shape, device)
+        problem = pose(used.shape, device)
         if spot(problem) != used.spot:  # it asked for more than a Shape can tell
             continue
         directions: tuple[Direction, ...] = ("forward", "backward")
@@ -39,7 +39,7 @@ def pending(device: torch.device) -> Iterator[Pending]:
                 yield Pending(used.text, direction, partial(tune, problem, direction))
 
 
-def posed(shape: Shape, device: torch.device) -> Problem:
+def pose(shape: Shape, device: torch.device) -> Problem:
     """Return the problem of a shape."""
     capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
     return Problem(

@@ -82,7 +82,7 @@ def describe(
     check_types(q, k, v, bias, seqlens, sink, alibi)
     scale = default_scale(q.shape[-1]) if scale is None and q.dim() else scale
     if q.shape[-1] == k.shape[-1] < v.shape[-1]:
-        q, k, v = even_heads(q, k, v)
+        q, k, v = pad_heads(q, k, v)
     x = arrange(q, k, v, bias, seqlens, layout, sink, alibi, block_mask)
     return problem_of(x, rules_of(x.q, causal, window, scale, softcap), deterministic)
 
@@ -106,7 +106,7 @@ def check_types(
         )
 
 
-def even_heads(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def pad_heads(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the tensors with one head size: the smaller ones padded with zeros.
 
     Zeros that are added to q and k change no score; those added to v give columns to cut off.
@@ -256,7 +256,7 @@ def check_window(window: object) -> Window:
     return sides[0], sides[1]
 
 
-def loadable(x: Tensor) -> Tensor:
+def align(x: Tensor) -> Tensor:
     """Return `x` if kernels can load it, or else a copy that they can load.
 
     The elements of a head must be contiguous, and rows must begin at multiples of 16 bytes. The
@@ -266,13 +266,13 @@ def loadable(x: Tensor) -> Tensor:
         x = x.contiguous()
     return (
         x
-        if x.data_ptr() % ALIGNMENT == 0 and rows_aligned(x.shape, x.stride(), x.element_size())
+        if x.data_ptr() % ALIGNMENT == 0 and are_rows_aligned(x.shape, x.stride(), x.element_size())
         else x.clone()
     )
 
 
 @lru_cache(maxsize=4096)
-def rows_aligned(shape: torch.Size, strides: tuple[int, ...], element_size: int) -> bool:
+def are_rows_aligned(shape: torch.Size, strides: tuple[int, ...], element_size: int) -> bool:
     """Return True if all rows begin at multiples of ALIGNMENT bytes, given that the first does."""
     step = ALIGNMENT // element_size
     return all(

@@ -59,14 +59,14 @@ class ScoreRule:
 
 def reads(mod: Callable[..., Tensor], device: torch.device) -> set[str]:
     """Return which of b, h, q and k a mask's function reads; all of them if it cannot be traced."""
-    graph = _traced(mod, MASK_NAMES, device)
+    graph = _trace(mod, MASK_NAMES, device)
     if graph is None:
         return set(MASK_NAMES)
     places = (node for node in graph.graph.nodes if node.op == "placeholder")
     return {name for name, node in zip(MASK_NAMES, places, strict=True) if node.users}
 
 
-def recognised(
+def recognise_scores(
     mod: Callable[..., Tensor], sizes: tuple[int, int, int, int], device: torch.device
 ) -> ScoreRule | None:
     """Return what a score function does for (batch, heads, queries, keys), or None if that is not
@@ -74,7 +74,7 @@ def recognised(
 
     Tensors that it reads are read now; none of them may need a gradient.
     """
-    graph = _traced(mod, SCORE_NAMES, device)
+    graph = _trace(mod, SCORE_NAMES, device)
     form = None if graph is None else _form(graph)
     if form is None or form.kind != "score":
         return None
@@ -95,7 +95,7 @@ def recognised(
     return ScoreRule(factor, form.outer, slopes)
 
 
-def _traced(
+def _trace(
     mod: Callable[..., Tensor], names: tuple[str, ...], device: torch.device
 ) -> GraphModule | None:
     """Return the graph of a function of scalars, or None if it cannot be traced."""

@@ -18,7 +18,7 @@ from gpudeck.accel.attention.inputs import Inputs, problem_of
 from gpudeck.accel.attention.lessons import STORE, USAGE, Use, measure, use_of
 from gpudeck.accel.attention.problem import Problem, Rules
 from gpudeck.accel.attention.ragged import Ragged
-from gpudeck.accel.attention.sinks import sink_gradient, with_sink
+from gpudeck.accel.attention.sinks import add_sink, sink_gradient
 from gpudeck.accel.lessons.measuring import Passes
 from gpudeck.accel.lessons.usage import rivals
 
@@ -61,7 +61,7 @@ def _with_zeros(t: Tensor, wide: Tensor) -> Tensor:
 
 def finish(out: Tensor, lse: Tensor, x: Inputs, adds_sink: bool) -> tuple[Tensor, Tensor]:
     """Return the results of a forward pass with the sink, if there is one."""
-    return (out, lse) if x.sink is None or adds_sink else with_sink(out, lse, x.sink)
+    return (out, lse) if x.sink is None or adds_sink else add_sink(out, lse, x.sink)
 
 
 def prepare(x: Inputs, problem: Problem, backend: str) -> Run | None:
@@ -71,7 +71,7 @@ def prepare(x: Inputs, problem: Problem, backend: str) -> Run | None:
     """
     if problem.empty or _is_padded(problem, backend):
         return None
-    return BACKENDS[backend].prepared(x, problem)
+    return BACKENDS[backend].prepare(x, problem)
 
 
 def backward(
@@ -94,7 +94,7 @@ def backward(
     return BACKENDS[backend].backward(dout, x, out, lse.contiguous(), problem, dlse)
 
 
-def of_rows_with_keys(dlse: Tensor | None, lse: Tensor) -> Tensor | None:
+def mask_blind(dlse: Tensor | None, lse: Tensor) -> Tensor | None:
     """Return the gradient of lse, contiguous, and 0 where lse is -inf whatever is returned."""
     return None if dlse is None else dlse.masked_fill(torch.isneginf(lse), 0.0).contiguous()
 
@@ -181,7 +181,7 @@ class Attention(torch.autograd.Function):
         out, lse, *tensors = ctx.saved_tensors
         x, needed = Inputs(*tensors, *ctx.more), Inputs(*ctx.needs_input_grad[3:])
         dout = torch.zeros_like(out) if dout is None else dout
-        dlse = of_rows_with_keys(dlse, lse)
+        dlse = mask_blind(dlse, lse)
         problem = ctx.problem if dlse is None else replace(ctx.problem, lse_grad=True)
         decided: Decided = ctx.backends
         if decided.asked == "auto":
@@ -283,7 +283,7 @@ def backward_op(
     with torch.enable_grad():  # the problem records whether the bias needs a gradient
         problem = problem_of(x, _rules(limits, scores), deterministic)
     problem = replace(problem, lse_grad=dlse is not None)
-    dlse = of_rows_with_keys(dlse, lse)
+    dlse = mask_blind(dlse, lse)
     with torch.no_grad():
         chosen = choose(problem, backend, "backward").backend
         grads = backward(dout, x, out, lse, problem, chosen, dlse)

@@ -112,7 +112,7 @@ def predict(fits: Direction, g: Geometry) -> dict[str, float]:
     apart = [distance(g, shape) for shape in fits.shapes]
     if min(apart, default=math.inf) > REACH:
         return {}
-    those, wide = {g: (terms(g), apart)}, raised(g)
+    those, wide = {g: (terms(g), apart)}, raise_head(g)
     if wide != g:
         those[wide] = terms(wide), [distance(wide, shape) for shape in fits.shapes]
     found = {}
@@ -128,7 +128,7 @@ def predict(fits: Direction, g: Geometry) -> dict[str, float]:
     return found
 
 
-def raised(g: Geometry) -> Geometry:
+def raise_head(g: Geometry) -> Geometry:
     """Return the shape with its head size raised to a power of two."""
     return msgspec.structs.replace(g, head_dim=1 << (g.head_dim - 1).bit_length())
 
@@ -148,7 +148,7 @@ def distance(a: Geometry, b: Geometry) -> float:
     return math.fsum(x * x for x in apart) + 0.5 * other + 4.0 * differing
 
 
-def expected(gpus: Sequence[str], direction: str, g: Geometry) -> dict[str, float]:
+def expect(gpus: Sequence[str], direction: str, g: Geometry) -> dict[str, float]:
     """Return the expected microseconds of each backend that was fitted for one of the GPUs."""
     held = coefficients()
     return predict(held.directions[direction], g) if set(gpus) & set(held.gpus) else {}

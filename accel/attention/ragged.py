@@ -93,11 +93,11 @@ class Ragged:
         edges = [*begins.flatten().nonzero().flatten().tolist(), rows.numel()]
         return cls.of([b - a for a, b in pairwise(edges)], device=ids.device)
 
-    def repeated(self, times: int) -> Ragged:
+    def repeat(self, times: int) -> Ragged:
         """Return these sequences `times` times, one after the other."""
         return Ragged(
-            _repeated(self.starts_q, times),
-            _repeated(self.starts_k, times),
+            _repeat(self.starts_q, times),
+            _repeat(self.starts_k, times),
             self.longest_q,
             self.longest_k,
             None if self.total_q is None else self.total_q * times,
@@ -110,6 +110,6 @@ class Ragged:
         return len(self.starts_q) - 1
 
 
-def _repeated(starts: Tensor, times: int) -> Tensor:
+def _repeat(starts: Tensor, times: int) -> Tensor:
     lengths = starts.diff().repeat(times)
     return torch.cat([starts.new_zeros(1), lengths.cumsum(0, dtype=torch.int32)])

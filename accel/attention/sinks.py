@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 
-def with_sink(out: Tensor, lse: Tensor, sink: Tensor) -> tuple[Tensor, Tensor]:
+def add_sink(out: Tensor, lse: Tensor, sink: Tensor) -> tuple[Tensor, Tensor]:
     """Return the output, scaled in place, and the new lse.
 
     Shapes: out [B,H,S,D], lse float32 [B,H,S], sink [H].

@@ -179,12 +179,12 @@ def record(rows: Iterable[Row]) -> Path:
 
 def forget() -> None:
     """Read the tables again when they are needed next."""
-    for kept in (_measured, rows_of):
+    for kept in (_read_all, rows_of):
         kept.cache_clear()
 
 
 @lru_cache(maxsize=1)
-def _measured() -> tuple[Row, ...]:
+def _read_all() -> tuple[Row, ...]:
     """Return the shipped rows and the user's, which replace what they measured again.
 
     A user's table that cannot be read causes one warning.
@@ -200,10 +200,10 @@ def _measured() -> tuple[Row, ...]:
 @lru_cache(maxsize=64)
 def rows_of(gpu: str, direction: str, dtype: str, head_dim: int, causal: bool) -> tuple[Row, ...]:
     """Return the rows of the tables that apply."""
-    return applying(_measured(), gpu, direction, dtype, head_dim, causal)
+    return select(_read_all(), gpu, direction, dtype, head_dim, causal)
 
 
-def applying(
+def select(
     rows: Iterable[Row], gpu: str, direction: str, dtype: str, head_dim: int, causal: bool
 ) -> tuple[Row, ...]:
     """Return the plain rows that apply: of each shape those at the smallest measured head size >=
@@ -227,7 +227,7 @@ def applying(
     return tuple(row for row, rank in zip(able, ranks, strict=True) if rank == best[row.place])
 
 
-def measured_on(rows: Iterable[Row], at: Place) -> list[str]:
+def find_gpus(rows: Iterable[Row], at: Place) -> list[str]:
     """Return the GPUs whose rows decide at the shape `at`."""
     exact, near = set[str](), set[str]()
     for row in rows:
@@ -238,7 +238,7 @@ def measured_on(rows: Iterable[Row], at: Place) -> list[str]:
     return sorted(exact or near)
 
 
-def expected(rows: Iterable[Row], at: Place) -> dict[str, float]:
+def expect(rows: Iterable[Row], at: Place) -> dict[str, float]:
     """Return the expected TFLOP/s of each backend at the shape `at`; empty without measurements.
 
     Only shapes within REACH count, with few queries from few and many from many. A shape that was

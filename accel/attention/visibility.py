@@ -21,7 +21,7 @@ class Visible(NamedTuple):
     documents: Ragged | None = None
 
 
-def recognised(lists: BlockLists) -> Visible | None:
+def recognise_mask(lists: BlockLists) -> Visible | None:
     """Return the rule that a mask for all batches and heads follows, or None if there is none."""
     queries, keys = lists.lengths
     if lists.geometry.shape[:2] != (1, 1) or 0 in lists.lengths:

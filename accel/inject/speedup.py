@@ -48,9 +48,9 @@ def predicted(shape: Shape, before: Before) -> Speedup | None:
 
 def _rates(direction: str, shape: Shape, before: Before) -> tuple[float, float] | None:
     """Return the TFLOP/s before and after linking."""
-    rows = table.applying(_measured(), GPU, direction, "bfloat16", shape.head_size, shape.causal)
+    rows = table.select(_measured(), GPU, direction, "bfloat16", shape.head_size, shape.causal)
     at = table.place(shape.batch * shape.heads, shape.queries, shape.keys)
-    rates = table.expected(rows, at)
+    rates = table.expect(rows, at)
     if not {before, _LINKED[before]} <= rates.keys():
         return None
     return rates[before], rates[_LINKED[before]]

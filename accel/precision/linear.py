@@ -19,7 +19,7 @@ from torch import Tensor
 from gpudeck.accel.precision.products import E4M3, product, rounded
 from gpudeck.accel.primitives.quantize.before import NOTHING, Before, gradients, with_statistics
 from gpudeck.accel.primitives.quantize.fp8 import Fp8, Granularity
-from gpudeck.accel.runtime.named import traced
+from gpudeck.accel.runtime.named import is_traced
 
 Recipe = Literal["delayed", "tensor", "row", "block"]
 RECIPES: tuple[str, ...] = get_args(Recipe)
@@ -256,4 +256,4 @@ def _parts(x: Fp8 | None, like: Tensor) -> tuple[Tensor, Tensor]:
     if x is None:
         return like.new_empty(0, dtype=E4M3), like.new_empty(0, dtype=torch.float32)
     # what an operator returns shares no memory with what else it returns, or takes
-    return x.values.contiguous(), x.scales.clone() if traced(x.values) else x.scales
+    return x.values.contiguous(), x.scales.clone() if is_traced(x.values) else x.scales

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from gpudeck.accel.primitives.gemm import cublas
 from gpudeck.accel.primitives.gemm.api import gemm, run
-from gpudeck.accel.primitives.gemm.lessons import chosen
+from gpudeck.accel.primitives.gemm.lessons import choose_learning
 from gpudeck.accel.primitives.gemm.operands import Operands, arrange
 from gpudeck.accel.primitives.gemm.problem import Problem
-from gpudeck.accel.primitives.quantize.before import NOTHING, Before, applied
-from gpudeck.accel.primitives.quantize.fp8 import Fp8, Granularity, by_kernels, emulated, magnitudes
-from gpudeck.accel.runtime.named import traced
+from gpudeck.accel.primitives.quantize.before import NOTHING, Before, apply
+from gpudeck.accel.primitives.quantize.fp8 import Fp8, Granularity, by_kernels, emulate, magnitudes
+from gpudeck.accel.runtime.named import is_traced
 
 E4M3 = torch.float8_e4m3fn
 
@@ -30,15 +30,15 @@ def rounded(
     """Return f(x) in FP8 and, if wanted, its transpose; `most` is raised to its largest
     magnitude."""
     if by_kernels(x):
-        from gpudeck.accel.primitives.quantize.fused import both_ways
+        from gpudeck.accel.primitives.quantize.fused import quantize_both_ways
 
-        made = both_ways(x, kind, E4M3, scale, across=across, most=most, before=before)
+        made = quantize_both_ways(x, kind, E4M3, scale, across=across, most=most, before=before)
         return made.along, made.across
-    x = applied(before, x)
+    x = apply(before, x)
     if most is not None and x.numel():
         most.copy_(torch.maximum(most, magnitudes(x).amax()))
-    turned = emulated(x.t(), kind, E4M3, scale) if across else None
-    return emulated(x, kind, E4M3, scale), turned
+    turned = emulate(x.t(), kind, E4M3, scale) if across else None
+    return emulate(x, kind, E4M3, scale), turned
 
 
 @torch.library.custom_op("gpudeck::fp8_product", mutates_args=())
@@ -64,10 +64,10 @@ def product(a: Fp8, b: Fp8, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
     In a compiled graph it is cuBLAS's where that can: the compiler calls it without a wrapper.
     """
     given = (a.values, b.values, a.scales, b.scales, bias)
-    if traced(a.values):
+    if is_traced(a.values):
         problem = _problem(a, b, bias, dtype)
         if cublas.refusal(problem) is None:
-            return cublas.scaled(*given, problem)
+            return cublas.multiply_scaled(*given, problem)
         made: Tensor = product_op(*given, dtype)
         return made
     key = (
@@ -83,9 +83,9 @@ def product(a: Fp8, b: Fp8, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
         shape = (problem.m, problem.n)
         return Operands(a.values[None], b.values[None], a.scales, b.scales, bias, problem, shape)
 
-    backend = chosen(problem, operands).backend
+    backend = choose_learning(problem, operands).backend
     if backend == "cublas":  # without the views that its other callers need
-        return cublas.scaled(*given, problem)
+        return cublas.multiply_scaled(*given, problem)
     return run(operands(), backend)
 
 

@@ -94,10 +94,10 @@ def source(call: KernelCall) -> ASTSource:
 
     def describe(value: Any, parameter: Any, *path: int) -> str:
         constant = parameter.is_constexpr or value is None
-        if constant or (value == 1 and _specialised(value, parameter)):
+        if constant or (value == 1 and _is_specialised(value, parameter)):
             constants[path] = value
             return "constexpr"
-        if value.aligned if isinstance(value, Pointer) else _divides(value, parameter):
+        if value.aligned if isinstance(value, Pointer) else _is_divisible(value, parameter):
             attributes[path] = [["tt.divisibility", ALIGNMENT]]
         return _type_of(value)
 
@@ -117,14 +117,14 @@ def source(call: KernelCall) -> ASTSource:
     return GluonASTSource(call.kernel, signature, constants, attributes)
 
 
-def compiled(call: KernelCall, capability: int) -> Any:
+def compile_kernel(call: KernelCall, capability: int) -> Any:
     """Return the kernel that Triton compiles for a compute capability (90 for 9.0)."""
     return triton.compile(
         source(call), target=GPUTarget("cuda", capability, 32), options={**_OPTIONS, **call.options}
     )
 
 
-def given(call: KernelCall, signature: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def list_given(call: KernelCall, signature: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the types and values of the arguments that a compiled kernel takes, in its order."""
     found: list[tuple[str, Any]] = []
     for name, types in signature.items():
@@ -138,12 +138,12 @@ def _is_group(value: object) -> bool:
     return isinstance(value, tuple) and not isinstance(value, Pointer | TensorBox)
 
 
-def _specialised(value: object, parameter: Any) -> TypeGuard[int]:
+def _is_specialised(value: object, parameter: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not parameter.do_not_specialize
 
 
-def _divides(value: object, parameter: Any) -> bool:
-    return _specialised(value, parameter) and value % ALIGNMENT == 0
+def _is_divisible(value: object, parameter: Any) -> bool:
+    return _is_specialised(value, parameter) and value % ALIGNMENT == 0
 
 
 def _type_of(value: object) -> str:

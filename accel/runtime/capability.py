@@ -46,7 +46,7 @@ class ComputeDevice:
         return psutil.virtual_memory().available
 
 
-def current() -> ComputeDevice:
+def find_device() -> ComputeDevice:
     """Return the first GPU that CUDA_VISIBLE_DEVICES permits, or else the CPU.
 
     Raises:
@@ -87,13 +87,13 @@ def versions() -> dict[str, str]:
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
         "cudnn": None if cudnn is None else f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}",
-        "triton": _installed("triton"),
+        "triton": _find_version("triton"),
         "driver": _driver(),
     }
     return {name: version for name, version in found.items() if version}
 
 
-def _installed(distribution: str) -> str | None:
+def _find_version(distribution: str) -> str | None:
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

@@ -22,18 +22,18 @@ OPTIONS: dict[str, Any] = {
 """Options of Numba that all compiled functions share."""
 
 
-def entry(function: Any) -> Any:
+def compile_entry(function: Any) -> Any:
     """Compile a function that Python calls."""
     try:
-        return _compiled(function)
+        return _compile(function)
     except RuntimeError:  # Numba found no cache folder that it can write.
         config: Any = numba.config  # its attributes are made at run time
         chosen, config.CACHE_DIR = config.CACHE_DIR, str(state_folder() / "compiled")
         try:
-            return _compiled(function)
+            return _compile(function)
         finally:
             config.CACHE_DIR = chosen
 
 
-def _compiled(function: Any) -> Any:
+def _compile(function: Any) -> Any:
     return numba.njit(cache=True, **OPTIONS)(function)

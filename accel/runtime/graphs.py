@@ -40,7 +40,7 @@ class Replay(Generic[_Result]):
             raise ValueError(f"a CUDA graph needs example inputs on one CUDA GPU; got {found}")
         self.inputs = tuple(example.detach().clone() for example in examples)
         """The buffers that the graph reads."""
-        self._graph, self._result = recorded(lambda: fn(*self.inputs), self.inputs[0].device)
+        self._graph, self._result = record(lambda: fn(*self.inputs), self.inputs[0].device)
 
     def __call__(self, *inputs: Tensor) -> _Result:
         """Replay on `inputs`.
@@ -59,7 +59,7 @@ class Replay(Generic[_Result]):
                 or given.device != buffer.device
             ):
                 raise ValueError(
-                    f"input {i} was captured as {_described(buffer)}; got {_described(given)}"
+                    f"input {i} was captured as {_describe(buffer)}; got {_describe(given)}"
                 )
             buffer.copy_(given)
         self._graph.replay()
@@ -80,16 +80,14 @@ class Captured:
             RuntimeError: if `fn` does something that a graph cannot record.
         """
         self._fn = fn
-        self._graph, self._result = recorded(fn, device)
+        self._graph, self._result = record(fn, device)
 
     def __call__(self) -> None:
         """Replay."""
         self._graph.replay()
 
 
-def recorded(
-    fn: Callable[[], _Result], device: torch.device
-) -> tuple[torch.cuda.CUDAGraph, _Result]:
+def record(fn: Callable[[], _Result], device: torch.device) -> tuple[torch.cuda.CUDAGraph, _Result]:
     """Run `fn` three times on a side stream, then capture it; return the graph and its result.
 
     Raises:
@@ -113,5 +111,5 @@ def recorded(
     return graph, result
 
 
-def _described(tensor: Tensor) -> str:
+def _describe(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} on {tensor.device}"

@@ -21,7 +21,14 @@ from torch import Tensor
 from triton.compiler import ASTSource
 from triton.runtime.interpreter import InterpretedFunction
 
-from gpudeck.accel.runtime.call import KernelCall, Pointer, TensorBox, compiled, given, source
+from gpudeck.accel.runtime.call import (
+    KernelCall,
+    Pointer,
+    TensorBox,
+    compile_kernel,
+    list_given,
+    source,
+)
 
 _IN_MAPS = {
     torch.float16: 6,
@@ -111,11 +118,11 @@ def prepare(call: KernelCall, device: torch.device) -> Callable[..., None]:
         refuses.
     """
     if isinstance(call.kernel, InterpretedFunction):
-        return _interpreted(call)
+        return _interpret(call)
     return Launch(call, device.index)
 
 
-def _interpreted(call: KernelCall) -> Callable[..., None]:
+def _interpret(call: KernelCall) -> Callable[..., None]:
     names = [
         name for name in call.kernel.arg_names if isinstance(call.arguments.get(name), Pointer)
     ]
@@ -165,7 +172,7 @@ class _Slot:
         self._kept: list[Any] = []
         places: list[int] = []
         pointers = iter(range(len(tensors)))
-        for type_, value in given(call, function.source.signature):
+        for type_, value in list_given(call, function.source.signature):
             if isinstance(value, TensorBox):
                 i = next(pointers)
                 at = self._keep((ctypes.c_uint8 * (_MAP_BYTES + _MAP_ALIGNMENT))())
@@ -253,7 +260,7 @@ def _function(call: KernelCall, device: int) -> _Function:
 
 def _load(requested: ASTSource, call: KernelCall, device: int) -> _Function:
     major, minor = torch.cuda.get_device_capability(device)
-    kernel = compiled(call, 10 * major + minor)
+    kernel = compile_kernel(call, 10 * major + minor)
     metadata = kernel.metadata
     assert metadata.num_ctas == 1 and not metadata.global_scratch_size, (
         "neither clusters nor scratch memory are passed to the kernel"

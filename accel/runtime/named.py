@@ -20,7 +20,7 @@ from gpudeck.accel.runtime.launch import prepare
 USUAL = {"num_warps": 4, "num_stages": 2}
 
 
-def traced(x: Tensor) -> bool:
+def is_traced(x: Tensor) -> bool:
     """Return True if x only stands for a tensor, as while torch.compile traces: it has no memory.
 
     Tensors that are no plain ones count as such; Triton's own launcher takes them if they are real.
@@ -61,7 +61,7 @@ class Launcher:
         kernel is interpreted. None stands for a tensor that the kernel does not use."""
         first = tensors[0]
         assert first is not None
-        if traced(first):
+        if is_traced(first):
             named = dict(zip(self.names, tensors, strict=True))
             wrap_triton(self.kernel)[self.grid](
                 **named, **self.numbers, **self.constants, **self.options
@@ -69,7 +69,7 @@ class Launcher:
             return
         # plain tuples: this runs at every launch, and only the first needs more
         types = [None if x is None else (x.dtype, x.data_ptr() % ALIGNMENT == 0) for x in tensors]
-        run, order = _prepared(self, tuple(types), first.device)
+        run, order = _prepare(self, tuple(types), first.device)
         run(*[tensors[i] for i in order])
 
 
@@ -83,7 +83,7 @@ def launch(
 ) -> None:
     """Launch a kernel once; the arguments are those of Launcher, and the tensors by name."""
     names, given = tuple(tensors), tuple(tensors.values())
-    if given[0] is not None and traced(given[0]):
+    if given[0] is not None and is_traced(given[0]):
         launcher = Launcher(kernel, grid, names, numbers, constants, options)
     else:
         numbers_, constants_, options_ = (tuple(d.items()) for d in (numbers, constants, options))
@@ -119,7 +119,7 @@ def _launcher(
 
 
 @lru_cache(maxsize=4096)
-def _prepared(
+def _prepare(
     launcher: Launcher, types: tuple[tuple[torch.dtype, bool] | None, ...], device: torch.device
 ) -> tuple[Callable[..., None], tuple[int, ...]]:
     """Return what launches the kernel on tensors of these types, and which of them it takes, in its

@@ -49,7 +49,7 @@ def change(file: Path, contents: Callable[[bytes], bytes]) -> bytes:
     Raises:
         OSError: if the file cannot be written; TimeoutError if others hold the lock for too long.
     """
-    with _locked(file):
+    with _lock(file):
         new = contents(read(file))
         replace(file, new)
         return new
@@ -95,7 +95,7 @@ def _open_lock(file: Path) -> int:
 
 
 @contextmanager
-def _locked(file: Path) -> Iterator[None]:
+def _lock(file: Path) -> Iterator[None]:
     """Hold the lock of a file. The kernel releases it when the process ends, however it ends."""
     fd = _open_lock(file)
     deadline = time.monotonic() + PATIENCE_S

@@ -179,7 +179,7 @@ def _calls_in(seconds: float, ms: Sequence[float], step: int) -> int:
     )
 
 
-def timed(call: Callable[[], T], device: torch.device) -> tuple[T, float]:
+def time_call(call: Callable[[], T], device: torch.device) -> tuple[T, float]:
     """Return the answer of one call on an idle device, and its milliseconds including the
     launch."""
     if device.type != "cuda":
@@ -220,7 +220,7 @@ def _slice(
     """Return the milliseconds of `count` calls; on a GPU, means over every `step` of them."""
     if device.type != "cuda":
         during()
-        return [timed(call, device)[1] for _ in range(count)]
+        return [time_call(call, device)[1] for _ in range(count)]
     marks = [_mark(device)]
     for number in range(1, count + 1):
         call()
@@ -263,7 +263,7 @@ def _on_gpu(
             flying.append(_mark(device))
         finished: list[float] = []
         # A few at a time: reading the whole queue at once would leave the GPU without work.
-        while flying and len(finished) < 4 and _reached(flying[0]):
+        while flying and len(finished) < 4 and _is_reached(flying[0]):
             finished.append(last.elapsed_time(flying[0]))
             last = flying.popleft()
         if finished:
@@ -280,5 +280,5 @@ def _mark(device: torch.device) -> torch.cuda.Event:
     return event
 
 
-def _reached(event: torch.cuda.Event) -> bool:
+def _is_reached(event: torch.cuda.Event) -> bool:
     return bool(event.query())  # type: ignore[no-untyped-call]

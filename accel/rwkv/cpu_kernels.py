@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from gpudeck.accel.runtime.compiled import OPTIONS, entry
+from gpudeck.accel.runtime.compiled import OPTIONS, compile_entry
 from gpudeck.accel.rwkv.layers import DECAY, GROUP_EPS
 from gpudeck.accel.rwkv.weights import HEAD
 
@@ -135,7 +135,7 @@ def _head_step(r, w, k, v, a, b, state, y):
         y[i] = read
 
 
-@entry
+@compile_entry
 def recurrence(r, w, k, v, a, b, state, y):
     """Compute `gpudeck.accel.rwkv.wkv.sequential`: vectors and y [B, T, H, 64], states [B, H, 64,
     64] in place.
@@ -256,7 +256,7 @@ def _channel_mix(t, vectors, matrices, scales, x, last, room, used, out):
     _columns(matrices, t[_FFN_VALUE], hidden, used, out)
 
 
-@entry
+@compile_entry
 def step(
     table,
     vectors,

@@ -86,10 +86,10 @@ class Checkpoint:
         _checked(f"{name}.qzeros", zeros, (groups, rows // 8))
         if self._quantization == "awq":
             _checked(f"{name}.qweight", words, (columns, rows // 8))
-            return of_int4(from_awq(words, zeros, scales).regrouped())
+            return of_int4(from_awq(words, zeros, scales).regroup())
         _checked(f"{name}.qweight", words, (columns // 8, rows))
         self._check_order(name, columns, groups)
-        return of_int4(from_gptq(words, zeros, scales).regrouped())
+        return of_int4(from_gptq(words, zeros, scales).regroup())
 
     def _check_order(self, name: str, columns: int, groups: int) -> None:
         if f"{name}.g_idx" not in self:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpudeck.accel.runtime.compiled import entry
+from gpudeck.accel.runtime.compiled import compile_entry
 
 _ZERO, _ONE, _TWO = np.float32(0), np.float32(1), np.float32(2)
 _GELU, _CUBE, _HALF = np.float32(0.7978845608028654), np.float32(0.044715), np.float32(0.5)
 _16 = np.uint32(16)
 
 
-@entry
+@compile_entry
 def matmul_float(weights, x, out):
     """Compute out [T, N] = x [T, K] weights [N, K]^T in fp32."""
     for r in range(weights.shape[0]):
@@ -28,7 +28,7 @@ def matmul_float(weights, x, out):
             out[t, r] = total
 
 
-@entry
+@compile_entry
 def matmul_bfloat(weights, x, out):
     """Compute the same with weights in bf16, given as uint16."""
     for r in range(weights.shape[0]):
@@ -40,7 +40,7 @@ def matmul_bfloat(weights, x, out):
             out[t, r] = total
 
 
-@entry
+@compile_entry
 def matmul_int8(weights, scales, x, out):
     """Compute the same with weights in int8 and a scale [N] a row."""
     for r in range(weights.shape[0]):
@@ -52,7 +52,7 @@ def matmul_int8(weights, scales, x, out):
             out[t, r] = total * scale
 
 
-@entry
+@compile_entry
 def matmul_int4(weights, scales, zeros, x, out):
     """Compute the same with weights in int4.
 
@@ -78,7 +78,7 @@ def matmul_int4(weights, scales, zeros, x, out):
             out[t, r] = total
 
 
-@entry
+@compile_entry
 def norm(x, weight, eps, out):
     """Divide each row of x [T, C] by its root mean square, times weight [C]."""
     n = x.shape[1]
@@ -91,7 +91,7 @@ def norm(x, weight, eps, out):
             out[t, i] = row[i] * scale * weight[i]
 
 
-@entry
+@compile_entry
 def turn(x, count, cos, sin):
     """Rotate the first `count` heads of x [T, H, D] in place, by cosine and sine [T, dims / 2]."""
     half = cos.shape[1]
@@ -104,7 +104,7 @@ def turn(x, count, cos, sin):
                 vector[half + i] = second * cos[t, i] + first * sin[t, i]
 
 
-@entry
+@compile_entry
 def gated(x, gelu, out):
     """Compute act(gate) * up of x [T, 2 I], whose rows are a gate and an up."""
     n = out.shape[1]
@@ -118,7 +118,7 @@ def gated(x, gelu, out):
                 out[t, i] = gate / (_ONE + np.exp(-gate)) * up
 
 
-@entry
+@compile_entry
 def attention(q, keys, values, tables, rows, positions, block, window, scale, softcap, scores, out):
     """Attend to the paged keys and values of each row's own sequence.
 

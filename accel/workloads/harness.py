@@ -163,7 +163,7 @@ def _run(workload: catalog.Workload, work: Work, argv: Sequence[str]) -> Result:
     with _explained():
         from gpudeck.accel.runtime import capability
 
-        device = capability.current()
+        device = capability.find_device()
         values = Values(workload.complete(given, "nvidia" if device.kind == "cuda" else "cpu"))
         progress.stage("preparing")
         with torch.no_grad(), _usage():

@@ -163,7 +163,7 @@ def trials(
     """
     import torch
 
-    from gpudeck.accel.runtime.timing import timed
+    from gpudeck.accel.runtime.timing import time_call
 
     name, count, first = (
         values.text("operation"), values.integer("trials"), values.integer("seed")
@@ -177,7 +177,7 @@ def trials(
         for trial in range(count):
             torch.manual_seed(first + trial)
             task = posed(name, problem, _asked(values, name), device)
-            _, milliseconds = timed(task.call, device.torch_device)
+            _, milliseconds = time_call(task.call, device.torch_device)
             yield task, milliseconds, first + trial
             progress.advance(trial + 1.0, (trial + 1) * task.flops)
 

@@ -173,19 +173,21 @@ class _Solver:
 def _solver(name: str, shape: Shape, direction: Direction, device: ComputeDevice) -> _Solver:
     from gpudeck.accel.attention.inputs import Inputs
     from gpudeck.accel.attention.passes import backward
-    from gpudeck.accel.runtime.timing import timed
+    from gpudeck.accel.runtime.timing import time_call
     from gpudeck.accel.workloads.contender import NAMED, chosen, forward, problem_of
 
     problem = problem_of(shape, direction, device)
     choice = chosen(problem, name, direction)
 
     def forwards(x: Tensors, _: dict[str, Tensor]) -> tuple[dict[str, Tensor], float]:
-        (out, lse), ms = timed(lambda: forward(x, shape, name), device.torch_device)
+        (out, lse), ms = time_call(lambda: forward(x, shape, name), device.torch_device)
         return {"out": out, "lse": lse}, ms
 
     def backwards(x: Tensors, solved: dict[str, Tensor]) -> tuple[dict[str, Tensor], float]:
         given = x.dout, Inputs(x.q, x.k, x.v), solved["out"], solved["lse"]
-        grads, ms = timed(lambda: backward(*given, problem, choice.backend), device.torch_device)
+        grads, ms = time_call(
+            lambda: backward(*given, problem, choice.backend), device.torch_device
+        )
         return {"dq": grads.q, "dk": grads.k, "dv": grads.v}, ms
 
     return _Solver(

@@ -38,10 +38,12 @@ def measure_used_shapes() -> int:
 
     from gpudeck.accel.attention import idle_lessons as attention
     from gpudeck.accel.primitives.gemm import idle_lessons as gemm
-    from gpudeck.accel.runtime.capability import current
+    from gpudeck.accel.runtime.capability import find_device
 
-    device, count = current().torch_device, 0
-    for text, direction, measure in chain(attention.pending(device), gemm.pending(device)):
+    device, count = find_device().torch_device, 0
+    for text, direction, measure in chain(
+        attention.find_pending(device), gemm.find_pending(device)
+    ):
         with torch.no_grad():
             if measure():
                 count += 1

@@ -25,7 +25,7 @@ from gpudeck import accel
 from gpudeck.accel.attention.table import Row
 from gpudeck.accel.inject import link
 from gpudeck.accel.inject.scores import SMALL as SMALLEST
-from gpudeck.accel.runtime.capability import current
+from gpudeck.accel.runtime.capability import find_device
 from gpudeck.accel.runtime.timing import measure_in_turn, timing_of
 from tests.benchmarks.rows import RESULTS
 
@@ -122,7 +122,7 @@ def main() -> None:
 
         versions.append(f"triton {triton.__version__}")
     about = {
-        "gpu": current().name if cuda else "CPU",
+        "gpu": find_device().name if cuda else "CPU",
         "device": torch.device(options.device),
         "versions": ", ".join(versions),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),

@@ -26,11 +26,11 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from gpudeck.accel.attention.backends.fa3 import library
+from gpudeck.accel.attention.backends.fa3 import find_library
 from gpudeck.accel.attention.kernels.decoding import plan
 from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.runtime import power
-from gpudeck.accel.runtime.graphs import recorded
+from gpudeck.accel.runtime.graphs import record
 from gpudeck.accel.runtime.peaks import peak_bandwidth
 from tests.benchmarks.rows import RESULTS, context, write
 
@@ -202,9 +202,9 @@ def ours(cell: Cell, tile: plan.Tile | None = None) -> dict[str, Call]:
 
 def fa3(cell: Cell) -> dict[str, Call]:
     """FlashAttention-3: a batch and pages of 128 with its scheduler's metadata; end to end."""
-    if library() is None or cell.cache == "int8":
+    if find_library() is None or cell.cache == "int8":
         return {}
-    torch.ops.load_library(library())
+    torch.ops.load_library(find_library())
     ops, c, none = torch.ops._vllm_fa3_C, cell, None
     kept = torch.float8_e4m3fn if c.cache == "fp8" else torch.bfloat16
     window = (-1, -1) if not c.window else (c.window - 1, 0)
@@ -342,7 +342,7 @@ class Graph:
         repeats = max(1, 8 // self.count)
         self.count *= repeats
         self._copies = copies  # their memory is read by the graph
-        self.graph, self.results = recorded(
+        self.graph, self.results = record(
             lambda: [call(d) for _ in range(repeats) for d in copies], copies[0].q.device
         )
 
@@ -490,18 +490,18 @@ def tiles(part: tuple[int, int], seconds: float, only_compile: bool) -> None:
         print(f"fastest {known}: {plan.TILES[known]}", flush=True)
     if (narrow := plan.Class("narrow", True, True)) in taken:
         plan.TILES[narrow._replace(width="small")] = plan.TILES[narrow]
-    plan._prepared.cache_clear()
+    plan._prepare.cache_clear()
 
 
 def warm(calls: dict[str, Call], d: Data) -> None:
     """Compile what our calls need, without memory, and call the others."""
-    real = plan._prepared
+    real = plan._prepare
 
     def prepared(kind: plan.Kind, tile: plan.Tile | None) -> Any:
         real(kind._replace(device=torch.device("cuda", 0)), tile)
         raise NotImplementedError
 
-    plan._prepared = prepared  # type: ignore[assignment]
+    plan._prepare = prepared  # type: ignore[assignment]
     for name, call in calls.items():
         try:
             call(d)
@@ -509,7 +509,7 @@ def warm(calls: dict[str, Call], d: Data) -> None:
             continue
         except Exception as e:  # noqa: BLE001
             print(f"{name}: {str(e).strip().splitlines()[:1]}", flush=True)
-    plan._prepared = real
+    plan._prepare = real
 
 
 def main() -> None:

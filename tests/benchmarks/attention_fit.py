@@ -105,7 +105,7 @@ def by_terms(others: Sequence[Row], row: Row) -> dict[str, float]:
 def by_nearest(others: Sequence[Row], row: Row) -> dict[str, float]:
     """Predict by the ranking of the nearest shapes of the same kind."""
     near = [o for o in others if (o.direction, o.kind[3:]) == (row.direction, row.kind[3:])]
-    rates = table.expected(near, row.place)
+    rates = table.expect(near, row.place)
     return {name: 1.0 / rate for name, rate in rates.items()}
 
 
@@ -149,7 +149,7 @@ def on_zoo(rows: Sequence[Row], file: Path) -> Iterator[str]:
                 else:
                     gpu, causal = GPUS[0], shape.causal
                     near = table.rows_of(gpu, direction, "bfloat16", shape.head_dim, causal)
-                    rates = table.expected(near, shape.place)
+                    rates = table.expect(near, shape.place)
                     told = {backend: 1.0 / rate for backend, rate in rates.items()}
                 able = {backend: us for backend, us in told.items() if backend in measured}
                 if able:

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from gpudeck.accel.attention import emulation
-from gpudeck.accel.attention.backends.fa3 import library
+from gpudeck.accel.attention.backends.fa3 import find_library
 from gpudeck.accel.attention.inputs import Inputs, problem_of, rules_of
 from gpudeck.accel.attention.kernels.geometry import Geometry, geometry_key, geometry_of
 from gpudeck.accel.attention.kernels.hopper import forward_fp8
@@ -40,7 +40,7 @@ from gpudeck.accel.attention.kernels.quantised import Quantised
 from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.runtime import power
-from gpudeck.accel.runtime.call import compiled
+from gpudeck.accel.runtime.call import compile_kernel
 from gpudeck.accel.runtime.launch import prepare
 from gpudeck.accel.runtime.timing import measure_in_turn
 from tests.benchmarks.rows import RESULTS, context, spread, write
@@ -216,7 +216,7 @@ def shapes(lengths: tuple[int, ...]) -> Iterator[tuple[int, int, int, int, bool]
 def build(work: tuple[tuple[int, int, int, int, bool], Schedule | None]) -> None:
     shape, schedule = work
     g = meta(*shape)
-    compiled(quantise_call(g) if schedule is None else forward_call(g, 132, schedule), 90)
+    compile_kernel(quantise_call(g) if schedule is None else forward_call(g, 132, schedule), 90)
 
 
 def build_all(lengths: tuple[int, ...], sweep: bool) -> None:
@@ -350,7 +350,7 @@ def contenders(x: Inputs, causal: bool, sweep: bool) -> Iterator[tuple[str, Call
         "cudnn": partial(cudnn_call, x, causal, "bshd"),
         "cudnn bhsd": partial(cudnn_call, x, causal, "bhsd"),
     }
-    if library():
+    if find_library():
         ways["fa3"] = partial(fa3_call, x, causal)
     for name, make in ways.items():
         try:
@@ -412,8 +412,8 @@ def main() -> None:
     if lost:
         write("attention_fp8_errors", lost, options.out)
     print(f"checked after {time.perf_counter() - start:.0f} s", flush=True)
-    if library():
-        torch.ops.load_library(library())  # type: ignore[no-untyped-call]
+    if find_library():
+        torch.ops.load_library(find_library())  # type: ignore[no-untyped-call]
     rows: list[dict[str, object]] = []
     for shape in shapes(lengths):
         new = list(measure(shape, options.seconds, options.sweep))

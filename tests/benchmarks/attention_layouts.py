@@ -18,7 +18,7 @@ import torch
 from gpudeck.accel.attention import BACKENDS
 from gpudeck.accel.attention.dispatch import refuse
 from gpudeck.accel.attention.inputs import Inputs
-from gpudeck.accel.runtime.capability import current
+from gpudeck.accel.runtime.capability import find_device
 from gpudeck.accel.runtime.graphs import Captured
 from gpudeck.accel.runtime.timing import measure_in_turn, timing_of
 from gpudeck.accel.workloads.contender import pose
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    device = current()
+    device = find_device()
     about = context(device.name, ["torch", "triton"])
     rows: list[dict[str, object]] = []
     for dim, seq, causal in product((64, 128, 256), (2048, 8192), (False, True)):

@@ -24,7 +24,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from gpudeck.accel.attention import BACKENDS, attention, choose, describe
 from gpudeck.accel.attention.backends import fa3
-from gpudeck.accel.attention.backends.fa4 import installed
+from gpudeck.accel.attention.backends.fa4 import is_installed
 from gpudeck.accel.attention.inputs import Inputs
 from gpudeck.accel.attention.reference import reference
 from tests.benchmarks.rows import RESULTS, context, spread, write
@@ -48,12 +48,12 @@ def contenders(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Call]:
         "peer: cudnn": lambda: aten._scaled_dot_product_cudnn_attention(q, k, v, None, False)[0],
     }
     rows = [t.transpose(1, 2).contiguous() for t in (q, k, v)]
-    if fa3.library():
+    if fa3.find_library():
         BACKENDS["fa3"].load()
         laid_out = Inputs(*(t.transpose(1, 2) for t in rows))
         problem = describe(*laid_out[:3])
         found["peer: fa3"] = lambda: BACKENDS["fa3"].forward(laid_out, problem)[0]
-    if installed():
+    if is_installed():
         from flash_attn.cute.interface import flash_attn_func
 
         found["peer: fa4"] = lambda: flash_attn_func(*rows)[0].transpose(1, 2)
@@ -192,7 +192,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     out = parser.parse_args().out
     about = context(
-        torch.cuda.get_device_name(), PACKAGES + (["flash-attn-4"] if installed() else [])
+        torch.cuda.get_device_name(), PACKAGES + (["flash-attn-4"] if is_installed() else [])
     )
     rows = []
     for seq, batch in SHAPES:

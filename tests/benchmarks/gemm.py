@@ -37,10 +37,10 @@ from gpudeck.accel.primitives.quantize.fp8 import (
     GRANULARITIES,
     Fp8,
     Granularity,
-    emulated,
+    emulate,
     fp8_quantize,
 )
-from gpudeck.accel.primitives.quantize.fused import both_ways
+from gpudeck.accel.primitives.quantize.fused import quantize_both_ways
 from gpudeck.accel.runtime.graphs import Captured
 from gpudeck.accel.runtime.timing import copies_beyond_cache
 from tests.benchmarks.rows import RESULTS, context, spread, write
@@ -216,10 +216,10 @@ def learned(x: Posed) -> Measured | None:
     """Return what `auto` learns at two calls without the shipped table; None without a choice."""
     accel.learning("once")
     try:
-        with mock.patch.object(table, "measured", lambda *_: table.Nearest({})):
+        with mock.patch.object(table, "find_measured", lambda *_: table.Nearest({})):
             for _ in range(usage.AT_CALL):
                 p = x.operands.problem
-                BACKENDS[lessons.chosen(p, lambda: x.operands).backend].run(x.operands)
+                BACKENDS[lessons.choose_learning(p, lambda: x.operands).backend].run(x.operands)
     except Exception as e:  # noqa: BLE001 - the backends are measured all the same
         print("DID NOT LEARN", x.operands.problem, f"{type(e).__name__}: {e}", flush=True)
         return None
@@ -315,7 +315,9 @@ def rounding(seconds: float) -> list[dict[str, object]]:
         for across in (False, True):
             scale = torch.ones(1, device=CUDA) if granularity == "tensor" else None
             calls: list[Callable[[], object]] = [
-                lambda g=granularity, a=across, s=scale: both_ways(x, g, DTYPES[0], s, across=a),  # type: ignore[misc]
+                lambda g=granularity, a=across, s=scale: quantize_both_ways(
+                    x, g, DTYPES[0], s, across=a
+                ),  # type: ignore[misc]
                 lambda: copy.copy_(x),
             ]
             for call in calls:
@@ -344,10 +346,10 @@ def exactness() -> None:
         x = random[:rows].to(dtype)
         for granularity in GRANULARITIES:
             for fp8 in DTYPES:
-                made = both_ways(x, granularity, fp8)
+                made = quantize_both_ways(x, granularity, fp8)
                 for got, given in zip(made, (x, x.t()), strict=True):
                     assert isinstance(got, Fp8)
-                    right = emulated(given.cpu(), granularity, fp8)
+                    right = emulate(given.cpu(), granularity, fp8)
                     a, b = got.values.float().cpu(), right.values.float()
                     wrong = int(((a != b) & ~(a.isnan() & b.isnan())).sum())
                     scales = int((got.scales.cpu() != right.scales).sum())

@@ -24,7 +24,7 @@ from torch import Tensor
 from gpudeck.accel.primitives.gemm.int4 import int4_backend, int4_gemm
 from gpudeck.accel.primitives.gemm.int4_few import Cut, call_of, cut_of, few
 from gpudeck.accel.primitives.quantize.int4 import Int4, int4_quantize
-from gpudeck.accel.runtime.call import compiled
+from gpudeck.accel.runtime.call import compile_kernel
 from gpudeck.accel.runtime.graphs import Captured
 from gpudeck.accel.runtime.timing import copies_beyond_cache, measure_in_turn
 from tests.benchmarks.rows import RESULTS, context, spread, write
@@ -187,7 +187,7 @@ def warm(index: int, of: int) -> None:
             calls += [call_of(cut, count, *sizes) for cut in sorted(cuts)]
     unlike = {str(call.constants): call for call in calls}
     for call in list(unlike.values())[index::of]:
-        compiled(call, 90)
+        compile_kernel(call, 90)
 
 
 def main() -> None:

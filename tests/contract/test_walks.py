@@ -21,6 +21,8 @@ def test_a_way_that_turns_back_is_noticed(tmp_path):
 
     with noted() as way:
         timing.percentiles([1.0], 50)
-        timing.timed(lambda: state_files.change(tmp_path / "file", contents), torch.device("cpu"))
+        timing.time_call(
+            lambda: state_files.change(tmp_path / "file", contents), torch.device("cpu")
+        )
     names = ["accel.runtime.timing", "accel.runtime.state_files"]
     assert way == Way(names, ["accel.runtime.timing"])

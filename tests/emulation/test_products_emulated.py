@@ -13,7 +13,7 @@ from torch import Tensor
 from gpudeck.accel.primitives.gemm.grouped import row_tiles
 from gpudeck.accel.primitives.gemm.operands import Operands, arrange
 from gpudeck.accel.primitives.gemm.reference import reference
-from gpudeck.accel.primitives.quantize.fp8 import emulated
+from gpudeck.accel.primitives.quantize.fp8 import emulate
 from tests.emulation.hopper import PRODUCTS, Hopper
 from tests.emulation.machine import Deadlock, Defect, Race
 
@@ -42,8 +42,8 @@ def on_hopper(x: Operands) -> Operands:
 
 def in_fp8(m: int, n: int, k: int, of_a: Any, of_b: Any) -> Operands:
     random = torch.Generator().manual_seed(m + n + k)
-    a = emulated(torch.randn(m, k, generator=random), of_a, torch.float8_e4m3fn)
-    b = emulated(torch.randn(n, k, generator=random), of_b, torch.float8_e4m3fn).t
+    a = emulate(torch.randn(m, k, generator=random), of_a, torch.float8_e4m3fn)
+    b = emulate(torch.randn(n, k, generator=random), of_b, torch.float8_e4m3fn).t
     return on_hopper(
         arrange(a.values, b.values, None, None, torch.float32, (a.scales, b.scales), None)
     )

@@ -15,9 +15,9 @@ from torch import Tensor
 from gpudeck.accel.primitives.gemm.api import gemm
 from gpudeck.accel.primitives.gemm.grouped import grouped_gemm
 from gpudeck.accel.primitives.linear_attention.kinds import KINDS
-from gpudeck.accel.primitives.quantize.before import Before, applied, with_statistics
+from gpudeck.accel.primitives.quantize.before import Before, apply, with_statistics
 from gpudeck.accel.primitives.quantize.fp8 import Granularity, fp8_quantize
-from gpudeck.accel.primitives.quantize.fused import both_ways
+from gpudeck.accel.primitives.quantize.fused import quantize_both_ways
 from tests.unit.accel.test_linear_attention import STARTS, drawn, gradients, largest_error
 
 E4M3 = torch.float8_e4m3fn
@@ -63,11 +63,11 @@ def _rounded(granularity: Granularity, kind: str) -> float:
     x, (gain, shift) = torch.randn(M, K).bfloat16(), torch.randn(2, K).bfloat16()
     parameters = {"layer": (gain, shift), "rms": (gain, None)}.get(kind, (None, None))
     first = Before(kind, *parameters, 1e-5)
-    exact = applied(with_statistics(first, x), x).double()
+    exact = apply(with_statistics(first, x), x).double()
     known = with_statistics(
         Before(kind, *(t if t is None else t.cuda() for t in parameters), 1e-5), x.cuda()
     )
-    made = both_ways(x.cuda(), granularity, E4M3, before=known)
+    made = quantize_both_ways(x.cuda(), granularity, E4M3, before=known)
     assert made.across is not None
     return max(_error(made.along.dequantize(), exact), _error(made.across.dequantize().t(), exact))
 

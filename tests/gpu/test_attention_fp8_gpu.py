@@ -14,7 +14,7 @@ from gpudeck import accel
 from gpudeck.accel.attention import Ragged, emulation
 from gpudeck.accel.attention.inputs import Inputs, problem_of, rules_of
 from gpudeck.accel.attention.kernels.portable.quantise import quantise
-from gpudeck.accel.attention.kernels.quantised import KEYS, padded_head
+from gpudeck.accel.attention.kernels.quantised import KEYS, pad_head
 from gpudeck.accel.attention.reference import reference
 
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
@@ -57,7 +57,7 @@ def apart(a, b):
 
 def assert_emulated(out, lse, x, **rules):
     """A number between two of E4M3 may be rounded to the other one."""
-    missing = padded_head(out.shape[3]) - out.shape[3]
+    missing = pad_head(out.shape[3]) - out.shape[3]
     made, _ = quantise(*(pad(t, (0, missing)) for t in x[:3]))
     exact, exact_lse = emulation.attend(made, problem(x, **rules), torch.float64)
     exact = exact[..., : out.shape[3]]

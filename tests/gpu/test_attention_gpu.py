@@ -479,7 +479,7 @@ def test_memory_grows_with_the_tokens_not_with_their_square(backend):
 
 
 def test_choosing_takes_no_device_memory():
-    device = capability.current()
+    device = capability.find_device()
     before = torch.cuda.memory_allocated()
     choose(
         Problem(

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from gpudeck.accel import precision
 from gpudeck.accel.precision.layers import Fp8Linear
 from gpudeck.accel.precision.linear import RECIPES
-from gpudeck.accel.primitives.quantize.before import Before, applied, gradients, with_statistics
-from gpudeck.accel.primitives.quantize.fp8 import emulated
-from gpudeck.accel.primitives.quantize.fused import both_ways
+from gpudeck.accel.primitives.quantize.before import Before, apply, gradients, with_statistics
+from gpudeck.accel.primitives.quantize.fp8 import emulate
+from gpudeck.accel.primitives.quantize.fused import quantize_both_ways
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA GPU", allow_module_level=True)
@@ -34,11 +34,11 @@ def before(kind: str, columns: int) -> Before:
 def test_what_comes_before_is_rounded_as_defined(kind):
     x = torch.randn(1000, 1536, device=CUDA, dtype=BF16) * 3 + 1
     first = with_statistics(before(kind, 1536), x)
-    right = applied(first, x)
+    right = apply(first, x)
     for granularity in ("tensor", "row", "tile"):
-        made = both_ways(x, granularity, E4M3, before=first)
+        made = quantize_both_ways(x, granularity, E4M3, before=first)
         for found, given in ((made.along, right), (made.across, right.t().contiguous())):
-            expected = emulated(given, granularity, E4M3)
+            expected = emulate(given, granularity, E4M3)
             torch.testing.assert_close(found.scales, expected.scales, rtol=1e-5, atol=0)
             # sums in another order may round to the neighbour
             same = found.values.float() == expected.values.float()

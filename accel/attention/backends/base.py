@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from gpudeck.accel.attention.inputs import Inputs, loadable
+from gpudeck.accel.attention.inputs import Inputs, align
 from gpudeck.accel.attention.problem import Problem, Variant, dtype_name
 from gpudeck.accel.lessons.records import Direction
 
@@ -40,7 +40,7 @@ class Backend:
     variants: frozenset[Variant] = frozenset()
     """What the implementation offers of what a problem may ask for beyond the common rules."""
     adds_sink = False
-    """True if the forward pass adds the sink itself; `with_sink` does it after the others."""
+    """True if the forward pass adds the sink itself; `add_sink` does it after the others."""
 
     def load(self) -> None:
         """Import what the passes need, and raise what that raises if it is missing or broken."""
@@ -58,7 +58,7 @@ class Backend:
         problem has them; else they are padded with zeros before."""
         return False
 
-    def prepared(self, x: Inputs, problem: Problem) -> Run | None:
+    def prepare(self, x: Inputs, problem: Problem) -> Run | None:
         """Return a forward pass for all inputs like these, or None if each call is different.
 
         The inputs have the same sizes, strides, dtype, device and alignment (to 16 bytes). The
@@ -137,12 +137,12 @@ def version(p: Problem) -> str:
     return "none" if p.capability is None else f"{p.capability[0]}.{p.capability[1]}"
 
 
-def loadable_rows(x: Inputs) -> Inputs:
+def align_rows(x: Inputs) -> Inputs:
     """Return the problem with rows that kernels can load and head sizes that are multiples of 8.
 
     Zeros that are added to q and k change no score; those added to v give columns to cut off.
     """
-    q, k, v = (loadable(t if t.shape[3] % 8 == 0 else pad(t, (0, -t.shape[3] % 8))) for t in x[:3])
+    q, k, v = (align(t if t.shape[3] % 8 == 0 else pad(t, (0, -t.shape[3] % 8))) for t in x[:3])
     return x if q is x.q and k is x.k and v is x.v else x._replace(q=q, k=k, v=v)
 
 

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from gpudeck.accel.attention.backends.base import (
     Backend,
+    align_rows,
     half_precision_on_ampere,
     head_size_up_to,
-    loadable_rows,
     no_bias,
     on_cuda,
     version,
@@ -41,11 +41,11 @@ class VllmFlashAttention3(Backend):
 
     def missing(self) -> str | None:
         """Return that the package is not there, or None."""
-        return None if library() else "is not installed (it is part of the package vllm)"
+        return None if find_library() else "is not installed (it is part of the package vllm)"
 
     def load(self) -> None:
         """Load the library, and check that its operation takes what is passed here."""
-        path = library()
+        path = find_library()
         if path is None:
             raise ImportError(f"no {_LIBRARY.name}")
         torch.ops.load_library(path)  # type: ignore[no-untyped-call]
@@ -76,7 +76,7 @@ class VllmFlashAttention3(Backend):
         It is one launch if the tokens of q, k and v lie end to end, as they do in [B,S,H,D]. Where
         they do not, the sequences are launched one by one, or copied if they are many.
         """
-        p, wide = problem, loadable_rows(x)
+        p, wide = problem, align_rows(x)
         batch, heads, length, _ = wide.q.shape
         out = wide.q.new_empty(batch, length, heads, wide.v.shape[3])
         if x.ragged is not None:
@@ -111,7 +111,7 @@ def _end_to_end(x: Tensor) -> bool:
 
 
 @lru_cache(maxsize=1)
-def library() -> str | None:
+def find_library() -> str | None:
     """Return the path of the library that vllm brings, or None."""
     package = util.find_spec("vllm")
     for place in (package and package.submodule_search_locations) or ():

@@ -18,9 +18,9 @@ from torch import Tensor
 from gpudeck.accel.attention.backends.base import (
     Backend,
     Gradients,
+    align_rows,
     half_precision_on_ampere,
     head_size_up_to,
-    loadable_rows,
     no_bias,
     on_cuda,
 )
@@ -36,7 +36,7 @@ class FlashAttention4(Backend):
 
     def missing(self) -> str | None:
         """Return that the package is not there, or None."""
-        return None if installed() else "is not installed (pip install --pre flash-attn-4)"
+        return None if is_installed() else "is not installed (pip install --pre flash-attn-4)"
 
     def load(self) -> None:
         """Import the package and what it needs."""
@@ -65,7 +65,7 @@ class FlashAttention4(Backend):
 
         The kernel writes into the layout of q, so that the output need not be copied.
         """
-        wide = loadable_rows(x)
+        wide = align_rows(x)
         out, lse, *_ = _interface()._flash_attn_fwd(
             *_rows(x, *wide[:3]),
             **_rules(x, problem),
@@ -85,8 +85,8 @@ class FlashAttention4(Backend):
         dlse: Tensor | None = None,
     ) -> Gradients:
         """Run the backward pass, deterministically if requested."""
-        q, k, v = loadable_rows(x)[:3]
-        d, o, _ = loadable_rows(Inputs(dout, out, out))[:3]
+        q, k, v = align_rows(x)[:3]
+        d, o, _ = align_rows(Inputs(dout, out, out))[:3]
         grads = _interface()._flash_attn_bwd(
             *_rows(x, q, k, v, o, d),
             lse if x.ragged is None else lse.squeeze(0),
@@ -123,7 +123,7 @@ def _rules(x: Inputs, p: Problem) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1)
-def installed() -> bool:
+def is_installed() -> bool:
     """Return True if the package is there; importing it takes seconds, and `load` does that."""
     package = util.find_spec("flash_attn")
     # The search looks for a folder: to find a submodule, Python would import the package, which may

@@ -13,15 +13,15 @@ from gpudeck.accel.attention.backends.base import (
     Backend,
     Gradients,
     Run,
+    align_rows,
     half_precision_on_ampere,
     head_size_up_to,
-    loadable_rows,
     no_bias,
     on_cuda,
     side_by_side,
     version,
 )
-from gpudeck.accel.attention.inputs import Inputs, loadable
+from gpudeck.accel.attention.inputs import Inputs, align
 from gpudeck.accel.attention.kernels.geometry import MLA_KEYS, MLA_VALUES
 from gpudeck.accel.attention.problem import Problem
 from gpudeck.accel.lessons.records import Direction
@@ -67,25 +67,25 @@ class Hopper(Backend):
         """Run the forward pass, with head sizes padded to a multiple of 8."""
         from gpudeck.accel.attention.kernels.hopper.forward import forward
 
-        q, k, v = loadable_rows(x)[:3]
-        bias = _expanded(x)
+        q, k, v = align_rows(x)[:3]
+        bias = _expand_bias(x)
         if bias is not None and bias.stride(3) != 1:
             bias = bias.contiguous()
         out, lse = forward(
-            q, k, v, problem.rules, ragged=x.ragged, slopes=x.slopes, sink=_sink(x), bias=bias
+            q, k, v, problem.rules, ragged=x.ragged, slopes=x.slopes, sink=_float_sink(x), bias=bias
         )
         return out if out.shape[3] == problem.out_dim else out[..., : problem.out_dim], lse
 
-    def prepared(self, x: Inputs, problem: Problem) -> Run | None:
+    def prepare(self, x: Inputs, problem: Problem) -> Run | None:
         """Prepare the forward pass if nothing has to be padded or copied."""
-        from gpudeck.accel.attention.kernels.hopper.forward import planned
+        from gpudeck.accel.attention.kernels.hopper.forward import plan_run
 
         more = (x.ragged, x.slopes, x.sink, x.bias)
         if any(t is not None for t in more) or problem.head_dim % 8 or problem.out_dim % 8:
             return None
-        if any(loadable(t) is not t for t in x[:3]):
+        if any(align(t) is not t for t in x[:3]):
             return None
-        return planned(*x[:3], problem.rules)
+        return plan_run(*x[:3], problem.rules)
 
     def backward(
         self,
@@ -100,8 +100,8 @@ class Hopper(Backend):
         from gpudeck.accel.attention.kernels.hopper.backward import backward
 
         p = problem
-        q, k, v = loadable_rows(x)[:3]
-        d, o = loadable_rows(Inputs(dout, out, out))[:2]
+        q, k, v = align_rows(x)[:3]
+        d, o = align_rows(Inputs(dout, out, out))[:2]
         dq, dk, dv = backward(
             d, q, k, v, o, lse, p.rules, ragged=x.ragged, deterministic=p.deterministic,
             slopes=x.slopes, dlse=dlse,
@@ -137,18 +137,18 @@ class Portable(Backend):
 
         q, k, v = (side_by_side(t) for t in x[:3])
         return forward(
-            q, k, v, problem.rules, ragged=x.ragged, bias=_expanded(x), slopes=x.slopes,
-            visible=x.blocks, sink=_sink(x),
+            q, k, v, problem.rules, ragged=x.ragged, bias=_expand_bias(x), slopes=x.slopes,
+            visible=x.blocks, sink=_float_sink(x),
         )  # fmt: skip
 
-    def prepared(self, x: Inputs, problem: Problem) -> Run | None:
+    def prepare(self, x: Inputs, problem: Problem) -> Run | None:
         """Prepare the forward pass if there are only q, k, v and heads are contiguous."""
-        from gpudeck.accel.attention.kernels.portable.forward import planned
+        from gpudeck.accel.attention.kernels.portable.forward import plan_run
 
         more = (x.ragged, x.bias, x.slopes, x.blocks, x.sink)
         if any(t is not None for t in more) or any(t.stride(-1) != 1 for t in x[:3]):
             return None
-        return planned(*x[:3], problem.rules)
+        return plan_run(*x[:3], problem.rules)
 
     def backward(
         self,
@@ -173,7 +173,7 @@ class Portable(Backend):
             # the caller wants the gradient of each copy of an expanded bias, not their sum
             x = x._replace(bias=bias.contiguous())
         dq, dk, dv, dbias = backward(
-            d, q, k, v, o, lse, p.rules, ragged=x.ragged, bias=_expanded(x),
+            d, q, k, v, o, lse, p.rules, ragged=x.ragged, bias=_expand_bias(x),
             bias_grad=p.bias_grad, slopes=x.slopes,
             visible=x.blocks, dlse=dlse,
         )  # fmt: skip
@@ -218,7 +218,7 @@ class Decoding(Backend):
             v = k[..., : problem.value_dim]
         return self._run(problem)(q, k, v)
 
-    def prepared(self, x: Inputs, problem: Problem) -> Run | None:
+    def prepare(self, x: Inputs, problem: Problem) -> Run | None:
         """Prepare the forward pass if there are only q, k, v and heads are contiguous."""
         if x.sink is not None or problem.value_dim or any(t.stride(-1) != 1 for t in x[:3]):
             return None
@@ -235,11 +235,11 @@ class Decoding(Backend):
         return run
 
 
-def _sink(x: Inputs) -> Tensor | None:
+def _float_sink(x: Inputs) -> Tensor | None:
     return None if x.sink is None else x.sink.detach().float().contiguous()
 
 
-def _expanded(x: Inputs) -> Tensor | None:
+def _expand_bias(x: Inputs) -> Tensor | None:
     """Return the bias or mask in full size, with rows that kernels load several keys at a time.
 
     A small one is copied for that: every sequence, or every head, reads it again.
@@ -256,10 +256,10 @@ def _expanded(x: Inputs) -> Tensor | None:
 
 
 def _triton(p: Problem) -> Iterator[str]:
-    if not _installed():
+    if not _has_triton():
         yield "needs the package triton, which comes with torch's CUDA builds"
 
 
 @lru_cache(maxsize=1)
-def _installed() -> bool:
+def _has_triton() -> bool:
     return util.find_spec("triton") is not None

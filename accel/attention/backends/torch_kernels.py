@@ -13,9 +13,9 @@ from torch import Tensor
 from gpudeck.accel.attention.backends.base import (
     Backend,
     Gradients,
+    align_rows,
     half_precision_on_ampere,
     head_size_up_to,
-    loadable_rows,
     no_bias,
     no_softcap,
     on_cuda,
@@ -61,7 +61,7 @@ class FlashCuda(Backend):
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass, with head sizes padded to a multiple of 8."""
-        q, k, v = (_rows_first(t, x) for t in loadable_rows(x)[:3])
+        q, k, v = (_rows_first(t, x) for t in align_rows(x)[:3])
         out, lse, *_ = _ATEN._flash_attention_forward(
             q,
             k,
@@ -89,8 +89,8 @@ class FlashCuda(Backend):
         dlse: Tensor | None = None,
     ) -> Gradients:
         """Run the backward pass, which adds into dq in an order that varies."""
-        wide = loadable_rows(x)
-        d, o = (_rows_first(t, x) for t in loadable_rows(Inputs(dout, out, out))[:2])
+        wide = align_rows(x)
+        d, o = (_rows_first(t, x) for t in align_rows(Inputs(dout, out, out))[:2])
         if _may_be_blind(problem):
             lse = lse.masked_fill(lse == -torch.inf, torch.inf)
         q, k, v = (_rows_first(t, x) for t in wide[:3])
@@ -146,7 +146,7 @@ class FlashCpu(Backend):
             scale=problem.scale,
         )
         if problem.seq_k < _VECTOR:
-            spoilt = _spoilt(q, k, problem)
+            spoilt = _find_spoilt(q, k, problem)
             out, lse = (
                 out.masked_fill(spoilt.unsqueeze(-1), torch.nan),
                 lse.masked_fill(spoilt, torch.nan),
@@ -185,7 +185,7 @@ class FlashCpu(Backend):
         return q[:, :, problem.blind :], k, v
 
 
-def _spoilt(q: Tensor, k: Tensor, problem: Problem) -> Tensor:
+def _find_spoilt(q: Tensor, k: Tensor, problem: Problem) -> Tensor:
     """Return the rows [B,H,Sq] that have a NaN, or see a key with one."""
     keys = k.isnan().any(dim=-1).repeat_interleave(q.shape[1] // k.shape[1], dim=1)
     seen = (
@@ -262,13 +262,13 @@ class Cudnn(Backend):
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass, padded to head sizes of a multiple of 8, without queries that
         see no key."""
-        wide = loadable_rows(x)
+        wide = align_rows(x)
         blind = problem.blind
         out, lse, *_ = _ATEN._scaled_dot_product_cudnn_attention(
             wide.q[:, :, blind:],
             wide.k,
             wide.v,
-            _added(wide, problem),
+            _expand_bias(wide, problem),
             problem.wants_lse,
             0.0,
             problem.mask == "square",
@@ -289,8 +289,8 @@ class Cudnn(Backend):
         dlse: Tensor | None = None,
     ) -> Gradients:
         """Run the backward pass, which adds into dq in an order that varies."""
-        wide, blind = loadable_rows(x), problem.blind
-        d, o = loadable_rows(Inputs(dout, out, out))[:2]
+        wide, blind = align_rows(x), problem.blind
+        d, o = align_rows(Inputs(dout, out, out))[:2]
         seed = torch.zeros((), dtype=torch.int64, device=x.q.device)
         dq, dk, dv = _ATEN._scaled_dot_product_cudnn_attention_backward(
             d[:, :, blind:],
@@ -301,7 +301,7 @@ class Cudnn(Backend):
             lse[:, :, blind:].unsqueeze(-1).contiguous(),
             seed,
             seed,
-            _added(wide, problem),
+            _expand_bias(wide, problem),
             None,
             None,
             problem.seq_q - blind,
@@ -345,13 +345,13 @@ class Efficient(Backend):
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass on [B,S,H,D], without the queries that see no key."""
-        wide, blind = loadable_rows(x), problem.blind
+        wide, blind = align_rows(x), problem.blind
         q, k, v = (t.transpose(1, 2) for t in (wide.q[:, :, blind:], wide.k, wide.v))
         out, lse, *_ = _ATEN._efficient_attention_forward(
             q,
             k,
             v,
-            _added(wide, problem, of_rows=_BIAS_STEP),
+            _expand_bias(wide, problem, of_rows=_BIAS_STEP),
             None,
             None,
             None,
@@ -380,18 +380,18 @@ class Efficient(Backend):
         The kernel reads lse in rows of a multiple of 32, and out contiguous in memory with rows
         first.
         """
-        wide, blind = loadable_rows(x), problem.blind
+        wide, blind = align_rows(x), problem.blind
         seeing = problem.seq_q - blind
         padded = lse.new_zeros(*lse.shape[:2], -(-seeing // 32) * 32)
         padded[:, :, :seeing] = lse[:, :, blind:]
         if x.bias is not None:  # any finite number gives weights of 0 there
             padded.masked_fill_(torch.isneginf(padded), 0.0)
-        d, o = loadable_rows(Inputs(dout, out, out))[:2]
+        d, o = align_rows(Inputs(dout, out, out))[:2]
         rows = [t.transpose(1, 2) for t in (d[:, :, blind:], wide.q[:, :, blind:], wide.k, wide.v)]
         seed = torch.zeros((), dtype=torch.int64, device=x.q.device)
         dq, dk, dv, dbias = _ATEN._efficient_attention_backward(
             *rows,
-            _added(wide, problem, of_rows=_BIAS_STEP),
+            _expand_bias(wide, problem, of_rows=_BIAS_STEP),
             o[:, :, blind:].transpose(1, 2).contiguous(),
             None,
             None,
@@ -419,7 +419,7 @@ class Efficient(Backend):
         return 0 if problem.mask == "none" else 2
 
 
-def _added(x: Inputs, problem: Problem, of_rows: int = 1) -> Tensor | None:
+def _expand_bias(x: Inputs, problem: Problem, of_rows: int = 1) -> Tensor | None:
     """Return the bias or mask as what is added to the scores of the rows that may see a key.
 
     Shapes: [B,H,Sq,Sk]. Its strides are multiples of `of_rows` elements, but for the last, 1.

@@ -82,7 +82,7 @@ def attention_forward(
             )
         attention_mask = attention_mask.to(query.dtype)
     if position_bias is not None:
-        attention_mask = _biased(position_bias.to(query.dtype), attention_mask)
+        attention_mask = _add_bias(position_bias.to(query.dtype), attention_mask)
     out = attention(
         query, key, value, causal=causal, scale=scaling, softcap=softcap or 0.0,
         bias=attention_mask, sink=s_aux,
@@ -90,7 +90,7 @@ def attention_forward(
     return out.transpose(1, 2).contiguous(), None
 
 
-def _biased(bias: Tensor, mask: Tensor | None) -> Tensor:
+def _add_bias(bias: Tensor, mask: Tensor | None) -> Tensor:
     """Add a mask, bool or added itself, to a position bias."""
     if mask is None:
         return bias

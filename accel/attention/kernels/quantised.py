@@ -62,7 +62,7 @@ class Quantised(NamedTuple):
     """
 
 
-def padded_head(head_dim: int) -> int:
+def pad_head(head_dim: int) -> int:
     """Return the head size of the quantised tensors."""
     return next(size for size in HEAD_SIZES if head_dim <= size)
 
@@ -78,7 +78,7 @@ def blocks_of(rows: int, block: int, sequences: int | None) -> int:
 
 def layouts(g: Geometry) -> tuple[Layout, Layout, Layout]:
     """Return the layouts of the quantised q, k and v."""
-    dim = padded_head(g.head_dim)
+    dim = pad_head(g.head_dim)
     blocks = blocks_of(g.k.shape[2], KEYS, g.ragged and g.ragged[0])
     return (
         _contiguous((*g.q.shape[:3], dim)),

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from gpudeck.accel.primitives.gemm.backends import BACKENDS
 from gpudeck.accel.primitives.gemm.dispatch import GemmChoice, choose
-from gpudeck.accel.primitives.gemm.lessons import chosen
+from gpudeck.accel.primitives.gemm.lessons import choose_learning
 from gpudeck.accel.primitives.gemm.operands import Operands, arrange, check_rules
-from gpudeck.accel.primitives.gemm.plain import activated
+from gpudeck.accel.primitives.gemm.plain import activate
 from gpudeck.accel.runtime.given import in_order, require_tensors
 
 Scales = tuple[Tensor, Tensor]
@@ -63,9 +63,9 @@ def gemm(
         check_rules(bias, activation, out_dtype or a.dtype, out.shape[-1], out.device)
         if bias is not None:
             out = out + bias
-        return activated(out, activation or "none").to(out_dtype or a.dtype)
+        return activate(out, activation or "none").to(out_dtype or a.dtype)
     x = arrange(a, b, bias, activation, out_dtype, scales, tile_size)
-    return multiplied(x, backend)
+    return multiply(x, backend)
 
 
 def explain_gemm(a: Tensor, b: Tensor, *, backend: str = "auto", **rules: Any) -> GemmChoice:
@@ -74,10 +74,10 @@ def explain_gemm(a: Tensor, b: Tensor, *, backend: str = "auto", **rules: Any) -
     return choose(arrange(a, b, *in_order(names, rules)).problem, backend)
 
 
-def multiplied(x: Operands, backend: str = "auto") -> Tensor:
+def multiply(x: Operands, backend: str = "auto") -> Tensor:
     """Compute a product of operands that were arranged before; without gradients."""
     p = x.problem
-    choice = chosen(p, lambda: x) if backend == "auto" else choose(p, backend)
+    choice = choose_learning(p, lambda: x) if backend == "auto" else choose(p, backend)
     return run(x, choice.backend)
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gpudeck.accel.primitives.gemm.operands import Operands
-from gpudeck.accel.primitives.gemm.plain import activated
+from gpudeck.accel.primitives.gemm.plain import activate
 from gpudeck.accel.primitives.gemm.problem import BLOCK, FP8, Problem
 
 _MULTIPLE = 16
@@ -48,18 +48,18 @@ def cublas(x: Operands) -> Tensor:
     p = x.problem
     if p.dtype in FP8:
         assert x.scale_a is not None and x.scale_b is not None
-        out = scaled(x.a[0], x.b[0], x.scale_a, x.scale_b, x.bias, p).unsqueeze(0)
-        return activated(out, p.activation)
+        out = multiply_scaled(x.a[0], x.b[0], x.scale_a, x.scale_b, x.bias, p).unsqueeze(0)
+        return activate(out, p.activation)
     if p.bias and p.batch == 1 and p.out_dtype == p.dtype:
         assert x.bias is not None
-        return activated(torch.addmm(x.bias.to(p.dtype), x.a[0], x.b[0]).unsqueeze(0), p.activation)
+        return activate(torch.addmm(x.bias.to(p.dtype), x.a[0], x.b[0]).unsqueeze(0), p.activation)
     out = torch.matmul(x.a, x.b).to(p.out_dtype)
     if x.bias is not None:
         out = out + x.bias.to(out.dtype)
-    return activated(out, p.activation)
+    return activate(out, p.activation)
 
 
-def scaled(
+def multiply_scaled(
     a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None, p: Problem
 ) -> Tensor:
     """Return the product of matrices in FP8 [m, n], and the bias added, without an activation."""

@@ -63,7 +63,7 @@ def choose(p: Problem, backend: str = "auto") -> GemmChoice:
     whys = {name: b.refusal(p) for name, b in BACKENDS.items()}
     refusals = {name: why for name, why in whys.items() if why is not None}
     if backend == "auto":
-        return _automatic(p, refusals)
+        return _choose_fastest(p, refusals)
     if backend in refusals:
         able = [name for name in BACKENDS if name not in refusals]
         raise ValueError(
@@ -73,7 +73,7 @@ def choose(p: Problem, backend: str = "auto") -> GemmChoice:
     reason = "named by the caller"
     if backend == "torch" and p.dtype in FP8:
         reason += f"; {EMULATED}"
-    return GemmChoice(backend, reason, refusals, table.measured(p, _gpu(p)).tflops)
+    return GemmChoice(backend, reason, refusals, table.find_measured(p, _gpu(p)).tflops)
 
 
 on_change(choose.cache_clear)
@@ -93,7 +93,7 @@ def contenders(p: Problem) -> tuple[str, ...]:
     return tuple(sorted(possible, key=lambda n: n != choice.backend))
 
 
-def _automatic(p: Problem, refusals: dict[str, str]) -> GemmChoice:
+def _choose_fastest(p: Problem, refusals: dict[str, str]) -> GemmChoice:
     """Choose the fastest of the measured backends, or else the first in the order of preference.
 
     cuBLAS comes first where nothing is measured, and torch last: with FP8 it would emulate.
@@ -105,7 +105,7 @@ def _automatic(p: Problem, refusals: dict[str, str]) -> GemmChoice:
         if ranked:
             why = f"auto: {lesson.reason(ranked)}"
             return GemmChoice(ranked[0], why, refusals, lesson.tflops, "measured here")
-    near = table.measured(p, _gpu(p))
+    near = table.find_measured(p, _gpu(p))
     ranked = sorted((n for n in able if n in near.tflops), key=lambda n: -near.tflops[n])
     if ranked:
         rates = [f"{name} {near.tflops[name]:.0f}" for name in ranked[1:]]

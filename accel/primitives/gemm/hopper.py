@@ -125,7 +125,7 @@ def run(x: Operands, out: Tensor, shape: Shape, table: Tensor | None, down: int)
     p = x.problem
     scales = (x.scale_a, x.scale_b)
     strides = tuple((0, 0) if s is None else s.stride() for s in scales)
-    launch = _prepared(
+    launch = _prepare(
         p, Layout(tuple(x.a.shape), x.a.stride()), Layout(tuple(x.b.shape), x.b.stride()),
         strides, None if x.bias is None else x.bias.dtype, shape, table is not None, down,
         out.data_ptr() % ALIGNMENT == 0,
@@ -134,7 +134,7 @@ def run(x: Operands, out: Tensor, shape: Shape, table: Tensor | None, down: int)
 
 
 @lru_cache(maxsize=4096)
-def _prepared(
+def _prepare(
     p: Problem,
     a: Layout,
     b: Layout,
@@ -187,7 +187,7 @@ def product_call(
         "A_BOX": _shared(a_box), "B_BOX": _shared(b_box),
         "EXPERTS": experts, "SCALING": p.scaling, "STEP_A": p.steps.a, "STEP_B": p.steps.b,
         "BIAS": bias is not None, "ACTIVATION": p.activation, "INNER": 32 // p.dtype.itemsize,
-        "STORE": _stored(shape.columns), "WIDE": aligned and p.n % 8 == 0,
+        "STORE": _store(shape.columns), "WIDE": aligned and p.n % 8 == 0,
     }  # fmt: skip
     options = {"num_warps": 4, "maxnreg": shape.registers_at_launch}
     return KernelCall(hopper_product, tiles, arguments, constants, options)
@@ -220,7 +220,7 @@ def _shared(box: TensorBox) -> gl.NVMMASharedLayout:
 
 
 @cache
-def _stored(columns: int) -> gl.DistributedLinearLayout:
+def _store(columns: int) -> gl.DistributedLinearLayout:
     """Return the layout of [64, columns] in which each lane has eight neighbouring columns.
 
     A warp has the same 16 rows as in the accumulator of a wgmma.

@@ -22,7 +22,7 @@ from gpudeck.accel.primitives.tiles.ring import (
     pass_tile,
     release_tile,
 )
-from gpudeck.accel.primitives.tiles.warpgroup import activated, scale_at
+from gpudeck.accel.primitives.tiles.warpgroup import activate, scale_at
 from gpudeck.accel.runtime.gluon import tma_load
 
 ROWS = gl.constexpr(64)
@@ -151,7 +151,7 @@ def _sums(
 
 
 @gluon.jit
-def _promoted(
+def _promote(
     smem, bars, acc, step, steps, scales, batch, row, column, end, n,
     CID: gl.constexpr, C: gl.constexpr, STEP_A: gl.constexpr, STEP_B: gl.constexpr,
 ):  # fmt: skip
@@ -224,7 +224,7 @@ def _consumer(
             if row < end:
                 acc = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
                 if SCALING == "block":
-                    acc = _promoted(
+                    acc = _promote(
                         smem, bars, acc, step, steps, scales, expert, row, column, end, n,
                         CID, C, STEP_A, STEP_B,
                     )  # fmt: skip
@@ -240,7 +240,7 @@ def _consumer(
                     columns = column + gl.arange(0, BN, gl.SliceLayout(0, LAYOUT))
                     added = gl.load(bias + columns, mask=columns < n, other=0.0).to(gl.float32)
                     acc = acc + gl.expand_dims(added, 0)
-                acc = activated(acc, ACTIVATION)
+                acc = activate(acc, ACTIVATION)
                 _store(acc, out + batch.to(gl.int64) * strides[0], strides[1], row, column, end, n,
                        STORE, WIDE)  # fmt: skip
             else:

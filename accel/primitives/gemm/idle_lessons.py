@@ -18,7 +18,7 @@ from gpudeck.accel.primitives.gemm.problem import BLOCK, Problem, Steps
 from gpudeck.accel.primitives.gemm.records import Shape
 
 
-def pending(device: torch.device) -> Iterator[Pending]:
+def find_pending(device: torch.device) -> Iterator[Pending]:
     """Yield what programs used on this type of GPU and nobody measured with the present versions,
     the most frequent product first.
 
@@ -26,14 +26,14 @@ def pending(device: torch.device) -> Iterator[Pending]:
     """
     own = gpu(device)
     for used in sorted(USAGE.read(), key=lambda u: -u.forward):
-        problem = posed(used.shape, device)
+        problem = pose(used.shape, device)
         if used.gpu != own.name or not used.shape.boxes or problem.spot != used.spot:
             continue
         if choose(problem).basis != "measured here":
             yield Pending(used.text, "forward", partial(tune, problem))
 
 
-def posed(shape: Shape, device: torch.device) -> Problem:
+def pose(shape: Shape, device: torch.device) -> Problem:
     """Return the problem of a shape."""
     capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
     return Problem(
@@ -48,14 +48,14 @@ def tune(problem: Problem) -> bool:
     names = contenders(problem)
     if len(names) < 2 or not has_room(2 * problem.moved, problem.device):
         return False
-    x = drawn(problem)
+    x = draw(problem)
     if x.problem != problem:
         return False
     measure(x, choose(problem), names)
     return True
 
 
-def drawn(p: Problem) -> Operands:
+def draw(p: Problem) -> Operands:
     """Return random operands of a problem, with scales of 1, that lie in memory as the caller's."""
     shared = (p.batch,) if p.batch > 1 else ()
 

@@ -40,7 +40,7 @@ def _ours(module: str, name: str, most: float) -> _Backend:
     return _Backend(refusal, run, most)
 
 
-def _dequantized(x: Tensor, b: Int4, bias: Tensor | None) -> Tensor:
+def _dequantize(x: Tensor, b: Int4, bias: Tensor | None) -> Tensor:
     added = None if bias is None else bias.to(x.dtype)
     return functional.linear(x, b.dequantize(x.dtype), added)
 
@@ -48,7 +48,7 @@ def _dequantized(x: Tensor, b: Int4, bias: Tensor | None) -> Tensor:
 BACKENDS = {
     "few": _ours("int4_few", "few", 16),
     "tiles": _ours("int4_tiles", "by_tiles", 64),
-    "dequantized": _Backend(lambda *_: None, _dequantized, float("inf")),
+    "dequantized": _Backend(lambda *_: None, _dequantize, float("inf")),
 }
 """By name, in the order in which `auto` takes them: the tensor cores fed from registers; tiles in
 Triton; a floating-point product with the matrix in the type of the vectors."""

@@ -78,14 +78,14 @@ def few(x: Tensor, b: Int4, bias: Tensor | None = None, cut: Cut | None = None) 
         cut, len(x), rows, columns, groups, x.stride(0), x.dtype, b.scales.dtype,
         None if bias is None else bias.dtype, out.data_ptr() % ALIGNMENT == 0,
     )  # fmt: skip
-    launch = _prepared(given, x.device)
+    launch = _prepare(given, x.device)
     tensors = (b.packed.view(torch.int32), b.scales, b.zeros, bias, x, out)
     launch(*(t for t in tensors if t is not None))
     return out
 
 
 @lru_cache(maxsize=4096)
-def _prepared(given: tuple[Any, ...], device: torch.device) -> Any:
+def _prepare(given: tuple[Any, ...], device: torch.device) -> Any:
     """Return the launch of `call_of(*given)` on a device."""
     return prepare(call_of(*given), device)
 

@@ -35,7 +35,7 @@ def _describe(p: Problem) -> usage.Described[Shape]:
 USAGE = usage.Usage("gemm", Shape, _describe)
 
 
-def chosen(p: Problem, operands: Callable[[], Operands]) -> GemmChoice:
+def choose_learning(p: Problem, operands: Callable[[], Operands]) -> GemmChoice:
     """Return the choice of `auto` for a call, which may be measured now on its operands."""
     choice = choose(p)
     if (

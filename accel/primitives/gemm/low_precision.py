@@ -77,12 +77,10 @@ def fp4_gemm(
     left, right = (x if isinstance(x, Fp4) else fp4_quantize(x, format) for x in (a, b))
     if left.format != right.format:
         raise ValueError(f"both operands need one format; got {left.format} and {right.format}")
-    out = _native(left, right) if backend == "native" else _emulated(left, right, backend)
-    from gpudeck.accel.primitives.gemm.plain import activated
+    out = _native(left, right) if backend == "native" else _emulate(left, right, backend)
+    from gpudeck.accel.primitives.gemm.plain import activate
 
-    return activated(out if bias is None else out + bias.float(), activation or "none").to(
-        out_dtype
-    )
+    return activate(out if bias is None else out + bias.float(), activation or "none").to(out_dtype)
 
 
 def fp4_backend(a: Fp4, b: Fp4, *, backend: str = "auto") -> str:
@@ -100,7 +98,7 @@ def fp4_backend(a: Fp4, b: Fp4, *, backend: str = "auto") -> str:
     return f"{choice.backend}, FP4 is EMULATED in {held} on this device"
 
 
-def _emulated(left: Fp4, right: Fp4, backend: str) -> Tensor:
+def _emulate(left: Fp4, right: Fp4, backend: str) -> Tensor:
     # the scale of both tensors is applied to the sums, as bfloat16 could not hold it
     out = gemm(*_unscaled(left, right), out_dtype=torch.float32, backend=backend)
     return out * (left.tensor_scale * right.tensor_scale)

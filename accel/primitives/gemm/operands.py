@@ -18,7 +18,7 @@ from gpudeck.accel.primitives.gemm.problem import (
     Steps,
 )
 from gpudeck.accel.runtime.given import require_tensors
-from gpudeck.accel.runtime.named import traced
+from gpudeck.accel.runtime.named import is_traced
 
 ALIGNMENT = 16
 
@@ -57,7 +57,7 @@ def arrange(
         ValueError: says what was given and what is possible.
     """
     _check_types(a, b)
-    left, right, shape = _batched(a, b)
+    left, right, shape = _batch(a, b)
     batch, m, k = left.shape
     n = right.shape[2]
     scaling, steps = _scaling(scales, batch, m, n, k)
@@ -113,7 +113,7 @@ def _check_types(a: Tensor, b: Tensor) -> None:
         )
 
 
-def _batched(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
+def _batch(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
     """Return both with one dimension for batches, and the shape of the result."""
     if min(a.dim(), b.dim()) < 2 or a.shape[-1] != b.shape[-2]:
         raise ValueError(
@@ -175,7 +175,7 @@ def boxes(x: Tensor) -> bool:
     outer = [s for d, s in enumerate(x.stride()) if d != inner and x.shape[d] > 1]
     return (
         x.stride(inner) == 1
-        and (traced(x) or x.data_ptr() % ALIGNMENT == 0)
+        and (is_traced(x) or x.data_ptr() % ALIGNMENT == 0)
         and all(s > 0 and s * size % ALIGNMENT == 0 for s in outer)
         and 0 not in x.shape
     )

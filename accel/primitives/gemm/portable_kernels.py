@@ -9,11 +9,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gpudeck.accel.primitives.tiles.products import activated, scale_at, tile_of
+from gpudeck.accel.primitives.tiles.products import activate, scale_at, tile_of
 
 
 @triton.jit
-def finished(
+def finish_value(
     acc, bias_ptr, scale_a_ptr, scale_b_ptr, rows, columns, m, n, stride_sam, stride_sbn,
     SCALING: tl.constexpr, STEP_A: tl.constexpr, STEP_B: tl.constexpr, BIAS: tl.constexpr,
     ACTIVATION: tl.constexpr,
@@ -26,7 +26,7 @@ def finished(
         acc += tl.load(bias_ptr + columns, mask=columns < n, other=0.0).to(tl.float32)[None, :]
     elif BIAS == "rows":
         acc += tl.load(bias_ptr + rows, mask=rows < m, other=0.0).to(tl.float32)[:, None]
-    return activated(acc, ACTIVATION)
+    return activate(acc, ACTIVATION)
 
 
 @triton.jit
@@ -75,7 +75,7 @@ def product(
         at_a += BK * stride_ak
         at_b += BK * stride_bk
     if SPLITS == 1:
-        acc = finished(
+        acc = finish_value(
             acc, bias_ptr, scale_a_ptr, scale_b_ptr, rows, columns, m, n, stride_sam, stride_sbn,
             SCALING, STEP_A, STEP_B, BIAS, ACTIVATION,
         )  # fmt: skip
@@ -100,7 +100,7 @@ def finish(
     acc = tl.zeros([BN], tl.float32)
     for part in tl.static_range(SPLITS):
         acc += tl.load(parts_ptr + part * every + at, mask=columns < n, other=0.0)
-    acc = finished(
+    acc = finish_value(
         acc[None, :], bias_ptr, scale_a_ptr, scale_b_ptr, (row % m) + tl.zeros([1], tl.int32),
         columns, m, n, stride_sam, stride_sbn, SCALING, STEP_A, STEP_B, BIAS, ACTIVATION,
     )  # fmt: skip

@@ -51,7 +51,7 @@ class Nearest(NamedTuple):
     """Whether it is this very shape, on this type of GPU."""
 
 
-def measured(p: Problem, gpu: str | None) -> Nearest:
+def find_measured(p: Problem, gpu: str | None) -> Nearest:
     """Return the TFLOP/s of each backend at the nearest measured shape.
 
     Measured were single products of operands with k side by side and without an epilogue.
@@ -88,11 +88,11 @@ def read(file: Path) -> list[Row]:
 
 @lru_cache(maxsize=64)
 def _rows(gpu: str, precision: str) -> tuple[Row, ...]:
-    return tuple(row for row in _shipped() if (row.gpu, row.precision) == (gpu, precision))
+    return tuple(row for row in _read_shipped() if (row.gpu, row.precision) == (gpu, precision))
 
 
 @lru_cache(maxsize=1)
-def _shipped() -> tuple[Row, ...]:
+def _read_shipped() -> tuple[Row, ...]:
     return tuple(row for file in sorted(SHIPPED.glob("*.csv")) for row in read(file))
 
 

@@ -130,9 +130,9 @@ def _refusal(x: Operands) -> str | None:
         return "takes float16, bfloat16 and float32"
     if max(x.q.shape[3], x.v.shape[3]) > _LARGEST:
         return f"takes head sizes up to {_LARGEST}"
-    from gpudeck.accel.primitives.linear_attention.fused import unusable
+    from gpudeck.accel.primitives.linear_attention.fused import refuse
 
-    return unusable(x.q.device)
+    return refuse(x.q.device)
 
 
 def operands(
@@ -174,7 +174,7 @@ def operands(
             )
     if decay is not None:
         _check_decay(decay)
-    bounds = _checked_starts(starts, batch, length)
+    bounds = _check_starts(starts, batch, length)
     sequences = batch if bounds is None else len(bounds) - 1
     if state is not None and tuple(state.shape) != (sequences, heads, q.shape[3], v.shape[3]):
         raise ValueError(
@@ -244,7 +244,7 @@ def _check_given(kind: Kind, given: dict[str, Tensor | None]) -> None:
         raise ValueError(f"{kind.name} does not take {' and '.join(unused)}{own}")
 
 
-def _checked_starts(starts: Tensor | None, batch: int, length: int) -> tuple[int, ...] | None:
+def _check_starts(starts: Tensor | None, batch: int, length: int) -> tuple[int, ...] | None:
     """Return where the sequences of a ragged batch begin, as numbers."""
     if starts is None:
         return None

@@ -18,13 +18,13 @@ from gpudeck.accel.primitives.linear_attention.memory_kernels import (
     betas,
     decays,
     square,
+    store,
     store_square,
     store_vectors,
-    stored,
     vectors,
 )
 from gpudeck.accel.primitives.tiles.products import fine_product, product
-from gpudeck.accel.primitives.tiles.scans import joined_inverses
+from gpudeck.accel.primitives.tiles.scans import join_inverses
 
 TINY = tl.constexpr(16)
 """The size of the blocks in which a unit triangular matrix is inverted first."""
@@ -147,10 +147,10 @@ def chunk_scores(
     qb, ak, ab = qk, qk, qk
     for begin in range(0, KEYS, BLOCK):
         dims = begin + tl.arange(0, BLOCK)
-        q = stored(q_ptr, first, rows, length, shared, share, dims, KEYS)
+        q = store(q_ptr, first, rows, length, shared, share, dims, KEYS)
         a = q
         if ERASES:
-            a = stored(a_ptr, first, rows, length, shared, share, dims, KEYS)
+            a = store(a_ptr, first, rows, length, shared, share, dims, KEYS)
         if CHANNEL:
             sums, w, all_sums, middle = around_the_middle(
                 decay_ptr, sums_ptr, first, length, block, head, heads, dims, KEYS, CHUNK, ROWS,
@@ -171,9 +171,9 @@ def chunk_scores(
             store_vectors(reads_ptr, q * until, first, rows, length, head, heads, dims, KEYS)
         if ERASES:
             if b_ptr is None:
-                b = stored(a_ptr, first, tokens, length, shared, share, dims, KEYS)
+                b = store(a_ptr, first, tokens, length, shared, share, dims, KEYS)
             else:
-                b = stored(b_ptr, first, tokens, length, head, heads, dims, KEYS)
+                b = store(b_ptr, first, tokens, length, head, heads, dims, KEYS)
             if CHANNEL:
                 b = b.to(tl.float32) * beside_columns
             if reads_ptr is not None:
@@ -186,7 +186,7 @@ def chunk_scores(
             qb += score_product(q, b, FINE, COMPUTE, PRECISION)
             ab += score_product(a, b, FINE, COMPUTE, PRECISION)
         if PLAIN:
-            k = stored(k_ptr, first, tokens, length, shared, share, dims, KEYS)
+            k = store(k_ptr, first, tokens, length, shared, share, dims, KEYS)
             if CHANNEL:
                 k = k.to(tl.float32) * beside_columns
             if reads_ptr is not None:
@@ -257,10 +257,10 @@ def unit_inverse(lower, CHUNK: tl.constexpr, COMPUTE: tl.constexpr, PRECISION: t
     tiny = tl.sum(tl.where(same, parts, 0.0), 2)
     i, j = tl.arange(0, TINY)[None, :, None], tl.arange(0, TINY)[None, None, :]
     identity = tl.where(i == j, 1.0, 0.0) + tl.zeros_like(tiny)
-    tiny = joined_inverses(identity, tiny, i, j, 0, 4, NARROW, PRECISION)
+    tiny = join_inverses(identity, tiny, i, j, 0, 4, NARROW, PRECISION)
     solved = tl.reshape(tiny[:, :, None, :] * tl.where(same, 1.0, 0.0), [CHUNK, CHUNK])
     tokens = tl.arange(0, CHUNK)
-    return joined_inverses(solved, lower, tokens[:, None], tokens[None, :], 4, 6, NARROW, PRECISION)
+    return join_inverses(solved, lower, tokens[:, None], tokens[None, :], 4, 6, NARROW, PRECISION)
 
 
 @triton.jit
@@ -348,7 +348,7 @@ def prepare(
     if ERASES and PLAIN:
         for begin in range(0, VALUES, BLOCK):
             dims = begin + tl.arange(0, BLOCK)
-            v = stored(v_ptr, first, tokens, length, head, heads, dims, VALUES)
+            v = store(v_ptr, first, tokens, length, head, heads, dims, VALUES)
             constants = product(ak, v, COMPUTE, PRECISION)
             store_vectors(
                 constants_ptr, constants, first, tokens, length, head, heads, dims, VALUES

@@ -30,7 +30,7 @@ def chunked(x: Operands) -> tuple[Tensor, Tensor]:
 
     Sums are float32, or float64 for float64 operands. Memory is O(T).
     """
-    x = x.spelled_out()
+    x = x.spell_out()
     if x.starts is None:
         out, state = _sequences(x)
         return out.to(x.v.dtype), state

@@ -41,7 +41,7 @@ _JOINED, _STEP = 16, 32
 """The columns of states that a program joins, and the channels of keys that a product takes."""
 
 
-def unusable(device: torch.device) -> str | None:
+def refuse(device: torch.device) -> str | None:
     """Return why the kernels cannot run on a device, or None."""
     if isinstance(chunk_kernels.scores, InterpretedFunction):
         return None
@@ -62,13 +62,13 @@ def fused(x: Operands) -> tuple[Tensor, Tensor]:
     if trained:
         out, last = _Recurrence.apply(*tensors, x.rule, x.scale, x.bounds)  # type: ignore[no-untyped-call]
         return out, last
-    launch, inputs = _posed(*tensors, x.rule, x.scale, x.bounds)
+    launch, inputs = _pose(*tensors, x.rule, x.scale, x.bounds)
     if (
         not x.rule.erases
     ):  # so short a pass that joining parts costs the host more: 0.62, not 0.45 ms
         launch.parts = 1
-    prepared = _prepared(launch, inputs, kept=False)
-    found = _scan(launch, prepared | _parted(launch, prepared), outputs=True)
+    prepared = _prepare(launch, inputs, kept=False)
+    found = _scan(launch, prepared | _part(launch, prepared), outputs=True)
     return cast(Tensor, found["out"]), cast(Tensor, found["last"])
 
 
@@ -107,10 +107,10 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor]:
-        """Compute the output and the final states; the arguments are those of `_posed`."""
-        launch, inputs = _posed(*given)
-        saved = _prepared(launch, inputs, kept=True)
-        saved |= _parted(launch, saved)
+        """Compute the output and the final states; the arguments are those of `_pose`."""
+        launch, inputs = _pose(*given)
+        saved = _prepare(launch, inputs, kept=True)
+        saved |= _part(launch, saved)
         found = _scan(launch, saved, outputs=True)
         ctx.names = tuple(saved)
         ctx.save_for_backward(*saved.values())
@@ -128,7 +128,7 @@ class _Recurrence(torch.autograd.Function):
         return (*(found[f"d{name}"] for name in names), None, None, None)
 
 
-def _posed(
+def _pose(
     q: Tensor,
     k: Tensor | None,
     v: Tensor,
@@ -151,7 +151,7 @@ def _posed(
     return _Launcher(shape, bounds, q.device, scale), inputs
 
 
-def _prepared(launch: _Launcher, inputs: Tensors, *, kept: bool) -> Tensors:
+def _prepare(launch: _Launcher, inputs: Tensors, *, kept: bool) -> Tensors:
     """Return the inputs with what `prepare` finds of every chunk.
 
     kept: gradients will be wanted. Those of decays are small differences, for which scores with a
@@ -212,11 +212,11 @@ def _scan(launch: _Launcher, x: Tensors, *, outputs: bool) -> Tensors:
             "u": (not outputs and s.rule.erases, v.shape, s.kept),
         },
     )
-    last = _passed_on(launch, x | found | dict.fromkeys(("turns", "reaches")))
+    last = _pass_on(launch, x | found | dict.fromkeys(("turns", "reaches")))
     return found | {"last": last[-len(launch.bounds) :]}
 
 
-def _parted(launch: _Launcher, x: Tensors) -> Tensors:
+def _part(launch: _Launcher, x: Tensors) -> Tensors:
     """Return sequences that are cut into parts, the states before them, `turns` and `reaches`.
 
     A part turns the state S before it into M S + L: L is the last state after none, and M, its
@@ -234,11 +234,11 @@ def _parted(launch: _Launcher, x: Tensors) -> Tensors:
         "turns": torch.empty(len(lines), s.heads, s.keys, s.keys, device=device),
         "reaches": torch.empty(len(lines), s.heads, dtype=torch.int32, device=device),
     }
-    added = _passed_on(launch, x | dict.fromkeys(("out", "states", "u", "starts")) | found)
-    return found | {"starts": _joined(launch, x["start"], found, added, back=False)}
+    added = _pass_on(launch, x | dict.fromkeys(("out", "states", "u", "starts")) | found)
+    return found | {"starts": _join(launch, x["start"], found, added, back=False)}
 
 
-def _joined(
+def _join(
     launch: _Launcher, first: Tensor | None, found: Tensors, added: Tensor, *, back: bool
 ) -> Tensor:
     """Return the states before all parts, or, from the last part back, the gradients after them."""
@@ -255,7 +255,7 @@ def _joined(
     return joined
 
 
-def _passed_on(launch: _Launcher, x: Tensors) -> Tensor:
+def _pass_on(launch: _Launcher, x: Tensors) -> Tensor:
     """Pass states on from chunk to chunk; return those after each sequence."""
     s, device = launch.shape, launch.at.chunks.device
     sequences = len(cast(Tensor, x["sequences"]))
@@ -283,7 +283,7 @@ def _gradients(launch: _Launcher, x: Tensors) -> Tensors:
     ends = _ends(launch, x)
     x["dstates"] = torch.empty_like(cast(Tensor, x["states"]))
     x["dx"] = torch.empty_like(v, dtype=s.kept) if s.rule.erases else None
-    starts = _passed_back(launch, x | {"dlast": ends})
+    starts = _pass_back(launch, x | {"dlast": ends})
     x["dstart"] = None if x["start"] is None else starts[: len(launch.bounds)]
     x |= _empty_gradients(s, at, x)
     if len(at.chunks):
@@ -300,11 +300,11 @@ def _ends(launch: _Launcher, x: Tensors) -> Tensor:
     dlast = cast(Tensor, x["dlast"])
     if launch.parts == 1:
         return dlast
-    added = _passed_back(launch, x | dict.fromkeys(("dlast", "dstates", "dx")))
-    return _joined(launch, dlast, x, added, back=True)
+    added = _pass_back(launch, x | dict.fromkeys(("dlast", "dstates", "dx")))
+    return _join(launch, dlast, x, added, back=True)
 
 
-def _passed_back(launch: _Launcher, x: Tensors) -> Tensor:
+def _pass_back(launch: _Launcher, x: Tensors) -> Tensor:
     """Pass gradients of states back from chunk to chunk; return those before each sequence."""
     s, device = launch.shape, launch.at.chunks.device
     sequences = len(cast(Tensor, x["sequences"]))

@@ -21,12 +21,12 @@ from gpudeck.accel.primitives.linear_attention.memory_kernels import (
     betas,
     decays,
     load_state,
-    remembered,
+    recall,
     shrinking,
     square,
+    store,
     store_state,
     store_vectors,
-    stored,
     token_factors,
     tokens_of,
     vectors,
@@ -56,9 +56,7 @@ def state_gradients(
     chunk, begin, end, place, count = tokens_of(chunks_ptr, sequences_ptr, sequence)
     if dlast_ptr is None:
         dstate = tl.zeros([BLOCK, WIDTH], tl.float32)
-        count = remembered(
-            factors_ptr, chunk, count, head, heads, dims, 1, KEYS, WIDTH, CHUNK, CHANNEL
-        )
+        count = recall(factors_ptr, chunk, count, head, heads, dims, 1, KEYS, WIDTH, CHUNK, CHANNEL)
     else:
         dstate = tl.trans(load_state(dlast_ptr, sequence, head, heads, dims, values, KEYS, VALUES))
     last = chunk + tl.maximum(count - 1, 0)
@@ -76,13 +74,13 @@ def state_gradients(
                 VALUES,
             )  # fmt: skip
         dstate *= shrink[None, :] if CHANNEL else shrink
-        dout = tl.trans(stored(dout_ptr, first, tokens, length, head, heads, values, VALUES))
+        dout = tl.trans(store(dout_ptr, first, tokens, length, head, heads, values, VALUES))
         reached = token_factors(factors_ptr, here, head, heads, tokens, False, CHUNK, CHANNEL)
         if ERASES:
-            erases = stored(erases_ptr, first, tokens, length, shared, share, dims, KEYS)
+            erases = store(erases_ptr, first, tokens, length, shared, share, dims, KEYS)
             gains = erases
             if CHANNEL:
-                gains = stored(gains_ptr, first, tokens, length, shared, share, dims, KEYS)
+                gains = store(gains_ptr, first, tokens, length, shared, share, dims, KEYS)
             left = token_factors(factors_ptr, here, head, heads, tokens, True, CHUNK, CHANNEL)
             du = product(after, tl.trans(gains), COMPUTE, PRECISION) * left[None, :]
             qb = tl.load(square(qb_ptr, here, head, heads, tokens, tokens, CHUNK))
@@ -96,7 +94,7 @@ def state_gradients(
             if not CHANNEL:
                 dx *= reached[None, :] * SIGN
             dstate += product(dx, erases, COMPUTE, PRECISION)
-        reads = stored(reads_ptr, first, tokens, length, shared, share, dims, KEYS)
+        reads = store(reads_ptr, first, tokens, length, shared, share, dims, KEYS)
         if not CHANNEL:
             dout = dout.to(tl.float32) * (reached[None, :] * scale)
         dstate += product(dout, reads, COMPUTE, PRECISION)
@@ -125,14 +123,14 @@ def score_gradients(
     dqb, dak, dab = dqk, dqk, dqk
     for begin in range(0, VALUES, BLOCK):
         values = begin + tl.arange(0, BLOCK)
-        dout = stored(dout_ptr, first, tokens, length, head, heads, values, VALUES)
+        dout = store(dout_ptr, first, tokens, length, head, heads, values, VALUES)
         if ERASES:
-            u = stored(u_ptr, first, tokens, length, head, heads, values, VALUES)
-            dx = stored(dx_ptr, first, tokens, length, head, heads, values, VALUES)
+            u = store(u_ptr, first, tokens, length, head, heads, values, VALUES)
+            dx = store(dx_ptr, first, tokens, length, head, heads, values, VALUES)
             dqb += product(dout, tl.trans(u), COMPUTE, PRECISION)
             dab += product(dx, tl.trans(u), COMPUTE, PRECISION)
         if PLAIN:
-            v = stored(v_ptr, first, tokens, length, head, heads, values, VALUES)
+            v = store(v_ptr, first, tokens, length, head, heads, values, VALUES)
             dqk += product(dout, tl.trans(v), COMPUTE, PRECISION)
             qk = tl.load(square(qk_ptr, chunk, head, heads, tokens, tokens, CHUNK))
             dv = product(tl.trans(qk), dout, COMPUTE, PRECISION)
@@ -143,7 +141,7 @@ def score_gradients(
             by_state = tl.zeros([CHUNK, BLOCK], tl.float32)
             for key in range(0, KEYS, KEY_BLOCK):
                 dims = key + tl.arange(0, KEY_BLOCK)
-                k = stored(keys_ptr, first, tokens, length, shared, share, dims, KEYS)
+                k = store(keys_ptr, first, tokens, length, shared, share, dims, KEYS)
                 dstate = load_state(dstates_ptr, place, head, heads, dims, values, KEYS, VALUES)
                 by_state += product(k, dstate, COMPUTE, PRECISION)
             dv += by_state * left[:, None]
@@ -185,7 +183,7 @@ def both_ways(
 
 
 @triton.jit
-def replaced(
+def replace(
     a_ptr, b_ptr, beta_ptr, first, rows, length, head, heads, dims,
     SIZE: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
@@ -199,7 +197,7 @@ def replaced(
 
 
 @triton.jit
-def rounded(x, COMPUTE: tl.constexpr):
+def round_to(x, COMPUTE: tl.constexpr):
     """Return what enters a product as a factor, in float32."""
     return x.to(COMPUTE).to(tl.float32)
 
@@ -234,18 +232,18 @@ def block_gradients(
     dend = tl.zeros([KEY_BLOCK], tl.float32)
     for begin in range(0, VALUES, BLOCK):
         values = begin + tl.arange(0, BLOCK)
-        dout = stored(dout_ptr, first, rows, length, head, heads, values, VALUES)
+        dout = store(dout_ptr, first, rows, length, head, heads, values, VALUES)
         state = load_state(states_ptr, place, head, heads, dims, values, KEYS, VALUES)
         dstate = load_state(dstates_ptr, place, head, heads, dims, values, KEYS, VALUES)
         dend += product_sums(state, dstate)
         dq += product(dout, tl.trans(state), COMPUTE, PRECISION)
         if PLAIN:
-            v = stored(v_ptr, first, rows, length, head, heads, values, VALUES)
+            v = store(v_ptr, first, rows, length, head, heads, values, VALUES)
             dk += product(v, tl.trans(dstate), COMPUTE, PRECISION)
         if ERASES:
-            dx = stored(dx_ptr, first, rows, length, head, heads, values, VALUES)
+            dx = store(dx_ptr, first, rows, length, head, heads, values, VALUES)
             da += product(dx, tl.trans(state), COMPUTE, PRECISION)
-            u = stored(u_ptr, first, rows, length, head, heads, values, VALUES)
+            u = store(u_ptr, first, rows, length, head, heads, values, VALUES)
             db += product(u, tl.trans(dstate), COMPUTE, PRECISION)
 
     # The factors of reading and of writing: e^G and e^{G_C - G} of what the state gave, a part of
@@ -274,10 +272,10 @@ def block_gradients(
     dend = tl.where(block == 0, dend * tl.sum(tl.exp(whole), 0), 0.0)
     if PLAIN:
         k = vectors(k_ptr, first, rows, length, shared, share, dims, KEYS) * writing
-        dend += tl.sum(rounded(k, COMPUTE) * dk, 0)
+        dend += tl.sum(round_to(k, COMPUTE) * dk, 0)
     if ERASES:
-        b = replaced(a_ptr, b_ptr, beta_ptr, first, rows, length, head, heads, dims, KEYS, GROUP)
-        dend += tl.sum(rounded(b * writing, COMPUTE) * db, 0)
+        b = replace(a_ptr, b_ptr, beta_ptr, first, rows, length, head, heads, dims, KEYS, GROUP)
+        dend += tl.sum(round_to(b * writing, COMPUTE) * db, 0)
 
     q_all = vectors(q_ptr, first, tokens, length, shared, share, dims, KEYS) * scale
     a_all, k_all, b_all = q_all, q_all, q_all
@@ -285,7 +283,7 @@ def block_gradients(
         k_all = vectors(k_ptr, first, tokens, length, shared, share, dims, KEYS)
     if ERASES:
         a_all = vectors(a_ptr, first, tokens, length, shared, share, dims, KEYS) * SIGN
-        b_all = replaced(
+        b_all = replace(
             a_ptr, b_ptr, beta_ptr, first, tokens, length, head, heads, dims, KEYS, GROUP
         )
     if CHANNEL:
@@ -319,17 +317,17 @@ def block_gradients(
     # Gradients of sums take the very factors that entered the products, so that what a pair of
     # tokens gives to one sum and takes from the other cancels.
     q = vectors(q_ptr, first, rows, length, shared, share, dims, KEYS) * scale
-    dsums = rounded(q * reading, COMPUTE) * dq
+    dsums = round_to(q * reading, COMPUTE) * dq
     store_vectors(dq_ptr, dq * reading * scale, first, rows, length, head, heads, dims, KEYS)
     if PLAIN:
         k = vectors(k_ptr, first, rows, length, shared, share, dims, KEYS)
-        dsums -= rounded(k * writing, COMPUTE) * dk
+        dsums -= round_to(k * writing, COMPUTE) * dk
         store_vectors(dk_ptr, dk * writing, first, rows, length, head, heads, dims, KEYS)
     if ERASES:
         a = vectors(a_ptr, first, rows, length, shared, share, dims, KEYS) * SIGN
-        b = replaced(a_ptr, b_ptr, beta_ptr, first, rows, length, head, heads, dims, KEYS, GROUP)
-        dsums -= rounded(b * writing, COMPUTE) * db
-        past = rounded(a * erasing, COMPUTE) * da
+        b = replace(a_ptr, b_ptr, beta_ptr, first, rows, length, head, heads, dims, KEYS, GROUP)
+        dsums -= round_to(b * writing, COMPUTE) * db
+        past = round_to(a * erasing, COMPUTE) * da
         da *= erasing * SIGN
         db *= writing
         if EXCLUSIVE:

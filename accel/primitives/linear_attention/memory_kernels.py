@@ -19,7 +19,7 @@ def rows_at(ptr, first, rows, head, heads, dims, SIZE: tl.constexpr):
 
 
 @triton.jit
-def stored(ptr, first, rows, length, head, heads, dims, SIZE: tl.constexpr):
+def store(ptr, first, rows, length, head, heads, dims, SIZE: tl.constexpr):
     """Load rows of a head of [tokens, heads, SIZE] as they are; what does not exist is 0.
 
     What goes into a product unchanged is copied to shared memory ahead of its use.
@@ -31,7 +31,7 @@ def stored(ptr, first, rows, length, head, heads, dims, SIZE: tl.constexpr):
 @triton.jit
 def vectors(ptr, first, rows, length, head, heads, dims, SIZE: tl.constexpr):
     """Load rows of a head of [tokens, heads, SIZE] as float32; what does not exist is 0."""
-    return stored(ptr, first, rows, length, head, heads, dims, SIZE).to(tl.float32)
+    return store(ptr, first, rows, length, head, heads, dims, SIZE).to(tl.float32)
 
 
 @triton.jit
@@ -137,7 +137,7 @@ FORGOTTEN = tl.constexpr(-17.0)
 
 
 @triton.jit
-def remembered(
+def recall(
     ptr, chunk, count, head, heads, dims, STEP: tl.constexpr, KEYS: tl.constexpr,
     WIDTH: tl.constexpr, CHUNK: tl.constexpr, CHANNEL: tl.constexpr,
 ):  # fmt: skip

@@ -100,7 +100,7 @@ class Operands:
         converted: dict[str, Any] = {name: x.to(dtype) for name, x in given.items()}
         return replace(self, **converted)
 
-    def spelled_out(self) -> Operands:
+    def spell_out(self) -> Operands:
         """Return the same operands with b in place of beta, in the dtype of the decay."""
         if self.beta is None or self.a is None:
             return self

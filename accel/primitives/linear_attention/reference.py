@@ -15,7 +15,7 @@ def reference(x: Operands) -> tuple[Tensor, Tensor]:
 
 def recurrence(x: Operands) -> tuple[Tensor, Tensor]:
     """Compute the definition in the operands' own dtype; differentiable, O(T) steps."""
-    x = x.spelled_out()
+    x = x.spell_out()
     heads, keys, values = x.v.shape[2], x.q.shape[3], x.v.shape[3]
     tokens = [_tokens(t, heads) for t in (x.q, x.k, x.v, x.a, x.b)]
     decay = x.decay.reshape(-1, heads, x.decay.shape[3] if x.decay.dim() == 4 else 1)

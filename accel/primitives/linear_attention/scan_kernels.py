@@ -7,12 +7,12 @@ import triton.language as tl
 
 from gpudeck.accel.primitives.linear_attention.memory_kernels import (
     load_state,
-    remembered,
+    recall,
     shrinking,
     square,
+    store,
     store_state,
     store_vectors,
-    stored,
     token_factors,
     tokens_of,
 )
@@ -59,7 +59,7 @@ def scan(
     elif turns_ptr is not None:
         state = tl.where(turned[:, None] == dims[None, :], 1.0, 0.0)
     if out_ptr is None and states_ptr is None:
-        kept = remembered(
+        kept = recall(
             factors_ptr, chunk + count - 1, count, head, heads, dims, -1, KEYS, WIDTH, CHUNK,
             CHANNEL,
         )  # fmt: skip
@@ -76,7 +76,7 @@ def scan(
     next_shrink = shrinking(factors_ptr, chunk, head, heads, dims, KEYS, CHUNK, CHANNEL)
     next_reached = token_factors(factors_ptr, chunk, head, heads, tokens, False, CHUNK, CHANNEL)
     if ERASES:
-        constants = stored(constants_ptr, begin, tokens, end - begin, head, heads, values, VALUES)
+        constants = store(constants_ptr, begin, tokens, end - begin, head, heads, values, VALUES)
     for n in range(count):
         here, first = chunk + n, begin + n * CHUNK
         length = tl.minimum(end - first, CHUNK)
@@ -94,15 +94,15 @@ def scan(
         state *= shrink[None, :] if CHANNEL else shrink
         out = tl.zeros([BLOCK, CHUNK], tl.float32)
         if ERASES:
-            erases = stored(erases_ptr, first, tokens, length, shared, share, dims, KEYS)
+            erases = store(erases_ptr, first, tokens, length, shared, share, dims, KEYS)
             gains = erases
             x = product(before, tl.trans(erases), COMPUTE, PRECISION)
             if CHANNEL:
-                gains = stored(gains_ptr, first, tokens, length, shared, share, dims, KEYS)
+                gains = store(gains_ptr, first, tokens, length, shared, share, dims, KEYS)
             else:
                 x *= reached[None, :] * SIGN
             x += tl.trans(constants.to(tl.float32))
-            constants = stored(
+            constants = store(
                 constants_ptr, first + CHUNK, tokens, end - first - CHUNK, head, heads, values,
                 VALUES,
             )  # fmt: skip
@@ -114,7 +114,7 @@ def scan(
                 )
             state += product(u * left, gains, COMPUTE, PRECISION)
         if out_ptr is not None:
-            reads = stored(reads_ptr, first, tokens, length, shared, share, dims, KEYS)
+            reads = store(reads_ptr, first, tokens, length, shared, share, dims, KEYS)
             out = product(before, tl.trans(reads), COMPUTE, PRECISION)
             if not CHANNEL:
                 out *= reached[None, :] * scale
@@ -122,11 +122,11 @@ def scan(
                 qb = tl.load(square(qb_ptr, here, head, heads, tokens, tokens, CHUNK))
                 out += product(u, tl.trans(qb), COMPUTE, PRECISION)
         if PLAIN:
-            v = tl.trans(stored(v_ptr, first, tokens, length, head, heads, values, VALUES))
+            v = tl.trans(store(v_ptr, first, tokens, length, head, heads, values, VALUES))
             if out_ptr is not None:
                 qk = tl.load(square(qk_ptr, here, head, heads, tokens, tokens, CHUNK))
                 out += product(v, tl.trans(qk), COMPUTE, PRECISION)
-            keys = stored(keys_ptr, first, tokens, length, shared, share, dims, KEYS)
+            keys = store(keys_ptr, first, tokens, length, shared, share, dims, KEYS)
             if not CHANNEL:
                 v = v.to(tl.float32) * left
             state += product(v, keys, COMPUTE, PRECISION)

@@ -12,8 +12,8 @@ import triton
 import triton.language as tl
 
 from gpudeck.accel.primitives.linear_attention.memory_kernels import (
+    store,
     store_vectors,
-    stored,
     tokens_of,
 )
 from gpudeck.accel.primitives.tiles.products import product
@@ -66,9 +66,9 @@ def pass_over(
             left = tl.exp(decay * tl.maximum(length - 1 - tokens, 0))
         before = state.to(COMPUTE)
         state *= tl.exp(decay * length)
-        reads = stored(reads_ptr, first, tokens, length, shared, share, dims, KEYS)
-        keys = stored(keys_ptr, first, tokens, length, shared, share, dims, KEYS)
-        v = tl.trans(stored(values_ptr, first, tokens, length, head, heads, values, VALUES))
+        reads = store(reads_ptr, first, tokens, length, shared, share, dims, KEYS)
+        keys = store(keys_ptr, first, tokens, length, shared, share, dims, KEYS)
+        v = tl.trans(store(values_ptr, first, tokens, length, head, heads, values, VALUES))
         scores = product(keys, tl.trans(reads), COMPUTE, PRECISION) * between
         out = product(before, tl.trans(reads), COMPUTE, PRECISION)
         out *= tl.where(back, left, rising)[None, :]

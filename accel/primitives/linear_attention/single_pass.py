@@ -66,7 +66,7 @@ def single_pass(x: Operands, trained: bool) -> tuple[Tensor, Tensor]:
     decay = x.decay.detach()[0, 0].float().contiguous()
     given = (x.q, cast(Tensor, x.k), x.v, x.state, decay, x.rule, x.scale, x.bounds)
     if not trained:
-        found, _ = _computed(*given)
+        found, _ = _compute(*given)
         return cast(Tensor, found["out"]), cast(Tensor, found["last"])
     out, last = _SinglePass.apply(*given)  # type: ignore[no-untyped-call]
     return cast(Tensor, out), cast(Tensor, last)
@@ -77,8 +77,8 @@ class _SinglePass(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor]:
-        """Compute the output and the final states; the arguments are those of `_computed`."""
-        x, shape = _computed(*given)
+        """Compute the output and the final states; the arguments are those of `_compute`."""
+        x, shape = _compute(*given)
         ctx.names = ("q", "k", "v", "start", "decay")
         ctx.save_for_backward(*(x[name] for name in ctx.names))
         ctx.given = shape, *given[-2:]
@@ -97,7 +97,7 @@ class _SinglePass(torch.autograd.Function):
         return (x["dq"], x["dk"], x["dv"], x["dstart"], None, None, None, None)
 
 
-def _computed(
+def _compute(
     q: Tensor, k: Tensor, v: Tensor, state: Tensor | None, decay: Tensor, rule: Rule, scale: float,
     bounds: Bounds,
 ) -> tuple[Tensors, Shape]:  # fmt: skip

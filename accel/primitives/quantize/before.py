@@ -58,7 +58,7 @@ def with_statistics(before: Before, x: Tensor) -> Before:
     return replace(before, mean=mean, rstd=torch.rsqrt(centred.square().mean(1) + before.eps))
 
 
-def applied(before: Before, x: Tensor) -> Tensor:
+def apply(before: Before, x: Tensor) -> Tensor:
     """Compute the result in torch; float32 unless there is nothing to compute."""
     if before.kind == "none":
         return x
@@ -68,7 +68,7 @@ def applied(before: Before, x: Tensor) -> Tensor:
     if before.kind == "swiglu":
         gate, up = wide.chunk(2, 1)
         return functional.silu(gate) * up
-    out = _normed(before, wide)
+    out = _norm(before, wide)
     assert before.gain is not None
     out = out * before.gain.float()
     return out if before.shift is None else out + before.shift.float()
@@ -94,7 +94,7 @@ def gradients(before: Before, dout: Tensor, x: Tensor) -> tuple[Tensor, Tensor, 
             dout, x, size, before.mean[:, None], rstd, own, added, [True, True, shift is not None]
         )
         return dx, dgain.to(gain.dtype), nothing if shift is None else dshift.to(gain.dtype)
-    wide, out = dout.float(), _normed(before, x.float())
+    wide, out = dout.float(), _norm(before, x.float())
     scaled = wide * gain.float()
     inner = scaled - out * (scaled * out).mean(1, keepdim=True)
     if before.kind == "layer":
@@ -104,7 +104,7 @@ def gradients(before: Before, dout: Tensor, x: Tensor) -> tuple[Tensor, Tensor, 
     return dx, (wide * out).sum(0).to(gain.dtype), dshift
 
 
-def _normed(before: Before, x: Tensor) -> Tensor:
+def _norm(before: Before, x: Tensor) -> Tensor:
     """Return the rows of x with the mean 0 (or as it is) and the deviation 1."""
     assert before.rstd is not None
     centred = x if before.mean is None else x - before.mean[:, None]

@@ -40,10 +40,10 @@ class Fp8:
 
     def dequantize(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return value * scale, multiplied in float32."""
-        return (self.values.float() * expanded(self.scales, self.values.shape)).to(dtype)
+        return (self.values.float() * expand(self.scales, self.values.shape)).to(dtype)
 
 
-def expanded(scales: Tensor, shape: torch.Size | tuple[int, ...]) -> Tensor:
+def expand(scales: Tensor, shape: torch.Size | tuple[int, ...]) -> Tensor:
     """Return the scale of each element of a matrix, or what broadcasts to that."""
     for dim in (0, 1):
         if scales.shape[dim] not in (1, shape[dim]):
@@ -74,10 +74,10 @@ def fp8_quantize(
     """
     check(x, granularity, dtype, scale)
     if by_kernels(x):
-        from gpudeck.accel.primitives.quantize.fused import quantized
+        from gpudeck.accel.primitives.quantize.fused import quantize
 
-        return quantized(x, granularity, dtype, scale)
-    return emulated(x, granularity, dtype, scale)
+        return quantize(x, granularity, dtype, scale)
+    return emulate(x, granularity, dtype, scale)
 
 
 def by_kernels(x: Tensor) -> bool:
@@ -91,12 +91,12 @@ def native(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9)
 
 
-def emulated(
+def emulate(
     x: Tensor, granularity: Granularity, dtype: torch.dtype, scale: Tensor | None = None
 ) -> Fp8:
     """Compute in torch what the kernels compute, on any device."""
     scales = scales_of(x, granularity, dtype) if scale is None else scale.reshape(1, 1).float()
-    return Fp8(rounded(x, 1.0 / expanded(scales, x.shape), dtype), scales, granularity)
+    return Fp8(round_to(x, 1.0 / expand(scales, x.shape), dtype), scales, granularity)
 
 
 def scales_of(x: Tensor, granularity: Granularity, dtype: torch.dtype) -> Tensor:
@@ -107,9 +107,9 @@ def scales_of(x: Tensor, granularity: Granularity, dtype: torch.dtype) -> Tensor
     elif granularity == "row":
         most = most.amax(1, keepdim=True) if x.shape[1] else most.new_zeros(len(x), 1)
     else:
-        most = _tiled(most).amax(2)
+        most = _tile(most).amax(2)
         if granularity == "block":
-            most = _tiled(most.t()).amax(2).t()
+            most = _tile(most.t()).amax(2).t()
     return scale_of(most, dtype)
 
 
@@ -130,7 +130,7 @@ def magnitudes(x: Tensor) -> Tensor:
     return torch.where(torch.isfinite(size), size, 0.0)
 
 
-def rounded(x: Tensor, inverse: Tensor, dtype: torch.dtype) -> Tensor:
+def round_to(x: Tensor, inverse: Tensor, dtype: torch.dtype) -> Tensor:
     """Return x * inverse in FP8: saturated, rounded to nearest even; NaN where x is not finite."""
     most = torch.finfo(dtype).max
     product = (x.float() * inverse).clamp(-most, most)
@@ -154,7 +154,7 @@ def check(x: Tensor, granularity: str, dtype: torch.dtype, scale: Tensor | None)
         raise ValueError("a known scale is one number, for the granularity tensor")
 
 
-def _tiled(x: Tensor) -> Tensor:
+def _tile(x: Tensor) -> Tensor:
     """Return [rows, tiles, 128] of a matrix, filled with zeros."""
     rows, columns = x.shape
     padded = torch.nn.functional.pad(x, (0, -columns % BLOCK))

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from gpudeck.accel.primitives.tiles.memory import load_tile, store_tile
-from gpudeck.accel.primitives.tiles.products import activated, slope
+from gpudeck.accel.primitives.tiles.products import activate, slope
 from gpudeck.accel.primitives.tiles.reductions import finite_size, largest_size
 
 
@@ -19,11 +19,11 @@ def load(
     x = load_tile(ptr, rows, columns, row_count, column_count, stride_row, stride_column)
     x = x.to(tl.float32)
     if BEFORE == "gelu":
-        x = activated(x, "gelu_tanh")
+        x = activate(x, "gelu_tanh")
     elif BEFORE == "swiglu":
         right = ptr + column_count * stride_column
         up = load_tile(right, rows, columns, row_count, column_count, stride_row, stride_column)
-        x = activated(x, "silu") * up.to(tl.float32)
+        x = activate(x, "silu") * up.to(tl.float32)
     elif BEFORE != "none":
         there, within = rows < row_count, columns < column_count
         if mean_ptr is not None:
@@ -79,7 +79,7 @@ def activation_gradient(
     inside = (rows < row_count)[:, None] & (columns < column_count)[None, :]
     if BEFORE == "swiglu":
         up = tl.load(x_ptr + column_count + at, mask=inside, other=0.0).to(tl.float32)
-        dup = dout * activated(x, "silu")
+        dup = dout * activate(x, "silu")
         tl.store(dx_ptr + column_count + at, dup.to(dx_ptr.dtype.element_ty), mask=inside)
         dx = dout * up * slope(x, "silu")
     else:
@@ -100,13 +100,13 @@ def inverse_of(scale):
 
 
 @triton.jit
-def rounded(x, inverse, LIMIT: tl.constexpr):
+def round_to(x, inverse, LIMIT: tl.constexpr):
     """Return x * inverse, which the conversion to FP8 saturates; NaN where x is not finite."""
     return x * inverse + (x - x)  # infinity minus infinity is none
 
 
 @triton.jit
-def interleaved(ROWS: tl.constexpr, PACK: tl.constexpr, part: tl.constexpr):
+def interleave(ROWS: tl.constexpr, PACK: tl.constexpr, part: tl.constexpr):
     """Return every PACK-th row of a program's ROWS, from the `part`-th on."""
     return tl.program_id(0) * ROWS + PACK * tl.arange(0, ROWS // PACK) + part
 
@@ -119,7 +119,7 @@ def load_parts(
     """Load a program's rows as PACK parts of `interleaved` ones; see `load`."""
     parts = ()
     for part in tl.static_range(PACK):
-        rows = interleaved(ROWS, PACK, part)
+        rows = interleave(ROWS, PACK, part)
         x = load(ptr, rows, columns, row_count, column_count, stride_row, stride_column,
                  mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
         parts += (x,)  # type: ignore[assignment]
@@ -193,9 +193,9 @@ def by_tensor(
     inverse = inverse_of(scale)
     turned = ()
     for part in tl.static_range(PACK):
-        values = rounded(parts[part], inverse, LIMIT)
+        values = round_to(parts[part], inverse, LIMIT)
         if out_ptr is not None:
-            rows = interleaved(ROWS, PACK, part)
+            rows = interleave(ROWS, PACK, part)
             store_tile(out_ptr, values, rows, columns, row_count, column_count)
         if across_ptr is not None:
             # the sum changes nothing, but gives this store conversions of its own: ptxas 12.8 loses
@@ -230,7 +230,7 @@ def by_row(
         columns = step * COLUMNS + tl.arange(0, COLUMNS)
         x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
                  mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
-        store_tile(out_ptr, rounded(x, inverse, LIMIT), rows, columns, row_count, column_count)
+        store_tile(out_ptr, round_to(x, inverse, LIMIT), rows, columns, row_count, column_count)
 
 
 @triton.jit
@@ -281,12 +281,12 @@ def by_rows_and_columns(
     inverse = inverse_of(scale)[None, :]
     turned = ()
     for part in tl.static_range(PACK):
-        values = rounded(parts[part], inverse, LIMIT)
+        values = round_to(parts[part], inverse, LIMIT)
         turned += (bits(values, across_ptr),)  # type: ignore[assignment]
-        rows = interleaved(ROWS, PACK, part)
+        rows = interleave(ROWS, PACK, part)
         scale = scale_of(tl.load(most_ptr + rows, mask=rows < row_count, other=0.0), LIMIT)
         tl.store(scales_ptr + rows, scale, mask=rows < row_count)
-        values = rounded(parts[part], inverse_of(scale)[:, None], LIMIT)
+        values = round_to(parts[part], inverse_of(scale)[:, None], LIMIT)
         store_tile(out_ptr, values, rows, columns, row_count, column_count)
     store_across(across_ptr, turned, columns, row_count, column_count, ROWS, PACK)
 
@@ -313,7 +313,7 @@ def across(
     inverse = inverse_of(scale)[None, :]
     turned = ()
     for part in tl.static_range(PACK):
-        values = rounded(parts[part], inverse, LIMIT)
+        values = round_to(parts[part], inverse, LIMIT)
         turned += (bits(values, out_ptr),)  # type: ignore[assignment]
     store_across(out_ptr, turned, columns, row_count, column_count, ROWS, PACK)
 
@@ -336,7 +336,7 @@ def by_tile(
     scale = scale_of(tl.max(finite_size(x), 1), LIMIT)
     at = tl.program_id(1).to(tl.int64) * row_count + rows
     tl.store(scales_ptr + at, scale, mask=rows < row_count)
-    values = rounded(x, inverse_of(scale)[:, None], LIMIT)
+    values = round_to(x, inverse_of(scale)[:, None], LIMIT)
     store_tile(out_ptr, values, rows, columns, row_count, column_count)
 
 
@@ -352,7 +352,7 @@ def by_block(
     x = load(x_ptr, rows, columns, row_count, column_count, stride_row, stride_column,
              mean_ptr, rstd_ptr, gain_ptr, shift_ptr, BEFORE)  # fmt: skip
     scale = scale_of(largest_size(x), LIMIT)
-    values = rounded(x, inverse_of(scale), LIMIT)
+    values = round_to(x, inverse_of(scale), LIMIT)
     tl.store(scales_ptr + tl.program_id(0) * tl.num_programs(1) + tl.program_id(1), scale)
     store_tile(out_ptr, values, rows, columns, row_count, column_count)
     if across_ptr is not None:

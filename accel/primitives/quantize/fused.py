@@ -17,7 +17,7 @@ from gpudeck.accel.primitives.quantize import launches
 from gpudeck.accel.primitives.quantize.before import NOTHING, Before
 from gpudeck.accel.primitives.quantize.fp8 import BLOCK, Fp8, Granularity
 from gpudeck.accel.primitives.quantize.launches import Form
-from gpudeck.accel.runtime.named import Launcher, launch, traced
+from gpudeck.accel.runtime.named import Launcher, is_traced, launch
 
 _POINTS = {"ROWS": 16, "COLUMNS": 256}
 
@@ -29,14 +29,14 @@ class Rounded(NamedTuple):
     across: Fp8 | None
 
 
-def quantized(
+def quantize(
     x: Tensor, granularity: Granularity, dtype: torch.dtype, scale: Tensor | None = None
 ) -> Fp8:
     """Return a matrix in FP8."""
-    return both_ways(x, granularity, dtype, scale, across=False).along
+    return quantize_both_ways(x, granularity, dtype, scale, across=False).along
 
 
-def both_ways(
+def quantize_both_ways(
     x: Tensor,
     granularity: Granularity,
     dtype: torch.dtype,
@@ -105,7 +105,7 @@ class _Source:
 
         `made` describes the launch for a form; that is kept, except where sizes are symbols.
         """
-        of = made.__wrapped__ if traced(self.x) else made  # type: ignore[attr-defined]
+        of = made.__wrapped__ if is_traced(self.x) else made  # type: ignore[attr-defined]
         launcher: Launcher = of(self.form, *given)
         return lambda *tensors: launcher(*self._tensors, *tensors)
 

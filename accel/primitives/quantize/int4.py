@@ -55,7 +55,7 @@ class Int4:
         less = groups - self.zeros.unsqueeze(2)
         return (less * self.scales.float().unsqueeze(2)).view(rows, columns).to(dtype)
 
-    def regrouped(self, most: int = GROUP) -> Int4:
+    def regroup(self, most: int = GROUP) -> Int4:
         """Return it with groups of at most `most` columns: larger ones' scales come repeatedly."""
         again = self.group // math.gcd(most, self.group)
         scales, zeros = (t.repeat_interleave(again, dim=1) for t in (self.scales, self.zeros))

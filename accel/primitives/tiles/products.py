@@ -49,7 +49,7 @@ def scale_at(ptr, places, count, stride, STEP: tl.constexpr):
 
 
 @triton.jit
-def activated(x, ACTIVATION: tl.constexpr):
+def activate(x, ACTIVATION: tl.constexpr):
     """Apply `relu`, `silu`, `gelu` (exact), `gelu_tanh` (nearly it) or `none` in float32."""
     if ACTIVATION == "relu":
         # written so that a NaN remains one

@@ -25,7 +25,7 @@ def joins(i, j, size):
 
 
 @triton.jit
-def joined_inverses(
+def join_inverses(
     inverse, lower, i, j, FIRST: tl.constexpr, END: tl.constexpr, COMPUTE: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip

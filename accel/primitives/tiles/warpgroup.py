@@ -63,7 +63,7 @@ def inverse(x):
 
 
 @gluon.jit
-def bounded(x, most):
+def limit(x, most):
     """Return most * tanh(x / (2 log2 e)), as exact as float32, unlike the hardware's tanh.approx.
 
     It is most - 2 most / (1 + 2^x), exact at both ends, where 2^x is 0 or infinite.
@@ -81,7 +81,7 @@ def scale_at(ptr, places, count, stride, STEP: gl.constexpr):
 
 
 @gluon.jit
-def activated(x, ACTIVATION: gl.constexpr):
+def activate(x, ACTIVATION: gl.constexpr):
     """Apply `relu`, `silu`, `gelu` (exact) or `none` in float32."""
     if ACTIVATION == "relu":
         x = gl.where(x < 0.0, 0.0, x)

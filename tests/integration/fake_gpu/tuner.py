@@ -40,5 +40,5 @@ def on_gpu():
 
 
 idle_lessons.tune = tune
-capability.current = on_gpu
+capability.find_device = on_gpu
 sys.exit(attention_tuner.main())

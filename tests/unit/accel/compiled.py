@@ -142,12 +142,12 @@ def launched(run: Callable[[], object]) -> Iterator[tuple[str, KernelCall]]:
         calls.append(call)
         return lambda *tensors: None
 
-    named._prepared.cache_clear()
+    named._prepare.cache_clear()
     vars(named)["prepare"] = record
     try:
         run()
     finally:
         vars(named)["prepare"] = launch.prepare
-        named._prepared.cache_clear()
+        named._prepare.cache_clear()
     for number, call in enumerate(calls):
         yield f"{number} {call.kernel.__name__}", call

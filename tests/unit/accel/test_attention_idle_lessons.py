@@ -50,7 +50,7 @@ def use():
 
 def test_every_dense_shape_that_was_used_is_measured_once_in_the_passes_that_were_used(home):
     use()
-    told = [(text, direction) for text, direction, _ in idle_lessons.pending(CPU)]
+    told = [(text, direction) for text, direction, _ in idle_lessons.find_pending(CPU)]
     assert told == [
         ("batch 1, heads 4 over 2, sequence 24 over 40, head size 16, float32, causal", "forward"),
         ("batch 1, heads 4 over 2, sequence 24 over 40, head size 16, float32, causal", "backward"),
@@ -62,9 +62,9 @@ def test_every_dense_shape_that_was_used_is_measured_once_in_the_passes_that_wer
         ),
     ]
     accel.learning("once")
-    for _, _, measure in idle_lessons.pending(CPU):
+    for _, _, measure in idle_lessons.find_pending(CPU):
         assert measure()
-    assert list(idle_lessons.pending(CPU)) == [] and len(kept()) == 4
+    assert list(idle_lessons.find_pending(CPU)) == [] and len(kept()) == 4
     q, k = torch.randn(1, 4, 24, 16), torch.randn(1, 2, 40, 16)
     assert choose(describe(q, k, k, causal=True)).basis == "measured here"
 
@@ -76,7 +76,7 @@ def test_shapes_of_other_cards_and_unknown_wishes_are_left_alone(home):
         msgspec.structs.replace(USAGE.read()[1], spot="float32 d16 something=new"),
     ]
     used_file("attention").write_bytes(msgspec.json.encode({"format": 1, "used": changed}))
-    assert list(idle_lessons.pending(CPU)) == []
+    assert list(idle_lessons.find_pending(CPU)) == []
 
 
 @pytest.mark.parametrize("bias", ["none", "bool", "float"])

@@ -344,7 +344,7 @@ def test_a_lock_that_is_never_released_delays_nobody_for_long(own, monkeypatch):
     attention(q, k, v)
     told = "does not keep what it learned: another process has"
     with (
-        state_files._locked(STORE.file),
+        state_files._lock(STORE.file),
         pytest.warns(UserWarning, match=told),
     ):
         attention(q, k, v)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudeck.accel.attention import choose, dispatch, prediction, table
-from gpudeck.accel.attention.prediction import Geometry, distance, expected, predict, terms
+from gpudeck.accel.attention.prediction import Geometry, distance, expect, predict, terms
 from gpudeck.accel.attention.problem import Problem
 from tests.benchmarks import attention_fit
 
@@ -76,9 +76,9 @@ def test_a_window_hides_tiles_and_grouped_heads_share_bytes():
 
 def test_a_measured_shape_is_predicted_as_measured_and_a_far_one_not_at_all():
     row = max(rows(), key=lambda r: (r.gpu == H200, r.direction == "forward", r.microseconds))
-    told = expected([row.gpu], "forward", attention_fit.geometry(row))[row.backend]
+    told = expect([row.gpu], "forward", attention_fit.geometry(row))[row.backend]
     assert told == pytest.approx(row.microseconds, rel=0.15)
-    assert expected(["NVIDIA A100"], "forward", CAUSAL) == {}
+    assert expect(["NVIDIA A100"], "forward", CAUSAL) == {}
     fits = prediction.coefficients().directions["forward"]
     assert "decoding" in predict(fits, msgspec.structs.replace(CAUSAL, seq_q=1))
     assert predict(fits, msgspec.structs.replace(CAUSAL, seq_q=1, seq_k=1 << 20)) == {}
@@ -94,12 +94,12 @@ def test_a_kernel_with_tiles_of_powers_of_two_computes_a_head_of_80_as_one_of_12
 def test_dispatch_goes_by_the_prediction_and_says_so(monkeypatch, tmp_path):
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
     monkeypatch.setattr(dispatch, "_gpu", lambda problem: H200)
-    for cache in (choose, table._measured, table.rows_of):
+    for cache in (choose, table._read_all, table.rows_of):
         cache.cache_clear()
     p = Problem(1, 32, 8, 3000, 3000, 128, torch.bfloat16, torch.device("cuda"), (9, 0), 0.1,
                 right=0)  # fmt: skip
     choice = choose(p)
-    told = expected([H200], "forward", CAUSAL)
+    told = expect([H200], "forward", CAUSAL)
     assert choice.basis == "predicted" and not choice.is_measured
     able = [c.backend for c in choice.candidates if c.refusal is None and c.backend in told]
     assert choice.backend == min(able, key=told.__getitem__)

@@ -11,7 +11,7 @@ from torch.library import opcheck
 
 from gpudeck import accel
 from gpudeck.accel.attention import Ragged, attention, explain
-from gpudeck.accel.attention.backends.own import _expanded
+from gpudeck.accel.attention.backends.own import _expand_bias
 from gpudeck.accel.attention.inputs import Inputs
 from gpudeck.accel.attention.reference import reference
 
@@ -513,7 +513,7 @@ def test_a_small_bias_is_copied_into_rows_that_are_loaded_quickly(shape, copied)
     torch.manual_seed(0)
     q, k = torch.zeros(64, 4, 49, 32), torch.zeros(64, 4, shape[3], 32)
     bias = torch.randn(shape)
-    given = _expanded(Inputs(q, k, k, bias))
+    given = _expand_bias(Inputs(q, k, k, bias))
     assert given.shape == (64, 4, 49, shape[3]) and torch.equal(given, bias.expand_as(given))
     assert (given.data_ptr() != bias.data_ptr()) == copied
     assert not copied or given.stride() == (0, 49 * 56, 56, 1)

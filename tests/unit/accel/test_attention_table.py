@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpudeck.accel.attention import choose, dispatch, prediction, table
 from gpudeck.accel.attention.problem import Problem
-from gpudeck.accel.attention.table import Row, expected, place
+from gpudeck.accel.attention.table import Row, expect, place
 
 H100 = "NVIDIA H100 80GB HBM3"
 
@@ -232,7 +232,7 @@ def test_what_is_expected_lies_between_what_was_measured_near_by_and_nothing_is_
         row("b", seq=8192, tflops=250.0),
     ]
     at = place(heads, seq, seq)
-    found = expected(rows, at)
+    found = expect(rows, at)
     near = [
         r
         for r in rows
@@ -250,10 +250,10 @@ def test_a_measured_shape_decides_alone_and_one_backend_missing_there_is_not_gue
         row("a", seq=8192, tflops=300.0),
         row("b", seq=512, tflops=200.0),
     ]
-    assert expected(rows, rows[0].place) == {"a": 100.0, "b": 200.0}
-    assert expected(rows, rows[1].place) == {"a": 300.0}
-    assert set(expected(rows, place(64, 4096, 4096))) == {"a"}
-    assert set(expected(rows, place(512, 600, 600))) == {"a", "b"}
+    assert expect(rows, rows[0].place) == {"a": 100.0, "b": 200.0}
+    assert expect(rows, rows[1].place) == {"a": 300.0}
+    assert set(expect(rows, place(64, 4096, 4096))) == {"a"}
+    assert set(expect(rows, place(512, 600, 600))) == {"a", "b"}
 
 
 def test_a_neighbour_counts_more_than_a_crowd_further_off():
@@ -264,7 +264,7 @@ def test_a_neighbour_counts_more_than_a_crowd_further_off():
         for name, rate in (("cudnn", 600.0), ("hopper", 700.0))
     ]
     near = [row("cudnn", seq=512, tflops=490.0), row("hopper", seq=512, tflops=440.0)]
-    found = expected([*near, *far], place(512, 560, 560))
+    found = expect([*near, *far], place(512, 560, 560))
     assert found["cudnn"] > found["hopper"]
 
 
@@ -298,7 +298,7 @@ def test_a_table_that_cannot_be_read_is_warned_of_and_the_shipped_ones_go_on(own
     ):
         assert choose(problem()).backend == "cudnn"
     assert choose(problem(), "flash").backend == "flash"
-    assert expected([], place(1, 1, 1)) == {}
+    assert expect([], place(1, 1, 1)) == {}
 
 
 def test_a_spoiled_table_says_where_and_what_to_do(own):

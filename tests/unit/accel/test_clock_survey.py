@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gpudeck.accel.runtime import sm_clock
-from gpudeck.accel.runtime.call import compiled
+from gpudeck.accel.runtime.call import compile_kernel
 from gpudeck.accel.workloads import clock_survey
 from gpudeck.accel.workloads.progress import Progress
 from gpudeck.scheduler.services import calibration_service
@@ -18,7 +18,7 @@ from gpudeck.scheduler.services import calibration_service
 
 @pytest.mark.parametrize("capability", [80, 90, 120])
 def test_the_kernel_that_counts_cycles_compiles(capability: int) -> None:
-    kernel = compiled(sm_clock.clock_call(), capability)
+    kernel = compile_kernel(sm_clock.clock_call(), capability)
     assert kernel.metadata.num_warps == 1, "one warp leaves the load alone"
     assert "%clock64" in kernel.asm["ptx"]
     assert "%globaltimer" in kernel.asm["ptx"]

@@ -14,7 +14,7 @@ from gpudeck.accel.attention.blocks import BlockShape
 from gpudeck.accel.attention.kernels.geometry import Target, geometry_key, geometry_of
 from gpudeck.accel.attention.kernels.portable.kernel_short import attention_short
 from gpudeck.accel.attention.problem import Rules
-from gpudeck.accel.runtime.call import KernelCall, compiled
+from gpudeck.accel.runtime.call import KernelCall, compile_kernel
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, TENSOR_CORES, needs, serialised
 
 PORTABLE = "gpudeck.accel.attention.kernels.portable"
@@ -55,7 +55,7 @@ def calls(problem, target):
 
 
 def examined(call, target):
-    found = needs(compiled(call, target))
+    found = needs(compile_kernel(call, target))
     assert found.shared <= SHARED_KIB[target] * 1024
     return found
 
@@ -87,7 +87,7 @@ def test_causal_attention_uses_the_tensor_cores_and_spills_no_register(target, k
 
 @pytest.mark.parametrize(("kernel", "head_dim"), KERNELS)
 def test_the_tensor_cores_of_sm_90_run_asynchronously(kernel, head_dim):
-    assert not serialised(compiled(calls(geometry(head_dim, right=0), 90)[kernel], 90))
+    assert not serialised(compile_kernel(calls(geometry(head_dim, right=0), 90)[kernel], 90))
 
 
 @pytest.mark.parametrize("kernel", ["forward", pytest.param("dq", marks=pytest.mark.matrix)])

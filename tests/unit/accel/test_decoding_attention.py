@@ -23,7 +23,7 @@ from gpudeck.accel.attention.kernels.geometry import Target
 from gpudeck.accel.attention.kernels.hopper.latent import Latent, decode_call
 from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.reference import reference
-from gpudeck.accel.runtime.call import compiled
+from gpudeck.accel.runtime.call import compile_kernel
 from gpudeck.accel.serving.cache import quantize_kv_cache
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, needs
 
@@ -158,7 +158,7 @@ def planted(old: str, new: str, case: Case) -> float:
         assert spec and spec.loader
         module = sys.modules["planted"] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        plan._prepared.cache_clear()
+        plan._prepare.cache_clear()
         known, plan.decode = plan.decode, module.decode
         try:
             return max(errors(case))
@@ -166,7 +166,7 @@ def planted(old: str, new: str, case: Case) -> float:
             return math.inf  # a counter that is not 0, or an address outside
         finally:
             plan.decode = known
-            plan._prepared.cache_clear()
+            plan._prepare.cache_clear()
             plan._RINGS.clear()
 
 
@@ -225,7 +225,7 @@ def test_the_kernel_compiles_for_every_target(target, size, kept) -> None:
     if kept == FP8 and target < 89:
         pytest.skip("Triton has no FP8 for this GPU")
     made = plan.plan_of(kind, Target(target, 100))
-    used = needs(compiled(made.call, target))
+    used = needs(compile_kernel(made.call, target))
     assert used.shared <= SHARED_KIB[target] * 1024
     assert used.spilled <= (1100 if size == 576 else 256)
     assert "mma" in used.ptx
@@ -332,10 +332,10 @@ def test_the_latent_kernels_compile() -> None:
     strides = (73728, 576), (172800, 576), (65536, 512)
     problem = Latent(4, 128, 300, *strides, torch.bfloat16, 0.04, True)
     for splits in (1, 2):
-        used = needs(compiled(decode_call(problem, splits), 90))
+        used = needs(compile_kernel(decode_call(problem, splits), 90))
         assert used.shared <= SHARED_KIB[90] * 1024 and used.spilled <= 128
         assert "wgmma" in used.ptx
-    assert not needs(compiled(latent.join_call(MLA, 2, (65536, 512)), 90)).spilled
+    assert not needs(compile_kernel(latent.join_call(MLA, 2, (65536, 512)), 90)).spilled
 
 
 @pytest.mark.parametrize(

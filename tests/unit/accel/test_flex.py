@@ -23,7 +23,7 @@ LEARNED = torch.rand(HEADS, requires_grad=True)
 
 
 def rule(score_mod, sizes=(2, HEADS, LENGTH, LENGTH)):
-    return mods.recognised(score_mod, sizes, CPU)
+    return mods.recognise_scores(score_mod, sizes, CPU)
 
 
 def told(found):
@@ -117,7 +117,7 @@ OTHERS = {
 
 def visible(mask_mod, block=64):
     mask = create_block_mask(mask_mod, None, None, LENGTH, LENGTH, device="cpu", BLOCK_SIZE=block)
-    return visibility.recognised(lists_of(mask, (1, 1, LENGTH, LENGTH), CPU))
+    return visibility.recognise_mask(lists_of(mask, (1, 1, LENGTH, LENGTH), CPU))
 
 
 @pytest.mark.parametrize("block", [16, 128])
@@ -154,7 +154,7 @@ def test_a_recognised_window_sees_exactly_the_pairs_of_the_mask(lengths, left, r
     mask = create_block_mask(
         lambda b, h, q, k: dense[q, k], None, None, queries, keys, device="cpu", BLOCK_SIZE=16
     )
-    found = visibility.recognised(lists_of(mask, (1, 1, queries, keys), CPU))
+    found = visibility.recognise_mask(lists_of(mask, (1, 1, queries, keys), CPU))
     if flipped is None and dense.any(1).all():
         assert found is not None
     if found is not None:

@@ -9,14 +9,14 @@ import triton
 
 from gpudeck import accel
 from gpudeck.accel.attention import Ragged, choose, emulation
-from gpudeck.accel.attention.fp8 import BACKENDS, even, fp8_attention
+from gpudeck.accel.attention.fp8 import BACKENDS, fp8_attention, pad_even
 from gpudeck.accel.attention.inputs import Inputs, problem_of, rules_of
 from gpudeck.accel.attention.kernels.hopper.forward_fp8 import SCHEDULES, forward_call
 from gpudeck.accel.attention.kernels.portable import quantise as module
 from gpudeck.accel.attention.kernels.portable.quantise import quantise, quantise_call, sample_call
 from gpudeck.accel.attention.kernels.quantised import KEYS, place_of_key
 from gpudeck.accel.attention.reference import reference
-from gpudeck.accel.runtime.call import compiled
+from gpudeck.accel.runtime.call import compile_kernel
 from tests.unit.accel.compiled import SHARED_KIB, idle_barriers, needs, problem, serialised
 
 BF16 = torch.bfloat16
@@ -196,10 +196,10 @@ def test_a_compiled_program_calls_it_as_it_is():
 def test_the_kernel_gets_rows_at_even_places():
     """Copied are other head sizes, odd steps, and what begins at an odd place; nothing else is."""
     x = torch.randn(2, 50, 3, 64).to(BF16).transpose(1, 2)
-    assert even(x) is x
+    assert pad_even(x) is x
     wide = torch.randn(2, 3, 50, 72).to(BF16)
     for odd in (wide[..., :64], wide[..., 8:], wide.mT[..., :64, :].mT, wide[..., :40]):
-        given = even(odd)
+        given = pad_even(odd)
         assert given.shape == (2, 3, 50, 64)
         assert torch.equal(given[..., : odd.shape[3]], odd)
         assert not given[..., odd.shape[3] :].any()
@@ -336,7 +336,7 @@ None in 3.6, which the speeds were measured with."""
 @pytest.mark.parametrize("dim", SCHEDULES)
 def test_it_fits_a_multiprocessor(dim, right):
     call = forward_call(problem(16, 8192, dim, right=right), 132, SCHEDULES[dim])
-    kernel = compiled(call, 90)
+    kernel = compile_kernel(call, 90)
     asks = needs(kernel)
     assert asks.shared <= SHARED_KIB[90] * 1024
     assert "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3" in asks.ptx
@@ -352,8 +352,8 @@ def test_it_fits_a_multiprocessor(dim, right):
 @pytest.mark.parametrize("ragged", [None, (3, 4000, 4000)])
 def test_the_pre_pass_compiles(dim, ragged):
     if of_sample := sample_call(problem(16, 8192, dim, ragged=ragged)):
-        assert not needs(compiled(of_sample, 90)).spilled
-    asks = needs(compiled(quantise_call(problem(16, 8192, dim, ragged=ragged)), 90))
+        assert not needs(compile_kernel(of_sample, 90)).spilled
+    asks = needs(compile_kernel(quantise_call(problem(16, 8192, dim, ragged=ragged)), 90))
     assert asks.shared <= SHARED_KIB[90] * 1024
     assert "e4m3x2" in asks.ptx
 

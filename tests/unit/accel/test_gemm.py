@@ -19,7 +19,7 @@ from gpudeck.accel.primitives.gemm.operands import arrange
 from gpudeck.accel.primitives.gemm.problem import Problem, Steps
 from gpudeck.accel.primitives.gemm.reference import reference
 from gpudeck.accel.primitives.quantize.fp8 import fp8_quantize
-from gpudeck.accel.runtime.call import compiled
+from gpudeck.accel.runtime.call import compile_kernel
 from tests.kernel_code import launched
 from tests.unit.accel.compiled import FP4_TARGETS, SHARED_KIB, TARGETS, needs
 
@@ -160,14 +160,14 @@ def test_tiles_fit_the_shared_memory_of_every_target(m, target):
         calls = list(launched(lambda x=x: portable.portable(x)))
         assert calls
         for name, call in calls:
-            assert compiled(call, target).metadata.shared <= SHARED_KIB[target] * 1024, name
+            assert compile_kernel(call, target).metadata.shared <= SHARED_KIB[target] * 1024, name
 
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("target", FP4_TARGETS)
 @pytest.mark.parametrize(("kind", "instruction"), [("nvfp4", "mxf4nvf4"), ("mxfp4", "mxf4")])
 def test_blackwell_multiplies_fp4_itself(kind, instruction, target):
-    found = needs(compiled(fp4.call_of(kind, 4096, 4096, 4096), target))
+    found = needs(compile_kernel(fp4.call_of(kind, 4096, 4096, 4096), target))
     core = "tcgen05.mma" if target == 100 else "mma.sync"
     assert re.search(rf"{core}\S*kind::{instruction}\S*block_scale", found.ptx)
     assert found.shared <= SHARED_KIB[target] * 1024
@@ -266,7 +266,7 @@ def test_auto_takes_what_was_measured_fastest_near_a_shape(monkeypatch):
             (16384, "hopper", 690.0),
         )
     )  # fmt: skip
-    monkeypatch.setattr(table, "_shipped", lambda: rows)
+    monkeypatch.setattr(table, "_read_shipped", lambda: rows)
     monkeypatch.setattr(dispatch, "_gpu", lambda p: "GPU")
     table._rows.cache_clear()
     choose.cache_clear()

@@ -102,7 +102,7 @@ def test_the_second_call_is_measured_and_decides_from_then_on(interpreted, tmp_p
 def beside_a_table(home: Path) -> list[str]:
     with learner(home) as patch:
         rates = table.Nearest({"triton": 9.0, "torch": 3.0}, "a card of this name", True)
-        patch.setattr(table, "measured", lambda *_: rates)
+        patch.setattr(table, "find_measured", lambda *_: rates)
         a, b = drawn()
         return [explain_gemm(a, b).basis, ran(a, b), ran(a, b), explain_gemm(a, b).basis]
 
@@ -276,7 +276,7 @@ def test_only_what_could_win_takes_part(monkeypatch):
         table.Row("GPU", "bfloat16", 4096, 4096, 4096, name, 1.0, rate, "torch 2", "2026-11-23")
         for name, rate in (("cublas", 700.0), ("hopper", 710.0), ("triton", 400.0))
     )
-    monkeypatch.setattr(table, "_shipped", lambda: rows)
+    monkeypatch.setattr(table, "_read_shipped", lambda: rows)
     monkeypatch.setattr(dispatch, "_gpu", lambda p: "GPU")
     table._rows.cache_clear()
     choose.cache_clear()
@@ -301,9 +301,9 @@ def while_idle(home: Path) -> tuple[list[str], list[bool], list[str], list[str]]
             gemm(a, b.t().contiguous().t(), bias=torch.zeros(16))
         ran(*drawn(3))
         lessons.USAGE.note()
-        found = list(idle_lessons.pending(torch.device("cpu")))
+        found = list(idle_lessons.find_pending(torch.device("cpu")))
         measured = [p.measure() for p in found]
-        left = [p.text for p in idle_lessons.pending(torch.device("cpu"))]
+        left = [p.text for p in idle_lessons.find_pending(torch.device("cpu"))]
         return [p.text for p in found], measured, left, [ran(a, b), explain_gemm(a, b).basis]
 
 
@@ -320,7 +320,7 @@ def test_products_are_posed_again_as_they_were(recipe):
     left = fp8_quantize(a, OF_A.get(recipe, "tile"))
     right = fp8_quantize(b.t().contiguous(), OF_B.get(recipe, "tile")).t
     x = arrange(left.values, right.values, None, "silu", None, (left.scales, right.scales), None)
-    again = idle_lessons.drawn(x.problem)
+    again = idle_lessons.draw(x.problem)
     assert again.problem == x.problem
     for one, other in ((x.scale_a, again.scale_a), (x.scale_b, again.scale_b)):
         assert one is not None and other is not None

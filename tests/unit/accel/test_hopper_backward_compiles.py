@@ -3,7 +3,7 @@
 import pytest
 
 from gpudeck.accel.attention.kernels.hopper.backward import backward_calls
-from gpudeck.accel.runtime.call import compiled
+from gpudeck.accel.runtime.call import compile_kernel
 from tests.unit.accel.compiled import SHARED_KIB, idle_barriers, needs, problem, serialised
 
 SPILLED = {("queries", 256, True): 96, ("keys", 128, False): 48}
@@ -18,7 +18,7 @@ def build(which, dim, *, deterministic=False, **rules):
     lse_strides = (16 * 8192, 8192, 1)
     asked = {"deterministic": deterministic, "processors": 132}
     calls = backward_calls(g, g.q.strides, g.q.strides, lse_strides, **asked)
-    return compiled(getattr(calls, which), 90)
+    return compile_kernel(getattr(calls, which), 90)
 
 
 def assert_fits(kernel, instruction="wgmma.mma_async"):

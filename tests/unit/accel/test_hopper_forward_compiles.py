@@ -15,7 +15,7 @@ from gpudeck.accel.attention.kernels.hopper.forward import (
     _shape,
     forward_call,
 )
-from gpudeck.accel.runtime.call import Pointer, TensorBox, compiled
+from gpudeck.accel.runtime.call import Pointer, TensorBox, compile_kernel
 from tests.unit.accel.compiled import SHARED_KIB, idle_barriers, needs, problem, serialised
 
 BF16 = torch.bfloat16
@@ -68,7 +68,7 @@ def test_the_compiled_kernel_takes_what_is_passed():
     """Of a box its tensor map, its shape and its strides; at the end two pointers of Triton's
     own."""
     asked = call(128, ragged=(3, 4000, 4000))
-    entry = compiled(asked, 90).asm["ptx"].partition(".entry")[2].partition(")")[0]
+    entry = compile_kernel(asked, 90).asm["ptx"].partition(".entry")[2].partition(")")[0]
     expected = [
         kind
         for name in asked.kernel.arg_names
@@ -85,7 +85,7 @@ def test_the_compiled_kernel_takes_what_is_passed():
 )
 def test_it_fits_a_multiprocessor(name):
     dim, length, rules = MAIN[name]
-    kernel = compiled(call(dim, length, **rules), 90)
+    kernel = compile_kernel(call(dim, length, **rules), 90)
     asks = needs(kernel)
     assert asks.shared <= SHARED_KIB[90] * 1024
     assert "wgmma.mma_async" in asks.ptx
@@ -107,7 +107,7 @@ def test_it_fits_a_multiprocessor(name):
 def test_variants_keep_their_terms_in_registers(name, more):
     dim, length, rules = MAIN[name]
     asked = forward_call(problem(16, length, dim, **rules)._replace(**more), processors=132)
-    kernel = compiled(asked, 90)
+    kernel = compile_kernel(asked, 90)
     assert needs(kernel).spilled <= 128
     assert not serialised(kernel)
     assert not idle_barriers(kernel)
@@ -119,7 +119,7 @@ def test_biases_are_loaded_in_pairs_and_stay_in_registers():
     """Of rows of 2044 keys, which no tile divides."""
     bias = bias_layout(torch.empty(1, 16, 2044, 2044, dtype=BF16, device="meta"))
     asked = forward_call(problem(16, 2044, 64)._replace(bias=bias), processors=132)
-    kernel = compiled(asked, 90)
+    kernel = compile_kernel(asked, 90)
     found = needs(kernel)
     assert re.search(r"ld\.global\S*\.b32 ", found.ptx)
     assert not re.search(r"ld\.global\S*\.b16 ", found.ptx)
@@ -131,7 +131,7 @@ def test_biases_are_loaded_in_pairs_and_stay_in_registers():
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_all_at_once_compiles():
-    kernel = compiled(call(128, right=0, left=100, softcap=3.0, ragged=(3, 4000, 4000)), 90)
+    kernel = compile_kernel(call(128, right=0, left=100, softcap=3.0, ragged=(3, 4000, 4000)), 90)
     assert needs(kernel).shared <= SHARED_KIB[90] * 1024
     assert not serialised(kernel)
     assert not idle_barriers(kernel)

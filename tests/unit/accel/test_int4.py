@@ -8,7 +8,7 @@ import torch
 from gpudeck.accel.primitives.gemm.int4 import BACKENDS, int4_backend, int4_gemm
 from gpudeck.accel.primitives.gemm.int4_few import Cut, call_of, cut_of
 from gpudeck.accel.primitives.quantize.int4 import Int4, int4_quantize, pack
-from gpudeck.accel.runtime.call import compiled
+from gpudeck.accel.runtime.call import compile_kernel
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, needs
 
 BF16 = torch.bfloat16
@@ -38,7 +38,7 @@ def test_values_are_exactly_those_of_the_definition():
         [(values[:, at] - made.zeros[:, i : i + 1].float()) * made.scales[:, i : i + 1]
          for i, at in enumerate((slice(0, 16), slice(16, 32)))], 1)  # fmt: skip
     assert torch.equal(made.dequantize(), exact)
-    assert torch.equal(Int4(made.packed, made.scales, made.zeros).regrouped(8).dequantize(), exact)
+    assert torch.equal(Int4(made.packed, made.scales, made.zeros).regroup(8).dequantize(), exact)
 
 
 def tiles_error(group: int, count: int, splits: int, biased: bool) -> float:
@@ -96,7 +96,7 @@ def test_every_part_of_a_cut_has_work_and_the_gpu_is_filled():
     "target", [pytest.param(t, marks=() if t == 90 else pytest.mark.matrix) for t in TARGETS]
 )
 def test_the_kernel_loads_16_bytes_and_keeps_weights_in_registers(target):
-    kernel = compiled(call_of(Cut(16, 8), 1, 4096, 4096, 32, 4096, BF16), target)
+    kernel = compile_kernel(call_of(Cut(16, 8), 1, 4096, 4096, 32, 4096, BF16), target)
     used = needs(kernel)
     assert used.spilled == 0 and used.shared <= min(SHARED_KIB[target], 8) * 1024
     assert "ld.global.v4.b32" in used.ptx and "mma.sync" in used.ptx

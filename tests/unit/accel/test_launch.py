@@ -5,7 +5,7 @@ import torch
 import triton
 import triton.language as tl
 
-from gpudeck.accel.runtime.call import KernelCall, Pointer, compiled, source
+from gpudeck.accel.runtime.call import KernelCall, Pointer, compile_kernel, source
 from gpudeck.accel.runtime.graphs import Replay
 
 
@@ -58,8 +58,8 @@ def test_a_number_beyond_32_bits_is_passed_in_64():
 
 
 def test_wide_loads_need_an_aligned_pointer():
-    assert "ld.global.v4.b32" in compiled(call(), 80).asm["ptx"]
-    assert "ld.global.v4.b32" not in compiled(call(aligned=False), 80).asm["ptx"]
+    assert "ld.global.v4.b32" in compile_kernel(call(), 80).asm["ptx"]
+    assert "ld.global.v4.b32" not in compile_kernel(call(aligned=False), 80).asm["ptx"]
 
 
 def test_a_graph_needs_inputs_on_one_gpu():

@@ -20,7 +20,7 @@ from gpudeck.accel.primitives.linear_attention.problem import Operands
 from gpudeck.accel.primitives.linear_attention.reference import recurrence
 from gpudeck.accel.primitives.linear_attention.single_pass import suffices
 from gpudeck.accel.runtime import named
-from gpudeck.accel.runtime.call import KernelCall, compiled
+from gpudeck.accel.runtime.call import KernelCall, compile_kernel
 from tests.kernel_code import launched
 from tests.unit.accel import interpreted_bfloat16
 from tests.unit.accel.compiled import SHARED_KIB, TARGETS, needs
@@ -493,7 +493,7 @@ def test_kernels_compile_and_loops_over_states_fit_the_shared_memory_of_every_ta
             columns, options = passing(shape, divmod(target, 10), 1)
             constants = {**call.constants, "BLOCK": columns}
             asked = dataclasses.replace(call, constants=constants, options=options)
-        found = compiled(asked, target)
+        found = compile_kernel(asked, target)
         assert found.metadata.shared <= SHARED_KIB[target] * 1024, name
 
 
@@ -537,7 +537,7 @@ def test_one_pass_fits_the_shared_memory_of_every_target(size, target):
             columns, options = single(shape, divmod(target, 10), passes * states, 132)
             constants = {**call.constants, "BLOCK": columns}
             asked = dataclasses.replace(call, constants=constants, options=options)
-            found = compiled(asked, target)
+            found = compile_kernel(asked, target)
             assert found.metadata.shared <= SHARED_KIB[target] * 1024, (name, states)
 
 
@@ -563,7 +563,7 @@ def test_what_joins_parts_keeps_its_registers(size, target, monkeypatch):
     joins = [c for name, c in launched_in_two_parts("ssd", size, monkeypatch) if "join" in name]
     assert [call.constants["BACK"] for call in joins] == [False, True]
     for call in joins:
-        asks = needs(compiled(call, target))
+        asks = needs(compile_kernel(call, target))
         assert asks.spilled <= 64
         assert asks.shared <= SHARED_KIB[target] * 1024
 
@@ -576,4 +576,4 @@ def test_a_multiprocessor_runs_two_programs_that_pass_on_parts(kind, monkeypatch
     assert len(calls) == 5
     for call in calls:
         assert call.options == {"num_warps": 4, "num_stages": 2}
-        assert 2 * (compiled(call, 90).metadata.shared + 1024) <= 228 * 1024
+        assert 2 * (compile_kernel(call, 90).metadata.shared + 1024) <= 228 * 1024

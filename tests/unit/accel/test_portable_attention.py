@@ -261,7 +261,7 @@ def planted(old, new, *args, **given):
 @pytest.mark.parametrize(
     ("old", "new", "name"),
     [
-        ("ds_at + cols[:, None] * wide(", "ds_at + 1 + cols[:, None] * wide(", SHORT),
+        ("ds_at + cols[:, None] * hint(", "ds_at + 1 + cols[:, None] * hint(", SHORT),
         ("ds_at += (place * heads + head)", "ds_at += (place * heads + kv_head)", SHORT),
         ("(batch * heads + head) * seq_k * width", "head * seq_k * width", SHORT),
         ("head // group * k_strides.head", "head * 0 * k_strides.head", SHORT),
@@ -335,13 +335,13 @@ def test_a_program_takes_several_short_sequences(interpreted, name):
         ("acc, lse = softmax_end(", "acc, lse = softmax_end(2 * ", "short, a bias of heads"),
         ("tile * BLOCK_M +", "0 * BLOCK_M +", "short, a bias of keys"),
         (
-            "_at + wide(place * dout_strides",
-            "_at + wide(part * dout_strides",
+            "_at + hint(place * dout_strides",
+            "_at + hint(part * dout_strides",
             "short, a bias of heads",
         ),
         ("total += ds", "total = ds", "short, a bias of heads"),
         ("qk_scale + turned", "qk_scale", "short, a bias of heads"),
-        ("anchor(m, BIAS is not None or LEFT or RIGHT)", "m", "short, a mask"),
+        ("anchor(m, FORM.bias is not None or FORM.left or FORM.right)", "m", "short, a mask"),
         ("delta -= tl.load", "delta += tl.load", "short, a sink, lse has a gradient"),
         ("delta[None, :])\n        dk", "0)\n        dk", "short, window"),
         ("part * each, tl.min", "part * each + 1, tl.min", "short, window"),

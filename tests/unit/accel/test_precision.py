@@ -17,7 +17,7 @@ from gpudeck.accel.precision.layers import HISTORY, Fp8Linear
 from gpudeck.accel.precision.linear import RECIPES
 from gpudeck.accel.precision.selection import Measured, Selection
 from gpudeck.accel.primitives.quantize.before import NOTHING, Before
-from gpudeck.accel.primitives.quantize.fp8 import emulated
+from gpudeck.accel.primitives.quantize.fp8 import emulate
 
 E4M3 = torch.float8_e4m3fn
 KINDS = {"delayed": "tensor", "tensor": "tensor", "row": "row", "block": "tile"}
@@ -49,7 +49,7 @@ def test_a_layer_multiplies_rounded_operands_in_all_three_products(recipe):
     kind = KINDS[recipe]
 
     def near(t: Tensor, of: str = kind) -> Tensor:
-        return emulated(t.detach(), of, E4M3).dequantize()
+        return emulate(t.detach(), of, E4M3).dequantize()
 
     weights = "block" if recipe == "block" else kind
     out = layer(x)

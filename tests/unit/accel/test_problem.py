@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpudeck.accel.attention import BACKENDS, Problem, Ragged, attention, choose, describe, dispatch
 from gpudeck.accel.attention.backends import fa3, fa4
-from gpudeck.accel.attention.dispatch import prefer, rule_out, unloadable
+from gpudeck.accel.attention.dispatch import fail_to_load, prefer, rule_out
 from gpudeck.accel.attention.inputs import arrange
 
 
@@ -287,7 +287,7 @@ def packages(tmp_path, monkeypatch):
     """A folder of packages, which are looked up and loaded anew."""
 
     def forget():
-        for cached in (fa4.installed, fa4._interface, fa3.library, unloadable, choose):
+        for cached in (fa4.is_installed, fa4._interface, fa3.find_library, fail_to_load, choose):
             cached.cache_clear()
         for name in [n for n in sys.modules if n.partition(".")[0] in ("flash_attn", "vllm")]:
             del sys.modules[name]

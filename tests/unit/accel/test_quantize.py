@@ -14,18 +14,18 @@ from gpudeck.accel.primitives.quantize import fp4, fused
 from gpudeck.accel.primitives.quantize.before import (
     NOTHING,
     Before,
-    applied,
+    apply,
     gradients,
     with_statistics,
 )
 from gpudeck.accel.primitives.quantize.fp8 import (
     DTYPES,
     GRANULARITIES,
-    emulated,
-    expanded,
+    emulate,
+    expand,
     fp8_quantize,
 )
-from gpudeck.accel.runtime.call import compiled
+from gpudeck.accel.runtime.call import compile_kernel
 from tests.unit.accel.compiled import FP8_TARGETS, launched, lost, needs
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "fp4_torchao.json").read_text())
@@ -50,7 +50,7 @@ def test_each_group_uses_the_whole_range_and_loses_half_a_step(granularity, dtyp
     assert float(groups[granularity].float().abs().max()) == limits.max
     error = (found.dequantize() - x).abs()
     allowed = torch.maximum(
-        x.abs() * limits.eps / 2, expanded(found.scales, x.shape) * limits.tiny * limits.eps / 2
+        x.abs() * limits.eps / 2, expand(found.scales, x.shape) * limits.tiny * limits.eps / 2
     )
     assert bool((error <= allowed * 1.0001).all())
 
@@ -95,18 +95,18 @@ def test_the_kernels_find_the_same_scales(interpreted):
     assert raised.tolist() == [largest, 1e3]  # 1e3 was larger already
     for granularity, along, across in scales:
         for found, given in ((along, x), (across, x.t().contiguous())):
-            assert torch.equal(found, emulated(given, granularity, E4M3).scales), granularity
+            assert torch.equal(found, emulate(given, granularity, E4M3).scales), granularity
 
 
 def both_ways(x):
     found = []
     for granularity in GRANULARITIES:
-        along, across = fused.both_ways(x, granularity, E4M3)
+        along, across = fused.quantize_both_ways(x, granularity, E4M3)
         assert along is not None and across is not None
         found.append((granularity, along.scales, across.scales))
     raised = torch.tensor([0.5, 1e3])
-    fused.both_ways(x, "tensor", E4M3, most=raised[:1])
-    fused.both_ways(x, "tensor", E4M3, torch.ones(1), most=raised[1:])
+    fused.quantize_both_ways(x, "tensor", E4M3, most=raised[:1])
+    fused.quantize_both_ways(x, "tensor", E4M3, torch.ones(1), most=raised[1:])
     return *found, raised
 
 
@@ -122,8 +122,10 @@ def test_the_kernels_write_both_directions(interpreted):
 
 
 def values_both_ways(x):
-    made = [fused.both_ways(x, granularity, E4M3) for granularity in ("tensor", "row", "tile")]
-    made.append(fused.both_ways(4 * x, "tensor", E4M3, torch.full((1,), 4.0)))
+    made = [
+        fused.quantize_both_ways(x, granularity, E4M3) for granularity in ("tensor", "row", "tile")
+    ]
+    made.append(fused.quantize_both_ways(4 * x, "tensor", E4M3, torch.full((1,), 4.0)))
     return [(along.values.float(), across.values.float()) for along, across in made]
 
 
@@ -144,11 +146,11 @@ def before(kind: str, columns: int) -> Before:
 def test_the_kernels_compute_what_comes_before_rounding(interpreted, kind):
     x = drawn(40, 140) * 3 + 1
     first = before(kind, x.shape[1])
-    right = applied(with_statistics(first, x), x)
+    right = apply(with_statistics(first, x), x)
     *scales, mean, rstd, dx, dout = interpreted(rounded_after, x, first)
     for granularity, along, across in scales:
         for found, given in ((along, right), (across, right.t().contiguous())):
-            expected = emulated(given, granularity, E4M3).scales
+            expected = emulate(given, granularity, E4M3).scales
             torch.testing.assert_close(found, expected, rtol=2e-5, atol=0)
     if kind in ("layer", "rms"):
         known = with_statistics(first, x)
@@ -168,9 +170,9 @@ def rounded_after(x, first):
         dx = fused.activation_gradient(first, dout, x)
     found = []
     for granularity in ("tensor", "row", "tile"):
-        along, across = fused.both_ways(x, granularity, E4M3, before=first)
+        along, across = fused.quantize_both_ways(x, granularity, E4M3, before=first)
         found.append((granularity, along.scales, across.scales))
-        alone = fused.both_ways(x, granularity, E4M3, across=False, before=first).along
+        alone = fused.quantize_both_ways(x, granularity, E4M3, across=False, before=first).along
         assert torch.equal(alone.scales, along.scales)
     return *found, mean, rstd, dx, dout
 
@@ -183,14 +185,14 @@ def test_the_kernels_that_round_compile_without_spills(target):
     def run() -> None:
         known = Before("rms", gain, None, 1e-5, None, torch.ones(256))
         for first in (NOTHING, known, Before("swiglu")):
-            fused.both_ways(x, "row", E4M3, before=first)
-            fused.both_ways(x, "tensor", E4M3, torch.ones(1), before=first)
-        fused.both_ways(x[:255], "row", E4M3)
+            fused.quantize_both_ways(x, "row", E4M3, before=first)
+            fused.quantize_both_ways(x, "tensor", E4M3, torch.ones(1), before=first)
+        fused.quantize_both_ways(x[:255], "row", E4M3)
         fused.statistics(x, True, 1e-5)
         fused.activation_gradient(Before("gelu"), x, x)
 
     for name, call in launched(run):
-        assert needs(compiled(call, target)).spilled == 0, name
+        assert needs(compile_kernel(call, target)).spilled == 0, name
 
 
 @pytest.mark.matrix
@@ -202,10 +204,10 @@ def test_no_rounded_value_is_lost_by_ptxas(kind, rows):
     def run() -> None:
         for granularity in ("tensor", "row", "tile", "block"):
             if granularity != "block" or kind == "none":
-                fused.both_ways(x, granularity, E4M3, before=Before(kind))
+                fused.quantize_both_ways(x, granularity, E4M3, before=Before(kind))
 
     for name, call in launched(run):
-        assert lost(compiled(call, 90)) == 0, name
+        assert lost(compile_kernel(call, 90)) == 0, name
 
 
 @pytest.mark.parametrize("kind", ["layer", "rms", "gelu", "swiglu"])
@@ -226,14 +228,12 @@ def test_gradients_of_what_comes_before_are_those_of_its_definition(kind):
         out = torch.nn.functional.silu(gate) * up
     exact = torch.autograd.grad(out, leaves, dout)
     known = with_statistics(first, x.float())
-    torch.testing.assert_close(
-        applied(known, x.float()).double(), out.detach(), rtol=1e-5, atol=1e-5
-    )
+    torch.testing.assert_close(apply(known, x.float()).double(), out.detach(), rtol=1e-5, atol=1e-5)
     got = [t for t in gradients(known, dout.float(), x.float()) if t.numel()]
     assert len(got) == len(exact)
     for found, right in zip(got, exact, strict=True):
         torch.testing.assert_close(found.double(), right, rtol=1e-4, atol=1e-4)
-    assert applied(NOTHING, x) is x
+    assert apply(NOTHING, x) is x
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def only_shipped(tmp_path, monkeypatch):
 
 
 def forget():
-    table._measured.cache_clear()
+    table._read_all.cache_clear()
     table.rows_of.cache_clear()
 
 

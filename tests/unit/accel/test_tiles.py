@@ -16,9 +16,9 @@ from torch.nn import functional
 
 from gpudeck.accel.primitives.tiles.memory import load_tile, store_tile
 from gpudeck.accel.primitives.tiles.reductions import largest_size
-from gpudeck.accel.primitives.tiles.scans import joined_inverses, running
+from gpudeck.accel.primitives.tiles.scans import join_inverses, running
 from gpudeck.accel.primitives.tiles.softmax import LOG2E, softmax_end, softmax_step
-from gpudeck.accel.runtime.call import KernelCall, Pointer, compiled
+from gpudeck.accel.runtime.call import KernelCall, Pointer, compile_kernel
 from tests.unit.accel.compiled import SHARED_KIB, TENSOR_CORES, needs
 
 MANUAL = Path(__file__).parents[3] / "docs" / "manual" / "tiles.md"
@@ -60,7 +60,7 @@ def test_the_fused_kernel_of_the_manual_uses_the_tensor_cores(tmp_path, capabili
     }  # fmt: skip
     options = {"num_warps": 4, "num_stages": 3}
     call = KernelCall(kernel, 256, arguments, {"BM": 64, "BN": 64, "BK": 32}, options)
-    found = needs(compiled(call, capability))
+    found = needs(compile_kernel(call, capability))
     assert TENSOR_CORES[capability] in found.ptx
     assert found.shared <= SHARED_KIB[capability] * 1024
     assert found.spilled == 0
@@ -68,7 +68,7 @@ def test_the_fused_kernel_of_the_manual_uses_the_tensor_cores(tmp_path, capabili
 
 def test_the_fused_kernel_for_hopper_keeps_its_scores_in_registers(tmp_path):
     call = example(tmp_path, 1).launch_of(16384, 50304, 768)
-    found = needs(compiled(call, 90))
+    found = needs(compile_kernel(call, 90))
     assert "wgmma.mma_async" in found.ptx and "cp.async.bulk.tensor" in found.ptx
     assert found.shared <= SHARED_KIB[90] * 1024
     assert found.spilled == 0
@@ -109,7 +109,7 @@ def rows_kernel(x_ptr, inverse_ptr, sums_ptr, sizes_ptr, PRECISION: tl.constexpr
     i, j = at[:, None], at[None, :]
     x = load_tile(x_ptr, at, at, 16, 16, 16, 1)
     lower = tl.where(i > j, x, 0.0)
-    inverse = joined_inverses(tl.where(i == j, 1.0, 0.0), lower, i, j, 0, 4, tl.float32, PRECISION)
+    inverse = join_inverses(tl.where(i == j, 1.0, 0.0), lower, i, j, 0, 4, tl.float32, PRECISION)
     store_tile(inverse_ptr, inverse, at, at, 16, 16)
     store_tile(sums_ptr, running(x, True), at, at, 16, 16)
     tl.store(sizes_ptr, largest_size(x))

@@ -66,7 +66,7 @@ def test_percentiles():
 
 
 def test_the_device_is_named(monkeypatch):
-    device = capability.current()
+    device = capability.find_device()
     assert device.units >= 1 and device.free_memory() > 0
     if device.kind == "cpu":
         assert (
@@ -81,7 +81,7 @@ def test_the_device_is_named(monkeypatch):
                 r" empty text to compute on the CPU"
             ),
         ):
-            capability.current()
+            capability.find_device()
 
 
 @pytest.mark.parametrize(

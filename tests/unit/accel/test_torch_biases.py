@@ -10,7 +10,7 @@ import torch
 
 from gpudeck.accel.attention import Problem, describe
 from gpudeck.accel.attention.backends import torch_kernels
-from gpudeck.accel.attention.backends.torch_kernels import _BIAS_STEP, _added, _hides_all
+from gpudeck.accel.attention.backends.torch_kernels import _BIAS_STEP, _expand_bias, _hides_all
 from gpudeck.accel.attention.dispatch import rule_out
 from gpudeck.accel.attention.inputs import Inputs, arrange
 from gpudeck.accel.attention.passes import backward, forward
@@ -33,7 +33,7 @@ def test_a_bias_is_expanded_with_rows_where_kernels_can_load_them(kind, size, of
     if kind == "mask":
         bias = bias > 0
     x, problem = inputs(bias)
-    added = _added(x, problem, of_rows)
+    added = _expand_bias(x, problem, of_rows)
     expected = torch.zeros(size).masked_fill(~bias, -torch.inf) if kind == "mask" else bias
     assert added.shape == (2, 4, 20, 30) and added.stride(3) == 1
     assert torch.equal(added, expected.expand(2, 4, 20, 30))
@@ -43,8 +43,8 @@ def test_a_bias_is_expanded_with_rows_where_kernels_can_load_them(kind, size, of
 def test_nothing_is_copied_where_rows_can_be_loaded_as_they_are():
     bias = torch.randn(1, 4, 20, 32)
     x, problem = inputs(bias, seq_k=32)
-    assert _added(x, problem, _BIAS_STEP).data_ptr() == bias.data_ptr()
-    assert _added(*inputs(None)) is None
+    assert _expand_bias(x, problem, _BIAS_STEP).data_ptr() == bias.data_ptr()
+    assert _expand_bias(*inputs(None)) is None
 
 
 def test_rows_that_a_mask_hides_are_known():

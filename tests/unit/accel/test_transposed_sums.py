@@ -5,7 +5,7 @@ import torch
 import triton
 import triton.language as tl
 
-from gpudeck.accel.runtime.call import KernelCall, Pointer, compiled
+from gpudeck.accel.runtime.call import KernelCall, Pointer, compile_kernel
 from tests import kernel_code
 from tests.unit.accel.transposed import fed_by_transposed_sums
 
@@ -26,7 +26,7 @@ def transposed_sums(a, b, c, out, carried: tl.constexpr, turned: tl.constexpr):
 
 
 def between(call):
-    return compiled(call, 90).asm["ttgir"]
+    return compile_kernel(call, 90).asm["ttgir"]
 
 
 @pytest.mark.parametrize(

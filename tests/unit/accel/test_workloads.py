@@ -18,7 +18,7 @@ from gpudeck.accel.attention.reference import reference
 from gpudeck.accel.primitives.gemm.api import run as multiplied
 from gpudeck.accel.primitives.gemm.operands import arrange
 from gpudeck.accel.result import Check
-from gpudeck.accel.runtime.capability import current
+from gpudeck.accel.runtime.capability import find_device
 from gpudeck.accel.workloads import attention as attention_workload
 from gpudeck.accel.workloads import catalog, gemm, linear_attention, precision
 from gpudeck.accel.workloads import copy as copy_workload
@@ -365,7 +365,7 @@ def test_a_product_in_fp8_is_checked_against_what_was_rounded(recipe, capsys):
     assert RUN["gemm"](argv) == 0
     said = capsys.readouterr().out
     assert "FP8 is EMULATED in float32 on this device" in said
-    x = gemm.posed(1200, f"fp8-{recipe}", current())
+    x = gemm.posed(1200, f"fp8-{recipe}", find_device())
     right = multiplied(x, "torch")
     assert gemm.compare(right, x)[0].passed
     assert not gemm.compare(right * 1.02, x)[0].passed

@@ -19,7 +19,7 @@ from gpudeck.accel.attention import BACKENDS, table
 from gpudeck.accel.attention.backends import Backend
 from gpudeck.accel.result import BROKEN, Cell, Check, Result, Timing, twins
 from gpudeck.accel.runtime import power
-from gpudeck.accel.runtime.capability import current
+from gpudeck.accel.runtime.capability import find_device
 from gpudeck.accel.workloads import attention as attention_workload
 from gpudeck.accel.workloads import catalog, compare, contender, summary, tune, validate
 from gpudeck.accel.workloads.check import Oracle
@@ -92,7 +92,7 @@ def test_what_is_left_open_makes_the_usual_totals():
 )
 def test_operations_are_counted_as_dispatch_counts_them(group, seq, causal, dtype):
     shape = Shape(2, 2 * group, 2, seq, 16, causal, dtype)
-    problem = contender.problem_of(shape, "forward", current())
+    problem = contender.problem_of(shape, "forward", find_device())
     assert shape.flops("forward") == problem.flops
     assert shape.flops("backward") == 2.5 * problem.flops
     x = fresh(shape, CPU, 0)
@@ -188,9 +188,9 @@ def test_fp8_alone_is_measured_and_tried(run):
 
 def test_an_error_of_fp8_beyond_twice_the_emulations_is_found():
     shape = Shape(1, 2, 1, 200, 64, False, "bfloat16")
-    case = contender.pose(shape, "forward", current(), seed=1)
+    case = contender.pose(shape, "forward", find_device(), seed=1)
     oracle = Oracle(case.sets[0], shape, "forward")
-    right = contender.enter("fp8-emulation", case, current()).answers()
+    right = contender.enter("fp8-emulation", case, find_device()).answers()
     wrong = {**right, "out": right["out"] * 1.12}
     assert all(c.passed for c in oracle.check(right, fp8=True))
     assert not all(c.passed for c in oracle.check(wrong, fp8=True))
@@ -252,8 +252,8 @@ def test_a_named_backend_gets_its_own_layout_and_auto_that_of_users(direction, m
 
     monkeypatch.setitem(BACKENDS, "math", Watched())
     shape = Shape(2, 3, 3, 16, 8, True, "float32")
-    case = contender.pose(shape, direction, current(), seed=1)
-    named, auto = (contender.enter(name, case, current()) for name in ("math", "auto"))
+    case = contender.pose(shape, direction, find_device(), seed=1)
+    named, auto = (contender.enter(name, case, find_device()) for name in ("math", "auto"))
     got, expected = named.answers(), auto.answers()
     assert strides[direction] == ((16 * 3 * 8, 8, 3 * 8, 1),) * 2
     assert case.laid_out("bshd") is case.laid_out("bshd")
@@ -401,7 +401,7 @@ def test_tuning_writes_what_dispatch_reads(run, tmp_path):
     cells = {(c.direction, c.causal, c.seq, c.backend): c for c in r.cells}
     for row in rows:
         cell = cells[row.direction, row.causal, row.seq_q, row.backend]
-        assert row.gpu == current().name and row.seq_q == row.seq_k
+        assert row.gpu == find_device().name and row.seq_q == row.seq_k
         assert (row.microseconds, row.tflops) == (
             pytest.approx(1e3 * cell.timing.median),
             pytest.approx(cell.tflops),

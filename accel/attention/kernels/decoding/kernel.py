@@ -32,7 +32,7 @@ COUNTS = ("batch", "more", "keys", "table_width", "splits", "slots", "left")
 
 
 @triton.jit
-def shared_out(
+def share_out(
     lengths_ptr, more, batch, slots, left,
     QUERIES: tl.constexpr, TILE: tl.constexpr, FEWEST: tl.constexpr, BATCH: tl.constexpr,
     LEFT: tl.constexpr,
@@ -251,7 +251,7 @@ def decode(
     The grid is (parts of all sequences, key heads * TILES). Keys lie at sequence * stride_kb + key
     * stride_kn, or with PAGE in pages, whose numbers are in `tables` [rows, table_width]. SHARED:
     the values are the first dimensions of the keys (MLA). With DYNAMIC a sequence has its number in
-    `lengths` plus `more` keys, and `shared_out` divides them; otherwise all have `keys`, in
+    `lengths` plus `more` keys, and `share_out` divides them; otherwise all have `keys`, in
     `splits` parts. `arrived` is 0 before and after. EARLY: the kernel may begin before the one
     before it has ended, for which it waits. ALIKE: keys and values have the same strides; FAR:
     their elements are further apart than a number of 32 bits says.
@@ -260,7 +260,7 @@ def decode(
         gdc_launch_dependents()
         gdc_wait()
     if DYNAMIC:
-        sequence, length, count, part = shared_out(
+        sequence, length, count, part = share_out(
             lengths_ptr, more, batch, slots, left, QUERIES, TILE, FEWEST, BATCH, LEFT
         )
         if sequence >= batch:

@@ -12,7 +12,7 @@ from triton import cdiv
 from gpudeck.accel.attention.kernels.decoding.kernel import join
 from gpudeck.accel.attention.kernels.decoding.splits import split
 from gpudeck.accel.attention.kernels.geometry import MLA_KEYS, MLA_VALUES, target_of
-from gpudeck.accel.attention.kernels.hopper.latent import HEADS, Latent, Run, parts, planned
+from gpudeck.accel.attention.kernels.hopper.latent import HEADS, Latent, Run, parts, plan_run
 from gpudeck.accel.runtime.call import ALIGNMENT, KernelCall, Pointer
 from gpudeck.accel.runtime.launch import prepare
 
@@ -74,11 +74,11 @@ def join_call(kind: Kind, splits: int, out_strides: tuple[int, int]) -> KernelCa
 
 def attend(q: Tensor, k: Tensor, out: Tensor, lse: Tensor | None, kind: Kind) -> None:
     """Compute attention into `out` and `lse`; see `plan.attend`."""
-    _prepared(kind, (out.stride(0), out.stride(1)))(q, k, out, lse)
+    _prepare(kind, (out.stride(0), out.stride(1)))(q, k, out, lse)
 
 
 @lru_cache(maxsize=4096)
-def _prepared(kind: Kind, out_strides: tuple[int, int]) -> Run:
+def _prepare(kind: Kind, out_strides: tuple[int, int]) -> Run:
     batch, heads, keys = kind.q[0], kind.q[1], kind.k[2]
     of_q, of_k = kind.q_strides, kind.k_strides
     problem = Latent(
@@ -88,7 +88,7 @@ def _prepared(kind: Kind, out_strides: tuple[int, int]) -> Run:
     programs = batch * heads // HEADS
     processors = target_of(kind.device).processors
     splits = parts(keys, split(programs, cdiv(keys, HEADS), processors, 2))
-    decode = planned(problem, splits, kind.device)
+    decode = plan_run(problem, splits, kind.device)
     if splits == 1:
         return decode
     combine = prepare(join_call(kind, splits, out_strides), kind.device)

@@ -254,7 +254,7 @@ def attend(
     if kind.values != q.shape[3] and tile is None and latent.takes(kind):
         latent.attend(q, k, out, lse, kind)
         return out, lse
-    plan, launch = _prepared(kind, tile)
+    plan, launch = _prepare(kind, tile)
     work: tuple[Tensor, ...] = ()
     if plan.counters:
         work = (
@@ -268,7 +268,7 @@ def attend(
 
 
 @lru_cache(maxsize=4096)
-def _prepared(kind: Kind, tile: Tile | None) -> tuple[Plan, Any]:
+def _prepare(kind: Kind, tile: Tile | None) -> tuple[Plan, Any]:
     target = target_of(kind.device)
     plan = plan_of(kind, target, tile)
     launch = prepare(plan.call, kind.device)

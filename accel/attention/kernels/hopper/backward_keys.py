@@ -19,7 +19,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from gpudeck.accel.attention.kernels.hopper.backward_tiles import (
     VARYING,
     add_fragments,
-    capped,
+    apply_cap,
     first_tile,
     is_cut,
     own_tile,
@@ -72,7 +72,7 @@ def _weights(
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
     slope = 1.0
     if CAPPED:
-        s, slope = capped(s, minus_lse, scale_log2, cap_log2)
+        s, slope = apply_cap(s, minus_lse, scale_log2, cap_log2)
     else:
         s = s * scale_log2
     if ALIBI:

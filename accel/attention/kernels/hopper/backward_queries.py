@@ -15,7 +15,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from gpudeck.accel.attention.kernels.hopper.backward_tiles import (
     VARYING,
-    capped,
+    apply_cap,
     first_tile,
     is_cut,
     keys_of_queries,
@@ -77,7 +77,7 @@ def _consume(
         )
         s = warpgroup_mma_wait(1, deps=(s,))
         if CAPPED:
-            s, slope = capped(s, minus_lse, scale_log2, cap_log2)
+            s, slope = apply_cap(s, minus_lse, scale_log2, cap_log2)
         else:
             s = s * scale_log2 + minus_lse
         key = first + step * BN

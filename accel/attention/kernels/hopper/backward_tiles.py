@@ -10,7 +10,7 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from gpudeck.accel.primitives.tiles.warpgroup import bounded
+from gpudeck.accel.primitives.tiles.warpgroup import limit
 
 VARYING = ["heads", "seq_q", "seq_k", "tiles_a_head", "left", "right", "slopes_batch", "at_once"]
 """The numbers that no kernel is compiled anew for."""
@@ -156,12 +156,12 @@ def sees(query, key, seq_q, seq_k, left, right, LEFT: gl.constexpr, RIGHT: gl.co
 
 
 @gluon.jit
-def capped(s, minus_lse, scale_log2, cap_log2):
+def apply_cap(s, minus_lse, scale_log2, cap_log2):
     """Return log2 of the weights under a softcap, and the softcap's derivative.
 
     `minus_lse` is in log2 units, scale_log2 = scale / cap * log2 e.
     """
-    t = bounded(s * (2.0 * scale_log2), 1.0)
+    t = limit(s * (2.0 * scale_log2), 1.0)
     return t * cap_log2 + minus_lse, 1.0 - t * t
 
 

@@ -20,7 +20,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from gpudeck.accel.attention.kernels.hopper.backward_tiles import (
     VARYING,
-    capped,
+    apply_cap,
     first_tile,
     is_cut,
     own_tile,
@@ -94,7 +94,7 @@ def _weights(
         )
         s = warpgroup_mma_wait(0, deps=(s,))
         if CAPPED:
-            s, slope = capped(s, rows.slice(0, 1).load(s_layout), scale_log2, cap_log2)
+            s, slope = apply_cap(s, rows.slice(0, 1).load(s_layout), scale_log2, cap_log2)
         else:
             s = s * scale_log2
         release_tile(q_empty, step)

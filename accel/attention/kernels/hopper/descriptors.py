@@ -16,7 +16,7 @@ from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from gpudeck.accel.attention.inputs import ALIGNMENT, rows_aligned
+from gpudeck.accel.attention.inputs import ALIGNMENT, are_rows_aligned
 from gpudeck.accel.attention.kernels.geometry import Layout
 from gpudeck.accel.runtime.call import TensorBox
 from gpudeck.accel.runtime.gluon import tma_load, tma_store
@@ -69,7 +69,7 @@ def fits(x: Tensor) -> bool:
     """
     aligned = x.data_ptr() % ALIGNMENT == 0
     rows = x.stride(-1) == 1 or x.shape[-1] <= 1
-    return rows and aligned and rows_aligned(x.shape, x.stride(), x.element_size())
+    return rows and aligned and are_rows_aligned(x.shape, x.stride(), x.element_size())
 
 
 @gluon.jit

@@ -58,7 +58,7 @@ from gpudeck.accel.primitives.tiles.ring import (
 )
 from gpudeck.accel.primitives.tiles.warpgroup import (
     advance,
-    bounded,
+    limit,
     pack,
     softmax_end,
     softmax_step,
@@ -652,7 +652,7 @@ def _softmax(
     """
     scale, cap, scale_in, slope = factors
     if SOFTCAP:
-        s = bounded(s * scale_in, cap)
+        s = limit(s * scale_in, cap)
     if BIAS == "bool":
         s = gl.where(biases != 0, s, -float("inf"))
     elif BIAS == "float":
@@ -1143,7 +1143,7 @@ def forward(
     return plan.run(q, k, v, *starts, *(x for x in (slopes, sink, bias) if x is not None))
 
 
-def planned(q: Tensor, k: Tensor, v: Tensor, rules: Rules) -> Callable[..., tuple[Tensor, Tensor]]:
+def plan_run(q: Tensor, k: Tensor, v: Tensor, rules: Rules) -> Callable[..., tuple[Tensor, Tensor]]:
     """Return `forward` for tensors of one kind, which it does not check.
 
     They have the sizes, strides, dtype, device and alignment of these.

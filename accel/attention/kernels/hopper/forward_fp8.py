@@ -53,7 +53,7 @@ from gpudeck.accel.attention.kernels.quantised import (
     Quantised,
     blocks_of,
     layouts,
-    padded_head,
+    pad_head,
 )
 from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
@@ -63,7 +63,7 @@ from gpudeck.accel.primitives.tiles.ring import (
     pass_turn,
     release_tile,
 )
-from gpudeck.accel.primitives.tiles.warpgroup import advance, anchor, bounded
+from gpudeck.accel.primitives.tiles.warpgroup import advance, anchor, limit
 from gpudeck.accel.runtime.call import KernelCall, Pointer
 from gpudeck.accel.runtime.launch import prepare
 
@@ -225,7 +225,7 @@ def _softmax(
     """
     if SOFTCAP:
         cap, scale_in = softcap
-        s = bounded(s * (factor * scale_in), cap)
+        s = limit(s * (factor * scale_in), cap)
         factor = 1.0
     if MASKED:
         s = _mask(s, block, place, RIGHT, LEFT)
@@ -709,7 +709,7 @@ def _plan(key: tuple[object, ...]) -> _Plan | None:
     g = geometry_of(key)
     if 0 in (*g.q.shape, g.k.shape[2], g.sequences, g.longest[0]):
         return None
-    call = forward_call(g, _multiprocessors(g.device), SCHEDULES[padded_head(g.head_dim)])
+    call = forward_call(g, _multiprocessors(g.device), SCHEDULES[pad_head(g.head_dim)])
     return _Plan(prepare(call, g.device), workspace_size(call))
 
 

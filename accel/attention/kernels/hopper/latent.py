@@ -335,7 +335,7 @@ def parts(keys: int, most: int) -> int:
 Run = Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, ...]]
 
 
-def planned(p: Latent, splits: int, device: torch.device) -> Run:
+def plan_run(p: Latent, splits: int, device: torch.device) -> Run:
     """Return a function of q [B,H,1,576], k [B,1,S,576], out [B,H,1,512] and lse [B,H,1] or None.
 
     Nothing is checked. If keys are in several parts, it returns the sums of values of each, float32

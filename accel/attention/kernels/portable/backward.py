@@ -44,7 +44,7 @@ from gpudeck.accel.attention.kernels.portable.tile_sizes import (
     dk_dv_config,
     dq_config,
     dq_dbias_config,
-    padded,
+    pad_width,
 )
 from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
@@ -168,7 +168,7 @@ def backward_calls(
         "lse_ptr": Pointer(torch.float32),
         "delta_ptr": Pointer(torch.float32),
     }
-    constants = {**geometry.constants(), "BLOCK_D": padded(geometry.head_dim)}
+    constants = {**geometry.constants(), "BLOCK_D": pad_width(geometry.head_dim)}
     out = Layout(geometry.q.shape, out_strides)
     inputs = (geometry.q, geometry.k, geometry.v)
     constants["UNIT"] = unit_of(dout, out, *inputs, *(x.like() for x in inputs))
@@ -196,7 +196,7 @@ def _kept_width(geometry: Geometry, target: Target) -> int:
     batch, heads, queries, keys = (*geometry.q.shape[:3], geometry.k.shape[2])
     plain = not geometry.rules.is_cut and not geometry.rules.softcap
     width = cdiv(queries, KEPT_STEP.value) * KEPT_STEP.value
-    few = dq_dbias_config(target.capability, keys, padded(geometry.head_dim)) is not None
+    few = dq_dbias_config(target.capability, keys, pad_width(geometry.head_dim)) is not None
     few = few and batch * heads * keys * width * 2 <= _KEPT_BYTES
     return width if is_shared(geometry) and plain and few and geometry.dtype.itemsize == 2 else 0
 
@@ -222,7 +222,7 @@ def _row_sums_call(
         },
         {
             "HEAD_DIM": geometry.head_dim,
-            "BLOCK_D": padded(geometry.head_dim),
+            "BLOCK_D": pad_width(geometry.head_dim),
             "BLOCK_M": _ROWS_AT_ONCE,
             "DLSE": lse_grad,
             "UNIT": unit,
@@ -241,7 +241,7 @@ def _dk_dv_call(
     longest_q, longest_k = geometry.longest
     biased = geometry.bias is not None
     config = dk_dv_config(
-        target.capability, geometry.dtype, padded(geometry.head_dim), longest_q, biased
+        target.capability, geometry.dtype, pad_width(geometry.head_dim), longest_q, biased
     )
     lists = geometry.blocks
     if lists:
@@ -280,7 +280,7 @@ def _dq_call(
     target: Target,
 ) -> KernelCall:
     biased = geometry.bias is not None
-    config = dq_config(target.capability, geometry.dtype, padded(geometry.head_dim), biased)
+    config = dq_config(target.capability, geometry.dtype, pad_width(geometry.head_dim), biased)
     lists = geometry.blocks
     if lists:
         config = config.within(lists.rows, lists.cols)
@@ -322,7 +322,7 @@ def _dbias_call(
     assert geometry.bias is not None
     kind, strides, _ = geometry.bias
     shape = (*geometry.q.shape[:3], geometry.k.shape[2])
-    config = dbias_config(geometry.dtype, padded(geometry.head_dim))
+    config = dbias_config(geometry.dtype, pad_width(geometry.head_dim))
     own = own_shape(shape, strides)
     extent = (*shape[:2], cdiv(shape[2], config.block_m), cdiv(shape[3], config.block_n))
     tiles = tuple(
@@ -371,7 +371,7 @@ def _dq_dbias_call(
     """Return a launch over the queries of the bias, and the parts into which its sums are split."""
     assert geometry.bias is not None
     batch, heads, queries, keys = (*geometry.q.shape[:3], geometry.k.shape[2])
-    config = dq_dbias_config(target.capability, keys, padded(geometry.head_dim))
+    config = dq_dbias_config(target.capability, keys, pad_width(geometry.head_dim))
     assert config is not None
     tiles = cdiv(queries, config.block_m)
     parts, chunk = _in_parts(batch, tiles * heads, _STREAMS * target.processors)

@@ -30,7 +30,7 @@ from gpudeck.accel.attention.kernels.portable.short import short_forward_call, s
 from gpudeck.accel.attention.kernels.portable.tile_sizes import (
     PACKED_ROWS,
     forward_config,
-    padded,
+    pad_width,
     split_keys,
 )
 from gpudeck.accel.attention.problem import Rules
@@ -99,7 +99,7 @@ def forward(
     return plan.run(q, k, v, *extras(bias, ragged, slopes), *lists, sink=sink)
 
 
-def planned(q: Tensor, k: Tensor, v: Tensor, rules: Rules) -> Run:
+def plan_run(q: Tensor, k: Tensor, v: Tensor, rules: Rules) -> Run:
     """Return `forward` for tensors of one kind, which it does not check.
 
     They have the sizes, strides, dtype, device and alignment of these.
@@ -118,10 +118,10 @@ def forward_calls(
     lists = geometry.blocks
     alone = geometry.bias is not None or lists is not None
     pack = group if group > 1 and longest_q * group <= PACKED_ROWS and not alone else 1
-    block_d = padded(geometry.head_dim)
+    block_d = pad_width(geometry.head_dim)
     config = forward_config(
         target.capability, geometry.dtype, block_d, longest_q * pack, alone
-    ).resized(*blocks)
+    ).resize(*blocks)
     if lists:
         config = config.within(lists.rows, lists.cols)
     tiles = cdiv(longest_q * pack, config.block_m)
@@ -218,7 +218,7 @@ def _combine(geometry: Geometry, out: Layout, rows: int, splits: int) -> KernelC
         },
         {
             "HEAD_DIM": geometry.head_dim,
-            "BLOCK_D": padded(geometry.head_dim),
+            "BLOCK_D": pad_width(geometry.head_dim),
             "BLOCK_S": block_s,
             "SINK": geometry.sink,
         },

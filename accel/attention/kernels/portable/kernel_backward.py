@@ -14,14 +14,14 @@ import triton.language as tl
 
 from gpudeck.accel.attention.kernels.portable.kernel_forward import (
     UNSPECIALISED,
-    biased,
+    add_alibi,
+    add_bias,
     extent,
+    find_listed,
     hide,
     hide_by_bits,
-    listed,
+    hint,
     row_at,
-    tilted,
-    wide,
 )
 from gpudeck.accel.primitives.tiles.memory import load_vectors
 from gpudeck.accel.primitives.tiles.reductions import product_sums
@@ -71,9 +71,9 @@ def logs_and_slope(
         slope = 1.0 - bounded * bounded
         scores = (softcap * LOG2E) * bounded
     if FORM.alibi:
-        scores = tilted(scores, rows, cols, bounds[2], tilt)
+        scores = add_alibi(scores, rows, cols, bounds[2], tilt)
     if FORM.bias is not None:
-        scores = biased(scores, bias, bias_strides, rows, cols, bounds, FORM, ALL)
+        scores = add_bias(scores, bias, bias_strides, rows, cols, bounds, FORM, ALL)
     if MASKED:
         scores = hide(scores, rows, cols, bounds, FORM, EVEN_K)
     return scores - lse, slope
@@ -106,7 +106,7 @@ def gather_rows(
     for at in range(begin, end, BLOCK_M):
         start = at
         if ROWS:
-            start = listed(at, lists[0], ROWS)
+            start = find_listed(at, lists[0], ROWS)
         rows = tl.max_contiguous(tl.multiple_of(start + tl.arange(0, BLOCK_M), BLOCK_M), BLOCK_M)
         block = tl.cast(start, tl.int64)
         q = load_vectors(q_at + block * steps[0], rows, seq_q, HEAD_DIM, BLOCK_D, EVEN_Q)
@@ -128,8 +128,12 @@ def gather_rows(
         ds = (p * (dp - delta[None, :]) * slope).to(q.dtype)
         dk = tl.dot(ds, q, dk, input_precision="ieee")
         if ds_at is not None:
-            kept = (cols < seq_k)[:, None] & (rows < wide(ds_width, KEPT_STEP))[None, :]
-            tl.store(ds_at + cols[:, None] * wide(ds_width, KEPT_STEP) + rows[None, :], ds, kept)
+            kept = (cols < seq_k)[:, None] & (rows < hint(ds_width, KEPT_STEP))[None, :]
+            tl.store(
+                ds_at + cols[:, None] * hint(ds_width, KEPT_STEP) + rows[None, :],
+                ds,
+                kept,
+            )
     return dk, dv
 
 
@@ -176,7 +180,7 @@ def attention_dk_dv(
     )
     sums = tl.zeros([BLOCK_N, BLOCK_D], tl.float32), tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     rows = tl.arange(0, BLOCK_M)
-    steps = wide(q_strides.row, UNIT), wide(dout_strides.row, UNIT)
+    steps = hint(q_strides.row, UNIT), hint(dout_strides.row, UNIT)
     bounds, scaling = (seq_q, seq_k, shift, left, right), (qk_scale, softcap)
     for member in range(group):
         head = kv_head * group + member
@@ -187,10 +191,10 @@ def attention_dk_dv(
         at = (place * heads + head) * total_q + first_q
         ds_at = ds_ptr
         if ds_ptr is not None:
-            ds_at += (place * heads + head) * seq_k * wide(ds_width, KEPT_STEP)
+            ds_at += (place * heads + head) * seq_k * hint(ds_width, KEPT_STEP)
         bias = bias_ptr
         if FORM.bias is not None:
-            bias += wide(place * bias_strides.batch + head * bias_strides.head, FORM.bias_step)
+            bias += hint(place * bias_strides.batch + head * bias_strides.head, FORM.bias_step)
         tilt = 0.0
         if FORM.alibi:
             tilt = tl.load(slopes_ptr + place * slopes_batch + head)
@@ -242,7 +246,7 @@ def gather_keys(
     for at in range(begin, end, BLOCK_N):
         start = at
         if COLS:
-            start = listed(at, lists[0], COLS)
+            start = find_listed(at, lists[0], COLS)
         cols = tl.max_contiguous(tl.multiple_of(start + tl.arange(0, BLOCK_N), BLOCK_N), BLOCK_N)
         block = tl.cast(start, tl.int64)
         k = load_vectors(k_at + block * steps[0], cols, seq_k, HEAD_DIM, BLOCK_D, ALL)
@@ -304,7 +308,7 @@ def attention_dq(
     lse = in_base_2(lse_ptr + at, there)
     delta = tl.load(delta_ptr + at, mask=there, other=0.0)
     keys = tl.arange(0, BLOCK_N)
-    steps = wide(k_strides.row, UNIT), wide(v_strides.row, UNIT)
+    steps = hint(k_strides.row, UNIT), hint(v_strides.row, UNIT)
     bounds, scaling = (seq_q, seq_k, shift, left, right), (qk_scale, softcap)
     k_at = row_at(k_ptr, k_strides, place, kv_head, first_k, UNIT)
     k_at += keys[:, None] * steps[0] + dims[None, :] * k_strides.element
@@ -312,7 +316,7 @@ def attention_dq(
     v_at += keys[:, None] * steps[1] + dims[None, :] * v_strides.element
     bias = bias_ptr
     if FORM.bias is not None:
-        bias += wide(place * bias_strides.batch + head * bias_strides.head, FORM.bias_step)
+        bias += hint(place * bias_strides.batch + head * bias_strides.head, FORM.bias_step)
 
     tilt = 0.0
     if FORM.alibi:
@@ -413,7 +417,7 @@ def attention_dbias(
         lse = in_base_2(lse_ptr + at, rows < seq_q)
         delta = tl.load(delta_ptr + at, mask=rows < seq_q, other=0.0)
         first = batch * bias_strides.batch + head * bias_strides.head
-        bias = bias_ptr + wide(first, FORM.bias_step)
+        bias = bias_ptr + hint(first, FORM.bias_step)
         tilt = 0.0
         if FORM.alibi:
             tilt = tl.load(slopes_ptr + batch * slopes_batch + head)
@@ -462,7 +466,7 @@ def attention_dq_dbias(
         tl.multiple_of(tile * BLOCK_M + tl.arange(0, BLOCK_M), BLOCK_M), BLOCK_M
     )
     cols, dims = tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_D)
-    width = wide(ds_width, KEPT_STEP)
+    width = hint(ds_width, KEPT_STEP)
     kept = (cols < seq_k)[:, None] & (rows < width)[None, :]
     given = (cols < seq_k)[:, None] & (dims < HEAD_DIM)[None, :]
     stored = (rows < seq_q)[:, None] & (dims < HEAD_DIM)[None, :]
@@ -471,7 +475,7 @@ def attention_dq_dbias(
         batch = tl.cast(step, tl.int64)
         ds_at = ds_ptr + (batch * heads + head) * seq_k * width
         of_head = batch * k_strides.batch + head // group * k_strides.head
-        k_at = k_ptr + wide(of_head + cols * k_strides.row, UNIT)
+        k_at = k_ptr + hint(of_head + cols * k_strides.row, UNIT)
         ds = tl.load(ds_at + cols[:, None] * width + rows[None, :], mask=kept, other=0.0)
         k = tl.load(k_at[:, None] + dims[None, :] * k_strides.element, mask=given, other=0.0)
         total += ds.to(tl.float32)

@@ -49,7 +49,7 @@ def hide(scores, rows, cols, bounds, FORM: tl.constexpr, EVEN_K: tl.constexpr):
 
 
 @triton.jit
-def wide(number, UNIT: tl.constexpr):
+def hint(number, UNIT: tl.constexpr):
     """Return the same number, of which the compiler then knows that UNIT divides it.
 
     It knows only whether an argument is a multiple of 16, and loads one element at a time where it
@@ -62,11 +62,11 @@ def wide(number, UNIT: tl.constexpr):
 def row_at(ptr, strides, batch, head, row, UNIT: tl.constexpr):
     """Return the address of rows of a head, of which the compiler then knows that UNIT divides
     it."""
-    return ptr + wide(batch * strides.batch + head * strides.head + row * strides.row, UNIT)
+    return ptr + hint(batch * strides.batch + head * strides.head + row * strides.row, UNIT)
 
 
 @triton.jit
-def biased(scores, bias, strides, rows, cols, bounds, FORM: tl.constexpr, ALL: tl.constexpr):
+def add_bias(scores, bias, strides, rows, cols, bounds, FORM: tl.constexpr, ALL: tl.constexpr):
     """Return scores in base 2 plus an additive bias, or hidden where a boolean one is False.
 
     `bias` points at this head's bias, which is the same for all queries if its rows have no stride,
@@ -75,7 +75,7 @@ def biased(scores, bias, strides, rows, cols, bounds, FORM: tl.constexpr, ALL: t
     seq_q, seq_k = bounds[0], bounds[1]
     at = bias
     if strides.row is not None:  # rows past the last read that one, which saves a mask
-        at += tl.minimum(rows, seq_q - 1).to(tl.int64) * wide(strides.row, FORM.bias_step)
+        at += tl.minimum(rows, seq_q - 1).to(tl.int64) * hint(strides.row, FORM.bias_step)
     if strides.element is not None:
         at += cols.to(tl.int64) * strides.element
     if ALL or strides.element is None:
@@ -89,13 +89,13 @@ def biased(scores, bias, strides, rows, cols, bounds, FORM: tl.constexpr, ALL: t
 
 
 @triton.jit
-def tilted(scores, rows, cols, shift, slope):
+def add_alibi(scores, rows, cols, shift, slope):
     """Return scores in base 2 plus ALiBi: slope x (key - position of the query)."""
     return scores + (slope * LOG2E) * (cols - rows - shift).to(tl.float32)
 
 
 @triton.jit
-def listed(at, listed_blocks, SIZE: tl.constexpr):
+def find_listed(at, listed_blocks, SIZE: tl.constexpr):
     """Return the position of which `at` is the number within the blocks of a list."""
     return tl.load(listed_blocks + at // SIZE) * SIZE + at % SIZE
 
@@ -137,7 +137,7 @@ def attend(
     for at in range(begin, end, BLOCK_N):
         start = at
         if COLS:
-            start = listed(at, lists[0], COLS)
+            start = find_listed(at, lists[0], COLS)
         cols = tl.max_contiguous(tl.multiple_of(start + positions, BLOCK_N), BLOCK_N)
         block = tl.cast(start, tl.int64)
         k = load_vectors(k_at + block * steps[0], cols, seq_k, HEAD_DIM, BLOCK_D, ALL)
@@ -147,9 +147,9 @@ def attend(
         elif FORM.bias is not None or MASKED or FORM.alibi or BITS:
             scores = scores * qk_scale
         if FORM.alibi:
-            scores = tilted(scores, rows[:, None], cols[None, :], shift, slopes[:, None])
+            scores = add_alibi(scores, rows[:, None], cols[None, :], shift, slopes[:, None])
         if FORM.bias is not None:
-            scores = biased(
+            scores = add_bias(
                 scores, bias, bias_strides, rows[:, None], cols[None, :], bounds, FORM, ALL
             )
         if MASKED:
@@ -192,7 +192,7 @@ def extent(
 
 
 @triton.jit
-def with_sink(acc, m, l, sink):
+def add_sink(acc, m, l, sink):
     """Take a last score of each row into the softmax, to which no value belongs.
 
     `sink` and `m` are in base 2, and broadcast together.
@@ -242,9 +242,9 @@ def attention_forward(
     rows, heads_of = packed // PACK, (head + packed % PACK).to(tl.int64)
     there = rows < seq_q
     dims, steps, few = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_N), tl.arange(0, TAIL)
-    step_k, step_v = wide(k_strides.row, UNIT), wide(v_strides.row, UNIT)
+    step_k, step_v = hint(k_strides.row, UNIT), hint(v_strides.row, UNIT)
     of_q = place * q_strides.batch + heads_of * q_strides.head
-    q_at = q_ptr + wide(of_q + (first_q + rows) * q_strides.row, UNIT)
+    q_at = q_ptr + hint(of_q + (first_q + rows) * q_strides.row, UNIT)
     stored = there[:, None] & (dims < HEAD_DIM)[None, :]
     q = tl.load(q_at[:, None] + dims[None, :] * q_strides.element, mask=stored, other=0.0)
     k_row = row_at(k_ptr, k_strides, place, kv_head, first_k, UNIT)
@@ -255,7 +255,7 @@ def attention_forward(
     bias = bias_ptr
     if FORM.bias is not None:
         first_bias = place * bias_strides.batch + head.to(tl.int64) * bias_strides.head
-        bias += wide(first_bias, FORM.bias_step)
+        bias += hint(first_bias, FORM.bias_step)
     slopes = 0.0
     if FORM.alibi:
         slopes = tl.load(slopes_ptr + place * slopes_batch + heads_of)
@@ -315,7 +315,7 @@ def attention_forward(
 
     acc, l, m = state
     if SINK and not SPLIT:
-        acc, m, l = with_sink(acc, m, l, tl.load(sink_ptr + heads_of) * LOG2E)
+        acc, m, l = add_sink(acc, m, l, tl.load(sink_ptr + heads_of) * LOG2E)
     acc, lse = softmax_end(acc, m, l)
     lse_rows = (place * heads + heads_of) * total_q + first_q + rows
     if SPLIT:
@@ -323,7 +323,7 @@ def attention_forward(
         out_at = (out_ptr + lse_rows * HEAD_DIM)[:, None] + dims[None, :]
     else:
         of_out = place * out_strides.batch + heads_of * out_strides.head
-        out_row = out_ptr + wide(of_out + (first_q + rows) * out_strides.row, UNIT)
+        out_row = out_ptr + hint(of_out + (first_q + rows) * out_strides.row, UNIT)
         out_at = out_row[:, None] + dims[None, :] * out_strides.element
     tl.store(lse_ptr + lse_rows, lse, mask=there)
     tl.store(out_at, acc.to(out_ptr.dtype.element_ty), mask=stored)

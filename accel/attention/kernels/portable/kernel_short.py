@@ -14,9 +14,9 @@ import triton.language as tl
 from gpudeck.accel.attention.kernels.portable.kernel_backward import in_base_2
 from gpudeck.accel.attention.kernels.portable.kernel_forward import (
     UNSPECIALISED,
-    biased,
+    add_bias,
     hide,
-    wide,
+    hint,
 )
 from gpudeck.accel.primitives.tiles.memory import load_vectors
 from gpudeck.accel.primitives.tiles.softmax import anchor, softmax_end
@@ -31,8 +31,8 @@ def addition(
     The queries `rows` and the keys `cols` broadcast to the tile `zeros`.
     """
     if FORM.bias is not None:
-        bias = bias_ptr + wide(head * strides.head, FORM.bias_step)
-        zeros = biased(zeros, bias, strides, rows, cols, (seq_q, seq_k), FORM, False)
+        bias = bias_ptr + hint(head * strides.head, FORM.bias_step)
+        zeros = add_bias(zeros, bias, strides, rows, cols, (seq_q, seq_k), FORM, False)
     bounds = (seq_q, seq_k, seq_k - seq_q, window[0], window[1])
     return hide(zeros, rows, cols, bounds, FORM, False)
 
@@ -40,7 +40,7 @@ def addition(
 @triton.jit
 def vectors_of(ptr, strides, head, vectors, dims, UNIT: tl.constexpr):
     """Return the addresses of a tile of vectors of one head, in the first sequence."""
-    rows = ptr + wide(head * strides.head + vectors * strides.row, UNIT)
+    rows = ptr + hint(head * strides.head + vectors * strides.row, UNIT)
     return rows[:, None] + dims[None, :] * strides.element
 
 
@@ -73,19 +73,34 @@ def attention_short(
     for number in range(first, tl.minimum(first + each, sequences)):
         place = tl.cast(number, tl.int64)
         q = load_vectors(
-            q_at + wide(place * q_strides.batch, UNIT), rows, seq_q, HEAD_DIM, BLOCK_D, False
+            q_at + hint(place * q_strides.batch, UNIT),
+            rows,
+            seq_q,
+            HEAD_DIM,
+            BLOCK_D,
+            False,
         )
         k = load_vectors(
-            k_at + wide(place * k_strides.batch, UNIT), cols, seq_k, HEAD_DIM, BLOCK_D, False
+            k_at + hint(place * k_strides.batch, UNIT),
+            cols,
+            seq_k,
+            HEAD_DIM,
+            BLOCK_D,
+            False,
         )
         scores = tl.dot(q, tl.trans(k)) * qk_scale + added
         m = tl.max(scores, 1)
         p = tl.exp2(scores - anchor(m, FORM.bias is not None or FORM.left or FORM.right)[:, None])
         v = load_vectors(
-            v_at + wide(place * v_strides.batch, UNIT), cols, seq_k, HEAD_DIM, BLOCK_D, False
+            v_at + hint(place * v_strides.batch, UNIT),
+            cols,
+            seq_k,
+            HEAD_DIM,
+            BLOCK_D,
+            False,
         )
         acc, lse = softmax_end(tl.dot(p.to(v.dtype), v), m, tl.sum(p, 1))
-        into = out_at + wide(place * out_strides.batch, UNIT)
+        into = out_at + hint(place * out_strides.batch, UNIT)
         tl.store(into, acc.to(out_ptr.dtype.element_ty), stored)
         tl.store(lse_ptr + (place * heads + head) * seq_q + queries, lse, rows < seq_q)
 
@@ -129,16 +144,36 @@ def attention_short_backward(
     for number in range(part * each, tl.minimum((part + 1) * each, sequences)):
         place = tl.cast(number, tl.int64)
         q = load_vectors(
-            q_at + wide(place * q_strides.batch, UNIT), rows, seq_q, HEAD_DIM, BLOCK_D, False
+            q_at + hint(place * q_strides.batch, UNIT),
+            rows,
+            seq_q,
+            HEAD_DIM,
+            BLOCK_D,
+            False,
         )
         k = load_vectors(
-            k_at + wide(place * k_strides.batch, UNIT), cols, seq_k, HEAD_DIM, BLOCK_D, False
+            k_at + hint(place * k_strides.batch, UNIT),
+            cols,
+            seq_k,
+            HEAD_DIM,
+            BLOCK_D,
+            False,
         )
         v = load_vectors(
-            v_at + wide(place * v_strides.batch, UNIT), cols, seq_k, HEAD_DIM, BLOCK_D, False
+            v_at + hint(place * v_strides.batch, UNIT),
+            cols,
+            seq_k,
+            HEAD_DIM,
+            BLOCK_D,
+            False,
         )
         g = load_vectors(
-            g_at + wide(place * dout_strides.batch, UNIT), rows, seq_q, HEAD_DIM, BLOCK_D, False
+            g_at + hint(place * dout_strides.batch, UNIT),
+            rows,
+            seq_q,
+            HEAD_DIM,
+            BLOCK_D,
+            False,
         )
         scores = tl.dot(q, tl.trans(k)) * qk_scale + added
         at = (place * heads + head) * seq_q + rows
@@ -151,13 +186,13 @@ def attention_short_backward(
         ds = p * (dp - delta[:, None])
         total += ds
         dq = tl.dot(ds.to(kind), k) * scale
-        tl.store(dq_at + wide(place * dq_strides.batch, UNIT), dq.to(kind), asked)
+        tl.store(dq_at + hint(place * dq_strides.batch, UNIT), dq.to(kind), asked)
         p = tl.exp2(tl.dot(k, tl.trans(q)) * qk_scale + turned - lse[None, :])
         dv = tl.dot(p.to(kind), g)
-        tl.store(dv_at + wide(place * dv_strides.batch, UNIT), dv.to(kind), given)
+        tl.store(dv_at + hint(place * dv_strides.batch, UNIT), dv.to(kind), given)
         ds = p * (tl.dot(v, tl.trans(g)) - delta[None, :])
         dk = tl.dot(ds.to(kind), q) * scale
-        tl.store(dk_at + wide(place * dk_strides.batch, UNIT), dk.to(kind), given)
+        tl.store(dk_at + hint(place * dk_strides.batch, UNIT), dk.to(kind), given)
     if dbias_ptr is not None:
         at = dbias_ptr + ((part * heads + head) * seq_q + rows[:, None]) * seq_k + cols[None, :]
         there = (rows < seq_q)[:, None] & (cols < seq_k)[None, :]

@@ -39,7 +39,7 @@ from gpudeck.accel.attention.kernels.quantised import (
     Quantised,
     blocks_of,
     layouts,
-    padded_head,
+    pad_head,
     rotation,
 )
 from gpudeck.accel.attention.problem import Rules
@@ -97,7 +97,7 @@ def _scale(most, LARGEST: tl.constexpr, LEAST: tl.constexpr):
 
 
 @triton.jit
-def _rounded(x, LARGEST: tl.constexpr, INTERPRETED: tl.constexpr):
+def _round(x, LARGEST: tl.constexpr, INTERPRETED: tl.constexpr):
     """Return x in E4M3, saturated; NaN stays in its place.
 
     Triton's interpreter neither rounds to E4M3 nor saturates as a GPU does.
@@ -112,7 +112,7 @@ def _rounded(x, LARGEST: tl.constexpr, INTERPRETED: tl.constexpr):
 
 
 @triton.jit
-def _turned(source, rotation_ptr, here, at, DIM: tl.constexpr, HEAD_DIM: tl.constexpr):
+def _turn(source, rotation_ptr, here, at, DIM: tl.constexpr, HEAD_DIM: tl.constexpr):
     """Return the product of columns `at` of rows with the rotation's rows `at`, in its first
     columns."""
     x = tl.load(source + at[None, :], mask=here[:, None] & (at[None, :] < HEAD_DIM), other=0.0)
@@ -121,32 +121,32 @@ def _turned(source, rotation_ptr, here, at, DIM: tl.constexpr, HEAD_DIM: tl.cons
 
 
 @triton.jit
-def _rotated(source, rotation_ptr, here, at, DIM: tl.constexpr, HEAD_DIM: tl.constexpr):
+def _rotate(source, rotation_ptr, here, at, DIM: tl.constexpr, HEAD_DIM: tl.constexpr):
     """Return the product of rows with the rotation, 64 columns at a time.
 
     The Hadamard matrix of 128 or 256 columns has that of 64 in its parts, with the signs of the one
     of 2 or 4: the products with the parts are added and subtracted, which is exact in float32.
     """
     PART: tl.constexpr = at.shape[0]
-    first = _turned(source, rotation_ptr, here, at, DIM, HEAD_DIM)
+    first = _turn(source, rotation_ptr, here, at, DIM, HEAD_DIM)
     if DIM == PART:
         return (first,)
     else:
-        second = _turned(source, rotation_ptr, here, at + PART, DIM, HEAD_DIM)
+        second = _turn(source, rotation_ptr, here, at + PART, DIM, HEAD_DIM)
         plus = first + second
         minus = first - second
         if DIM == 2 * PART:
             return plus, minus
         else:
-            third = _turned(source, rotation_ptr, here, at + 2 * PART, DIM, HEAD_DIM)
-            fourth = _turned(source, rotation_ptr, here, at + 3 * PART, DIM, HEAD_DIM)
+            third = _turn(source, rotation_ptr, here, at + 2 * PART, DIM, HEAD_DIM)
+            fourth = _turn(source, rotation_ptr, here, at + 3 * PART, DIM, HEAD_DIM)
             more = third + fourth
             less = third - fourth
             return plus + more, minus + less, plus - more, minus - less
 
 
 @triton.jit
-def _rotated_rows(
+def _rotate_rows(
     x_ptr, y_ptr, scale_ptr, rotation_ptr, unit, stride_b, stride_h, stride_n, starts, sequences,
     batch, head, heads, first_block, blocks, rows,
     ROWS: tl.constexpr, DIM: tl.constexpr, HEAD_DIM: tl.constexpr, LARGEST: tl.constexpr,
@@ -163,7 +163,7 @@ def _rotated_rows(
         row = (place + i) * ROWS + tl.arange(0, ROWS)
         here = row < length
         lines = source + (begin + row).to(tl.int64)[:, None] * stride_n
-        parts = _rotated(lines, rotation_ptr, here, at, DIM, HEAD_DIM)
+        parts = _rotate(lines, rotation_ptr, here, at, DIM, HEAD_DIM)
         most = tl.abs(parts[0])
         for j in tl.static_range(1, DIM // PART):
             most = tl.maximum(most, tl.abs(parts[j]))
@@ -171,7 +171,7 @@ def _rotated_rows(
         inverse = 1.0 / scale
         target = y_ptr + (first_row + row)[:, None] * DIM + at[None, :]
         for j in tl.static_range(DIM // PART):
-            y = _rounded(parts[j] * inverse, LARGEST, INTERPRETED)
+            y = _round(parts[j] * inverse, LARGEST, INTERPRETED)
             tl.store(target + j * PART, y, mask=here[:, None])
         tl.store(scale_ptr + (batch * heads + head) * blocks + first_block + i, scale * unit)
 
@@ -238,7 +238,7 @@ def mean_of_sample(
 
 
 @triton.jit
-def _centred(source, stride_n, row, length, inside, centre):
+def _centre_values(source, stride_n, row, length, inside, centre):
     """Load values less their centre; 0 for rows that do not exist."""
     here = (row < length)[:, None] & inside
     x = tl.load(source + row.to(tl.int64)[:, None] * stride_n, mask=here, other=0.0)
@@ -248,12 +248,12 @@ def _centred(source, stride_n, row, length, inside, centre):
 @triton.jit
 def _byte(x, inverse, place: tl.constexpr, LARGEST: tl.constexpr, INTERPRETED: tl.constexpr):
     """Return x in E4M3 as one of the four bytes of a word."""
-    y = _rounded(x * inverse, LARGEST, INTERPRETED)
+    y = _round(x * inverse, LARGEST, INTERPRETED)
     return y.to(tl.uint8, bitcast=True).to(tl.uint32) << (8 * place)
 
 
 @triton.jit
-def _turned_values(
+def _turn_values(
     x_ptr, y_ptr, scale_ptr, centre_ptr, means_ptr, stride_b, stride_h, stride_n, starts, sequences,
     batch, head, heads, block, blocks, rows, ROWS: tl.constexpr, DIM: tl.constexpr,
     HEAD_DIM: tl.constexpr, LARGEST: tl.constexpr, LEAST: tl.constexpr, RAGGED: tl.constexpr,
@@ -284,10 +284,10 @@ def _turned_values(
     target = y_ptr.to(tl.pointer_type(tl.uint32)) + base[:, None] * (blocks * (ROWS // 4))
     for i in tl.range(0, tl.minimum(SPAN, blocks - block), num_stages=STAGES):
         row = (place + i) * ROWS + key
-        a = _centred(source, stride_n, row, length, inside, centre)
-        b = _centred(source, stride_n, row + 1, length, inside, centre)
-        c = _centred(source, stride_n, row + 8, length, inside, centre)
-        d = _centred(source, stride_n, row + 9, length, inside, centre)
+        a = _centre_values(source, stride_n, row, length, inside, centre)
+        b = _centre_values(source, stride_n, row + 1, length, inside, centre)
+        c = _centre_values(source, stride_n, row + 8, length, inside, centre)
+        d = _centre_values(source, stride_n, row + 9, length, inside, centre)
         most = tl.maximum(tl.maximum(tl.abs(a), tl.abs(b)), tl.maximum(tl.abs(c), tl.abs(d)))
         scale = _scale(most, LARGEST, LEAST)
         inverse = 1.0 / scale
@@ -329,7 +329,7 @@ def quantise_attention(
     some = batches * kv_heads * k_spans
     if at < some:
         head = (at // k_spans) % kv_heads
-        _turned_values(
+        _turn_values(
             v_ptr, v8_ptr, v_scale_ptr, v_centre_ptr, means_ptr, stride_vb, stride_vh,
             stride_vn, starts_k_ptr, sequences, at // k_spans // kv_heads, head, kv_heads,
             at % k_spans * SPAN, k_blocks, seq_k, KEYS, DIM, HEAD_DIM, LARGEST, LEAST, RAGGED,
@@ -338,7 +338,7 @@ def quantise_attention(
     elif at < 2 * some:
         at -= some
         head = (at // k_spans) % kv_heads
-        _rotated_rows(
+        _rotate_rows(
             k_ptr, k8_ptr, k_scale_ptr, rotation_ptr, unit, stride_kb, stride_kh, stride_kn,
             starts_k_ptr, sequences, at // k_spans // kv_heads, head, kv_heads,
             at % k_spans * SPAN, k_blocks, seq_k, KEYS, DIM, HEAD_DIM, LARGEST, LEAST, RAGGED,
@@ -347,7 +347,7 @@ def quantise_attention(
     else:
         at -= 2 * some
         head = (at // q_spans) % heads
-        _rotated_rows(
+        _rotate_rows(
             q_ptr, q8_ptr, q_scale_ptr, rotation_ptr, unit, stride_qb, stride_qh, stride_qn,
             starts_q_ptr, sequences, at // q_spans // heads, head, heads, at % q_spans * SPAN,
             q_blocks, seq_q, QUERIES, DIM, HEAD_DIM, LARGEST, LEAST, RAGGED, SPAN, STAGES,
@@ -373,14 +373,14 @@ def _plan(key: tuple[object, ...]) -> Callable[..., tuple[Quantised, Tensor]]:
     of_sample = sample_call(g)
     sample = None if of_sample is None else prepare(of_sample, g.device)
     sequences = g.ragged and g.ragged[0]
-    matrix = rotation(padded_head(g.head_dim), g.dtype, g.device)
+    matrix = rotation(pad_head(g.head_dim), g.dtype, g.device)
     shapes = [layout.shape for layout in layouts(g)]
     k_blocks = blocks_of(g.k.shape[2], KEYS, sequences)
     scales = [
         (*g.q.shape[:2], blocks_of(g.q.shape[2], QUERIES, sequences)),
         (*g.k.shape[:2], k_blocks),
         (*g.k.shape[:2], k_blocks),
-        (sequences or g.k.shape[0], g.k.shape[1], padded_head(g.head_dim)),
+        (sequences or g.k.shape[0], g.k.shape[1], pad_head(g.head_dim)),
     ]
 
     def run(q: Tensor, k: Tensor, v: Tensor, *starts: Tensor) -> tuple[Quantised, Tensor]:
@@ -400,7 +400,7 @@ def _plan(key: tuple[object, ...]) -> Callable[..., tuple[Quantised, Tensor]]:
 
 def sample_call(g: Geometry) -> KernelCall | None:
     """Return the launch that finds the means of samples of values, where a problem needs them."""
-    dim = padded_head(g.head_dim)
+    dim = pad_head(g.head_dim)
     if dim not in SAMPLED:
         return None
     return KernelCall(
@@ -432,7 +432,7 @@ def quantise_call(g: Geometry) -> KernelCall:
     sequences = g.ragged and g.ragged[0]
     q_blocks = blocks_of(g.q.shape[2], QUERIES, sequences)
     k_blocks = blocks_of(g.k.shape[2], KEYS, sequences)
-    dim = padded_head(g.head_dim)
+    dim = pad_head(g.head_dim)
     batches, heads, kv_heads = g.q.shape[0], g.heads, g.k.shape[1]
     span = 1 if g.ragged or batches * kv_heads * k_blocks < MANY else SPAN
     interpreted = isinstance(quantise_attention, InterpretedFunction)

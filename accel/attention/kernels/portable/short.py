@@ -13,7 +13,7 @@ from gpudeck.accel.attention.kernels.portable.kernel_short import (
 from gpudeck.accel.attention.kernels.portable.tile_sizes import (
     PACKED_ROWS,
     TileConfig,
-    padded,
+    pad_width,
     short_backward_config,
     short_config,
 )
@@ -35,7 +35,7 @@ def short_tile(geometry: Geometry) -> TileConfig | None:
     )  # fmt: skip
     if special or not shared or not keys:
         return None
-    return short_config(geometry.dtype, padded(geometry.head_dim), queries, keys)
+    return short_config(geometry.dtype, pad_width(geometry.head_dim), queries, keys)
 
 
 def short_forward_call(geometry: Geometry, tile: TileConfig, target: Target) -> KernelCall:
@@ -58,7 +58,7 @@ def short_forward_call(geometry: Geometry, tile: TileConfig, target: Target) -> 
         },
         {
             **geometry.constants(),
-            "BLOCK_D": padded(geometry.head_dim),
+            "BLOCK_D": pad_width(geometry.head_dim),
             "BLOCK_M": tile.block_m,
             "BLOCK_N": tile.block_n,
             "UNIT": unit_of(geometry.q, geometry.k, geometry.v, out),
@@ -74,7 +74,7 @@ def short_backward_tile(geometry: Geometry, bias_grad: bool, target: Target) -> 
         return None
     if bias_grad and not is_shared(geometry):
         return None
-    return short_backward_config(target.capability, tile, padded(geometry.head_dim))
+    return short_backward_config(target.capability, tile, pad_width(geometry.head_dim))
 
 
 def short_backward_call(

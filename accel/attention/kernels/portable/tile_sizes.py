@@ -31,7 +31,7 @@ class TileConfig(NamedTuple):
     num_warps: int
     num_stages: int
 
-    def resized(self, block_m: int | None, block_n: int | None) -> TileConfig:
+    def resize(self, block_m: int | None, block_n: int | None) -> TileConfig:
         """Return the tile with other sides where they are given. Raises ValueError for bad
         sizes."""
         for name, size in (("block_m", block_m), ("block_n", block_n)):
@@ -51,7 +51,7 @@ class TileConfig(NamedTuple):
         return {"num_warps": self.num_warps, "num_stages": self.num_stages}
 
 
-def padded(head_dim: int) -> int:
+def pad_width(head_dim: int) -> int:
     """Return the width of a tile: the next power of two, at least the 16 of tensor cores."""
     return max(16, 1 << (head_dim - 1).bit_length())
 
@@ -173,7 +173,7 @@ def short_config(dtype: torch.dtype, block_d: int, rows: int, keys: int) -> Tile
     if dtype == torch.float32 or block_d > 64 or keys > (128 if block_d <= 32 else 64):
         return None
     block_m = min(64, max(16, 1 << (rows - 1).bit_length()))
-    return TileConfig(block_m, padded(keys), 4, 3 if block_d <= 32 else 2)
+    return TileConfig(block_m, pad_width(keys), 4, 3 if block_d <= 32 else 2)
 
 
 def short_backward_config(capability: int, tile: TileConfig, block_d: int) -> TileConfig | None:
@@ -228,7 +228,7 @@ def dq_dbias_config(capability: int, keys: int, block_d: int) -> TileConfig | No
     It has all keys; None if these are too many: with 500 a whole backward pass took 226 us instead
     of 190 on an H200.
     """
-    block_n = padded(keys)
+    block_n = pad_width(keys)
     if block_n > 256 or block_d > 64:
         return None
     stages = 3 if block_d <= 32 and family(capability) == "wgmma" else 2

@@ -8,7 +8,7 @@ import pytest
 import torch
 import triton.language as tl
 
-from gpudeck.accel.runtime.call import compiled, source
+from gpudeck.accel.runtime.call import compile_kernel, source
 from gpudeck.accel.rwkv import gpu, prompt
 from gpudeck.accel.rwkv.model import RWKV7, State
 from gpudeck.accel.rwkv.prompt import Prompt
@@ -105,7 +105,7 @@ def test_every_kernel_compiles_for_hopper_with_few_register_spills(
         for call in gpu.Step(RWKV7(tensors(768), dtype=dtype).weights, batch).calls
     }
     kernels = {
-        (call.kernel.__name__, *call.constants.values()): needs(compiled(call, 90))
+        (call.kernel.__name__, *call.constants.values()): needs(compile_kernel(call, 90))
         for call in calls.values()
     }
     assert all(
@@ -138,7 +138,7 @@ def test_every_prompt_kernel_compiles_for_hopper_with_wide_loads(monkeypatch, dt
     planned = Prompt(model.weights, 512)
     planned([1] * 512, model.fresh())
     found = {
-        (call.kernel.__name__, *call.constants.values()): needs(compiled(call, 90))
+        (call.kernel.__name__, *call.constants.values()): needs(compile_kernel(call, 90))
         for call in planned.calls
     }
     assert {name for name, *_ in found} >= {

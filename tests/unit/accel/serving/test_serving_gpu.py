@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gpudeck.accel.runtime.call import compiled
+from gpudeck.accel.runtime.call import compile_kernel
 from gpudeck.accel.serving import cpu, eight_bits, gpu, launches
 from gpudeck.accel.serving.batch import Batch
 from gpudeck.accel.serving.cache import PagedCache, Place
@@ -234,5 +234,5 @@ def test_the_kernels_of_a_layer_compile_for_hopper_and_hardly_spill(monkeypatch)
     made = calls(monkeypatch)
     assert len(made) >= 19
     for name, call in made.items():
-        used = needs(compiled(call, 90))
+        used = needs(compile_kernel(call, 90))
         assert used.shared <= SHARED_KIB[90] * 1024 and used.spilled <= 64, name
