@@ -27,11 +27,6 @@ DeviceChoice = Literal["auto", "cpu"]
 """auto: as the settings say, waiting for the GPU if somebody else needs it. cpu: without a wait."""
 
 
-def slow_note(by: str) -> str:
-    """Return a note if what computes is not the fastest there is, else an empty text."""
-    return " (torch, until compiled for this machine)" if by == "torch" else ""
-
-
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
     """Ask a question, or for something to be done."""
 
@@ -162,19 +157,12 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """The action that waits for a person's approval."""
     device: str = ""
     """The device that the model ran on, cpu or cuda; empty for the template."""
-    by: str = ""
-    """What computed it: compiled, torch (until code for this machine is compiled) or triton."""
     state: State | None = None
     """What the conversation is about now; None: as before."""
     choices: tuple[Choice, ...] = ()
     """The text asks which of these is meant: ask again with `meant`."""
     code: str = ""
     """A folder or file of code whose attention can be accelerated; the window offers to open it."""
-
-    @property
-    def where(self) -> str:
-        """Return the device in words, such as `cpu (torch, until compiled for this machine)`."""
-        return self.device + slow_note(self.by)
 
 
 class Completion(msgspec.Struct, frozen=True, tag="completed"):
@@ -183,8 +171,6 @@ class Completion(msgspec.Struct, frozen=True, tag="completed"):
     model: str
     device: str
     """The device that the model ran on, cpu or cuda."""
-    by: str
-    """What computed it, as in Answer."""
     reason: Literal["stop", "length"]
     """It ended by itself or at a stop text, or it reached the limit."""
     prompt_tokens: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +21,8 @@ from gpudeck.accel.rwkv.weights import HEAD
 DECAY = math.exp(-0.5)
 """The constant of the decay exp(-DECAY * sigmoid(...)), which is therefore never below 0.545."""
 GROUP_EPS = 64e-5
+_FEW = 4
+"""Rows up to which a product with a matrix in int8 on a CPU does not widen the matrix."""
 
 Recurrence = Callable[
     [Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]
@@ -69,7 +71,33 @@ def norm(x: Tensor, by: Norm) -> Tensor:
 
 def project(x: Tensor, matrix: Matrix) -> Tensor:
     """Multiply the last dimension by a matrix: [..., columns] -> [..., rows]."""
+    if _few_by_int8(x, matrix):
+        from gpudeck.accel.rwkv.cpu_kernels import matmul_int8  # imports Numba
+
+        return _by_kernel(matmul_int8, x, matrix, len(matrix.values))
     return functional.linear(x, matrix.dense(x.dtype))
+
+
+def _spread(x: Tensor, matrix: Matrix) -> Tensor:
+    """Multiply by a matrix whose rows are inputs: [..., rows] -> [..., columns]."""
+    if _few_by_int8(x, matrix):
+        from gpudeck.accel.rwkv.cpu_kernels import spread_int8  # imports Numba
+
+        return _by_kernel(spread_int8, x, matrix, matrix.values.shape[1])
+    return x @ matrix.dense(x.dtype)
+
+
+def _few_by_int8(x: Tensor, matrix: Matrix) -> bool:
+    rows = x.numel() // x.shape[-1]
+    return matrix.scales is not None and x.device.type == "cpu" and rows <= _FEW
+
+
+def _by_kernel(kernel: Any, x: Tensor, matrix: Matrix, width: int) -> Tensor:
+    assert matrix.scales is not None
+    out = x.new_zeros(*x.shape[:-1], width)
+    rows = x.reshape(-1, x.shape[-1]).contiguous()
+    kernel(matrix.values.numpy(), matrix.scales.numpy(), rows.numpy(), out.view(-1, width).numpy())
+    return out
 
 
 def _time_mix(
@@ -112,7 +140,7 @@ def _channel_mix(layer: Layer, x: Tensor, last: Tensor) -> Tensor:
     active = torch.relu(
         project(torch.addcmul(x, _shifted(x, last) - x, layer.mix_ffn), layer.ffn_key)
     )
-    return (active * active) @ layer.ffn_value.dense(x.dtype)
+    return _spread(active * active, layer.ffn_value)
 
 
 def _down(x: Tensor, rank: Rank) -> Tensor:

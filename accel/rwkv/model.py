@@ -17,23 +17,19 @@ import torch
 from torch import Tensor
 
 from gpudeck.accel.rwkv import wkv
-from gpudeck.accel.rwkv.layers import Memory, Recurrence, advance, norm, project
+from gpudeck.accel.rwkv.layers import Memory, advance, norm, project
 from gpudeck.accel.rwkv.parameters import arrange
 from gpudeck.accel.rwkv.state import State
 from gpudeck.accel.rwkv.weights import load
 
 if TYPE_CHECKING:
-    from gpudeck.accel.rwkv import cpu, gpu, prompt
+    from gpudeck.accel.rwkv import gpu, prompt
 
 __all__ = ["RWKV7", "State"]
 
 _LONGEST_CHUNK = {"cpu": 128, "cuda": 512}
 _CHUNK_WORK = 160_000_000
 """Multiplications that a CPU core may spend on a chunk of a prompt in one layer: about 5 ms."""
-_TOGETHER = {torch.float32: 8, torch.int8: 32}
-"""The batch size from which matrix products beat single steps on a CPU, by the type of
-the weights.
-"""
 
 
 class RWKV7:
@@ -47,8 +43,6 @@ class RWKV7:
         tensors: dict[str, Tensor],
         device: str = "cpu",
         dtype: torch.dtype = torch.float32,
-        *,
-        compiled: bool = True,
     ) -> None:
         """Arrange canonical weights (see `gpudeck.accel.rwkv.weights`) on a device.
 
@@ -56,7 +50,6 @@ class RWKV7:
             tensors: Weights by their canonical names.
             device: `cpu` or `cuda`.
             dtype: See `load`.
-            compiled: See `load`.
         """
         self.parameters = sum(tensor.numel() for tensor in tensors.values())
         self.identity = _identity(tensors)
@@ -70,13 +63,8 @@ class RWKV7:
         """Tokens of a prompt that are computed at once. Always the same, so that results are
         reproducible.
         """
-        self._recurrence: Recurrence = wkv.chunked
-        self._cpu: cpu.Step | None = None
         self._gpu: dict[int, gpu.Step] = {}
         self._prompt: prompt.Prompt | None = None
-        self._together = _TOGETHER.get(dtype, 1)
-        if self.weights.device.type == "cpu" and self.weights.dtype == torch.float32 and compiled:
-            self.use_compiled()
         if self.weights.device.type == "cpu":
             of_a_layer = sum(
                 t.numel() for name, t in tensors.items() if name.startswith("blocks.0.")
@@ -85,12 +73,7 @@ class RWKV7:
 
     @classmethod
     def load(
-        cls,
-        path: str | Path,
-        device: str = "cpu",
-        dtype: torch.dtype = torch.float32,
-        *,
-        compiled: bool = True,
+        cls, path: str | Path, device: str = "cpu", dtype: torch.dtype = torch.float32
     ) -> RWKV7:
         """Load the model in `path`: a folder of .safetensors files, or a .pth file.
 
@@ -99,23 +82,11 @@ class RWKV7:
             device: `cpu` or `cuda`.
             dtype: Of the weights. int8 keeps matrices in int8 with a scale a row, and computes in
                 fp32 on a CPU and in bf16 on a GPU.
-            compiled: On a CPU in fp32 or int8, use code that is compiled at its first use (see
-                `gpudeck.accel.rwkv.ahead`). Otherwise torch computes, about five times slower token
-                by token, until `use_compiled`.
 
         Raises:
             ModelError: The model cannot be used (see `gpudeck.accel.rwkv.weights.load`).
         """
-        return cls(load(path), device, dtype, compiled=compiled)
-
-    def use_compiled(self) -> None:
-        """Use code compiled for this CPU from now on, for weights in fp32 or int8.
-
-        Results are equal within rounding, not bit for bit.
-        """
-        from gpudeck.accel.rwkv import cpu
-
-        self._recurrence, self._cpu = cpu.recurrence, cpu.Step(self.weights)
+        return cls(load(path), device, dtype)
 
     def fresh(self, batch: int = 1) -> State:
         """Return the state of `batch` sequences before their first tokens."""
@@ -180,14 +151,8 @@ class RWKV7:
             )
         if self.weights.device.type == "cuda":
             return self._on_gpu(len(tokens))(tokens, state)
-        if self._cpu is None or len(tokens) >= self._together:
-            x, state = self.last_layer([[token] for token in tokens], state, lambda: None)
-            return self._logits(x), state
-        if len(tokens) == 1:
-            logits, state = self._cpu(tokens[0], state)
-            return logits.unsqueeze(0), state
-        each = [self._cpu(token, state.pick([i])) for i, token in enumerate(tokens)]
-        return torch.stack([logits for logits, _ in each]), State.join(after for _, after in each)
+        x, state = self.last_layer([[token] for token in tokens], state, lambda: None)
+        return self._logits(x), state
 
     def _prompt_of(self, length: int) -> prompt.Prompt:
         """Return the plan for this many tokens of a prompt on a GPU.
@@ -231,7 +196,7 @@ class RWKV7:
         v_first: Tensor | None = None
         after = []
         for layer, shift, memory in zip(w.layers, before.shift, before.wkv, strict=True):
-            x, new, v_first = advance(layer, x, Memory(shift, memory), v_first, self._recurrence)
+            x, new, v_first = advance(layer, x, Memory(shift, memory), v_first, wkv.chunked)
             after.append(new)
             on_chunk()
         state = State(torch.stack([m.shift for m in after]), torch.stack([m.wkv for m in after]))

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gpudeck.accel.rwkv.cpu_kernels import matmul_int8
 from gpudeck.accel.serving import cpu_kernels
 from gpudeck.accel.serving.batch import Batch
 from gpudeck.accel.serving.cache import PagedCache, Place
@@ -34,7 +35,7 @@ def multiply(
             cpu_kernels.matmul_float(linear.array, rows, result)
         case "int8":
             assert linear.scales is not None
-            cpu_kernels.matmul_int8(linear.array, _array(linear.scales), rows, result)
+            matmul_int8(linear.array, _array(linear.scales), rows, result)
         case "int4":
             assert linear.scales is not None and linear.zeros is not None
             scales, zeros = _array(linear.scales), _array(linear.zeros)

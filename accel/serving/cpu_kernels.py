@@ -41,18 +41,6 @@ def matmul_bfloat(weights, x, out):
 
 
 @compile_entry
-def matmul_int8(weights, scales, x, out):
-    """Compute the same with weights in int8 and a scale [N] a row."""
-    for r in range(weights.shape[0]):
-        row, scale = weights[r], scales[r]
-        for t in range(x.shape[0]):
-            values, total = x[t], _ZERO
-            for i in range(row.size):
-                total += np.float32(row[i]) * values[i]
-            out[t, r] = total * scale
-
-
-@compile_entry
 def matmul_int4(weights, scales, zeros, x, out):
     """Compute the same with weights in int4.
 

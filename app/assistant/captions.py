@@ -27,10 +27,9 @@ _TOOLS = Patterns(
     (
         tr_noop("{line} (by rules)"),
         tr_noop("{line} (by model {name})"),
-        tr_noop("{device} (torch, until compiled for this machine)"),
     )
 )
-"""Who chose a tool, and what computed a text where it is not the fastest there is."""
+"""Who chose a tool."""
 
 
 def writer_text(message: Message) -> str:
@@ -65,7 +64,7 @@ def _speed(message: Message) -> str:
         message.tokens,
         time=duration(message.seconds),
     )
-    device = _TOOLS.translated(message.device)
+    device = message.device
     return tr("{tokens} on {device}", tokens=text, device=device) if device else text
 
 

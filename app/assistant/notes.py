@@ -31,7 +31,6 @@ _PATTERNS = Patterns(
         tr_noop("loading the model {name}"),
         tr_noop("the model reads the conversation"),
         tr_noop("the model {name} is reading the prompt"),
-        tr_noop("the model {name} is writing (torch, until compiled for this machine)"),
         tr_noop("the model {name} is writing"),
         STARTING,
         tr_noop("{what}; {rest}"),

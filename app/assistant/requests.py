@@ -23,7 +23,7 @@ from gpudeck.assistant.inference.messages import Options
 from gpudeck.assistant.intents.choices import Choice
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.library.describe import name_of
-from gpudeck.assistant.messages import Answer, Chunk, Event, Waiting, slow_note
+from gpudeck.assistant.messages import Answer, Chunk, Event, Waiting
 from gpudeck.assistant.query.request import Request
 from gpudeck.assistant.reports.report import packed
 from gpudeck.assistant.serve import client as serving
@@ -120,7 +120,7 @@ class Chat(msgspec.Struct, frozen=True):
             f"model {done.model}",
             tokens=done.tokens,
             seconds=done.seconds,
-            device=done.device + slow_note(done.by),
+            device=done.device,
             note=UNCHECKED + too_long,
         )
 
@@ -192,7 +192,7 @@ def finished(answer: Answer, curves: tuple[Curve, ...] = ()) -> FinishedAnswer:
         packed(answer.report) if answer.report is not None else b"",
         f"{answer.call.line} (by {answer.routed})" if answer.call is not None else "",
         answer.proposal,
-        answer.where,
+        answer.device,
         choices=answer.choices,
         about=answer.state,
         code_path=answer.code,

@@ -11,7 +11,6 @@ from gpudeck.accel.serving.request import MOST_LOGPROBS, Ended, Piece, Request, 
 from gpudeck.assistant.engine.checkpoint import Checkpoint
 from gpudeck.assistant.engine.engine import Engine
 from gpudeck.assistant.engine.prompts import STOP, prompt
-from gpudeck.assistant.messages import slow_note
 
 LIMIT = 400
 """The most tokens of one text."""
@@ -81,12 +80,12 @@ class EngineAuthor:
                 first.
             report: Called with a line that says how fast the model writes.
         """
-        self.name, self.device, self.by = engine.name, engine.device, engine.by
+        self.name, self.device = engine.name, engine.device
         self.tokens = 0
         """Tokens written so far."""
         self._engine, self._cancelled = engine, cancelled
         self._checkpoint = checkpoint or Checkpoint()
-        self._speed = WritingSpeed(engine.name + slow_note(engine.by), report)
+        self._speed = WritingSpeed(engine.name, report)
 
     def begin(self, system: str, user: str) -> TextPosition:
         """Return the position after the prompt."""

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -20,9 +19,6 @@ from gpudeck.assistant.library.describe import model_errors
 from gpudeck.assistant.messages import PromptTooLong, WantedRefused
 from gpudeck.scheduler.protocol.errors import UserError
 
-if TYPE_CHECKING:
-    from gpudeck.accel.rwkv import ahead
-
 _TOGETHER = 16
 """Answers that are written at once."""
 _STATES = 64
@@ -34,14 +30,12 @@ _POLL_S = 0.02
 class Engine:
     """A loaded model with its tokenizer, and the thread that answers by it."""
 
-    def __init__(self, path: str, device: str, *, wait: bool = True) -> None:
+    def __init__(self, path: str, device: str) -> None:
         """Load a model.
 
         Args:
             path: Its folder or file.
             device: `cpu` (float32, one thread) or `cuda` (bfloat16).
-            wait: Wait until its code is compiled for this CPU. Otherwise another process compiles
-                it, and torch computes until `enter` finds it compiled.
 
         Raises:
             UserError: It cannot be loaded, in one line.
@@ -55,12 +49,9 @@ class Engine:
         self.name = Path(path).stem if path.endswith((".pth", ".safetensors")) else Path(path).name
         self.device = device
         self._lock, self._users, self._retired = threading.Lock(), 0, False
-        self._preparation: ahead.Preparation | None = None
-        self.by = "triton"
-        """What computes: triton on a GPU; compiled code on a CPU, or torch until there is some."""
         try:
             with model_errors():
-                self.network = self._load(path, wait)
+                self.network = self._load(path)
                 self._vocabulary = Tokenizer.load(path)
             self.network.forward([0])  # compiles what is compiled at the first use on a machine
             if self._vocabulary.size > self.network.vocabulary:
@@ -74,10 +65,8 @@ class Engine:
             raise UserError(f"the model {path} does not fit on {device}: {reason}") from e
 
     def enter(self) -> None:
-        """Begin to use the model; if nobody else does, it may switch to compiled code first."""
+        """Begin to use the model."""
         with self._lock:
-            if self._users == 0:
-                self.settle()
             self._users += 1
 
     def leave(self) -> None:
@@ -91,26 +80,6 @@ class Engine:
         with self._lock:
             self._retired = True
             self._end_if_unused()
-
-    def settle(self) -> bool:
-        """Switch to compiled code if there is some; return False while it is being compiled.
-
-        Only the one user may call it, and not within a text: the bits differ, also those of the
-        states that are kept.
-        """
-        if self._preparation is None:
-            return True
-        if not self._preparation.ended():
-            return False
-        from gpudeck.accel.rwkv import ahead
-
-        self._preparation = None
-        if ahead.ready():  # if not, the log says why, and torch goes on
-            self._serving.close()
-            self.network.use_compiled()
-            self.by = "compiled"
-            self.serving, self._serving = self._start()
-        return True
 
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text. Raises UserError if the vocabulary lacks a byte of it."""
@@ -151,15 +120,10 @@ class Engine:
             stream.cancel()
             self.serving.wake()
 
-    def _load(self, path: str, wait: bool) -> RWKV7:
-        if self.device == "cuda":
-            return RWKV7.load(path, "cuda", torch.bfloat16)
-        from gpudeck.accel.rwkv import ahead  # imports Numba
-
-        self.by = "compiled" if wait or ahead.ready() else "torch"
-        if self.by == "torch":
-            self._preparation = ahead.Preparation()
-        return RWKV7.load(path, "cpu", torch.float32, compiled=self.by == "compiled")
+    def _load(self, path: str) -> RWKV7:
+        return RWKV7.load(
+            path, self.device, torch.bfloat16 if self.device == "cuda" else torch.float32
+        )
 
     def _start(self) -> tuple[ServingEngine, ExitStack]:
         """Start to serve without any state of before, and return what ends it, too."""

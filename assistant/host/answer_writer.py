@@ -67,5 +67,4 @@ class AnswerWriter:
             seconds=seconds,
             tokens=self._author.tokens,
             device=self._author.device,
-            by=self._author.by,
         )

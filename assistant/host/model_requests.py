@@ -24,7 +24,6 @@ from gpudeck.assistant.messages import (
     PromptTooLong,
     TokenRate,
     WantedRefused,
-    slow_note,
 )
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -39,7 +38,6 @@ _MOST_TOKENS = 8192
 ROUNDS = 5
 _DECODED, _PROMPT = 32, 256
 """Tokens of a round."""
-_POLL_S = 0.2
 _MAX_S = 20.0
 """The time for the rounds of each measurement. A slow model gets fewer rounds, at least one."""
 
@@ -68,7 +66,7 @@ def handle_completion(request: CompletionRequest, context: RequestContext) -> Co
             ended = event
             continue
         if not writing:
-            channel.emit_waiting(f"the model {engine.name} is writing{slow_note(engine.by)}")
+            channel.emit_waiting(f"the model {engine.name} is writing")
             writing = True
         if event.choices:
             channel.checkpoint.add([choice.token for choice in event.choices])
@@ -77,7 +75,7 @@ def handle_completion(request: CompletionRequest, context: RequestContext) -> Co
         raise UserError(ended.message)
     reason: Literal["stop", "length"] = "length" if ended.reason == "length" else "stop"
     return Completion(
-        engine.name, engine.device, engine.by, reason, ended.prompt_tokens - asked.begun,
+        engine.name, engine.device, reason, ended.prompt_tokens - asked.begun,
         ended.tokens, time.monotonic() - began, min(ended.cached_tokens, asked.written[0]),
     )  # fmt: skip
 
@@ -118,10 +116,6 @@ def handle_benchmark(request: Benchmark, context: RequestContext) -> ModelSpeed:
     def must_stop() -> bool:
         return context.must_stop(engine)
 
-    while not engine.settle():  # else this would time torch
-        channel.raise_if_cancelled()
-        channel.emit_waiting("compiling the engine for this machine")
-        time.sleep(_POLL_S)
     decode = _rate(
         lambda: _decode_seconds(engine, must_stop),
         _DECODED,

@@ -106,7 +106,7 @@ class ModelResidency:
 
                 channel.emit_waiting("loading the model")
                 try:
-                    self._engines[device] = Engine(settings.model, device, wait=False)
+                    self._engines[device] = Engine(settings.model, device)
                 except UserError as e:
                     self.error = str(e)
                     self.left_gpu |= device == "cuda"

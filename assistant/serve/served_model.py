@@ -122,7 +122,7 @@ class ModelRun:
         assert done is not None
         reason: Literal["stop", "length"] = "length" if done.reason == "length" else "stop"
         return Completion(
-            self.model, self.device, "", reason, done.prompt_tokens, done.tokens,
+            self.model, self.device, reason, done.prompt_tokens, done.tokens,
             time.monotonic() - self._began, done.cached_tokens, done.accepted, self._calls,
         )  # fmt: skip
 

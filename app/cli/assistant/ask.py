@@ -176,7 +176,7 @@ def _print_answer(answer: Answer, args: Namespace) -> None:
     sources = sorted({fact.source for fact in answer.facts})
     if sources:
         print_line(f"(sources: {'; '.join(sources)})")
-    where = f" on {answer.where}" if answer.writer != "template" and answer.device else ""
+    where = f" on {answer.device}" if answer.writer != "template" and answer.device else ""
     origin = [f"written by: {answer.writer}{where}"]
     if answer.call is not None:
         origin.append(_describe_tool(answer))

@@ -63,8 +63,8 @@ def install_engine() -> None:
     answer_writer.WRITES = 0.0  # a tiny model stands for a large one, which writes texts
 
     class Engine(engine.Engine):
-        def __init__(self, path: str, device: str, *, wait: bool = True) -> None:
-            super().__init__(path, "cpu", wait=wait or device == "cuda")
+        def __init__(self, path: str, device: str) -> None:
+            super().__init__(path, "cpu")
             self.device = device
             if device == "cuda":
                 (FOLDER / "new").write_text(str(2**30))

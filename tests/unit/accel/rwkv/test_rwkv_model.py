@@ -17,7 +17,7 @@ pytestmark = pytest.mark.xdist_group(
 )  # Numba compiles at the first use; the tests of a group share the result.
 
 PROMPT = [5, 17, 300, 2, 2, 9, 131, 64, 255, 318, 1, 77]
-STEPS = 512
+STEPS = 128
 
 
 @pytest.fixture(scope="session", autouse=True)

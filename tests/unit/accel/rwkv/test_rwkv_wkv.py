@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 
-from gpudeck.accel.rwkv import cpu
 from gpudeck.accel.rwkv.wkv import chunked, sequential
 
 SLOWEST, FASTEST = 1.0 - 1e-6, math.exp(-math.exp(-0.5))
@@ -45,16 +44,6 @@ def test_every_form_equals_the_definition(length, decay) -> None:
     assert worst(chunked(*problem(length, decay)), known) < 1e-10
     assert worst(chunked(*problem(length, decay), chunk=16), known) < 1e-10
     assert worst(chunked(*single), known) < 1e-4
-    assert worst(cpu.recurrence(*single), known) < 1e-5
-
-
-def test_a_prompt_in_two_parts_is_bit_identical_on_a_cpu() -> None:
-    *rows, state = problem(40, dtype=torch.float32)
-    whole, end = cpu.recurrence(*rows, state)
-    first, between = cpu.recurrence(*(x[:, :13] for x in rows), state)
-    second, after = cpu.recurrence(*(x[:, 13:] for x in rows), between)
-    assert torch.equal(torch.cat((first, second), dim=1), whole)
-    assert torch.equal(after, end)
 
 
 def test_the_chunked_form_has_the_gradients_of_the_definition() -> None:

@@ -169,7 +169,7 @@ class RecurrentSchedules(Schedules):
     """Run schedules with one tiny RWKV-7 model, whose spans of a prompt are 16 tokens."""
 
     def __init__(self) -> None:
-        network = RWKV7(random_model(layers=2, channels=64, vocabulary=300), compiled=False)
+        network = RWKV7(random_model(layers=2, channels=64, vocabulary=300))
         self.model = RecurrentModel(network)
         self.tokenizer = WorldTokenizer(Vocabulary({n + 1: bytes([n]) for n in range(256)}))
         self.happened: Counter[str] = Counter()

@@ -30,7 +30,7 @@ BYTES = WorldTokenizer(Vocabulary({n + 1: bytes([n]) for n in range(256)}))
 
 @pytest.fixture(scope="module")
 def network() -> RWKV7:
-    return RWKV7(random_model(layers=2, channels=64, vocabulary=300), compiled=False)
+    return RWKV7(random_model(layers=2, channels=64, vocabulary=300))
 
 
 def serving(network: RWKV7, slots: int = 8, **options) -> Engine:
