@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QWidget
 
@@ -16,7 +16,7 @@ from gpudeck.app.state import State
 from gpudeck.app.strip.summary import unacknowledged
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.action_table import hint
-from gpudeck.app.widgets.actions import bind_actions, menu_of
+from gpudeck.app.widgets.actions import bind_actions, show_menu
 from gpudeck.app.widgets.controls import (
     Stretch,
     button,
@@ -37,6 +37,7 @@ from gpudeck.app.widgets.list_table import (
     height_of_rows,
     list_card,
     list_table,
+    show_rows,
 )
 from gpudeck.app.widgets.state_pill import StateDelegate
 from gpudeck.scheduler.protocol.snapshot import Alert
@@ -90,8 +91,7 @@ class AlertsPage(QWidget):
         self.table.setItemDelegateForColumn(STATE, StateDelegate(self.table))
         self.table.activated.connect(self._show_subject)
         self.table.selectionModel().currentRowChanged.connect(self._choose)
-        self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.table.customContextMenuRequested.connect(self._show_menu)
+        self.table.menu_wanted.connect(lambda at: show_menu(self, self.acts, MENU, at))
         self.count = pill()
         self.filter = filter_box(tr("Search alerts (Ctrl+F)"))
         self.filter.textChanged.connect(self.refresh)
@@ -114,7 +114,7 @@ class AlertsPage(QWidget):
         )
         self.empty = empty_label(tr(EMPTY))
         self.rules = RulesPanel(state, link)
-        self.acts = self._bind()
+        self.acts: dict[str, QAction] = self._bind()
         search, buttons = QWidget(), QWidget()
         search.setLayout(
             row(Stretch(self.filter, 9), self.kinds, self.count, Stretch(), spacing=theme.M)
@@ -164,12 +164,9 @@ class AlertsPage(QWidget):
         if snapshot.alerts != self._raised:
             self._raised = snapshot.alerts
             self._link.send(self, GetAlerts(), self._take_log, self._fail, background=True)
-        chosen = self.chosen()
         every = alert_rows(snapshot.alerts, self._log, snapshot.time)
-        self.model.show_rows(matching(every, self.filter.text(), self.kinds.currentData()))
-        if self.model.rows:
-            keys = [alert.key for alert in self.model.rows]
-            self.table.choose_row(keys.index(chosen.key) if chosen and chosen.key in keys else 0)
+        listed = matching(every, self.filter.text(), self.kinds.currentData())
+        show_rows(self.table, self.model, listed)
         count, new = len(snapshot.alerts), unacknowledged(snapshot)
         counted = tr("{n} active, {new} new", n=count, new=new)
         if count:
@@ -210,11 +207,6 @@ class AlertsPage(QWidget):
         self.go.setEnabled(subject)
         self.acts["alert.show"].setEnabled(subject)
         self.acts["alert.copy"].setEnabled(alert is not None)
-
-    def _show_menu(self, at: QPoint) -> None:
-        menu = menu_of(self, [self.acts[name] if name else None for name in MENU])
-        menu.aboutToHide.connect(menu.deleteLater)
-        menu.popup(self.table.viewport().mapToGlobal(at))
 
     def _copy(self) -> None:
         if (alert := self.chosen()) is not None:

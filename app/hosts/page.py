@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import QPoint, QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
@@ -16,7 +16,7 @@ from gpudeck.app.link.link import Link
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.action_table import hint
-from gpudeck.app.widgets.actions import bind_actions, menu_of
+from gpudeck.app.widgets.actions import bind_actions, show_menu
 from gpudeck.app.widgets.controls import (
     QuestionCard,
     Stretch,
@@ -36,6 +36,7 @@ from gpudeck.app.widgets.list_table import (
     height_of_rows,
     list_card,
     list_table,
+    show_rows,
 )
 from gpudeck.app.widgets.share_delegate import SHARE, ShareDelegate
 from gpudeck.app.widgets.state_pill import StateDelegate
@@ -107,8 +108,7 @@ class HostsPage(QWidget):
         for column_ in (LOAD, MEMORY):
             self.table.setItemDelegateForColumn(column_, ShareDelegate(self.table, above=4))
         self.table.selectionModel().currentRowChanged.connect(self._choose)
-        self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.table.customContextMenuRequested.connect(self._show_menu)
+        self.table.menu_wanted.connect(lambda at: show_menu(self, self.acts, MENU, at))
         self.count = label(strong=True)
         self.test = button(tr("Test"), self._test, tooltip=hint("host.test"))
         self.remove = button(tr("Remove…"), self._ask, tooltip=hint("host.remove"))
@@ -125,7 +125,7 @@ class HostsPage(QWidget):
         self.said.hide()
         self.devices = HostDevices(state.history)
         self.devices.opened.connect(self.device_chosen)
-        self.acts = self._bind()
+        self.acts: dict[str, QAction] = self._bind()
         self._lay_out()
 
     def _bind(self) -> dict[str, QAction]:
@@ -156,18 +156,14 @@ class HostsPage(QWidget):
         snapshot = self._state.snapshot
         if snapshot is None:
             return
-        chosen = self.chosen()
         rows = host_rows(snapshot)
-        self.model.show_rows(rows)
-        keys = [made.key for made in rows]
-        at = keys.index(chosen.key) if chosen is not None and chosen.key in keys else 0
-        self.table.choose_row(at)
+        show_rows(self.table, self.model, rows)
         self.hint.setVisible(len(rows) < 2)
         fit_rows(self._frame, self.table, len(rows), least=1)
         least = height_of_rows(self.table, min(len(rows), _IN_SIGHT)) + theme.S + 2
         self._frame.setMinimumHeight(least)
         set_text(self.count, counts(rows))
-        if self._asked and self._asked not in keys:
+        if self._asked and all(made.key != self._asked for made in rows):
             self._leave()
         self._show_devices(snapshot)
 
@@ -294,11 +290,6 @@ class HostsPage(QWidget):
     def _say(self, text: str, failed: bool = False) -> None:
         show_if_any(self.said, text)
         theme.mark(self.said, "meaning", "failed" if failed else "muted")
-
-    def _show_menu(self, at: QPoint) -> None:
-        menu = menu_of(self, [self.acts[name] if name else None for name in MENU])
-        menu.aboutToHide.connect(menu.deleteLater)
-        menu.popup(self.table.viewport().mapToGlobal(at))
 
     def _copy(self) -> None:
         chosen, snapshot = self.chosen(), self._state.snapshot

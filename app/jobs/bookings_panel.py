@@ -24,7 +24,14 @@ from gpudeck.app.widgets.controls import (
     row,
     set_text,
 )
-from gpudeck.app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
+from gpudeck.app.widgets.list_table import (
+    RowTable,
+    TableColumn,
+    chosen_row,
+    list_card,
+    list_table,
+    show_rows,
+)
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
@@ -87,11 +94,7 @@ class BookingsPanel(QWidget):
     def show_snapshot(self, snapshot: Snapshot) -> None:
         """Show the reservations that the daemon knows."""
         self._snapshot = snapshot
-        chosen = chosen_row(self.table, self.model)
-        self.model.show_rows(booking_rows(snapshot))
-        if keys := [made.key for made in self.model.rows]:
-            known = chosen is not None and chosen.key in keys
-            self.table.choose_row(keys.index(chosen.key) if chosen and known else 0)
+        show_rows(self.table, self.model, booking_rows(snapshot))
         self._stack.setCurrentIndex(0 if self.model.rows else 1)
         self.cancel.setEnabled(bool(self.model.rows))
 

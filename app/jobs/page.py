@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from PySide6.QtCore import QItemSelectionModel, QModelIndex, QPoint, QSize, Qt, QTimer
+from PySide6.QtCore import QItemSelectionModel, QModelIndex, QSize, Qt, QTimer
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSplitter, QVBoxLayout, QWidget
 
@@ -34,7 +34,7 @@ from gpudeck.app.link.notice import Notice
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.action_table import hint
-from gpudeck.app.widgets.actions import bind_actions, menu_of
+from gpudeck.app.widgets.actions import bind_actions, show_menu
 from gpudeck.app.widgets.controls import (
     Stretch,
     button,
@@ -310,12 +310,6 @@ class JobsPage(QWidget):
         self.model.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, len(HEADINGS) - 1)
         self.refresh()
 
-    def _show_menu(self, at: QPoint) -> None:
-        """Show what can be done with the selected rows."""
-        menu = menu_of(self, [self.acts[name] if name else None for name in MENU])
-        menu.aboutToHide.connect(menu.deleteLater)
-        menu.popup(at)
-
     def _selected(self, kind: str) -> list[int]:
         """Return the selected jobs of a kind."""
         active = self.model.rows.active
@@ -474,7 +468,7 @@ class JobsPage(QWidget):
         self.model.moved.connect(lambda *where: link.send(self, Move(*where)))
         self.table.toggled.connect(self._toggle_fold)
         self.table.sorted_by.connect(self._sort)
-        self.table.menu_wanted.connect(self._show_menu)
+        self.table.menu_wanted.connect(lambda at: show_menu(self, self.acts, MENU, at))
         self.table.selectionModel().currentRowChanged.connect(self._choose)
         self.table.selectionModel().selectionChanged.connect(self._show_details)
         self.pause.clicked.connect(lambda on: link.send(self, Pause(on)))

@@ -46,8 +46,6 @@ class JobTableView(ListTable):
     """The user unfolds or folds the array or group of this row's number."""
     sorted_by = Signal(object)
     """Carries a SortOrder, or None for the order of the queue."""
-    menu_wanted = Signal(QPoint)
-    """The user wants the menu of the selected rows, at this place of the screen."""
 
     def __init__(self, model: JobTable) -> None:
         super().__init__()
@@ -60,8 +58,6 @@ class JobTableView(ListTable):
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setDragDropMode(QAbstractItemView.DragDropMode.InternalMove)
         self.setDragDropOverwriteMode(False)
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.customContextMenuRequested.connect(self._want_menu)
         # Qt would look at each row of a selection for headings of columns that are selected whole
         header.setSelectionModel(QItemSelectionModel(model, self))
         header.chosen.connect(self._sort_by)

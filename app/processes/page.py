@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from PySide6.QtCore import QPoint, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QAction, QGuiApplication, QHideEvent, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QWidget
 
@@ -29,7 +29,7 @@ from gpudeck.app.processes.table import DESCENDING, ONLY_GPU, ProcessTable, Proc
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.action_table import hint
-from gpudeck.app.widgets.actions import bind_actions, menu_of
+from gpudeck.app.widgets.actions import bind_actions, show_menu
 from gpudeck.app.widgets.controls import (
     QuestionCard,
     Stretch,
@@ -106,7 +106,7 @@ class ProcessesPage(QWidget):
         self.header.sortIndicatorChanged.connect(self.refresh)
         self.table.selectionModel().currentRowChanged.connect(self._enable)
         self.table.toggled.connect(self._toggle)
-        self.table.menu_wanted.connect(self._show_menu)
+        self.table.menu_wanted.connect(lambda at: show_menu(self, self.acts, MENU, at))
         self.end = button(
             tr(_END),
             lambda: self._ask_about(self.chosen()),
@@ -315,11 +315,6 @@ class ProcessesPage(QWidget):
         heads = {line.group for line in self.model.rows if line.row is None}
         self._folded = frozenset() if self._folded & heads else frozenset(heads)
         self.refresh()
-
-    def _show_menu(self, at: QPoint) -> None:
-        menu = menu_of(self, [self.acts[name] if name else None for name in MENU])
-        menu.aboutToHide.connect(menu.deleteLater)
-        menu.popup(at)
 
     def _copy(self, command: bool) -> None:
         if (chosen := self.chosen()) is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 
 from gpudeck.app.language.texts import tr, tr_noop
@@ -90,8 +90,6 @@ class ProcessTableView(ListTable):
 
     toggled = Signal(str)
     """The user folds or unfolds the group of this name."""
-    menu_wanted = Signal(QPoint)
-    """The user wants the menu of the selected row, at this place of the screen."""
 
     def __init__(self, model: ProcessTable) -> None:
         super().__init__()
@@ -110,8 +108,6 @@ class ProcessTableView(ListTable):
             self.setItemDelegateForColumn(column, ShareDelegate(self, above=4))
         self.horizontalHeader().setSectionsClickable(True)
         self.horizontalHeader().setSortIndicator(MEMORY, DESCENDING)
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.customContextMenuRequested.connect(self._want_menu)
         self.doubleClicked.connect(lambda index: self._toggle(index.row()))
 
     def sort_by(self, column: int) -> None:
@@ -194,9 +190,3 @@ class ProcessTableView(ListTable):
         elif not unfold:
             heads = (at for at, other in enumerate(self._model.rows) if other.row is None)
             self.choose_row(max(at for at in heads if at < row))
-
-    def _want_menu(self, at: QPoint) -> None:
-        index: QModelIndex = self.indexAt(at)
-        if index.isValid():
-            self.choose_row(index.row())
-        self.menu_wanted.emit(self.viewport().mapToGlobal(at))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from PySide6.QtCore import QPoint
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMenu, QWidget
 
@@ -45,3 +46,12 @@ def menu_of(owner: QWidget, actions: list[QAction | None]) -> QMenu:
         else:
             menu.addAction(action)
     return menu
+
+
+def show_menu(
+    owner: QWidget, actions: Mapping[str, QAction], names: Sequence[str], at: QPoint
+) -> None:
+    """Show a menu of the named actions at a place of the screen; an empty name is a separator."""
+    menu = menu_of(owner, [actions[name] if name else None for name in names])
+    menu.aboutToHide.connect(menu.deleteLater)
+    menu.popup(at)

@@ -11,7 +11,9 @@ from PySide6.QtCore import (
     QItemSelectionModel,
     QModelIndex,
     QPersistentModelIndex,
+    QPoint,
     Qt,
+    Signal,
 )
 from PySide6.QtGui import QColor, QResizeEvent
 from PySide6.QtWidgets import (
@@ -137,6 +139,14 @@ def plain_cell(text: str) -> str:
 class ListTable(QTableView):
     """A table in which the user chooses one row at a time."""
 
+    menu_wanted = Signal(QPoint)
+    """The user wants the menu of the chosen rows, at this place of the screen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.customContextMenuRequested.connect(self._want_menu)
+
     def selectAll(self) -> None:
         """Ignore Ctrl+A: no page acts on all rows, and Qt would visit every one of them."""
 
@@ -147,6 +157,13 @@ class ListTable(QTableView):
             self.selectionModel().setCurrentIndex(
                 self.model().index(row, column), flags.ClearAndSelect | flags.Rows
             )
+
+    def _want_menu(self, at: QPoint) -> None:
+        """Choose the row below the pointer, and want its menu."""
+        index: QModelIndex = self.indexAt(at)
+        if index.isValid():
+            self.choose_row(index.row())
+        self.menu_wanted.emit(self.viewport().mapToGlobal(at))
 
 
 def list_table(
@@ -202,6 +219,15 @@ def chosen_row(table: QTableView, model: RowTable[R]) -> R | None:
     """Return the row that the user chose."""
     at = table.currentIndex().row()
     return model.rows[at] if 0 <= at < len(model.rows) else None
+
+
+def show_rows(table: ListTable, model: RowTable[R], rows: tuple[R, ...]) -> None:
+    """Show these rows; the choice stays with its row, or falls on the first one."""
+    chosen = chosen_row(table, model)
+    model.show_rows(rows)
+    keys = [row.key for row in rows]
+    if keys:
+        table.choose_row(keys.index(chosen.key) if chosen and chosen.key in keys else 0)
 
 
 def list_card(content: QWidget, empty: QWidget) -> tuple[QFrame, QStackedLayout]:
