@@ -19,7 +19,7 @@ import fcntl
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -30,7 +30,7 @@ from gpudeck.accel.inject.reverting import reverted
 from gpudeck.accel.runtime.state_files import state_folder
 
 __all__ = [
-    "Record", "Refused", "amend", "apply", "changed_files", "check", "note_renamed", "record",
+    "Record", "Refused", "apply", "changed_files", "check", "record",
     "undo",
 ]  # fmt: skip
 
@@ -175,37 +175,6 @@ def apply(path: Path, before: bytes, after: bytes) -> None:
         earlier = record(path)
         original = _without(earlier, before) if earlier is not None else before
         _change(_record(path, original, after, mode), before, after, mode)
-
-
-def amend(path: Path, change: Callable[[bytes], bytes]) -> bool:
-    """Rewrite what we wrote into a file, in its record and in the file; later edits stay.
-
-    Return whether anything was rewritten.
-
-    Raises:
-        Refused: if the file must not be changed.
-    """
-    with _locked():
-        found = record(path)
-        if found is None:
-            return False
-        try:
-            now, after = path.read_bytes(), found.changed
-        except OSError as e:
-            check(path)
-            raise Refused(f"it cannot be read: {e.strerror}") from e
-        if (change(now), change(after)) == (now, after):
-            return False
-        mode = stat.S_IMODE(check(path).st_mode)
-        _settle(path)
-        made = _record(path, found.original, change(after), found.mode)
-        _change(made, now, change(now), mode)
-    return True
-
-
-def note_renamed() -> None:
-    """Note that all files import us by our present name; see `scheduler.protocol.paths`."""
-    (_folder() / "renamed").touch(mode=0o600)
 
 
 def undo(path: Path) -> str:

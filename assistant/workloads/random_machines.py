@@ -1,7 +1,7 @@
 """Draw random machines, and gather their facts with the code that gathers those of real ones.
 
 They have devices, readings with gaps, and jobs in every state. The RAIN workload writes about
-them, and the assistant's own model is trained on them.
+them.
 """
 
 from __future__ import annotations

@@ -36,7 +36,6 @@ def start_daemon() -> None:
     of their own. Where that fails, its log says so.
     """
     if unit.is_installed():
-        unit.rename_module()
         problem = unit.systemctl("start", unit.UNIT)
         if not problem and _answers_within(STILL_S):
             return

@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 
 from gpudeck.scheduler.protocol import paths
-from gpudeck.scheduler.protocol.errors import UserError
 
 UNIT = "gpudeck.service"
 BOOTED = Path("/run/systemd/system")
@@ -30,26 +29,6 @@ def is_installed() -> bool:
         return False
     # as `boot_unit` writes it, which quotes it for systemd
     return BOOTED.exists() and f'GPUDECK_HOME={paths.home()}"\n' in text.replace("%%", "%")
-
-
-def rename_module() -> None:
-    """Have a unit that was written before 0.2 start the daemon's module by its present name.
-
-    Raises UserError where the unit cannot be changed.
-    """
-    file = unit_file()
-    try:
-        text = file.read_text()
-        renamed = text.replace(" -P -m scheduler.daemon\n", " -P -m gpudeck.scheduler.daemon\n")
-        if renamed == text:
-            return
-        file.write_text(renamed)
-    except OSError as e:
-        raise UserError(
-            f"the unit {file} is of a version before 0.2 and cannot be changed: {e.strerror}. "
-            "Remove it, or name gpudeck.scheduler.daemon in it in place of scheduler.daemon"
-        ) from e
-    systemctl("daemon-reload")
 
 
 def systemctl(*words: str) -> str:

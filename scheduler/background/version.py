@@ -10,12 +10,9 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from pathlib import Path
 
 from gpudeck.scheduler.protocol import paths
 from gpudeck.version import VERSION
-
-_MODULE_BEFORE_0_2 = b"scheduler.daemon"
 
 
 def note_version() -> None:
@@ -30,17 +27,8 @@ def is_older(pid: int) -> bool:
         noted, version = paths.daemon_version().read_text().split()
     except (OSError, ValueError):
         noted, version = "", ""
-    if noted == str(pid):
-        return _numbers(version) < _numbers(VERSION)
-    return _MODULE_BEFORE_0_2 in _command(pid)
+    return noted == str(pid) and _numbers(version) < _numbers(VERSION)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)))
-
-
-def _command(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return []

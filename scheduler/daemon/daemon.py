@@ -51,11 +51,9 @@ from gpudeck.scheduler.services.end_process import end_process
 from gpudeck.scheduler.services.fault_drain import FaultDrain
 from gpudeck.scheduler.services.helper_service import (
     ATTENTION_TUNER,
-    IMPORT_RENAMER,
     REPORT_WRITER,
     HelperService,
     attention_is_due,
-    imports_are_due,
 )
 from gpudeck.scheduler.services.job_end import JobEndCommand, JobEnds, check_command
 from gpudeck.scheduler.services.notices import NoticeBoard
@@ -115,9 +113,6 @@ class Daemon:
                 ATTENTION_TUNER,
                 lambda: state.settings.tune_attention and attention_is_due(),
                 lambda text: notices.set("attention", text),
-            ),
-            HelperService(
-                IMPORT_RENAMER, imports_are_due, lambda text: notices.set("linked files", text)
             ),
         )
         self.job_ends = JobEnds()

@@ -202,16 +202,6 @@ def daemon_version() -> Path:
     return home() / "daemon.version"
 
 
-def linked_files() -> Path:
-    """Return the folder with the records of files that `gpudeck inject` changed."""
-    return home() / "inject"
-
-
-def imports_renamed_file() -> Path:
-    """Return the file that exists once the imports in these files have their present name."""
-    return linked_files() / "renamed"
-
-
 def daemon_log() -> Path:
     """Return the log of the daemon."""
     return home() / "daemon.log"

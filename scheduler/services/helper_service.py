@@ -3,7 +3,7 @@
 The process belongs to the assistant, of which the daemon knows only the module's name: the report
 writer (`gpudeck.assistant.host.report_writer`), which finds out through the client what to write,
 and the tuner of attention (`gpudeck.assistant.host.attention_tuner`), which measures while a GPU is
-idle. One more belongs to accel, and runs once: it renames our package in linked files.
+idle.
 """
 
 from __future__ import annotations
@@ -54,12 +54,6 @@ ATTENTION_TUNER = Helper(
     ("compute",),
     {ASSISTANT_MARK: "1"},
     leases=True,
-)
-
-IMPORT_RENAMER = Helper(
-    "gpudeck.accel.inject.renaming",
-    paths.daemon_log,
-    "files that gpudeck inject linked may still import accel",
 )
 
 
@@ -135,11 +129,6 @@ def attention_is_due() -> bool:
         return False
     used = max(map(_changed_at, paths.used_files()))
     return used > _changed_at(paths.attention_tuned_file())
-
-
-def imports_are_due() -> bool:
-    """Return whether files were linked, and it was not checked yet by what name they import us."""
-    return paths.linked_files().is_dir() and not paths.imports_renamed_file().exists()
 
 
 def _changed_at(file: Path) -> float:

@@ -17,7 +17,6 @@ from gpudeck.app.cli.connection import daemon_status
 from gpudeck.app.cli.system import boot_unit
 from gpudeck.scheduler.background import unit
 from gpudeck.scheduler.protocol import paths
-from gpudeck.scheduler.protocol.errors import UserError
 from tests.integration.shell import Shell
 from tests.support import eventually
 
@@ -247,32 +246,3 @@ def test_a_real_systemd_runs_the_daemon_and_never_kills_a_job(
     assert "running" in facts["status"]
     assert facts["active"] == "inactive"
     eventually(lambda: not daemon_status().running)
-
-
-def test_a_unit_of_0_1_starts_the_module_by_its_present_name(
-    machine: Machine, alone: Shell, tmp_path: Path
-) -> None:
-    alone("daemon", "install")
-    alone("daemon", "stop")
-    file = unit.unit_file()
-    written = file.read_text()
-    file.write_text(written.replace("gpudeck.scheduler.daemon", "scheduler.daemon"))
-    machine.called()
-    alone("jobs")
-    assert file.read_text() == written
-    assert machine.called()[:2] == [
-        "systemctl --user daemon-reload",
-        "systemctl --user start gpudeck.service",
-    ]
-
-
-def test_a_unit_of_before_0_2_that_cannot_be_changed_is_said_in_one_line(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = unit.unit_file()
-    file.parent.mkdir(parents=True)
-    file.symlink_to("/proc/version")  # can be read, and written by nobody
-    monkeypatch.setattr(Path, "read_text", lambda _: "ExecStart=py -P -m scheduler.daemon\n")
-    with pytest.raises(UserError, match=r"^the unit .* cannot be changed: .*\. Remove it, or name"):
-        unit.rename_module()
-    assert machine.called() == []

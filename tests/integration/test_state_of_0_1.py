@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tarfile
 import time
 from collections.abc import Mapping
@@ -18,15 +16,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpudeck.accel.inject import journal
 from gpudeck.app.assistant.session_files import SessionFiles
-from gpudeck.scheduler.background import version
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
-from gpudeck.scheduler.search import Search
-from gpudeck.version import VERSION
+from gpudeck.scheduler.protocol.search import Search
 from tests.integration.deck import daemon_pid, log_of, python, ready, running
-from tests.support import command_of, eventually, lives
+from tests.support import eventually, lives
 
 DATA = Path(__file__).parent / "data"
 
@@ -132,30 +127,3 @@ def test_a_command_replaces_the_daemon_of_an_older_version_and_jobs_go_on(
         new = daemon_pid()
     with Client():
         assert daemon_pid() == new
-
-
-def test_a_daemon_of_0_1_is_told_by_its_command(cpu_home: Path) -> None:
-    code = "import time; time.sleep(60)"
-    cases = ((["-P", "-m", "scheduler.daemon"], True), (["gpudeck.scheduler.daemon"], False))
-    for words, older in cases:
-        process = subprocess.Popen([sys.executable, "-c", code, *words])
-        try:
-            eventually(lambda: code.encode() in command_of(process.pid))  # noqa: B023
-            assert version.is_older(process.pid) is older
-            paths.replace_file(paths.daemon_version(), f"{process.pid} {VERSION}\n".encode())
-            assert not version.is_older(process.pid)
-        finally:
-            process.kill()
-            process.wait()
-
-
-def test_imports_in_files_that_0_1_linked_are_renamed_when_the_daemon_starts(
-    cpu_home: Path, tmp_path: Path
-) -> None:
-    file, before = tmp_path / "model.py", b"import torch\n"
-    after = b"from accel.inject import link as _gpudeck\nimport torch\n"
-    file.write_bytes(before)
-    journal.apply(file, before, after)
-    with Client():
-        eventually(paths.imports_renamed_file().exists)
-    assert file.read_bytes().startswith(b"from gpudeck.accel.inject import link as _gpudeck\n")

@@ -12,7 +12,6 @@ from gpudeck.accel.inject import journal
 from gpudeck.accel.inject import prove as proving
 from gpudeck.accel.inject.finding import Finding
 from gpudeck.accel.inject.journal import Refused
-from gpudeck.accel.inject.renaming import rename_imports
 from gpudeck.accel.inject.rewrite import Change, changes
 from gpudeck.accel.inject.scan import libraries, scan
 from gpudeck.app.cli.connection import daemon_status
@@ -63,7 +62,6 @@ def run(args: Namespace) -> int:
     for path in args.paths:
         if not os.path.lexists(path):
             raise NotFound(f"there is no file or folder {path}")
-    rename_imports()
     return {"scan": _scan, "diff": _diff, "prove": _prove, "apply": _apply, "undo": _undo}[
         args.action
     ](args)
