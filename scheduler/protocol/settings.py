@@ -69,7 +69,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     idle_dwell_s: Annotated[float, msgspec.Meta(ge=0, le=300)] = (
         15.0  # the history in memory goes back ten minutes
     )
-    """How long a GPU must be quiet before the assistant uses it; doubled by recent evictions."""
+    """How long a GPU must be idle before the assistant uses it; doubled by recent evictions."""
     idle_hours_off: Annotated[str, msgspec.Meta(pattern=f"^({_CLOCK}-{_CLOCK})?$")] = ""
     """When the assistant may not use a GPU, in local time, e.g. 22:00-07:00."""
     exclusive_programs: str = ""

@@ -39,7 +39,7 @@ def test_settings_are_listed_explained_and_changed(alone: Shell) -> None:
         "idle_dwell_s": 30.0,
         "tune_attention": False,
     }
-    assert "How long a device must be quiet" in alone("settings", "idle_dwell_s")
+    assert "How long a device must be idle" in alone("settings", "idle_dwell_s")
     for wrong, said in (
         ("idle_dwell_s=301", "idle_dwell_s must be at most 300"),
         ("idle_dwell_s=soon", "must be a number"),
