@@ -52,6 +52,10 @@ FILES = {
 """What the commands of the manual work on, in the folder in which they run."""
 
 
+ASKING = ("gpudeck inject prove ", "gpudeck inject apply ")
+"""Commands that ask a person, who would answer yes, before they run code."""
+
+
 class Shell:
     """Run commands in a folder of their own, with a state folder of their own."""
 
@@ -67,6 +71,9 @@ class Shell:
 
         The next command runs in the folder to which this one changed.
         """
+        if command.startswith(ASKING):
+            words, mark, comment = command.partition(" #")
+            command = f"{words.rstrip()} --yes{mark}{comment}"
         script = (
             f"cd {quote(self._place.read_text().strip())}\n{command}\n"
             f"status=$?; pwd > {quote(str(self._place))}; exit $status"
