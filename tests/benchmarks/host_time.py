@@ -41,7 +41,7 @@ def layers(q: Tensor, k: Tensor, v: Tensor, backend: str) -> dict[str, Callable[
     problem, x = describe(q, k, v), arrange(q, k, v, None, None, "bhsd")
     leaves = [t.detach().requires_grad_() for t in (q, k, v)]
     out, lse = forward(x, problem, backend)
-    run = import_module(f"gpudeck.accel.attention.kernels.{KERNELS[backend]}.forward").planned(
+    run = import_module(f"gpudeck.accel.attention.kernels.{KERNELS[backend]}.forward").plan_run(
         q, k, v, problem.rules
     )
     plan = run.__self__

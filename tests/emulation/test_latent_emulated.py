@@ -24,7 +24,7 @@ def away(batch: int, heads: int, keys: int, splits: int, dtype=torch.bfloat16, *
     strides = tuple((x.stride(0), x.stride(1)) for x in (q, k, out))
     problem = latent.Latent(batch, heads, keys, *strides, dtype, 576**-0.5, True)
     with poisoned():
-        parts = latent.planned(problem, latent.parts(keys, splits), q.device)(q, k, out, lse)
+        parts = latent.plan_run(problem, latent.parts(keys, splits), q.device)(q, k, out, lse)
     if parts:
         most, total = parts[1].double().unbind(-1)
         weights = torch.exp2(most - most.amax(1, keepdim=True))
