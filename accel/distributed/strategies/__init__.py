@@ -1,0 +1,1 @@
+"""List the strategies by which attention is divided among ranks."""

@@ -1,0 +1,85 @@
+"""Exchange heads among neighbouring ranks, and send keys round the groups of them.
+
+It serves where there are fewer key heads than ranks (USP, arXiv 2405.07719).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import gcd
+
+import torch
+
+from gpudeck.accel.distributed.exchange import Exchange
+from gpudeck.accel.distributed.local import Answer
+from gpudeck.accel.distributed.problem import Problem
+from gpudeck.accel.distributed.strategies import ring
+from gpudeck.accel.distributed.strategies.base import Gradients, Shard, Upstream
+from gpudeck.accel.distributed.strategies.heads import HeadExchange, end_to_end, send_back
+
+
+def refusal(problem: Problem, heads: int, kv_heads: int) -> str | None:
+    """Return why ranks cannot be grouped by heads, or None."""
+    if gcd(problem.size, kv_heads) == 1:
+        return f"needs a group of ranks that divides the key heads; {problem.size} ranks have" + (
+            f" none for {kv_heads}"
+        )
+    return None
+
+
+def forward(problem: Problem, x: Shard, exchange: Exchange) -> Answer:
+    """Return the answer of this rank's queries."""
+    inner, outer = _stages(problem, x.k.shape[1])
+    moved = HeadExchange(inner, x.k.shape[1], end_to_end(inner))
+    piece = slice(0, moved.each)
+    landing = exchange.begin(moved.inbound([x.q, x.k, x.v], [x.group, 1, 1], piece))
+    landing.arrive()
+    sink = None if x.sink is None else x.sink[moved.heads(inner.me, piece, x.group)]
+    found = ring.forward(outer, Shard(*landing.buffers, sink), exchange)
+    answer = x.new_answer()
+    send_back(moved, exchange, list(found), list(answer), [x.group, x.group], piece)
+    return answer
+
+
+def backward(problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gradients:
+    """Return the gradients of this rank's tensors."""
+    inner, outer = _stages(problem, x.k.shape[1])
+    moved = HeadExchange(inner, x.k.shape[1], end_to_end(inner))
+    piece, groups = slice(0, moved.each), [x.group, 1, 1, x.group, x.group, x.group]
+    given = [x.q, x.k, x.v, up.dout, up.answer.out, up.answer.lse]
+    if up.dlse is not None:
+        given.append(up.dlse)
+        groups.append(x.group)
+    landing = exchange.begin(moved.inbound(given, groups, piece))
+    landing.arrive()
+    q, k, v, dout, out, lse, *dlse = landing.buffers
+    above = Upstream(Answer(out, lse.squeeze(-1)), dout, dlse[0].squeeze(-1) if dlse else None)
+    found = ring.backward(outer, Shard(q, k, v), above, exchange)
+    grads = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in x[:3]]
+    send_back(moved, exchange, list(found), grads, groups[:3], piece)
+    return Gradients(*grads)
+
+
+def _stages(problem: Problem, kv_heads: int) -> tuple[Problem, Problem]:
+    """Return the problem among the neighbours that exchange heads, and that among the groups."""
+    width = gcd(problem.size, kv_heads)
+    group, place = divmod(problem.me, width)
+    near = range(group * width, (group + 1) * width)
+    inner = replace(
+        problem,
+        spans=tuple(problem.spans[m] for m in near),
+        members=tuple(problem.members[m] for m in near),
+        me=place,
+    )
+    groups = range(problem.size // width)
+    joined = tuple(
+        tuple(span for m in range(g * width, (g + 1) * width) for span in problem.spans[m])
+        for g in groups
+    )
+    outer = replace(
+        problem,
+        spans=joined,
+        members=tuple(problem.members[g * width + place] for g in groups),
+        me=group,
+    )
+    return inner, outer

@@ -1,0 +1,76 @@
+"""Run a function in several processes that form a group by gloo.
+
+The processes are forked from a server that has imported torch already.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import tempfile
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from queue import Empty
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["gpudeck.accel.distributed.api", "torch.distributed"])
+PATIENCE_S = 120.0
+
+
+def on_ranks(ranks: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Return what `work(*arguments)` returns, or raises, on each rank."""
+    answers: Any = CONTEXT.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        every = [
+            CONTEXT.Process(target=_rank, args=(r, ranks, folder, answers, work, arguments))
+            for r in range(ranks)
+        ]
+        for process in every:
+            process.start()
+        found: dict[int, Any] = {}
+        try:
+            while len(found) < ranks:
+                rank, answer = answers.get(timeout=PATIENCE_S)
+                found[rank] = pickle.loads(answer)
+        except Empty:
+            raise AssertionError(f"only ranks {sorted(found)} of {ranks} answered") from None
+        finally:
+            for process in every:
+                process.join(5.0)
+                process.kill()
+    return [found[r] for r in range(ranks)]
+
+
+def results(ranks: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Return what `work` returns on each rank, and fail if it raises anything."""
+    found = on_ranks(ranks, work, *arguments)
+    failed = [
+        f"rank {rank}: {answer}" for rank, answer in enumerate(found) if isinstance(answer, Failed)
+    ]
+    assert not failed, "\n".join(failed)
+    return found
+
+
+class Failed(str):
+    """The traceback of what a rank raised."""
+
+
+def _rank(
+    rank: int, ranks: int, folder: str, answers: Any, work: Callable[..., Any], arguments: Any
+) -> None:
+    torch.set_num_threads(1)
+    try:
+        dist.init_process_group(
+            "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks,
+            timeout=timedelta(seconds=60),
+        )  # fmt: skip
+        answers.put((rank, pickle.dumps(work(*arguments))))
+        dist.barrier()
+        dist.destroy_process_group()
+    except Exception:
+        answers.put((rank, pickle.dumps(Failed(traceback.format_exc()))))
