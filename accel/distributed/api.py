@@ -87,20 +87,22 @@ def explain(
 
     Every rank must call it.
     """
-    named = {**_DEFAULTS, **options}
-    plan = plan_of(q, k, v, sink, *settings_of(q, *(named[name] for name in _DEFAULTS)))
-    found = [
-        replace(choice, exchange=exchange.name)
-        for choice, exchange in zip((plan.forward, plan.backward), plan.exchanges, strict=True)
-    ]
-    return found[0], found[1]
+    plan = plan_of(q, k, v, sink, *settings_of(q, *{**defaults(), **options}.values()))
+    forward, backward = (
+        replace(c, exchange=plan.world.exchange(q.device, plan.problem, c.strategy).name)
+        for c in (plan.forward, plan.backward)
+    )
+    return forward, backward
 
 
-_DEFAULTS: dict[str, Any] = {
-    "group": None, "causal": False, "window": NO_WINDOW, "seqlens": None, "tokens": None,
-    "scale": None, "softcap": 0.0, "layout": "zigzag", "deterministic": False, "strategy": "auto",
-    "backward_strategy": "auto", "backend": "auto",
-}  # fmt: skip
+def defaults() -> dict[str, Any]:
+    """Return the options that make up the settings of the operation, in the order of
+    `settings_of`."""
+    return {
+        "group": None, "causal": False, "window": NO_WINDOW, "seqlens": None, "tokens": None,
+        "scale": None, "softcap": 0.0, "layout": "zigzag", "deterministic": False,
+        "strategy": "auto", "backward_strategy": "auto", "backend": "auto",
+    }  # fmt: skip
 
 
 def settings_of(

@@ -53,6 +53,24 @@ class Messages:
     def end(self) -> None:
         """Do nothing: messages have been packed, or their landing has waited for them."""
 
+    def pass_on(
+        self, tensors: list[Tensor], to: int, source: int, shapes: list[torch.Size]
+    ) -> list[Tensor]:
+        """Send tensors to one rank, and return what another one sends, of these shapes."""
+        given = [t.contiguous() for t in tensors]
+        came = [t.new_empty(shape) for t, shape in zip(given, shapes, strict=True)]
+        if to == dist.get_rank(self._group):
+            return given
+        ops = []
+        for t, c in zip(given, came, strict=True):
+            ops += [
+                dist.P2POp(dist.isend, t, group=self._group, group_peer=to),
+                dist.P2POp(dist.irecv, c, group=self._group, group_peer=source),
+            ]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+        return came
+
     def _device(self) -> torch.device:
         if dist.get_backend(self._group) == "nccl":
             return torch.device("cuda", torch.cuda.current_device())

@@ -16,8 +16,7 @@ from torch import Tensor
 from gpudeck.accel.attention.problem import dtype_name
 from gpudeck.accel.attention.sinks import sink_gradient
 from gpudeck.accel.distributed.choice import STRATEGIES, Choice, choose
-from gpudeck.accel.distributed.cost import Sizes
-from gpudeck.accel.distributed.exchange import Exchange
+from gpudeck.accel.distributed.cost import Links, Sizes
 from gpudeck.accel.distributed.local import Answer
 from gpudeck.accel.distributed.problem import Problem, Rules
 from gpudeck.accel.distributed.sharding import Span, Spans, size_of, spans_of
@@ -34,8 +33,8 @@ class Plan:
     forward: Choice
     backward: Choice
     world: World
-    exchanges: tuple[Exchange, Exchange]
-    """Those of the two passes."""
+    asked: str
+    """The request in words, about which the ranks agree."""
 
 
 @torch.library.custom_op("gpudeck::distributed_attention_forward", mutates_args=())
@@ -80,7 +79,8 @@ def forward_op(
         deterministic, strategies, backend,
     )  # fmt: skip
     strategy = STRATEGIES[plan.forward.strategy]
-    answer = strategy.forward(plan.problem, Shard(q, k, v, sink), plan.exchanges[0])
+    exchange = plan.world.exchange(q.device, plan.problem, plan.forward.strategy)
+    answer = strategy.forward(plan.problem, Shard(q, k, v, sink), exchange)
     return answer.out, answer.lse
 
 
@@ -119,7 +119,8 @@ def backward_op(
     )  # fmt: skip
     strategy = STRATEGIES[plan.backward.strategy]
     up = Upstream(Answer(out, lse), dout, dlse)
-    grads = strategy.backward(plan.problem, Shard(q, k, v, sink), up, plan.exchanges[1])
+    exchange = plan.world.exchange(q.device, plan.problem, plan.backward.strategy)
+    grads = strategy.backward(plan.problem, Shard(q, k, v, sink), up, exchange)
     of_sink = q.new_empty(0) if sink is None else sink_gradient(dout, out, lse, dlse, sink)
     return (*grads, of_sink)
 
@@ -181,18 +182,27 @@ def plan_of(
     Raises:
         ValueError: on every rank, if the request of one is wrong or differs from the others'.
     """
-    return _plan(
-        dist.distributed_c10d._resolve_process_group(group),
-        tuple(q.shape), tuple(k.shape), tuple(v.shape), (q.dtype, k.dtype, v.dtype), q.device,
-        None if sink is None else tuple(sink.shape),
-        layout, tuple(spans), tokens, tuple(documents), (window[0], window[1]),
-        Rules(scale, softcap, deterministic, backend), strategies,
-    )  # fmt: skip
+    world = world_of(dist.distributed_c10d._resolve_process_group(group))
+    every_time = q.device.type == "cpu"
+    try:
+        plan = _plan(
+            world, world.links(q.device),
+            tuple(q.shape), tuple(k.shape), tuple(v.shape), (q.dtype, k.dtype, v.dtype), q.device,
+            None if sink is None else tuple(sink.shape),
+            layout, tuple(spans), tokens, tuple(documents), (window[0], window[1]),
+            Rules(scale, softcap, deterministic, backend), strategies,
+        )  # fmt: skip
+    except ValueError as e:
+        world.agree(str(e), every_time=True)
+        raise
+    world.agree(plan.asked, every_time=every_time)
+    return plan
 
 
 @lru_cache(maxsize=1024)
 def _plan(
-    group: dist.ProcessGroup,
+    world: World,
+    links: Links,
     q: tuple[int, ...],
     k: tuple[int, ...],
     v: tuple[int, ...],
@@ -207,33 +217,25 @@ def _plan(
     rules: Rules,
     strategies: str,
 ) -> Plan:
-    world = world_of(group)
-    links = world.links(device)
     total = sum(documents) if documents else q[2] * world.size if tokens < 0 else tokens
+    _check(q, k, v, dtypes, sink)
+    placed = _placed(spans, world.size) if spans else spans_of(layout, total, world.size)
+    _check_shard(placed, world.me, total, q[2])
+    sides = [None if side < 0 else side for side in window]
+    sight = Sight(sides[0], sides[1], documents if len(documents) > 1 else ())
+    problem = Problem(placed, tuple(range(world.size)), world.me, sight, rules)
+    sizes = Sizes(q[0], q[1], k[1], q[3], v[3], dtypes[0].itemsize, _visible(sight, total))
+    forward, _, backward = strategies.partition(",")
+    choices = (
+        choose(problem, sizes, links, forward, "forward"),
+        choose(problem, sizes, links, backward, "backward"),
+    )
     asked = (
         f"batch {q[0]}, heads {q[1]} over {k[1]}, {total} tokens, head size {q[3]} (values {v[3]}),"
         f" {dtype_name(dtypes[0])} on {device.type}, layout {layout or spans}, window {window},"
         f" documents {documents or 'none'}, {'a' if sink else 'no'} sink, {rules}, {strategies}"
     )
-    try:
-        _check(q, k, v, dtypes, sink)
-        placed = _placed(spans, world.size) if spans else spans_of(layout, total, world.size)
-        _check_shard(placed, world.me, total, q[2])
-        sides = [None if side < 0 else side for side in window]
-        sight = Sight(sides[0], sides[1], documents if len(documents) > 1 else ())
-        problem = Problem(placed, tuple(range(world.size)), world.me, sight, rules)
-        sizes = Sizes(q[0], q[1], k[1], q[3], v[3], dtypes[0].itemsize, _visible(sight, total))
-        forward, _, backward = strategies.partition(",")
-        choices = (
-            choose(problem, sizes, links, forward, "forward"),
-            choose(problem, sizes, links, backward, "backward"),
-        )
-    except ValueError as e:
-        world.agree(f"{asked}; but {e}")
-        raise
-    world.agree(asked)
-    exchanges = [world.exchange(device, problem, choice.strategy) for choice in choices]
-    return Plan(problem, *choices, world, (exchanges[0], exchanges[1]))
+    return Plan(problem, *choices, world, asked)
 
 
 def _check(

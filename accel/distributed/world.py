@@ -30,14 +30,19 @@ class World:
         self._direct: dict[str, Exchange] = {}
         self._near: bool | None = None
 
-    def agree(self, asked: str) -> None:
-        """Make sure that all ranks ask for the same; they speak about each request only once.
+    def agree(self, asked: str, *, every_time: bool) -> None:
+        """Make sure that all ranks ask for the same.
+
+        Args:
+            asked: the request in words.
+            every_time: ask each time; else the ranks speak about each request only once, which
+                spares the host's time.
 
         Raises:
             ValueError: on every rank, with what each one asked for.
             RuntimeError: if a rank does not answer.
         """
-        if asked in self._agreed:
+        if asked in self._agreed and not every_time:
             return
         heard: list[str] = [""] * self.size
         try:
