@@ -39,6 +39,8 @@ class _Arena:
 class _Slot:
     """What is known of one slot."""
 
+    used: bool = False
+    """True until its content is released."""
     filled: torch.cuda.Event | None = None
     """When this rank's own rows are there."""
     released: torch.cuda.Event | None = None
@@ -68,12 +70,32 @@ class Direct:
         self._begun: torch.cuda.Event | None = None
         self._watch = Watch()
 
+    def reserve(self, size: int) -> None:
+        """Make an arena whose slots hold so many bytes, unless there is one."""
+        if self._arena is not None and self._arena.slot_bytes >= size:
+            return
+        torch.cuda.synchronize(self._device)
+        dist.barrier(self._control)
+        self._arena = None
+        self._slots = [_Slot() for _ in self._slots]
+        slot_bytes = padded(max(size, ALIGNMENT))
+        whole = self._header + slot_bytes * len(self._slots)
+        memory = symmetric.empty(whole, dtype=torch.uint8, device=self._device)
+        handle = symmetric.rendezvous(memory, self._group)
+        memory.zero_()
+        torch.cuda.synchronize(self._device)
+        dist.barrier(self._control)
+        self._arena = _Arena(memory, [int(p) for p in handle.buffer_ptrs], slot_bytes)
+
     def begin(self, round_: Round) -> _Landing:
         """Queue the copies of a round to all peers, and those of this rank's own rows."""
-        arena = self._arena_for(round_.bytes_of_any)
+        arena = self._arena
+        assert arena is not None and round_.bytes_of_any <= arena.slot_bytes, "no room reserved"
         number = self._round = self._round + 1
         at = number % len(self._slots)
         slot = self._slots[at]
+        assert not slot.used, "a round begins before its slot is released"
+        slot.used = True
         current = torch.cuda.current_stream(self._device)
         sends = [send._replace(source=_fitting(send.source)) for send in round_.sends]
         copied = any(a.source is not b.source for a, b in zip(sends, round_.sends, strict=True))
@@ -109,7 +131,7 @@ class Direct:
     def released(self, senders: list[int], at: int, number: int) -> None:
         """Tell the senders of a round that its slot is free, after what is queued now."""
         event = torch.cuda.current_stream(self._device).record_event()
-        self._slots[at].released = event
+        self._slots[at].released, self._slots[at].used = event, False
         self._signals.wait_event(event)
         for sender in senders:
             address = self._address(sender, "free", self._me, at)
@@ -153,10 +175,12 @@ class Direct:
         self._own.wait_event(ready)
         if slot.released is not None:
             self._own.wait_event(slot.released)
-        with torch.cuda.stream(self._own):
-            for mine in round_.own:
-                rows = mine.source.shape[2]
-                buffers[mine.buffer][:, :, mine.row : mine.row + rows].copy_(mine.source)
+        for mine in round_.own:
+            buffer, source = buffers[mine.buffer], _fitting(mine.source)
+            head_bytes = buffer.stride(1) * buffer.element_size()
+            target = buffer.data_ptr() + mine.row * buffer.stride(2) * buffer.element_size()
+            copy_rows(source, target, head_bytes, self._own.cuda_stream)
+            source.record_stream(self._own)
         slot.filled = self._own.record_event()
 
     def _buffers(self, arena: _Arena, at: int, round_: Round) -> list[Tensor]:
@@ -173,24 +197,6 @@ class Direct:
         assert self._arena is not None
         index = ((what == "free") * self._ranks + peer) * len(self._slots) + slot
         return self._arena.addresses[rank] + _NUMBER * index
-
-    def _arena_for(self, size: int) -> _Arena:
-        """Return an arena whose slots hold so many bytes; all ranks ask for the same."""
-        if self._arena is not None and self._arena.slot_bytes >= size:
-            return self._arena
-        torch.cuda.synchronize(self._device)
-        dist.barrier(self._control)
-        self._arena = None
-        self._slots = [_Slot() for _ in self._slots]
-        slot_bytes = padded(max(size, ALIGNMENT))
-        whole = self._header + slot_bytes * len(self._slots)
-        memory = symmetric.empty(whole, dtype=torch.uint8, device=self._device)
-        handle = symmetric.rendezvous(memory, self._group)
-        memory.zero_()
-        torch.cuda.synchronize(self._device)
-        dist.barrier(self._control)
-        self._arena = _Arena(memory, [int(p) for p in handle.buffer_ptrs], slot_bytes)
-        return self._arena
 
 
 class _Landing:

@@ -83,6 +83,9 @@ class Exchange(Protocol):
 
     name: str
 
+    def reserve(self, size: int) -> None:
+        """Make room for rounds of so many bytes; all ranks ask for the same, between passes."""
+
     def begin(self, round_: Round) -> Landing:
         """Start a round."""
 

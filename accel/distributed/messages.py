@@ -20,6 +20,9 @@ class Messages:
         self._group = group
         self._sending: list[tuple[Tensor, list[dist.Work]]] = []
 
+    def reserve(self, size: int) -> None:
+        """Do nothing: each round has buffers of its own."""
+
     def begin(self, round_: Round) -> _Landing:
         """Post all messages of the round."""
         device = (round_.own or round_.sends or [None])[0]

@@ -79,7 +79,7 @@ def forward_op(
         deterministic, strategies, backend,
     )  # fmt: skip
     strategy = STRATEGIES[plan.forward.strategy]
-    exchange = plan.world.exchange(q.device, plan.problem, plan.forward.strategy)
+    exchange = plan.world.exchange(q.device, plan.problem, plan.forward)
     answer = strategy.forward(plan.problem, Shard(q, k, v, sink), exchange)
     return answer.out, answer.lse
 
@@ -119,7 +119,7 @@ def backward_op(
     )  # fmt: skip
     strategy = STRATEGIES[plan.backward.strategy]
     up = Upstream(Answer(out, lse), dout, dlse)
-    exchange = plan.world.exchange(q.device, plan.problem, plan.backward.strategy)
+    exchange = plan.world.exchange(q.device, plan.problem, plan.backward)
     grads = strategy.backward(plan.problem, Shard(q, k, v, sink), up, exchange)
     of_sink = q.new_empty(0) if sink is None else sink_gradient(dout, out, lse, dlse, sink)
     return (*grads, of_sink)

@@ -9,14 +9,20 @@ from functools import cached_property
 import torch
 import torch.distributed as dist
 
+from gpudeck.accel.distributed.choice import Choice
 from gpudeck.accel.distributed.cost import CPU, DIRECT, MESSAGES_GPU, Links
 from gpudeck.accel.distributed.exchange import Exchange
 from gpudeck.accel.distributed.messages import Messages
 from gpudeck.accel.distributed.patience import PATIENCE_S
 from gpudeck.accel.distributed.problem import Problem
 
-SLOTS = {"gather": 2, "ulysses": 4}
-"""The strategies whose rounds go by direct copies, and how many rounds are under way at a time."""
+SLOTS = {
+    ("gather", "forward"): 2,
+    ("gather", "backward"): 4,
+    ("ulysses", "forward"): 4,
+    ("ulysses", "backward"): 4,
+}
+"""The passes whose rounds go by direct copies, and how many rounds are under way at a time."""
 
 
 class World:
@@ -27,7 +33,7 @@ class World:
         self.ranks = dist.get_process_group_ranks(group)
         self.size, self.me = len(self.ranks), dist.get_rank(group)
         self._agreed: set[str] = set()
-        self._direct: dict[str, Exchange] = {}
+        self._direct: dict[int, Exchange] = {}
         self._near: bool | None = None
 
     def agree(self, asked: str, *, every_time: bool) -> None:
@@ -63,18 +69,18 @@ class World:
             return CPU
         return DIRECT if self._sees_all(device) else MESSAGES_GPU
 
-    def exchange(self, device: torch.device, problem: Problem, strategy: str) -> Exchange:
-        """Return the way in which a strategy moves tensors of a device."""
+    def exchange(self, device: torch.device, problem: Problem, choice: Choice) -> Exchange:
+        """Return the way in which a pass moves tensors of a device."""
         if device.type != "cuda":
             return self._cpu_messages
-        slots = SLOTS.get(strategy)
+        slots = SLOTS.get((choice.strategy, choice.direction))
         if slots is None or not problem.consecutive or not self._sees_all(device):
             return self._gpu_messages
-        if strategy not in self._direct:
+        if slots not in self._direct:
             from gpudeck.accel.distributed.direct import Direct  # it needs CUDA
 
-            self._direct[strategy] = Direct(self.group, self._control, device, slots)
-        return self._direct[strategy]
+            self._direct[slots] = Direct(self.group, self._control, device, slots)
+        return self._direct[slots]
 
     def _sees_all(self, device: torch.device) -> bool:
         """Return whether this rank's GPU can write the memory of all other ranks' GPUs.

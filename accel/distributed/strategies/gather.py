@@ -8,7 +8,7 @@ kernel. Tiles whose keys are all on this rank are computed first.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -50,7 +50,8 @@ def forward(problem: Problem, x: Shard, exchange: Exchange) -> Answer:
     answer = x.new_answer()
     work = _work(problem, problem.me)
     pieces = pieces_of(x.k.shape[1])
-    rounds = [partial(_round, problem, x, piece) for piece in pieces]
+    rounds = [_round(problem, x, piece) for piece in pieces]
+    exchange.reserve(max(round_.bytes_of_any for round_ in rounds))
     lanes = Lanes(x.q.device)
     landings = rounds_ahead(exchange, rounds)
     landing = next(landings)
@@ -77,7 +78,11 @@ def backward(problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gr
     dq = torch.zeros_like(x.q, memory_format=torch.contiguous_format)
     dk, dv = (torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x.k, x.v))
     pieces = pieces_of(x.k.shape[1])
-    rounds = [partial(_round, problem, x, piece, everything=True) for piece in pieces]
+    rounds = [_round(problem, x, piece, everything=True) for piece in pieces]
+    widest = max(piece.stop - piece.start for piece in pieces)
+    back = [(x.k.shape[0], widest, max(problem.sizes), t.shape[3]) for t in (x.k, x.v)]
+    returned_bytes = sum(bytes_of(shape, torch.float32) for shape in back) * (problem.size - 1)
+    exchange.reserve(max(returned_bytes, *(round_.bytes_of_any for round_ in rounds)))
     landings = rounds_ahead(exchange, rounds)
     for piece, landing in zip(pieces, landings, strict=True):
         landing.arrive()

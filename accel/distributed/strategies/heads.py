@@ -105,6 +105,15 @@ class HeadExchange:
             made.own += [Own(part[:, :, at.rows], i, at.row, at.step) for at in self._places[p.me]]
         return made
 
+    def bytes_back(self, targets: list[Tensor], groups: list[int], piece: slice) -> int:
+        """Return the bytes that results of a piece take at most where they come back."""
+        rows, width = max(self.problem.sizes), piece.stop - piece.start
+        each = [
+            bytes_of((t.shape[0], width * group, rows, _wide(t).shape[3]), t.dtype)
+            for t, group in zip(targets, groups, strict=True)
+        ]
+        return sum(each) * (self.problem.size - 1)
+
     def outbound(self, results: list[Tensor]) -> Round:
         """Return the round that brings results of a piece of heads back to the ranks of their
         tokens."""

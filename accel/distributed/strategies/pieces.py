@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from gpudeck.accel.distributed.exchange import Exchange, Landing, Round
 
@@ -25,15 +25,13 @@ def pieces_of(heads: int, most: int = MOST_PIECES) -> list[slice]:
     return pieces
 
 
-def rounds_ahead(
-    exchange: Exchange, rounds: Sequence[Callable[[], Round]], ahead: int = 2
-) -> Iterator[Landing]:
+def rounds_ahead(exchange: Exchange, rounds: Sequence[Round], ahead: int = 2) -> Iterator[Landing]:
     """Begin rounds so many ahead of their use, and yield their landings in their order.
 
     Each landing must be released before the next one is asked for.
     """
-    landings = [exchange.begin(make()) for make in rounds[:ahead]]
+    landings = [exchange.begin(round_) for round_ in rounds[:ahead]]
     for i in range(len(rounds)):
         if i and i + ahead <= len(rounds):
-            landings.append(exchange.begin(rounds[i + ahead - 1]()))
+            landings.append(exchange.begin(rounds[i + ahead - 1]))
         yield landings[i]

@@ -6,12 +6,10 @@ before it go back. Nothing is added up across ranks, so that gradients are those
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
-from gpudeck.accel.distributed.exchange import Exchange, Landing
+from gpudeck.accel.distributed.exchange import Exchange, Landing, Round
 from gpudeck.accel.distributed.local import Answer, attend, differentiate
 from gpudeck.accel.distributed.problem import Problem
 from gpudeck.accel.distributed.sharding import Span
@@ -35,8 +33,9 @@ def forward(problem: Problem, x: Shard, exchange: Exchange) -> Answer:
     moved = HeadExchange(problem, x.k.shape[1], by_position(problem))
     tiles = problem.over_all((Span(0, problem.end),))
     pieces, groups = pieces_of(moved.each), [x.group, 1, 1]
-    rounds = [partial(moved.inbound, [x.q, x.k, x.v], groups, piece) for piece in pieces]
+    rounds = [moved.inbound([x.q, x.k, x.v], groups, piece) for piece in pieces]
     pending = _Returns(moved, exchange, list(answer), [x.group, x.group])
+    _reserve(exchange, rounds, moved, pending, pieces)
     lanes, landings = Lanes(x.q.device), rounds_ahead(exchange, rounds)
     for piece in pieces:
         with lanes.turn():
@@ -65,8 +64,9 @@ def backward(problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gr
         given.append(up.dlse)
         groups.append(x.group)
     pieces = pieces_of(moved.each)
-    rounds = [partial(moved.inbound, given, groups, piece) for piece in pieces]
+    rounds = [moved.inbound(given, groups, piece) for piece in pieces]
     pending = _Returns(moved, exchange, grads, groups[:3])
+    _reserve(exchange, rounds, moved, pending, pieces)
     lanes, landings = Lanes(x.q.device), rounds_ahead(exchange, rounds)
     for piece in pieces:
         with lanes.turn():
@@ -82,6 +82,18 @@ def backward(problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gr
     pending.finish()
     exchange.end()
     return Gradients(*grads)
+
+
+def _reserve(
+    exchange: Exchange,
+    rounds: list[Round],
+    moved: HeadExchange,
+    pending: _Returns,
+    pieces: list[slice],
+) -> None:
+    """Make room for what comes and what goes back."""
+    back = [moved.bytes_back(pending.targets, pending.groups, piece) for piece in pieces]
+    exchange.reserve(max(*back, *(round_.bytes_of_any for round_ in rounds)))
 
 
 def _differentiate(
@@ -110,13 +122,13 @@ class _Returns:
         self, moved: HeadExchange, exchange: Exchange, targets: list[Tensor], groups: list[int]
     ) -> None:
         self._moved, self._exchange = moved, exchange
-        self._targets, self._groups = targets, groups
+        self.targets, self.groups = targets, groups
         self._last: tuple[Landing, slice] | None = None
 
     def send(self, results: list[Tensor], piece: slice) -> None:
         """Send the results of a piece; those of the piece before it are collected."""
         landing = self._exchange.begin(self._moved.outbound(results))
-        self._moved.keep(results, self._targets, self._groups, piece)
+        self._moved.keep(results, self.targets, self.groups, piece)
         self.finish()
         self._last = landing, piece
 
@@ -124,5 +136,5 @@ class _Returns:
         """Collect what has been sent last."""
         if self._last is not None:
             landing, piece = self._last
-            self._moved.collect(landing, self._targets, self._groups, piece)
+            self._moved.collect(landing, self.targets, self.groups, piece)
             self._last = None
