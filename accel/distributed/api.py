@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
-from gpudeck.accel.attention.inputs import Window, checked
+from gpudeck.accel.attention.inputs import Window, check_window
 from gpudeck.accel.attention.problem import default_scale
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.distributed.choice import Choice
@@ -121,7 +121,7 @@ def settings_of(
     backend: str,
 ) -> tuple[Any, ...]:
     """Return the arguments of the operation after the tensors, which are plain values."""
-    left, right = checked(window)
+    left, right = check_window(window)
     limits = [-1 if left is None else left, 0 if causal else -1 if right is None else right]
     spans = (
         []

@@ -9,18 +9,17 @@ does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from math import prod
-from operator import attrgetter
 
 import torch
 import torch.distributed as dist
 import torch.distributed._symmetric_memory as symmetric
 from torch import Tensor
 
-from gpudeck.accel.distributed.driver import await_number, copy_rows, fits, write_number
-from gpudeck.accel.distributed.exchange import ALIGNMENT, Round, Send, bytes_of, padded
+from gpudeck.accel.distributed.driver import Copy, await_number, fits, write_number
+from gpudeck.accel.distributed.exchange import ALIGNMENT, Part, Round, Send, bytes_of, padded
 from gpudeck.accel.distributed.watch import Watch
 
 _NUMBER = 4
@@ -33,6 +32,18 @@ class _Arena:
     memory: Tensor
     addresses: list[int]
     slot_bytes: int
+    programs: dict[object, _Program] = field(default_factory=dict)
+
+
+@dataclass
+class _Program:
+    """The copies of one round into one slot."""
+
+    buffers: list[Tensor]
+    sends: list[tuple[int, list[Copy]]]
+    """For each peer."""
+    own: list[tuple[Part, Tensor]]
+    senders: list[int]
 
 
 @dataclass
@@ -66,7 +77,7 @@ class Direct:
         self._streams = {
             peer: torch.cuda.Stream(device, -1) for peer in range(self._ranks) if peer != self._me
         }
-        self._own, self._signals = torch.cuda.Stream(device), torch.cuda.Stream(device, -1)
+        self._own, self._signals = torch.cuda.Stream(device, -1), torch.cuda.Stream(device, -1)
         self._begun: torch.cuda.Event | None = None
         self._watch = Watch()
 
@@ -87,26 +98,24 @@ class Direct:
         dist.barrier(self._control)
         self._arena = _Arena(memory, [int(p) for p in handle.buffer_ptrs], slot_bytes)
 
-    def begin(self, round_: Round) -> _Landing:
+    def begin(self, round_: Round, tensors: Sequence[Tensor]) -> _Landing:
         """Queue the copies of a round to all peers, and those of this rank's own rows."""
         arena = self._arena
-        assert arena is not None and round_.bytes_of_any <= arena.slot_bytes, "no room reserved"
+        assert arena is not None and round_.size <= arena.slot_bytes, "no room is reserved"
         number = self._round = self._round + 1
         at = number % len(self._slots)
         slot = self._slots[at]
         assert not slot.used, "a round begins before its slot is released"
         slot.used = True
         current = torch.cuda.current_stream(self._device)
-        sends = [send._replace(source=_fitting(send.source)) for send in round_.sends]
-        copied = any(a.source is not b.source for a, b in zip(sends, round_.sends, strict=True))
+        given = [t if fits(t) else t.contiguous() for t in tensors]
+        copied = any(a is not b for a, b in zip(given, tensors, strict=True))
         ready = self._ready(current, round_.fresh or copied)
-        buffers = self._buffers(arena, at, round_)
-        by_peer = attrgetter("peer")
-        for peer, parts in groupby(sorted(sends, key=by_peer), by_peer):
-            self._send(arena, peer, list(parts), at, number, ready)
-        self._fill(round_, buffers, slot, ready)
-        senders = sorted({part.peer for part in round_.receives})
-        return _Landing(self, buffers, senders, at, number)
+        program = self._program(arena, round_, at, tuple(t.stride() for t in given))
+        for peer, copies in program.sends:
+            self._send(peer, copies, given, at, number, ready)
+        self._fill(program, given, slot, ready)
+        return _Landing(self, program.buffers, program.senders, at, number)
 
     def end(self) -> None:
         """Let the current stream wait for all copies that read this rank's memory."""
@@ -144,52 +153,86 @@ class Direct:
 
     def _send(
         self,
-        arena: _Arena,
         peer: int,
-        sends: list[Send],
+        copies: list[Copy],
+        given: list[Tensor],
         at: int,
         number: int,
         ready: torch.cuda.Event,
     ) -> None:
         stream, slot = self._streams[peer], self._slots[at]
+        raw = stream.cuda_stream
         stream.wait_event(ready)
         if before := slot.sent_to.get(peer):
-            await_number(self._address(self._me, "free", peer, at), before, stream.cuda_stream)
+            await_number(self._address(self._me, "free", peer, at), before, raw)
         slot.sent_to[peer] = number
-        base = arena.addresses[peer] + self._header + at * arena.slot_bytes
-        for send in sends:
-            (_, _, rows, dim), dtype = send.there[send.buffer]
-            offset = sum(bytes_of(*before) for before in send.there[: send.buffer])
-            target = base + offset + send.row * dim * dtype.itemsize
-            copy_rows(send.source, target, rows * dim * dtype.itemsize, stream.cuda_stream)
-            send.source.record_stream(stream)  # it may be freed before the copy is done
-        write_number(self._address(peer, "arrived", self._me, at), number, stream.cuda_stream)
+        for copy in copies:
+            copy.run(given[copy.tensor].data_ptr(), raw)
+        for tensor in {copy.tensor for copy in copies}:
+            given[tensor].record_stream(stream)  # it may be freed before the copy is done
+        write_number(self._address(peer, "arrived", self._me, at), number, raw)
 
     def _fill(
-        self, round_: Round, buffers: list[Tensor], slot: _Slot, ready: torch.cuda.Event
+        self, program: _Program, given: list[Tensor], slot: _Slot, ready: torch.cuda.Event
     ) -> None:
-        """Put this rank's own rows into its landing buffers."""
+        """Put this rank's own rows into its landing buffers.
+
+        Copies within a GPU take multiprocessors, a few of them as soon as a kernel leaves them.
+        """
         slot.filled = None
-        if not round_.own:
+        if not program.own:
             return
         self._own.wait_event(ready)
         if slot.released is not None:
             self._own.wait_event(slot.released)
-        for mine in round_.own:
-            buffer, source = buffers[mine.buffer], _fitting(mine.source)
-            head_bytes = buffer.stride(1) * buffer.element_size()
-            target = buffer.data_ptr() + mine.row * buffer.stride(2) * buffer.element_size()
-            copy_rows(source, target, head_bytes, self._own.cuda_stream)
-            source.record_stream(self._own)
+        with torch.cuda.stream(self._own):
+            for part, target in program.own:
+                target.copy_(part.of(given))
+        for tensor in {part.tensor for part, _ in program.own}:
+            given[tensor].record_stream(self._own)
         slot.filled = self._own.record_event()
+
+    def _program(
+        self, arena: _Arena, round_: Round, at: int, strides: tuple[tuple[int, ...], ...]
+    ) -> _Program:
+        """Return the copies of a round into a slot, which are prepared once for tensors of some
+        strides."""
+        key = (round_, at, strides)
+        if (program := arena.programs.get(key)) is None:
+            buffers = self._buffers(arena, at, round_)
+            own = [
+                (part, place.of(buffers, (part.rows.stop - part.rows.start) // part.step))
+                for part, place in round_.own
+            ]
+            sends: dict[int, list[Copy]] = {}
+            for send in round_.sends:
+                copy = self._copy(arena, send, at, strides[send.part.tensor])
+                sends.setdefault(send.peer, []).append(copy)
+            senders = sorted({part.peer for part in round_.receives})
+            program = _Program(buffers, sorted(sends.items()), own, senders)
+            arena.programs[key] = program
+        return program
+
+    def _copy(self, arena: _Arena, send: Send, at: int, strides: tuple[int, ...]) -> Copy:
+        part, (buffer, row, _) = send.part, send.place
+        (batches, heads, rows, dim), dtype = send.there[buffer]
+        target = arena.addresses[send.peer] + self._header + at * arena.slot_bytes
+        target += bytes_of(*send.there[:buffer]) + row * dim * dtype.itemsize
+        begin = part.heads.start * strides[1] + part.rows.start * strides[2]
+        count = part.rows.stop - part.rows.start
+        return Copy(
+            part.tensor, begin * dtype.itemsize, strides[0] * dtype.itemsize,
+            strides[1] * dtype.itemsize, target, rows * dim * dtype.itemsize, batches, heads,
+            count * dim * dtype.itemsize,
+        )  # fmt: skip
 
     def _buffers(self, arena: _Arena, at: int, round_: Round) -> list[Tensor]:
         begin = self._header + at * arena.slot_bytes
         buffers = []
-        for shape, dtype in round_.shapes:
+        for shape, dtype in round_.buffers:
             size = prod(shape) * dtype.itemsize
             buffers.append(arena.memory[begin : begin + size].view(dtype).view(shape))
-            begin += bytes_of(shape, dtype)
+            begin += bytes_of((shape, dtype))
         return buffers
 
     def _address(self, rank: int, what: str, peer: int, slot: int) -> int:
@@ -214,7 +257,3 @@ class _Landing:
     def release(self) -> None:
         """Free the slot after what is queued on the current stream."""
         self._exchange.released(*self._round)
-
-
-def _fitting(t: Tensor) -> Tensor:
-    return t if fits(t) else t.contiguous()

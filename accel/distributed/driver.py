@@ -44,29 +44,66 @@ def fits(t: Tensor) -> bool:
     return t.stride(3) == 1 and (t.shape[2] <= 1 or t.stride(2) == t.shape[3])
 
 
-def copy_rows(source: Tensor, target: int, head_bytes: int, stream: int) -> None:
-    """Copy [B,H,n,D] to an address, where heads begin every `head_bytes` and batches follow.
+class Copy:
+    """Copy heads of a tensor [B,H,n,D] to an address, prepared for tensors of some strides.
 
-    Raises:
-        RuntimeError: if the driver refuses.
+    All sizes and distances are in bytes.
     """
-    batches, heads, rows, dim = source.shape
-    size = source.element_size()
-    width = rows * dim * size
-    for b in range(batches):
-        begin = source.data_ptr() + b * source.stride(0) * size
-        place = target + b * heads * head_bytes
-        if heads == 1:
-            _call(
-                "cuMemcpyDtoDAsync_v2", _long(place), _long(begin), _size(width), _pointer(stream)
-            )
-            continue
-        pitch = source.stride(1) * size
-        copy = _Copy2D(
-            0, 0, _UNIFIED, None, begin, None, pitch, 0, 0, _UNIFIED, None, place, None, head_bytes,
-            width, heads,
+
+    def __init__(
+        self,
+        tensor: int,
+        begin: int,
+        batch: int,
+        head: int,
+        target: int,
+        target_head: int,
+        batches: int,
+        heads: int,
+        width: int,
+    ) -> None:
+        """Prepare the copy.
+
+        Args:
+            tensor: the number of the tensor, which the caller knows.
+            begin: of the first row from the tensor's address on.
+            batch: the distance of batches in the tensor.
+            head: the distance of heads.
+            target: where to copy.
+            target_head: the distance of heads there; batches follow each other.
+            batches: their number.
+            heads: their number in each batch.
+            width: the bytes of each head.
+        """
+        self.tensor = tensor
+        self._width = _size(width)
+        self._rows = heads
+        self._batches = [
+            (begin + b * batch, self._struct(head, target + b * heads * target_head, target_head))
+            for b in range(batches)
+        ]
+
+    def _struct(self, pitch: int, target: int, target_pitch: int) -> _Copy2D:
+        return _Copy2D(
+            0, 0, _UNIFIED, None, 0, None, pitch, 0, 0, _UNIFIED, None, target, None, target_pitch,
+            self._width.value, self._rows,
         )  # fmt: skip
-        _call("cuMemcpy2DAsync_v2", ctypes.byref(copy), _pointer(stream))
+
+    def run(self, source: int, stream: int) -> None:
+        """Queue the copy from the tensor at an address.
+
+        Raises:
+            RuntimeError: if the driver refuses.
+        """
+        for begin, copy in self._batches:
+            if self._rows == 1:
+                _call(
+                    "cuMemcpyDtoDAsync_v2", _long(copy.dst), _long(source + begin), self._width,
+                    _pointer(stream),
+                )  # fmt: skip
+            else:
+                copy.src = source + begin  # the driver reads the structure before it returns
+                _call("cuMemcpy2DAsync_v2", ctypes.byref(copy), _pointer(stream))
 
 
 def write_number(address: int, number: int, stream: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import NamedTuple, Protocol
 
 import torch
@@ -14,55 +15,69 @@ Buffers = Sequence[tuple[Shape, torch.dtype]]
 """Shapes [B,H,S,D] and dtypes of landing buffers."""
 
 
-class Send(NamedTuple):
-    """Rows that a peer gets: [B,H,n,D], to be put at `row` of its landing buffer number
-    `buffer`."""
+class Part(NamedTuple):
+    """Some heads and rows of one of the tensors [B,H,S,D] that are given to a round."""
 
-    peer: int
-    source: Tensor
+    tensor: int
+    heads: slice
+    rows: slice
+    step: int = 1
+    """The distance of neighbouring rows."""
+
+    def of(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Return the view [B,h,n,D]."""
+        rows = slice(self.rows.start, self.rows.stop, self.step)
+        return tensors[self.tensor][:, self.heads, rows]
+
+
+class Place(NamedTuple):
+    """Rows of a landing buffer [B,H,S,D]."""
+
     buffer: int
     row: int
     step: int = 1
-    """The distance of neighbouring rows there."""
+
+    def of(self, buffers: Sequence[Tensor], rows: int) -> Tensor:
+        """Return the view [B,H,rows,D]."""
+        return buffers[self.buffer][:, :, self.row : self.row + rows * self.step : self.step]
+
+
+class Send(NamedTuple):
+    """What a peer gets, and where it lands there."""
+
+    peer: int
+    part: Part
+    place: Place
     there: Buffers = ()
     """All landing buffers of the peer, which direct copies need to know."""
 
 
 class Receive(NamedTuple):
-    """Rows that a peer sends: `rows` of them, at `row` of the landing buffer number `buffer`."""
+    """What a peer sends: how many rows, and where they land."""
 
     peer: int
-    buffer: int
-    row: int
+    place: Place
     rows: int
-    step: int = 1
 
 
-class Own(NamedTuple):
-    """Rows of this rank itself, for the landing buffer number `buffer`."""
-
-    source: Tensor
-    buffer: int
-    row: int
-    step: int = 1
-
-
-@dataclass
+@dataclass(eq=False)
 class Round:
-    """Describe one round of an exchange, in which every rank takes part.
+    """Describe one round of an exchange, in which every rank takes part, without its tensors.
 
-    Both sides list the rows between them in the same order.
+    Both sides list the rows between them in the same order. It is made once for a problem, and
+    hashed by identity.
     """
 
-    shapes: Buffers
+    buffers: Buffers
     """The landing buffers of this rank."""
-    bytes_of_any: int
-    """The bytes of the largest landing buffers of any rank, which all ranks state alike."""
+    size: int
+    """The bytes of the landing buffers of the rank that has most, which all ranks state alike."""
     sends: list[Send] = field(default_factory=list)
     receives: list[Receive] = field(default_factory=list)
-    own: list[Own] = field(default_factory=list)
+    own: list[tuple[Part, Place]] = field(default_factory=list)
+    """What stays on this rank."""
     fresh: bool = False
-    """True if the sources were computed since the first round began: else they need no wait for
+    """True if the tensors were computed since the first round began: else they need no wait for
     what has been queued since."""
 
 
@@ -86,16 +101,11 @@ class Exchange(Protocol):
     def reserve(self, size: int) -> None:
         """Make room for rounds of so many bytes; all ranks ask for the same, between passes."""
 
-    def begin(self, round_: Round) -> Landing:
-        """Start a round."""
+    def begin(self, round_: Round, tensors: Sequence[Tensor]) -> Landing:
+        """Start a round with these tensors."""
 
     def end(self) -> None:
-        """Let the current stream wait until no source is needed any more."""
-
-
-def place(buffer: Tensor, row: int, rows: int, step: int) -> Tensor:
-    """Return the view of rows of a landing buffer [B,H,S,D]."""
-    return buffer[:, :, row : row + rows * step : step]
+        """Let the current stream wait until no tensor is needed any more."""
 
 
 ALIGNMENT = 256
@@ -106,9 +116,16 @@ def padded(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def bytes_of(shape: Shape, dtype: torch.dtype) -> int:
-    """Return the bytes of a buffer, rounded up."""
-    count = 1
-    for n in shape:
-        count *= n
-    return padded(count * dtype.itemsize)
+def bytes_of(*buffers: tuple[Shape, torch.dtype]) -> int:
+    """Return the bytes of buffers, each rounded up."""
+    return sum(padded(prod(shape) * dtype.itemsize) for shape, dtype in buffers)
+
+
+def narrowed(t: Tensor) -> Tensor:
+    """Return [B,H,S,1] as [B,H,S]."""
+    return t.squeeze(-1) if t.dim() == 4 else t
+
+
+def widened(t: Tensor) -> Tensor:
+    """Return [B,H,S] as [B,H,S,1]."""
+    return t if t.dim() == 4 else t.unsqueeze(-1)

@@ -15,9 +15,12 @@ from gpudeck.accel.attention.backends import Gradients
 from gpudeck.accel.attention.dispatch import choose
 from gpudeck.accel.attention.inputs import Inputs, problem_of
 from gpudeck.accel.attention.problem import Problem as LocalProblem
+from gpudeck.accel.attention.problem import Rules as ScoreRules
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.distributed.problem import Rules
-from gpudeck.accel.distributed.tiles import Tile, unseen
+from gpudeck.accel.distributed.tiles import Tile
+from gpudeck.accel.lessons.store import on_change
+from gpudeck.accel.result import Direction
 
 OWN_WEIGHTS = "math"
 """The backend whose backward pass does not take weights from lse."""
@@ -34,35 +37,30 @@ def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    tiles: list[Tile],
+    tile: Tile,
     rules: Rules,
     answer: Answer,
     sink: Tensor | None = None,
 ) -> None:
-    """Compute tiles that have no query in common, and write their rows of `answer`.
+    """Compute one tile, and write its rows of `answer`, which has the rows of q.
 
-    Shapes: q [B,H,Sq,D], k [B,Hkv,Sk,D], v [B,Hkv,Sk,Dv]; the answer has the rows of q.
+    Shapes: q [B,H,Sq,D], k [B,Hkv,Sk,D], v [B,Hkv,Sk,Dv].
     """
-    for rows in unseen(tiles, q.shape[2]):
-        blind(answer, rows, sink)
-    for tile in tiles:
-        for x, at in _inputs(q, k, v, tile, sink):
-            problem = _problem(x, tile, rules)
-            backend = choose(problem, rules.backend).backend
-            out, lse = answer.out[at], answer.lse[at]
-            if not _attend_into(x, problem, backend, out, lse):
-                found = passes.forward(x, problem, backend)
-                out.copy_(found[0])
-                lse.copy_(found[1])
+    for x, at in _inputs(q, k, v, tile, sink):
+        problem, backend = _chosen(x, tile, rules, "forward")
+        out, lse = answer.out[at], answer.lse[at]
+        if not _attend_into(x, problem, backend, out, lse):
+            found = passes.forward(x, problem, backend)
+            out.copy_(found[0])
+            lse.copy_(found[1])
 
 
 def attend_one(q: Tensor, k: Tensor, v: Tensor, tile: Tile, rules: Rules) -> Answer:
     """Return the answer of the rows of one tile alone."""
     parts = []
     for x, _ in _inputs(q, k, v, tile, None):
-        problem = _problem(x, tile, rules)
-        parts.append(passes.forward(x, problem, choose(problem, rules.backend).backend))
-    return Answer(*(torch.cat(part) for part in zip(*parts, strict=True)))
+        parts.append(passes.forward(x, *_chosen(x, tile, rules, "forward")))
+    return Answer(*map(_joined, zip(*parts, strict=True)))
 
 
 def differentiate(
@@ -82,16 +80,18 @@ def differentiate(
     """
     parts = []
     for x, at in _inputs(q, k, v, tile, None):
-        problem = replace(_problem(x, tile, rules), grad=True)
+        problem, backend = _chosen(x, tile, rules, "backward", dlse is not None)
         lse = answer.lse[at]
-        if dlse is not None:
-            problem = replace(problem, lse_grad=True)
         of_out, of_lse = dout[at], passes.of_rows_with_keys(None if dlse is None else dlse[at], lse)
-        backend = choose(problem, rules.backend, "backward").backend
         if backend == OWN_WEIGHTS:
             of_out, of_lse = _shares(x, problem, lse, of_out, of_lse)
         parts.append(passes.backward(of_out, x, answer.out[at], lse, problem, backend, of_lse)[:3])
-    return Gradients(*(torch.cat(part) for part in zip(*parts, strict=True)))
+    return Gradients(*map(_joined, zip(*parts, strict=True)))
+
+
+def _joined(parts: tuple[Tensor, ...]) -> Tensor:
+    """Return the batches of all parts."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _shares(
@@ -128,15 +128,29 @@ def _inputs(
         yield x, (batch, every, tile.q)
 
 
-def _problem(x: Inputs, tile: Tile, rules: Rules) -> LocalProblem:
-    return problem_of(
-        x,
-        causal=False,
-        window=(tile.left, tile.right),
-        scale=rules.scale,
-        softcap=rules.softcap,
-        deterministic=rules.deterministic,
-    )
+def _chosen(
+    x: Inputs, tile: Tile, rules: Rules, direction: Direction, lse_grad: bool = False
+) -> tuple[LocalProblem, str]:
+    """Return the problem of a tile and the backend for it, which are found once for each shape."""
+    in_keys = x.v.data_ptr() == x.k.data_ptr()  # MLA's absorbed form
+    key = (
+        x.q.shape, x.k.shape, x.v.shape, in_keys, x.q.dtype, x.q.device, tile.left, tile.right,
+        tile.lengths, rules, direction, lse_grad, x.sink is not None,
+    )  # fmt: skip
+    if (found := _CHOSEN.get(key)) is None:
+        asked = ScoreRules(tile.left, tile.right, rules.scale, rules.softcap)
+        problem = problem_of(x, asked, rules.deterministic)
+        problem = replace(problem, grad=direction == "backward", lse_grad=lse_grad)
+        found = problem, choose(problem, rules.backend, direction).backend
+        if len(_CHOSEN) >= _MOST_CHOSEN:
+            _CHOSEN.clear()
+        _CHOSEN[key] = found
+    return found
+
+
+_CHOSEN: dict[object, tuple[LocalProblem, str]] = {}
+_MOST_CHOSEN = 4096
+on_change(_CHOSEN.clear)
 
 
 @lru_cache(maxsize=256)
@@ -151,10 +165,8 @@ def _attend_into(x: Inputs, problem: LocalProblem, backend: str, out: Tensor, ls
         return False
     from gpudeck.accel.attention.kernels.hopper import placed
 
-    if placed.misfit(x.q, x.k, x.v, out, lse):
+    if not placed.fits_into(x.q, x.k, x.v, out, lse):
         return False
-    placed.forward_into(
-        *x[:3], out, lse, left=problem.left, right=problem.right, scale=problem.scale,
-        softcap=problem.softcap, ragged=x.ragged, sink=x.sink,
-    )  # fmt: skip
+    rules = ScoreRules(problem.left, problem.right, problem.scale, problem.softcap)
+    placed.forward_into(*x[:3], out, lse, rules, x.ragged, x.sink)
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 
@@ -9,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gpudeck.accel.distributed.exchange import Receive, Round, Send, bytes_of, place
+from gpudeck.accel.distributed.exchange import Round, bytes_of
 
 
 class Messages:
@@ -18,29 +19,27 @@ class Messages:
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.name = f"messages of {dist.get_backend(group)}"
         self._group = group
-        self._sending: list[tuple[Tensor, list[dist.Work]]] = []
 
     def reserve(self, size: int) -> None:
         """Do nothing: each round has buffers of its own."""
 
-    def begin(self, round_: Round) -> _Landing:
+    def begin(self, round_: Round, tensors: Sequence[Tensor]) -> _Landing:
         """Post all messages of the round."""
-        device = (round_.own or round_.sends or [None])[0]
-        where = device.source.device if device is not None else self._device()
-        buffers = [torch.zeros(s, dtype=t, device=where) for s, t in round_.shapes]
-        for mine in round_.own:
-            rows = mine.source.shape[2]
-            place(buffers[mine.buffer], mine.row, rows, mine.step).copy_(mine.source)
+        device = tensors[0].device
+        buffers = [torch.zeros(s, dtype=t, device=device) for s, t in round_.buffers]
+        for part, place in round_.own:
+            source = part.of(tensors)
+            place.of(buffers, source.shape[2]).copy_(source)
         by_peer = attrgetter("peer")
         outgoing = [
-            (peer, _packed(list(sends)))
+            (peer, _packed([send.part.of(tensors) for send in sends]))
             for peer, sends in groupby(sorted(round_.sends, key=by_peer), by_peer)
         ]
         incoming = []
         for peer, receives in groupby(sorted(round_.receives, key=by_peer), by_peer):
-            parts = list(receives)
-            size = sum(_size(buffers[part.buffer], part) for part in parts)
-            incoming.append((peer, parts, torch.empty(size, dtype=torch.uint8, device=where)))
+            targets = [receive.place.of(buffers, receive.rows) for receive in receives]
+            size = sum(map(_size, targets))
+            incoming.append((peer, targets, torch.empty(size, dtype=torch.uint8, device=device)))
         ops = [
             dist.P2POp(dist.isend, data, group=self._group, group_peer=peer)
             for peer, data in outgoing
@@ -51,7 +50,8 @@ class Messages:
             if data.numel()
         ]
         works = dist.batch_isend_irecv(ops) if ops else []
-        return _Landing(buffers, incoming, works, [data for _, data in outgoing])
+        received = [(targets, data) for _, targets, data in incoming]
+        return _Landing(buffers, received, works, [data for _, data in outgoing])
 
     def end(self) -> None:
         """Do nothing: messages have been packed, or their landing has waited for them."""
@@ -74,54 +74,45 @@ class Messages:
             work.wait()
         return came
 
-    def _device(self) -> torch.device:
-        if dist.get_backend(self._group) == "nccl":
-            return torch.device("cuda", torch.cuda.current_device())
-        return torch.device("cpu")
-
 
 class _Landing:
     def __init__(
         self,
         buffers: list[Tensor],
-        incoming: list[tuple[int, list[Receive], Tensor]],
+        received: list[tuple[list[Tensor], Tensor]],
         works: list[dist.Work],
-        outgoing: list[Tensor],
+        sent: list[Tensor],
     ) -> None:
         self.buffers = buffers
-        self._incoming, self._works, self._outgoing = incoming, works, outgoing
+        self._received, self._works, self._sent = received, works, sent
 
     def arrive(self) -> None:
         """Wait for the messages of this round, and put the rows in their places."""
         for work in self._works:
             work.wait()
-        for _, parts, data in self._incoming:
+        for targets, data in self._received:
             begin = 0
-            for part in parts:
-                buffer = self.buffers[part.buffer]
-                target = place(buffer, part.row, part.rows, part.step)
+            for target in targets:
                 size = target.numel() * target.element_size()
-                piece = data[begin : begin + size].view(buffer.dtype)
+                piece = data[begin : begin + size].view(target.dtype)
                 target.copy_(piece.view(target.shape))
-                begin += _size(buffer, part)
-        self._outgoing.clear()
+                begin += _size(target)
+        self._sent.clear()
 
     def release(self) -> None:
         """Do nothing: the buffers belong to this round alone."""
 
 
-def _size(buffer: Tensor, part: Receive) -> int:
-    return bytes_of((*buffer.shape[:2], part.rows, buffer.shape[3]), buffer.dtype)
+def _size(t: Tensor) -> int:
+    return bytes_of((tuple(t.shape), t.dtype))
 
 
-def _packed(sends: list[Send]) -> Tensor:
-    """Return the rows of all sends to one peer, end to end."""
-    sizes = [bytes_of(tuple(send.source.shape), send.source.dtype) for send in sends]
-    packed = sends[0].source.new_empty(sum(sizes), dtype=torch.uint8)
+def _packed(sources: list[Tensor]) -> Tensor:
+    """Return rows for one peer, end to end."""
+    packed = sources[0].new_empty(sum(map(_size, sources)), dtype=torch.uint8)
     begin = 0
-    for send, size in zip(sends, sizes, strict=True):
-        source = send.source
+    for source in sources:
         place = packed[begin : begin + source.numel() * source.element_size()]
         place.view(source.dtype).view(source.shape).copy_(source)
-        begin += size
+        begin += _size(source)
     return packed

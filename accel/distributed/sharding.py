@@ -58,7 +58,7 @@ def spans_of(layout: str, tokens: int, ranks: int) -> tuple[Spans, ...]:
         return tuple((piece,) for piece in _pieces(tokens, ranks))
     if layout == "zigzag":
         pieces = _pieces(tokens, 2 * ranks)
-        return tuple((pieces[rank], pieces[-1 - rank]) for rank in range(ranks))
+        return tuple(_joined([pieces[rank], pieces[-1 - rank]]) for rank in range(ranks))
     raise ValueError(f"layout is one of {', '.join(LAYOUTS)}; got {layout!r}")
 
 

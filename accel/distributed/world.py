@@ -17,7 +17,7 @@ from gpudeck.accel.distributed.patience import PATIENCE_S
 from gpudeck.accel.distributed.problem import Problem
 
 SLOTS = {
-    ("gather", "forward"): 2,
+    ("gather", "forward"): 3,
     ("gather", "backward"): 4,
     ("ulysses", "forward"): 4,
     ("ulysses", "backward"): 4,

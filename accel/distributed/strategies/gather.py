@@ -14,7 +14,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gpudeck.accel.distributed.exchange import Exchange, Own, Receive, Round, Send, bytes_of
+from gpudeck.accel.distributed.exchange import (
+    Exchange,
+    Part,
+    Place,
+    Receive,
+    Round,
+    Send,
+    Shape,
+    bytes_of,
+)
 from gpudeck.accel.distributed.local import Answer, attend, blind, differentiate
 from gpudeck.accel.distributed.problem import Problem, heads_of, rows_of
 from gpudeck.accel.distributed.sharding import Span
@@ -26,6 +35,8 @@ from gpudeck.accel.distributed.tiles import Tile, unseen
 BLOCK = 256
 """Keys are moved in multiples of the largest block that a kernel loads, so that it never reads what
 was not written."""
+AHEAD = 3
+"""The pieces of keys that a rank holds in the forward pass."""
 
 
 def refusal(problem: Problem, heads: int, kv_heads: int) -> str | None:
@@ -36,66 +47,100 @@ def refusal(problem: Problem, heads: int, kv_heads: int) -> str | None:
 
 
 class Work(NamedTuple):
-    """The tiles of one rank."""
+    """The tiles of one rank, each over queries from row 0 on, and the rows where they lie."""
 
-    early: list[tuple[Tile, Tile]]
-    """Tiles whose keys are all here: over all keys, and over those of the shard."""
-    late: list[Tile]
+    early: list[tuple[slice, Tile]]
+    """Tiles whose keys are all here, over those of the shard."""
+    late: list[tuple[slice, Tile]]
+    """Tiles over all keys."""
+    all: list[Tile]
+    """All tiles over all keys, with the rows of the shard."""
+    blind: list[slice]
+    """Rows that see nothing."""
     needs: list[Span]
     """The keys that late tiles need, from whatever rank."""
 
 
+class Plan(NamedTuple):
+    """What is decided once for a problem and sizes."""
+
+    work: Work
+    pieces: list[slice]
+    rounds: list[Round]
+    size: int
+    """The bytes of the largest round."""
+
+
 def forward(problem: Problem, x: Shard, exchange: Exchange) -> Answer:
     """Return the answer of this rank's queries."""
-    answer = x.new_answer()
-    work = _work(problem, problem.me)
-    pieces = pieces_of(x.k.shape[1])
-    rounds = [_round(problem, x, piece) for piece in pieces]
-    exchange.reserve(max(round_.bytes_of_any for round_ in rounds))
-    lanes = Lanes(x.q.device)
-    landings = rounds_ahead(exchange, rounds)
+    plan = _plan(problem, tuple(x.k.shape), x.v.shape[3], x.k.dtype, False)
+    exchange.reserve(plan.size)
+    out, work = x.q.new_empty(x.out_shape), plan.work
+    rooms = {rows.start: _room(x, out, rows) for rows, _ in (*work.early, *work.late)}
+    landings = rounds_ahead(exchange, plan.rounds, [x.k, x.v], AHEAD)
     landing = next(landings)
+    lanes = Lanes(x.q.device)
     with lanes.turn():
-        _attend_early(problem, x, work, answer)
-    for number, piece in enumerate(pieces):
+        for rows, tile in work.early:
+            room = rooms[rows.start]
+            attend(x.q[:, :, rows], x.k, x.v, tile, problem.rules, room, x.sink)
+    for number, piece in enumerate(plan.pieces):
         with lanes.turn():
             landing = landing if number == 0 else next(landings)
             landing.arrive()
             heads = heads_of(piece, x.group)
-            k, v = landing.buffers
-            _attend_late(problem, x.of_heads(piece, heads), k, v, work, _of_heads(answer, heads))
+            q, sink = x.q[:, heads], None if x.sink is None else x.sink[heads]
+            for rows, tile in work.late:
+                room = _of_heads(rooms[rows.start], heads)
+                attend(q[:, :, rows], *landing.buffers, tile, problem.rules, room, sink)
             landing.release()
     lanes.join()
     exchange.end()
-    return answer
+    return Answer(out, _all_rows(x, work, rooms, out))
+
+
+def _room(x: Shard, out: Tensor, rows: slice) -> Answer:
+    """Return room for some rows; their logarithms lie together, as kernels write them."""
+    shape = (*x.q.shape[:2], rows.stop - rows.start)
+    return Answer(out[:, :, rows], x.q.new_empty(shape, dtype=torch.float32))
+
+
+def _all_rows(x: Shard, work: Work, rooms: dict[int, Answer], out: Tensor) -> Tensor:
+    """Return the logarithms of all rows, and write the rows that see nothing."""
+    for rows in work.blind:
+        rooms[rows.start] = _room(x, out, rows)
+        blind(rooms[rows.start], x.sink)
+    if len(rooms) == 1:
+        return next(iter(rooms.values())).lse
+    parts = [rooms[begin].lse for begin in sorted(rooms)]
+    return torch.cat(parts, 2) if parts else x.q.new_empty(x.q.shape[:3], dtype=torch.float32)
 
 
 def backward(problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gradients:
     """Return the gradients: those of keys are summed in float32 where the keys belong, in the order
     of the ranks."""
-    work = _work(problem, problem.me)
-    tiles = [tile for tile, _ in work.early] + work.late
+    plan = _plan(problem, tuple(x.k.shape), x.v.shape[3], x.k.dtype, True)
+    exchange.reserve(plan.size)
     dq = torch.zeros_like(x.q, memory_format=torch.contiguous_format)
     dk, dv = (torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x.k, x.v))
-    pieces = pieces_of(x.k.shape[1])
-    rounds = [_round(problem, x, piece, everything=True) for piece in pieces]
-    widest = max(piece.stop - piece.start for piece in pieces)
-    back = [(x.k.shape[0], widest, max(problem.sizes), t.shape[3]) for t in (x.k, x.v)]
-    returned_bytes = sum(bytes_of(shape, torch.float32) for shape in back) * (problem.size - 1)
-    exchange.reserve(max(returned_bytes, *(round_.bytes_of_any for round_ in rounds)))
-    landings = rounds_ahead(exchange, rounds)
-    for piece, landing in zip(pieces, landings, strict=True):
+    landings = rounds_ahead(exchange, plan.rounds, [x.k, x.v], 2)
+    for piece in plan.pieces:
+        landing = next(landings)
         landing.arrive()
         heads = heads_of(piece, x.group)
-        k, v = landing.buffers
-        sums = [torch.zeros_like(t, dtype=torch.float32) for t in (k, v)]
-        for tile in tiles:
-            of_tile = _differentiate(problem, x, up, heads, k, v, tile)
-            dq[:, heads, tile.q] = of_tile.q
-            sums[0][:, :, tile.k] += of_tile.k
-            sums[1][:, :, tile.k] += of_tile.v
+        sums = [torch.zeros_like(t, dtype=torch.float32) for t in landing.buffers]
+        dlse = None if up.dlse is None else up.dlse[:, heads]
+        for tile in plan.work.all:
+            found = differentiate(
+                up.dout[:, heads], x.q[:, heads], *landing.buffers, _of_heads(up.answer, heads),
+                dlse, tile, problem.rules,
+            )  # fmt: skip
+            dq[:, heads, tile.q] = found.q
+            sums[0][:, :, tile.k] += found.k
+            sums[1][:, :, tile.k] += found.v
         landing.release()
-        returned = exchange.begin(_return(problem, x, sums))
+        shapes = tuple(tuple(t.shape) for t in sums)
+        returned = exchange.begin(_return(problem, shapes), sums)
         returned.arrive()
         _add_up(problem, returned.buffers, sums, (dk[:, piece], dv[:, piece]))
         returned.release()
@@ -103,59 +148,47 @@ def backward(problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gr
     return Gradients(dq, dk, dv)
 
 
-def _differentiate(
-    problem: Problem, x: Shard, up: Upstream, heads: slice, k: Tensor, v: Tensor, tile: Tile
-) -> Gradients:
-    dlse = None if up.dlse is None else up.dlse[:, heads]
-    found = differentiate(
-        up.dout[:, heads], x.q[:, heads], k, v, _of_heads(up.answer, heads), dlse, tile,
-        problem.rules,
-    )  # fmt: skip
-    return Gradients(*found[:3])
-
-
 def _of_heads(answer: Answer, heads: slice) -> Answer:
     return Answer(answer.out[:, heads], answer.lse[:, heads])
 
 
-def _attend_early(problem: Problem, x: Shard, work: Work, answer: Answer) -> None:
-    for rows in unseen([t for t, _ in work.early] + work.late, x.q.shape[2]):
-        blind(answer, rows, x.sink)
-    for _, tile in work.early:
-        _attend(problem, x, x.k, x.v, tile, answer)
-
-
-def _attend_late(
-    problem: Problem, x: Shard, k: Tensor, v: Tensor, work: Work, answer: Answer
-) -> None:
-    for tile in work.late:
-        _attend(problem, x, k, v, tile, answer)
-
-
-def _attend(problem: Problem, x: Shard, k: Tensor, v: Tensor, tile: Tile, answer: Answer) -> None:
-    rows = tile.q
-    part = tile._replace(q=slice(0, rows.stop - rows.start))
-    room = Answer(answer.out[:, :, rows], answer.lse[:, :, rows])
-    attend(x.q[:, :, rows], k, v, [part], problem.rules, room, x.sink)
+@lru_cache(maxsize=256)
+def _plan(
+    problem: Problem, keys: Shape, value_dim: int, dtype: torch.dtype, backward: bool
+) -> Plan:
+    """Return the plan for k of a shape, and v like it but for the head size."""
+    batch, kv_heads, _, dim = keys
+    whole = batch * kv_heads * problem.end * (dim + value_dim) * dtype.itemsize
+    pieces = pieces_of(kv_heads, whole)
+    dims = (dim, value_dim)
+    rounds = [_round(problem, batch, piece, dims, dtype, backward) for piece in pieces]
+    size = max(round_.size for round_ in rounds)
+    if backward:
+        widest = max(piece.stop - piece.start for piece in pieces)
+        each = [((batch, widest, max(problem.sizes), d), torch.float32) for d in dims]
+        size = max(size, (problem.size - 1) * bytes_of(*each))
+    return Plan(_work(problem, problem.me), pieces, rounds, size)
 
 
 @lru_cache(maxsize=256)
 def _work(problem: Problem, member: int) -> Work:
     """Return the work of a member; every rank knows that of all."""
-    early, late = [], []
-    for tile in problem.over_all(problem.spans[member]):
+    early, late, needed = [], [], []
+    every = problem.over_all(problem.spans[member])
+    for tile in every:
+        rows = slice(0, tile.q.stop - tile.q.start)
         mine = _in_shard(problem, member, tile)
         if mine is None:
-            late.append(tile)
+            late.append((tile.q, tile._replace(q=rows)))
+            needed.append(tile)
         else:
-            early.append((tile, mine))
-    return Work(early, late, _needs(late))
+            early.append((tile.q, mine._replace(q=rows)))
+    return Work(early, late, every, unseen(every, problem.sizes[member]), _needs(needed))
 
 
 def _in_shard(problem: Problem, member: int, tile: Tile) -> Tile | None:
     """Return the tile over the keys of the member's own shard; None if some are elsewhere."""
-    first = _first_key(tile)
-    if first != tile.k.start:
+    if _first_key(tile) != tile.k.start:
         return None
     for span, rows in rows_of(problem.spans[member]):
         if span.start <= tile.k.start and tile.k.stop <= span.stop:
@@ -196,55 +229,54 @@ def _moved(
                 yield part.start, slice(begin, begin + part.size)
 
 
-def _round(problem: Problem, x: Shard, piece: slice, *, everything: bool = False) -> Round:
+def _round(
+    problem: Problem,
+    batch: int,
+    piece: slice,
+    dims: tuple[int, int],
+    dtype: torch.dtype,
+    everything: bool,
+) -> Round:
     """Return the round that brings a piece of the heads of keys and values to where they are
     needed."""
-    both = x.k[:, piece], x.v[:, piece]
-    shapes = [(t.shape[0], t.shape[1], problem.end, t.shape[3]) for t in both]
-    size = sum(bytes_of(shape, t.dtype) for shape, t in zip(shapes, both, strict=True))
-    landing = [(shape, t.dtype) for shape, t in zip(shapes, both, strict=True)]
-    made = Round(landing, size)
-    me = problem.me
+    landing = [((batch, piece.stop - piece.start, problem.end, dim), dtype) for dim in dims]
+    made, me = Round(landing, bytes_of(*landing)), problem.me
     for other in problem.others:
         peer = problem.members[other]
         for position, rows in _moved(problem, me, other, everything):
             made.sends += [
-                Send(peer, t[:, :, rows], i, position, there=landing) for i, t in enumerate(both)
+                Send(peer, Part(i, piece, rows), Place(i, position), landing) for i in range(2)
             ]
         for position, rows in _moved(problem, other, me, everything):
             count = rows.stop - rows.start
-            made.receives += [Receive(peer, i, position, count) for i in range(2)]
+            made.receives += [Receive(peer, Place(i, position), count) for i in range(2)]
     for position, rows in _moved(problem, me, me, everything):
-        made.own += [Own(t[:, :, rows], i, position) for i, t in enumerate(both)]
+        made.own += [(Part(i, piece, rows), Place(i, position)) for i in range(2)]
     return made
 
 
-def _return(problem: Problem, x: Shard, sums: list[Tensor]) -> Round:
+@lru_cache(maxsize=256)
+def _return(problem: Problem, shapes: tuple[Shape, ...]) -> Round:
     """Return the round that brings partial gradients of keys to the ranks of the keys."""
-    batch, heads = sums[0].shape[:2]
-
     others = sorted(problem.others)
 
-    def landing(member: int) -> list[tuple[tuple[int, ...], torch.dtype]]:
+    def landing(member: int) -> list[tuple[Shape, torch.dtype]]:
         rows = problem.sizes[member]
-        return [((batch, heads, rows, t.shape[3]), t.dtype) for t in sums] * len(others)
+        return [((*s[:2], rows, s[3]), torch.float32) for s in shapes] * len(others)
 
-    size = max(sum(bytes_of(*x) for x in landing(m)) for m in range(problem.size))
+    size = max(bytes_of(*landing(m)) for m in range(problem.size))
     made = Round(landing(problem.me), size, fresh=True)
     for other in others:
         peer = problem.members[other]
         at = 2 * (problem.me - (problem.me > other))  # among the others of that rank
         for span, rows in rows_of(problem.spans[other]):
-            made.sends += [
-                Send(
-                    peer, t[:, :, span.start : span.stop], at + i, rows.start, there=landing(other)
-                )
-                for i, t in enumerate(sums)
-            ]
+            for i, shape in enumerate(shapes):
+                part = Part(i, slice(0, shape[1]), slice(span.start, span.stop))
+                made.sends.append(Send(peer, part, Place(at + i, rows.start), landing(other)))
         at = 2 * (other - (other > problem.me))
         for _, rows in rows_of(problem.mine):
             count = rows.stop - rows.start
-            made.receives += [Receive(peer, at + i, rows.start, count) for i in range(2)]
+            made.receives += [Receive(peer, Place(at + i, rows.start), count) for i in range(2)]
     return made
 
 
@@ -253,7 +285,7 @@ def _add_up(
 ) -> None:
     for i, target in enumerate(targets):
         own = [sums[i][:, :, span.start : span.stop] for span, _ in rows_of(problem.mine)]
-        total = torch.cat([own[0][:, :, :0], *own], 2) if own else target.float()
+        total = torch.cat([sums[i][:, :, :0], *own], 2)
         parts = received[i::2]
         parts.insert(problem.me, total)
         target.copy_(sum(parts[1:], start=parts[0]))

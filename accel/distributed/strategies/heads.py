@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -10,45 +11,52 @@ from torch import Tensor
 from gpudeck.accel.distributed.exchange import (
     Exchange,
     Landing,
-    Own,
+    Part,
+    Place,
     Receive,
     Round,
     Send,
+    Shape,
     bytes_of,
-    place,
+    widened,
 )
 from gpudeck.accel.distributed.problem import Problem, heads_of, rows_of
 
 
-class Place(NamedTuple):
+class Rows(NamedTuple):
     """Rows of a member's shard, and the first row and the step where they land."""
 
-    rows: slice
+    here: slice
     row: int
     step: int = 1
 
     @property
     def count(self) -> int:
         """Return the number of rows."""
-        return self.rows.stop - self.rows.start
+        return self.here.stop - self.here.start
+
+    @property
+    def there(self) -> slice:
+        """Return the rows where they land."""
+        return slice(self.row, self.row + self.count * self.step)
 
 
-def by_position(problem: Problem) -> tuple[list[list[Place]], int]:
-    """Return places where all tokens lie in the order of their positions, and their number."""
-    places = [
-        [Place(rows, span.start, span.step) for span, rows in rows_of(spans)]
-        for spans in problem.spans
-    ]
-    return places, problem.end
+class Moved(NamedTuple):
+    """One of the tensors that are moved: its head size and dtype, and its heads for a key head."""
 
+    batch: int
+    group: int
+    dim: int
+    dtype: torch.dtype
 
-def end_to_end(problem: Problem) -> tuple[list[list[Place]], int]:
-    """Return places where the shards of all members lie one after the other."""
-    places, begin = [], 0
-    for size in problem.sizes:
-        places.append([Place(slice(0, size), begin)] if size else [])
-        begin += size
-    return places, begin
+    @classmethod
+    def of(cls, t: Tensor, group: int) -> Moved:
+        """Describe a tensor [B,H,S,D], or [B,H,S] for elements of one number."""
+        return cls(t.shape[0], group, t.shape[3] if t.dim() == 4 else 1, t.dtype)
+
+    def buffer(self, kv_heads: int, rows: int) -> tuple[Shape, torch.dtype]:
+        """Return the buffer for some heads and rows."""
+        return (self.batch, kv_heads * self.group, rows, self.dim), self.dtype
 
 
 class HeadExchange:
@@ -58,90 +66,74 @@ class HeadExchange:
     heads that share them. A piece is a slice of these n.
     """
 
-    def __init__(
-        self, problem: Problem, kv_heads: int, places: tuple[list[list[Place]], int]
-    ) -> None:
+    def __init__(self, problem: Problem, kv_heads: int, *, by_position: bool) -> None:
+        """Prepare the exchange.
+
+        Args:
+            problem: the problem.
+            kv_heads: all key heads.
+            by_position: tokens land in the order of their positions; else the shards of all members
+                land one after the other.
+        """
         self.problem = problem
         self.each = kv_heads // problem.size
-        self._places, self.rows = places
+        self._rows = _by_position(problem) if by_position else _end_to_end(problem)
+        self.tokens = problem.end if by_position else problem.tokens
+        self.inbound = lru_cache(maxsize=64)(self._inbound)
+        self.outbound = lru_cache(maxsize=64)(self._outbound)
 
     def heads(self, member: int, piece: slice, group: int) -> slice:
         """Return the heads of a piece of a member, `group` for each key head."""
         begin = member * self.each
         return heads_of(slice(begin + piece.start, begin + piece.stop), group)
 
-    def inbound(self, tensors: list[Tensor], groups: list[int], piece: slice) -> Round:
-        """Return the round that brings a piece of heads of all tokens to each member.
-
-        Args:
-            tensors: [B,H,S,D] with the tokens of this rank; those with 3 dimensions are as wide as
-                one element.
-            groups: how many of its heads belong to a key head, for each tensor.
-            piece: the piece.
-        """
-        p = self.problem
-        tensors = [_wide(t) for t in tensors]
-        width = piece.stop - piece.start
-        shapes = [
-            (t.shape[0], width * g, self.rows, t.shape[3])
-            for t, g in zip(tensors, groups, strict=True)
-        ]
-        landing = [(shape, t.dtype) for shape, t in zip(shapes, tensors, strict=True)]
-        made = Round(landing, sum(bytes_of(*x) for x in landing))
-        every = list(zip(tensors, groups, strict=True))
-        for other in p.others:
-            peer = p.members[other]
-            for i, (t, group) in enumerate(every):
-                part = t[:, self.heads(other, piece, group)]
+    def _inbound(self, tensors: tuple[Moved, ...], begin: int, end: int) -> Round:
+        """Return the round that brings a piece of heads of all tokens to each member."""
+        p, piece = self.problem, slice(begin, end)
+        landing = [t.buffer(end - begin, self.tokens) for t in tensors]
+        made = Round(landing, bytes_of(*landing))
+        for i, t in enumerate(tensors):
+            for other in p.others:
+                peer, heads = p.members[other], self.heads(other, piece, t.group)
                 made.sends += [
-                    Send(peer, part[:, :, at.rows], i, at.row, at.step, landing)
-                    for at in self._places[p.me]
+                    Send(peer, Part(i, heads, at.here), Place(i, at.row, at.step), landing)
+                    for at in self._rows[p.me]
                 ]
                 made.receives += [
-                    Receive(peer, i, at.row, at.count, at.step) for at in self._places[other]
+                    Receive(peer, Place(i, at.row, at.step), at.count) for at in self._rows[other]
                 ]
-        for i, (t, group) in enumerate(every):
-            part = t[:, self.heads(p.me, piece, group)]
-            made.own += [Own(part[:, :, at.rows], i, at.row, at.step) for at in self._places[p.me]]
+            heads = self.heads(p.me, piece, t.group)
+            made.own += [
+                (Part(i, heads, at.here), Place(i, at.row, at.step)) for at in self._rows[p.me]
+            ]
         return made
 
-    def bytes_back(self, targets: list[Tensor], groups: list[int], piece: slice) -> int:
-        """Return the bytes that results of a piece take at most where they come back."""
-        rows, width = max(self.problem.sizes), piece.stop - piece.start
-        each = [
-            bytes_of((t.shape[0], width * group, rows, _wide(t).shape[3]), t.dtype)
-            for t, group in zip(targets, groups, strict=True)
-        ]
-        return sum(each) * (self.problem.size - 1)
-
-    def outbound(self, results: list[Tensor]) -> Round:
+    def _outbound(self, results: tuple[Moved, ...], begin: int, end: int) -> Round:
         """Return the round that brings results of a piece of heads back to the ranks of their
         tokens."""
-        p = self.problem
-        results = [_wide(t) for t in results]
-        others = len(p.others)
+        p, count = self.problem, len(self.problem.others)
 
-        def landing(member: int) -> list[tuple[tuple[int, ...], torch.dtype]]:
-            return [
-                ((*t.shape[:2], p.sizes[member], t.shape[3]), t.dtype) for t in results
-            ] * others
+        def landing(member: int) -> list[tuple[Shape, torch.dtype]]:
+            return [t.buffer(end - begin, p.sizes[member]) for t in results] * count
 
-        size = max(sum(bytes_of(*x) for x in landing(m)) for m in range(p.size))
+        size = max(bytes_of(*landing(m)) for m in range(p.size))
         made = Round(landing(p.me), size, fresh=True)
         for other in p.others:
             peer = p.members[other]
-            there, here = self._first(p.me, other), self._first(other, p.me)
+            there = _first(p.me, other) * len(results)
+            here = _first(other, p.me) * len(results)
             for i, t in enumerate(results):
+                every = slice(0, (end - begin) * t.group)
                 made.sends += [
                     Send(
-                        peer, place(t, at.row, at.count, at.step), there * len(results) + i,
-                        at.rows.start, there=landing(other),
+                        peer, Part(i, every, at.there, at.step), Place(there + i, at.here.start),
+                        landing(other),
                     )
-                    for at in self._places[other]
+                    for at in self._rows[other]
                 ]  # fmt: skip
                 made.receives += [
-                    Receive(peer, here * len(results) + i, at.rows.start, at.count)
-                    for at in self._places[p.me]
+                    Receive(peer, Place(here + i, at.here.start), at.count)
+                    for at in self._rows[p.me]
                 ]
         return made
 
@@ -151,9 +143,10 @@ class HeadExchange:
         """Put this rank's own rows of its results into the targets."""
         p = self.problem
         for target, result, group in zip(targets, results, groups, strict=True):
-            mine = _wide(target)[:, self.heads(p.me, piece, group)]
-            for at in self._places[p.me]:
-                mine[:, :, at.rows] = place(_wide(result), at.row, at.count, at.step)
+            mine, whole = target[:, self.heads(p.me, piece, group)], result
+            for at in self._rows[p.me]:
+                rows = slice(at.there.start, at.there.stop, at.step)
+                mine[:, :, at.here] = whole[:, :, rows]
 
     def collect(
         self, landing: Landing, targets: list[Tensor], groups: list[int], piece: slice
@@ -163,13 +156,15 @@ class HeadExchange:
         landing.arrive()
         for i, (target, group) in enumerate(zip(targets, groups, strict=True)):
             for other in p.others:
-                came = landing.buffers[self._first(other, p.me) * len(targets) + i]
-                _wide(target)[:, self.heads(other, piece, group)] = came
+                came = landing.buffers[_first(other, p.me) * len(targets) + i]
+                widened(target)[:, self.heads(other, piece, group)] = came
         landing.release()
 
-    def _first(self, source: int, target: int) -> int:
-        """Return the number of a source among the others of a target."""
-        return source - (source > target)
+
+@lru_cache(maxsize=64)
+def head_exchange(problem: Problem, kv_heads: int, by_position: bool) -> HeadExchange:
+    """Return the exchange of a problem, which is made once."""
+    return HeadExchange(problem, kv_heads, by_position=by_position)
 
 
 def send_back(
@@ -181,10 +176,30 @@ def send_back(
     piece: slice,
 ) -> None:
     """Bring results back at once."""
-    landing = exchange.begin(moved.outbound(results))
+    kinds = tuple(Moved.of(t, g) for t, g in zip(results, groups, strict=True))
+    round_ = moved.outbound(kinds, piece.start, piece.stop)
+    landing = exchange.begin(round_, [widened(t) for t in results])
     moved.keep(results, targets, groups, piece)
     moved.collect(landing, targets, groups, piece)
 
 
-def _wide(t: Tensor) -> Tensor:
-    return t if t.dim() == 4 else t.unsqueeze(-1)
+def _by_position(problem: Problem) -> list[list[Rows]]:
+    """Return where tokens lie in the order of their positions."""
+    return [
+        [Rows(rows, span.start, span.step) for span, rows in rows_of(spans)]
+        for spans in problem.spans
+    ]
+
+
+def _end_to_end(problem: Problem) -> list[list[Rows]]:
+    """Return where the shards of all members lie one after the other."""
+    every, begin = [], 0
+    for size in problem.sizes:
+        every.append([Rows(slice(0, size), begin)] if size else [])
+        begin += size
+    return every
+
+
+def _first(source: int, target: int) -> int:
+    """Return the number of a source among the others of a target."""
+    return source - (source > target)

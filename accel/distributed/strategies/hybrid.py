@@ -9,13 +9,19 @@ from dataclasses import replace
 from math import gcd
 
 import torch
+from torch import Tensor
 
-from gpudeck.accel.distributed.exchange import Exchange
+from gpudeck.accel.distributed.exchange import Exchange, narrowed, widened
 from gpudeck.accel.distributed.local import Answer
 from gpudeck.accel.distributed.problem import Problem
 from gpudeck.accel.distributed.strategies import ring
 from gpudeck.accel.distributed.strategies.base import Gradients, Shard, Upstream
-from gpudeck.accel.distributed.strategies.heads import HeadExchange, end_to_end, send_back
+from gpudeck.accel.distributed.strategies.heads import (
+    HeadExchange,
+    Moved,
+    head_exchange,
+    send_back,
+)
 
 
 def refusal(problem: Problem, heads: int, kv_heads: int) -> str | None:
@@ -30,12 +36,11 @@ def refusal(problem: Problem, heads: int, kv_heads: int) -> str | None:
 def forward(problem: Problem, x: Shard, exchange: Exchange) -> Answer:
     """Return the answer of this rank's queries."""
     inner, outer = _stages(problem, x.k.shape[1])
-    moved = HeadExchange(inner, x.k.shape[1], end_to_end(inner))
+    moved = head_exchange(inner, x.k.shape[1], False)
     piece = slice(0, moved.each)
-    landing = exchange.begin(moved.inbound([x.q, x.k, x.v], [x.group, 1, 1], piece))
-    landing.arrive()
+    part = Shard(*_bring(moved, exchange, list(x[:3]), [x.group, 1, 1], piece))
     sink = None if x.sink is None else x.sink[moved.heads(inner.me, piece, x.group)]
-    found = ring.forward(outer, Shard(*landing.buffers, sink), exchange)
+    found = ring.forward(outer, part._replace(sink=sink), exchange)
     answer = x.new_answer()
     send_back(moved, exchange, list(found), list(answer), [x.group, x.group], piece)
     return answer
@@ -44,20 +49,27 @@ def forward(problem: Problem, x: Shard, exchange: Exchange) -> Answer:
 def backward(problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gradients:
     """Return the gradients of this rank's tensors."""
     inner, outer = _stages(problem, x.k.shape[1])
-    moved = HeadExchange(inner, x.k.shape[1], end_to_end(inner))
-    piece, groups = slice(0, moved.each), [x.group, 1, 1, x.group, x.group, x.group]
+    moved = head_exchange(inner, x.k.shape[1], False)
     given = [x.q, x.k, x.v, up.dout, up.answer.out, up.answer.lse]
-    if up.dlse is not None:
-        given.append(up.dlse)
-        groups.append(x.group)
-    landing = exchange.begin(moved.inbound(given, groups, piece))
-    landing.arrive()
-    q, k, v, dout, out, lse, *dlse = landing.buffers
-    above = Upstream(Answer(out, lse.squeeze(-1)), dout, dlse[0].squeeze(-1) if dlse else None)
+    given += [] if up.dlse is None else [up.dlse]
+    groups, piece = [x.group, 1, 1, *(x.group for _ in given[3:])], slice(0, moved.each)
+    q, k, v, dout, out, lse, *dlse = _bring(moved, exchange, given, groups, piece)
+    above = Upstream(Answer(out, narrowed(lse)), dout, narrowed(dlse[0]) if dlse else None)
     found = ring.backward(outer, Shard(q, k, v), above, exchange)
     grads = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in x[:3]]
     send_back(moved, exchange, list(found), grads, groups[:3], piece)
     return Gradients(*grads)
+
+
+def _bring(
+    moved: HeadExchange, exchange: Exchange, given: list[Tensor], groups: list[int], piece: slice
+) -> list[Tensor]:
+    """Return tensors with this rank's heads of all tokens of its group."""
+    kinds = tuple(Moved.of(t, g) for t, g in zip(given, groups, strict=True))
+    round_ = moved.inbound(kinds, piece.start, piece.stop)
+    landing = exchange.begin(round_, [widened(t) for t in given])
+    landing.arrive()
+    return landing.buffers
 
 
 def _stages(problem: Problem, kv_heads: int) -> tuple[Problem, Problem]:

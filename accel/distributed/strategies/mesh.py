@@ -14,7 +14,17 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from gpudeck.accel.distributed.exchange import Exchange, Receive, Round, Send, bytes_of
+from gpudeck.accel.distributed.exchange import (
+    Exchange,
+    Part,
+    Place,
+    Receive,
+    Round,
+    Send,
+    bytes_of,
+    narrowed,
+    widened,
+)
 from gpudeck.accel.distributed.local import Answer, attend_one, differentiate
 from gpudeck.accel.distributed.merging import Sum
 from gpudeck.accel.distributed.problem import Problem
@@ -61,7 +71,7 @@ def forward_on(problem: Problem, x: Shard, exchange: Exchange, shape: tuple[int,
         parts = _to_owners(problem, column, {m: [s.out, s.lse] for m, s in sums.items()}, exchange)
         mine = Sum(x.out_shape, x.q.device)
         for out, lse in parts:
-            mine.add(out, lse.squeeze(-1) if lse.dim() == 4 else lse, slice(0, x.q.shape[2]))
+            mine.add(out, narrowed(lse), slice(0, x.q.shape[2]))
     exchange.end()
     return mine.answer(x.q.dtype, x.sink)
 
@@ -82,8 +92,8 @@ def backward_on(
         if step:
             here = _passed_on(problem, row, holder, here, exchange)
         for member, (q, dout, out, lse, *dlse) in zip(column, queries, strict=True):
-            answer = Answer(out, _narrow(lse))
-            of_lse = _narrow(dlse[0]) if dlse else None
+            answer = Answer(out, narrowed(lse))
+            of_lse = narrowed(dlse[0]) if dlse else None
             for tile in problem.between(member, holder):
                 found = differentiate(dout, q, k, v, answer, of_lse, tile, problem.rules)
                 dqs[member][:, :, tile.q] += found.q
@@ -106,21 +116,17 @@ def _lines(problem: Problem, shape: tuple[int, int]) -> tuple[list[int], list[in
     return [x * columns + j for x in range(rows)], [i * columns + y for y in range(columns)]
 
 
-def _narrow(t: Tensor) -> Tensor:
-    return t.squeeze(-1) if t.dim() == 4 else t
-
-
-def _wide(t: Tensor) -> Tensor:
-    return t if t.dim() == 4 else t.unsqueeze(-1)
-
-
 def _sized(t: Tensor, rows: int) -> tuple[tuple[int, ...], torch.dtype]:
     return (*t.shape[:2], rows, t.shape[3]), t.dtype
 
 
 def _bytes(problem: Problem, tensors: list[Tensor], times: int = 1) -> int:
     most = max(problem.sizes)
-    return times * sum(bytes_of(*_sized(t, most)) for t in tensors)
+    return times * bytes_of(*(_sized(t, most) for t in tensors))
+
+
+def _whole(tensor: int, t: Tensor) -> Part:
+    return Part(tensor, slice(0, t.shape[1]), slice(0, t.shape[2]))
 
 
 def _shared(
@@ -129,7 +135,7 @@ def _shared(
     """Return the tensors of each member of the column."""
     if len(column) == 1:
         return [tensors]
-    wide = [_wide(t) for t in tensors]
+    wide = [widened(t) for t in tensors]
     others = [m for m in column if m != problem.me]
     shapes = [_sized(t, problem.sizes[m]) for m in others for t in wide]
     made = Round(shapes, _bytes(problem, wide, len(others)))
@@ -138,10 +144,10 @@ def _shared(
         there -= problem.me > other
         for i, t in enumerate(wide):
             if t.shape[2]:
-                made.sends.append(Send(peer, t, there * len(wide) + i, 0))
+                made.sends.append(Send(peer, _whole(i, t), Place(there * len(wide) + i, 0)))
             if rows := problem.sizes[other]:
-                made.receives.append(Receive(peer, number * len(wide) + i, 0, rows))
-    landing = exchange.begin(made)
+                made.receives.append(Receive(peer, Place(number * len(wide) + i, 0), rows))
+    landing = exchange.begin(made, wide)
     landing.arrive()
     parts = {m: landing.buffers[n * len(wide) : (n + 1) * len(wide)] for n, m in enumerate(others)}
     return [tensors if m == problem.me else parts[m] for m in column]
@@ -158,7 +164,7 @@ def _around(
         holder, coming = row[at - step], row[at - step - 1]
         landing = None
         if step + 1 < len(row):
-            landing = exchange.begin(_hop(problem, tensors, before, after, coming))
+            landing = exchange.begin(_hop(problem, tensors, before, after, coming), tensors)
         yield holder, tensors
         if landing is not None:
             landing.arrive()
@@ -171,7 +177,8 @@ def _passed_on(
     """Send gradients to the next rank, and return those of the holder's keys from the one
     before."""
     at = row.index(problem.me)
-    landing = exchange.begin(_hop(problem, tensors, row[at - 1], row[(at + 1) % len(row)], holder))
+    round_ = _hop(problem, tensors, row[at - 1], row[(at + 1) % len(row)], holder)
+    landing = exchange.begin(round_, tensors)
     landing.arrive()
     return landing.buffers
 
@@ -181,9 +188,9 @@ def _hop(problem: Problem, tensors: list[Tensor], before: int, after: int, comin
     made = Round([_sized(t, rows) for t in tensors], _bytes(problem, tensors))
     for i, t in enumerate(tensors):
         if t.shape[2]:
-            made.sends.append(Send(problem.members[after], t, i, 0))
+            made.sends.append(Send(problem.members[after], _whole(i, t), Place(i, 0)))
         if rows:
-            made.receives.append(Receive(problem.members[before], i, 0, rows))
+            made.receives.append(Receive(problem.members[before], Place(i, 0), rows))
     return made
 
 
@@ -191,18 +198,21 @@ def _to_owners(
     problem: Problem, column: list[int], parts: dict[int, list[Tensor]], exchange: Exchange
 ) -> list[list[Tensor]]:
     """Send partial results to the ranks of their queries; return those for this rank, in order."""
-    mine = [_wide(t) for t in parts[problem.me]]
+    mine = [widened(t) for t in parts[problem.me]]
     others = [m for m in column if m != problem.me]
     shapes = [_sized(t, problem.sizes[problem.me]) for _ in others for t in mine]
     made = Round(shapes, _bytes(problem, mine, len(others)))
+    given: list[Tensor] = []
     for number, other in enumerate(others):
         peer, there = problem.members[other], column.index(problem.me) - (problem.me > other)
-        for i, t in enumerate(map(_wide, parts[other])):
+        for i, t in enumerate(map(widened, parts[other])):
             if t.shape[2]:
-                made.sends.append(Send(peer, t, there * len(mine) + i, 0))
-            if mine[i].shape[2]:
-                made.receives.append(Receive(peer, number * len(mine) + i, 0, mine[i].shape[2]))
-    landing = exchange.begin(made)
+                place = Place(there * len(mine) + i, 0)
+                made.sends.append(Send(peer, _whole(len(given), t), place))
+                given.append(t)
+            if rows := mine[i].shape[2]:
+                made.receives.append(Receive(peer, Place(number * len(mine) + i, 0), rows))
+    landing = exchange.begin(made, given or mine)
     landing.arrive()
     came = {m: landing.buffers[n * len(mine) : (n + 1) * len(mine)] for n, m in enumerate(others)}
     return [mine if m == problem.me else came[m] for m in column]

@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+
+from torch import Tensor
 
 from gpudeck.accel.distributed.exchange import Exchange, Landing, Round
 
-MOST_PIECES = 8
+LEAST_BYTES = 24 << 20
+"""A journey of fewer bytes is not cut: starting copies and kernels would cost more than it hides."""
+MOST_PIECES = 6
 
 
-def pieces_of(heads: int, most: int = MOST_PIECES) -> list[slice]:
-    """Return slices of heads: small ones first, because nothing hides the first one's journey.
+def pieces_of(heads: int, bytes_of_all: int) -> list[slice]:
+    """Return slices of heads, whose journey takes so many bytes for all.
 
-    Each one has at most twice the heads of the one before it, and about 1 / 4 of all.
+    The first one is small, because nothing hides its journey; each one is at most about three times
+    the one before it, whose computation must hide it.
     """
-    pieces: list[slice] = []
-    size, begin = 1, 0
-    limit = max(1, -(-heads // 4), -(-heads // most))
-    while begin < heads:
-        end = min(heads, begin + size)
-        pieces.append(slice(begin, end))
-        size = limit if len(pieces) >= most // 2 else min(limit, size * (1 + len(pieces) % 2))
-        begin = end
-    return pieces
+    count = max(1, min(MOST_PIECES, heads, bytes_of_all // LEAST_BYTES))
+    if count == 1:
+        return [slice(0, heads)]
+    shares = [1, 3, *(4 for _ in range(count - 2))]
+    ends = [max(i + 1, heads * n // sum(shares)) for i, n in enumerate(accumulate(shares))]
+    ends = [min(end, heads) for end in ends]
+    return [slice(a, b) for a, b in pairwise([0, *ends]) if a < b]
 
 
-def rounds_ahead(exchange: Exchange, rounds: Sequence[Round], ahead: int = 2) -> Iterator[Landing]:
+def rounds_ahead(
+    exchange: Exchange, rounds: Sequence[Round], tensors: Sequence[Tensor], ahead: int
+) -> Iterator[Landing]:
     """Begin rounds so many ahead of their use, and yield their landings in their order.
 
     Each landing must be released before the next one is asked for.
     """
-    landings = [exchange.begin(round_) for round_ in rounds[:ahead]]
+    landings = [exchange.begin(round_, tensors) for round_ in rounds[:ahead]]
     for i in range(len(rounds)):
         if i and i + ahead <= len(rounds):
-            landings.append(exchange.begin(rounds[i + ahead - 1]))
+            landings.append(exchange.begin(rounds[i + ahead - 1], tensors))
         yield landings[i]

@@ -9,15 +9,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gpudeck.accel.distributed.exchange import Exchange, Landing, Round
-from gpudeck.accel.distributed.local import Answer, attend, differentiate
+from gpudeck.accel.distributed.exchange import Exchange, Landing, narrowed, widened
+from gpudeck.accel.distributed.local import Answer, attend, blind, differentiate
 from gpudeck.accel.distributed.problem import Problem
 from gpudeck.accel.distributed.sharding import Span
 from gpudeck.accel.distributed.strategies.base import Gradients, Shard, Upstream
-from gpudeck.accel.distributed.strategies.heads import HeadExchange, by_position
+from gpudeck.accel.distributed.strategies.heads import HeadExchange, Moved, head_exchange
 from gpudeck.accel.distributed.strategies.lanes import Lanes
 from gpudeck.accel.distributed.strategies.pieces import pieces_of, rounds_ahead
-from gpudeck.accel.distributed.tiles import Tile
+from gpudeck.accel.distributed.tiles import Tile, unseen
 
 
 def refusal(problem: Problem, heads: int, kv_heads: int) -> str | None:
@@ -29,71 +29,54 @@ def refusal(problem: Problem, heads: int, kv_heads: int) -> str | None:
 
 def forward(problem: Problem, x: Shard, exchange: Exchange) -> Answer:
     """Return the answer of this rank's queries."""
-    answer = x.new_answer()
-    moved = HeadExchange(problem, x.k.shape[1], by_position(problem))
-    tiles = problem.over_all((Span(0, problem.end),))
-    pieces, groups = pieces_of(moved.each), [x.group, 1, 1]
-    rounds = [moved.inbound([x.q, x.k, x.v], groups, piece) for piece in pieces]
-    pending = _Returns(moved, exchange, list(answer), [x.group, x.group])
-    _reserve(exchange, rounds, moved, pending, pieces)
-    lanes, landings = Lanes(x.q.device), rounds_ahead(exchange, rounds)
-    for piece in pieces:
-        with lanes.turn():
-            landing = next(landings)
-            landing.arrive()
+    answer, tiles = x.new_answer(), problem.over_all((Span(0, problem.end),))
+    trip = _Trip(
+        problem, x, exchange, [x.q, x.k, x.v], [x.group, 1, 1], list(answer), [x.group, x.group]
+    )
+    for piece in trip.pieces:
+        with trip.lanes.turn():
+            landing = trip.next()
             part = Shard(*landing.buffers)
             found = part.new_answer()
-            sink = None if x.sink is None else x.sink[moved.heads(problem.me, piece, x.group)]
-            attend(part.q, part.k, part.v, tiles, problem.rules, found, sink)
+            sink = None
+            if x.sink is not None:
+                sink = x.sink[trip.moved.heads(problem.me, piece, x.group)]
+            for rows in unseen(tiles, problem.end):
+                blind(Answer(found.out[:, :, rows], found.lse[:, :, rows]), sink)
+            for tile in tiles:
+                _attend(problem, part, tile, found, sink)
             landing.release()
-            pending.send([found.out, found.lse], piece)
-    lanes.join()
-    pending.finish()
-    exchange.end()
+            trip.send(list(found), piece)
+    trip.end()
     return answer
+
+
+def _attend(problem: Problem, x: Shard, tile: Tile, found: Answer, sink: Tensor | None) -> None:
+    rows = tile.q
+    room = Answer(found.out[:, :, rows], found.lse[:, :, rows])
+    part = tile._replace(q=slice(0, rows.stop - rows.start))
+    attend(x.q[:, :, rows], x.k, x.v, part, problem.rules, room, sink)
 
 
 def backward(problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gradients:
     """Return the gradients, each computed by one rank alone."""
     grads = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in x[:3]]
-    moved = HeadExchange(problem, x.k.shape[1], by_position(problem))
     tiles = problem.over_all((Span(0, problem.end),))
     given = [x.q, x.k, x.v, up.dout, up.answer.out, up.answer.lse]
-    groups = [x.group, 1, 1, x.group, x.group, x.group]
-    if up.dlse is not None:
-        given.append(up.dlse)
-        groups.append(x.group)
-    pieces = pieces_of(moved.each)
-    rounds = [moved.inbound(given, groups, piece) for piece in pieces]
-    pending = _Returns(moved, exchange, grads, groups[:3])
-    _reserve(exchange, rounds, moved, pending, pieces)
-    lanes, landings = Lanes(x.q.device), rounds_ahead(exchange, rounds)
-    for piece in pieces:
-        with lanes.turn():
-            landing = next(landings)
-            landing.arrive()
+    given += [] if up.dlse is None else [up.dlse]
+    groups = [x.group, 1, 1, *(x.group for _ in given[3:])]
+    trip = _Trip(problem, x, exchange, given, groups, grads, groups[:3])
+    for piece in trip.pieces:
+        with trip.lanes.turn():
+            landing = trip.next()
             q, k, v, dout, out, lse, *dlse = landing.buffers
-            answer = Answer(out, lse.squeeze(-1))
-            of_lse = dlse[0].squeeze(-1) if dlse else None
+            answer = Answer(out, narrowed(lse))
+            of_lse = narrowed(dlse[0]) if dlse else None
             found = _differentiate(problem, tiles, (q, k, v), dout, answer, of_lse)
             landing.release()
-            pending.send(found, piece)
-    lanes.join()
-    pending.finish()
-    exchange.end()
+            trip.send(found, piece)
+    trip.end()
     return Gradients(*grads)
-
-
-def _reserve(
-    exchange: Exchange,
-    rounds: list[Round],
-    moved: HeadExchange,
-    pending: _Returns,
-    pieces: list[slice],
-) -> None:
-    """Make room for what comes and what goes back."""
-    back = [moved.bytes_back(pending.targets, pending.groups, piece) for piece in pieces]
-    exchange.reserve(max(*back, *(round_.bytes_of_any for round_ in rounds)))
 
 
 def _differentiate(
@@ -104,7 +87,7 @@ def _differentiate(
     answer: Answer,
     dlse: Tensor | None,
 ) -> list[Tensor]:
-    """Return the gradients over all tiles, which have no query and no key in common."""
+    """Return the gradients over all tiles, which have no query in common."""
     if len(tiles) == 1 and tiles[0].q == slice(0, problem.end) == tiles[0].k:
         return list(differentiate(dout, *qkv, answer, dlse, tiles[0], problem.rules)[:3])
     grads = [torch.zeros_like(t, dtype=torch.float32) for t in qkv]
@@ -115,26 +98,56 @@ def _differentiate(
     return [grad.to(t.dtype) for grad, t in zip(grads, qkv, strict=True)]
 
 
-class _Returns:
-    """Send results back while the next piece is computed, and collect those of the one before."""
+class _Trip:
+    """Bring pieces of heads one after the other, and take their results back meanwhile."""
 
     def __init__(
-        self, moved: HeadExchange, exchange: Exchange, targets: list[Tensor], groups: list[int]
+        self,
+        problem: Problem,
+        x: Shard,
+        exchange: Exchange,
+        given: list[Tensor],
+        groups: list[int],
+        targets: list[Tensor],
+        groups_back: list[int],
     ) -> None:
-        self._moved, self._exchange = moved, exchange
-        self.targets, self.groups = targets, groups
+        kv_heads = x.k.shape[1]
+        self.moved: HeadExchange = head_exchange(problem, kv_heads, True)
+        self._exchange, self._targets, self._groups = exchange, targets, groups_back
+        kinds = tuple(Moved.of(t, g) for t, g in zip(given, groups, strict=True))
+        self._back = tuple(Moved.of(t, g) for t, g in zip(targets, self._groups, strict=True))
+        whole = sum(t.numel() * t.element_size() for t in given)
+        self.pieces = pieces_of(self.moved.each, whole)
+        ends = [(piece.start, piece.stop) for piece in self.pieces]
+        rounds = [self.moved.inbound(kinds, *piece) for piece in ends]
+        returns = [self.moved.outbound(self._back, *piece) for piece in ends]
+        exchange.reserve(max(round_.size for round_ in (*rounds, *returns)))
+        self._landings = rounds_ahead(exchange, rounds, [widened(t) for t in given], 2)
+        self.lanes = Lanes(x.q.device)
         self._last: tuple[Landing, slice] | None = None
+
+    def next(self) -> Landing:
+        """Return the landing of the next piece when it has arrived."""
+        landing = next(self._landings)
+        landing.arrive()
+        return landing
 
     def send(self, results: list[Tensor], piece: slice) -> None:
         """Send the results of a piece; those of the piece before it are collected."""
-        landing = self._exchange.begin(self._moved.outbound(results))
-        self._moved.keep(results, self.targets, self.groups, piece)
-        self.finish()
+        round_ = self.moved.outbound(self._back, piece.start, piece.stop)
+        landing = self._exchange.begin(round_, [widened(t) for t in results])
+        self.moved.keep(results, self._targets, self._groups, piece)
+        self._collect()
         self._last = landing, piece
 
-    def finish(self) -> None:
-        """Collect what has been sent last."""
+    def end(self) -> None:
+        """Collect what has been sent last, and wait for everything."""
+        self.lanes.join()
+        self._collect()
+        self._exchange.end()
+
+    def _collect(self) -> None:
         if self._last is not None:
             landing, piece = self._last
-            self._moved.collect(landing, self.targets, self.groups, piece)
+            self.moved.collect(landing, self._targets, self._groups, piece)
             self._last = None

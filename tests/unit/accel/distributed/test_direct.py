@@ -13,16 +13,18 @@ from gpudeck.accel.attention.api import attention
 from gpudeck.accel.distributed.direct import Direct
 from gpudeck.accel.distributed.problem import Problem, Rules
 from gpudeck.accel.distributed.sharding import shard, spans_of, unshard
-from gpudeck.accel.distributed.strategies import gather, ulysses
+from gpudeck.accel.distributed.strategies import gather, pieces, ulysses
 from gpudeck.accel.distributed.strategies.base import Shard, Upstream
 from gpudeck.accel.distributed.tiles import Sight
 
-STRATEGIES = {"gather": (gather, 2), "ulysses": (ulysses, 4)}
+STRATEGIES = {"gather": (gather, 3), "ulysses": (ulysses, 4)}
 
 
 def whole(tokens: int, heads: int) -> list[Tensor]:
     draw = torch.Generator().manual_seed(tokens)
-    return [torch.randn(2, h, tokens, 8, generator=draw) for h in (2 * heads, heads, heads, 2 * heads)]
+    return [
+        torch.randn(2, h, tokens, 8, generator=draw) for h in (2 * heads, heads, heads, 2 * heads)
+    ]
 
 
 def on_rank(folder: str, name: str, sizes: list[tuple[int, int]]) -> list[list[Tensor]]:
@@ -30,6 +32,7 @@ def on_rank(folder: str, name: str, sizes: list[tuple[int, int]]) -> list[list[T
     found = []
     with pytest.MonkeyPatch.context() as patch:
         play(patch, folder)
+        patch.setattr(pieces, "LEAST_BYTES", 1)
         group = dist.distributed_c10d._get_default_group()
         cpu = torch.device("cpu")
         forth, back = Direct(group, group, cpu, slots), None
