@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gpudeck.accel.distributed.exchange import Exchange, Landing, Round
 
-LEAST_BYTES = 24 << 20
+LEAST_BYTES = 96 << 20
 """A journey of fewer bytes is not cut: starting copies and kernels would cost more than it hides."""
 MOST_PIECES = 6
 
