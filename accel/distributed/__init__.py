@@ -48,7 +48,24 @@ _HOME = {
     "unshard": "sharding",
 }
 
-__all__ = sorted(_HOME)  # noqa: PLE0605 - sorted gives a list
+__all__ = [
+    "Choice",
+    "RingAttention",
+    "Span",
+    "balanced_spans",
+    "distributed_attention",
+    "explain",
+    "global_accumulate",
+    "local_attention",
+    "positions",
+    "ring_attention_backward",
+    "ring_attention_forward",
+    "ring_send_recv",
+    "shard",
+    "shard_sequence",
+    "spans_of",
+    "unshard",
+]
 
 
 def __getattr__(name: str) -> Any:

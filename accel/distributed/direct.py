@@ -74,10 +74,8 @@ class Direct:
         self._header = padded(2 * self._ranks * slots * _NUMBER)
         self._arena: _Arena | None = None
         self._round = 0
-        self._streams = {
-            peer: torch.cuda.Stream(device, -1) for peer in range(self._ranks) if peer != self._me
-        }
-        self._own, self._signals = torch.cuda.Stream(device, -1), torch.cuda.Stream(device, -1)
+        self._streams = {p: _stream(device) for p in range(self._ranks) if p != self._me}
+        self._own, self._signals = _stream(device), _stream(device)
         self._begun: torch.cuda.Event | None = None
         self._watch = Watch()
 
@@ -240,6 +238,11 @@ class Direct:
         assert self._arena is not None
         index = ((what == "free") * self._ranks + peer) * len(self._slots) + slot
         return self._arena.addresses[rank] + _NUMBER * index
+
+
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """Return a stream whose copies come before kernels that wait, too."""
+    return torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
 
 
 class _Landing:

@@ -82,7 +82,7 @@ def differentiate(
     for x, at in _inputs(q, k, v, tile, None):
         problem, backend = _chosen(x, tile, rules, "backward", dlse is not None)
         lse = answer.lse[at]
-        of_out, of_lse = dout[at], passes.of_rows_with_keys(None if dlse is None else dlse[at], lse)
+        of_out, of_lse = dout[at], passes.mask_blind(None if dlse is None else dlse[at], lse)
         if backend == OWN_WEIGHTS:
             of_out, of_lse = _shares(x, problem, lse, of_out, of_lse)
         parts.append(passes.backward(of_out, x, answer.out[at], lse, problem, backend, of_lse)[:3])
@@ -107,10 +107,10 @@ def _shares(
     return dout * share[..., None].to(dout.dtype), None if dlse is None else dlse * share
 
 
-def blind(answer: Answer, rows: slice, sink: Tensor | None) -> None:
-    """Write the rows of queries that see no key."""
-    answer.out[:, :, rows] = 0
-    answer.lse[:, :, rows] = -torch.inf if sink is None else sink.float()[:, None]
+def blind(answer: Answer, sink: Tensor | None) -> None:
+    """Write the answer of queries that see no key."""
+    answer.out.zero_()
+    answer.lse[:] = -torch.inf if sink is None else sink.float()[:, None]
 
 
 def _inputs(

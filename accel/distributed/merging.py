@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gpudeck.accel.attention.sinks import with_sink
+from gpudeck.accel.attention.sinks import add_sink
 from gpudeck.accel.distributed.local import Answer
 
 
@@ -35,5 +35,5 @@ class Sum:
         """Return the sum in the dtype of outputs, with the sink, if there is one."""
         out, lse = self.out, self.lse
         if sink is not None:
-            out, lse = with_sink(out, lse, sink)
+            out, lse = add_sink(out, lse, sink)
         return Answer(out.to(dtype), lse)

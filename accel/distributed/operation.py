@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from gpudeck.accel.attention.problem import dtype_name
@@ -22,7 +21,7 @@ from gpudeck.accel.distributed.problem import Problem, Rules
 from gpudeck.accel.distributed.sharding import Span, Spans, size_of, spans_of
 from gpudeck.accel.distributed.strategies.base import Shard, Upstream
 from gpudeck.accel.distributed.tiles import Sight
-from gpudeck.accel.distributed.world import World, world_of
+from gpudeck.accel.distributed.world import World, resolved, world_of
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,7 @@ def plan_of(
     Raises:
         ValueError: on every rank, if the request of one is wrong or differs from the others'.
     """
-    world = world_of(dist.distributed_c10d._resolve_process_group(group))
+    world = world_of(resolved(group))
     every_time = q.device.type == "cpu"
     try:
         plan = _plan(

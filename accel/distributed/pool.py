@@ -12,15 +12,15 @@ import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from functools import lru_cache
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as multiprocessing
-from torch import Tensor
+from torch import Tensor, multiprocessing
 
+from gpudeck.accel.distributed.choice import Choice
 from gpudeck.accel.distributed.patience import PATIENCE_S
 
 START_S = 120.0
@@ -74,6 +74,12 @@ class Pool:
         self._run("backward", [dout, q, k, v, out, lse], [dq, dk, dv], options)
         return dq, dk, dv
 
+    def explain(self, q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> Choice:
+        """Return what `forward` runs for these tensors."""
+        found: list[Choice] = []
+        self._run("explain", [q, k, v], [], options, found)
+        return found[0]
+
     def close(self) -> None:
         """End the processes."""
         for pipe in self._pipes:
@@ -84,7 +90,12 @@ class Pool:
         self._folder.cleanup()
 
     def _run(
-        self, what: str, given: list[Tensor], targets: list[Tensor], options: dict[str, Any]
+        self,
+        what: str,
+        given: list[Tensor],
+        targets: list[Tensor],
+        options: dict[str, Any],
+        found: list[Choice] | None = None,
     ) -> None:
         """Let every rank do its part.
 
@@ -96,25 +107,25 @@ class Pool:
             torch.cuda.synchronize(inputs[0].device)
         for pipe in self._pipes:
             pipe.send((what, inputs, targets, options))
-        waiting = dict(zip(self._pipes, range(len(self._pipes)), strict=True))
-        failed: list[str] = []
-        while waiting:
-            ready = wait(list(waiting), timeout=START_S + PATIENCE_S)
-            if not ready:
-                failed += [f"rank {rank} does not answer" for rank in waiting.values()]
-                break
-            for pipe in ready:
-                rank = waiting.pop(pipe)  # type: ignore[call-overload]
-                try:
-                    answer = pipe.recv()  # type: ignore[union-attr]
-                except EOFError:
-                    answer = "its process has ended"
-                if answer:
-                    failed.append(f"rank {rank}: {answer}")
+        answers = [self._answer(rank) for rank in range(len(self._pipes))]
+        failed = [answer for answer in answers if isinstance(answer, str)]
+        if found is not None:
+            found += [answer for answer in answers if isinstance(answer, Choice)]
         if failed:
             pool_of.cache_clear()
             self.close()
             raise RuntimeError(f"attention over {len(self._pipes)} ranks failed: {failed[0]}")
+
+    def _answer(self, rank: int) -> str | Choice | None:
+        """Wait for a rank; return what went wrong there, or what it found."""
+        pipe = self._pipes[rank]
+        try:
+            if not pipe.poll(START_S + PATIENCE_S):
+                return f"rank {rank} does not answer"
+            answer = pipe.recv()
+        except (EOFError, OSError):
+            answer = "its process has ended"
+        return f"rank {rank}: {answer}" if isinstance(answer, str) else answer
 
 
 @lru_cache(maxsize=4)
@@ -126,7 +137,10 @@ def pool_of(ranks: int, device: str) -> Pool:
 def _shared(t: Tensor) -> Tensor:
     """Return the tensor in memory that other processes can map, contiguous."""
     t = t.contiguous()
-    return t if t.is_cuda or t.is_shared() else t.clone().share_memory_()
+    if t.is_cuda or t.is_shared():  # type: ignore[no-untyped-call]
+        return t
+    shared: Tensor = t.clone().share_memory_()  # type: ignore[no-untyped-call]
+    return shared
 
 
 def _serve(rank: int, ranks: int, device: str, folder: str, pipe: Connection) -> None:
@@ -142,15 +156,16 @@ def _serve(rank: int, ranks: int, device: str, folder: str, pipe: Connection) ->
         world_size=ranks,
         timeout=timedelta(seconds=PATIENCE_S),
     )
-    passes: dict[str, Callable[..., list[Tensor]]] = {"forward": _forward, "backward": _backward}
+    passes: dict[str, Callable[..., list[Tensor] | Choice]] = {
+        "forward": _forward, "backward": _backward, "explain": _explain,
+    }  # fmt: skip
     while True:
         try:
             what, inputs, targets, options = pipe.recv()
         except EOFError:
             break
         try:
-            _compute(passes[what], rank, ranks, inputs, targets, options)
-            pipe.send("")
+            pipe.send(_compute(passes[what], rank, ranks, inputs, targets, options))
         except Exception as e:  # noqa: BLE001 - the program that asked raises it
             pipe.send("".join(traceback.format_exception_only(e)).strip())
         del inputs, targets
@@ -158,13 +173,14 @@ def _serve(rank: int, ranks: int, device: str, folder: str, pipe: Connection) ->
 
 
 def _compute(
-    work: Callable[..., list[Tensor]],
+    work: Callable[..., list[Tensor] | Choice],
     rank: int,
     ranks: int,
     inputs: list[Tensor],
     targets: list[Tensor],
     options: dict[str, Any],
-) -> None:
+) -> Choice | None:
+    """Do this rank's part of the work, and write its rows of the targets."""
     from gpudeck.accel.distributed.sharding import shard, spans_of
 
     layout = options.get("layout", "zigzag")
@@ -173,6 +189,8 @@ def _compute(
     device = torch.device("cuda", rank) if inputs[0].is_cuda else torch.device("cpu")
     mine = [shard(t, spans[rank], 2).to(device) for t in inputs]
     found = work(*mine, **{**options, "tokens": tokens})
+    if isinstance(found, Choice):
+        return found
     for whole, part in zip(targets, found, strict=True):
         begin = 0
         for span in spans[rank]:
@@ -181,6 +199,13 @@ def _compute(
             begin += span.size
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+    return None
+
+
+def _explain(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Choice:
+    from gpudeck.accel.distributed.api import explain
+
+    return explain(q, k, v, **options)[0]
 
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> list[Tensor]:

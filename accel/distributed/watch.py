@@ -46,13 +46,17 @@ class Watch:
         since = time.monotonic()
         while True:
             time.sleep(_PERIOD_S)
-            while self._waits and self._waits[0].passed.query():
+            while self._waits and _done(self._waits[0].passed):
                 self._waits.popleft()
                 since = time.monotonic()
-            if not self._waits or not self._waits[0].reached.query():
+            if not self._waits or not _done(self._waits[0].reached):
                 since = time.monotonic()
             elif time.monotonic() - since > PATIENCE_S - 2 * _PERIOD_S:
                 _give_up(self._waits[0].peers)
+
+
+def _done(event: torch.cuda.Event) -> bool:
+    return bool(event.query())  # type: ignore[no-untyped-call]
 
 
 def _give_up(peers: list[int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from datetime import timedelta
 from functools import cached_property
 
@@ -137,3 +138,9 @@ def world_of(group: dist.ProcessGroup) -> World:
 
 def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]
+
+
+def resolved(name: str) -> dist.ProcessGroup:
+    """Return the group of a name, as torch's own compiled collectives find it."""
+    find: Callable[[str], dist.ProcessGroup] = dist.distributed_c10d._resolve_process_group  # type: ignore[attr-defined,assignment]
+    return find(name)

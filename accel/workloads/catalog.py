@@ -289,6 +289,9 @@ def _backends(default: str, choices: tuple[str, ...], cpu_default: str) -> Param
     )
 
 
+STRATEGIES = ("auto", "gather", "ulysses", "ring", "mesh", "hybrid")
+"""The strategies of `accel.distributed`."""
+
 _ANY = tuple(dict.fromkeys(("auto", *BACKENDS, *PRODUCTS, *LINEAR, *RECIPES, *FP8)))
 """The names of contenders of every operation."""
 _OPERATIONS = ("attention", "gemm", "precision", "linear_attention")
@@ -557,6 +560,40 @@ WORKLOADS: tuple[Workload, ...] = (
             ),
             _DTYPE,
             _seconds("how long the timed loop runs", "10", "4"),
+        ),
+    ),
+    Workload(
+        "distributed",
+        "Attention over several GPUs",
+        "Attention whose sequence is divided among processes, one for each GPU, checked against one"
+        " device and float64",
+        "gpudeck.accel.workloads.distributed",
+        (
+            Param(
+                "ranks",
+                "Processes",
+                "int",
+                "2",
+                "how many processes divide the sequence; on GPUs each has its own",
+                minimum=1,
+                maximum=512,
+                group="Shape",
+            ),
+            _size("seq", "Sequence", "16384", "tokens of the whole sequence", "512"),
+            _size("heads", "Heads", "32", "query heads", "4"),
+            _size("kv_heads", "Key heads", "8", "key and value heads", "2"),
+            _size("head_dim", "Head size", "128", "elements in a head", "32"),
+            Param(
+                "causal",
+                "Causal",
+                "flag",
+                "yes",
+                "a token sees no later one",
+                group="Shape",
+            ),
+            Param("strategy", "Strategy", "choice", "auto", "how the work is divided", STRATEGIES),
+            _DTYPE,
+            _seconds("how long the timed loop runs", "10", "2"),
         ),
     ),
     Workload(

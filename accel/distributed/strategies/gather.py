@@ -90,9 +90,10 @@ def forward(problem: Problem, x: Shard, exchange: Exchange) -> Answer:
             landing.arrive()
             heads = heads_of(piece, x.group)
             q, sink = x.q[:, heads], None if x.sink is None else x.sink[heads]
+            k, v = landing.buffers
             for rows, tile in work.late:
                 room = _of_heads(rooms[rows.start], heads)
-                attend(q[:, :, rows], *landing.buffers, tile, problem.rules, room, sink)
+                attend(q[:, :, rows], k, v, tile, problem.rules, room, sink)
             landing.release()
     lanes.join()
     exchange.end()
@@ -130,10 +131,11 @@ def backward(problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gr
         heads = heads_of(piece, x.group)
         sums = [torch.zeros_like(t, dtype=torch.float32) for t in landing.buffers]
         dlse = None if up.dlse is None else up.dlse[:, heads]
+        k, v = landing.buffers
         for tile in plan.work.all:
             found = differentiate(
-                up.dout[:, heads], x.q[:, heads], *landing.buffers, _of_heads(up.answer, heads),
-                dlse, tile, problem.rules,
+                up.dout[:, heads], x.q[:, heads], k, v, _of_heads(up.answer, heads), dlse, tile,
+                problem.rules,
             )  # fmt: skip
             dq[:, heads, tile.q] = found.q
             sums[0][:, :, tile.k] += found.k
@@ -199,10 +201,11 @@ def _in_shard(problem: Problem, member: int, tile: Tile) -> Tile | None:
 
 def _first_key(tile: Tile) -> int:
     """Return the first key that a kernel loads for a tile."""
+    start: int = tile.k.start
     if tile.left is None or tile.lengths:
-        return tile.k.start
-    spare = (tile.k.stop - tile.k.start) - (tile.q.stop - tile.q.start)
-    return tile.k.start + max(0, spare - tile.left) // BLOCK * BLOCK
+        return start
+    spare: int = (tile.k.stop - start) - (tile.q.stop - tile.q.start)
+    return start + max(0, spare - tile.left) // BLOCK * BLOCK
 
 
 def _needs(tiles: list[Tile]) -> list[Span]:

@@ -31,14 +31,16 @@ class Rows(NamedTuple):
     step: int = 1
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """Return the number of rows."""
-        return self.here.stop - self.here.start
+        first: int = self.here.start
+        last: int = self.here.stop
+        return last - first
 
     @property
     def there(self) -> slice:
         """Return the rows where they land."""
-        return slice(self.row, self.row + self.count * self.step)
+        return slice(self.row, self.row + self.size * self.step)
 
 
 class Moved(NamedTuple):
@@ -100,7 +102,7 @@ class HeadExchange:
                     for at in self._rows[p.me]
                 ]
                 made.receives += [
-                    Receive(peer, Place(i, at.row, at.step), at.count) for at in self._rows[other]
+                    Receive(peer, Place(i, at.row, at.step), at.size) for at in self._rows[other]
                 ]
             heads = self.heads(p.me, piece, t.group)
             made.own += [
@@ -132,7 +134,7 @@ class HeadExchange:
                     for at in self._rows[other]
                 ]  # fmt: skip
                 made.receives += [
-                    Receive(peer, Place(here + i, at.here.start), at.count)
+                    Receive(peer, Place(here + i, at.here.start), at.size)
                     for at in self._rows[p.me]
                 ]
         return made

@@ -40,5 +40,5 @@ _MADE: dict[torch.device, list[torch.cuda.Stream]] = {}
 
 def _streams(device: torch.device) -> list[torch.cuda.Stream]:
     if device not in _MADE:
-        _MADE[device] = [torch.cuda.Stream(device) for _ in range(LANES)]
+        _MADE[device] = [torch.cuda.Stream(device) for _ in range(LANES)]  # type: ignore[no-untyped-call]
     return _MADE[device]

@@ -10,7 +10,8 @@ from torch import Tensor
 from gpudeck.accel.distributed.exchange import Exchange, Landing, Round
 
 LEAST_BYTES = 96 << 20
-"""A journey of fewer bytes is not cut: starting copies and kernels would cost more than it hides."""
+"""A journey is cut for each so many bytes: starting more copies and kernels would cost more than
+they hide."""
 MOST_PIECES = 6
 
 

@@ -1,6 +1,7 @@
 """Send keys and values round all ranks, one hop at a time (arXiv 2310.01889).
 
-It is the mesh with one row. A rank holds two shards of keys at a time, whatever the number of ranks.
+It is the mesh with one row. A rank holds two shards of keys at a time, however many
+ranks there are.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from gpudeck.accel.primitives.gemm.operands import arrange
 from gpudeck.accel.result import Check
 from gpudeck.accel.runtime.capability import find_device
 from gpudeck.accel.workloads import attention as attention_workload
-from gpudeck.accel.workloads import catalog, gemm, linear_attention, precision
+from gpudeck.accel.workloads import catalog, distributed, gemm, linear_attention, precision
 from gpudeck.accel.workloads import copy as copy_workload
 from gpudeck.accel.workloads.check import Oracle
 from gpudeck.accel.workloads.grid import Shape
@@ -56,6 +56,13 @@ SMALL = {
         "dtype": "float32",
         "seconds": "0.2",
     },
+    "distributed": {
+        "ranks": "3",
+        "seq": "100",
+        "head_dim": "8",
+        "dtype": "float32",
+        "seconds": "0.2",
+    },
     "copy": {"mib": "1", "seconds": "0.4"},
 }
 
@@ -65,6 +72,7 @@ RUN = {
     "gemm": lambda argv: main("gemm", gemm.prepare, argv),
     "precision": lambda argv: main("precision", precision.prepare, argv),
     "linear_attention": lambda argv: main("linear_attention", linear_attention.prepare, argv),
+    "distributed": lambda argv: main("distributed", distributed.prepare, argv),
     "copy": lambda argv: main("copy", copy_workload.prepare, argv),
 }
 
@@ -95,7 +103,7 @@ def as_a_job(argv, folder, file):
         ("linear_attention", False),
         *(
             pytest.param(name, True, marks=pytest.mark.slow)
-            for name in ("gemm", "precision", "linear_attention", "copy")
+            for name in ("gemm", "precision", "linear_attention", "distributed", "copy")
         ),
     ],
     ids=lambda value: {True: "alone", False: "here"}.get(value, value),
@@ -142,6 +150,7 @@ def test_a_job_reports_progress_and_leaves_a_consistent_result(
     expected = {
         "attention": 4 * 4 * 16 * 96 * 97 / 2, "gemm": 2 * 64**3, "copy": 0,
         "precision": 6 * 40 * 64 * 32, "linear_attention": 6 * 70 * 2 * 8 * 8,
+        "distributed": 4 * 4 * 8 * 100 * 101 / 2,
     }[name]  # fmt: skip
     assert r.flops == expected
     assert [cell.operation for cell in r.cells] == ([] if name == "copy" else [name])

@@ -23,7 +23,7 @@ class Stream:
 
     cuda_stream = 0
 
-    def __init__(self, *_: Any) -> None:
+    def __init__(self, *_: Any, **__: Any) -> None:
         pass
 
     def wait_event(self, event: object) -> None:

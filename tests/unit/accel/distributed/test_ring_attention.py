@@ -68,7 +68,7 @@ def test_one_script_gets_the_whole_answer_and_gradients_from_its_own_processes()
     wanted = torch.nn.functional.scaled_dot_product_attention(*leaves, is_causal=True)
     torch.testing.assert_close(out, wanted)
     torch.testing.assert_close(found, torch.autograd.grad(wanted, leaves, dout))
-    with pytest.raises(RuntimeError, match="no strategy|strategy is one of"):
+    with pytest.raises(RuntimeError, match="strategy is one of"):
         attend(q, k, v, strategy="magic")
 
 
