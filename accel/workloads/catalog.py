@@ -129,6 +129,10 @@ class Workload(msgspec.Struct, frozen=True):
         operation = values.get("operation", _OPERATIONS[0])
         return self.name if operation == _OPERATIONS[0] else f"{self.name} {operation}"
 
+    def gpus(self, values: Mapping[str, str], device_kind: str) -> int:
+        """Return how many GPUs a job with these values needs on devices of a kind."""
+        return int(values.get("ranks", "1")) if device_kind == "nvidia" else 1
+
     def argv(self, values: Mapping[str, str]) -> list[str]:
         """Return the command that runs it, with this interpreter.
 
@@ -581,7 +585,7 @@ WORKLOADS: tuple[Workload, ...] = (
             ),
             _size("seq", "Sequence", "16384", "tokens of the whole sequence", "512"),
             _size("heads", "Heads", "32", "query heads", "4"),
-            _size("kv_heads", "Key heads", "8", "key and value heads", "2"),
+            _size("key_heads", "Key heads", "8", "key and value heads", "2"),
             _size("head_dim", "Head size", "128", "elements in a head", "32"),
             Param(
                 "causal",

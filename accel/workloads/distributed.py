@@ -31,11 +31,11 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
     from gpudeck.accel.distributed.pool import pool_of
 
     ranks, tokens, heads, kv_heads, size = (
-        values.integer(name) for name in ("ranks", "seq", "heads", "kv_heads", "head_dim")
+        values.integer(name) for name in ("ranks", "seq", "heads", "key_heads", "head_dim")
     )
     dtype, causal = getattr(torch, values.text("dtype")), values.flag("causal")
     if heads % kv_heads:
-        raise ValueError(f"kv_heads must divide heads; got {kv_heads} for {heads}")
+        raise ValueError(f"key_heads must divide heads; got {kv_heads} for {heads}")
     elements = float(tokens * size * (2 * heads + 2 * kv_heads))
     require(device, 4 * elements * dtype.itemsize)
     draw = torch.Generator(device.torch_device).manual_seed(0)

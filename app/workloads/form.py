@@ -25,7 +25,7 @@ class WorkloadForm:
     """Hold the values as typed."""
 
     def __init__(self, workload: Workload, device_kind: str) -> None:
-        self.workload = workload
+        self.workload, self._device_kind = workload, device_kind
         self.values = {p.name: p.default_for(device_kind) for p in workload.params}
         self._tokens = PendingTokens()
 
@@ -83,6 +83,10 @@ class WorkloadForm:
                 size = _BYTES[self.values["dtype"]]
                 amount = memory(elements * size)
                 return tr("{size} of each of queries, keys and values", size=amount)
+            case "distributed":
+                seq, heads, size = (float(self.values[n]) for n in ("seq", "heads", "head_dim"))
+                share = 2.0 if self.values["causal"] == "yes" else 4.0
+                return tr("{work} a call", work=scaled(share * heads * size * seq**2, "FLOP"))
             case "copy":
                 size_of = memory(2 * 2**20 * float(self.values["mib"]))
                 return tr("{size} of buffers", size=size_of)
@@ -113,7 +117,7 @@ class WorkloadForm:
         w = self.workload
         options: JobOptions = {
             "name": w.job_name(self.values),
-            "gpus": 1,
+            "gpus": w.gpus(self.values, self._device_kind),
             "workload": w.name,
             "params": dict(self.values),
         }

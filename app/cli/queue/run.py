@@ -102,8 +102,9 @@ def submit_workload(
     Raises:
         UsageError: A parameter is unknown or has a wrong value, or a package is missing.
     """
+    device_kind = _device_kind(client)
     try:
-        values = workload.complete(given, _device_kind(client))
+        values = workload.complete(given, device_kind)
         _refuse_unused(workload, given, values)
         argv = workload.argv(values)
     except ValueError as e:
@@ -112,7 +113,7 @@ def submit_workload(
         argv,
         token=token,
         name=workload.job_name(values),
-        gpus=1,
+        gpus=workload.gpus(values, device_kind),
         workload=workload.name,
         params=values,
     ).job

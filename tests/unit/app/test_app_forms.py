@@ -19,7 +19,8 @@ def test_the_defaults_can_be_sent(workload, kind):
     request = form.submission()
     assert request.spec.params == {p.name: p.default_for(kind) for p in workload.params}
     assert request.spec.argv[1:4] == ("-P", "-m", workload.module)
-    assert (request.spec.gpus, request.spec.workload) == (1, workload.name)
+    gpus = 2 if (workload.name, kind) == ("distributed", "nvidia") else 1
+    assert (request.spec.gpus, request.spec.workload) == (gpus, workload.name)
 
 
 @pytest.mark.parametrize(
