@@ -52,7 +52,7 @@ def on_rank(folder: str, name: str, sizes: list[tuple[int, int]]) -> list[list[T
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_direct_copies_give_the_answer_call_after_call(name, ranks, tmp_path):
     sizes = [(29, 6), (29, 6), (64, 12), (7, 6), (64, 12)]
     every = results(ranks, on_rank, str(tmp_path), name, sizes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+import pytest
 import torch
 import torch.distributed as dist
 from ranks import Failed, on_ranks, results
@@ -23,6 +24,7 @@ def refused(different: dict) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_ranks_that_ask_for_different_things_are_all_told():
     for different in (
         {"causal": False}, {"shape": (1, 2, 9, 4)}, {"shape": (1, 2, 8)}, {"layout": "spiral"},
@@ -47,6 +49,7 @@ def lost(strategy: str) -> float:
     raise AssertionError("the lost rank was not missed")
 
 
+@pytest.mark.slow
 def test_a_lost_rank_is_an_error_on_all_others():
     for strategy in ("gather", "ulysses", "ring"):
         found = on_ranks(3, lost, strategy, patience=70.0)

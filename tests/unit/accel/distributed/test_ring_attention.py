@@ -47,6 +47,7 @@ def by_hand() -> list[torch.Tensor]:
     return [out, *ring_attention_backward(dout, q, k, v, out, lse, **options)]
 
 
+@pytest.mark.slow
 def test_the_parts_of_ring_attention_make_the_whole():
     q, k, v, dout = whole()
     leaves = [t.requires_grad_() for t in (q, k, v)]

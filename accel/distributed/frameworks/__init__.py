@@ -1,0 +1,1 @@
+"""Offer attention over several GPUs to other people's code."""
