@@ -84,9 +84,9 @@ class WorkloadForm:
                 amount = memory(elements * size)
                 return tr("{size} of each of queries, keys and values", size=amount)
             case "distributed":
-                seq, heads, size = (float(self.values[n]) for n in ("seq", "heads", "head_dim"))
+                whole = [float(self.values[name]) for name in ("seq", "seq", "heads", "head_dim")]
                 share = 2.0 if self.values["causal"] == "yes" else 4.0
-                return tr("{work} a call", work=scaled(share * heads * size * seq**2, "FLOP"))
+                return tr("{work} a call", work=scaled(share * math.prod(whole), "FLOP"))
             case "copy":
                 size_of = memory(2 * 2**20 * float(self.values["mib"]))
                 return tr("{size} of buffers", size=size_of)
