@@ -97,7 +97,7 @@ _HOME = {
     "uninstall": "attention.frameworks.sdpa",
 }
 
-_PACKAGES = ("arrays", "inject", "jax", "precision")
+_PACKAGES = ("arrays", "distributed", "inject", "jax", "precision")
 """What people use by `accel.NAME`, and is imported with its first use, too."""
 
 

@@ -30,7 +30,7 @@ class Links:
     bytes_a_second: float = 1e9
     """What a rank sends, and receives at the same time."""
     latency_s: float = 20e-6
-    """Of one message or copy, with what makes sure that it has arrived."""
+    """What the host needs to start one round, while the GPU works."""
     flops: float = 1e11
     """Floating-point operations a second of the local kernel."""
     short_flops: float = 0.0
@@ -43,14 +43,19 @@ class Links:
 
 MESSAGES_GPU = Links(False, 180e9, 40e-6, 600e12)
 """NCCL between two H100s over NVLink (LOG.md: 175 GiB/s at 64 MiB)."""
-DIRECT = Links(True, 332e9, 6e-6, 600e12)
-"""The copy engine between two H100s over NVLink (309 GiB/s each way at 64 MiB)."""
+DIRECT = Links(True, 332e9, 0.7e-3, 660e12)
+"""The copy engine between two H100s over NVLink: 309 GiB/s each way at 64 MiB, and what the host
+took for a piece of heads (log/distributed.md)."""
+BETWEEN_HOSTS = Links(False, 45e9, 0.7e-3, 660e12)
+"""H100s with one network adapter of 400 Gbit/s each, an assumption: nobody measured it here."""
 CPU = Links(False, 1e9, 200e-6, 1e11)
 """gloo between processes of one machine; an assumption, not a measurement."""
 
 FORWARD_PRODUCTS, BACKWARD_PRODUCTS = 2, 5
-PIECES = 5
-"""The pieces of heads into which a strategy that overlaps them cuts its journey."""
+BACKWARD_SPEED = 0.82
+"""The speed of our backward kernels over that of the forward one, on an H100 at 64k tokens."""
+PIECE_BYTES, MOST_PIECES = 96 << 20, 6
+"""Journeys are cut for each so many bytes, into at most so many pieces of heads."""
 
 
 def seconds(
@@ -66,12 +71,12 @@ def seconds(
     products = FORWARD_PRODUCTS if forward else BACKWARD_PRODUCTS
     pairs = sizes.batch * sizes.heads * float(tokens) ** 2 * sizes.visible
     work = products * pairs * (sizes.head_dim + sizes.value_dim) / ranks / links.flops
+    work /= 1.0 if forward else BACKWARD_SPEED
     moved, exposed, rounds, merged = _journey(strategy, ranks, tokens, sizes, forward)
     slow = links.short_flops or 0.8 * links.flops
     work *= links.flops / slow if merged else 1.0
     travel = moved / links.bytes_a_second
-    hidden = travel * (1 - exposed)
-    return max(work, hidden) + travel * exposed + rounds * links.latency_s
+    return max(work, travel * (1 - exposed), rounds * links.latency_s) + travel * exposed
 
 
 def _journey(
@@ -85,15 +90,16 @@ def _journey(
     others = ranks - 1
     if ranks == 1:
         return 0.0, 0.0, 0, False
+    pieces = max(1, min(MOST_PIECES, s.kv_heads, int(key * ranks * s.itemsize) // PIECE_BYTES))
     if strategy == "gather":
         moved = key * others * s.itemsize + (0 if forward else 4 * key * others)
         # nothing hides the first piece; partial gradients are not overlapped
-        return moved, 1 / (2 * PIECES) if forward else 0.5, PIECES * (1 if forward else 2), False
+        return moved, 1 / (2 * pieces) if forward else 0.5, pieces * (1 if forward else 2), False
     if strategy == "ulysses":
         there = query + key + (0 if forward else 2 * out)
         back = out if forward else query + key
         share = others / ranks
-        return (there + back) * share * s.itemsize, 1 / PIECES, 2 * PIECES, False
+        return (there + back) * share * s.itemsize, 1 / pieces, 2 * pieces, False
     if strategy == "hybrid":
         width = gcd(ranks, s.kv_heads)
         share = (width - 1) / width
