@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -376,9 +377,22 @@ def _environment(
         # which must not touch one that is held by another
         "CUDA_VISIBLE_DEVICES": ",".join(uuids),
         **others,
+        **rendezvous(env, len(held)),
         "GPUDECK_RESULT": str(folder / result_name(job)),
         "GPUDECK_ARTEFACTS": str(folder / ARTEFACTS),
     }
+
+
+def rendezvous(env: Mapping[str, str], gpus: int) -> dict[str, str]:
+    """Return where the processes of a job with several GPUs meet, unless the job says it itself.
+
+    torch.distributed reads these variables. The port is free now; nothing keeps it for the job.
+    """
+    if gpus < 2 or "MASTER_ADDR" in env or "MASTER_PORT" in env:
+        return {}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
 
 
 def kill_remains(states: Collection[Starting | Running], recorded: bool) -> None:
