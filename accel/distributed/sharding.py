@@ -43,7 +43,7 @@ def spans_of(layout: str, tokens: int, ranks: int) -> tuple[Spans, ...]:
 
     `contiguous` gives each rank one piece. `zigzag` cuts the sequence into 2 x ranks pieces and
     gives rank r the pieces r and 2 x ranks - 1 - r, so that all ranks have equally many causal
-    pairs (arXiv 2310.03294 balances in another way; this is the rule of Llama 3, arXiv 2407.21783).
+    pairs (the rule of Llama 3, arXiv 2407.21783).
     `striped` gives rank r the positions r, r + ranks, … (arXiv 2311.09431). No length has to be
     divisible; shards may be empty.
 

@@ -79,7 +79,7 @@ def forward(problem: Problem, x: Shard, exchange: Exchange) -> Answer:
     rooms = {rows.start: _room(x, out, rows) for rows, _ in (*work.early, *work.late)}
     landings = rounds_ahead(exchange, plan.rounds, [x.k, x.v], AHEAD)
     landing = next(landings)
-    lanes = Lanes(x.q.device)
+    lanes = Lanes(x.q.device, len(plan.pieces))
     with lanes.turn():
         for rows, tile in work.early:
             room = rooms[rows.start]

@@ -11,11 +11,15 @@ LANES = 2
 
 
 class Lanes:
-    """Two streams that wait for the current one; on a CPU there is nothing to do."""
+    """Two streams that wait for the current one.
 
-    def __init__(self, device: torch.device) -> None:
+    A single piece stays on the current stream, because each event takes the host's time; on a CPU
+    there is nothing to do.
+    """
+
+    def __init__(self, device: torch.device, pieces: int) -> None:
         self._device = device
-        self._streams = _streams(device) if device.type == "cuda" else []
+        self._streams = _streams(device) if device.type == "cuda" and pieces > 1 else []
         self._turn = 0
         for stream in self._streams:
             stream.wait_stream(torch.cuda.current_stream(device))

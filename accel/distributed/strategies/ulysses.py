@@ -123,7 +123,7 @@ class _Trip:
         returns = [self.moved.outbound(self._back, *piece) for piece in ends]
         exchange.reserve(max(round_.size for round_ in (*rounds, *returns)))
         self._landings = rounds_ahead(exchange, rounds, [widened(t) for t in given], 2)
-        self.lanes = Lanes(x.q.device)
+        self.lanes = Lanes(x.q.device, len(self.pieces))
         self._last: tuple[Landing, slice] | None = None
 
     def next(self) -> Landing:
