@@ -234,7 +234,7 @@ ELSEWHERE = {
     **dict.fromkeys(("add", "enqueue", "sbatch", "srun"), "submit"),
     **dict.fromkeys(("rm", "remove", "stop", "scancel"), "cancel"),
     **dict.fromkeys(("output", "tail", "cat"), "logs"),
-    **dict.fromkeys(("hold", "suspend"), "pause"),
+    "hold": "pause",
     **dict.fromkeys(("release", "continue"), "resume"),
     "top": "watch",
 }
