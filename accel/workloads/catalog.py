@@ -568,7 +568,7 @@ WORKLOADS: tuple[Workload, ...] = (
     ),
     Workload(
         "distributed",
-        "Attention over several GPUs",
+        "Distributed attention",
         "Attention whose sequence is divided among processes, one for each GPU, checked against one"
         " device and float64",
         "gpudeck.accel.workloads.distributed",
