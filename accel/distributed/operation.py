@@ -36,47 +36,24 @@ class Plan:
     """The request in words, about which the ranks agree."""
 
 
-@torch.library.custom_op("gpudeck::distributed_attention_forward", mutates_args=())
-def forward_op(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    sink: Tensor | None,
-    group: str,
-    layout: str,
-    spans: list[int],
-    tokens: int,
-    documents: list[int],
-    window: list[int],
-    scale: float,
-    softcap: float,
-    deterministic: bool,
-    strategies: str,
-    backend: str,
-) -> tuple[Tensor, Tensor]:
-    """Run the forward pass of this rank.
+_TENSORS = "Tensor q, Tensor k, Tensor v, Tensor? sink"
+_SETTINGS = (
+    "str group, str layout, SymInt[] spans, SymInt tokens, SymInt[] documents, SymInt[] window, "
+    "float scale, float softcap, bool deterministic, str strategies, str backend"
+)
+"""The arguments of both operations, in the types of torch; `plan_of` says what each one is."""
 
-    Args:
-        q: [B,H,S,D], with k and v like it.
-        k: keys.
-        v: values.
-        sink: [H].
-        group: the name of the group of ranks.
-        layout: `zigzag`, `striped` or `contiguous`, or empty: the positions are in `spans`.
-        spans: for each span its rank, start, stop and step.
-        tokens: of all ranks; -1: as many on each rank as here.
-        documents: the lengths of documents, or empty.
-        window: (left, right), with -1 for no limit.
-        scale: the factor of the scores.
-        softcap: see `gpudeck.accel.attention.attention`.
-        deterministic: for the backward pass.
-        strategies: the names of those of the forward and the backward pass, with a comma.
-        backend: of the local attention.
-    """
-    plan = plan_of(
-        q, k, v, sink, group, layout, spans, tokens, documents, window, scale, softcap,
-        deterministic, strategies, backend,
-    )  # fmt: skip
+
+@torch.library.custom_op(
+    "gpudeck::distributed_attention_forward",
+    mutates_args=(),
+    schema=f"({_TENSORS}, {_SETTINGS}) -> (Tensor, Tensor)",
+)
+def forward_op(
+    q: Tensor, k: Tensor, v: Tensor, sink: Tensor | None, *settings: Any
+) -> tuple[Tensor, Tensor]:
+    """Run the forward pass of this rank; the arguments are those of `plan_of`."""
+    plan = plan_of(q, k, v, sink, *settings)
     strategy = STRATEGIES[plan.forward.strategy]
     exchange = plan.world.exchange(q.device, plan.problem, plan.forward)
     answer = strategy.forward(plan.problem, Shard(q, k, v, sink), exchange)
@@ -89,7 +66,12 @@ def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     return out, q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
-@torch.library.custom_op("gpudeck::distributed_attention_backward", mutates_args=())
+@torch.library.custom_op(
+    "gpudeck::distributed_attention_backward",
+    mutates_args=(),
+    schema=f"(Tensor dout, Tensor? dlse, Tensor out, Tensor lse, {_TENSORS}, {_SETTINGS})"
+    " -> (Tensor, Tensor, Tensor, Tensor)",
+)
 def backward_op(
     dout: Tensor,
     dlse: Tensor | None,
@@ -99,23 +81,10 @@ def backward_op(
     k: Tensor,
     v: Tensor,
     sink: Tensor | None,
-    group: str,
-    layout: str,
-    spans: list[int],
-    tokens: int,
-    documents: list[int],
-    window: list[int],
-    scale: float,
-    softcap: float,
-    deterministic: bool,
-    strategies: str,
-    backend: str,
+    *settings: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Run the backward pass of this rank; the sink's gradient is empty without a sink."""
-    plan = plan_of(
-        q, k, v, sink, group, layout, spans, tokens, documents, window, scale, softcap,
-        deterministic, strategies, backend,
-    )  # fmt: skip
+    plan = plan_of(q, k, v, sink, *settings)
     strategy = STRATEGIES[plan.backward.strategy]
     up = Upstream(Answer(out, lse), dout, dlse)
     exchange = plan.world.exchange(q.device, plan.problem, plan.backward)
@@ -177,6 +146,23 @@ def plan_of(
     backend: str,
 ) -> Plan:
     """Return the plan of a request.
+
+    Args:
+        q: [B,H,S,D], with k and v like it.
+        k: keys.
+        v: values.
+        sink: [H].
+        group: the name of the group of ranks.
+        layout: `zigzag`, `striped` or `contiguous`, or empty: the positions are in `spans`.
+        spans: for each span its rank, start, stop and step.
+        tokens: of all ranks; -1: as many on each rank as here.
+        documents: the lengths of documents, or empty.
+        window: (left, right), with -1 for no limit.
+        scale: the factor of the scores.
+        softcap: see `gpudeck.accel.attention.attention`.
+        deterministic: for the backward pass.
+        strategies: the names of those of the forward and the backward pass, with a comma.
+        backend: of the local attention.
 
     Raises:
         ValueError: on every rank, if the request of one is wrong or differs from the others'.

@@ -37,9 +37,9 @@ class _HelperGone(Exception):
 class DriverRefused(Exception):
     """Report that the driver refused a call."""
 
-    def __init__(self, call: str, pid: int, code: int, name: str) -> None:
+    def __init__(self, call: Call, pid: int, code: int, name: str) -> None:
         super().__init__(f"{call} of process {pid}: {name} ({code})")
-        self.call, self.pid, self.code, self.name = call, pid, code, name
+        self.code, self.name = code, name
 
 
 class CallLost(Exception):
@@ -48,9 +48,9 @@ class CallLost(Exception):
     What it did must be asked of the driver, by another helper.
     """
 
-    def __init__(self, call: str, pid: int) -> None:
-        super().__init__(f"{call} of process {pid} has no answer")
-        self.call, self.pid = call, pid
+    def __init__(self, command: Command) -> None:
+        call = command.call if isinstance(command, DriverCall) else "hold"
+        super().__init__(f"{call} of process {command.pid} has no answer")
 
 
 def describe_problem(capability: Capability) -> Text:
@@ -83,11 +83,6 @@ class HelperProcess:
         self._starting = asyncio.Lock()
         self._capability: Capability | None = None
 
-    @property
-    def pid(self) -> int | None:
-        """Return the process that runs now."""
-        return self._child.pid if self._child is not None else None
-
     async def check(self) -> Capability:
         """Start the helper if none runs, and return what this machine can do."""
         async with self._starting:
@@ -118,9 +113,8 @@ class HelperProcess:
             CallLost: The call did not return in its time, or the helper ended.
         """
         limit = wait_s + (CALL_S if limit_s is None else limit_s)
-        done = await self._ask(
-            DriverCall(next(self._ids), call, pid, round(1000 * wait_s), release), call, pid, limit
-        )
+        command = DriverCall(next(self._ids), call, pid, round(1000 * wait_s), release)
+        done = await self._ask(command, limit)
         if done.code:
             raise DriverRefused(call, pid, done.code, done.name)
         return done
@@ -128,7 +122,7 @@ class HelperProcess:
     async def hold(self, pid: int, rooms: tuple[Room, ...]) -> bool:
         """Keep memory free of other programs until a call for the process releases it; return
         whether there is enough. Raises CallLost."""
-        done = await self._ask(HoldRoom(next(self._ids), pid, rooms), "hold", pid, CALL_S)
+        done = await self._ask(HoldRoom(next(self._ids), pid, rooms), CALL_S)
         return done.code == 0
 
     async def stop(self) -> None:
@@ -141,7 +135,7 @@ class HelperProcess:
         if child is not None:
             await children.end(child)
 
-    async def _ask(self, command: Command, call: str, pid: int, limit_s: float) -> Done:
+    async def _ask(self, command: Command, limit_s: float) -> Done:
         await self.require()
         assert self._child is not None and self._child.stdin is not None
         answer: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
@@ -152,9 +146,9 @@ class HelperProcess:
                 return await answer
         except TimeoutError:
             await self.stop()
-            raise CallLost(call, pid) from None
+            raise CallLost(command) from None
         except _HelperGone:
-            raise CallLost(call, pid) from None
+            raise CallLost(command) from None
         finally:
             self._waiting.pop(command.id, None)
 

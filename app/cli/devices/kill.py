@@ -24,7 +24,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """End the process after asking, or cancel the job that owns it."""
     with Client() as client:
-        process = _find(client.details(), args.pid)
+        process = find_process(client.details(), args.pid)
         if not args.yes:
             if not sys.stdin.isatty():
                 raise UsageError(
@@ -44,7 +44,8 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _find(details: tuple[Detail, ...], pid: int) -> Process:
+def find_process(details: tuple[Detail, ...], pid: int) -> Process:
+    """Return a listed process. Raises NotFound."""
     for detail in details:
         for process in (*detail.processes, *detail.cpu_processes):
             if process.pid == pid:

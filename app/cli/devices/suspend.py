@@ -5,11 +5,10 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from gpudeck.app.cli import arguments
+from gpudeck.app.cli.devices.kill import find_process
 from gpudeck.app.cli.output import clear_progress, print_result, print_table, show_progress
 from gpudeck.app.format.values import ago, duration, memory
 from gpudeck.scheduler.client import Client
-from gpudeck.scheduler.protocol.devices import Process
-from gpudeck.scheduler.protocol.errors import NotFound
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -28,7 +27,7 @@ def run(args: Namespace) -> int:
     with Client(timeout=None) as client:
         if args.pid is None:
             return _list_suspended(args, client)
-        process = _find(client, args.pid)
+        process = find_process(client.details(), args.pid)
         show_progress(f"waiting until process {process.pid} is off the GPU")
         found = client.suspend(process)
         clear_progress()
@@ -62,11 +61,3 @@ def _list_suspended(args: Namespace, client: Client) -> int:
     ]
     print_table([("PID", "NAME", "MEMORY", "STATE", "SINCE"), *rows], right=(0, 2))
     return 0
-
-
-def _find(client: Client, pid: int) -> Process:
-    for detail in client.details():
-        for process in detail.processes:
-            if process.pid == pid:
-                return process
-    raise NotFound(f"process {pid} does not use a GPU. See: gpudeck processes")
