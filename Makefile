@@ -64,6 +64,7 @@ frameworks: $(STAMP)
 	$(BIN)/python -m pytest -n 0 -rs -m 'slow or not slow' --timeout 600 tests/unit/accel/frameworks
 
 matrix: $(STAMP)
+	@$(BIN)/python -c 'from gpudeck.accel.runtime.nvrtc import library; library()' 2>/dev/null || $(INSTALL) '.[nvrtc]'
 	$(BIN)/python -m pytest -m matrix --timeout 600 tests/unit/accel
 
 emulation: $(STAMP)

@@ -11,7 +11,7 @@ NOT_SHIPPED = ("assistant.training*",)  # how the assistant's models were made
 NOT_READ = ("README.md",)  # where the fonts are from, and how the router was made and measured
 FILES = {
     # data that lies beside the code
-    "": ["py.typed", "*.sql", "*.txt", "catalogues/*.po", "measured/*"],
+    "": ["py.typed", "*.sql", "*.txt", "catalogues/*.po", "measured/*", "*.cu"],
     "gpudeck.assets": ["*.gz", "fonts/*", "grafana/*", "icons/*", "desktop/*", "rwkv7-*/*"],
     # what the assistant searches
     "gpudeck.docs": ["commands.md", "settings.md", "manual/*.md"],

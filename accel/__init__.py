@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from gpudeck.accel.primitives.quantize.fp4 import fp4_quantize
     from gpudeck.accel.primitives.quantize.fp8 import fp8_quantize
     from gpudeck.accel.primitives.quantize.int4 import int4_quantize
+    from gpudeck.accel.search.api import optimize_kernel
 
 __all__ = [
     "FlashAttention3",
@@ -66,6 +67,7 @@ __all__ = [
     "int4_quantize",
     "learning",
     "linear_attention",
+    "optimize_kernel",
     "uninstall",
 ]
 
@@ -94,6 +96,7 @@ _HOME = {
     "install": "attention.frameworks.sdpa",
     "learning": "lessons.store",
     "linear_attention": "primitives.linear_attention.api",
+    "optimize_kernel": "search.api",
     "uninstall": "attention.frameworks.sdpa",
 }
 

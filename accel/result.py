@@ -148,6 +148,25 @@ class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
+class Curve(msgspec.Struct, frozen=True):
+    """What a run measured at its steps."""
+
+    name: str
+    """An English word or two, such as `loss`."""
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+    unit: str = ""
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """A number that a run measured, which no other field of a Result holds."""
+
+    name: str
+    """An English word or two, such as `held-out loss`."""
+    value: float
+    unit: str = ""
+
+
 def twins(cells: Iterable[Cell]) -> str:
     """Return what the same contender measured twice says about the ratios of other contenders.
 
@@ -195,6 +214,9 @@ class Result(msgspec.Struct, frozen=True):
     cells: tuple[Cell, ...] = ()
     """The problems that were measured, if they have sizes; the fields above then describe the
     fastest."""
+    curves: tuple[Curve, ...] = ()
+    """What was measured at each step of a training run."""
+    figures: tuple[Figure, ...] = ()
 
     @property
     def passed(self) -> bool:

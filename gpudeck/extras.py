@@ -18,6 +18,7 @@ EXTRAS = {
     ),
     "mcp": ("mcp",),
     "parquet": ("pyarrow",),
+    "search": ("sklearn",),
     "jax": ("jax",),
     "rwkv": ("rwkv",),
 }  # fmt: skip

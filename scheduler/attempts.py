@@ -8,16 +8,19 @@ committed; only then it is released.
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import msgspec
 
+from gpudeck.scheduler.protocol import log_file as logs
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.jobs import NO_RESULT, Job, Lost, Running, Starting
+from gpudeck.scheduler.protocol.printed_values import last_values
 from gpudeck.scheduler.protocol.submissions import SubmissionRecord
 from gpudeck.scheduler.protocol.wait_reasons import WaitReason
 
@@ -27,6 +30,8 @@ ARTEFACTS = "artefacts"
 """The folder in the job's folder that its artefacts are in."""
 MAX_RESULT = 2**20
 """Bytes of a Result file; a larger one is not read."""
+_PRINTED = 2**18
+"""The bytes at the end of a log in which values are looked for."""
 _ABSENT = frozenset(
     (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EINVAL)
 )
@@ -271,12 +276,15 @@ def result_name(job: Job) -> str:
 def result_record(job: Job) -> msgspec.Raw | Unreadable:
     """Return the Result file the job left, where it is a JSON object of at most MAX_RESULT bytes.
 
-    Returns NO_RESULT otherwise.
+    A job that left no file has the last values that it printed as its result. Returns NO_RESULT
+    where there are none, and for another file.
     """
     data = read_file(job.id, result_name(job), MAX_RESULT + 1, job.spec.user)
     if isinstance(data, Unreadable):
         return data
-    if data is None or len(data) > MAX_RESULT:
+    if data is None:
+        return _printed_result(log_file(job))
+    if len(data) > MAX_RESULT:
         return NO_RESULT
     try:
         msgspec.json.decode(data, type=dict[str, object])
@@ -285,6 +293,17 @@ def result_record(job: Job) -> msgspec.Raw | Unreadable:
         return NO_RESULT
     # in one line, as it is embedded in messages that end with their line
     return msgspec.Raw(msgspec.json.format(data, indent=0))
+
+
+def _printed_result(file: Path) -> msgspec.Raw:
+    try:
+        with paths.open_plain(file) as f:
+            tail = logs.read(f, -_PRINTED, _PRINTED).data
+    except OSError:
+        return NO_RESULT
+    lines = re.split(rb"[\r\n]", tail)
+    values = last_values(lines[1:] if len(tail) == _PRINTED else lines)
+    return msgspec.Raw(msgspec.json.encode(values)) if values else NO_RESULT
 
 
 def attempt_of(job: Job) -> Starting | Running:

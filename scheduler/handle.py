@@ -51,7 +51,10 @@ class JobView:
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """Return what the job wrote to its GPUDECK_RESULT file; None where it wrote nothing yet."""
+        """Return what the job wrote to its GPUDECK_RESULT file, or else the last values it printed.
+
+        None where there are neither, and while it runs.
+        """
         raw = self.job.result
         return None if raw is None else msgspec.json.decode(raw, type=dict[str, Any])
 

@@ -88,8 +88,9 @@ def _asked(
 
 def _attention(capability: Capability) -> str | None:
     """Return the first of our backends that computes both passes."""
-    problem = _asked(capability)
-    for name in ("hopper", "triton"):
+    kinds = {"hopper": torch.bfloat16, "triton": torch.bfloat16, "turing": torch.float16}
+    for name, dtype in kinds.items():
+        problem = _asked(capability, dtype)
         if not any(rule_out(problem, name, way) for way in ("forward", "backward")):
             return name
     return None
@@ -199,7 +200,7 @@ _E4M3 = torch.float8_e4m3fn
 COLUMNS: dict[str, tuple[Operation, ...]] = {
     "attention": (
         Operation("compute capability", _nothing, _version, (), ()),
-        Operation("forward and backward", _attention, _first, TARGETS,
+        Operation("forward and backward", _attention, _first, (75, *TARGETS),
                   ("attention_grid", "attention_grid_2026-11-22_h100")),
         Operation("`auto` begins with", _nothing, _first, (), ()),
         Operation("decoding", _decoding, _first, TARGETS, ("attention_decoding",)),

@@ -49,7 +49,7 @@ def stub_driver() -> Iterator[None]:
     computed.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "_driver", Driver)
+        patch.setattr(launch, "driver", Driver)
         patch.setattr(launch, "_function", _function)
         patch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0, raising=False)
         patch.setattr(torch._C, "_cuda_getDevice", lambda: None, raising=False)

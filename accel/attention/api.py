@@ -22,20 +22,20 @@ from gpudeck.accel.attention.inputs import (
     Window,
     arrange,
     as_given,
+    cast_as_autocast,
     check_types,
     check_window,
     describe,
+    is_autocast,
     pad_heads,
     problem_of,
     rules_of,
 )
 from gpudeck.accel.attention.lessons import Use, use_of
 from gpudeck.accel.attention.passes import (
-    Attention,
-    Decided,
-    attend,
+    compute,
     learn_forward,
-    prepare,
+    prepare_chosen,
     trace,
 )
 from gpudeck.accel.attention.problem import Problem, default_scale
@@ -161,7 +161,8 @@ def attention(
         causal: a query sees no key after its own position. Positions are aligned bottom-right: the
             last query stands at the last key.
         window: (left, right), the number of keys that a query sees before and after its own
-            position; None means no limit.
+            position; None means no limit. A negative side begins beyond that position, as in
+            flash-attention: (None, -3) hides the query's own key and the two before it.
         scale: the factor of the scores, 1/sqrt(D) by default.
         softcap: c > 0 turns each score s into c tanh(s/c).
         bias: broadcastable to [B,H,Sq,Sk]; bool (True: the key is visible) or of the dtype of q,
@@ -191,8 +192,9 @@ def attention(
 
     Memory beyond inputs and outputs grows with the number of tokens, not with its square, except
     for `math`, the gradients of `reference`, and `flash` on a CPU for causal sequences with
-    different numbers of queries and keys. Autocast has no effect. torch.func's transforms are not
-    supported.
+    different numbers of queries and keys. Under torch.autocast q, k, v and the bias are cast as
+    scaled_dot_product_attention casts them, and the output has autocast's dtype. torch.func's
+    transforms are not supported.
 
     Raises:
         ValueError: if the inputs do not fit together, or a named backend cannot compute them.
@@ -206,6 +208,8 @@ def attention(
     ):
         refuse_arguments(unknown)
         check_types(q, k, v, bias, seqlens, sink, alibi)
+    if is_autocast(q):
+        q, k, v, bias = cast_as_autocast(q, k, v, bias)
     if (
         q.shape[-1] < v.shape[-1]
         or precision is not None
@@ -268,12 +272,8 @@ def attention(
     else:
         x = Inputs(q, k, v, sink=sink)
     plan = plan if plan.use is None else _learn(plan, plan.use, x)
-    if plan.backward is not None:
-        backends = Decided(plan.forward.backend, plan.backward.backend, backend)
-        out, lse = Attention.apply(plan.problem, backends, plan.run, *x)  # type: ignore[no-untyped-call]
-    else:
-        out, lse = attend(x, plan.problem, plan.forward.backend, plan.run)
-    more = plan.forward if return_choice else lse if return_lse else None
+    ran, (out, lse) = compute(x, plan.problem, plan.forward, plan.backward, plan.run, backend)
+    more = ran if return_choice else lse if return_lse else None
     return _results(out, more, seqlens, layout)
 
 
@@ -361,7 +361,7 @@ def _plan(key: object, x: Inputs, problem: Problem, backend: str, grad: bool) ->
         return Plan(problem, chosen, back, None, use)
     if len(_PLANS) >= _MOST_PLANS:
         _PLANS.pop(next(iter(_PLANS), None), None)
-    run = prepare(x, problem, chosen.backend)
+    chosen, run = prepare_chosen(x, problem, chosen)
     return _PLANS.setdefault(key, Plan(problem, chosen, back, run, use))
 
 
@@ -370,7 +370,9 @@ def _learn(plan: Plan, use: Use, x: Inputs) -> Plan:
     chosen = learn_forward(use, plan.forward, x, plan.problem)
     if chosen is plan.forward:
         return plan
-    run = None if plan.run is None else prepare(x, plan.problem, chosen.backend)
+    if plan.run is None:
+        return replace(plan, forward=chosen)
+    chosen, run = prepare_chosen(x, plan.problem, chosen)
     return replace(plan, forward=chosen, run=run)
 
 

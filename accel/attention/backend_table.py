@@ -20,6 +20,8 @@ class Places(NamedTuple):
     blackwell: int | None = None
     """Of datacentres."""
     other_gpu: int | None = None
+    turing: int | None = None
+    """Compute capability 7.5, whatever the problem."""
     cpu: int | None = None
 
 
@@ -36,7 +38,8 @@ class Row(NamedTuple):
 
 # Ours take a bias until others are measured. PyTorch prefers cuDNN on Blackwell, too. `math` holds
 # all scores in memory and therefore comes last.
-# The places: bias, few queries, full precision, Hopper, Blackwell, another GPU; a CPU by its name.
+# The places: bias, few queries, full precision, Hopper, Blackwell, another GPU, Turing; a
+# CPU by its name.
 TABLE = (
     Row("hopper", "own", "Hopper", Places(2, 6, None, 1, 6, 6)),
     Row("flash", "torch_kernels", "Flash", Places(6, 3, None, 5, 2, 1, cpu=1)),
@@ -44,9 +47,10 @@ TABLE = (
     Row("fa4", "fa4", "FlashAttention4", Places(7, 7, None, 3, 3, 5)),
     Row("fa3", "fa3", "VllmFlashAttention3", Places(8, 8, None, 4)),
     Row("triton", "own", "Portable", Places(1, 2, 2, 6, 4, 3)),
+    Row("turing", "turing", "Turing", Places(turing=1)),
     Row("decoding", "own", "Decoding", Places(few_queries=1)),
-    Row("efficient", "torch_kernels", "Efficient", Places(4, 5, 1, 7, 5, 4)),
-    Row("math", "math", "Math", Places(5, 9, 3, 8, 7, 7, cpu=2)),
+    Row("efficient", "torch_kernels", "Efficient", Places(4, 5, 1, 7, 5, 4, 2)),
+    Row("math", "math", "Math", Places(5, 9, 3, 8, 7, 7, 3, cpu=2)),
     Row("reference", "reference", "Reference"),
 )
 NAMES = tuple(row.name for row in TABLE)

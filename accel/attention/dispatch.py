@@ -9,6 +9,7 @@ can; the others are asked when a choice is explained.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
@@ -21,7 +22,7 @@ from gpudeck.accel.attention.backends import BACKENDS
 from gpudeck.accel.attention.prediction import Geometry
 from gpudeck.accel.attention.problem import Problem, Variant, dtype_name
 from gpudeck.accel.lessons.records import Direction, Measured
-from gpudeck.accel.lessons.store import on_change
+from gpudeck.accel.lessons.store import forget_choices, on_change
 from gpudeck.accel.runtime.backend_names import check_name
 
 NOT_FOR_AUTO = ("reference",)
@@ -38,6 +39,9 @@ POSSIBLE = 0.3
 Expectations of windows and short rows were wrong by up to 2.6 times, and what is hopeless is left
 out after its first calls.
 """
+
+_FAILED: dict[tuple[str, Direction, str], str] = {}
+"""Why a backend failed when it ran, by its name, the pass and the place of the problem."""
 
 Basis = Literal["named", "measured here", "measured", "predicted", "order"]
 """Why a backend runs: the caller named it; it was measured fastest by this machine at such a call,
@@ -132,7 +136,10 @@ def choose(problem: Problem, backend: str = "auto", direction: Direction = "forw
     if backend == "auto":
         speed = _expect(problem, direction)
         order = _order(problem, speed, speed.rank(BACKENDS))
-        name = next(name for name in order if refuse(problem, name, direction) is None)
+        name = next((name for name in order if refuse(problem, name, direction) is None), None)
+        if name is None:
+            whys = (f"{name}: it {refuse(problem, name, direction)}" for name in prefer(problem))
+            raise ValueError(f"no backend can compute {problem}. {'; '.join(whys)}")
         basis: Basis = speed.basis if name in speed.rates else "order"
         explain = partial(_explain, problem, direction, speed, name)
         return Choice(name, explain, direction, basis)
@@ -154,6 +161,8 @@ def prefer(problem: Problem) -> tuple[str, ...]:
     """Return the order in which `auto` tries backends if nothing has been measured."""
     if problem.device.type == "cpu":
         return backend_table.order("cpu")
+    if problem.capability == (7, 5):
+        return backend_table.order("turing")
     if problem.bias != "none":
         return backend_table.order("bias")
     if lessons.has_few_queries(problem):
@@ -246,7 +255,27 @@ def rule_out(problem: Problem, backend: str, direction: Direction) -> str | None
         for variant in problem.variants
         if variant not in asked.variants and (variant != "lse_grad" or direction == "backward")
     ]
-    return "; ".join([*lacking, *asked.rules(problem, direction)]) or asked.missing()
+    refused = "; ".join([*lacking, *asked.rules(problem, direction)])
+    return refused or _FAILED.get((backend, direction, lessons.place(problem))) or asked.missing()
+
+
+def is_able(problem: Problem, direction: Direction) -> bool:
+    """Return whether `auto` has a backend for the pass."""
+    able = (name for name in BACKENDS if name not in NOT_FOR_AUTO)
+    return any(refuse(problem, name, direction) is None for name in able)
+
+
+def pass_over(problem: Problem, backend: str, direction: Direction, error: Exception) -> None:
+    """Leave a backend that failed when it ran out from now on, at problems like this one, and warn
+    of it."""
+    why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    warnings.warn(
+        f"attention goes on without {backend}, which failed in the {direction} pass at {problem}:"
+        f" {why}",
+        stacklevel=2,
+    )
+    _FAILED[backend, direction, lessons.place(problem)] = f"failed when it ran: {why}"
+    forget_choices()
 
 
 @lru_cache(maxsize=64)

@@ -20,6 +20,7 @@ from gpudeck.accel.attention.backends.base import (
     head_size_up_to,
     no_bias,
     on_cuda,
+    own_key_visible,
     version,
 )
 from gpudeck.accel.attention.dispatch import Candidate, Choice
@@ -238,6 +239,7 @@ def _rules(p: Problem) -> Iterator[str]:
     yield from half_precision_on_ampere(p)
     yield from head_size_up_to(256, p)
     yield from no_bias(p)
+    yield from own_key_visible(p)
     if p.grad:
         yield "has no gradients: call it under torch.no_grad()"
 

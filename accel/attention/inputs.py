@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from gpudeck.accel.attention.blocks import BlockLists
-from gpudeck.accel.attention.problem import Bias, Problem, Rules, default_scale, dtype_name
+from gpudeck.accel.attention.problem import DEVICES, Bias, Problem, Rules, default_scale, dtype_name
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.runtime.given import require_tensors
 
@@ -80,6 +80,8 @@ def describe(
         ValueError: says what was given and what is possible.
     """
     check_types(q, k, v, bias, seqlens, sink, alibi)
+    if is_autocast(q):
+        q, k, v, bias = cast_as_autocast(q, k, v, bias)
     scale = default_scale(q.shape[-1]) if scale is None and q.dim() else scale
     if q.shape[-1] == k.shape[-1] < v.shape[-1]:
         q, k, v = pad_heads(q, k, v)
@@ -104,6 +106,27 @@ def check_types(
             "seqlens must be an accel.Ragged, which Ragged.of(lengths, device=...) makes; got"
             f" {type(seqlens).__name__}"
         )
+
+
+def is_autocast(x: Tensor) -> bool:
+    """Return whether autocast chooses dtypes on the device of a tensor."""
+    return x.device.type in DEVICES and torch.is_autocast_enabled(x.device.type)
+
+
+def cast_as_autocast(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Return the tensors in the dtype that autocast gives to scaled_dot_product_attention.
+
+    float64 and masks remain as they are, as they do there.
+    """
+    dtype = torch.get_autocast_dtype(q.device.type)
+    q, k, v = (_cast(t, dtype) for t in (q, k, v))
+    return q, k, v, None if bias is None else _cast(bias, dtype)
+
+
+def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return x.to(dtype) if x.is_floating_point() and x.dtype != torch.float64 else x
 
 
 def pad_heads(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -191,9 +214,8 @@ def rules_of(
             "scale must be a number or None; multiply q by a tensor instead, which then gets its"
             " gradient"
         )
-    left, right = check_window(window)
     scale = default_scale(q.shape[-1]) if scale is None else scale
-    return Rules(left, 0 if causal else right, scale, softcap)
+    return Rules(*join_window(causal, window), scale, softcap)
 
 
 def problem_of(x: Inputs, rules: Rules, deterministic: bool = False) -> Problem:
@@ -247,13 +269,27 @@ def check_window(window: object) -> Window:
     """
     sides = tuple(window) if isinstance(window, tuple | list) else ()
     if len(sides) != 2 or any(
-        side is not None and (not isinstance(side, int) or isinstance(side, bool) or side < 0)
-        for side in sides
+        side is not None and (not isinstance(side, int) or isinstance(side, bool)) for side in sides
     ):
         raise ValueError(
-            f"window must be (left, right), each a number of keys from 0 on or None; got {window!r}"
+            f"window must be (left, right), each a number of keys or None; got {window!r}"
         )
     return sides[0], sides[1]
+
+
+def join_window(causal: bool, window: object) -> Window:
+    """Return the window of which a causal one hides the keys after the query's own position.
+
+    Raises:
+        ValueError: if it is no pair of numbers of keys or None, or if it contains no key.
+    """
+    left, right = check_window(window)
+    if causal:
+        right = 0 if right is None else min(right, 0)
+    if left is not None and right is not None and left + right < 0:
+        more = " with causal" if causal else ""
+        raise ValueError(f"window must contain at least one key; got {window!r}{more}")
+    return left, right
 
 
 def align(x: Tensor) -> Tensor:

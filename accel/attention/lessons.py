@@ -43,11 +43,15 @@ def spot(p: Problem) -> str:
     ]
     # causality is not named for a single query, which sees all keys
     if p.windowed:
-        sides = ("all" if side is None else str(step(side)) for side in (p.left, p.right))
+        sides = (_name_side(side) for side in (p.left, p.right))
         parts.append(f"window {','.join(sides)}")
     elif p.mask != "none":
         parts.append(f"causal {p.mask}")
     return " ".join([*parts, *name_extras(p)])
+
+
+def _name_side(side: int | None) -> str:
+    return "all" if side is None else str(step(side)) if side >= 0 else f"from {step(-side)} on"
 
 
 def name_extras(p: Problem) -> list[str]:
@@ -83,11 +87,12 @@ def use_of(problem: Problem) -> Use | None:
     """Return the count of the problem's spot, or None where nothing can be learned."""
     if problem.device.type not in usage.DEVICES or problem.empty:
         return None
-    return USAGE.at(_place(problem), problem)
+    return USAGE.at(place(problem), problem)
 
 
 @lru_cache(maxsize=4096)
-def _place(problem: Problem) -> str:
+def place(problem: Problem) -> str:
+    """Return the device and the spot of a problem."""
     return f"{problem.device} {spot(problem)}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,14 +13,16 @@ from torch.nn.functional import pad
 
 from gpudeck.accel.attention.backends import BACKENDS, Gradients, Run
 from gpudeck.accel.attention.backends.base import like, side_by_side
-from gpudeck.accel.attention.dispatch import Choice, choose, contenders
+from gpudeck.accel.attention.dispatch import Choice, choose, contenders, is_able, pass_over
 from gpudeck.accel.attention.inputs import Inputs, problem_of
 from gpudeck.accel.attention.lessons import STORE, USAGE, Use, measure, use_of
-from gpudeck.accel.attention.problem import Problem, Rules
+from gpudeck.accel.attention.problem import NO_LIMIT, Problem, Rules
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.attention.sinks import add_sink, sink_gradient
 from gpudeck.accel.lessons.measuring import Passes
 from gpudeck.accel.lessons.usage import rivals
+
+Result = TypeVar("Result")
 
 
 class Decided(NamedTuple):
@@ -123,12 +125,39 @@ def learn_forward(use: Use, choice: Choice, x: Inputs, problem: Problem) -> Choi
     return learn(use, problem, choice, partial(bind, x, problem))
 
 
+def run_chosen(
+    problem: Problem, choice: Choice, run: Callable[[Choice], Result]
+) -> tuple[Choice, Result]:
+    """Return what a pass gives by the chosen backend, or by the next one if `auto` chose one that
+    fails, and the choice that gave it.
+
+    A backend that fails is passed over from then on; see `pass_over`. The error is raised if no
+    other can do it, in CUDA graphs, and where memory is lacking, which is not the backend's fault.
+    """
+    while True:
+        try:
+            return choice, run(choice)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            if choice.basis == "named" or _is_capturing(problem):
+                raise
+            pass_over(problem, choice.backend, choice.direction, error)
+            if not is_able(problem, choice.direction):
+                raise
+            choice = choose(problem, direction=choice.direction)
+
+
+def _is_capturing(problem: Problem) -> bool:
+    return problem.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
 def automatic_forward(x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
     """Return what `forward` does by the best backend, which may be learned now."""
     choice = choose(problem)
     if (use := use_of(problem)) is not None:
         choice = learn_forward(use, choice, x, problem)
-    return forward(x, problem, choice.backend)
+    return run_chosen(problem, choice, lambda chosen: forward(x, problem, chosen.backend))[1]
 
 
 def automatic_backward(
@@ -148,7 +177,7 @@ def automatic_backward(
     if (use := use_of(problem)) is not None:
         use.backward += 1
         choice = learn(use, problem, choice, passes)
-    return passes(choice.backend)()
+    return run_chosen(problem, choice, lambda chosen: passes(chosen.backend)())[1]
 
 
 class Attention(torch.autograd.Function):
@@ -207,10 +236,43 @@ def attend(x: Inputs, problem: Problem, backend: str, run: Run | None) -> tuple[
     return finish(*run(x.q, x.k, x.v), x, BACKENDS[backend].adds_sink)
 
 
+def compute(
+    x: Inputs,
+    problem: Problem,
+    planned: Choice,
+    back: Choice | None,
+    run: Run | None,
+    asked: str,
+) -> tuple[Choice, tuple[Tensor, Tensor]]:
+    """Run a forward pass as planned, or by the next backend; see `run_chosen`.
+
+    Args:
+        planned: the choice of the forward pass.
+        back: that of the backward pass, if gradients will be requested.
+        run: the prepared forward pass of `planned`, if there is one.
+        asked: the backend that the caller asked for.
+    """
+
+    def by(chosen: Choice) -> tuple[Tensor, Tensor]:
+        prepared = run if chosen is planned else None
+        if back is None:
+            return attend(x, problem, chosen.backend, prepared)
+        backends = Decided(chosen.backend, back.backend, asked)
+        out, lse = Attention.apply(problem, backends, prepared, *x)  # type: ignore[no-untyped-call]
+        return out, lse
+
+    return run_chosen(problem, planned, by)
+
+
+def prepare_chosen(x: Inputs, problem: Problem, choice: Choice) -> tuple[Choice, Run | None]:
+    """Prepare the forward pass of a choice, or of the next one if that fails."""
+    return run_chosen(problem, choice, lambda chosen: prepare(x, problem, chosen.backend))
+
+
 def trace(x: Inputs, rules: Rules, deterministic: bool, backend: str) -> tuple[Tensor, Tensor]:
     """Return out and lse by one operation of torch, which torch.compile can trace."""
     left, right, *scores = rules
-    limits = [-1 if side is None else side for side in (left, right)]
+    limits = [NO_LIMIT if side is None else side for side in (left, right)]
     ragged = x.ragged
     starts = (None, None) if ragged is None else (ragged.starts_q, ragged.starts_k)
     limits += [0, 0] if ragged is None else [ragged.longest_q, ragged.longest_k]
@@ -236,15 +298,16 @@ def forward_op(
     """Run the forward pass as one operation of torch.
 
     Args:
-        limits: the window (left, right), with -1 for no limit, and the queries and keys of the
-            longest sequences of a ragged batch.
+        limits: the window (left, right), with NO_LIMIT where there is none, and the queries and
+            keys of the longest sequences of a ragged batch.
         scores: the scale and the softcap.
         backend: `auto` chooses at every call, so that a compiled program with changing shapes runs
             the best backend for each.
     """
     x = _gather((q, k, v, bias, sink, slopes), starts_q, starts_k, limits)
     problem = problem_of(x, _rules(limits, scores), deterministic)
-    return forward(x, problem, choose(problem, backend).backend)
+    choice = choose(problem, backend)
+    return run_chosen(problem, choice, lambda chosen: forward(x, problem, chosen.backend))[1]
 
 
 @forward_op.register_fake
@@ -285,8 +348,11 @@ def backward_op(
     problem = replace(problem, lse_grad=dlse is not None)
     dlse = mask_blind(dlse, lse)
     with torch.no_grad():
-        chosen = choose(problem, backend, "backward").backend
-        grads = backward(dout, x, out, lse, problem, chosen, dlse)
+        _, grads = run_chosen(
+            problem,
+            choose(problem, backend, "backward"),
+            lambda chosen: backward(dout, x, out, lse, problem, chosen.backend, dlse),
+        )
         of_sink = sink_gradient(dout, out, lse, dlse, sink) if sink is not None else q.new_empty(0)
     dq, dk, dv = (like(g, t) for g, t in zip(grads[:3], (q, k, v), strict=True))
     of_bias = q.new_empty(0) if grads.bias is None or bias is None else like(grads.bias, bias)
@@ -343,5 +409,5 @@ def _gather(
 
 
 def _rules(limits: list[int], scores: list[float]) -> Rules:
-    left, right = (None if side < 0 else side for side in limits[:2])
+    left, right = (None if side == NO_LIMIT else side for side in limits[:2])
     return Rules(left, right, *scores)

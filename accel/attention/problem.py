@@ -10,6 +10,8 @@ import torch
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DEVICES = ("cpu", "cuda")
+NO_LIMIT = 2**31 - 1
+"""Stands for no limit of a window where None cannot be passed."""
 
 LOG2E = 1.4426950408889634
 
@@ -22,7 +24,8 @@ class Rules(NamedTuple):
     """Say which keys a query sees, and how its scores follow from the products with them.
 
     Query i sees the keys from i + seq_k - seq_q - left to i + seq_k - seq_q + right; None means no
-    limit. Scores are scale x q.k, or with a softcap above 0 softcap x tanh(scale x q.k / softcap).
+    limit, and a negative side begins beyond the query itself. Scores are scale x q.k, or with a
+    softcap above 0 softcap x tanh(scale x q.k / softcap).
     """
 
     left: int | None = None
@@ -65,7 +68,8 @@ class Problem:
     grad: bool = False
     """True if gradients will be requested."""
     left: int | None = None
-    """The number of keys that are visible before the query's own position; None means all."""
+    """The number of keys that are visible before the query's own position; None means all. If it
+    is negative, the first visible key stands so many keys after that position."""
     right: int | None = None
     softcap: float = 0.0
     """Scores become softcap x tanh(score / softcap); 0 leaves them unchanged."""
@@ -149,6 +153,11 @@ class Problem:
     def windowed(self) -> bool:
         """Return True if keys are hidden in another way than by causality."""
         return self.left is not None or self.right not in (None, 0)
+
+    @property
+    def skips_own(self) -> bool:
+        """Return True if a window hides the key at the query's own position."""
+        return any(side is not None and side < 0 for side in (self.left, self.right))
 
     @property
     def blind(self) -> int:

@@ -88,8 +88,10 @@ def reference(
         the sum of exponentials of each row, [B,H,Sq].
     """
     left, right = window
+    if causal:
+        right = 0 if right is None else min(right, 0)
     scale = default_scale(q.shape[3]) if scale is None else scale
-    rules = Rules(left, 0 if causal else right, scale, softcap)
+    rules = Rules(left, right, scale, softcap)
     q, k, v = (x.to(dtype) for x in (q, k, v))
     sink, alibi = (None if x is None else x.to(dtype) for x in (sink, alibi))
     bias = None if bias is None else bias.expand(*q.shape[:3], k.shape[2])

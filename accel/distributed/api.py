@@ -122,6 +122,8 @@ def settings_of(
 ) -> tuple[Any, ...]:
     """Return the arguments of the operation after the tensors, which are plain values."""
     left, right = check_window(window)
+    if any(side is not None and side < 0 for side in (left, right)):
+        raise ValueError(f"a window over several GPUs has no negative side; got {window!r}")
     limits = [-1 if left is None else left, 0 if causal else -1 if right is None else right]
     spans = (
         []

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from gpudeck.accel.inject.refused import Refused
+from gpudeck.accel.runtime.state_files import sync
 
 
 def stage(path: Path, prefix: str, data: bytes, mode: int, like: os.stat_result | None) -> Path:
@@ -59,15 +60,6 @@ def remove_staged(folder: Path, prefix: str) -> None:
         for file in folder.iterdir():
             if file.name.startswith(prefix):
                 file.unlink(missing_ok=True)
-
-
-def sync(folder: Path) -> None:
-    """Return when the names in a folder are on disk."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _keep_owner(handle: int, like: os.stat_result) -> None:

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from gpudeck.accel.attention.backends import BACKENDS
-from gpudeck.accel.attention.inputs import Window, check_window
+from gpudeck.accel.attention.inputs import Window, join_window
+from gpudeck.accel.attention.problem import NO_LIMIT
 
 __all__ = ["attention"]
 
@@ -73,10 +74,9 @@ def attention(
         raise ValueError("scale and softcap must be numbers; multiply q by a traced scale instead")
     if backend != "auto" and backend not in BACKENDS:
         raise ValueError(f"backend is auto or one of {', '.join(BACKENDS)}; got {backend!r}")
-    left, right = check_window(window)
-    limits = (-1 if left is None else left, 0 if causal else -1 if right is None else right)
+    left, right = (NO_LIMIT if side is None else side for side in join_window(causal, window))
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
-    rules = _Rules(limits, scale, float(softcap), bool(deterministic), backend)
+    rules = _Rules((left, right), scale, float(softcap), bool(deterministic), backend)
     _register()
     out = _attention(rules, q, k, v, bias)
     return out.swapaxes(1, 2) if layout == "bshd" else out

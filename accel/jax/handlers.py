@@ -27,7 +27,7 @@ class Rules(msgspec.Struct, frozen=True):
     """Hold the options of a call, which travel through XLA's program as JSON."""
 
     window: tuple[int, int]
-    """(left, right), -1 for no limit."""
+    """(left, right), NO_LIMIT where there is none."""
     scale: float
     softcap: float
     deterministic: bool

@@ -54,8 +54,8 @@ class Launch:
         self.call, self._device = call, device
         self._function = _function(call, device)
         self._handle = self._function.handle
-        self._launch = _driver().cuLaunchKernelEx
-        self._readdress = _driver().cuTensorMapReplaceAddress
+        self._launch = driver().cuLaunchKernelEx
+        self._readdress = driver().cuTensorMapReplaceAddress
         self._idle: list[_Slot] = []
 
     def __call__(self, *tensors: Tensor) -> None:
@@ -77,7 +77,7 @@ class Launch:
             addresses[i] = tensor.data_ptr()
         for n, (i, at) in enumerate(slot.maps):
             if (address := addresses[i]) != slot.mapped[n]:
-                _check(self._readdress(at, address), "moving a tensor map")
+                check(self._readdress(at, address), "moving a tensor map")
                 slot.mapped[n] = address
         slot.config.stream = torch._C._cuda_getCurrentRawStream(self._device)
         if torch._C._cuda_getDevice() == self._device:
@@ -90,16 +90,16 @@ class Launch:
             status = self._launch(slot.config_at, self._handle, slot.parameters, None)
         self._idle.append(slot)
         if status:
-            _check(status, f"launching {self.call.kernel.__name__}")
+            check(status, f"launching {self.call.kernel.__name__}")
 
     @property
     def per_processor(self) -> int:
         """Return how many programs of the kernel a multiprocessor runs at once."""
         count, function = ctypes.c_int(), self._function
-        status = _driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        status = driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
             ctypes.byref(count), self._handle, function.threads, ctypes.c_size_t(function.shared)
         )
-        _check(status, f"asking how many of {self.call.kernel.__name__} run at once")
+        check(status, f"asking how many of {self.call.kernel.__name__} run at once")
         return count.value
 
     def _elsewhere(self, slot: _Slot) -> int:
@@ -223,11 +223,11 @@ def _encode(at: int, address: int, box: TensorBox, by: Mapping[str, Any]) -> Non
     part = (ctypes.c_uint32 * rank)(*reversed(by["block_size"]))
     steps = (ctypes.c_uint32 * rank)(*[1] * rank)
     no_interleave, l2_128_bytes, zeros_outside = 0, 2, 0
-    status = _driver().cuTensorMapEncodeTiled(
+    status = driver().cuTensorMapEncodeTiled(
         ctypes.c_void_p(at), _IN_MAPS[box.dtype], rank, ctypes.c_void_p(address), dims, strides,
         part, steps, no_interleave, by["swizzle"], l2_128_bytes, zeros_outside,
     )  # fmt: skip
-    _check(status, f"a tensor map of {box}")
+    check(status, f"a tensor map of {box}")
 
 
 _SCALARS: dict[str, Any] = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "fp32": ctypes.c_float}
@@ -265,19 +265,19 @@ def _load(requested: ASTSource, call: KernelCall, device: int) -> _Function:
     assert metadata.num_ctas == 1 and not metadata.global_scratch_size, (
         "neither clusters nor scratch memory are passed to the kernel"
     )
-    driver, module, handle = _driver(), ctypes.c_void_p(), ctypes.c_void_p()
+    library, module, handle = driver(), ctypes.c_void_p(), ctypes.c_void_p()
     with torch.cuda.device(device):
         torch.cuda.synchronize(device)  # makes the GPU's context current
-        _check(
-            driver.cuModuleLoadData(ctypes.byref(module), kernel.kernel), f"loading {kernel.name}"
+        check(
+            library.cuModuleLoadData(ctypes.byref(module), kernel.kernel), f"loading {kernel.name}"
         )
-        _check(
-            driver.cuModuleGetFunction(ctypes.byref(handle), module, kernel.name.encode()),
+        check(
+            library.cuModuleGetFunction(ctypes.byref(handle), module, kernel.name.encode()),
             f"finding {kernel.name}",
         )
         if metadata.shared > _MOST_SHARED_UNASKED:
-            status = driver.cuFuncSetAttribute(handle, _MAX_DYNAMIC_SHARED_SIZE, metadata.shared)
-            _check(status, f"{metadata.shared} bytes of shared memory for {kernel.name}")
+            status = library.cuFuncSetAttribute(handle, _MAX_DYNAMIC_SHARED_SIZE, metadata.shared)
+            check(status, f"{metadata.shared} bytes of shared memory for {kernel.name}")
     return _Function(
         requested,
         handle,
@@ -288,20 +288,21 @@ def _load(requested: ASTSource, call: KernelCall, device: int) -> _Function:
 
 
 @lru_cache(maxsize=1)
-def _driver() -> ctypes.CDLL:
+def driver() -> ctypes.CDLL:
     """Return the CUDA driver's library, which exists wherever a GPU is usable.
 
     Calls release the interpreter's lock.
     """
-    driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    driver.cuTensorMapReplaceAddress.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
-    return driver
+    found = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    found.cuTensorMapReplaceAddress.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    return found
 
 
-def _check(status: int, what: str) -> None:
+def check(status: int, what: str) -> None:
+    """Raise RuntimeError, which says what failed and what the driver answers, unless it is 0."""
     if status:
         text = ctypes.c_char_p()
-        _driver().cuGetErrorString(status, ctypes.byref(text))
+        driver().cuGetErrorString(status, ctypes.byref(text))
         raise RuntimeError(
             f"{what}: the CUDA driver answers"
             f" {(text.value or b'an unknown error').decode()} ({status})"

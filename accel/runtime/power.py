@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
@@ -28,14 +29,13 @@ SensorReading = tuple[float | None, float | None, float | None]
 read."""
 
 
-class SensorWatch:
-    """Read the sensors ten times a second in a thread, while a `with` block runs."""
+class _Watch:
+    """Do something regularly in a thread, while a `with` block runs on a CUDA device."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(self, device: torch.device, every_s: float) -> None:
+        self._device, self._every_s = device, every_s
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._read_sensors, daemon=True)
-        self._readings: list[SensorReading] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
         if self._device.type == "cuda":
@@ -51,6 +51,21 @@ class SensorWatch:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(_PATIENCE_S)
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._every_s):
+            self._take(read(self._device))
+
+    def _take(self, reading: SensorReading) -> None:
+        raise NotImplementedError
+
+
+class SensorWatch(_Watch):
+    """Read the sensors ten times a second in a thread, while a `with` block runs."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(device, _EVERY_S)
+        self._readings: list[SensorReading] = []
 
     def sensors(self, tflops: float = 0.0) -> Sensors:
         """Return the averages. `tflops`, the rate of the work in TFLOP/s, serves to compute its
@@ -69,9 +84,43 @@ class SensorWatch:
             absent,
         )
 
-    def _read_sensors(self) -> None:
-        while not self._ended.wait(_EVERY_S):
-            self._readings.append(read(self._device))
+    def _take(self, reading: SensorReading) -> None:
+        self._readings.append(reading)
+
+
+class EnergyWatch(_Watch):
+    """Add up the energy of a CUDA device in a thread, while a `with` block runs.
+
+    The power is read once a second, which is the time over which the card averages it.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(device, POWER_AVERAGE_S)
+        self._began = self._before = time.monotonic()
+        self.joules = 0.0
+        self.seconds = 0.0
+        """The time for which the power was known."""
+
+    @property
+    def absent(self) -> str:
+        """Return why the power is not known."""
+        return (
+            _NO_SENSORS
+            if self._device.type != "cuda"
+            else _why(time.monotonic() - self._began < POWER_AVERAGE_S)
+        )
+
+    @property
+    def watts(self) -> float | None:
+        """Return the mean power; None if it is not known for a second or more."""
+        return self.joules / self.seconds if self.seconds >= POWER_AVERAGE_S else None
+
+    def _take(self, reading: SensorReading) -> None:
+        now, watts = time.monotonic(), reading[1]
+        if watts is not None:
+            self.joules += watts * (now - self._before)
+            self.seconds += now - self._before
+        self._before = now
 
 
 def in_turn(readings: list[SensorReading], device: torch.device) -> Sensors:

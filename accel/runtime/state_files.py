@@ -82,6 +82,15 @@ def replace(file: Path, contents: bytes) -> None:
     new.replace(file)
 
 
+def sync(path: Path) -> None:
+    """Wait until a file's contents, or the names in a folder, are on disk. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def check_writable(file: Path) -> None:
     """Raise OSError if `change` could not write the file."""
     os.close(_open_lock(file))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args, get_type_hints
 
 import msgspec
+from msgspec.structs import fields
 
 from gpudeck.accel.attention.backend_table import NAMES as BACKENDS
+from gpudeck.accel.training.settings import Settings as TrainingSettings
 from gpudeck.extras import missing_of
 
 AUTO = "0"
@@ -21,8 +23,8 @@ class Param(msgspec.Struct, frozen=True):
 
     name: str
     label: str
-    kind: Literal["int", "float", "choice", "flag", "ints", "choices"]
-    """`ints` and `choices` are lists, separated by commas."""
+    kind: Literal["int", "float", "choice", "flag", "ints", "choices", "text"]
+    """`ints` and `choices` are lists, separated by commas; `text` is anything, such as a path."""
     default: str
     """The default as a user types it; flags are "yes" or "no"."""
     help: str
@@ -94,6 +96,36 @@ def split(value: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in value.split(","))
 
 
+def params_of(settings: type[msgspec.Struct]) -> tuple[Param, ...]:
+    """Return a parameter for each field of a structure, by its annotations.
+
+    `gpudeck.accel.training.settings` describes what they say.
+    """
+    hints = get_type_hints(settings, include_extras=True)
+    return tuple(_param(f.name, f.default, *get_args(hints[f.name])) for f in fields(settings))
+
+
+def _param(name: str, default: object, kind: type, meta: msgspec.Meta) -> Param:
+    extra = meta.extra or {}
+    kinds: dict[type, Literal["int", "float", "flag", "text"]] = {
+        int: "int", float: "float", bool: "flag", str: "text",
+    }  # fmt: skip
+    given = {True: "yes", False: "no"}[default] if isinstance(default, bool) else f"{default}"
+    return Param(
+        name,
+        meta.title or name,
+        kinds.get(kind, "choice"),
+        given,
+        meta.description or "",
+        get_args(kind),
+        None if meta.ge is None else float(meta.ge),
+        None if meta.le is None else float(meta.le),
+        extra.get("cpu"),
+        extra.get("group", "Run"),
+        extra.get("auto", ""),
+    )
+
+
 class Workload(msgspec.Struct, frozen=True):
     """Describe a workload and the module that runs it."""
 
@@ -162,6 +194,11 @@ LINEAR = ("auto", "triton", "torch")
 """The names of `accel.linear_attention`'s backends, for forms."""
 KINDS = ("retention", "gla", "ssd", "gdn", "kda", "rwkv7")
 """The names of `accel.linear_attention`'s kinds, for forms."""
+
+SEARCHED = (
+    "softmax", "rms_norm", "layer_norm", "swiglu", "gelu", "row_sum", "cross_entropy",
+)  # fmt: skip
+"""The tasks of `accel.search` that have a template."""
 
 TOKENS = 16384
 """The tokens of all sequences together, from which the batch is computed if it is not given."""
@@ -403,7 +440,7 @@ WORKLOADS: tuple[Workload, ...] = (
                     _DIRECTIONS,
                 ),
                 _backends(
-                    "auto,flash,cudnn,efficient,hopper,triton,fa4,fa3",
+                    "auto,flash,cudnn,efficient,hopper,triton,turing,fa4,fa3",
                     ("auto", *BACKENDS, *FP8),
                     "auto,flash,math",
                 ),
@@ -487,7 +524,7 @@ WORKLOADS: tuple[Workload, ...] = (
                 "both",
                 cpu=("1", "4", "128,512", "64"),
             ),
-            _backends("flash,cudnn,efficient,hopper,triton,fa4,fa3", BACKENDS, "flash,math"),
+            _backends("flash,cudnn,efficient,hopper,triton,turing,fa4,fa3", BACKENDS, "flash,math"),
             _seconds("how long each backend and shape is timed", "0.5", "0.3"),
         ),
     ),
@@ -601,6 +638,49 @@ WORKLOADS: tuple[Workload, ...] = (
         ),
     ),
     Workload(
+        "search",
+        "Kernel search",
+        "Searches the fastest configuration of a kernel; the winner is checked at hidden sizes and"
+        " timed beside the fastest alternative",
+        "gpudeck.accel.workloads.search",
+        (
+            Param("task", "Task", "choice", "softmax", "what the kernel computes", SEARCHED),
+            _size("rows", "Rows", "4096", "rows of the matrices", "512"),
+            _size("columns", "Columns", "4096", "elements of a row", "1024"),
+            _DTYPE,
+            Param(
+                "minutes",
+                "Minutes",
+                "float",
+                "10",
+                "how long is searched, earlier jobs with the same parameters included",
+                minimum=0.01,
+                maximum=1440,
+                cpu_default="1",
+            ),
+            Param(
+                "kwh",
+                "kWh",
+                "float",
+                "0",
+                "how much energy the search may take, where it can be measured; 0: any",
+                minimum=0,
+                maximum=1000,
+            ),
+            _seconds("how long the winner is timed", "8", "4"),
+            Param(
+                "compile",
+                "torch.compile",
+                "flag",
+                "yes",
+                "the winner is also timed beside what torch.compile makes",
+                cpu_default="no",
+            ),
+            Param("install", "Install", "flag", "no", "use the winner if it is judged faster"),
+        ),
+        extras=("compute", "search"),
+    ),
+    Workload(
         "copy",
         "Memory copy",
         "A large copy within the device: the bandwidth its memory can reach here",
@@ -619,6 +699,13 @@ WORKLOADS: tuple[Workload, ...] = (
             ),
             _seconds("how long the timed loop runs", "10", "4"),
         ),
+    ),
+    Workload(
+        "train",
+        "Training",
+        "A new language model from text; a run that was interrupted continues to the last bit",
+        "gpudeck.accel.workloads.train",
+        params_of(TrainingSettings),
     ),
     Workload(
         "rain",

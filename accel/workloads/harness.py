@@ -19,7 +19,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpudeck.accel.result import NO_SENSORS, NOT_TIMED, Cell, Check, Result, Sensors, Timing, write
+from gpudeck.accel.result import (
+    NO_SENSORS,
+    NOT_TIMED,
+    Cell,
+    Check,
+    Curve,
+    Figure,
+    Result,
+    Sensors,
+    Timing,
+    write,
+)
 from gpudeck.accel.workloads import catalog
 from gpudeck.accel.workloads.options import Values, parse
 from gpudeck.accel.workloads.progress import Progress, warm_up
@@ -67,6 +78,8 @@ class Outcome:
     sustained_to: float = 0.0
     sensors: Sensors = NO_SENSORS
     cells: tuple[Cell, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    figures: tuple[Figure, ...] = ()
     failures: tuple[str, ...] = ()
     """Further failures, beside checks that did not pass."""
 
@@ -205,6 +218,8 @@ def _result(
         bandwidth=rate(o.moved, o.timing.median / 1e3),
         sensors=o.sensors,
         cells=o.cells,
+        curves=o.curves,
+        figures=o.figures,
     )
 
 

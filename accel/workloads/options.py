@@ -60,6 +60,8 @@ def parse(workload: Workload, argv: Sequence[str]) -> dict[str, str]:
             if p.choices
             else "yes or no"
             if p.kind == "flag"
+            else "any"
+            if p.kind == "text"
             else f"{p.minimum:.10g} to {p.maximum:.10g}"
         )
         default = p.default if p.cpu_default is None else f"{p.default}, on a CPU {p.cpu_default}"

@@ -30,6 +30,9 @@ def lines(result: Result) -> list[str]:
             f"{rate} at the median of {t.median:.4g} ms"
             f" (P95 {t.p95:.4g}, P99 {t.p99:.4g}, {t.count} calls){sustained}"
         )
+    found += [f"{f.name} {f.value:.5g} {f.unit}".rstrip() for f in result.figures]
+    if not result.checks:
+        return [*found, result.verdict]
     compared = "; ".join(f"{c.name} {c.error:.3g} (bound {c.bound:.3g})" for c in result.checks)
     return [*found, f"{result.verdict.partition(':')[0]}: {compared}"]
 

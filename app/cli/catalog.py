@@ -145,6 +145,12 @@ COMMANDS = (
         "find attention in your code; show, prove, apply or undo its replacement by accelerated "
         "attention",
     ),
+    Command(
+        "search",
+        "cli.code.search",
+        "judge a GPU kernel: whether it is right, and faster than the fastest alternative; list, "
+        "install or remove kernels that were found",
+    ),
     Command("ask", "cli.assistant.ask", 'ask the assistant, e.g. gpudeck ask "what happened?"'),
     Command(
         "query",

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpudeck.app.format.results import result_of, summarize_result
+from gpudeck.app.format.results import own_result, result_of, summarize_result
 from gpudeck.app.format.values import Meaning, ago, clock, device_label, duration, significant
 from gpudeck.app.language.texts import tr, tr_date, tr_decimal, tr_list, tr_noop, tr_sentence
 from gpudeck.language.numbers import amount, energy
@@ -131,6 +131,8 @@ def details(job: Job, snapshot: Snapshot) -> JobFacts:
             for name, value in made.facts
             if known.get(name) != value
         ]
+    elif own := own_result(job):
+        facts.append((tr("Result"), own))
     elif job.spec.params:
         facts.append((tr("Parameters"), ", ".join(f"{k} {v}" for k, v in job.spec.params.items())))
     return JobFacts(

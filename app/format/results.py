@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
 from gpudeck.accel import result as results
-from gpudeck.accel.result import Check, Result, Sensors
+from gpudeck.accel.result import Check, Figure, Result, Sensors
 from gpudeck.accel.workloads.catalog import WORKLOADS
 from gpudeck.app.format.values import ago, clock, duration, precise, significant
 from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_sentence
 from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.progress import printable
 
+_MOST_OWN = 12
+"""The members of a job's own result that are shown."""
 MOST_SHOWN = 100.0
 """Larger errors, in multiples of the limit, are shown as ∞."""
 
@@ -55,6 +59,21 @@ def result_of(job: Job) -> Result | None:
     return None if job.result is None else _decode(job.result)
 
 
+def own_lines(members: Mapping[str, Any]) -> list[str]:
+    """Return the members of a result that is no Result, with their values, cut where long."""
+    return [
+        f"{printable(name)[:64]} {printable(msgspec.json.encode(value).decode())[:200]}"
+        for name, value in members.items()
+    ]
+
+
+def own_result(job: Job) -> str:
+    """Return the values of a job's own result in a line; empty if it left none or a Result."""
+    if job.result is None or result_of(job) is not None:
+        return ""
+    return ", ".join(own_lines(msgspec.json.decode(job.result, type=dict[str, Any]))[:_MOST_OWN])
+
+
 def summarize_result(job: Job) -> ResultSummary | None:
     """Summarize the Result that the job left, if any."""
     result = result_of(job)
@@ -86,6 +105,8 @@ def _facts(result: Result) -> Iterator[tuple[str, str]]:
     reason = tr_sentence(result.reason)
     yield tr("Backend"), tr("{caption}: {value}", caption=result.backend, value=reason)
     yield tr("Device"), result.device
+    for figure in result.figures:
+        yield tr(figure.name), f"{precise(figure.value)} {figure.unit}".rstrip()
     for check in result.checks:
         yield tr("Check"), _checked(check)
     seconds = duration(result.sustained_to - result.sustained_from)
@@ -147,8 +168,14 @@ def _headline(result: Result) -> tuple[str, str]:
     worst = max((cell.trials.worst for cell in result.cells if cell.trials), default=None)
     if worst is not None:
         return (f"{100 * worst:.0f} %" if worst < MOST_SHOWN else "∞"), tr("of the error limit")
+    if result.figures:
+        return precise(result.figures[0].value), _captioned(result.figures[0])
     unit = tr("TFLOP/s at best") if len(result.cells) > 1 else "TFLOP/s"
     return significant(result.tflops), unit
+
+
+def _captioned(figure: Figure) -> str:
+    return f"{figure.unit} {tr(figure.name)}".lstrip()
 
 
 def _grid(result: Result) -> str:

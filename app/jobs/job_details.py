@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QPushButton, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
+from gpudeck.app.charts.printed_curves import PrintedCurves
 from gpudeck.app.format.job_rows import JobFacts, details
 from gpudeck.app.format.values import clock
 from gpudeck.app.jobs.job_charts import JobCharts
@@ -78,6 +79,7 @@ class JobDetails(QWidget):
         self._events: tuple[Event, ...] = ()
         self._timeline_key: TimelineKey | None = None
         self.tail: LogTail | None = None
+        self._printed = PrintedCurves()
         self._loading = False
         self.narrow = self.low = False
         """The window has no room for buttons that the menu has, or for charts."""
@@ -165,7 +167,7 @@ class JobDetails(QWidget):
         """Show a job of the snapshot; request its log and timeline after each change."""
         if self.tail is None or self.tail.job != job.id:
             self.tail, self._loading, self._events = LogTail(job.id), False, ()
-            self._table = ()
+            self._table, self._printed = (), PrintedCurves()
             self.output.clear()
         ended = (
             self._shown is not None
@@ -290,6 +292,9 @@ class JobDetails(QWidget):
         if self.tail is None or job != self.tail.job:
             return
         self._loading = False
+        if self.tail.offset in (None, piece.start):
+            self._printed.feed(piece.data)
+            self.output.curves.show_curves(self._printed.curves)
         if text := self.tail.feed(*piece):
             self.output.add(text)
 

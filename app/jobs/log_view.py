@@ -8,6 +8,7 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QTextCursor, QTextDocument
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QTextEdit, QVBoxLayout, QWidget
 
+from gpudeck.app.charts.curve_strip import CurveStrip
 from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import button, label, row, set_text
@@ -57,6 +58,8 @@ class LogView(QWidget):
         self.line = row(self.box, self.found, self.back, self.forth, self.follow)
         self.line.setStretch(0, 1)
         layout.addLayout(self.line)
+        self.curves = CurveStrip()
+        layout.addWidget(self.curves)
         layout.addWidget(self.text, 1)
         self.text.setFont(theme.monospace())
         self.clear()
@@ -64,6 +67,7 @@ class LogView(QWidget):
     def clear(self) -> None:
         """Start another log, with the same search."""
         self.text.clear()
+        self.curves.show_curves({})
         self.follow.setChecked(True)
         self._mark()
 

@@ -87,6 +87,13 @@ class WorkloadForm:
                 whole = [float(self.values[name]) for name in ("seq", "seq", "heads", "head_dim")]
                 share = 2.0 if self.values["causal"] == "yes" else 4.0
                 return tr("{work} a call", work=scaled(share * math.prod(whole), "FLOP"))
+            case "train":
+                tokens = int(self.values["batch"]) * int(self.values["tokens"])
+                return tr("{n} steps of {tokens} tokens", n=self.values["steps"], tokens=tokens)
+            case "search":
+                elements = float(self.values["rows"]) * float(self.values["columns"])
+                matrix = memory(elements * _BYTES[self.values["dtype"]])
+                return tr("{size} of each matrix", size=matrix)
             case "copy":
                 size_of = memory(2 * 2**20 * float(self.values["mib"]))
                 return tr("{size} of buffers", size=size_of)

@@ -268,6 +268,7 @@ class WorkloadsPage(QWidget):
             job_row(job, device_labels(snapshot), snapshot.time), summarize_result(job)
         )
         result = result_of(job)
+        self.result.show_curves(result)
         others = (
             r
             for j in snapshot.jobs

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 from PySide6.QtCore import QEvent, QSize, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
 from gpudeck.accel.result import Result
+from gpudeck.app.charts.curve_strip import CurveStrip
 from gpudeck.app.format.job_rows import JobRow
 from gpudeck.app.format.results import ResultSummary
 from gpudeck.app.language.texts import tr
@@ -31,6 +33,8 @@ from gpudeck.app.workloads.cell_charts import DETAILS, CellCharts
 
 _FIGURE, _TIME, _LEAST = 190, 78, 200
 """Pixels of width of the headline, of a time beside it, and of the card at least."""
+_MOST_CURVES = 4
+"""The curves that have room side by side."""
 FORMATS = "CSV (*.csv);;JSON (*.json)"
 
 
@@ -70,6 +74,7 @@ class ResultCard(QWidget):
         self.timing = [(label(size="small", meaning="muted"), label(strong=True)) for _ in range(4)]
         self.cells = CellCharts()
         self.cells.viewed.connect(self._show_view)
+        self.curves = CurveStrip()
         self.facts = FittedText()
         self.facts.setAccessibleName(tr("About the result"))
         self.save = button(
@@ -90,6 +95,7 @@ class ResultCard(QWidget):
                 self.params,
                 self.note,
                 self._numbers,
+                self.curves,
                 Stretch(self.cells),
                 Stretch(self.facts),
             )
@@ -133,6 +139,13 @@ class ResultCard(QWidget):
         if result is not None:
             self.cells.show_result(result, others)
         self._show_view()
+
+    def show_curves(self, result: Result | None) -> None:
+        """Show the curves of the job's Result, if it has any."""
+        curves = () if result is None else result.curves
+        self.curves.show_curves(
+            {c.name: np.asarray(c.values) for c in curves[:_MOST_CURVES] if len(c.values) > 1}
+        )
 
     def show_note(self, text: str) -> None:
         """Show a message below the parameters."""

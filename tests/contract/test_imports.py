@@ -86,6 +86,7 @@ VIOLATIONS = [
         "import gpudeck.accel.primitives.tiles.scans",
     ),
     ("products run", "accel/primitives/gemm/plain.py", "import gpudeck.accel.primitives.gemm.api"),
+    ("search runs", "accel/search/draws.py", "import gpudeck.accel.search.judge"),
     ("precision runs", "accel/precision/linear.py", "import gpudeck.accel.precision.conversion"),
     ("injection runs", "accel/inject/form.py", "import gpudeck.accel.inject.scores"),
     ("reading code needs no torch", "accel/inject/scan.py", "import torch"),
@@ -119,6 +120,7 @@ VIOLATIONS = [
         "import gpudeck.assistant.housekeeping.moving",
     ),
     ("nothing that ships", "app/shell/window.py", "import gpudeck.assistant.training"),
+    ("training", "accel/training/shapes.py", "import gpudeck.accel.training.loop"),
     ("suspension", "scheduler/suspension/calls.py", "import gpudeck.scheduler.suspension.steps"),
     ("language", "language/numbers.py", "import gpudeck.language.words"),
 ]

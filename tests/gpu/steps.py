@@ -47,6 +47,8 @@ STEPS: tuple[Step, ...] = (
     _tests("hopper-forward", _RIGHT, 100, "half", ("test_hopper_forward",), workers=8),
     _tests("hopper-backward", _RIGHT, 120, "half", ("test_hopper_backward",), workers=8),
     _tests("portable", _RIGHT, 120, "half", ("test_portable_attention",), "not memory", 8),
+    _tests("turing", _RIGHT, 90, "half", ("test_turing_gpu",), workers=4),
+    _tests("search", "the judge refuses cheats on the GPU", 150, "gpu", ("test_search_gpu",)),
     _tests("attention", _RIGHT, 240, "half", ("test_attention_gpu",), "not memory", 8),
     _tests("variants", _RIGHT, 240, "half", ("test_attention_variants_gpu",), workers=8),
     _tests("fp8", "attention in FP8: right on the GPU", 180, "half", ("test_attention_fp8_gpu",)),

@@ -16,7 +16,7 @@ from tests.integration.shell import Shell, gpudeck
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["run", "nope"], "validate, tune, gemm, precision, linear_attention, distributed, copy"),
+        (["run", "nope"], "validate, tune, gemm, precision, linear_attention, distributed, search"),
         (["run", "attention", "nope=1"], "nope"),
         (["run", "attention", "seq"], "NAME=VALUE"),
         (["run", "attention", "seq=many"], "seq is a whole number"),

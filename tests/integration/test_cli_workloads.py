@@ -92,3 +92,10 @@ def test_validation_prints_a_verdict(sh: Shell) -> None:
 def test_tuning_is_stored_in_the_state_folder(sh: Shell, shared_home: Path) -> None:
     sh("run", "tune", "seq=16", "head_dim=8", "seconds=0.1", "--wait")
     assert (shared_home / "attention.csv").read_text().count("\n") == 1 + 8
+
+
+def test_results_of_any_job_are_what_it_left_or_printed(sh: Shell) -> None:
+    job = str(sh.json("submit", "--wait", "--", "echo", "step=3 loss=0.5")["id"])
+    assert sh("results", job).split("\n") == ["step 3.0", "loss 0.5", ""]
+    assert sh.json("results", job) == {"step": 3.0, "loss": 0.5}
+    assert "--json > FILE" in sh.fails("results", job, "--out", "x.csv", status=1)

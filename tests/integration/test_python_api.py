@@ -51,6 +51,17 @@ def test_a_handle_waits_and_returns_what_the_job_left(cpu_home: Path) -> None:
         assert (failed.status, failed.result) == ("failed", None)
 
 
+def test_a_job_without_a_result_file_has_the_last_values_that_it_printed(cpu_home: Path) -> None:
+    lines = 'print({"loss": 3.5}); print("text"); print("step=2 loss=0.25")'
+    with Client() as deck:
+        job = ready(deck).submit(python(lines)).wait(WAIT_S)
+        assert job.result == {"loss": 0.25, "step": 2.0}
+        silent = deck.submit(
+            python(f'import os; {lines}; open(os.environ["GPUDECK_RESULT"], "w")')
+        ).wait(WAIT_S)
+        assert silent.result is None, "it chose a file, and left it empty"
+
+
 def test_wait_returns_at_the_end_of_the_job_and_not_before(cpu_home: Path, tmp_path: Path) -> None:
     go = tmp_path / "go"
     with Client(timeout=1.0) as deck:

@@ -28,6 +28,11 @@ EXCUSES = (
     Excuse(r"exec (docker|podman) run|apptainer exec", "it needs an image and a GPU"),
     Excuse(r"conda run|-- uv run", "it needs conda or uv"),
     Excuse(r"^gpudeck (suspend|resume) --pid", "it needs a program on a GPU"),
+    Excuse(
+        r"^gpudeck (search (judge|install|remove)|submit -- gpudeck search)",
+        "it needs a kernel; tests/unit/accel/search runs it",
+    ),
+    Excuse(r"^gpudeck run search ", "it searches for ten minutes"),
     Excuse(r"^gpudeck run attention seq=16384", "it takes minutes without a GPU"),
 )
 

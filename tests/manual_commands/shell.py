@@ -46,6 +46,7 @@ class Attention(torch.nn.Module):
 """
 FILES = {
     "train.py": "print('trained')\n",
+    "texts.jsonl": '{"text": "The queue waits for a GPU that is free."}\n' * 600,
     "sweep.py": "import os\n\nprint(os.environ['GPUDECK_ARRAY_INDEX'])\n",
     "src/model.py": _MODEL,
 }

@@ -126,6 +126,12 @@ def no_softcap(p: Problem) -> Iterator[str]:
         yield "takes no softcap"
 
 
+def own_key_visible(p: Problem) -> Iterator[str]:
+    """Refuse windows with a negative side."""
+    if p.skips_own:
+        yield "takes no window with a negative side"
+
+
 def ordered_sums(p: Problem, direction: Direction) -> Iterator[str]:
     """Refuse deterministic gradients, for backward passes whose order of addition varies."""
     if direction == "backward" and p.deterministic:

@@ -21,6 +21,7 @@ from gpudeck.accel.attention.backends.base import (
     head_size_up_to,
     no_bias,
     on_cuda,
+    own_key_visible,
     version,
 )
 from gpudeck.accel.attention.inputs import Inputs
@@ -61,6 +62,7 @@ class VllmFlashAttention3(Backend):
             yield f"needs compute capability 9.0; this GPU has {version(p)}"
         yield from head_size_up_to(256, p)
         yield from no_bias(p)
+        yield from own_key_visible(p)
         if direction == "backward":
             yield "has no backward pass"
         if p.blind or (p.windowed and p.seq_q > p.seq_k):

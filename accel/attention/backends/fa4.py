@@ -6,10 +6,10 @@ Its kernels compile at their first use.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Iterator
 from functools import lru_cache
-from importlib import util
-from pathlib import Path
+from importlib import metadata
 from typing import Any
 
 import torch
@@ -23,10 +23,21 @@ from gpudeck.accel.attention.backends.base import (
     head_size_up_to,
     no_bias,
     on_cuda,
+    own_key_visible,
 )
 from gpudeck.accel.attention.inputs import Inputs
 from gpudeck.accel.attention.problem import Problem
 from gpudeck.accel.lessons.records import Direction
+
+DISTRIBUTION = "flash-attn-4"
+_SHARED = (
+    "softmax_scale", "causal", "softcap", "window_size_left", "window_size_right",
+    "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k",
+)  # fmt: skip
+_NEEDED = {
+    "_flash_attn_fwd": (*_SHARED, "return_lse", "out"),
+    "_flash_attn_bwd": (*_SHARED, "deterministic"),
+}
 
 
 class FlashAttention4(Backend):
@@ -36,11 +47,19 @@ class FlashAttention4(Backend):
 
     def missing(self) -> str | None:
         """Return that the package is not there, or None."""
-        return None if is_installed() else "is not installed (pip install --pre flash-attn-4)"
+        return None if find_version() else "is not installed (pip install --pre flash-attn-4)"
 
     def load(self) -> None:
-        """Import the package and what it needs."""
-        _interface()
+        """Import the package, and check that its functions take what is passed here.
+
+        Another flash-attn, installed later, may have written its own modules over these.
+        """
+        for name, needed in _NEEDED.items():
+            taken = inspect.signature(getattr(_interface(), name)).parameters
+            if missing := [argument for argument in needed if argument not in taken]:
+                raise ImportError(
+                    f"{DISTRIBUTION} {find_version()}: {name} has no argument {missing[0]}"
+                )
 
     def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
         """Yield every reason against the pass."""
@@ -48,6 +67,7 @@ class FlashAttention4(Backend):
         yield from half_precision_on_ampere(p)
         yield from head_size_up_to(256, p)
         yield from no_bias(p)
+        yield from own_key_visible(p)
         if p.capability is not None and p.capability[0] != 9:
             yield "has been tried here on compute capability 9.0 only"
         if p.blind or (p.windowed and p.seq_q > p.seq_k):
@@ -123,14 +143,15 @@ def _rules(x: Inputs, p: Problem) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1)
-def is_installed() -> bool:
-    """Return True if the package is there; importing it takes seconds, and `load` does that."""
-    package = util.find_spec("flash_attn")
-    # The search looks for a folder: to find a submodule, Python would import the package, which may
-    # be an older and broken flash-attn.
-    return package is not None and any(
-        (Path(place) / "cute").is_dir() for place in package.submodule_search_locations or ()
-    )
+def find_version() -> str | None:
+    """Return the version of the distribution, or None; importing it takes seconds.
+
+    A module flash_attn.cute says nothing: flash-attn 2.8.3 ships one that does not work.
+    """
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 @lru_cache(maxsize=1)

@@ -18,6 +18,7 @@ from gpudeck.accel.attention.backends.base import (
     head_size_up_to,
     no_bias,
     on_cuda,
+    own_key_visible,
     side_by_side,
     version,
 )
@@ -207,6 +208,7 @@ class Decoding(Backend):
             yield "takes no sequences end to end"
         if p.right not in (None, 0):
             yield "takes no window after a query's own position"
+        yield from own_key_visible(p)
         if direction == "backward":
             yield "has no backward pass"
         yield from _triton(p)

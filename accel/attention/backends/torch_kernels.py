@@ -20,6 +20,7 @@ from gpudeck.accel.attention.backends.base import (
     no_softcap,
     on_cuda,
     ordered_sums,
+    own_key_visible,
     side_by_side,
     version,
 )
@@ -51,6 +52,7 @@ class FlashCuda(Backend):
         yield from no_bias(p)
         yield from no_softcap(p)
         yield from ordered_sums(p, direction)
+        yield from own_key_visible(p)
         # The kernel treats a right limit of at least the longest sequence's keys as no limit, and
         # no right limit beside a left one as such a limit.
         if p.windowed and p.seq_q > p.seq_k + 1 and (p.right is None or p.right >= p.seq_k):

@@ -26,8 +26,9 @@ def flash_attn_func(
 ) -> Answer:
     """Compute attention of q [B,Sq,H,D] over k and v [B,Sk,Hkv,D], returning [B,Sq,H,D].
 
-    -1 in `window_size` means no limit. With `return_attn_probs` lse, float32 [B,H,Sq], is returned,
-    too, and None instead of the probabilities, which exist with dropout only.
+    A negative side of `window_size`, such as -1, means no limit, as in flash-attn 2. With
+    `return_attn_probs` lse, float32 [B,H,Sq], is returned, too, and None instead of the
+    probabilities, which exist with dropout only.
 
     Raises:
         ValueError: for dropout, which is not offered, and ALiBi where queries see later keys.
@@ -89,7 +90,7 @@ def flash_attn_varlen_func(
 
 
 def _window(size: tuple[int, int]) -> Window:
-    left, right = (None if side == -1 else side for side in size)
+    left, right = (None if side < 0 else side for side in size)
     return left, right
 
 

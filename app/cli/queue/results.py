@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from gpudeck.accel.workloads.summary import lines
 from gpudeck.app.cli import arguments
 from gpudeck.app.cli.connection import with_retries
 from gpudeck.app.cli.output import print_result
-from gpudeck.app.format.results import result_of
+from gpudeck.app.format.results import own_lines, result_of
 from gpudeck.app.workloads.result_export import save_result, whole
 from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -27,10 +31,24 @@ def run(args: Namespace) -> int:
     job = with_retries(lambda client: client.job(args.job))
     result = result_of(job)
     if result is None:
-        raise UserError(f"job {job.id} left no result. See: gpudeck logs {job.id}")
+        return _print_own(args, job)
     text = lines(result)
     if args.out:
         save_result(job, Path(args.out))
         text = [f"The result of job {job.id} is in {args.out}."]
     print_result(args, whole(result), *text)
+    return 0
+
+
+def _print_own(args: Namespace, job: Job) -> int:
+    """Print the JSON object that a job left which is no workload, or its last values."""
+    if job.result is None:
+        raise UserError(f"job {job.id} left no result. See: gpudeck logs {job.id}")
+    if args.out:
+        raise UserError(
+            f"the result of job {job.id} is its own JSON object. Use: gpudeck results {job.id}"
+            " --json > FILE"
+        )
+    members = msgspec.json.decode(job.result, type=dict[str, Any])
+    print_result(args, members, *own_lines(members))
     return 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+import tomllib
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
+from pathlib import Path
 
 from gpudeck.accel.workloads import catalog
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_table
@@ -33,6 +35,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "machine",
     )
     parser.add_argument(
+        "--settings",
+        metavar="FILE",
+        help="read parameters from a TOML file; those on the command line go first",
+    )
+    parser.add_argument(
         "--list", action="store_true", help="list the parameters of the workload, with defaults"
     )
     add_token(parser)
@@ -47,7 +54,8 @@ def run(args: Namespace) -> int:
         return _list_workloads(args.json)
     try:
         workload = catalog.find(args.workload)
-        given = dict(_parse_assignment(text) for text in args.params)
+        given = _read_settings(args.settings) if args.settings else {}
+        given |= dict(_parse_assignment(text) for text in args.params)
     except ValueError as e:
         raise UsageError(str(e)) from e
     with Client() as client:
@@ -135,6 +143,27 @@ def _parse_assignment(text: str) -> tuple[str, str]:
     if not equals:
         raise ValueError(f"expected a parameter as NAME=VALUE; got {text!r}")
     return name.replace("-", "_"), value
+
+
+def _read_settings(name: str) -> dict[str, str]:
+    """Return the parameters in a TOML file as they are typed. Raises ValueError."""
+    try:
+        found = tomllib.loads(Path(name).expanduser().read_text(encoding="utf-8"))
+    except OSError as e:
+        raise ValueError(f"cannot read {name}: {e.strerror}") from e
+    except ValueError as e:  # no TOML, or no UTF-8
+        raise ValueError(f"{name} is not valid TOML: {e}") from e
+    return {key: _as_typed(name, key, value) for key, value in found.items()}
+
+
+def _as_typed(name: str, key: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ",".join(_as_typed(name, key, part) for part in value)
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise ValueError(f"{name} gives {key} a value that is no text, number, yes or no")
 
 
 def _device_kind(client: Client) -> str:

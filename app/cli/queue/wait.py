@@ -91,6 +91,9 @@ class _WaitReasons:
 
 
 def _summarize(result: Result) -> str:
+    if result.figures:
+        figures = (f"{f.name} {f.value:.4g} {f.unit}".rstrip() for f in result.figures)
+        return f"{', '.join(figures)}, on {result.device}: {result.verdict}"
     timing = f"median {result.timing.median:.3g} ms, P95 {result.timing.p95:.3g} ms"
     return (
         f"{significant(result.tflops)} TFLOP/s, {timing}, backend {result.backend}, "

@@ -15,6 +15,7 @@ from gpudeck.accel.attention.kernels.geometry import Geometry, Layout
 from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.runtime import launch, named
 from gpudeck.accel.runtime.call import KernelCall
+from gpudeck.accel.search.resources import read_usage
 
 TARGETS = (80, 86, 89, 90, 100, 120, 121)
 FP8_TARGETS = tuple(t for t in TARGETS if t >= 89)
@@ -47,17 +48,8 @@ _TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 def needs(kernel) -> Needs:
     """Of a kernel that triton.compile returned, by the cuobjdump that comes with Triton."""
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
-        cubin.write(kernel.kernel)
-        cubin.flush()
-        said = subprocess.run(
-            [_TOOLS / "cuobjdump", "-res-usage", cubin.name],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    stack, local = map(int, re.search(r"STACK:(\d+).*?LOCAL:(\d+)", said).groups())
-    return Needs(kernel.metadata.shared, stack + local, kernel.asm["ptx"])
+    used = read_usage(kernel.kernel)
+    return Needs(kernel.metadata.shared, used.stack + used.local, kernel.asm["ptx"])
 
 
 _LOST = re.compile(r"LOP3\.LUT R\d+, R1(?:\.reuse)?, 0xffff")

@@ -178,8 +178,10 @@ def test_a_named_backend_is_never_replaced():
         ),
     ):
         attention(*random((1, 1, 8, 8)), backend="cudnn")
-    every = "auto, hopper, flash, cudnn, fa4, fa3, triton, decoding, efficient, math, reference"
-    with pytest.raises(ValueError, match=rf"no backend is called 'fast'\. There are: {every}$"):
+    every = "auto, hopper, flash, cudnn, fa4, fa3, triton, turing, decoding, efficient, math"
+    with pytest.raises(
+        ValueError, match=rf"no backend is called 'fast'\. There are: {every}, reference$"
+    ):
         attention(*random((1, 1, 8, 8)), backend="fast")
 
 
@@ -198,6 +200,7 @@ def test_the_choice_names_every_candidate():
         "fa4",
         "fa3",
         "triton",
+        "turing",
         "decoding",
         "efficient",
     ]

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.library import opcheck
+from torch.nn.functional import scaled_dot_product_attention
 
 from gpudeck import accel
 from gpudeck.accel.attention import Ragged, attention, explain
@@ -59,6 +60,10 @@ def random(shape_q, shape_kv=None, dtype=torch.float32, grad=False):
 
 
 SIDE = st.none() | st.integers(0, 7)
+WINDOW = st.tuples(st.none() | st.integers(-4, 7), st.none() | st.integers(-4, 7)).filter(
+    lambda sides: None in sides or sum(sides) >= 0
+)
+"""Negative sides begin beyond the query's own position."""
 
 
 @st.composite
@@ -73,9 +78,10 @@ def problems(draw):
     q, k, v = random((batch, kv_heads * group, seq_q, dim), (batch, kv_heads, seq_k, dim))
     shape = tuple(draw(st.sampled_from((n, 1))) for n in (batch, kv_heads * group, seq_q, seq_k))
     bias = draw(st.sampled_from((None, torch.randn(shape), torch.rand(shape) > 0.4)))
+    left, right = draw(WINDOW)
     rules = {
-        "left": draw(SIDE),
-        "right": draw(SIDE),
+        "left": left,
+        "right": right,
         "softcap": draw(st.sampled_from((0.0, 0.7))),
         "bias": bias,
     }
@@ -309,20 +315,22 @@ def test_a_mask_that_hides_all_keys_of_a_row_gives_zeros():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"window": (3, -4)}, r"window must contain at least one key; got \(3, -4\)"),
         (
-            {"window": (-1, None)},
-            (
-                r"window must be \(left, right\), each a number of keys from 0 on or None; got"
-                r" \(-1, None\)"
-            ),
+            {"window": (-1, None), "causal": True},
+            r"window must contain at least one key; got \(-1, None\) with causal",
+        ),
+        (
+            {"window": (2.0, None)},
+            r"window must be \(left, right\), each a number of keys or None; got \(2.0, None\)",
         ),
         (
             {"window": (3,)},
-            r"window must be \(left, right\), each a number of keys from 0 on or None; got \(3,\)",
+            r"window must be \(left, right\), each a number of keys or None; got \(3,\)",
         ),
         (
             {"window": None},
-            r"window must be \(left, right\), each a number of keys from 0 on or None; got None",
+            r"window must be \(left, right\), each a number of keys or None; got None",
         ),
         (
             {"scale": torch.tensor(0.5)},
@@ -427,6 +435,16 @@ def test_a_compiled_program_has_no_break_and_gives_the_same():
 
 
 @COMPILER
+def test_a_window_behind_or_ahead_of_the_query_is_traced_as_such():
+    q, k, v = random((1, 2, 12, 8))
+    for window in ((None, -3), (-2, None), (-1, 4)):
+        traced = torch.compile(
+            lambda *x, w=window: attention(*x, window=w), fullgraph=True, backend="aot_eager"
+        )
+        assert torch.equal(traced(q, k, v), attention(q, k, v, window=window))
+
+
+@COMPILER
 def test_the_packages_attribute_is_the_operation_for_compilers_and_help_too():
     q, k, v = random((1, 2, 4, 8))
     assert accel.attention is attention
@@ -436,21 +454,32 @@ def test_the_packages_attribute_is_the_operation_for_compilers_and_help_too():
     assert torch.equal(whole(q, k, v), attention(q, k, v, causal=True))
     with pytest.raises(Exception, match="window must be"):
         torch.compile(
-            lambda *x: accel.attention(*x, window=(-3, None)), fullgraph=True, backend="aot_eager"
+            lambda *x: accel.attention(*x, window=(3,)), fullgraph=True, backend="aot_eager"
         )(q, k, v)
 
 
-def test_autocast_changes_nothing():
-    q, k, v = random((1, 2, 9, 8), grad=True)
-
-    def call():
-        out = attention(q, k, v, softcap=3.0, backend="math")
-        return out, *torch.autograd.grad(out.sum(), (q, k, v))
-
-    plain = call()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        cast = call()
-    assert all(torch.equal(a, b) for a, b in zip(plain, cast, strict=True))
+@pytest.mark.parametrize(
+    "dtypes", [(torch.float32,) * 3, (torch.float16, torch.float32, torch.float32)]
+)
+def test_autocast_casts_as_scaled_dot_product_attention_does(dtypes):
+    q, k, v = (torch.randn(1, 2, 9, 8, dtype=d, requires_grad=True) for d in dtypes)
+    bias = torch.randn(9, 9, requires_grad=True)
+    found = []
+    with torch.autocast("cpu", torch.bfloat16):
+        assert explain(q, k, v, bias=bias)[0].backend == "math"
+        for call in (
+            lambda: attention(q, k, v, bias=bias),
+            lambda: scaled_dot_product_attention(q, k, v, attn_mask=bias),
+        ):
+            out = call()
+            found.append((out, *torch.autograd.grad(out.float().sum(), (q, k, v, bias))))
+    for ours, theirs in zip(*found, strict=True):
+        assert ours.dtype == theirs.dtype
+        torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2)
+    assert found[0][0].dtype == torch.bfloat16
+    wide = torch.randn(1, 1, 3, 4, dtype=torch.float64)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert attention(wide, wide, wide).dtype == torch.float64
 
 
 def test_torch_deterministic_mode_is_respected():

@@ -72,6 +72,8 @@ CASES = {
     "window": case((1, 1, 100, 16), (1, 1, 110, 16), left=20, right=7),
     "left only, more queries": case((1, 1, 100, 16), (1, 1, 70, 16), left=5),
     "window that skips the nearest": case((1, 1, 60, 16), left=30, right=-3),
+    "window ahead": case((1, 2, 60, 16), (1, 1, 75, 16), left=-4, right=33),
+    "ahead only": case((1, 1, 60, 16), (1, 1, 40, 16), left=-20),
     "softcap": case((1, 1, 40, 16), softcap=1.5, right=0),
     "odd head size": case((1, 2, 35, 20), (1, 1, 35, 20)),
     "head size 1": case((1, 1, 5, 1)),

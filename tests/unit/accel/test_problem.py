@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpudeck.accel.attention import BACKENDS, Problem, Ragged, attention, choose, describe, dispatch
 from gpudeck.accel.attention.backends import fa3, fa4
-from gpudeck.accel.attention.dispatch import fail_to_load, prefer, rule_out
+from gpudeck.accel.attention.dispatch import fail_to_load, prefer, refuse, rule_out
 from gpudeck.accel.attention.inputs import arrange
 
 
@@ -245,7 +245,7 @@ def test_each_refusal_says_why_and_what_can(backend, changes, message):
         ({"seq_q": 1}, "decoding"),
         ({"seq_q": 1, "right": 3}, "triton"),
         ({"capability": (7, 5)}, "math"),
-        ({"capability": (7, 5), "dtype": torch.float16}, "efficient"),
+        ({"capability": (7, 5), "dtype": torch.float32}, "efficient"),
         ({"head_dim": 512}, "efficient"),
         ({"device": torch.device("cpu"), "capability": None}, "flash"),
         ({"device": torch.device("cpu"), "capability": None, "left": 7}, "math"),
@@ -287,7 +287,7 @@ def packages(tmp_path, monkeypatch):
     """A folder of packages, which are looked up and loaded anew."""
 
     def forget():
-        for cached in (fa4.is_installed, fa4._interface, fa3.find_library, fail_to_load, choose):
+        for cached in (fa4.find_version, fa4._interface, fa3.find_library, fail_to_load, choose):
             cached.cache_clear()
         for name in [n for n in sys.modules if n.partition(".")[0] in ("flash_attn", "vllm")]:
             del sys.modules[name]
@@ -305,17 +305,38 @@ def packages(tmp_path, monkeypatch):
     forget()
 
 
+FLASH4_METADATA = (
+    "flash_attn_4-4.0.0b36.dist-info/METADATA",
+    "Name: flash-attn-4\nVersion: 4.0.0b36\n",
+)
+
+
 def test_another_flash_attn_that_is_broken_breaks_nothing(packages):
     packages("flash_attn/__init__.py", "raise ImportError('undefined symbol')")
     assert "not installed" in rule_out(problem(), "fa4", "forward")
     packages("flash_attn/cute/__init__.py")
+    packages("flash_attn-2.8.3.dist-info/METADATA", "Name: flash-attn\nVersion: 2.8.3\n")
+    assert "not installed" in rule_out(problem(), "fa4", "forward")
+    packages(*FLASH4_METADATA)
     assert rule_out(problem(), "fa4", "forward") is None
     assert "flash_attn" not in sys.modules
 
 
+def test_modules_that_another_flash_attn_wrote_over_flash_attention_4_are_refused(packages):
+    packages("flash_attn/__init__.py")
+    packages("flash_attn/cute/__init__.py")
+    packages(*FLASH4_METADATA)
+    packages("flash_attn/cute/interface.py", "def _flash_attn_fwd(q, k, v, causal): ...")
+    why = refuse(problem(), "fa4", "forward")
+    assert why == (
+        "cannot be loaded: ImportError: flash-attn-4 4.0.0b36: _flash_attn_fwd has no argument"
+        " softmax_scale"
+    )
+
+
 @pytest.mark.parametrize(("head_dim", "wrong"), [(40, True), (72, True), (80, True), (96, False)])
 def test_flash_attention_4_is_not_asked_for_gradients_that_it_gets_wrong(head_dim, wrong, packages):
-    packages("flash_attn/cute/interface.py")
+    packages(*FLASH4_METADATA)
     assert rule_out(problem(head_dim=head_dim), "fa4", "forward") is None
     refusal = rule_out(problem(head_dim=head_dim), "fa4", "backward")
     assert (refusal is not None and "wrong gradients" in refusal) == wrong
@@ -393,6 +414,7 @@ def test_flash_attention_4_gets_windows_softcaps_and_ragged_batches_in_its_own_t
 @pytest.fixture
 def half_an_fa4(packages):
     """flash-attn-4 without the package that its interface imports."""
+    packages(*FLASH4_METADATA)
     packages("flash_attn/cute/__init__.py")
     packages("flash_attn/cute/interface.py", "import cutlass_that_nobody_installed")
 

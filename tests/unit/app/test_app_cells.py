@@ -367,7 +367,7 @@ def test_the_form_estimates_the_whole_grid():
     form = WorkloadForm(find("compare"), "nvidia")
     assert (
         form.estimate()
-        == "24 shapes, up to 2.20 TFLOP a call · 256 MiB of tensors · at most 3 min 36 s of timing"
+        == "24 shapes, up to 2.20 TFLOP a call · 256 MiB of tensors · at most 4 min 00 s of timing"
     )
     form.set("direction", "both")
     assert form.estimate().startswith("48 shapes and directions, up to 5.50 TFLOP a call")

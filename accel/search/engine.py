@@ -1,0 +1,205 @@
+"""Search the configurations of a template: compile, measure, learn, propose, until the budget ends.
+
+Everything that is found out is in the journal before the next step. So a search that is killed or
+evicted at any moment goes on where it was. Kernels that hang or break their process cost that
+process, and a new one is started.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from gpudeck.accel.runtime import power
+from gpudeck.accel.search.arena import Arena, lay_out
+from gpudeck.accel.search.contender import Contender, Desk
+from gpudeck.accel.search.journal import Entry, Journal, State, lessons
+from gpudeck.accel.search.measures import compare
+from gpudeck.accel.search.messages import Window
+from gpudeck.accel.search.nursery import Nursery
+from gpudeck.accel.search.space import Config, key
+from gpudeck.accel.search.surrogate import propose
+from gpudeck.accel.search.tasks import Task
+from gpudeck.accel.search.templates import Template
+
+FIRST = 12
+"""Configurations of the Latin hypercube."""
+_BATCH = 4
+_CALLS = 6
+_LEAST, _MOST = 4, 15
+"""Windows of a configuration: those that all are much slower than the best end it early."""
+_HOPELESS = 1.05
+_COMPILERS = 4
+JOULES_A_KWH = 3.6e6
+
+
+class Budget(NamedTuple):
+    """Limit a search, over all its processes."""
+
+    minutes: float = 10.0
+    kwh: float = math.inf
+    """Counted on a GPU whose power can be read."""
+    configurations: int = 1_000_000
+
+
+class Engine:
+    """Own the processes of a search."""
+
+    def __init__(
+        self,
+        task: Task,
+        template: Template,
+        journal: Journal,
+        nursery: Nursery,
+        device: torch.device,
+        capability: int | None,
+        report: Callable[[Entry], None] = lambda entry: None,
+    ) -> None:
+        """Prepare a search.
+
+        Args:
+            task: what is computed; the timed sizes count.
+            template: the kernel.
+            journal: keeps what is found out, and holds what was found out before.
+            nursery: starts the processes.
+            device: where it runs.
+            capability: the compute capability for which kernels are compiled before they run;
+                None if that is not of use.
+            report: is told each new entry.
+        """
+        self._task, self._template, self._journal = task, template, journal
+        self._nursery, self._device, self._capability = nursery, device, capability
+        self._report = report
+        self._random = np.random.default_rng(len(journal.entries))
+        self._values = torch.Generator().manual_seed(len(journal.entries))
+        self._runner: Contender | None = None
+        self._arena = Arena.create(lay_out(task, task.timed, _CALLS)[1], device)
+        self._desk = Desk(self._arena, task, device)
+        self._desk.lay_out(task.timed, _CALLS)
+        self._desk.stock(self._values)
+
+    def run(self, budget: Budget) -> None:
+        """Search until the budget is spent or everything was tried."""
+        self._started = time.monotonic()
+        self._before = self._journal.seconds
+        for batch in self._batches():
+            for config, entry in self._compiled(batch):
+                begun = time.monotonic()
+                found = entry or self._measured(config)
+                self._keep(found, time.monotonic() - begun)
+                if self._is_spent(budget):
+                    return
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._runner is not None:
+            self._runner.end()
+            self._runner = None
+        self._arena.close()
+
+    def _is_spent(self, budget: Budget) -> bool:
+        minutes = (self._before + time.monotonic() - self._started) / 60
+        return (
+            minutes >= budget.minutes
+            or self._journal.joules >= budget.kwh * JOULES_A_KWH
+            or len(self._journal.known) >= budget.configurations
+        )
+
+    def _batches(self) -> Iterator[list[Config]]:
+        """Yield what to try: lessons, a Latin hypercube, then what the surrogate proposes."""
+        space = self._template.space
+        taught = [c for c in lessons(self._journal.problem) if space.holds(c)][:_BATCH]
+        for batch in (taught, space.latin(FIRST, np.random.default_rng(0))):
+            if fresh := [c for c in batch if key(c) not in self._journal.known]:
+                yield fresh
+        while True:
+            known = self._journal.known
+            batch = propose(space, self._journal.timed, known, _BATCH, self._random)
+            if not batch:
+                return
+            yield batch
+
+    def _compiled(self, batch: Sequence[Config]) -> Iterator[tuple[Config, Entry | None]]:
+        """Yield each configuration, with an entry if compiling shows that it is of no use."""
+        launch, capability = self._template.launch, self._capability
+        if launch is None or capability is None:
+            yield from ((config, None) for config in batch)
+            return
+
+        def examine(config: Config) -> Entry | None:
+            compiler = Contender(self._nursery.fork(), [])
+            try:
+                needs = compiler.compile(launch(config), capability)
+            finally:
+                compiler.end()
+            if needs is None:
+                return Entry(config, "failed", why=compiler.flags[0].where)
+            why = needs.unfit(capability)
+            return Entry(config, "pruned", why=why) if why else None
+
+        with ThreadPoolExecutor(_COMPILERS) as pool:
+            yield from zip(batch, pool.map(examine, batch), strict=True)
+
+    def _keep(self, entry: Entry, seconds: float) -> None:
+        watts = power.read(self._device)[1] if self._device.type == "cuda" else None
+        joules = 0.0 if watts is None else watts * seconds
+        kept = Entry(entry.config, entry.state, entry.microseconds, entry.why, seconds, joules)
+        self._journal.add(kept)
+        self._report(kept)
+
+    def _measured(self, config: Config) -> Entry:
+        source = self._template.make(config)
+        if self._runner is None:
+            self._runner = Contender.start(
+                self._nursery, source, self._desk, self._device, trusted=True,
+                threads=torch.get_num_threads(),
+            )  # fmt: skip
+        else:
+            self._runner.load(
+                source, self._desk, self._device, trusted=True, threads=torch.get_num_threads()
+            )
+        runner = self._runner
+        self._desk.refill(self._values, _CALLS)
+        times = self._times(runner, config) if runner.bind(self._desk, "first call") else []
+        if not runner.flags:
+            wrong = self._wrong()
+            state: State = "wrong" if wrong else "timed"
+            return Entry(config, state, 0.0 if wrong else statistics.median(times), wrong)
+        failed = runner.flags[0]
+        # the process may be gone, or its context of the GPU be broken
+        runner.end()
+        self._runner = None
+        return Entry(config, "hung" if failed.kind == "hung" else "failed", why=failed.where)
+
+    def _times(self, runner: Contender, config: Config) -> list[float]:
+        best = self._journal.timed
+        times: list[float] = []
+        while len(times) < _MOST:
+            self._desk.refill(self._values, _CALLS)
+            seconds = runner.window(Window(_CALLS), "a timed call")
+            if seconds is None or runner.flags:
+                break
+            times.append(1e6 * seconds / _CALLS)
+            hopeless = best and min(times) > _HOPELESS * best[0][1]
+            if len(times) >= _LEAST and hopeless:
+                break
+        return times
+
+    def _wrong(self) -> str:
+        """Return what is wrong with the last window's answers; empty if nothing is.
+
+        This protects the search from kernels that are fast because they are wrong; the winner is
+        judged.
+        """
+        inputs, got = self._desk.inputs(_CALLS - 1), self._desk.result(_CALLS - 1)
+        found = compare(self._task.reference, inputs, got)
+        if math.isinf(found.error):
+            return "not finite"
+        return "" if found.is_right else f"error {found.error:.3g} above {found.bound:.3g}"

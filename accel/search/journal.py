@@ -1,0 +1,159 @@
+"""Keep what a search has measured in a file that survives the end of its process at any moment.
+
+Each record is a line, written and synchronised before the next configuration is tried. A line that
+was cut off is dropped when the file is opened again, and its configuration is tried again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+import msgspec
+
+from gpudeck.accel.runtime.state_files import state_folder
+from gpudeck.accel.search.space import Config, key
+
+State = Literal["timed", "pruned", "wrong", "failed", "hung"]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Identify what is searched: a journal belongs to one problem."""
+
+    task: str
+    template: str
+    sizes: dict[str, int]
+    dtype: str
+    gpu: str
+    software: str
+
+    @property
+    def file(self) -> Path:
+        """Return the path of its journal."""
+        digest = sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:16]
+        return state_folder() / "search" / f"{self.task}-{digest}.jsonl"
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tell what came of one configuration."""
+
+    config: Config
+    state: State
+    microseconds: float = 0.0
+    why: str = ""
+    """Why it is not timed: a resource, or the words of the program that failed."""
+    seconds: float = 0.0
+    """How long it took to find out."""
+    joules: float = 0.0
+    """The energy meanwhile; 0 if it was not measured."""
+
+
+class Journal:
+    """Own the file of a problem; only one process has it open."""
+
+    def __init__(self, problem: Problem) -> None:
+        """Open the file and read it.
+
+        Raises:
+            BlockingIOError: if another process searches the same problem.
+            OSError: if it cannot be written.
+        """
+        self.problem = problem
+        file = problem.file
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._fd = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.entries = self._read(file)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def _read(self, file: Path) -> list[Entry]:
+        contents = file.read_bytes()
+        whole = contents[: contents.rfind(b"\n") + 1]
+        os.ftruncate(self._fd, len(whole))
+        os.lseek(self._fd, 0, os.SEEK_END)
+        lines = whole.splitlines()
+        if not lines:
+            self._write(self.problem)
+            return []
+        return [msgspec.json.decode(line, type=Entry) for line in lines[1:]]
+
+    def _write(self, record: msgspec.Struct) -> None:
+        os.write(self._fd, msgspec.json.encode(record) + b"\n")
+        os.fsync(self._fd)
+
+    def add(self, entry: Entry) -> None:
+        """Keep a record; it is on disk when this returns."""
+        self._write(entry)
+        self.entries.append(entry)
+
+    @property
+    def known(self) -> dict[tuple[tuple[str, int], ...], Entry]:
+        """Return the records by configuration."""
+        return {key(entry.config): entry for entry in self.entries}
+
+    @property
+    def timed(self) -> list[tuple[Config, float]]:
+        """Return the configurations with times, the fastest first."""
+        found = [(e.config, e.microseconds) for e in self.known.values() if e.state == "timed"]
+        return sorted(found, key=lambda entry: entry[1])
+
+    @property
+    def seconds(self) -> float:
+        """Return how long the search has taken, over all its processes."""
+        return sum(entry.seconds for entry in self.entries)
+
+    @property
+    def joules(self) -> float:
+        """Return the energy that it has taken."""
+        return sum(entry.joules for entry in self.entries)
+
+    def close(self) -> None:
+        """Let others open the file."""
+        os.close(self._fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def lessons(problem: Problem) -> Iterator[Config]:
+    """Yield the best configurations of other problems of the template: near sizes, other cards.
+
+    The nearest problem comes first. Journals that cannot be read are no lessons.
+    """
+    folder = problem.file.parent
+    found: list[tuple[float, Config]] = []
+    for file in folder.glob(f"{problem.task}-*.jsonl"):
+        try:
+            first, *rest = file.read_bytes().splitlines()
+            other = msgspec.json.decode(first, type=Problem)
+            entries = [msgspec.json.decode(line, type=Entry) for line in rest]
+        except (OSError, ValueError):
+            continue
+        times = [entry for entry in entries if entry.state == "timed"]
+        if other.template == problem.template and other != problem and times:
+            best = min(times, key=lambda entry: entry.microseconds)
+            found.append((_distance(problem, other), best.config))
+    for _, config in sorted(found, key=lambda entry: entry[0]):
+        yield config
+
+
+def _distance(one: Problem, other: Problem) -> float:
+    shared = one.sizes.keys() & other.sizes.keys()
+    octaves = sum(abs(one.sizes[k].bit_length() - other.sizes[k].bit_length()) for k in shared)
+    return octaves + 2.0 * (one.gpu != other.gpu) + (one.dtype != other.dtype)

@@ -1,0 +1,89 @@
+"""Tell what a kernel needs of a multiprocessor, and whether that can be fast, without a GPU."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+_SHARED = {75: 64, 80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
+"""KiB of shared memory that a block may have (CUDA C++ Programming Guide, compute capabilities)."""
+_THREADS = {75: 1024, 80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048, 120: 1536}
+"""Threads of a multiprocessor, from the same table."""
+_REGISTERS = 65536
+TARGETS = {"2080ti": 75, "a100": 80, "l40s": 89, "h100": 90, "h200": 90, "b200": 100}
+"""Compute capabilities by the names of `optimize_kernel`'s `target_hardware`."""
+_USAGE = re.compile(r"REG:(\d+) STACK:(\d+).*?LOCAL:(\d+)")
+
+
+class Resources(msgspec.Struct, frozen=True):
+    """Hold what a compiled kernel needs."""
+
+    registers: int
+    """Of a thread."""
+    shared: int
+    """Bytes of a block."""
+    spilled: int
+    """Bytes of a thread that did not fit into registers."""
+    threads: int
+    """Of a block."""
+
+    def unfit(self, capability: int) -> str:
+        """Return what keeps the kernel from running, or from being fast; empty if nothing does."""
+        if self.shared > 1024 * _SHARED[capability]:
+            return f"shared memory {self.shared}"
+        return f"spilled {self.spilled}" if self.spilled else ""
+
+    def occupancy(self, capability: int) -> float:
+        """Return the share of a multiprocessor's threads that can be resident, by registers and
+        shared memory."""
+        most = _THREADS[capability]
+        blocks = min(
+            most // self.threads,
+            _REGISTERS // max(1, self.registers * self.threads),
+            1024 * (_SHARED[capability] + 1) // max(1, self.shared + 1024),
+        )
+        return blocks * self.threads / most
+
+
+def compiled_resources(call: Any, capability: int) -> Resources:
+    """Compile a `KernelCall` for a compute capability, and read what it needs.
+
+    Raises:
+        Exception: whatever Triton or ptxas raises if it cannot be compiled.
+    """
+    from gpudeck.accel.runtime.call import compile_kernel
+
+    kernel = compile_kernel(call, capability)
+    used, metadata = read_usage(kernel.kernel), kernel.metadata
+    threads = 32 * metadata.num_warps
+    return Resources(used.registers, metadata.shared, used.stack + used.local, threads)
+
+
+class Usage(NamedTuple):
+    """Hold what a thread of a kernel takes: registers, and bytes of local memory."""
+
+    registers: int
+    stack: int
+    local: int
+
+
+def read_usage(code: bytes) -> Usage:
+    """Return what the first kernel of a cubin takes, by the cuobjdump that comes with Triton."""
+    import triton
+
+    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
+        cubin.write(code)
+        cubin.flush()
+        said = subprocess.run(
+            [tools / "cuobjdump", "-res-usage", cubin.name],
+            capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+    found = _USAGE.search(said)
+    assert found is not None, said
+    return Usage(*map(int, found.groups()))

@@ -1,0 +1,44 @@
+"""Compute a task of the catalog by the kernel that is installed for it, and name what computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from gpudeck.accel.runtime.capability import find_device
+from gpudeck.accel.runtime.given import require_tensors
+from gpudeck.accel.search.installed import Kernel, find
+from gpudeck.accel.search.tasks import TASKS
+from gpudeck.accel.search.worker import load
+
+
+def compute(task: str, *inputs: Tensor) -> tuple[Tensor, str]:
+    """Return the result, and the name of the installed kernel that computed it.
+
+    Without a kernel for the sizes, dtype and device of `inputs` the reference computes, and the
+    name is `eager`.
+
+    Raises:
+        ValueError: if there is no such task.
+    """
+    if task not in TASKS:
+        raise ValueError(f"there is no task {task!r}. There are: {', '.join(TASKS)}")
+    require_tensors(**{f"input {n}": x for n, x in enumerate(inputs)})
+    first = inputs[0]
+    sizes = dict(zip(TASKS[task].sizes, first.shape, strict=False))
+    dtype = str(first.dtype).removeprefix("torch.")
+    kernel = find(task, sizes, dtype, str(find_device()))
+    if kernel is None:
+        return TASKS[task].reference(*inputs), "eager"
+    return _function(kernel)(*inputs), kernel.name
+
+
+_LOADED: dict[str, Callable[..., Any]] = {}
+
+
+def _function(kernel: Kernel) -> Callable[..., Any]:
+    if kernel.digest not in _LOADED:
+        _LOADED[kernel.digest] = load(kernel.source)
+    return _LOADED[kernel.digest]

@@ -1,0 +1,109 @@
+"""Write and read checkpoints: each is complete or not there, and carries its checksum.
+
+A checkpoint is a folder `step-00000060` with state.safetensors (weights, and what the optimizer
+remembers) and checkpoint.json. It is written beside its place and renamed there, so a process that
+is killed at any moment leaves the earlier ones as they were.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from gpudeck.accel.runtime.state_files import sync
+from gpudeck.accel.training.errors import Refused
+from gpudeck.accel.training.settings import Settings
+from gpudeck.accel.training.shards import checksum
+from gpudeck.language.text import Text, phrase
+
+FOLDER = "checkpoints"
+_STATE, _ABOUT = "state.safetensors", "checkpoint.json"
+
+
+class About(msgspec.Struct, frozen=True):
+    """What checkpoint.json holds."""
+
+    step: int
+    """The number of steps that were done."""
+    settings: Settings
+    data: str
+    """The fingerprint of the tokens."""
+    device: str
+    threads: int
+    """The threads that torch used on a CPU, on which sums depend."""
+    versions: dict[str, str]
+    seconds: float
+    """The time that the steps took, in all attempts."""
+    best: float | None = None
+    """The lowest held-out loss; None if there was none."""
+    best_step: int = 0
+    sha256: str = ""
+
+
+class Checkpoints:
+    """Keep the checkpoints of a run: the newest, and the one with the lowest held-out loss."""
+
+    def __init__(self, out: Path, keep: int) -> None:
+        self._folder, self._keep = out / FOLDER, keep
+
+    def steps(self) -> list[int]:
+        """Return the steps of which there are checkpoints, in ascending order."""
+        found = self._folder.glob("step-*") if self._folder.is_dir() else ()
+        return sorted(int(p.name[5:]) for p in found if p.name[5:].isdigit())
+
+    def save(self, about: About, state: dict[str, Tensor]) -> None:
+        """Write a checkpoint, then remove those that are not kept.
+
+        Raises:
+            OSError: if it cannot be written; the earlier ones are still there.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        place = self._place(about.step)
+        new = self._folder / f"new-{about.step}"
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir()
+        save_file({name: t.detach().cpu() for name, t in state.items()}, new / _STATE)
+        sync(new / _STATE)
+        about = msgspec.structs.replace(about, sha256=checksum(new / _STATE))
+        (new / _ABOUT).write_bytes(msgspec.json.format(msgspec.json.encode(about)))
+        sync(new / _ABOUT)
+        sync(new)
+        _remove(place)  # one that was damaged
+        new.rename(place)
+        sync(self._folder)
+        kept = {*self.steps()[-self._keep :], about.best_step}
+        for step in self.steps():
+            if step not in kept:
+                _remove(self._place(step))
+
+    def load(self) -> Iterator[tuple[About, dict[str, Tensor]] | Text]:
+        """Yield the newest checkpoint and what is older, or why one cannot be used."""
+        for step in reversed(self.steps()):
+            place = self._place(step)
+            try:
+                about = msgspec.json.decode((place / _ABOUT).read_bytes(), type=About)
+                if checksum(place / _STATE) != about.sha256:
+                    yield phrase("the checkpoint {place} is damaged", place=str(place))
+                    continue
+                yield about, load_file(place / _STATE)
+            except (OSError, msgspec.MsgspecError, Refused) as e:
+                yield phrase(
+                    "the checkpoint {place} cannot be read: {why}", place=str(place), why=str(e)
+                )
+
+    def _place(self, step: int) -> Path:
+        return self._folder / f"step-{step:08}"
+
+
+def _remove(place: Path) -> None:
+    """Remove a checkpoint; a process that is killed meanwhile leaves nothing that looks whole."""
+    if place.is_dir():
+        gone = place.with_name(f"old-{place.name}")
+        shutil.rmtree(gone, ignore_errors=True)
+        place.rename(gone)
+        shutil.rmtree(gone)

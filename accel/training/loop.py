@@ -1,0 +1,330 @@
+"""Train a model: the loop, and what a step is.
+
+A run consists of its settings, its data and the number of steps that were done. Everything random
+is a function of seed and step, so a checkpoint holds weights, the optimizer's memory and counters,
+and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gpudeck.accel.attention.api import explain
+from gpudeck.accel.attention.dispatch import Choice
+from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.runtime.capability import ComputeDevice, versions
+from gpudeck.accel.training import optimizer as optimizers
+from gpudeck.accel.training.batches import Batch, Batches
+from gpudeck.accel.training.checkpoint import About, Checkpoints
+from gpudeck.accel.training.errors import Diverged, Refused, Stopped
+from gpudeck.accel.training.journal import Journal, Measured
+from gpudeck.accel.training.loss import cross_entropy, part_entropy
+from gpudeck.accel.training.model import LanguageModel
+from gpudeck.accel.training.settings import Settings, differing
+from gpudeck.accel.training.shapes import Shape
+from gpudeck.accel.training.tokenizers import Tokenizer
+from gpudeck.language.text import Message, phrase
+
+DOCUMENT_STEP = 32
+"""The number of documents in a batch is filled up to a multiple of it with empty ones, so that
+torch.compile meets few shapes."""
+
+
+class Watch(Protocol):
+    """Whoever follows a run."""
+
+    def say(self, text: Message) -> None:
+        """Take a message for people."""
+
+    def measured(self, row: Measured) -> None:
+        """Take what a step measured."""
+
+    def stopping(self) -> bool:
+        """Return True if the run is to write a checkpoint and end."""
+
+
+@dataclass
+class Run:
+    """Hold the parts of a run."""
+
+    settings: Settings
+    shape: Shape
+    tokenizer: Tokenizer
+    batches: Batches
+    data: str
+    """The fingerprint of the tokens."""
+    device: ComputeDevice
+    checkpoints: Checkpoints
+    journal: Journal
+    watch: Watch
+    step: int = 0
+    """The number of steps that were done."""
+    seconds: float = 0.0
+    """The time that steps took, in all attempts."""
+    best: float | None = None
+    best_step: int = 0
+
+    def __post_init__(self) -> None:
+        s = self.settings
+        self.dtype = getattr(torch, s.precision)
+        self.model = LanguageModel(self.shape, s.tokens, recompute=s.recompute)
+        self.model.draw(s.seed)
+        self.model.to(self.device.torch_device)
+        self.optimizer = optimizers.make_optimizer(self.model, s)
+        self.forward: Callable[..., Tensor] = self.model
+        self.entropy = part_entropy
+        if s.compile:
+            self.forward = torch.compile(self.model)
+            self.entropy = torch.compile(part_entropy)
+
+    def train(self) -> None:
+        """Do the steps that are left, with held-out losses and checkpoints between them.
+
+        Raises:
+            Diverged: if a loss or gradient is not finite; it names the step.
+            Stopped: if `watch` wants that, after a checkpoint.
+            OSError: if a checkpoint cannot be written.
+        """
+        s, pending = self.settings, _Pending(self)
+        if self.step == 0:
+            self.evaluate()
+        for batch in self._prefetched():
+            rate = optimizers.rate_at(self.step, s)
+            optimizers.set_rate(self.optimizer, rate)
+            loss = self.accumulate(batch)
+            norm = torch.nn.utils.get_total_norm(_gradients(self.model))
+            if s.clip:
+                torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), s.clip, norm)
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            self.step += 1
+            pending.put(loss, norm, rate)
+            last, stopping = self.step == s.steps, self.watch.stopping()
+            due = last or self.step % s.checkpoint == 0
+            if due or stopping or self.step % s.evaluate == 0:
+                pending.flush()
+                found = None if stopping and not due else self.evaluate()
+                if due or stopping:
+                    self.save(found)
+                pending.restart()
+            if stopping and not last:
+                raise Stopped(
+                    phrase(
+                        "stopped after step {step} of {steps}, with a checkpoint",
+                        step=self.step,
+                        steps=s.steps,
+                    )
+                )
+
+    def accumulate(self, batch: Batch) -> Tensor:
+        """Add the gradients of a batch, part by part; return its loss for each target."""
+        loss = torch.zeros((), device=self.device.torch_device)
+        scale = 1.0 / max(batch.learned, 1)
+        for part in self.batches.parts(batch):
+            part_loss = self.loss(part, scale)
+            part_loss.backward()  # type: ignore[no-untyped-call]
+            loss += part_loss.detach()
+        return loss
+
+    def loss(self, batch: Batch, scale: float) -> Tensor:
+        """Return `scale` times the sum of the losses of a batch."""
+        tokens, targets = (_on(self.device, x) for x in (batch.tokens, batch.targets))
+        documents = self._documents(batch) if self.settings.documents else None
+        hidden = self.forward(tokens, self.dtype, documents)
+        return cross_entropy(
+            hidden.flatten(0, 1), self.model.head, targets.flatten(), scale, self.entropy
+        )
+
+    def _documents(self, batch: Batch) -> Ragged:
+        filled = -len(batch.lengths) % DOCUMENT_STEP
+        lengths = (*batch.lengths, *(0,) * filled)
+        made = Ragged.of(lengths, device=self.device.torch_device)
+        longest = self.settings.tokens
+        return Ragged(made.starts_q, made.starts_k, longest, longest, made.total_q, made.total_k)
+
+    def attention_choice(self) -> Choice:
+        """Return what computes attention, and why."""
+        shape, s = self.shape, self.settings
+        size = s.batch // s.accumulate
+        q, k = (
+            torch.empty(
+                (size, s.tokens, heads, shape.head_dim),
+                dtype=self.dtype, device=self.device.torch_device, requires_grad=True,
+            )
+            for heads in (shape.heads, shape.kv_heads)
+        )  # fmt: skip
+        if not s.documents:
+            return explain(q, k, k, causal=True, layout="bshd")[0]
+        rows = Ragged.of([s.tokens] * size, device=self.device.torch_device)
+        q, k = q.flatten(0, 1), k.flatten(0, 1)
+        return explain(q, k, k, causal=True, seqlens=rows)[0]
+
+    @torch.no_grad()
+    def evaluate(self) -> float | None:
+        """Measure and record the held-out loss; None if nothing is held out."""
+        batches = self.batches.held_out()
+        count = sum(batch.learned for batch in batches)
+        if not count:
+            return None
+        total = torch.zeros((), dtype=torch.float64, device=self.device.torch_device)
+        for batch in batches:
+            total += self.loss(batch, 1.0)
+        found = float(total) / count
+        if not math.isfinite(found):
+            raise Diverged(
+                phrase("the held-out loss after step {step} is not finite", step=self.step)
+            )
+        self._record(Measured(self.step, held_out=found))
+        return found
+
+    def save(self, held_out: float | None) -> None:
+        """Write a checkpoint, which is the best one if its held-out loss is the lowest so far."""
+        if held_out is not None and (self.best is None or held_out < self.best):
+            self.best, self.best_step = held_out, self.step
+        self.journal.sync()
+        about = About(
+            self.step, self.settings, self.data, str(self.device), torch.get_num_threads(),
+            versions(), self.seconds, self.best, self.best_step,
+        )  # fmt: skip
+        memory = optimizers.states(self.model, self.optimizer)
+        state = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        self.checkpoints.save(about, state | {f"optimizer.{n}": v for n, v in memory.items()})
+
+    def resume(self) -> None:
+        """Continue from the newest checkpoint that is whole; begin anew if there is none.
+
+        Raises:
+            Refused: if the checkpoints are those of another run, or all of them are damaged.
+        """
+        found = None
+        for found in self.checkpoints.load():
+            if isinstance(found, tuple):
+                self._restore(*found)
+                return
+            self.watch.say(found)
+        if found is not None:
+            raise Refused(phrase("no checkpoint of this run can be read. Choose another folder"))
+        self.journal.begin(-1)
+
+    def _restore(self, about: About, state: dict[str, Tensor]) -> None:
+        self._refuse_another(about)
+        torch.set_num_threads(about.threads)
+        parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
+        for name, value in state.items():
+            part, _, rest = name.partition(".")
+            parts[part][rest] = value
+        self.model.load_state_dict(parts["model"])
+        optimizers.load_states(self.model, self.optimizer, parts["optimizer"])
+        self.step, self.seconds = about.step, about.seconds
+        self.best, self.best_step = about.best, about.best_step
+        self.journal.begin(about.step)
+        self.watch.say(phrase("continued after step {step}", step=about.step))
+        changed = [n for n, v in versions().items() if about.versions.get(n) != v]
+        if str(self.device) != about.device or changed:
+            self.watch.say(
+                phrase(
+                    "earlier steps ran on another device or version, so the last bits may differ"
+                )
+            )
+
+    def _refuse_another(self, about: About) -> None:
+        if names := differing(about.settings, self.settings):
+            raise Refused(
+                phrase(
+                    "the folder holds a run with other settings ({names}). Choose another folder"
+                    " or the settings in its settings.toml",
+                    names=", ".join(names),
+                )
+            )
+        if about.data != self.data:
+            raise Refused(phrase("the data has changed since the run began. Choose another folder"))
+
+    def _record(self, row: Measured) -> None:
+        self.journal.add(row)
+        self.watch.measured(row)
+
+    def _prefetched(self) -> Iterator[Batch]:
+        """Yield the batches that are left; each is made while the one before it is used."""
+        with ThreadPoolExecutor(1) as pool:
+            following: Future[Batch] = pool.submit(self.batches.batch, self.step)
+            for step in range(self.step, self.settings.steps):
+                batch = following.result()
+                if step + 1 < self.settings.steps:
+                    following = pool.submit(self.batches.batch, step + 1)
+                yield batch
+
+
+class _Pending:
+    """Read the numbers of a step after the next one was launched, so that a GPU never waits.
+
+    On a CPU they are there when the step was launched.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._waiting: tuple[int, Tensor, Tensor, float] | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin to measure the time of a step."""
+        self._began = time.perf_counter()
+
+    def put(self, loss: Tensor, norm: Tensor, rate: float) -> None:
+        """Take the numbers of the step that was launched, and record those of the one before."""
+        self.flush()
+        self._waiting = (self._run.step, loss, norm, rate)
+        if self._run.device.kind == "cpu":
+            self.flush()
+
+    def flush(self) -> None:
+        """Record the step that is waiting. Raises Diverged if its numbers are not finite."""
+        if self._waiting is None:
+            return
+        (step, loss, norm, rate), self._waiting = self._waiting, None
+        found, length = float(loss), float(norm)
+        seconds = time.perf_counter() - self._began
+        self.restart()
+        run = self._run
+        run.seconds += seconds
+        if not (math.isfinite(found) and math.isfinite(length)):
+            s = run.settings
+            raise Diverged(
+                phrase(
+                    "the loss of step {step} is {loss}, the norm of its gradient {norm}. Its batch"
+                    " holds sequences {first} to {last} of the data's order. Choose a lower rate"
+                    " or float32",
+                    step=step,
+                    loss=str(found),
+                    norm=str(length),
+                    first=(step - 1) * s.batch,
+                    last=step * s.batch - 1,
+                )
+            )
+        run._record(
+            Measured(
+                step, loss=found, rate=rate, norm=length, seconds=seconds,
+                tokens_per_second=run.settings.batch * run.settings.tokens / seconds,
+            )
+        )  # fmt: skip
+
+
+def _on(device: ComputeDevice, numbers: NDArray[np.int64]) -> Tensor:
+    """Return numbers on a device, copied while it computes."""
+    made = torch.from_numpy(numbers)
+    if device.kind == "cuda":
+        return made.pin_memory().to(device.torch_device, non_blocking=True)
+    return made
+
+
+def _gradients(model: nn.Module) -> list[Tensor]:
+    return [weight.grad for weight in model.parameters() if weight.grad is not None]

@@ -1,0 +1,175 @@
+"""Describe a training run in one structure, for the form, the command line, TOML and Python.
+
+The module needs no torch. `gpudeck.accel.workloads.catalog` makes the fields of the form from the
+annotations here: title, description, limits, and in `extra` the part of the form (`group`), the
+default on a CPU (`cpu`), and what is chosen where the value is `AUTO` (`auto`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from gpudeck.accel.training.errors import Refused
+from gpudeck.language.text import phrase
+
+AUTO = "0"
+"""The value of a text that is chosen by itself."""
+
+
+def _meta(
+    title: str,
+    description: str,
+    low: float | None = None,
+    high: float | None = None,
+    **extra: str,
+) -> Meta:
+    return Meta(title=title, description=description, ge=low, le=high, extra=extra)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Describe a run; two runs with equal settings, data and devices are equal."""
+
+    data: Annotated[
+        str,
+        _meta("Data", "text or JSONL file, or a folder of them", auto="the manual of GPU Deck"),
+    ] = AUTO
+    model: Annotated[
+        Literal["tiny", "15M", "124M", "350M", "774M", "1.5B"],
+        _meta("Model", "size of the new model", group="Shape", cpu="tiny"),
+    ] = "124M"
+    tokenizer: Annotated[
+        str,
+        _meta("Tokenizer", "a tokenizer.json, or a model's folder", auto="one token for each byte"),
+    ] = AUTO
+    out: Annotated[
+        str,
+        _meta(
+            "Folder",
+            "where checkpoints and the model go; a run that is there continues",
+            auto="a folder among the job's artefacts",
+        ),
+    ] = AUTO
+    steps: Annotated[
+        int, _meta("Steps", "how often the weights change", 1, 10**9, group="Shape", cpu="60")
+    ] = 1000
+    batch: Annotated[
+        int, _meta("Batch", "sequences in a step", 1, 2**20, group="Shape", cpu="8")
+    ] = 32
+    tokens: Annotated[
+        int, _meta("Tokens", "tokens in a sequence", 8, 2**20, group="Shape", cpu="128")
+    ] = 1024
+    accumulate: Annotated[
+        int,
+        _meta(
+            "Parts", "parts in which a step is computed, to save memory", 1, 2**20, group="Shape"
+        ),
+    ] = 1
+    documents: Annotated[
+        bool,
+        _meta("Documents", "a token sees only its own document", group="Shape"),
+    ] = True
+    precision: Annotated[
+        Literal["bfloat16", "float32"],
+        _meta("Precision", "type of the products", group="Precision", cpu="float32"),
+    ] = "bfloat16"
+    deterministic: Annotated[
+        bool,
+        _meta(
+            "Deterministic",
+            "a repeated or continued run is equal to the last bit, which may be slower on a GPU",
+            group="Precision",
+            cpu="yes",
+        ),
+    ] = False
+    compile: Annotated[
+        bool,
+        _meta("Compile", "use torch.compile", group="Precision", cpu="no"),
+    ] = True
+    recompute: Annotated[
+        bool,
+        _meta("Recompute", "compute layers again in the backward pass, to save memory"),
+    ] = False
+    rate: Annotated[float, _meta("Rate", "highest learning rate", 0.0, 1.0, cpu="0.003")] = 6e-4
+    warmup: Annotated[float, _meta("Warm-up", "share of the steps", 0.0, 1.0)] = 0.05
+    schedule: Annotated[
+        Literal["cosine", "wsd"],
+        _meta("Schedule", "course of the rate; wsd: warm-up, stable, decay"),
+    ] = "cosine"
+    decay: Annotated[
+        float, _meta("Decay", "wsd: share of the steps in which the rate decays", 0.0, 1.0)
+    ] = 0.2
+    final: Annotated[float, _meta("Last rate", "as a share of the highest", 0.0, 1.0)] = 0.1
+    weight_decay: Annotated[float, _meta("Weight decay", "of matrices", 0.0, 1.0)] = 0.1
+    clip: Annotated[
+        float, _meta("Clip", "highest norm of the gradient; 0: not clipped", 0.0, 1e6)
+    ] = 1.0
+    held_out: Annotated[
+        float, _meta("Held out", "share of the data that is never trained on", 0.0, 0.5)
+    ] = 0.05
+    evaluate: Annotated[
+        int, _meta("Evaluate", "steps between two held-out losses", 1, 10**9, cpu="20")
+    ] = 100
+    checkpoint: Annotated[
+        int, _meta("Checkpoint", "steps between two checkpoints", 1, 10**9, cpu="20")
+    ] = 100
+    keep: Annotated[int, _meta("Keep", "newest checkpoints, beside the best", 1, 1000)] = 2
+    skip_broken: Annotated[
+        bool, _meta("Skip broken", "train without the parts of the data that cannot be read")
+    ] = False
+    estimate: Annotated[
+        bool, _meta("Estimate", "stop after a few steps: memory, speed, time and energy")
+    ] = False
+    seed: Annotated[int, _meta("Seed", "of the weights and of the data's order", 0, 2**31)] = 0
+
+    def __post_init__(self) -> None:
+        if self.batch % self.accumulate:
+            raise Refused(
+                phrase(
+                    "batch {batch} cannot be divided into {parts} parts. Choose a batch that is a"
+                    " multiple of accumulate",
+                    batch=self.batch,
+                    parts=self.accumulate,
+                )
+            )
+
+
+CHANGEABLE = ("data", "out", "evaluate", "checkpoint", "keep", "skip_broken", "estimate")
+"""Settings that a continued run may change; others would make it another run. The data is compared
+by its tokens, wherever it lies."""
+
+
+def settings_of(given: Mapping[str, str | int | float | bool]) -> Settings:
+    """Return the settings that are given as texts or as values.
+
+    Raises:
+        Refused: if one is unknown, or its value is not valid.
+    """
+    words = {"yes": True, "no": False}
+    values = {name: words.get(str(value), value) for name, value in given.items()}
+    try:
+        return msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as e:
+        raise Refused(phrase("the settings are not valid: {why}", why=str(e))) from e
+
+
+def write(settings: Settings, file: Path) -> None:
+    """Write settings as TOML, which `gpudeck run train --settings FILE` reads."""
+    lines = (
+        f"{name} = {msgspec.json.encode(getattr(settings, name)).decode()}\n"
+        for name in settings.__struct_fields__
+    )
+    file.write_text("".join(lines))
+
+
+def differing(first: Settings, now: Settings) -> list[str]:
+    """Return the settings in which a continued run would not be the first run any more."""
+    return [
+        name
+        for name in first.__struct_fields__
+        if name not in CHANGEABLE and getattr(first, name) != getattr(now, name)
+    ]

@@ -1,0 +1,145 @@
+"""Judge a kernel; list, install and remove kernels that were found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+import msgspec
+
+from gpudeck.accel.search import installed
+from gpudeck.accel.search.verdict import Verdict, decode
+from gpudeck.accel.workloads.catalog import SEARCHED
+from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
+from gpudeck.extras import missing_of
+from gpudeck.language.rendering import render
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+
+ACTIONS = ("judge", "list", "install", "remove")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the action, what it is about, and how a kernel is judged."""
+    parser.add_argument(
+        "action", choices=ACTIONS, metavar="ACTION",
+        help="judge: check and time the kernel in a Python file, whose code is run; list: show the "
+        "kernels that are installed; install: use the kernel of a saved verdict; remove: use it no "
+        "longer",
+    )  # fmt: skip
+    parser.add_argument(
+        "target", nargs="?", metavar="TARGET",
+        help="judge: a Python file; install: a saved verdict; remove: the name of a kernel",
+    )  # fmt: skip
+    parser.add_argument(
+        "--task", choices=SEARCHED, metavar="TASK",
+        help=f"what the kernel must compute: {', '.join(SEARCHED)}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--entry", default="candidate", help="the function in the file (default: candidate)"
+    )
+    parser.add_argument(
+        "--size", action="append", default=[], metavar="NAME=N",
+        help="a size that is timed, e.g. rows=4096",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dtype", choices=("float32", "float16", "bfloat16"), default="float32",
+        help="data type of the inputs and the result (default: float32)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seconds", type=float, default=8.0, help="how long it is timed (default: 8)"
+    )
+    parser.add_argument("--seed", type=int, help="repeat the verdict with this seed")
+    parser.add_argument(
+        "--library", action="store_true", help="the kernel may call operators of torch"
+    )
+    parser.add_argument(
+        "--no-compile", action="store_true", help="do not time torch.compile beside it"
+    )
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the verdict to a file")
+
+
+def run(args: Namespace) -> int:
+    """Carry out the action that the arguments name."""
+    if args.action == "list":
+        return _list(args)
+    if args.target is None:
+        raise UsageError(f"{args.action} needs a TARGET. See: gpudeck search --help")
+    return {"judge": _judge, "install": _install, "remove": _remove}[args.action](args)
+
+
+def _judge(args: Namespace) -> int:
+    if args.task is None:
+        raise UsageError(f"judge needs --task, one of {', '.join(SEARCHED)}")
+    if not Path(args.target).is_file():
+        raise NotFound(f"there is no file {args.target}")
+    if missing := missing_of("compute"):
+        raise UserError(str(missing))
+    options = [f"--{name}={getattr(args, name)}" for name in ("task", "entry", "dtype", "seconds")]
+    options += [f"--size={size}" for size in args.size]
+    options += [] if args.seed is None else [f"--seed={args.seed}"]
+    options += ["--library"] * args.library + ["--no-compile"] * args.no_compile
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", "gpudeck.accel.search.judging", args.target, *options],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    if ended.returncode not in (0, 1) or not ended.stdout:
+        lines = ended.stderr.decode(errors="replace").strip().splitlines()
+        raise UserError(lines[-1] if lines else "the judge ended without a verdict")
+    record = ended.stdout.strip()
+    if args.save:
+        args.save.write_bytes(record)
+    verdict = decode(record)
+    print_result(args, verdict, *_described(verdict))
+    return ended.returncode
+
+
+def _described(verdict: Verdict) -> list[str]:
+    lines = [render(verdict.text)]
+    lines += [f"  {render(refusal.text)}" for refusal in verdict.refusals[1:]]
+    sizes = " ".join(f"{name}={size}" for name, size in verdict.sizes.items())
+    lines.append(f"{verdict.task} {verdict.dtype} {sizes}, {verdict.device}, seed {verdict.seed}")
+    if verdict.race:
+        for other in verdict.race.denominators:
+            what = other.absent or f"{other.microseconds:.1f} µs"
+            lines.append(f"  {other.name}: {what}")
+    return lines
+
+
+def _list(args: Namespace) -> int:
+    kernels = installed.installed()
+    if args.json:
+        print_json(kernels)
+        return 0
+    rows = [(k.name, f"{k.speedup:.3f}", k.baseline, k.device) for k in kernels]
+    if rows:
+        print_table([("KERNEL", "AT LEAST", "TIMES AS FAST AS", "DEVICE"), *rows])
+    else:
+        print_line("No kernel is installed. To search one: gpudeck run search task=softmax")
+    return 0
+
+
+def _install(args: Namespace) -> int:
+    try:
+        verdict = decode(Path(args.target).read_bytes())
+        kernel = installed.install(verdict)
+    except FileNotFoundError as e:
+        raise NotFound(f"there is no file {args.target}") from e
+    except msgspec.DecodeError as e:
+        raise UserError(f"{args.target} is no verdict: {e}") from e
+    except ValueError as e:
+        raise UserError(str(e)) from e
+    print_result(
+        args, kernel, f"{kernel.name} is used. To undo it: gpudeck search remove {kernel.name}"
+    )
+    return 0
+
+
+def _remove(args: Namespace) -> int:
+    try:
+        kernel = installed.remove(args.target)
+    except KeyError as e:
+        raise NotFound(f"no kernel is called {args.target}. See: gpudeck search list") from e
+    print_result(args, kernel, f"{kernel.name} is no longer used.")
+    return 0

@@ -1,0 +1,134 @@
+"""Train from the queue, kill what trains, and open what was trained."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.shell import Shell
+
+STEPS = 8
+SMALL = ("batch=2", "tokens=32", f"steps={STEPS}", "evaluate=8", "checkpoint=8", "held_out=0.02")
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    file = tmp_path / "text.jsonl"
+    file.write_text("".join(f'{{"text": "{n} and {n + 1} are numbers"}}\n' for n in range(300)))
+    return file
+
+
+def test_a_model_is_trained_from_the_queue_and_served(
+    sh: Shell, text: Path, tmp_path: Path
+) -> None:
+    from gpudeck.accel.serving.checkpoint import Checkpoint
+    from gpudeck.accel.serving.families import read_config
+
+    out = tmp_path / "out"
+    said = sh("run", "train", f"data={text}", "model=tiny", f"out={out}", *SMALL, "--wait")
+    assert "pass" in said
+    job = sh.json("jobs", "--limit", "1")[0]["id"]
+    result = sh.json("results", str(job))
+    curves = {curve["name"]: curve for curve in result["curves"]}
+    assert curves["loss"]["steps"] == list(range(1, STEPS + 1))
+    assert curves["held-out loss"]["steps"] == [0, STEPS]
+    assert curves["loss"]["values"][-1] < curves["loss"]["values"][0] - 0.5
+    assert result["verdict"] == "pass"
+    assert {"loss", "held-out loss", "speed"} <= {one["name"] for one in result["figures"]}
+    # the folder is one that is served
+    config = read_config(out)
+    assert (config.vocabulary, config.ends) == (320, (256,))
+    Checkpoint(out, config)
+    sh("run", "train", f"data={text}", "model=tiny", f"out={out}", *SMALL, "--wait")
+    assert "continued after step 8" in newest_log(sh), "and nothing is left to do"
+    settings = str(out / "settings.toml")
+    sh("run", "train", "--settings", settings, f"out={out}", "--wait")
+    sh(
+        "run", "train", f"data={text}", "model=tiny", f"out={out}", *SMALL, "seed=1", "--wait",
+        status=1,
+    )  # fmt: skip
+    assert "holds a run with other settings (seed)" in newest_log(sh)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("steps = ", "is not valid TOML"),
+        ("steps = {a = 1}", "gives steps a value that is no text"),
+        ("stops = 3", "train has no parameter 'stops'"),
+        ("steps = 0", "steps is a whole number from 1"),
+    ],
+)
+def test_wrong_settings_are_refused(sh: Shell, tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "a.toml").write_text(text)
+    assert why in sh.fails("run", "train", "--settings", str(tmp_path / "a.toml"), status=2)
+    assert "cannot read" in sh.fails("run", "train", "--settings", "/no", status=2)
+
+
+def test_broken_data_is_refused_with_its_line(sh: Shell, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"text": "a"}\n{"text": \n')
+    sh("run", "train", f"data={bad}", *SMALL, "--wait", status=1)
+    assert "bad.jsonl, line 2: it is not valid JSON" in newest_log(sh)
+
+
+def newest_log(sh: Shell) -> str:
+    return sh("logs", str(sh.json("jobs", "--limit", "1")[0]["id"]))
+
+
+def test_killed_and_paused_runs_are_equal_to_the_undisturbed_one(tmp_path: Path) -> None:
+    said = kills(tmp_path, "--kills", "3", "--steps", "20", "--longest", "0.5")
+    assert said["equal_rows"]
+    assert said["equal_weights"]
+    assert said["killed"] + said["paused"] >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_hundred_kills_change_no_bit(tmp_path: Path) -> None:
+    said = kills(tmp_path, "--kills", "100", "--steps", "1500")
+    assert said["equal_rows"]
+    assert said["equal_weights"]
+    assert said["killed"] + said["paused"] >= 50
+
+
+def kills(folder: Path, *options: str) -> dict[str, int]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.training_kills", str(folder), *options],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE, check=False,
+    )  # fmt: skip
+    said: dict[str, int] = json.loads(done.stdout)
+    return said
+
+
+def test_sigterm_leaves_a_checkpoint_and_a_result_with_the_losses(
+    tmp_path: Path, text: Path
+) -> None:
+    result, out = tmp_path / "result.json", tmp_path / "out"
+    argv = [f"--{part}" for part in (*SMALL, f"data={text}", f"out={out}", "steps=100000")]
+    argv = [part.replace("held_out", "held-out") for part in argv]
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "gpudeck.accel.workloads.train", *argv],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "GPUDECK_RESULT": str(result),
+             "GPUDECK_HOME": str(tmp_path)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        next(line for line in process.stdout if '"step":8,"held_out"' in line)
+        process.send_signal(signal.SIGTERM)
+        process.stdout.read()
+        assert "with a checkpoint" in process.stderr.read()
+        assert process.wait() == 1
+    left = json.loads(result.read_text())
+    assert left["verdict"].startswith("fail: stopped after step")
+    newest = max(int(p.name[5:]) for p in (out / "checkpoints").glob("step-*"))
+    assert left["curves"][0]["steps"][-1] == newest >= 8

@@ -1,0 +1,136 @@
+"""Kill training processes at random moments, and compare the run with one that nobody disturbed.
+
+    python -m tests.training_kills FOLDER [--kills 100] [--steps 1500]
+
+Each attempt is a process of its own, forked from one that has imported torch and not used it. Most
+get SIGKILL, every fourth SIGTERM, on which it writes a checkpoint. Prints a line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from gpudeck.accel.training.settings import Settings
+
+KEPT = ("step", "loss", "held_out", "norm", "rate")
+"""What of a step must be equal; times are not."""
+
+
+def settings_for(steps: int) -> Settings:
+    """Return the settings of a run with small steps and frequent checkpoints."""
+    return Settings(
+        model="tiny", steps=steps, batch=2, tokens=32, evaluate=50, checkpoint=4, rate=1e-3,
+        held_out=0.0004, precision="float32", compile=False, deterministic=True,
+    )  # fmt: skip
+
+
+def attempt(settings: Settings, out: Path) -> int:
+    """Fork a process that trains to the end or until it is stopped; return its pid."""
+    if pid := os.fork():
+        return pid
+    status = 1
+    try:
+        os.environ["GPUDECK_HOME"] = str(out.parent)
+        status = _train(settings, out)
+    finally:
+        os._exit(status)
+
+
+def _train(settings: Settings, out: Path) -> int:
+    import torch
+
+    from gpudeck.accel.runtime.capability import find_device
+    from gpudeck.accel.training.api import opened, write_out
+    from gpudeck.accel.training.errors import Stopped
+
+    torch.set_num_threads(1)
+    watch = _Watch()
+    signal.signal(signal.SIGTERM, watch.stop)
+    with opened(settings, out, find_device(), watch, lambda *_: None) as run:
+        try:
+            run.train()
+        except Stopped:
+            return 3
+        write_out(run, out)
+    return 0
+
+
+class _Watch:
+    """Follow a run without a word."""
+
+    stopped = False
+
+    def stop(self, *_: object) -> None:
+        self.stopped = True
+
+    def say(self, text: object) -> None:
+        pass
+
+    def measured(self, row: object) -> None:
+        pass
+
+    def stopping(self) -> bool:
+        return self.stopped
+
+
+def outcome(out: Path) -> tuple[list[dict[str, Any]], bytes]:
+    """Return what the steps measured, and the weights."""
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    kept = [{name: row[name] for name in KEPT if name in row} for row in rows]
+    return kept, (out / "model.safetensors").read_bytes()
+
+
+def disturbed(settings: Settings, out: Path, kills: int, longest: float, seed: int) -> list[int]:
+    """Train with so many interruptions, then to the end; return the signals that were sent."""
+    draw, sent = random.Random(seed), []
+    while True:
+        pid = attempt(settings, out)
+        if len(sent) < kills:
+            time.sleep(draw.uniform(0, longest))
+            number = signal.SIGTERM if draw.random() < 0.25 else signal.SIGKILL
+            os.kill(pid, number)
+            sent.append(int(number))
+        _, status = os.waitpid(pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code == 0:
+            return sent[:-1] if len(sent) < kills else sent
+        if code not in (3, -signal.SIGTERM, -signal.SIGKILL):
+            raise AssertionError(f"an attempt ended with status {code}")
+
+
+def main(argv: list[str]) -> int:
+    """Run both, and print whether they are equal."""
+    parser = argparse.ArgumentParser(prog="python -m tests.training_kills")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--longest", type=float, default=0.5, help="seconds of an attempt at most")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    import gpudeck.accel.training.api  # noqa: F401  once, for all attempts
+
+    settings = settings_for(args.steps)
+    quiet, noisy = args.folder / "quiet", args.folder / "noisy"
+    disturbed(settings, quiet, 0, 0, 0)
+    sent = disturbed(settings, noisy, args.kills, args.longest, args.seed)
+    (rows, weights), (others, other_weights) = outcome(quiet), outcome(noisy)
+    said = {
+        "steps": args.steps, "killed": sent.count(signal.SIGKILL),
+        "paused": sent.count(signal.SIGTERM), "rows": len(rows),
+        "equal_rows": rows == others, "equal_weights": weights == other_weights,
+        "last_loss": rows[-2]["loss"],
+    }  # fmt: skip
+    print(json.dumps(said))
+    return 0 if said["equal_rows"] and said["equal_weights"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,77 @@
+"""The judge refuses whoever cheats, and nobody else."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from gpudeck.accel.search.contest import Effort
+from gpudeck.accel.search.judge import judge
+from gpudeck.accel.search.tasks import Size, task_of
+from gpudeck.accel.search.verdict import Source, decode, encode
+from tests.unit.accel.search.cheats import CASES, LIBRARY, PROCESS, RESULTS
+
+_SMALL = {"rows": Size(48, 1, 40), "columns": Size(200, 16, 200), "inner": Size(96, 16, 90)}
+FEW = Effort(seconds=2.0, rounds=60, trials=12)
+SAMPLE = [RESULTS[2], RESULTS[9], PROCESS[0], LIBRARY[4], *CASES[12:60:9], CASES[-9]]
+
+
+def small(name, own=False):
+    task = task_of(name, torch.float32, {})
+    sizes = {key: _SMALL[key] for key in task.sizes}
+    return dataclasses.replace(task, own=own, sizes=sizes)
+
+
+def verdict(tmp_path, case, text, **more):
+    file = tmp_path / "candidate.py"
+    file.write_text(text)
+    return judge(Source(str(file)), small(case.task, case.own), compiled=(), effort=FEW, **more)
+
+
+def assert_refused(tmp_path, case):
+    found = verdict(tmp_path, case, case.cheat)
+    assert not found.accepted, case.name
+    kinds = {refusal.kind for refusal in found.refusals}
+    assert kinds & case.kinds, (case.name, [str(r.text) for r in found.refusals])
+    assert not found.is_faster
+
+
+def assert_accepted(tmp_path, case):
+    found = verdict(tmp_path, case, case.twin)
+    assert found.accepted, (case.name, [str(r.text) for r in found.refusals], found.seed)
+    assert found.race is not None
+
+
+@pytest.mark.parametrize("case", SAMPLE, ids=lambda case: case.name)
+def test_a_cheat_is_refused_and_its_twin_is_not(tmp_path, case):
+    assert_refused(tmp_path, case)
+    assert_accepted(tmp_path, case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_cheat_is_refused(tmp_path, case):
+    assert_refused(tmp_path, case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_no_honest_twin_is_refused(tmp_path, case):
+    for _ in range(3):
+        assert_accepted(tmp_path, case)
+
+
+def test_there_are_enough_cheats():
+    assert len({case.name for case in CASES}) == len(CASES) >= 60
+    assert all(case.cheat != case.twin for case in CASES)
+
+
+def test_a_verdict_is_a_record_from_which_it_can_be_repeated(tmp_path):
+    case = RESULTS[0]
+    first = verdict(tmp_path, case, case.twin, seed=7)
+    assert decode(encode(first)) == first and first.source == case.twin
+    again = verdict(tmp_path, case, first.source, seed=first.seed)
+    assert again.trials == first.trials and again.digest == first.digest
+    other = verdict(tmp_path, case, first.source)
+    assert other.seed != first.seed
+    assert {t.inputs for t in other.trials}.isdisjoint(t.inputs for t in first.trials)

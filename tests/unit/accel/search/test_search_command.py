@@ -1,0 +1,91 @@
+"""`gpudeck search` and the workload `search`, as people use them."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gpudeck.accel import result as results
+from gpudeck.accel.search import installed
+from gpudeck.accel.search.verdict import decode, encode
+from gpudeck.accel.workloads import search
+from gpudeck.accel.workloads.harness import serve
+from gpudeck.app.cli.main import main
+from tests.unit.accel.search.test_search import verdict
+
+KERNEL = "import torch\n\ndef candidate(x):\n    return torch.softmax(x, -1)\n"
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
+
+
+@pytest.mark.slow
+def test_the_workload_leaves_a_result_that_names_the_configuration(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("GPUDECK_RESULT", str(tmp_path / "result.json"))
+    argv = ["--task=gelu", "--rows=32", "--columns=64", "--minutes=0.02", "--seconds=0.3"]
+    assert serve("search", search.work, argv) == 0
+    found = results.read((tmp_path / "result.json").read_bytes())
+    assert found.verdict == "pass" and found.backend.startswith("block ")
+    assert found.checks[0].passed and found.timing.count > 20 and found.reason.startswith("right")
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["gpudeck"] == "progress"
+
+
+def test_a_saved_verdict_is_installed_listed_and_removed(tmp_path, capsys):
+    file = tmp_path / "verdict.json"
+    file.write_bytes(encode(verdict(1.5, source=KERNEL)))
+    assert main(["search", "install", str(file)]) == 0
+    (kernel,) = installed.installed()
+    copy = installed.kernel_file(kernel.digest)
+    assert kernel.source.place == str(copy) and copy.read_text() == KERNEL
+    assert f"gpudeck search remove {kernel.name}" in capsys.readouterr().out
+    assert main(["search", "list"]) == 0
+    assert kernel.name in capsys.readouterr().out
+    assert main(["search", "remove", kernel.name]) == 0
+    assert installed.installed() == [] and not copy.exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["judge"], "judge needs a TARGET"),
+        (["judge", "x.py"], "judge needs --task"),
+        (["judge", "missing.py", "--task", "softmax"], "there is no file missing.py"),
+        (["install", "missing.json"], "there is no file missing.json"),
+        (["remove", "nothing"], "no kernel is called nothing"),
+    ],
+)
+def test_errors_are_one_line_that_says_what_to_do(argv, message, capsys):
+    assert main(["search", *argv]) != 0
+    assert message in capsys.readouterr().err
+
+
+def test_what_is_no_verdict_or_not_faster_is_not_installed(tmp_path, capsys):
+    file = tmp_path / "verdict.json"
+    file.write_text("{}")
+    assert main(["search", "install", str(file)]) != 0
+    assert "is no verdict" in capsys.readouterr().err
+    file.write_bytes(encode(verdict(1.0)))
+    assert main(["search", "install", str(file)]) != 0
+    assert "only a kernel that is judged faster" in capsys.readouterr().err
+    assert installed.installed() == []
+
+
+@pytest.mark.slow
+def test_a_file_is_judged_in_a_program_of_its_own(tmp_path):
+    file, record = tmp_path / "kernel.py", tmp_path / "verdict.json"
+    file.write_text(KERNEL)
+    command = [sys.executable, "-m", "gpudeck", "search", "judge", str(file), "--task=softmax",
+               "--size=rows=64", "--size=columns=64", "--seconds=1", "--no-compile",
+               f"--save={record}"]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1 and "refused: it has a library compute" in ran.stdout
+    ran = subprocess.run(
+        [*command, "--library"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert decode(record.read_bytes()).source == KERNEL

@@ -1,0 +1,151 @@
+"""Data that people have: every part that cannot be used is reported with its place."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpudeck.accel.training import documents
+from gpudeck.accel.training.documents import Broken, Piece, read_file
+from gpudeck.accel.training.errors import Refused
+from gpudeck.accel.training.shards import UNLEARNED, TokenData, prepare
+from gpudeck.accel.training.tokenizers import ByteTokenizer, load_tokenizer
+
+END = ByteTokenizer.end
+
+
+def quiet(done: float, total: float) -> None:
+    assert done <= total
+
+
+def tokens_of(path: Path, cache: Path, *, skip_broken: bool = False) -> TokenData:
+    return prepare(path, ByteTokenizer(), cache, skip_broken=skip_broken, report=quiet)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "line", "why"),
+    [
+        ("a.txt", b"", 0, "it is empty"),
+        ("a.txt", b"one\ntwo\n\xff\n", 3, "it is not UTF-8"),
+        ("a.txt", "hello".encode("utf-16"), 0, "it is in UTF-16"),
+        ("a.jsonl", b'{"text": "a"}\n{"text": \n', 2, "it is not valid JSON"),
+        ("a.jsonl", b'{"text": "a"}\n{"text": "\xff"}\n', 2, "it is not valid JSON"),
+        ("a.jsonl", b"[1]\n", 1, "it is not a JSON object"),
+        ("a.jsonl", b"[" * 100_000 + b"\n", 1, "it is not valid JSON"),
+        ("a.jsonl", b'{"text": 1}\n', 1, "text is not a text"),
+        ("a.jsonl", b'{"text": ""}\n', 1, "text is empty"),
+        ("a.jsonl", b'{"chosen": "a", "rejected": "b"}\n', 1, "a pair of preferences"),
+        ("a.jsonl", b'{"messages": []}\n', 1, "it is a chat"),
+        ("a.jsonl", b'{"prompt": "a"}\n', 1, "completion is not a text"),
+        ("a.jsonl", b'{"b": "a"}\n', 1, 'it has no "text"'),
+        ("a.jsonl", b"\n \n", 0, "it has no lines with JSON"),
+        ("a.parquet", b"PAR1", 0, "Parquet is not read yet"),
+    ],
+)
+def test_what_cannot_be_used_is_reported(
+    tmp_path: Path, name: str, data: bytes, line: int, why: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    broken = [one for one in read_file(tmp_path / name) if isinstance(one, Broken)]
+    assert [one.line for one in broken] == [line]
+    assert why in str(broken[0].text)
+    with pytest.raises(Refused, match="cannot be used"):
+        tokens_of(tmp_path / name, tmp_path / "cache")
+
+
+def test_a_line_that_is_too_long_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "MOST_LINE", 2**20)
+    long = json.dumps({"text": "x" * 2**22})
+    file = tmp_path / "a.jsonl"
+    file.write_text(f'{{"text": "a"}}\n{long}\n{{"text": "b"}}\n')
+    found = list(read_file(file))
+    assert [one.text for one in found if isinstance(one, Piece)] == ["a", "b"]
+    assert [(one.line, str(one.why)) for one in found if isinstance(one, Broken)] == [
+        (2, "the line has over 1 MiB")
+    ]
+
+
+def test_pieces_of_a_text_put_together_are_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "_PIECE", 5)
+    text = "ä€𝄞\n" * 7 + "no line ends here, for longer than a piece"
+    (tmp_path / "a.txt").write_text(text)
+    pieces = [one for one in read_file(tmp_path / "a.txt") if isinstance(one, Piece)]
+    assert "".join(piece.text for piece in pieces) == text
+    assert [piece.ends for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+
+
+def test_tokens_hold_documents_and_what_is_not_learned(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    (folder / ".hidden").mkdir(parents=True)
+    (folder / ".hidden" / "x.txt").write_text("never read")
+    (folder / "b.txt").write_text("bc")
+    (folder / "a.jsonl").write_text('{"prompt": "p", "answer": "q"}\n{"text": "a"}\n')
+    (folder / "bad.txt").write_bytes(b"ok\n\xff")
+    data = tokens_of(folder, tmp_path / "cache", skip_broken=True)
+    wanted = [END, ord("p") | UNLEARNED, ord("q"), END, ord("a"), END, *b"bc", END]
+    assert data.take(0, len(data)).tolist() == wanted
+    assert data.starts.tolist() == [0, 3, 5]
+    assert [str(text).split(": ")[1] for text in data.index.broken] == [
+        "it is not UTF-8; the file is not used from here on"
+    ]
+
+
+def test_tokens_are_made_once_and_checked(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("hello")
+    first = tokens_of(file, tmp_path / "cache")
+    (made,) = (tmp_path / "cache").iterdir()
+    before = (made / "index.json").stat().st_mtime_ns
+    assert tokens_of(file, tmp_path / "cache").index == first.index
+    assert (made / "index.json").stat().st_mtime_ns == before
+    data = bytearray((made / "tokens-00000.bin").read_bytes())
+    data[4] ^= 1
+    (made / "tokens-00000.bin").write_bytes(data)
+    with pytest.raises(
+        Refused, match=r"damaged: tokens-00000\.bin has changed\. Remove the folder"
+    ):
+        tokens_of(file, tmp_path / "cache")
+
+
+def test_tokens_cross_the_ends_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpudeck.accel.training.shards._SHARD_TOKENS", 3)
+    monkeypatch.setattr(documents, "_PIECE", 2)
+    (tmp_path / "a.txt").write_text("abcdefghij\n" * 2)
+    data = tokens_of(tmp_path / "a.txt", tmp_path / "cache")
+    assert len(data.index.shards) > 2
+    whole = [END, *(b"abcdefghij\n" * 2), END]
+    for begin in range(len(whole)):
+        for count in range(1, len(whole) - begin + 1):
+            assert data.take(begin, count).tolist() == whole[begin : begin + count]
+
+
+def test_what_is_no_data_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name, why in (
+        ("empty", "has no files"),
+        ("pipe", "there is no file"),
+        ("no", "there is no"),
+    ):
+        with pytest.raises(Refused, match=why):
+            tokens_of(tmp_path / name, tmp_path / "cache")
+
+
+def test_bytes_are_the_tokens_of_their_tokenizer_json(tmp_path: Path) -> None:
+    text = "Grüße, 𝄞!\n\t\x00 end"
+    ByteTokenizer().write(tmp_path)
+    loaded = load_tokenizer(str(tmp_path))
+    (mine,), (theirs,) = ByteTokenizer().encode([text]), loaded.encode([text])
+    assert np.array_equal(mine, theirs)
+    assert (loaded.end, loaded.vocabulary) == (ByteTokenizer.end, ByteTokenizer.vocabulary)
+    (tmp_path / "bad.json").write_text("{}")
+    with pytest.raises(Refused, match=r"is no tokenizer\.json"):
+        load_tokenizer(str(tmp_path / "bad.json"))
