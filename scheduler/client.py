@@ -39,6 +39,7 @@ from gpudeck.scheduler.protocol.jobs import (
 )
 from gpudeck.scheduler.protocol.log_file import Output
 from gpudeck.scheduler.protocol.place import Place
+from gpudeck.scheduler.protocol.schedule import Landing, Moved
 from gpudeck.scheduler.protocol.search import MAX_LISTED, NEWEST, Search
 from gpudeck.scheduler.protocol.settings import ClusterSettings, HostSettings, Settings
 from gpudeck.scheduler.protocol.snapshot import Alert, Columns, Snapshot
@@ -48,7 +49,14 @@ from gpudeck.scheduler.protocol.units import parse_bytes, parse_seconds
 from gpudeck.scheduler.protocol.wire import Connection
 from gpudeck.scheduler.verbs.alerts import Acknowledge, GetAlerts
 from gpudeck.scheduler.verbs.bookings import Booked, CancelReservation, Reserve
-from gpudeck.scheduler.verbs.change import Cancel, CancelMany, Edit, Move, Restore
+from gpudeck.scheduler.verbs.change import (
+    Cancel,
+    CancelMany,
+    Edit,
+    GetSchedule,
+    Move,
+    Restore,
+)
 from gpudeck.scheduler.verbs.control import Configure, GetSnapshot, Lease, Stop, Subscribe
 from gpudeck.scheduler.verbs.devices import (
     GetAnnotations,
@@ -259,6 +267,13 @@ class Client:
         beside = before if before is not None else after
         assert beside is not None
         return self.send(Move(job, beside, after is not None))
+
+    def schedule(self, move: Moved | None = None) -> tuple[Landing, ...]:
+        """Return where and when jobs are expected to start that wait, or would after a move.
+
+        Raises NotFound, UserError where the move is not possible.
+        """
+        return self.send(GetSchedule(move))
 
     def hold(self, job: int, held: bool = True) -> Job:
         """Keep a waiting job from starting, or release it."""
@@ -647,6 +662,7 @@ class AsyncVerbs(Threaded):
     foresee_job = as_coroutine(Client.foresee_job)
     edit = as_coroutine(Client.edit)
     move = as_coroutine(Client.move)
+    schedule = as_coroutine(Client.schedule)
     hold = as_coroutine(Client.hold)
     groups = as_coroutine(Client.groups)
     set_group = as_coroutine(Client.set_group)

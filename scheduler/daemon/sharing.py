@@ -49,8 +49,8 @@ _ALL = (
     control.GetSnapshot, control.Subscribe, devices.GetDetails, devices.GetHistory,
     devices.GetFields, devices.GetAnnotations, alerts.GetAlerts, groups.GetGroups, jobs.GetJob,
     jobs.Wait, jobs.ListJobs, jobs.FindJobs, submit.Submit, submit.SubmitMany,
-    submit.GetSubmission, submit.Foresee, submit.ForeseeJob, suspension.GetSuspended,
-    suspension.SuspendProcess, suspension.ResumeProcess,
+    submit.GetSubmission, submit.Foresee, submit.ForeseeJob, change.GetSchedule,
+    suspension.GetSuspended, suspension.SuspendProcess, suspension.ResumeProcess,
 )  # fmt: skip
 _OF_ONE_JOB = (change.Edit, change.Move, change.Cancel, note.AddNote)
 """For the job's user, and for administrators."""

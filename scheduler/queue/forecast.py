@@ -8,18 +8,34 @@ that do not start before a time of their user's choice join the queue at that ti
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import islice
+from typing import NamedTuple
 
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import Forecast, Job, Running, turn
+from gpudeck.scheduler.protocol.schedule import Landing
 from gpudeck.scheduler.protocol.wait_reasons import End, NotBefore, WaitReason, render
 from gpudeck.scheduler.queue.lanes import Requirements, requirements
 from gpudeck.scheduler.queue.placement import Availability, DeviceUse
-from gpudeck.scheduler.queue.policy import Conditions, JobsByLane, make_plan
+from gpudeck.scheduler.queue.policy import Conditions, JobsByLane, Plan, make_plan
 from gpudeck.scheduler.queue.transitions import with_state
 
 MAX_PASSES, MAX_LANES = 50, 1000
 """Passes, and lanes in all of them: the daemon answers nobody meanwhile."""
+MOST_SCHEDULED = 200
+"""The most waiting jobs in a schedule: those that are served first."""
+
+
+class Pass(NamedTuple):
+    """Describe one pass of a queue that is played forward."""
+
+    plan: Plan
+    now: float
+    """Seconds since the epoch."""
+    ends: Mapping[int, End]
+    """When the jobs that run are expected to end, with those that the plan starts."""
 
 
 def forecast(
@@ -44,23 +60,52 @@ def forecast(
         if (ahead := [j for j in lane if conditions.hours or turn(j) < turn(job)])
     }
     waiting.setdefault(requirements(job.spec), []).extend((*before, job))
-    active, first, now = {j.id: j for j in running}, None, conditions.now
-    for _ in range(max(1, min(MAX_PASSES, MAX_LANES // len(waiting)))):
-        plan = make_plan(active.values(), _begun(waiting, conditions.now), devices, conditions)
-        for start in plan.starts:
+    first, now = None, conditions.now
+    for step in _play(running, waiting, devices, conditions):
+        for start in step.plan.starts:
             if start.job.id == job.id:
-                return make_forecast(start.devices, conditions.now, first, now)
+                return make_forecast(start.devices, step.now, first, now)
         if first is None:
             held_back = job.spec.begin > now and not job.spec.hold
-            first = NotBefore(job.spec.begin) if held_back else plan.reason(job)
-        begun = {start.job.id for start in plan.starts}
-        for key in {requirements(start.job.spec) for start in plan.starts}:
-            waiting[key] = [j for j in waiting[key] if j.id not in begun]
+            first = NotBefore(job.spec.begin) if held_back else step.plan.reason(job)
+    return make_forecast((), None, first, now)
+
+
+def make_schedule(
+    running: Sequence[Job], lanes: JobsByLane, devices: Sequence[Device], conditions: Conditions
+) -> tuple[Landing, ...]:
+    """Return where and when the jobs start that are served next, in order of their start."""
+    served = islice(merge(*lanes.values(), key=turn), MOST_SCHEDULED)
+    waiting: dict[Requirements, list[Job]] = {}
+    for job in served:
+        waiting.setdefault(requirements(job.spec), []).append(job)
+    landings: list[Landing] = []
+    for step in _play(running, waiting, devices, conditions):
+        for job, held in step.plan.starts:
+            end = step.ends.get(job.id)
+            landings.append(Landing(job.id, held, step.now, None if end is None else end.at))
+    return tuple(landings)
+
+
+def _play(
+    running: Sequence[Job],
+    waiting: dict[Requirements, list[Job]],
+    devices: Sequence[Device],
+    conditions: Conditions,
+) -> Iterator[Pass]:
+    """Play the queue forward: yield what starts now, and what starts each time when jobs end."""
+    active = {j.id: j for j in running}
+    for _ in range(max(1, min(MAX_PASSES, MAX_LANES // max(len(waiting), 1)))):
+        plan = make_plan(active.values(), _begun(waiting, conditions.now), devices, conditions)
         ends = dict(conditions.ends)
         for started, held in plan.starts:
             active[started.id] = with_state(started, Running("", held, conditions.now, 0, 0, ""))
             if started.spec.timeout:
                 ends[started.id] = End(conditions.now + started.spec.timeout, latest=True)
+        yield Pass(plan, conditions.now, ends)
+        begun = {start.job.id for start in plan.starts}
+        for key in {requirements(start.job.spec) for start in plan.starts}:
+            waiting[key] = [j for j in waiting[key] if j.id not in begun]
         known = [n for n, j in active.items() if n in ends and isinstance(j.state, Running)]
         over = min(known, key=lambda number: (ends[number].at, number), default=None)
         bookings = (booking.end for booking in conditions.availability.bookings)
@@ -68,7 +113,7 @@ def forecast(
         begin = min((at for at in begins if at > conditions.now), default=math.inf)
         if over is None or begin < ends[over].at:
             if begin == math.inf:
-                break
+                return
             conditions = conditions._replace(hours=plan.hours, ends=ends, now=begin)
             continue
         del active[over]
@@ -78,7 +123,6 @@ def forecast(
             ends=ends,
             now=max(ends[over].at, conditions.now),
         )
-    return make_forecast((), None, first, now)
 
 
 def _begun(lanes: Mapping[Requirements, Sequence[Job]], now: float) -> JobsByLane:

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from gpudeck.scheduler.protocol.errors import NotFound
-from gpudeck.scheduler.protocol.jobs import Event, Job, Queued, Running, Starting, listed, over
+from gpudeck.scheduler.protocol.jobs import Event, Job, Queued, Starting, listed, over
+from gpudeck.scheduler.protocol.schedule import expected_end
 from gpudeck.scheduler.protocol.submissions import SubmissionRecord
 from gpudeck.scheduler.protocol.wait_reasons import End, FolderUnreadable, WaitReason
 from gpudeck.scheduler.queue.dependencies import Dependents
@@ -178,19 +179,3 @@ class JobIndex:
         running = {number: self.running[number] for number in jobs if number in self.running}
         ends = {number: expected_end(job, now) for number, job in running.items()}
         return {number: end for number, end in ends.items() if end is not None}
-
-
-def expected_end(job: Job, now: float) -> End | None:
-    """Return when a job is expected to end, by its pace so far or by its time limit.
-
-    None for a job that has no time limit and reported no progress.
-    """
-    state, limit = job.state, job.spec.timeout
-    if not isinstance(state, Running):
-        return None
-    progress = state.progress
-    if progress is not None and progress.done > 0 and progress.time > state.at:
-        pace = (progress.time - state.at) / progress.done
-        at = max(progress.time + (progress.total - progress.done) * pace, now)
-        return End(min(at, max(state.at + limit, now)) if limit else at)
-    return End(max(state.at + limit, now), latest=True) if limit else None

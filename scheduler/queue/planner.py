@@ -7,15 +7,17 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
 
 from gpudeck.scheduler.attempts import Executors
 from gpudeck.scheduler.protocol import wait_reasons as w
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.jobs import Forecast, Group, GroupState, Job, Queued
+from gpudeck.scheduler.protocol.jobs import Forecast, Group, GroupState, Job, Queued, turn
+from gpudeck.scheduler.protocol.schedule import Landing
 from gpudeck.scheduler.queue.dependencies import failed_dependency, open_dependencies
 from gpudeck.scheduler.queue.fair_share import FairShare, User
-from gpudeck.scheduler.queue.forecast import forecast, make_forecast
+from gpudeck.scheduler.queue.forecast import forecast, make_forecast, make_schedule
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.queue.placement import Availability
 from gpudeck.scheduler.queue.policy import EMPTY_PLAN, Conditions, JobsByLane, make_plan
@@ -100,6 +102,23 @@ class Planner:
             return make_forecast((), None, after, conditions.now)
         running = self._index.occupying
         return forecast(job, running, self._lanes(), devices, conditions, before)
+
+    def schedule(
+        self,
+        devices: Sequence[Device],
+        availability: Availability,
+        changed: Mapping[int, Job] = MappingProxyType({}),
+    ) -> tuple[Landing, ...]:
+        """Return where and when the jobs are expected to start that are served next.
+
+        Args:
+            changed: Jobs that are taken to wait in this form, by number.
+        """
+        lanes = {
+            key: sorted((changed.get(job.id, job) for job in lane), key=turn)
+            for key, lane in self._lanes().items()
+        }
+        return make_schedule(self._index.occupying, lanes, devices, self._conditions(availability))
 
     def _begin_later(self, now: float) -> set[int]:
         """Return the jobs that do not start yet, by the clock as it is now."""

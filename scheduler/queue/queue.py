@@ -22,6 +22,7 @@ from gpudeck.scheduler.protocol.jobs import (
     Running,
     Spec,
 )
+from gpudeck.scheduler.protocol.schedule import Landing, Moved
 from gpudeck.scheduler.protocol.turns import Work, finish, parts
 from gpudeck.scheduler.protocol.units import numbered
 from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed, render
@@ -174,6 +175,16 @@ class Queue:
     def move(self, job_id: int, beside: int, after: bool, mover: int | None = None) -> Job:
         """Move a job beside another; see `Submission.move`."""
         return self._submission.move(job_id, beside, after, mover)
+
+    def schedule(
+        self,
+        devices: Sequence[Device],
+        availability: Availability = UNKNOWN,
+        move: Moved | None = None,
+        mover: int | None = None,
+    ) -> tuple[Landing, ...]:
+        """Return where and when waiting jobs are expected to start; see `Submission.schedule`."""
+        return self._submission.schedule(devices, availability, move, mover)
 
     def cancel(self, job_id: int) -> Job:
         """Cancel a job, or have it end where it runs. Raises NotFound, UserError if it ended."""

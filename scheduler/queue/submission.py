@@ -22,6 +22,7 @@ from gpudeck.scheduler.protocol.jobs import (
     Spec,
     listed,
 )
+from gpudeck.scheduler.protocol.schedule import Landing, Moved
 from gpudeck.scheduler.protocol.submissions import digesting, new_token
 from gpudeck.scheduler.protocol.turns import Work, parts
 from gpudeck.scheduler.protocol.wait_reasons import render
@@ -40,7 +41,7 @@ from gpudeck.scheduler.queue.placement import Availability
 from gpudeck.scheduler.queue.planner import Planner
 from gpudeck.scheduler.queue.queries import JobQueries
 from gpudeck.scheduler.queue.resubmission import Resubmission
-from gpudeck.scheduler.queue.transitions import Change, with_spec
+from gpudeck.scheduler.queue.transitions import with_spec
 from gpudeck.scheduler.store import Store, staging
 
 APART = 2.0**-10
@@ -241,24 +242,41 @@ class Submission:
             NotFound: One of them does not exist.
             UserError: One of them does not wait, or the mover would overtake another user.
         """
-        job, other = self._queries.get(job_id), self._queries.get(beside)
+        found = self._moved(Moved(job_id, beside, after), mover)
+        event = Event(time.time(), "moved", f"{'after' if after else 'before'} job {beside}")
+        self._index.commit_all(
+            [(changed, (event,) if changed.id == job_id else ()) for changed in found]
+        )
+        return self._queries.get(job_id)
+
+    def schedule(
+        self,
+        devices: Sequence[Device],
+        availability: Availability,
+        move: Moved | None = None,
+        mover: int | None = None,
+    ) -> tuple[Landing, ...]:
+        """Return where and when jobs are expected to start that wait, or would after a move.
+
+        Raises what `move` raises.
+        """
+        changed = [] if move is None else self._moved(move, mover)
+        return self._planner.schedule(devices, availability, {job.id: job for job in changed})
+
+    def _moved(self, move: Moved, mover: int | None) -> list[Job]:
+        """Return the jobs that a move would change, with their new places. Raises as `move`."""
+        job, other = self._queries.get(move.job), self._queries.get(move.beside)
         for one in (job, other):
             if not isinstance(one.state, Queued):
                 raise UserError(
                     f"job {one.id} is {one.status}: only waiting jobs have a place in the queue"
                 )
-        if job.id != other.id:
-            where = f"{'after' if after else 'before'} job {beside}"
-            event = Event(time.time(), "moved", where)
-            waiting = [self._index.active[number] for number in self._index.waiting]
-            if mover is not None:
-                check_overtaking(waiting, job, other, after, mover)
-            changes: list[Change] = [
-                (changed, (event,) if changed.id == job_id else ())
-                for changed in moved(waiting, job, other, after)
-            ]
-            self._index.commit_all(changes)
-        return self._queries.get(job_id)
+        if job.id == other.id:
+            return []
+        waiting = [self._index.active[number] for number in self._index.waiting]
+        if mover is not None:
+            check_overtaking(waiting, job, other, move.after, mover)
+        return moved(waiting, job, other, move.after)
 
     def bind(self, devices: Sequence[Device]) -> None:
         """Bind jobs to the kind of device there is, if that was unknown when they came."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpudeck.scheduler.protocol.jobs import Cancelling, Changes, Job, listed
+from gpudeck.scheduler.protocol.schedule import Landing, Moved
 from gpudeck.scheduler.protocol.turns import in_turns
 from gpudeck.scheduler.protocol.wire import Peer
 from gpudeck.scheduler.verbs.request import Daemon, Request
@@ -30,6 +31,16 @@ class Move(Request[Job], frozen=True, tag="move"):
     async def handle(self, daemon: Daemon, peer: Peer) -> Job:
         daemon.queue.move(self.job, self.beside, self.after, daemon.mover(peer))
         return _changed(daemon, self.job)
+
+
+class GetSchedule(Request[tuple[Landing, ...]], frozen=True, tag="schedule"):
+    """Return where and when jobs are expected to start that wait, or would after a move."""
+
+    move: Moved | None = None
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Landing, ...]:
+        devices, availability = daemon.monitor.devices, daemon.availability()
+        return daemon.queue.schedule(devices, availability, self.move, daemon.mover(peer))
 
 
 class Cancel(Request[Job], frozen=True, tag="cancel"):

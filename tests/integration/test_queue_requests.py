@@ -127,6 +127,31 @@ def test_a_job_is_edited_and_moved_while_it_waits(deck: Client, tmp_path: Path) 
     assert [e.what for e in deck.timeline(jobs[3].id)][:2] == ["submitted", "moved"]
 
 
+def test_a_move_can_be_tried_without_moving_anything(
+    deck: Client, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    go, sh = tmp_path / "go", Shell(capsys)
+    first = deck.submit(python(UNTIL, go), gpus=1, timeout="1h")
+    running(deck, first)
+    jobs = [deck.submit(["true"], gpus=1, timeout="10min").id for _ in range(3)]
+    assert [landing.job for landing in deck.schedule()] == jobs
+    tried = sh.json("move", str(jobs[2]), "--before", str(jobs[0]), "--dry-run")
+    assert [landing["job"] for landing in tried["before"]] == jobs
+    assert [landing["job"] for landing in tried["after"]] == [jobs[2], jobs[0], jobs[1]]
+    table = sh("move", str(jobs[2]), "--before", str(jobs[0]), "--dry-run").splitlines()
+    assert table[0].split() == ["JOB", "NAME", "STARTS", "WOULD", "START"]
+    assert {int(line.split()[0]) for line in table[1:]} == set(jobs)
+    same = sh("move", str(jobs[2]), "--after", str(jobs[1]), "--dry-run")
+    assert same == "No job would start at another time, as far as the times are known.\n"
+    assert [landing.job for landing in deck.schedule()] == jobs, "nothing was moved"
+    assert "only waiting jobs" in sh.fails(
+        "move", str(jobs[0]), "--before", str(first.id), "--dry-run"
+    )
+    deck.cancel_many(jobs)
+    go.touch()
+    deck.wait(first.id, WAIT_S)
+
+
 def test_an_array_is_one_submission_of_many_jobs(deck: Client) -> None:
     code = "import os; print(os.environ['GPUDECK_ARRAY_INDEX'], os.environ['X'])"
     jobs = deck.submit_array(python(code), range(0, 6, 2), name="sweep", env={"X": "y"})

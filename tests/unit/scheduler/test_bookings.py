@@ -15,9 +15,9 @@ from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.protocol.bookings import KEPT_S, Booking, current, next_number, overlapping
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Spec
+from gpudeck.scheduler.protocol.schedule import expected_end
 from gpudeck.scheduler.protocol.wait_reasons import render
 from gpudeck.scheduler.queue.forecast import forecast
-from gpudeck.scheduler.queue.job_index import expected_end
 from gpudeck.scheduler.queue.placement import MARGIN_S, Availability, DeviceUse
 from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan
 from tests.unit.scheduler.planning import laned

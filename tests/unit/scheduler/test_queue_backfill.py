@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.protocol.devices import Device, Process
 from gpudeck.scheduler.protocol.jobs import Group, Job, Queued, Running, Spec
+from gpudeck.scheduler.protocol.schedule import expected_end
 from gpudeck.scheduler.protocol.wait_reasons import Behind, End, render
 from gpudeck.scheduler.queue import policy
 from gpudeck.scheduler.queue.forecast import forecast
-from gpudeck.scheduler.queue.job_index import expected_end
 from gpudeck.scheduler.queue.placement import Availability, DeviceUse
 from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan
 from gpudeck.scheduler.queue.reservations import MAX_CONSIDERED

@@ -13,10 +13,10 @@ from gpudeck.language.numbers import GIB, clock
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, Progress, Queued, Running, Spec, turn
+from gpudeck.scheduler.protocol.schedule import expected_end
 from gpudeck.scheduler.protocol.wait_reasons import End, TooLittleMemory, render
 from gpudeck.scheduler.queue import policy
 from gpudeck.scheduler.queue.admission import check_spec, device_obstacle
-from gpudeck.scheduler.queue.job_index import expected_end
 from gpudeck.scheduler.queue.placement import UNREAD, Availability, DeviceUse, choose, device_use
 from gpudeck.scheduler.queue.policy import Conditions
 from tests.unit.scheduler.planning import decide, laned

@@ -1,0 +1,88 @@
+"""Say which devices are free, and which will be next. Free of Qt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gpudeck.app.format.values import device_label, shortest_label
+from gpudeck.app.language.texts import tr, tr_date
+from gpudeck.language.numbers import clock
+from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.busy_causes import Asleep, JobWaits, QuietHours, Settling
+from gpudeck.scheduler.protocol.draining import is_drained
+from gpudeck.scheduler.protocol.schedule import expected_end
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import DeviceState, Idle, Snapshot
+
+_NAMED = 8
+"""Free devices that are named; more are counted only."""
+_UNUSED = (Asleep, JobWaits, QuietHours, Settling)
+"""The causes that keep the assistant from a device which nobody uses."""
+
+
+@dataclass(frozen=True)
+class FreeDevices:
+    """Hold what is free as texts for people."""
+
+    free: tuple[str, ...]
+    """The ids of the free devices."""
+    total: int
+    headline: str
+    """Such as "3 of 8 free: 5, 6, 7"."""
+    next: str
+    """Such as "next: GPU 2 about 21:15"; empty where that is unknown or all are free."""
+
+
+def free_devices(snapshot: Snapshot) -> FreeDevices:
+    """Return which devices of this machine a job could use at once."""
+    states = [state for state in snapshot.devices if not state.device.host]
+    free = [state for state in states if is_free(state, snapshot.settings)]
+    names = ", ".join(shortest_label(device_label(state.device)) for state in free)
+    counts = {"n": len(free), "total": len(states)}
+    if not states:
+        headline = tr("No device can be read")
+    elif free and len(free) <= _NAMED and len(states) > 1:
+        headline = tr("{n} of {total} free: {names}", **counts, names=names)
+    else:
+        headline = tr("{n} of {total} free", **counts)
+    return FreeDevices(
+        tuple(state.device.id for state in free),
+        len(states),
+        headline,
+        _next(snapshot, [state for state in states if state not in free]),
+    )
+
+
+def is_free(state: DeviceState, settings: Settings) -> bool:
+    """Return whether a job could use the device at once; the assistant would leave it."""
+    device, use = state.device, state.use
+    if state.holders or device.kind == "replay" or is_drained(settings, device):
+        return False
+    return device.kind == "cpu" or isinstance(use, Idle) or isinstance(use.cause, _UNUSED)
+
+
+def _next(snapshot: Snapshot, busy: Sequence[DeviceState]) -> str:
+    """Return which of these devices will be free first."""
+    jobs = {job.id: job for job in snapshot.jobs}
+    found: list[tuple[float, DeviceState]] = []
+    for state in busy:
+        ends = [
+            None if (job := jobs.get(number)) is None else expected_end(job, snapshot.time)
+            for number in state.holders
+        ]
+        known = [end.at for end in ends if end is not None]
+        if known and len(known) == len(ends):
+            at = max(known)
+            if not _kept(snapshot.settings.reservations.values(), state.device.id, at):
+                found.append((at, state))
+    if not found:
+        return ""
+    at, state = min(found, key=lambda one: (one[0], one[1].device.index))
+    time = tr_date(clock(at, snapshot.time))
+    return tr("next: {device} about {time}", device=device_label(state.device), time=time)
+
+
+def _kept(bookings: Iterable[Booking], device: str, at: float) -> bool:
+    """Return whether somebody reserved the device at this time."""
+    return any(device in b.gpus and b.begin <= at < b.end for b in bookings)
