@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from gpudeck.language import numbers
 from gpudeck.language.languages import Language
@@ -19,6 +22,24 @@ _FORMS = {"clock": "%H:%M", "seconds": "%H:%M:%S", "day": "%a %d %b, %H:%M"}
 def render(message: Message, language: Language = "en") -> str:
     """Return a message in a language. A string is a quotation, and stays as it is."""
     return message if isinstance(message, str) else _render(message, language)
+
+
+def json_in_english(encoded: bytes) -> bytes:
+    """Return JSON with its texts in English, as programs read it."""
+    if b'"type":"text"' not in encoded:
+        return encoded
+    return msgspec.json.encode(_in_english(msgspec.json.decode(encoded)))
+
+
+def _in_english(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(map(_in_english, value))
+    if not isinstance(value, dict):
+        return value
+    if value.get("type") == "text":
+        with contextlib.suppress(msgspec.ValidationError):  # a job's result may be alike
+            return render(msgspec.convert(value, Text))
+    return {name: _in_english(inner) for name, inner in value.items()}
 
 
 @lru_cache(maxsize=4096)
@@ -44,7 +65,7 @@ def _render_value(value: Value, language: Language) -> str:
         case Text():
             return _render(value, language)
         case Number(number, form, unit):
-            return _localize(f"{number:{form}} {unit}".rstrip(), language)
+            return f"{_render_number(number, form, language)} {unit}".rstrip()
         case Bytes(count):
             return _localize(numbers.amount(count), language)
         case Span(seconds):
@@ -62,6 +83,12 @@ def _render_value(value: Value, language: Language) -> str:
             return _localize(f"{value:g}", language)
         case _:
             return str(value)
+
+
+def _render_number(number: float, form: str, language: Language) -> str:
+    if language != "en" and form == ",":
+        return _words(language).whole(round(number))
+    return _localize(f"{number:{form}}", language)
 
 
 def _render_moment(at: float, form: str, language: Language) -> str:

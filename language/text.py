@@ -23,7 +23,7 @@ class Number(_Kind, frozen=True):
 
     value: float
     form: str = "g"
-    """The format specification of Python, such as `.2f`; `,` groups the digits."""
+    """The format specification of Python, such as `.2f`; `,` groups whole digits."""
     unit: str = ""
 
 

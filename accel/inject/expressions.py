@@ -25,8 +25,10 @@ from gpudeck.accel.inject.product import (
     merged,
     names_in,
     refuse,
+    refuse_use,
 )
 from gpudeck.accel.inject.project import code_of
+from gpudeck.language.text import phrase
 
 Follow = Callable[[Place, Callee, Arguments], Values | None]
 """Follows a call into a helper; None if it cannot."""
@@ -61,7 +63,7 @@ class Expressions(Operations):
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, ast.expr):
                     found = flat(self.value(child, names))
-                    refuse(found, node, "they are collected")
+                    refuse_use(found, node, phrase("are collected"))
             return NOTHING
         return self.captured(node, names)
 
@@ -77,7 +79,7 @@ class Expressions(Operations):
     def _attribute(self, node: ast.Attribute, names: Names) -> Values:
         base = flat(self.value(node.value, names))
         if node.attr not in words.FACT_ATTRIBUTES:
-            refuse(base, node, f".{node.attr} is taken of them")
+            refuse(base, node, phrase("{attribute} is taken of them", attribute=f".{node.attr}"))
         return NOTHING
 
     def _subscript(self, node: ast.Subscript, names: Names) -> Values:
@@ -85,27 +87,27 @@ class Expressions(Operations):
         index = node.slice.value if isinstance(node.slice, ast.Constant) else None
         if isinstance(base, tuple) and isinstance(index, int) and -len(base) <= index < len(base):
             return base[index]
-        refuse(flat(base), node, "a part of them is taken")
-        refuse(flat(self.value(node.slice, names)), node, "they are an index")
+        refuse(flat(base), node, phrase("a part of them is taken"))
+        refuse_use(flat(self.value(node.slice, names)), node, phrase("are an index"))
         return NOTHING
 
     def _slice(self, node: ast.Slice, names: Names) -> Values:
         return self.captured(node, names)
 
     def _unaryop(self, node: ast.UnaryOp, names: Names) -> Values:
-        refuse(flat(self.value(node.operand, names)), node, "they are negated")
+        refuse_use(flat(self.value(node.operand, names)), node, phrase("are negated"))
         return NOTHING
 
     def _compare(self, node: ast.Compare, names: Names) -> Values:
         identity = all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
         for side in (node.left, *node.comparators):
             if not identity:
-                refuse(flat(self.value(side, names)), node, "they are compared")
+                refuse_use(flat(self.value(side, names)), node, phrase("are compared"))
         return NOTHING
 
     def _boolop(self, node: ast.BoolOp, names: Names) -> Values:
         for side in node.values:
-            refuse(flat(self.value(side, names)), node, "they are tested")
+            refuse_use(flat(self.value(side, names)), node, phrase("are tested"))
         return NOTHING
 
     def _binop(self, node: ast.BinOp, names: Names) -> Values:
@@ -118,7 +120,8 @@ class Expressions(Operations):
         """Report scores that are named in a place that is not followed."""
         found = [flat(names.get(n.id, NOTHING)) for n in ast.walk(node) if isinstance(n, ast.Name)]
         what = type(node).__name__.lower()
-        refuse(frozenset().union(*found), node, f"they are used in a form ({what}) not followed")
+        use = phrase("are used in a form ({what}) not followed", what=what)
+        refuse_use(frozenset().union(*found), node, use)
         return NOTHING
 
     def share(self, target: ast.expr, of: ast.expr) -> None:
@@ -150,7 +153,9 @@ class Expressions(Operations):
         for product, stage in pending:
             shared = {self._root(name) for name in product.operands}
             if changed in shared and not flat(names.get(target.id, NOTHING)):
-                why = f"{target.id} is changed in place before the scores are used"
+                why = phrase(
+                    "{name} is changed in place before the scores are used", name=target.id
+                )
                 refuse(frozenset({(product, stage)}), at, why)
 
     def _call(self, node: ast.Call, names: Names) -> Values:
@@ -188,7 +193,7 @@ class Expressions(Operations):
         if operation in words.PRODUCTS:
             sides = _sides(node, operation)
             if sides is None or args.starred:
-                refuse(args.all, node, "they go into an unusual product")
+                refuse_use(args.all, node, phrase("go into an unusual product"))
                 return NOTHING
             a, b = ((side, flat(self.value(side, names))) for side in sides)
             return self.product(node, operation, a, b)
@@ -200,12 +205,12 @@ class Expressions(Operations):
                 good = masked and stage == "scores"
                 product.step("mask")
                 if not good:
-                    refuse(args.all, node, "they are selected after the softmax")
+                    refuse_use(args.all, node, phrase("are selected after the softmax"))
                 product.operands |= names_in(*node.args)
             return args.all
         first = flat(args.positional[0]) if args.positional else NOTHING
         if first and args.all - first:
-            refuse(args.all, node, "two tensors of scores are combined")
+            refuse(args.all, node, phrase("two tensors of scores are combined"))
         return self.applied(node, operation, first or args.all, node.args[1:])
 
     def _method(self, node: ast.Call, operation: str, base: Value, args: Arguments) -> Values:
@@ -214,9 +219,9 @@ class Expressions(Operations):
             other = flat(args.positional[0])
             return self.product(node, operation, (node.func.value, base), (node.args[0], other))
         if not base:
-            refuse(args.all, node, "they go into an unusual product")
+            refuse_use(args.all, node, phrase("go into an unusual product"))
             return NOTHING
-        refuse(args.all, node, "two tensors of scores are combined")
+        refuse(args.all, node, phrase("two tensors of scores are combined"))
         return self.applied(node, operation, base, node.args)
 
     def _helper(self, node: ast.Call, name: str, args: Arguments, names: Names) -> Values:
@@ -233,8 +238,12 @@ class Expressions(Operations):
                 return followed
         if args.all:
             called = code_of(node.func)
-            why = words.REFUSED.get(called.rpartition(".")[2], f"they are passed to {called}()")
-            refuse(args.all, node, why)
+            why = words.REFUSED.get(called.rpartition(".")[2])
+            if why is not None:
+                refuse(args.all, node, why)
+            else:
+                use = phrase("are passed to {function}", function=f"{called}()")
+                refuse_use(args.all, node, use)
             # it is followed further, so that it is listed
             return self.normalised(node, args.all) if "softmax" in called else args.all
         return NOTHING

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from gpudeck.language.text import Message, Number, Text, joined, phrase, phrase_count
+
 
 class Edit(msgspec.Struct, frozen=True, order=True):
     """Replace the characters from `start` to `end` of a source by `text`."""
@@ -25,12 +27,20 @@ class Shape(msgspec.Struct, frozen=True):
     head_size: int
     causal: bool = False
 
-    def __str__(self) -> str:
-        tokens = f"{self.queries:,}" + (f" x {self.keys:,}" * (self.keys != self.queries))
-        return (
-            f"batch {self.batch}, {self.heads} head{'s' * (self.heads != 1)}, {tokens} tokens,"
-            f" head size {self.head_size}{', causal' * self.causal}"
+    @property
+    def text(self) -> Text:
+        """Return the size as people read it."""
+        tokens = Number(self.queries, ",")
+        square = self.keys == self.queries
+        shape = phrase_count(
+            "batch {batch}, {n} head, {tokens} tokens, head size {size}",
+            "batch {batch}, {n} heads, {tokens} tokens, head size {size}",
+            self.heads,
+            batch=self.batch,
+            tokens=tokens if square else joined((tokens, Number(self.keys, ",")), " x "),
+            size=self.head_size,
         )
+        return phrase("{shape}, causal", shape=shape) if self.causal else shape
 
 
 class Speedup(msgspec.Struct, frozen=True):
@@ -42,11 +52,22 @@ class Speedup(msgspec.Struct, frozen=True):
     training: float
     """Forward and backward together."""
 
-    def __str__(self) -> str:
-        return (
-            f"predicted on an {self.gpu} for the attention alone: {self.forward:.2g} times as fast"
-            f" forward, {self.training:.2g} with the backward pass ({self.shape}, bfloat16)"
+    @property
+    def text(self) -> Text:
+        """Return the prediction as people read it."""
+        return phrase(
+            "predicted on an {gpu} for the attention alone: {forward} times as fast forward,"
+            " {training} with the backward pass ({shape}, bfloat16)",
+            gpu=self.gpu,
+            forward=Number(self.forward, ".2g"),
+            training=Number(self.training, ".2g"),
+            shape=self.shape.text,
         )
+
+
+Kind = Literal["by hand", "sdpa", "library", "softmax", ""]
+"""Products and a softmax, torch's function, a function of another library, or a softmax of other
+values; empty for a file that cannot be read."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -55,12 +76,17 @@ class Finding(msgspec.Struct, frozen=True):
     file: str
     line: int
     action: Literal["link", "leave"]
-    form: str
+    form: Message
     """How it is written; empty for a file that cannot be read."""
-    reason: str
+    reason: Message
     """What would run instead, or why it is left alone."""
     speedup: Speedup | None = None
     """None if it is unknown, because the file names no sizes or nothing like it was measured."""
+    kind: Kind = ""
+    steps: tuple[str, ...] = ()
+    """What happens to scores and weights of attention by hand; see `Product.steps`."""
+    saved: Number | None = None
+    """The memory that scores of one sequence take; None if it is unknown or stays in use."""
 
 
 class Site(msgspec.Struct, frozen=True):

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from gpudeck.accel.attention import table
 from gpudeck.accel.inject.finding import Shape
 from gpudeck.accel.inject.project import Function, Module
+from gpudeck.language.text import Number, Text, phrase
 
-GAIN = "the scores, queries x keys for each head, are no longer kept in memory"
 _NAMES = {
     "tokens": r"block_size|n_ctx|ctx_len|seq_?len(gth)?|max_?len(gth)?|max_seq_?len(gth)?"
     r"|context_length|n_positions|max_position_embeddings",
@@ -67,15 +67,35 @@ def sizes(module: Module) -> Sizes:
     return known
 
 
-def gain(module: Module) -> str:
-    """Return in words the memory that scores of one sequence take, or why it is not known."""
+def saved(module: Module) -> Number | None:
+    """Return the memory that the scores of one sequence take; None if it is not known."""
     known = sizes(module)
     if not known.tokens:
-        return GAIN
+        return None
     mib = max(known.heads, 1) * known.tokens**2 * 2 / 2**20
-    size = f"{mib / 1024:.3g} GiB" if mib >= 1024 else f"{mib:.3g} MiB"
-    of = f" and {known.heads} heads" if known.heads else " and each head"
-    return f"{GAIN}: {size} for a sequence of {known.tokens:,} tokens{of} in 16 bits"
+    return Number(mib / 1024, ".3g", "GiB") if mib >= 1024 else Number(mib, ".3g", "MiB")
+
+
+def gain(module: Module) -> Text:
+    """Return what linking saves, and for which sequence."""
+    known, size = sizes(module), saved(module)
+    if size is None:
+        return phrase("the scores, queries x keys for each head, are no longer kept in memory")
+    tokens = Number(known.tokens, ",")
+    if known.heads:
+        return phrase(
+            "the scores, queries x keys for each head, are no longer kept in memory: {size} for a"
+            " sequence of {tokens} tokens and {heads} heads in 16 bits",
+            size=size,
+            tokens=tokens,
+            heads=known.heads,
+        )
+    return phrase(
+        "the scores, queries x keys for each head, are no longer kept in memory: {size} for a"
+        " sequence of {tokens} tokens and each head in 16 bits",
+        size=size,
+        tokens=tokens,
+    )
 
 
 def is_causal(module: Module, owner: ast.ClassDef | None, function: Function) -> bool:

@@ -93,7 +93,8 @@ def linked_text(path: Path) -> str:
     text, sites = in_place(project, module, ALIAS)
     for site in sites:
         f = site.finding
-        _replaced.append({"file": f.file, "line": f.line, "action": f.action, "reason": f.reason})
+        _replaced.append({"file": f.file, "line": f.line, "action": f.action,
+                          "reason": str(f.reason)})  # fmt: skip
     return text
 
 

@@ -28,6 +28,7 @@ from gpudeck.accel.inject import staging
 from gpudeck.accel.inject.refused import Refused
 from gpudeck.accel.inject.reverting import reverted
 from gpudeck.accel.runtime.state_files import state_folder
+from gpudeck.language.text import Text, phrase
 
 __all__ = [
     "Record", "Refused", "apply", "changed_files", "check", "record",
@@ -82,7 +83,7 @@ def _locked() -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
     except OSError as e:
-        raise Refused(f"it cannot be written: {e.strerror}") from e
+        raise Refused(phrase("it cannot be written: {why}", why=str(e.strerror))) from e
 
 
 def record(path: Path) -> Record | None:
@@ -141,22 +142,27 @@ def changed_files() -> list[Path]:
 def check(path: Path) -> os.stat_result:
     """Return what the system says about a file; raise Refused if the file must not be changed."""
     if path.is_symlink():
-        raise Refused(f"it is a symbolic link; name its target {path.resolve()}")
+        target = str(path.resolve())
+        raise Refused(phrase("it is a symbolic link; name its target {path}", path=target))
     try:
         found = path.stat()
     except OSError as e:
-        raise Refused(f"it cannot be read: {e.strerror}") from e
+        raise Refused(phrase("it cannot be read: {why}", why=str(e.strerror))) from e
     if not stat.S_ISREG(found.st_mode):
-        raise Refused("it is no regular file")
+        raise Refused(phrase("it is no regular file"))
     if found.st_nlink > 1:
         raise Refused(
-            f"it has {found.st_nlink} hard links, which a change would separate; put a copy of the"
-            " file in its place first"
+            phrase(
+                "it has {n} hard links, which a change would separate; put a copy of the file in"
+                " its place first",
+                n=found.st_nlink,
+            )
         )
     if not found.st_mode & 0o222 or not os.access(path, os.W_OK):
-        raise Refused("you have no permission to write it")
+        raise Refused(phrase("you have no permission to write it"))
     if not os.access(path.parent, os.W_OK):
-        raise Refused(f"you have no permission to write in {path.parent}")
+        folder = str(path.parent)
+        raise Refused(phrase("you have no permission to write in {folder}", folder=folder))
     return found
 
 
@@ -171,14 +177,14 @@ def apply(path: Path, before: bytes, after: bytes) -> None:
         mode = stat.S_IMODE(check(path).st_mode)
         _settle(path)
         if path.read_bytes() != before:
-            raise Refused("it was changed meanwhile; scan it again")
+            raise Refused(phrase("it was changed meanwhile; scan it again"))
         earlier = record(path)
         original = _without(earlier, before) if earlier is not None else before
         _change(_record(path, original, after, mode), before, after, mode)
 
 
-def undo(path: Path) -> str:
-    """Restore a file, and return in words what was restored.
+def undo(path: Path) -> Text:
+    """Restore a file, and return what was restored.
 
     Later edits elsewhere in the file are kept.
 
@@ -190,7 +196,7 @@ def undo(path: Path) -> str:
         found = record(path)
         if found is None:
             _forget(path)
-            raise Refused("nothing in it is linked")
+            raise Refused(phrase("nothing in it is linked"))
         check(path)
         _settle(path)
         now = path.read_bytes()
@@ -200,7 +206,9 @@ def undo(path: Path) -> str:
         _change(_record(path, before, before, found.mode), now, before, found.mode)
         with contextlib.suppress(OSError):
             _forget(path)
-    return "restored" if untouched else "restored; later edits elsewhere in it were kept"
+    if untouched:
+        return phrase("restored")
+    return phrase("restored; later edits elsewhere in it were kept")
 
 
 def _record(path: Path, before: bytes, after: bytes, mode: int) -> Record:
@@ -220,7 +228,7 @@ def _change(made: Record, now: bytes, data: bytes, mode: int) -> None:
         made = msgspec.structs.replace(made, staged=staged.name)
         staging.replace(_pending(path), _prefix(path), msgspec.json.encode(made))
         if path.is_symlink() or path.read_bytes() != now:
-            raise Refused("it was changed meanwhile; scan it again")
+            raise Refused(phrase("it was changed meanwhile; scan it again"))
         staging.rename(staged, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -8,8 +8,17 @@ from gpudeck.accel.inject import vocabulary as words
 from gpudeck.accel.inject.callee import OTHER_SOFTMAX, SOFTMAXES, Place, axis_of, is_other_axis
 from gpudeck.accel.inject.edits import call_edits, operator_edits
 from gpudeck.accel.inject.finding import Edit
-from gpudeck.accel.inject.product import NOTHING, Found, Product, Value, names_in, refuse
+from gpudeck.accel.inject.product import (
+    NOTHING,
+    Found,
+    Product,
+    Value,
+    names_in,
+    refuse,
+    refuse_use,
+)
 from gpudeck.accel.inject.project import code_of
+from gpudeck.language.text import phrase
 
 
 class Operations:
@@ -26,14 +35,14 @@ class Operations:
             return NOTHING
         turned = bool(right) and not isinstance(op, (ast.Mult, ast.Add))
         if turned or not isinstance(op, (ast.Mult, ast.Add, ast.Div, ast.Sub)):
-            refuse(left | right, at, f"{code_of(at)} is no scale or bias")
+            refuse(left | right, at, phrase("{code} is no scale or bias", code=code_of(at)))
             return NOTHING
         if left and right:
             adds = isinstance(op, (ast.Add, ast.Sub))
-            why = (
-                "they are a bias of other scores" if adds else "two tensors of scores are combined"
-            )
-            refuse(right if adds else left | right, at, why)
+            if adds:
+                refuse_use(right, at, phrase("are a bias of other scores"))
+            else:
+                refuse(left | right, at, phrase("two tensors of scores are combined"))
         value = left or right
         name = "scale" if isinstance(op, (ast.Mult, ast.Div)) else "bias"
         for item in value:
@@ -41,7 +50,7 @@ class Operations:
                 item[0].step(name)
                 item[0].operands |= names_in(*sides)
             else:
-                refuse(frozenset({item}), at, "they are changed after the softmax")
+                refuse_use(frozenset({item}), at, phrase("are changed after the softmax"))
         return value
 
     def product(
@@ -50,11 +59,11 @@ class Operations:
         """Make a product, or use weights in one."""
         both = a[1] | b[1]
         ready = frozenset(item for item in both if item[1] != "scores")
-        refuse(both - ready, node, "they go into another product before a softmax")
+        refuse_use(both - ready, node, phrase("go into another product before a softmax"))
         if ready and _mixes_heads(node, weights_first=bool(a[1])):
-            refuse(ready, node, "they are mixed between heads")
+            refuse_use(ready, node, phrase("are mixed between heads"))
         if a[1] and b[1]:
-            refuse(ready, node, "they are multiplied with scores")
+            refuse_use(ready, node, phrase("are multiplied with scores"))
         for product, _ in ready:
             product.used = written
             product.lines.add(node.lineno)
@@ -64,7 +73,8 @@ class Operations:
                     product.edits |= operator_edits(self.module, node, "attend")
                 else:
                     where = self.module.source.path.name
-                    refuse(ready, node, f"they are used by @ in {where}, outside this file")
+                    use = phrase("are used by @ in {file}, outside this file", file=where)
+                    refuse_use(ready, node, use)
         if ready:
             return NOTHING
         made = self.found.products.get(id(node))
@@ -76,11 +86,13 @@ class Operations:
                 else call_edits(self.module, node)
             )
             if not made.edits:
-                refuse(frozenset({(made, "scores")}), node, "it is called in an unusual way")
+                refuse(
+                    frozenset({(made, "scores")}), node, phrase("it is called in an unusual way")
+                )
             self.found.products[id(node)] = made
         if both:
             nested = frozenset({(made, "scores")})
-            refuse(nested, node, "they are made of other scores")  # type: ignore[arg-type]
+            refuse_use(nested, node, phrase("are made of other scores"))  # type: ignore[arg-type]
         made.lines.add(node.lineno)
         return frozenset({(made, "scores")})
 
@@ -109,7 +121,8 @@ class Operations:
             elif plain in words.CASTS:
                 item[0].step("change of precision")
             elif not (plain == "nan_to_num" and not before):
-                why = words.REFUSED.get(plain, f"{plain} is applied to them")
+                applied = phrase("{operation} is applied to them", operation=plain)
+                why = words.REFUSED.get(plain, applied)
                 refuse(frozenset({item}), node, why)
             item[0].operands |= names_in(*rest)
         return self.normalised(node, value) if "softmax" in plain else value
@@ -127,10 +140,12 @@ class Operations:
                 and product.written != "einsum"
                 and "change of layout" not in product.steps
             ):
-                refuse(frozenset({(product, stage)}), node, "they are normalised over another axis")
+                refuse_use(
+                    frozenset({(product, stage)}), node, phrase("are normalised over another axis")
+                )
             product.lines.add(node.lineno)
             if stage != "scores":
-                refuse(frozenset({(product, stage)}), node, "they are normalised twice")
+                refuse_use(frozenset({(product, stage)}), node, phrase("are normalised twice"))
             product.softmax = product.softmax or node.lineno
         return frozenset((product, "weights") for product, _ in value)
 
@@ -149,7 +164,7 @@ class Operations:
         p, training = rest.get("p"), rest.get("training", ast.Constant(True))
         never = isinstance(p, ast.Constant) and p.value == 0
         if not never and isinstance(training, ast.Constant) and training.value:
-            refuse(value, node, "dropout is always active")
+            refuse(value, node, phrase("dropout is always active"))
         for product, _ in value:
             product.step("dropout")
         return value
@@ -159,7 +174,7 @@ class Operations:
         if kinds <= SOFTMAXES:
             return self.normalised(node, value, other_axis=OTHER_SOFTMAX in kinds)
         if isinstance(node.func, ast.Call) and "dropout" in kinds:
-            refuse(value, node, "a new Dropout is always active")
+            refuse(value, node, phrase("a new Dropout is always active"))
         for product, _ in value:
             product.step("dropout")
         return value
@@ -171,7 +186,7 @@ class Operations:
             if product.module is self.module:
                 product.edits.add(Edit(*self.module.span(node.func), "{link}.rearrange"))
             else:
-                refuse(value, node, "they are rearranged outside this file")
+                refuse_use(value, node, phrase("are rearranged outside this file"))
         return value
 
 

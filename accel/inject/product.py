@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import dataclass, field
 from typing import Literal
 
 from gpudeck.accel.inject.finding import Edit
 from gpudeck.accel.inject.project import Module
+from gpudeck.language.text import Text, mark_phrase, phrase
 
 Stage = Literal["scores", "weights", "other"]
 """`other` is a softmax over something that is no product of queries and keys."""
@@ -17,6 +17,14 @@ Value = frozenset[Item]
 Values = Value | tuple["Values", ...]
 Names = dict[str, Values]
 NOTHING: Value = frozenset()
+
+
+STEPS = (
+    mark_phrase("scale"), mark_phrase("bias"), mark_phrase("mask"), mark_phrase("dropout"),
+    mark_phrase("cap by tanh"), mark_phrase("change of layout"),
+    mark_phrase("change of precision"),
+)  # fmt: skip
+"""The operations between the two products."""
 
 
 @dataclass(eq=False)
@@ -29,11 +37,12 @@ class Product:
     """How it is written: matmul, @, einsum and so on."""
     operands: frozenset[str] = frozenset()
     steps: list[str] = field(default_factory=list)
+    """What happens to the scores and weights, each one of STEPS."""
     softmax: int = 0
     """The line of the softmax; 0 if it has not been reached."""
     used: str = ""
     """How the weights are multiplied with the values; empty if they are not."""
-    problems: list[tuple[int, str]] = field(default_factory=list)
+    problems: list[tuple[int, Text]] = field(default_factory=list)
     edits: set[Edit] = field(default_factory=set)
     lines: set[int] = field(default_factory=set)
     ends: set[int] = field(default_factory=set)
@@ -68,14 +77,20 @@ def merged(a: Values, b: Values) -> Values:
     return flat(a) | flat(b)
 
 
-def refuse(value: Value, node: ast.AST, why: str) -> None:
+def refuse(value: Value, node: ast.AST, why: Text) -> None:
     """Note why the attentions that `value` belongs to are left alone."""
-    line = getattr(node, "lineno", 0)
-    for product, stage in value:
-        noun = "scores" if stage == "scores" else "weights"
-        text = re.sub(r"^they\b", f"the attention {noun}", why)
-        if (line, text) not in product.problems:
-            product.problems.append((line, text))
+    problem = getattr(node, "lineno", 0), why
+    for product, _ in value:
+        if problem not in product.problems:
+            product.problems.append(problem)
+
+
+def refuse_use(value: Value, node: ast.AST, use: Text) -> None:
+    """Note which use of its scores or weights, such as "are returned", leaves attention alone."""
+    for item in value:
+        scores = phrase("the attention scores {what}", what=use)
+        weights = phrase("the attention weights {what}", what=use)
+        refuse(frozenset({item}), node, scores if item[1] == "scores" else weights)
 
 
 def names_in(*nodes: ast.AST) -> frozenset[str]:

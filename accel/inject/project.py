@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudeck.accel.inject.source import Source, Unreadable, read
+from gpudeck.language.text import phrase
 
 SHOWN = 60
 """The most characters that are shown of an expression."""
@@ -92,15 +93,15 @@ def parse(source: Source) -> Module:
             tree = ast.parse(source.text)
     except SyntaxError as e:
         why = " ".join((e.msg or "").split())
-        raise Unreadable(f"this is not Python 3: {why}", e.lineno or 1) from e
+        raise Unreadable(phrase("this is not Python 3: {why}", why=why), e.lineno or 1) from e
     except (ValueError, RecursionError, MemoryError) as e:
-        raise Unreadable(f"this cannot be parsed: {type(e).__name__}") from e
+        raise Unreadable(phrase("this cannot be parsed: {why}", why=type(e).__name__)) from e
     module = Module(source, tree)
     module.starts = [0, *(m.end() for m in re.finditer("\n", source.text))]
     try:
         _index(module)
     except RecursionError as e:
-        raise Unreadable("its code is too deeply nested to be followed") from e
+        raise Unreadable(phrase("its code is too deeply nested to be followed")) from e
     return module
 
 

@@ -10,10 +10,12 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from gpudeck.accel.inject.finding import Shape, Speedup
+from gpudeck.language.text import Message, phrase
 
 TIMEOUT_S = 300.0
 _CPU_S = 600
@@ -47,9 +49,10 @@ class Proof(msgspec.Struct, frozen=True):
 
     file: str
     line: int
-    verdict: str
-    """`proved`, or `wrong` or `not run` with the reason after a colon."""
-    ran: str = ""
+    outcome: Literal["proved", "wrong", "not run"]
+    verdict: Message
+    """The outcome as people read it, with the reason if it was not proved."""
+    ran: Message = ""
     """What was run, such as `Attention(dim=32)`."""
     trials: tuple[Trial, ...] = ()
     speedup: Speedup | None = None
@@ -60,7 +63,14 @@ class Proof(msgspec.Struct, frozen=True):
     @property
     def proved(self) -> bool:
         """Return True if the linked code was compared and is right."""
-        return self.verdict == "proved"
+        return self.outcome == "proved"
+
+
+def not_run(
+    file: str, line: int, why: Message, ran: Message = "", trials: tuple[Trial, ...] = ()
+) -> Proof:
+    """Return the proof of an attention that was not compared, with the reason."""
+    return Proof(file, line, "not run", phrase("not run: {why}", why=why), ran, trials)
 
 
 def command(path: Path, device: str = "cpu") -> list[str]:

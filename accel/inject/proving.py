@@ -26,11 +26,12 @@ from gpudeck.accel.inject.compare import Run, trial
 from gpudeck.accel.inject.finding import Site, Speedup
 from gpudeck.accel.inject.guesses import Sizes
 from gpudeck.accel.inject.project import Function
-from gpudeck.accel.inject.prove import Proof, Trial
+from gpudeck.accel.inject.prove import Proof, Trial, not_run
 from gpudeck.accel.inject.rewrite import Change, changes
 from gpudeck.accel.inject.scores import SMALL
 from gpudeck.accel.inject.speedup import predicted
 from gpudeck.accel.lessons.store import learning
+from gpudeck.language.text import Message, Number, joined, phrase
 
 SIZES = {
     "cpu": (Sizes(), Sizes(1, 2, 64, 16)),
@@ -88,9 +89,9 @@ def prove(change: Change, device: str = "cpu") -> Iterator[Proof]:
 
 
 def _without_gpu(change: Change) -> Iterator[Proof]:
-    why = "not run: there is no CUDA GPU that torch can use; leave out --device cuda"
+    why = phrase("there is no CUDA GPU that torch can use; leave out --device cuda")
     for site in change.linked:
-        yield Proof(str(change.path), site.finding.line, why)
+        yield not_run(str(change.path), site.finding.line, why)
 
 
 def _prove(
@@ -99,7 +100,7 @@ def _prove(
 ) -> Proof:  # fmt: skip
     path, line = str(change.path), site.finding.line
     ends = {end + _shift(change) for end in site.ends}
-    best = Proof(path, line, "not run: no inputs were found with which its code runs")
+    best = not_run(path, line, phrase("no inputs were found with which its code runs"))
     for ran, trials in itertools.chain(
         _modules(site, before, after, ends, device),
         _slices(change, site, tree, before, after, ends, device),
@@ -107,14 +108,18 @@ def _prove(
         bad = [t for t in trials if not t.passed]
         if bad:
             worst = max(bad, key=lambda t: t.error_after)
-            why = f"wrong: an error of {worst.error_after:.1e}, {worst.dtype}, {worst.inputs}"
-            return Proof(path, line, why, ran, tuple(trials))
+            verdict = phrase(
+                "wrong: an error of {error}, {rest}",
+                error=Number(worst.error_after, ".1e"),
+                rest=joined((worst.dtype, worst.inputs)),
+            )
+            return Proof(path, line, "wrong", verdict, ran, tuple(trials))
         if any(t.linked for t in trials):
             speedup = _predicted(site, trials) if device == "cpu" else None
-            return Proof(path, line, "proved", ran, tuple(trials), speedup)
+            return Proof(path, line, "proved", phrase("proved"), ran, tuple(trials), speedup)
         if trials:
-            why = "; ".join(sorted({r for t in trials for r in t.ran})) or "it was not reached"
-            best = Proof(path, line, f"not run: {why}", ran, tuple(trials))
+            reasons = "; ".join(sorted({r for t in trials for r in t.ran}))
+            best = not_run(path, line, reasons or phrase("it was not reached"), ran, tuple(trials))
     return best
 
 
@@ -124,12 +129,12 @@ def _predicted(site: Site, trials: list[Trial]) -> Speedup | None:
     if not shapes:
         return None
     largest = max(shapes, key=lambda s: s.batch * s.heads * s.queries * s.keys)
-    return predicted(largest, "by hand" if "by hand" in site.finding.form else "sdpa")
+    return predicted(largest, "by hand" if site.finding.kind == "by hand" else "sdpa")
 
 
 def _modules(
     site: Site, before: dict[str, Any], after: dict[str, Any], ends: set[int], device: str
-) -> Iterator[tuple[str, list[Trial]]]:
+) -> Iterator[tuple[Message, list[Trial]]]:
     """Run the module whose method it is in."""
     owner, _, _ = site.function.rpartition(".")
     cls, twin = before.get(owner), after.get(owner)
@@ -215,7 +220,7 @@ def _slices(
     after: dict[str, Any],
     ends: set[int],
     device: str,
-) -> Iterator[tuple[str, list[Trial]]]:
+) -> Iterator[tuple[Message, list[Trial]]]:
     """Run only the statements from the scores to the output, with values for what they read."""
     function = _function(tree, site)
     twin = ast.parse(change.programs[1])
@@ -241,7 +246,7 @@ def _slices(
             seen += any(t.linked for t in found)
             if seen >= ENOUGH or len(trials) > MOST_TRIALS:
                 break
-    yield f"lines {site.first} to {site.last}", trials
+    yield phrase("lines {first} to {last}", first=site.first, last=site.last), trials
 
 
 def _shift(change: Change) -> int:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gpudeck.accel.inject.finding import Shape
 
+_LINKED, _LINKED_CAUSAL = "linked", "linked as causal attention"
 _OURS = str(Path(__file__).parent)
 _COUNTS: dict[tuple[str, int], Counter[str]] = {}
 _SHAPES: dict[tuple[str, int], Shape] = {}
@@ -26,7 +27,7 @@ def linked(q: Tensor, k: Tensor, causal: bool) -> None:
     pairs = zip(q.shape[:-2], k.shape[:-2], strict=True)
     *batch, heads = [1, *(max(a, b) for a, b in pairs)]
     size = Shape(math.prod(batch), heads, q.shape[-2], k.shape[-2], q.shape[-1], causal)
-    place = ran("linked as causal attention" if causal else "linked")
+    place = ran(_LINKED_CAUSAL if causal else _LINKED)
     if place is not None and _pairs(size) > _pairs(_SHAPES.get(place)):
         _SHAPES[place] = size
 
@@ -74,8 +75,8 @@ def report() -> list[dict[str, str | int]]:
     for place, counts in sorted(_COUNTS.items()):
         for what, calls in sorted(counts.items()):
             rows.append({"file": place[0], "line": place[1], "what": what, "calls": calls})
-            if what.startswith("linked") and place in _SHAPES:
-                rows[-1]["shape"] = str(_SHAPES[place])
+            if what in (_LINKED, _LINKED_CAUSAL) and place in _SHAPES:
+                rows[-1]["shape"] = str(_SHAPES[place].text)
     return rows
 
 

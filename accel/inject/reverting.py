@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from gpudeck.accel.inject.refused import Refused
+from gpudeck.language.text import phrase
 
 
 def reverted(before: bytes, after: bytes, now: bytes) -> bytes:
@@ -30,8 +31,11 @@ def _without(before: list[bytes], after: list[bytes], now: list[bytes]) -> list[
         shift = _shift(blocks, first, last, len(after))
         if shift is None:
             raise Refused(
-                f"line {first + 1} of the linked file was edited since; undo that edit first, or"
-                " restore the file from your version control"
+                phrase(
+                    "line {line} of the linked file was edited since; undo that edit first, or"
+                    " restore the file from your version control",
+                    line=first + 1,
+                )
             )
         result += now[at : first + shift] + before[a:b]
         at = last + shift

@@ -63,7 +63,7 @@ def changes(paths: Iterable[str | Path]) -> tuple[list[Change], list[Finding]]:
             module = project.module(path)
             sites = of_module(project, module)
         except Unreadable as e:
-            found.append(Finding(shown(path), e.line, "leave", "", str(e)))
+            found.append(Finding(shown(path), e.line, "leave", "", e.why))
             continue
         found += [site.finding for site in sites]
         if any(site.edits for site in sites):

@@ -13,18 +13,17 @@ from pathlib import Path
 import msgspec
 
 from gpudeck.accel.inject import vocabulary as words
-from gpudeck.accel.inject.finding import Edit, Finding, Site, Speedup
-from gpudeck.accel.inject.gain import gain, is_causal, sizes
+from gpudeck.accel.inject.finding import Edit, Finding, Kind, Site, Speedup
+from gpudeck.accel.inject.gain import gain, is_causal, saved, sizes
 from gpudeck.accel.inject.product import Product
 from gpudeck.accel.inject.project import Function, Module, Project
 from gpudeck.accel.inject.shadows import shadowed
 from gpudeck.accel.inject.source import Unreadable, shown
 from gpudeck.accel.inject.speedup import Before, predicted
 from gpudeck.accel.inject.trace import Trace
+from gpudeck.language.text import Message, Text, joined, phrase
 
 OUTSIDE = "<module>"
-BY_HAND = "softmax(Q Kᵀ) V by hand"
-"""How the form of attention begins that no library function computes."""
 SKIPPED = frozenset(("__pycache__", "node_modules", "site-packages", "build", "dist"))
 _ATTENTION = re.compile(r"softmax|attention|attn|xformers", re.I)
 """What a file with attention contains."""
@@ -52,7 +51,7 @@ def sites(
         try:
             yield from of_module(project, project.module(path))
         except Unreadable as e:
-            yield Site(Finding(shown(path), e.line, "leave", "", str(e)))
+            yield Site(Finding(shown(path), e.line, "leave", "", e.why))
 
 
 def libraries(paths: Iterable[str | Path]) -> list[str]:
@@ -91,7 +90,7 @@ def of_module(project: Project, module: Module) -> list[Site]:
     try:
         return _of_module(project, module)
     except RecursionError as e:
-        raise Unreadable("its code is too deeply nested to be followed") from e
+        raise Unreadable(phrase("its code is too deeply nested to be followed")) from e
 
 
 def _of_module(project: Project, module: Module) -> list[Site]:
@@ -115,7 +114,7 @@ def _of_module(project: Project, module: Module) -> list[Site]:
         problems = [problem for product in products for problem in product.problems]
         # of several traces, the one that came to the values describes it best
         best = max(products, key=lambda product: (bool(product.softmax), bool(product.used)))
-        if best.softmax:
+        if best.softmax and (best.used or best.written != "softmax"):
             why = _hindrance(module, home, owner)
             found[node] = _site(replace(best, problems=problems), owner, home, name, why)
     for *_, trace in traced:
@@ -124,8 +123,7 @@ def _of_module(project: Project, module: Module) -> list[Site]:
                 owner, home, name = homes[id(call)]
                 why = _hindrance(module, home, owner)
                 found[id(call)] = _library(module, owner, home, call, library, name, why)
-    listed = _certain(sorted(found.values(), key=lambda site: site.finding.line))
-    return [site for site in listed if site.finding.form != WITHOUT_VALUES]
+    return _certain(sorted(found.values(), key=lambda site: site.finding.line))
 
 
 def _certain(listed: list[Site]) -> list[Site]:
@@ -133,11 +131,10 @@ def _certain(listed: list[Site]) -> list[Site]:
 
     Programs choose one of the two as they run, mostly the fused one, and which is not known.
     """
-    names = {"scaled_dot_product_attention", *(form for form, _ in words.LIBRARY.values())}
-    fused = {s.function for s in listed if any(name in s.finding.form for name in names)}
+    fused = {s.function for s in listed if s.finding.kind in ("sdpa", "library")}
     return [
         msgspec.structs.replace(site, finding=msgspec.structs.replace(site.finding, speedup=None))
-        if site.function in fused and BY_HAND in site.finding.form
+        if site.function in fused and site.finding.kind == "by hand"
         else site
         for site in listed
     ]
@@ -164,9 +161,6 @@ def _reached(
             if product.module is module and node in homes and not judged_there:
                 reached.setdefault(node, []).append(product)
     return reached
-
-
-WITHOUT_VALUES = "a softmax that no values follow"
 
 
 def functions(module: Module) -> Iterator[tuple[ast.ClassDef | None, Function, str]]:
@@ -203,43 +197,50 @@ def _nested(statement: ast.stmt) -> list[ast.stmt]:
     return found
 
 
-def _hindrance(module: Module, function: Function, owner: ast.ClassDef | None) -> str:
-    """Return why nothing in a function can be linked; empty if nothing speaks against it."""
+def _hindrance(module: Module, function: Function, owner: ast.ClassDef | None) -> Text | None:
+    """Return why nothing in a function can be linked; None if nothing speaks against it."""
     if module.source.generated:
-        return "a program wrote this file; change that program"
+        return phrase("a program wrote this file; change that program")
     decorators = [
         module.dotted(d.func if isinstance(d, ast.Call) else d) for d in function.decorator_list
     ]
     if function.name in module.scripted or any(
         d in ("torch.jit.script", "torch.jit.script_method") for d in decorators
     ):
-        return "TorchScript compiles this function"
+        return phrase("TorchScript compiles this function")
     bases = [module.dotted(base) for base in owner.bases] if owner else []
     if "torch.autograd.Function" in bases or "torch.jit.ScriptModule" in bases:
-        return "this class defines its own gradients or is TorchScript"
+        return phrase("this class defines its own gradients or is TorchScript")
     return _differentiated(module) or shadowed(module, function)
 
 
-def _differentiated(module: Module) -> str:
-    """Return where a file differentiates gradients, in words; '' if it does not."""
+def _differentiated(module: Module) -> Text | None:
+    """Return where a file differentiates gradients; None if it does not."""
     if "twice" not in module.derived:
-        found, text = _TWICE.search(module.source.text), ""
+        found, text = _TWICE.search(module.source.text), None
         if found is not None:
             line = module.source.text.count("\n", 0, found.start()) + 1
-            text = f"gradients are differentiated, which our attention does not offer (line {line})"
+            text = phrase(
+                "gradients are differentiated, which our attention does not offer (line {line})",
+                line=line,
+            )
         module.derived["twice"] = text
-    known: str = module.derived["twice"]
+    known: Text | None = module.derived["twice"]
     return known
 
 
-def _place(module: Module, line: int) -> tuple[int, str]:
-    """Return the line as a person counts it, and the number of the notebook's cell in words."""
+def _place(module: Module, line: int) -> tuple[int, int]:
+    """Return the line as a person counts it, and the number of the notebook's cell or 0."""
     cells = module.source.cells
     at = module.starts[line - 1]
     for start, end, number in cells:
         if start <= at <= end:
-            return line - module.source.text.count("\n", 0, start), f"cell {number + 1}: "
-    return line, ""
+            return line - module.source.text.count("\n", 0, start), number + 1
+    return line, 0
+
+
+def _in_cell(form: Message, cell: int) -> Message:
+    return phrase("cell {n}: {what}", n=cell, what=form) if cell else form
 
 
 def _speedup(
@@ -255,57 +256,77 @@ def _speedup(
 
 
 def _site(
-    product: Product, owner: ast.ClassDef | None, home: Function, name: str, hindrance: str
-) -> Site:
+    product: Product, owner: ast.ClassDef | None, home: Function, name: str, hindrance: Text | None,
+) -> Site:  # fmt: skip
     module = product.module
     line, cell = _place(module, product.node.lineno)
-    if product.written == "softmax":
-        form = "softmax over a tensor that is no product of queries and keys"
-        reason = "linear attention, or a form that cannot be followed"
-        form = form if product.used else WITHOUT_VALUES
+    kind: Kind = "softmax" if product.written == "softmax" else "by hand"
+    if kind == "softmax":
+        form = phrase("softmax over a tensor that is no product of queries and keys")
+        reason = phrase("linear attention, or a form that cannot be followed")
     else:
-        steps = f" with {', '.join(product.steps)}" if product.steps else ""
-        form = f"{BY_HAND}: {product.written}{steps}, {product.used or 'softmax'}"
-        reason = f"accel.attention in its place: {gain(module)}"
+        form = _by_hand(product)
+        reason = phrase("accel.attention in its place: {what}", what=gain(module))
         if "dropout" in product.steps:
-            reason += "; while dropout is active it is computed as written"
+            reason = phrase(
+                "{what}; while dropout is active it is computed as written", what=reason
+            )
     why = hindrance
-    if not why and product.problems and product.written != "softmax":
+    if not why and product.problems and kind == "by hand":
         where, text = min(product.problems, key=lambda problem: problem[0])
-        why = f"{text} (line {_place(module, where)[0]})"
+        why = phrase("{what} (line {line})", what=text, line=_place(module, where)[0])
     if not why and not product.used:
-        why = "the weights are not multiplied with values here"
-    if product.written == "softmax" or why:
-        return Site(
-            Finding(_shown(module), line, "leave", cell + form, why or reason), function=name
-        )
+        why = phrase("the weights are not multiplied with values here")
+    steps = tuple(product.steps)
+    if kind == "softmax" or why:
+        left = Finding(
+            _shown(module), line, "leave", _in_cell(form, cell), why or reason, kind=kind,
+            steps=steps,
+        )  # fmt: skip
+        return Site(left, function=name)
     masked = not {"mask", "bias"}.isdisjoint(product.steps)
     speedup = _speedup(module, owner, home, "by hand", masked)
-    finding = Finding(_shown(module), line, "link", cell + form, reason, speedup)
+    finding = Finding(
+        _shown(module), line, "link", _in_cell(form, cell), reason, speedup, kind, steps,
+        saved(module),
+    )  # fmt: skip
     end = home.end_lineno or max(product.lines)
     lines = [n for n in product.lines if product.node.lineno <= n <= end]
     ends = tuple(sorted(product.ends))
     return Site(finding, tuple(sorted(product.edits)), name, min(lines), max(lines), ends)
 
 
+def _by_hand(product: Product) -> Text:
+    used = product.used or "softmax"
+    if not product.steps:
+        how = joined((product.written, used))
+        return phrase("softmax(Q Kᵀ) V by hand: {how}", how=how)
+    steps = joined((*map(Text, product.steps), used))
+    return phrase("softmax(Q Kᵀ) V by hand: {how} with {steps}", how=product.written, steps=steps)
+
+
 def _library(
     module: Module, owner: ast.ClassDef | None, home: Function, call: ast.Call, library: str,
-    name: str, hindrance: str,
+    name: str, hindrance: Text | None,
 ) -> Site:  # fmt: skip
     line, cell = _place(module, call.lineno)
     if library != words.SDPA or hindrance:
         form, why = words.LIBRARY.get(library, ("scaled_dot_product_attention", ""))
-        finding = Finding(_shown(module), line, "leave", f"{cell}{form}", hindrance or why)
+        kind: Kind = "sdpa" if library == words.SDPA else "library"
+        finding = Finding(
+            _shown(module), line, "leave", _in_cell(form, cell), hindrance or why, kind=kind
+        )
         return Site(finding, function=name)
     start, end = module.span(call.func)
     masked = len(call.args) > 3 or not {"attn_mask", "is_causal"}.isdisjoint(
         k.arg for k in call.keywords
     )
     finding = Finding(
-        _shown(module), line, "link", f"{cell}scaled_dot_product_attention, called",
-        "accel.attention in its place chooses the fastest measured kernel; calls that it does not"
-        " compute go to torch",
-        _speedup(module, owner, home, "sdpa", masked),
+        _shown(module), line, "link",
+        _in_cell(phrase("scaled_dot_product_attention, called"), cell),
+        phrase("accel.attention in its place chooses the fastest measured kernel; calls that it"
+               " does not compute go to torch"),
+        _speedup(module, owner, home, "sdpa", masked), "sdpa",
     )  # fmt: skip
     edit = Edit(start, end, "{link}.scaled_dot_product_attention")
     last = call.end_lineno or call.lineno

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from gpudeck.accel.inject.product import names_in
 from gpudeck.accel.inject.project import Function, Module
+from gpudeck.language.text import Text, phrase
 
 _OURS = ("torch", "einops")
 _KNOWN = frozenset(("torch", "math", "typing", "numpy", "einops", "collections", "os", "sys"))
@@ -35,17 +36,19 @@ def shadows(module: Module) -> list[Shadow]:
     return module.shadows
 
 
-def shadowed(module: Module, function: Function) -> str:
-    """Return in words which name of torch's stands for something else in a function; '' if none."""
+def shadowed(module: Module, function: Function) -> Text | None:
+    """Return which name of torch's stands for something else in a function; None if none does."""
     used: frozenset[str] | None = None
     for shadow in shadows(module):
         if shadow.first <= function.lineno <= shadow.last:
             used = names_in(function) if used is None else used
             if shadow.name in used:
-                return (
-                    f"{shadow.name} may stand for something else than torch's (line {shadow.line})"
+                return phrase(
+                    "{name} may stand for something else than torch's (line {line})",
+                    name=shadow.name,
+                    line=shadow.line,
                 )
-    return ""
+    return None
 
 
 def _in_scope(body: Sequence[ast.stmt], known: set[str], first: int, last: int) -> Iterator[Shadow]:

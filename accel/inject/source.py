@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpudeck.accel.inject.notebook import code_cells, encoding_of, hide_magic
+from gpudeck.language.text import Bytes, Text, phrase
 
 LARGEST = 16 * 2**20
 """Bytes above which a file is not read."""
@@ -22,9 +23,9 @@ _HEAD = 4096
 class Unreadable(Exception):
     """Says in one line why a file cannot be used."""
 
-    def __init__(self, why: str, line: int = 1) -> None:
+    def __init__(self, why: Text, line: int = 1) -> None:
         super().__init__(why)
-        self.line = line
+        self.why, self.line = why, line
 
 
 @dataclass(frozen=True)
@@ -57,32 +58,34 @@ def read(path: Path) -> Source:
         Unreadable: says in one line what is wrong.
     """
     if shown(path) != str(path):
-        raise Unreadable("its name is not UTF-8; rename it")
+        raise Unreadable(phrase("its name is not UTF-8; rename it"))
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
-            raise Unreadable("it is no regular file")
+            raise Unreadable(phrase("it is no regular file"))
         if found.st_size > LARGEST:
-            raise Unreadable(f"the file has over {LARGEST >> 20} MiB")
+            raise Unreadable(phrase("the file has over {size}", size=Bytes(LARGEST)))
         raw = path.read_bytes()
     except OSError as e:
-        raise Unreadable(f"the file cannot be read: {e.strerror}") from e
+        raise Unreadable(phrase("the file cannot be read: {why}", why=str(e.strerror))) from e
     if b"\0" in raw:
-        raise Unreadable("the file is not text")
+        raise Unreadable(phrase("the file is not text"))
     if path.suffix == ".ipynb":
         return _notebook(path, raw)
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
         text = raw.decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as e:
-        raise Unreadable(f"the encoding cannot be read: {_one_line(e)}") from e
+        raise Unreadable(phrase("the encoding cannot be read: {why}", why=_one_line(e))) from e
     if text.encode(encoding) != raw:
-        raise Unreadable(f"its encoding {encoding} cannot be written back unchanged")
+        raise Unreadable(
+            phrase("its encoding {encoding} cannot be written back unchanged", encoding=encoding)
+        )
     if encoding == "utf-8-sig" and not raw.startswith(b"\xef\xbb\xbf"):
         encoding = "utf-8"
     ends = {end for end in ("\r\n", "\n", "\r") if end in _alone(text, end)}
     if len(ends) > 1:
-        raise Unreadable("the file mixes different line ends")
+        raise Unreadable(phrase("the file mixes different line ends"))
     newline = ends.pop() if ends else "\n"
     return Source(path, text.replace(newline, "\n"), encoding, newline, raw=raw)
 
@@ -106,11 +109,11 @@ def _notebook(path: Path, raw: bytes) -> Source:
             cells.append((at, at + len(code), cell.number))
             at = len(text)
     except ValueError as e:
-        raise Unreadable(f"the notebook cannot be read: {_one_line(e)}") from e
+        raise Unreadable(phrase("the notebook cannot be read: {why}", why=_one_line(e))) from e
     except RecursionError as e:
-        raise Unreadable("the notebook cannot be read: it is too deeply nested") from e
+        raise Unreadable(phrase("the notebook is too deeply nested to be read")) from e
     if "\r" in text.replace("\r\n", ""):
-        raise Unreadable("the notebook has cells with different line ends")
+        raise Unreadable(phrase("the notebook has cells with different line ends"))
     return Source(path, text, encoding_of(raw), cells=tuple(cells), raw=raw)
 
 

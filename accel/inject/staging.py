@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gpudeck.accel.inject.refused import Refused
 from gpudeck.accel.runtime.state_files import sync
+from gpudeck.language.text import phrase
 
 
 def stage(path: Path, prefix: str, data: bytes, mode: int, like: os.stat_result | None) -> Path:
@@ -69,8 +70,11 @@ def _keep_owner(handle: int, like: os.stat_result) -> None:
             os.fchown(handle, like.st_uid, like.st_gid)
         except PermissionError as e:
             raise Refused(
-                f"the changed file could not keep its owner {_name(like.st_uid)} and its group; run"
-                " this as that user"
+                phrase(
+                    "the changed file could not keep its owner {user} and its group; run this as"
+                    " that user",
+                    user=_name(like.st_uid),
+                )
             ) from e
 
 

@@ -6,8 +6,18 @@ import ast
 
 from gpudeck.accel.inject.callee import Place
 from gpudeck.accel.inject.expressions import Expressions, Follow
-from gpudeck.accel.inject.product import NOTHING, Found, Names, Values, flat, merged, refuse
+from gpudeck.accel.inject.product import (
+    NOTHING,
+    Found,
+    Names,
+    Values,
+    flat,
+    merged,
+    refuse,
+    refuse_use,
+)
 from gpudeck.accel.inject.project import Function, code_of
+from gpudeck.language.text import phrase
 
 
 class Statements(Expressions):
@@ -29,7 +39,7 @@ class Statements(Expressions):
     def _expr(self, s: ast.Expr, names: Names) -> None:
         value = flat(self.value(s.value, names))
         if self.place.owner is None and isinstance(s.value, ast.Name):
-            refuse(value, s, "they are shown")
+            refuse_use(value, s, phrase("are shown"))
 
     def _assign(self, s: ast.Assign, names: Names) -> None:
         value = self.value(s.value, names)
@@ -51,16 +61,17 @@ class Statements(Expressions):
                 for t, v in zip(target.elts, value, strict=True):
                     self.assign(t, v, names, at)
                 return
-            refuse(flat(value), at, "they are unpacked")
+            refuse_use(flat(value), at, phrase("are unpacked"))
             for t in target.elts:
                 self.assign(t.value if isinstance(t, ast.Starred) else t, NOTHING, names, at)
         elif isinstance(target, ast.Subscript):
             self._store(target, value, names, at)
         elif isinstance(target, ast.Attribute):
-            refuse(flat(value), at, f"they are kept in {code_of(target)}")
+            use = phrase("are kept in {place}", place=code_of(target))
+            refuse_use(flat(value), at, use)
 
     def _store(self, target: ast.Subscript, value: Values, names: Names, at: ast.AST) -> None:
-        refuse(flat(value), at, "they are stored in a container")
+        refuse_use(flat(value), at, phrase("are stored in a container"))
         base = flat(self.value(target.value, names))
         self.touched(target.value, names, at)
         mask = isinstance(target.slice, (ast.Name, ast.Compare, ast.Attribute)) or (
@@ -70,24 +81,24 @@ class Statements(Expressions):
             if mask and stage == "scores":
                 product.step("mask")
             else:
-                refuse(frozenset({(product, stage)}), at, "a part of them is overwritten")
+                refuse(frozenset({(product, stage)}), at, phrase("a part of them is overwritten"))
 
     def _augassign(self, s: ast.AugAssign, names: Names) -> None:
         other = flat(self.value(s.value, names))
-        refuse(other, s, "they are added into another tensor")
+        refuse_use(other, s, phrase("are added into another tensor"))
         base = flat(self.value(s.target, names))
         if not base:
             self.touched(s.target, names, s)
         elif isinstance(s.target, ast.Name):
             self.arithmetic(base, NOTHING, s.op, s)
         else:
-            refuse(base, s, "they are changed in a container")
+            refuse_use(base, s, phrase("are changed in a container"))
 
     def _return(self, s: ast.Return, names: Names) -> bool:
         if s.value is not None:
             value = self.value(s.value, names, collect=True)
             if self.place.depth == 0:
-                refuse(flat(value), s, "they are returned")
+                refuse_use(flat(value), s, phrase("are returned"))
             self.returned = value if self.returned is None else merged(self.returned, value)
         return False
 
@@ -119,7 +130,7 @@ class Statements(Expressions):
         if isinstance(s, ast.While):
             self.value(s.test, names)
         else:
-            refuse(flat(self.value(s.iter, names)), s, "they are iterated over")
+            refuse_use(flat(self.value(s.iter, names)), s, phrase("are iterated over"))
             self.assign(s.target, NOTHING, names, s)
         self._loops += 1
         for _ in range(2 if self._loops < 3 else 1):
@@ -134,7 +145,7 @@ class Statements(Expressions):
 
     def _with(self, s: ast.With | ast.AsyncWith, names: Names) -> bool:
         for item in s.items:
-            refuse(flat(self.value(item.context_expr, names)), s, "they are a context")
+            refuse_use(flat(self.value(item.context_expr, names)), s, phrase("are a context"))
         return self.block(s.body, names)
 
     _asyncwith = _with

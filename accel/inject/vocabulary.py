@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gpudeck.language.text import Message, Text, phrase
+
 PRODUCTS = frozenset(("matmul", "bmm", "einsum", "baddbmm"))
 """Functions of torch that multiply two tensors."""
 SOFTMAX = frozenset(("torch.softmax", "torch.nn.functional.softmax"))
@@ -29,18 +31,18 @@ FACTS = frozenset((
 """Methods that tell something about a tensor without reading its elements."""
 FACT_ATTRIBUTES = frozenset(("shape", "dtype", "device", "ndim", "is_cuda", "requires_grad"))
 REFUSED = {
-    "topk": "only the largest scores are kept (top-k)",
-    "kthvalue": "only the largest scores are kept (top-k)",
-    "sort": "the scores are sorted",
-    "gumbel_softmax": "Gumbel softmax is not softmax",
-    "log_softmax": "log-softmax is not softmax",
-    "sigmoid": "the weights are sigmoids, not a softmax",
-    "relu": "the weights are rectified, not a softmax",
-    "exp": "the softmax is written by hand from exponentials",
-    "sparsemax": "sparsemax is not softmax",
-    "entmax": "entmax is not softmax",
-    "detach": "they are used beside the output",
-    "clamp": "the scores are clamped",
+    "topk": phrase("only the largest scores are kept (top-k)"),
+    "kthvalue": phrase("only the largest scores are kept (top-k)"),
+    "sort": phrase("the scores are sorted"),
+    "gumbel_softmax": phrase("Gumbel softmax is not softmax"),
+    "log_softmax": phrase("log-softmax is not softmax"),
+    "sigmoid": phrase("the weights are sigmoids, not a softmax"),
+    "relu": phrase("the weights are rectified, not a softmax"),
+    "exp": phrase("the softmax is written by hand from exponentials"),
+    "sparsemax": phrase("sparsemax is not softmax"),
+    "entmax": phrase("entmax is not softmax"),
+    "detach": phrase("the scores or weights are used beside the output"),
+    "clamp": phrase("the scores are clamped"),
 }
 """Why an operation makes an attention one that we do not compute."""
 MODULES = {
@@ -48,40 +50,47 @@ MODULES = {
     "torch.nn.Dropout1d": "dropout", "torch.nn.Dropout2d": "dropout",
 }  # fmt: skip
 SDPA = "torch.nn.functional.scaled_dot_product_attention"
-_CALLER = "it is fused already; its caller chooses what runs"
+_CALLER = phrase("it is fused already; its caller chooses what runs")
 MODEL_LIBRARIES = frozenset(("diffusers", "peft", "sentence_transformers", "timm", "transformers"))
 """Libraries whose models compute attention by torch's fused function."""
-LIBRARY = {
+_PATCH = "accel.inject.patch(model)"
+
+
+def _same(function: str) -> Text:
+    return phrase("it is fused already; {function} has the same arguments", function=function)
+
+
+LIBRARY: dict[str, tuple[Message, Message]] = {
     "torch.nn.MultiheadAttention": (
         "torch.nn.MultiheadAttention",
-        "its source is torch's own; accel.inject.patch(model) links its instances",
+        phrase("its source is torch's own; {call} links its instances", call=_PATCH),
     ),
     "torch.nn.functional.multi_head_attention_forward": (
-        "torch's multi_head_attention_forward",
-        "its source is torch's own; accel.install() runs ours under its fused path on CUDA",
+        "torch.nn.functional.multi_head_attention_forward",
+        phrase("its source is torch's own; {call} runs ours under its fused path on CUDA",
+               call="accel.install()"),
     ),
     "torch.nn.attention.flex_attention.flex_attention": (
-        "FlexAttention", "its mask and scores are programs, which torch.compile fuses",
+        "FlexAttention", phrase("its mask and scores are programs, which torch.compile fuses"),
     ),
-    "flash_attn.flash_attn_func": (
-        "flash-attn", "it is fused already; accel.flash_attn_func has the same arguments",
-    ),
-    "flash_attn.flash_attn_varlen_func": (
-        "flash-attn", "it is fused already; accel.flash_attn_varlen_func has the same arguments",
-    ),
+    "flash_attn.flash_attn_func": ("flash-attn", _same("accel.flash_attn_func")),
+    "flash_attn.flash_attn_varlen_func": ("flash-attn", _same("accel.flash_attn_varlen_func")),
     "flash_attn.flash_attn_qkvpacked_func": ("flash-attn", _CALLER),
     "flash_attn.flash_attn_kvpacked_func": ("flash-attn", _CALLER),
     "flash_attn.flash_attn_with_kvcache": ("flash-attn", _CALLER),
     "xformers.ops.memory_efficient_attention": ("xformers", _CALLER),
     "transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS": (
-        "transformers' attention interface",
-        'nothing needs to change: load the model with attn_implementation="gpudeck"',
+        phrase("transformers' attention interface"),
+        phrase("nothing needs to change: load the model with {option}",
+               option='attn_implementation="gpudeck"'),
     ),
     "timm.layers.Attention": (
-        "timm's Attention", "its source is timm's; accel.inject.patch(model) links its instances",
+        phrase("Attention of {library}", library="timm"),
+        phrase("its source is timm's; {call} links its instances", call=_PATCH),
     ),
     "diffusers.models.attention_processor.Attention": (
-        "diffusers' Attention", "accel.inject.patch(model) links the processors of its instances",
+        phrase("Attention of {library}", library="diffusers"),
+        phrase("{call} links the processors of its instances", call=_PATCH),
     ),
 }  # fmt: skip
 """Library calls that are left alone: what they are called, and what to do instead."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TextIO
 
 import msgspec
 
+from gpudeck.language.rendering import json_in_english
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.progress import printable
 
@@ -52,7 +53,7 @@ def print_line(text: str = "") -> None:
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON, with characters that control a terminal escaped."""
-    text = msgspec.json.format(msgspec.json.encode(value)).decode()
+    text = msgspec.json.format(json_in_english(msgspec.json.encode(value))).decode()
     print(text if text.isascii() else "".join(map(_in_json, text)), flush=True)
 
 

@@ -15,9 +15,9 @@ from gpudeck.accel.inject.journal import Refused
 from gpudeck.accel.inject.prove import Proof
 from gpudeck.accel.inject.rewrite import Change, change
 from gpudeck.app.code.proof_marks import milliseconds
-from gpudeck.app.code.told import told
 from gpudeck.app.format.values import memory
-from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.language.texts import tr, tr_noop, tr_text
+from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 
@@ -34,8 +34,8 @@ class Applied(msgspec.Struct, frozen=True):
     file: str
     linked: tuple[int, ...]
     """The lines of the attentions that were linked."""
-    result: str
-    """What was done, in words."""
+    result: Text
+    """What was done."""
     proofs: tuple[Proof, ...] = ()
 
     @property
@@ -56,8 +56,8 @@ def prove_change(
     if proofs is None:
         proofs = proving.prove(each.path, device=device)
     missing = {site.finding.line for site in each.linked} - {proof.line for proof in proofs}
-    ended = "not run: the process that proves it ended early"
-    return (*proofs, *(Proof(str(each.path), line, ended) for line in sorted(missing)))
+    ended = phrase("the process that proves it ended early")
+    return (*proofs, *(proving.not_run(str(each.path), line, ended) for line in sorted(missing)))
 
 
 def _in_job(path: Path, connect: Connect, device: str) -> list[Proof] | None:
@@ -93,26 +93,26 @@ def apply_change(
     try:
         journal.check(each.path)
     except Refused as e:
-        return _unchanged(path, told(str(e)))
+        return _unchanged(path, e.why)
     proofs = prove_change(each, connect, device)
-    good = {p.line for p in proofs if p.proved or (unproved and p.verdict.startswith("not run"))}
+    good = {p.line for p in proofs if p.proved or (unproved and p.outcome == "not run")}
     sites = [s for s in each.sites if s.finding.line in good and s.edits]
     if not sites:
-        return _unchanged(path, tr("nothing was proved"), proofs)
+        return _unchanged(path, phrase("nothing was proved"), proofs)
     try:
         journal.apply(each.path, each.before, change(each.module, sites).after)
     except Refused as e:
-        return _unchanged(path, told(str(e)), proofs)
-    return Applied(path, tuple(sorted(good)), tr("linked {n}", n=len(sites)), proofs)
+        return _unchanged(path, e.why, proofs)
+    return Applied(path, tuple(sorted(good)), phrase("linked {n}", n=len(sites)), proofs)
 
 
-def _unchanged(path: str, why: str, proofs: tuple[Proof, ...] = ()) -> Applied:
-    return Applied(path, (), tr("not changed: {why}", why=why), proofs)
+def _unchanged(path: str, why: Text, proofs: tuple[Proof, ...] = ()) -> Applied:
+    return Applied(path, (), phrase("not changed: {why}", why=why), proofs)
 
 
 def describe(proof: Proof) -> str:
     """Return a proof in one line."""
-    where = f"{proof.file}:{proof.line}: {told(proof.verdict)}"
+    where = f"{proof.file}:{proof.line}: {tr_text(proof.verdict)}"
     linked = [t for t in proof.trials if t.linked]
     if not linked:
         return where
@@ -124,7 +124,7 @@ def describe(proof: Proof) -> str:
         " before {time_before}",
         where=where,
         n=len(linked),
-        ran=proof.ran,
+        ran=tr_text(proof.ran),
         error=f"{worst.error_after:.1e}",
         error_before=f"{worst.error_before:.1e}",
         kept=memory(slow.kept_after),
@@ -136,4 +136,4 @@ def describe(proof: Proof) -> str:
         text = tr("{text} on the CPU, whose times say little", text=text)
     elif proof.device == "cuda":
         text = tr("{text} on the GPU", text=text)
-    return f"{text}; {told(str(proof.speedup))}" if proof.speedup else text
+    return f"{text}; {tr_text(proof.speedup.text)}" if proof.speedup else text

@@ -14,8 +14,7 @@ from gpudeck.app.code.proof_marks import bars, error_marks
 from gpudeck.app.code.proof_view import ProofView
 from gpudeck.app.code.requests import ApplyCode, ProveCode, ScanCode, Scanned, UndoCode
 from gpudeck.app.code.rows import FindingRow, linked_row, proved, side_by_side, summary
-from gpudeck.app.code.told import told
-from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.language.texts import tr, tr_noop, tr_text
 from gpudeck.app.link.call import Call
 from gpudeck.app.link.link import Link
 from gpudeck.app.widgets import theme
@@ -38,6 +37,7 @@ from gpudeck.app.widgets.controls import (
 )
 from gpudeck.app.widgets.list_table import RowTable, TableColumn, chosen_row, list_card, list_table
 from gpudeck.language.numbers import capitalized
+from gpudeck.language.text import Text
 
 if TYPE_CHECKING:
     from gpudeck.accel.inject.prove import Proof
@@ -250,13 +250,13 @@ class CodePage(QWidget):
         self.proof.show_proof(error_marks(proofs), bars(proofs))
         self._show_state()
         text = proved(proofs)
-        others = [told(p.verdict) for p in proofs if not p.proved]
+        others = [tr_text(p.verdict) for p in proofs if not p.proved]
         set_text(self.outcome, f"{text} · {others[0]}" if others else text)
 
     def _show_applied(self, applied: Applied) -> None:
         self._show_proof(applied.proofs)
         proofs = self.proof.errors, self.proof.bars
-        text = "; ".join([applied.result, *applied.left])
+        text = "; ".join([tr_text(applied.result), *applied.left])
 
         def shown(scanned: Scanned) -> None:
             self._show_found(scanned)
@@ -266,10 +266,10 @@ class CodePage(QWidget):
 
         self._send(tr("Reading…"), ScanCode(self._scanned.root), shown)
 
-    def _show_undone(self, words: str) -> None:
+    def _show_undone(self, done: Text) -> None:
         def shown(scanned: Scanned) -> None:
             self._show_found(scanned)
-            set_text(self.outcome, capitalized(told(words)))
+            set_text(self.outcome, capitalized(tr_text(done)))
 
         self._send(tr("Reading…"), ScanCode(self._scanned.root), shown)
 

@@ -13,6 +13,7 @@ import msgspec
 
 from gpudeck.app.language.texts import tr
 from gpudeck.app.link.call import Call
+from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.snapshot import Idle
 
@@ -92,15 +93,17 @@ class UndoCode(msgspec.Struct, frozen=True):
 
     path: str
 
-    def carry_out(self, call: Call) -> str:
-        """Restore the file, and return in words what was restored."""
+    def carry_out(self, call: Call) -> Text:
+        """Restore the file, and return what was restored."""
         from gpudeck.accel.inject import journal
         from gpudeck.accel.inject.journal import Refused
 
         try:
             return journal.undo(Path(self.path))
         except Refused as e:
-            raise UserError(tr("{path} is left as it is: {why}", path=self.path, why=e)) from e
+            raise UserError(
+                phrase("{path} is left as it is: {why}", path=self.path, why=e.why)
+            ) from e
 
 
 def _device(call: Call) -> str:

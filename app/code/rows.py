@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 
 from gpudeck.accel.inject.finding import Finding
 from gpudeck.accel.inject.prove import Proof
-from gpudeck.app.code.told import LINKED, LINKED_FORM, told
-from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_noop
+from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_noop, tr_text
+from gpudeck.language.text import phrase
 
 UNKNOWN = tr_noop(
     "the speed-up is unknown: the file does not name the sizes, nothing like them was measured, or"
@@ -40,23 +40,23 @@ class FindingRow(NamedTuple):
     def cells(self) -> tuple[str, ...]:
         f = self.finding
         if self.linked:
-            return self.where, tr("linked"), told(f.form), "-", "-", "-"
+            return self.where, tr("linked"), tr_text(f.form), "-", "-", "-"
         where = f"{self.where}:{f.line}"
         action = tr(_ACTIONS[f.action])
-        return where, action, told(f.form or f.reason), speedup_of(f), gain_of(f), risk_of(f)
+        return where, action, tr_text(f.form or f.reason), speedup_of(f), gain_of(f), risk_of(f)
 
     @property
     def tooltip(self) -> str:
-        return f"{told(self.finding.form)}\n{self.why}".strip()
+        return f"{tr_text(self.finding.form)}\n{self.why}".strip()
 
     @property
     def why(self) -> str:
         """Return what would run instead and how fast, or why it is left alone."""
         f = self.finding
         if f.action == "leave" or self.linked:
-            return told(f.reason)
-        speed = told(str(f.speedup)) if f.speedup else tr(UNKNOWN)
-        return tr("{what}; {rest}", what=told(f.reason), rest=speed)
+            return tr_text(f.reason)
+        speed = tr_text(f.speedup.text) if f.speedup else tr(UNKNOWN)
+        return tr("{what}; {rest}", what=tr_text(f.reason), rest=speed)
 
     @property
     def where(self) -> str:
@@ -67,17 +67,20 @@ class FindingRow(NamedTuple):
 
 def linked_row(path: str, root: str) -> FindingRow:
     """Return the row of a file that is changed by us already."""
-    return FindingRow(Finding(path, 0, "link", LINKED_FORM, LINKED), root, True)
+    form = phrase("its attention is linked")
+    undo = phrase(
+        "It is linked already. Undo restores the file, and keeps later edits of other lines."
+    )
+    return FindingRow(Finding(path, 0, "link", form, undo), root, True)
 
 
 def gain_of(f: Finding) -> str:
     """Return what linking saves, in a few words."""
     if f.action == "leave":
         return "-"
-    if " no longer kept in memory: " in f.reason:
-        amount = f.reason.partition(" no longer kept in memory: ")[2].partition(" for ")[0]
-        return tr("{amount} a sequence", amount=amount)
-    if "by hand" in f.form:
+    if f.saved is not None:
+        return tr_text(phrase("{amount} a sequence", amount=f.saved))
+    if f.kind == "by hand":
         return tr("memory of queries x keys")
     return tr("the fastest measured kernel")
 
@@ -106,10 +109,10 @@ def proved(proofs: Sequence[Proof]) -> str:
 def risk_of(f: Finding) -> str:
     """Return what may limit the gain, in a few words."""
     if f.action == "leave":
-        return told(f.reason)
-    if "dropout" in f.form:
+        return tr_text(f.reason)
+    if "dropout" in f.steps:
         return tr("while dropout is active, nothing changes")
-    if "bias" in f.form or "mask" in f.form:
+    if not {"bias", "mask"}.isdisjoint(f.steps):
         return tr("masks other than causal are slower")
     return tr("rounding only")
 

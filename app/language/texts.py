@@ -88,6 +88,11 @@ def tr_noop(message: S) -> S:
     return message
 
 
+def tr_text(message: Message) -> str:
+    """Return a value in the window's language; a string is a quotation, and stays as it is."""
+    return render(message, _Chosen.language)
+
+
 def tr_sentence(sentence: Message) -> str:
     """Return a message of another package; a string stays in English if no pattern fits it."""
     if not isinstance(sentence, str):

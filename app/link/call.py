@@ -138,7 +138,7 @@ class Call:
                 raise
             self._carrier.deliver(partial(self.fail, missing_text(missing)))
         except UserError as e:
-            self._carrier.deliver(partial(self.fail, tr_sentence(str(e))))
+            self._carrier.deliver(partial(self.fail, tr_sentence(e.message)))
         else:
             self._carrier.deliver(partial(self.reply, reply))
 

@@ -15,6 +15,7 @@ from gpudeck.assistant.facts.index import FactIndex
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.tools.tool import ToolContext, ToolResult
 from gpudeck.assistant.writing.template.sentences import table
+from gpudeck.language.rendering import render
 from gpudeck.language.words import Words
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
@@ -112,9 +113,15 @@ def _facts(root: Path, found: Sequence[Finding], files: int, words: Words) -> tu
         path = Path(f.file)
         where = path.relative_to(root) if root in path.parents else path.name
         add.text(f"where{n}", "at", f"{where}:{f.line}")
-        add.text(f"form{n}", "written as", f.form if f in linked else f"{f.form}: {f.reason}")
+        add.text(f"form{n}", "written as", _written(f, words))
         add.text(f"speed{n}", "after linking", _speed(f, words))
     return tuple(add.facts)
+
+
+def _written(f: Finding, words: Words) -> str:
+    """Return how an attention is written, and why it is left alone if it is."""
+    form = render(f.form, words.language)
+    return form if f.action == "link" else f"{form}: {render(f.reason, words.language)}"
 
 
 def _speed(f: Finding, words: Words) -> str:

@@ -14,6 +14,7 @@ from gpudeck.accel.inject.prove import Proof, Trial
 from gpudeck.app.code.linking import Applied
 from gpudeck.app.code.page import CodePage
 from gpudeck.app.code.requests import ApplyCode, ProveCode, ScanCode, UndoCode
+from gpudeck.language.text import phrase
 from tests.gui.conftest import RecordingLink
 from tests.gui.readable import nameless
 
@@ -122,7 +123,10 @@ def test_nothing_is_run_before_a_person_agrees(page, folder):
     press(page, "Ctrl+P")
     page.question.yes.click()
     assert request(page) == ProveCode(str(folder / "model.py"))
-    answer(page, (Proof(str(folder / "model.py"), 12, "proved", "Attention(dim=32)", TRIALS),))
+    answer(
+        page,
+        (Proof(str(folder / "model.py"), 12, "proved", "proved", "Attention(dim=32)", TRIALS),),
+    )
     assert page.outcome.text() == "1 of 1 proved"
     assert "4 ms before, 2 ms after (2 times as fast)" in page.proof.accessibleDescription()
     assert "3.0e-03 before, 2.0e-03 after" in page.proof.accessibleDescription()
@@ -138,7 +142,13 @@ def test_apply_and_undo_by_keys(page, folder):
     assert request(page) == ApplyCode(str(model))
     _apply(model)
     answer(
-        page, Applied(str(model), (12,), "linked 1", (Proof(str(model), 12, "proved", "", TRIALS),))
+        page,
+        Applied(
+            str(model),
+            (12,),
+            phrase("linked {n}", n=1),
+            (Proof(str(model), 12, "proved", "proved", "", TRIALS),),
+        ),
     )
     answer(page)  # it is read again
     assert page.found.rows[0].cells[:2] == ("model.py", "linked")
@@ -166,7 +176,7 @@ def test_a_failed_proof_and_a_missing_folder_say_why(page, folder):
     press(page, "Ctrl+P")
     page.question.yes.click()
     wrong = (Trial("x [2, 16, 32]", "float32", True, 1e-7, 0.5, False, ("linked",)),)
-    answer(page, (Proof("m.py", 12, "wrong: an error of 5.0e-01, float32", "A()", wrong),))
+    answer(page, (Proof("m.py", 12, "wrong", "wrong: an error of 5.0e-01, float32", "A()", wrong),))
     assert "0 of 1 proved · wrong: an error" in page.outcome.text()
     assert page.proof.errors[0].passed is False
     page.path.setText(str(folder / "nowhere"))

@@ -95,9 +95,9 @@ def _print_findings(found: Sequence[Finding], paths: Sequence[str]) -> None:
             )
         return
     rows = [(f"{f.file}:{f.line}", f.action, speedup_of(f), f"{f.form}: {f.reason}" if f.form
-             else f.reason) for f in found]  # fmt: skip
+             else str(f.reason)) for f in found]  # fmt: skip
     print_table([("WHERE", "ACTION", "PREDICTED", "WHAT AND WHY"), *rows])
-    for prediction in dict.fromkeys(str(f.speedup) for f in found if f.speedup):
+    for prediction in dict.fromkeys(str(f.speedup.text) for f in found if f.speedup):
         print_line(f"{capitalized(prediction)}.")
 
 

@@ -38,7 +38,7 @@ def test_scan_prints_a_list_with_the_promised_fields(capsys, folder):
     rows = json.loads(out)
     assert code == 0
     assert [set(row) for row in rows] == [
-        {"file", "line", "action", "form", "reason", "speedup"}
+        {"file", "line", "action", "form", "reason", "speedup", "kind", "steps", "saved"}
     ] * 2
     assert [row["speedup"] for row in rows] == [None, None], "no sizes are named"
     assert [(row["line"], row["action"]) for row in rows] == [(4, "link"), (7, "leave")]

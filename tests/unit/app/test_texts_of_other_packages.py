@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from gpudeck.accel.inject.scan import scan
 from gpudeck.accel.workloads.catalog import WORKLOADS
 from gpudeck.app.assistant.notes import LEFT_OUT, noted
 from gpudeck.app.assistant.session_files import own_presets
-from gpudeck.app.code.told import told as told_of_code
+from gpudeck.app.code.rows import gain_of
 from gpudeck.app.language import texts
 from gpudeck.app.workloads.form import WorkloadForm
 from gpudeck.assistant.intents.router import route, shipped_router
@@ -71,14 +73,25 @@ def test_reasons_and_verdicts_of_results(language: str, told_in_english: str, ge
         assert shown not in (told_in_english, german)
 
 
-def test_numbers_of_what_was_found_in_code_are_grouped_as_in_the_language(language: str) -> None:
-    gain = (
-        "accel.attention in its place: the scores, queries x keys for each head, are no longer kept"
-        " in memory: 1.5 GiB for a sequence of 2,048 tokens and 16 heads in 16 bits"
+def test_what_was_found_in_code_is_told_in_the_language(language: str, tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(
+        "block_size = 2048\nn_head = 16\n\ndef attend(q, k, v, m):\n"
+        "    return (q @ k.mT).masked_fill(m, -1e9).softmax(-1) @ v\n"
+        "\ndef kept(q, k, v):\n    a = (q @ k.mT).softmax(-1)\n    return a @ v, a\n"
     )
-    shown = told_of_code(gain)
-    assert "1,5 GiB" in shown and "2,048" not in shown
-    assert told_of_code("not run: no inputs were found with which its code runs").count("run") == 0
+    first, second = scan([tmp_path])
+    texts_ = [texts.tr_text(text) for text in (first.form, first.reason, second.reason)]
+    assert gain_of(first) == texts.tr("{amount} a sequence", amount="128 MiB")
+    if language == "de":
+        assert texts_ == [
+            "softmax(Q Kᵀ) V von Hand: @ mit Maske, @",
+            "stattdessen accel.attention: die Scores, Queries × Keys für jeden Kopf, bleiben nicht"
+            " mehr im Speicher: 128 MiB für eine Sequenz von 2.048 Tokens und 16 Köpfe in 16"
+            "\u00a0Bit",
+            "die Attention-Gewichte werden zurückgegeben (Zeile 9)",
+        ]
+    english = {str(text) for text in (first.form, first.reason, second.reason)}
+    assert not english & set(texts_)
 
 
 def test_the_presets_ask_the_same_in_each_language(language: str) -> None:

@@ -31,7 +31,7 @@ def test_undo_restores_bytes_and_mode(file):
     assert file.stat().st_mode & 0o777 == 0o754
     assert journal.changed_files() == [file]
     file.chmod(0o600)
-    assert journal.undo(file) == "restored"
+    assert str(journal.undo(file)) == "restored"
     assert file.read_bytes() == BEFORE
     assert file.stat().st_mode & 0o777 == 0o754
     assert journal.changed_files() == []
@@ -41,7 +41,7 @@ def test_undo_restores_bytes_and_mode(file):
 def test_later_edits_elsewhere_are_kept(file):
     journal.apply(file, BEFORE, AFTER)
     file.write_bytes(b"import x\nzero\none\ntwo\nTHREE\nfour\nFIVE\nsix\n")
-    assert "later edits" in journal.undo(file)
+    assert "later edits" in str(journal.undo(file))
     assert file.read_bytes() == b"zero\none\ntwo\nthree\nfour\nFIVE\nsix\n"
 
 

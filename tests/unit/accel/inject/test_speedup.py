@@ -48,7 +48,7 @@ def test_the_sizes_of_a_file_decide(tmp_path):
     assert causal.shape == Shape(8, 16, 2048, 2048, 64, True)
     assert plain.gpu == causal.gpu == GPU
     assert plain.training > 1 and causal.training > plain.training
-    text = str(causal)
+    text = str(causal.text)
     assert (
         f"predicted on an {GPU}" in text and "16 heads, 2,048 tokens, head size 64, causal" in text
     )
@@ -131,7 +131,7 @@ def test_attention_by_hand_beside_a_fused_call_is_linked_without_a_prediction(tm
     text = BRANCHES.format(test="self.flash", first=first)
     (tmp_path / "m.py").write_text("from flash_attn import flash_attn_func" + text)
     by_hand = scan([tmp_path / "m.py"])[-1]
-    assert ("by hand" in by_hand.form, by_hand.action, by_hand.speedup) == (True, "link", None)
+    assert (by_hand.kind, by_hand.action, by_hand.speedup) == ("by hand", "link", None)
     alone = BRANCHES.format(test="self.flash", first="v")
     (tmp_path / "m.py").write_text(alone)
     (by_hand,) = scan([tmp_path / "m.py"])
