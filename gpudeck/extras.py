@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 EXTRAS = {
-    "window": ("PySide6", "pyqtgraph"),
+    "window": ("PySide6", "pyqtgraph", "jeepney"),
     "compute": ("torch", "safetensors", "triton"),
     "assistant": (
         "babel", "huggingface_hub", "jinja2", "llguidance", "markdown_it", "numba", "starlette",

@@ -25,6 +25,7 @@ from gpudeck.scheduler.protocol import log_file as logfile
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.destinations import Destination, DestinationState
 from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.protocol.errors import DaemonGone, OutcomeUnknown, Unsettled, UserError
 from gpudeck.scheduler.protocol.job_options import JobOptions, Words, make_spec, moment_of
@@ -70,6 +71,11 @@ from gpudeck.scheduler.verbs.hosts import SetHost
 from gpudeck.scheduler.verbs.jobs import WAIT_S, FindJobs, GetJob, GetTimeline, ListJobs, Wait
 from gpudeck.scheduler.verbs.logs import MAX_LOG_PART, ReadLog
 from gpudeck.scheduler.verbs.note import AddNote
+from gpudeck.scheduler.verbs.notify import (
+    GetDestinations,
+    SetDestination,
+    TryDestination,
+)
 from gpudeck.scheduler.verbs.request import Request, decode_reply, encode_request
 from gpudeck.scheduler.verbs.submit import Foresee, ForeseeJob, GetSubmission, Submit, SubmitMany
 from gpudeck.scheduler.verbs.suspension import GetSuspended, ResumeProcess, SuspendProcess
@@ -477,6 +483,18 @@ class Client:
         """
         return self.send(ResumeProcess(pid))
 
+    def destinations(self) -> tuple[DestinationState, ...]:
+        """Return where the user is told about jobs, alerts and bookings, without the addresses."""
+        return self.send(GetDestinations())
+
+    def set_destination(self, name: str, destination: Destination | None) -> None:
+        """Add or replace a destination, or remove it (None). Raises NotFound, UserError."""
+        self.send(SetDestination(name, destination))
+
+    def try_destination(self, name: str) -> None:
+        """Send a test message to a destination. Raises NotFound, UserError if that fails."""
+        self.send(TryDestination(name))
+
     def suspended(self) -> tuple[SuspendedProgram, ...]:
         """Return the programs that were taken off the GPU, or are on their way."""
         return self.send(GetSuspended())
@@ -691,4 +709,7 @@ class AsyncVerbs(Threaded):
     kill = as_coroutine(Client.kill)
     suspend = as_coroutine(Client.suspend)
     resume_process = as_coroutine(Client.resume_process)
+    destinations = as_coroutine(Client.destinations)
+    set_destination = as_coroutine(Client.set_destination)
+    try_destination = as_coroutine(Client.try_destination)
     suspended = as_coroutine(Client.suspended)

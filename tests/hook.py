@@ -18,6 +18,8 @@ class Hook:
         """The address that an answer names, for a redirect."""
         self.requests: list[str] = []
         """The method and path of all requests."""
+        self.authorization: list[str | None] = []
+        """The header of this name of all requests that were answered with 200."""
         self.let_go = threading.Event()
         hook = self
 
@@ -36,6 +38,7 @@ class Hook:
                     return
                 if status == 200:
                     hook.got.append({"path": self.path, **json.loads(body)})
+                    hook.authorization.append(self.headers["Authorization"])
                 self.send_response(status)
                 if hook.location:
                     self.send_header("Location", hook.location)

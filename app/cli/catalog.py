@@ -33,7 +33,7 @@ class Command(NamedTuple):
 _REMOTE = frozenset(
     ("status", "watch", "power", "alerts", "drain", "undrain", "submit", "jobs", "logs", "wait",
      "pause", "resume", "edit", "move", "note", "groups", "cancel", "usage", "reserve",
-     "settings")
+     "notify", "settings")
 )  # fmt: skip
 """Commands that need nothing but the daemon, and so can use that of another machine."""
 
@@ -131,6 +131,12 @@ COMMANDS = (
         "usage",
         "cli.queue.usage",
         "add up the hours and the energy that jobs used, by user and month",
+    ),
+    Command(
+        "notify",
+        "cli.queue.notify",
+        "list where you are told about jobs, alerts and bookings (ntfy, Slack, mail, …); add, test "
+        "or remove a destination",
     ),
     Command("groups", "cli.queue.groups", "list the groups of jobs, or set the limit of a group"),
     Command(

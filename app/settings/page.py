@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.language.texts import tr, tr_count, tr_noop
 from gpudeck.app.link.link import Link
+from gpudeck.app.settings.destinations import DestinationsPanel
 from gpudeck.app.settings.diagnostics import about, diagnostics
 from gpudeck.app.settings.form import GROUPS, SETTINGS, text_of
 from gpudeck.app.settings.setting_row import SettingRow
@@ -36,7 +37,7 @@ _WIDEST, _COLUMN, _SIDE = 820, 700, 150
 _MOST_COLUMNS = 3
 _LEAST_BOTH = 400
 """Pixels of width below which the list of groups is left out."""
-_ABOUT = tr_noop("About")
+_ABOUT, _NOTIFY = tr_noop("About"), tr_noop("Notifications")
 
 
 def titled(title: str, *parts: QWidget) -> QWidget:
@@ -61,6 +62,7 @@ class SettingsPage(QWidget):
         self.rows = {setting.name: SettingRow(setting) for setting in SETTINGS}
         for name, made in self.rows.items():
             made.entered.connect(lambda text, n=name: self._enter(n, text))
+        self.destinations = DestinationsPanel(link)
         self.about = SafeText()
         self.about.setAccessibleName(tr(_ABOUT))
         self._about: tuple[tuple[str, str], ...] = ()
@@ -110,6 +112,7 @@ class SettingsPage(QWidget):
 
     def _lay_out(self) -> None:
         self.cards = {group: self._group_card(group) for group in GROUPS}
+        self.cards[_NOTIFY] = titled(_NOTIFY, self.destinations)
         self.about.setFixedHeight(theme.px(112))
         copy = row(self.copy, self.copied, Stretch())
         self.cards[_ABOUT] = titled(_ABOUT, self.about, clear_panel(copy))
@@ -205,7 +208,7 @@ class SettingsPage(QWidget):
             if fits:
                 shown.add(made.setting.group)
         for group, made_card in self.cards.items():
-            made_card.setVisible(group in shown or (group == _ABOUT and not words))
+            made_card.setVisible(group in shown or (group in (_ABOUT, _NOTIFY) and not words))
         self.nothing.setVisible(not shown)
 
     def _group_card(self, group: str) -> QWidget:

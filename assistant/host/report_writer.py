@@ -35,6 +35,8 @@ from gpudeck.assistant.reports.schedule import (
 )
 from gpudeck.scheduler.background.instance import run_alone
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.notices.notice import Notice
+from gpudeck.scheduler.notices.sender import COMMAND, Envelope
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import DaemonGone, NotFound, UserError
 from gpudeck.scheduler.protocol.settings import Settings
@@ -125,12 +127,11 @@ def _send(url: str, report: Report) -> None:
     A process of its own sends it, as it does alerts: a hang stops nothing else, and no log has the
     address.
     """
-    message = msgspec.json.encode({"text": digest(report), "title": report.title})
-    sender = [sys.executable, "-P", "-m", "gpudeck.scheduler.services.webhook", str(_SEND_S)]
+    envelope = Envelope("webhook", url, Notice("end", report.title, digest(report)))
     try:
         sent = subprocess.run(
-            sender, input=url.encode() + b"\n" + message, capture_output=True, timeout=2 * _SEND_S,
-            check=False,
+            [*COMMAND, str(_SEND_S)], input=msgspec.json.encode(envelope), capture_output=True,
+            timeout=2 * _SEND_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         _LOG.warning("the daily report could not be sent: no answer within %g s", _SEND_S)

@@ -35,12 +35,14 @@ from gpudeck.scheduler.executors.lock_places import shared_note
 from gpudeck.scheduler.executors.registry import ExecutorRegistry
 from gpudeck.scheduler.hosts.service import HostService
 from gpudeck.scheduler.lease.service import LeaseService
+from gpudeck.scheduler.notices.book import DestinationBook
+from gpudeck.scheduler.notices.notifier import Notifier, Roles
 from gpudeck.scheduler.protocol import paths, settings, wire
 from gpudeck.scheduler.protocol.devices import Process
 from gpudeck.scheduler.protocol.draining import is_drained
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, held_devices
-from gpudeck.scheduler.protocol.snapshot import STARTING, DeviceState, Snapshot
+from gpudeck.scheduler.protocol.snapshot import STARTING, Alert, DeviceState, Snapshot
 from gpudeck.scheduler.protocol.turns import in_turns
 from gpudeck.scheduler.queue.placement import Availability, device_use
 from gpudeck.scheduler.queue.queue import Queue
@@ -139,7 +141,11 @@ class Daemon:
             self._needs_gpu,
             lambda asleep: self._flow.sleep_changed(asleep),  # noqa: PLW0108
         )
-        self.alerts = AlertService(store, notices.set, self.recorder.annotate)
+        roles = Roles(self._shared, sharing.is_admin, sharing.is_member)
+        self.notifier = Notifier(
+            DestinationBook(paths.destinations_file()), lambda: state.settings, notices.set, roles
+        )
+        self.alerts = AlertService(store, notices.set, self.recorder.annotate, self._alert_changed)
         self._hosts = HostService(
             lambda readings: self._flow.add_of_host(readings),  # noqa: PLW0108
             self.recorder.forget,
@@ -194,7 +200,8 @@ class Daemon:
         await self._supervisor.stop()
         await self._clusters.stop()
         await self._hosts.stop()
-        await self.alerts.stop()
+        self.alerts.stop()
+        await self.notifier.stop()
         await self._job_end_command.stop()
         await self.suspensions.stop()
         await self._calibration.stop()
@@ -229,6 +236,8 @@ class Daemon:
                 self.monitor.forget({job.id for job in self.queue.running})
                 self.touch()
             self.runners.retry()
+            names = {device.id: device.name for device in self.monitor.devices}
+            self.notifier.check_bookings(self._state.settings.reservations, names)
             self._upkeep.run_due()
             leased, waits = self._lease_service.device, self.queue.waits_for_devices
             if self._sharing.follow(leased, waits, self.queue.running):
@@ -286,7 +295,12 @@ class Daemon:
     def _job_ended(self, job: Job) -> None:
         self._job_end_command.job_ended(job, self._state.settings.on_job_end)
         self.job_ends.job_ended(job.id)
+        self.notifier.job_ended(job)
         self._calibration.job_ended(job)
+
+    def _alert_changed(self, alert: Alert) -> None:
+        owners = (j.spec.user for j in self.queue.queries.overview() if j.id == alert.job)
+        self.notifier.alert_changed(alert, next(owners, None))
 
     # What handlers use; see `verbs.request.Daemon`
 

@@ -34,6 +34,7 @@ from gpudeck.scheduler.verbs import (
     jobs,
     logs,
     note,
+    notify,
     submit,
     suspension,
 )
@@ -51,6 +52,7 @@ _ALL = (
     jobs.Wait, jobs.ListJobs, jobs.FindJobs, submit.Submit, submit.SubmitMany,
     submit.GetSubmission, submit.Foresee, submit.ForeseeJob, change.GetSchedule,
     suspension.GetSuspended, suspension.SuspendProcess, suspension.ResumeProcess,
+    notify.GetDestinations, notify.SetDestination, notify.TryDestination,
 )  # fmt: skip
 _OF_ONE_JOB = (change.Edit, change.Move, change.Cancel, note.AddNote)
 """For the job's user, and for administrators."""
@@ -199,6 +201,7 @@ def _hidden(job: Job) -> Job:
     """Return another user's job without what it runs, and what it was given or printed."""
     spec = msgspec.structs.replace(
         job.spec, argv=(HIDDEN,), cwd="/", env={}, workload=None, params={}, notes="", tags=(),
+        notify=(),
         inherited=None,
     )  # fmt: skip
     state = job.state

@@ -38,6 +38,7 @@ if not __package__:
     sys.modules["gpudeck"] = ModuleType("gpudeck")
     sys.modules["gpudeck"].__path__ = [str(Path(__file__).parents[2])]
 
+from gpudeck.scheduler.background.user import identity_of
 from gpudeck.scheduler.executors import inheritance as inherit
 from gpudeck.scheduler.executors import tickets
 from gpudeck.scheduler.executors.exit_writer import (
@@ -49,7 +50,6 @@ from gpudeck.scheduler.executors.exit_writer import (
 )
 from gpudeck.scheduler.executors.log_cap import LogCap
 from gpudeck.scheduler.executors.remote_runner import PR_SET_CHILD_SUBREAPER, EndRequest, reap_tree
-from gpudeck.scheduler.executors.user import identity_of
 
 GATE_CLOSED = 3
 """The exit status where the daemon died before it committed who runs the job: nothing may run."""

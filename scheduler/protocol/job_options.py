@@ -64,6 +64,7 @@ class JobOptions(TypedDict, total=False):
     cpus: float
     notes: str
     tags: Sequence[str]
+    notify: Sequence[str]
     where: str
     cwd: str | os.PathLike[str] | None
     env: Mapping[str, str] | None
@@ -275,6 +276,11 @@ JOB_OPTIONS = (
         "tags", "Tags", "tag of the job; can be repeated", _parse_tags, "TAG", "--tag",
         collect=_split_tags, hint="e.g. paper, v2", write=_enumerate,
     ),
+    JobOption(
+        "notify", "Notify", "tell this destination when the job ends (see: gpudeck notify); can be "
+                            "repeated",
+        _parse_tags, "NAME", collect=_split_tags, hint="e.g. phone", write=_enumerate,
+    ),
     JobOption("notes", "Notes", "text to keep with the job", str, "TEXT", hint=""),
 )  # fmt: skip
 
@@ -314,7 +320,7 @@ def make_spec(argv: Words, options: JobOptions, place: Place | None = None) -> S
             given[name] = parse(given[name]) if given[name] else 0
     if isinstance(begin := given.get("begin"), str):
         given["begin"] = moment_of(begin)
-    for name in ("after", "after_any", "tags"):
+    for name in ("after", "after_any", "tags", "notify"):
         given[name] = tuple(given.get(name, ()))
     given["params"] = dict(given.get("params", {}))
     given["name"] = given.get("name") or (Path(argv[0]).name if argv else "")
@@ -326,7 +332,7 @@ def make_spec(argv: Words, options: JobOptions, place: Place | None = None) -> S
     given["inherited"] = None if given.get("where") or place else _inherited()
     _check_utf8("the folder", given["cwd"], "Rename it, or choose another one with --cwd")
     texts = (value for name, value in given.items() if isinstance(value, str) and name != "cwd")
-    for text in (*argv, *given["tags"], *texts):
+    for text in (*argv, *given["tags"], *given["notify"], *texts):
         _check_utf8("the text", text, "Put it in a file that the job reads")
     return Spec(argv=argv, **given)
 

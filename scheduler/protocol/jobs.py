@@ -91,6 +91,8 @@ class Spec(msgspec.Struct, frozen=True, gc=False):
     """How many processors' time it may use; 0: any."""
     inherited: Inherited | None = None
     """What it inherits from the process that submitted it; None: from its runner."""
+    notify: tuple[str, ...] = ()
+    """The destinations that are told of its end (see `gpudeck notify`)."""
     user: int | None = None
     """The user who submitted it to a shared daemon, who runs it; None: who runs the daemon."""
 
@@ -112,6 +114,7 @@ class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tags: tuple[str, ...] | None = None
     begin: float | None = None
     """Seconds since the epoch; 0: at once."""
+    notify: tuple[str, ...] | None = None
 
 
 class Group(msgspec.Struct, frozen=True):

@@ -148,6 +148,11 @@ def faults_file() -> Path:
     return home() / "faults.json"
 
 
+def destinations_file() -> Path:
+    """Return the file that says where users are told about jobs and alerts."""
+    return home() / "destinations.json"
+
+
 def suspensions_file() -> Path:
     """Return the list of programs that were taken off the GPU."""
     return home() / "suspensions.json"

@@ -131,12 +131,21 @@ def everywhere(snapshot: Snapshot) -> Snapshot:
     return msgspec.structs.replace(snapshot, devices=(*snapshot.devices, *others))
 
 
+NOT_SHOWN = "(set)"
+"""Stands for a setting that may be a secret, and is not empty."""
+
+
 def printable(snapshot: Snapshot) -> dict[str, Any]:
-    """Return the snapshot as values for JSON, with each cause as the sentence that people read."""
+    """Return the snapshot as values for JSON, with each cause as the sentence that people read.
+
+    The address of the webhook may be a secret, and is left out.
+    """
     values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(snapshot))  # results are Raw
     _explain(snapshot.devices, values["devices"])
     for host, printed in zip(snapshot.hosts, values["hosts"], strict=True):
         _explain(host.devices, printed["devices"])
+    if snapshot.settings.webhook:
+        values["settings"]["webhook"] = NOT_SHOWN
     for name, reason in snapshot.unavailable.items():
         values["unavailable"][name] = wait_reasons.render(reason, snapshot.time)
     return values

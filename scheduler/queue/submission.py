@@ -48,8 +48,8 @@ APART = 2.0**-10
 """The distance between jobs that get new places, so that many others fit between them."""
 UNNAMED = "-"
 """Stands for the digest of a submission without a token."""
-_ALWAYS = {"name", "notes", "tags"}
-"""What may be changed of a job in any state: text for people."""
+_ALWAYS = {"name", "notes", "tags", "notify"}
+"""What may be changed of a job in any state: text for people, and who is told of its end."""
 
 
 class Editor(NamedTuple):

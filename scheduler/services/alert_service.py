@@ -1,9 +1,7 @@
-"""Alerts: checked with every reading, logged, and sent to a webhook outside quiet hours."""
+"""Alerts: checked with every reading, logged, and told to people outside quiet hours."""
 
 from __future__ import annotations
 
-import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 from gpudeck.scheduler.protocol.annotation import Annotation
@@ -12,7 +10,6 @@ from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.settings import Settings, is_quiet
 from gpudeck.scheduler.protocol.snapshot import Alert, HostState
-from gpudeck.scheduler.services.webhook import Webhook
 from gpudeck.scheduler.store import Store
 from gpudeck.scheduler.telemetry.alerts import AlertEvaluator
 
@@ -24,6 +21,7 @@ class AlertService:
         store: Holds the log of alerts.
         notify: Takes a topic and a problem for the user; None where the problem is solved.
         annotate: Takes each alert, when it is raised and when it is cleared.
+        tell: Takes the same outside quiet hours, and after them what is still raised.
     """
 
     def __init__(
@@ -31,13 +29,13 @@ class AlertService:
         store: Store,
         notify: Callable[[str, str | None], None],
         annotate: Callable[[Annotation], None],
+        tell: Callable[[Alert], None],
     ) -> None:
-        self._store, self._notify, self._annotate = store, notify, annotate
+        self._store, self._notify, self._annotate, self._tell = store, notify, annotate, tell
         self._alerts = AlertEvaluator(*store.open_alerts())
-        self._webhook = Webhook(lambda problem: notify("webhook", problem))
         self._unsaved: dict[int, Alert] = {}
         self._held_back: dict[int, Alert] = {}
-        """Alerts that quiet hours keep from the webhook."""
+        """Alerts that quiet hours keep from people."""
 
     @property
     def active(self) -> tuple[Alert, ...]:
@@ -71,10 +69,9 @@ class AlertService:
         self._save([self._alerts.acknowledge(number)])
         self._held_back.pop(number, None)
 
-    async def stop(self) -> None:
-        """Log the peaks of the alerts that are raised, and stop sending."""
+    def stop(self) -> None:
+        """Log the peaks of the alerts that are raised."""
         self._save(self._alerts.active)
-        await self._webhook.stop()
 
     def _save(self, changed: Sequence[Alert]) -> None:
         """Log the alerts; what a full disk refuses is kept and saved with the next ones."""
@@ -97,27 +94,4 @@ class AlertService:
             return
         late, self._held_back = self._held_back, {}
         for alert in (*late.values(), *changed):
-            if settings.webhook:
-                self._webhook.send(settings.webhook, message(alert))
-
-
-def message(alert: Alert) -> dict[str, object]:
-    """Return what a webhook receives; chat services show `text` alone."""
-    raised = alert.cleared is None
-    host = socket.gethostname()
-    return {
-        "text": f"{host}: {alert.text}" if raised else f"{host}: over: {alert.text}",
-        "event": "raised" if raised else "cleared",
-        "id": alert.id,
-        "rule": alert.rule,
-        "device": alert.device,
-        "job": alert.job,
-        "host": host,
-        "since": _format(alert.since),
-        "raised": _format(alert.raised),
-        "cleared": None if alert.cleared is None else _format(alert.cleared),
-    }
-
-
-def _format(at: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+            self._tell(alert)

@@ -16,6 +16,9 @@ class Edit(Request[Job], frozen=True, tag="edit"):
     changes: Changes
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Job:
+        if self.changes.notify:
+            owner = daemon.queue.get(self.job).spec.user
+            daemon.notifier.check_names(owner, self.changes.notify)
         devices, availability = daemon.monitor.devices, daemon.availability()
         daemon.queue.edit(self.job, self.changes, devices, availability, daemon.editor(peer))
         return _changed(daemon, self.job)

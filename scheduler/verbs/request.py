@@ -18,6 +18,7 @@ from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, Refused, Unse
 from gpudeck.scheduler.protocol.wire import MAX_MESSAGE, Peer
 
 if TYPE_CHECKING:  # types of the handlers, which run in the daemon
+    from gpudeck.scheduler.notices.notifier import Notifier
     from gpudeck.scheduler.protocol.devices import Process
     from gpudeck.scheduler.protocol.settings import Settings
     from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -48,6 +49,7 @@ class Daemon(Protocol):
     alerts: AlertService
     job_ends: JobEnds
     suspensions: SuspensionService
+    notifier: Notifier
 
     def availability(self) -> Availability: ...
     def snapshot(self) -> Snapshot: ...

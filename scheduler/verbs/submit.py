@@ -148,6 +148,7 @@ async def _submit(
         raise ConnectionAbortedError("the client is gone")
     check_token(token)
     specs = await in_turns(_owned(specs, env, daemon.owner(peer)))
+    daemon.notifier.check_names(daemon.owner(peer), {name for s in specs for name in s.notify})
     token = _own(daemon, peer, token)
     devices, availability = daemon.monitor.devices, daemon.availability()
     jobs = await in_turns(daemon.queue.submitting(specs, devices, availability, token))

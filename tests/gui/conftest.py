@@ -48,6 +48,7 @@ from gpudeck.app.widgets import theme
 from gpudeck.assistant.messages import Event
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.verbs.jobs import FindJobs
+from gpudeck.scheduler.verbs.notify import GetDestinations
 from tests.gui import snapshots
 from tests.gui.person import Person
 
@@ -135,6 +136,8 @@ class Fed:
             self.remember.append(request)
         elif isinstance(request, ListModels):
             self.models.append(request)
+        elif isinstance(request, GetDestinations):
+            pass
         elif isinstance(request, FindServed):
             self.looks.append(request)
         elif isinstance(request, SessionRequest):

@@ -49,6 +49,7 @@ FILLED = {
     "cpus": "1.5",
     "array": "0-2",
     "tags": "paper, v2",
+    "notify": "phone",
     "notes": "the long one",
 }
 OPTIONS = {
@@ -70,6 +71,7 @@ OPTIONS = {
     "host_memory": 64 * 2**30,
     "cpus": 1.5,
     "tags": ("paper", "v2"),
+    "notify": ("phone",),
     "notes": "the long one",
 }
 

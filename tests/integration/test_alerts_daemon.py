@@ -96,14 +96,14 @@ def test_a_webhook_that_hangs_delays_nobody(capped_home: Path, hook: Hook) -> No
         assert [
             p
             for p in users_of(capped_home)
-            if b"gpudeck.scheduler.services.webhook" in Path(f"/proc/{p}/cmdline").read_bytes()
+            if b"gpudeck.scheduler.notices.sender" in Path(f"/proc/{p}/cmdline").read_bytes()
         ]
         deck.stop_daemon()
         assert time.monotonic() - begin < 9, "it waits for no answer"
     assert [
         p
         for p in users_of(capped_home)
-        if b"gpudeck.scheduler.services.webhook" in Path(f"/proc/{p}/cmdline").read_bytes()
+        if b"gpudeck.scheduler.notices.sender" in Path(f"/proc/{p}/cmdline").read_bytes()
     ] == []
 
 

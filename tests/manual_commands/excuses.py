@@ -26,6 +26,10 @@ EXCUSES = (
     Excuse(r"^gpudeck (host (add|test|remove)|--host) ", "it needs another machine"),
     Excuse(r"^gpudeck (cluster add|submit --on) ", "it needs a cluster"),
     Excuse(r"exec (docker|podman) run|apptainer exec", "it needs an image and a GPU"),
+    Excuse(
+        r"^gpudeck (notify (add|test)|submit .*--notify|edit .*--notify)",
+        "it needs a server that takes messages",
+    ),
     Excuse(r"conda run|-- uv run", "it needs conda or uv"),
     Excuse(r"^gpudeck (suspend|resume) --pid", "it needs a program on a GPU"),
     Excuse(

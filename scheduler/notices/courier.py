@@ -1,0 +1,148 @@
+"""Deliver notices to one destination: one after the other, tried again, and limited in rate.
+
+Each attempt is a small process of its own. A thread cannot be ended while it resolves a name; a
+process can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from gpudeck.language.languages import Language
+from gpudeck.scheduler.background import children
+from gpudeck.scheduler.background.user import identity_of
+from gpudeck.scheduler.notices.notice import Notice, combined
+from gpudeck.scheduler.notices.sender import COMMAND, Envelope
+from gpudeck.scheduler.protocol.destinations import Destination
+
+PAUSES_S = (0.0, 2.0, 10.0, 60.0, 300.0)
+"""Seconds before each attempt to deliver one message."""
+TIMEOUT_S = 10.0
+"""Seconds for one attempt, after which its process is killed."""
+MAX_WAITING = 1000
+"""The most notices that wait; if there are more, the oldest is dropped."""
+BURST, EVERY_S = 5, 30.0
+"""So many messages are sent at once, and then one in so many seconds. What comes meanwhile is put
+together into one. A webhook, which a program reads, gets all of them one by one."""
+
+
+class Courier:
+    """Deliver notices to one destination.
+
+    Args:
+        destination: Where they go.
+        user: Who sends them, on a shared daemon that runs as root; None: who runs the daemon.
+        tell: Takes the problem after all attempts with a notice failed, and None after success.
+        pauses: Seconds before each attempt.
+        timeout: Seconds for one attempt.
+        every: Seconds between two messages, once BURST were sent.
+    """
+
+    def __init__(
+        self,
+        destination: Destination,
+        user: int | None = None,
+        tell: Callable[[str | None], None] = lambda problem: None,
+        pauses: tuple[float, ...] = PAUSES_S,
+        timeout: float = TIMEOUT_S,
+        every: float = EVERY_S,
+    ) -> None:
+        self.destination, self._user, self._tell = destination, user, tell
+        self._pauses, self._timeout, self._every = pauses, timeout, every
+        self._waiting: deque[tuple[Notice, Language]] = deque()
+        self._sent: deque[float] = deque(maxlen=BURST)
+        """When the last messages were sent, in monotonic seconds."""
+        self._task: asyncio.Task[None] | None = None
+        self.problem = ""
+        """Why the last attempt failed; empty where it did not."""
+
+    def __len__(self) -> int:
+        """Return how many notices wait."""
+        return len(self._waiting)
+
+    def send(self, notice: Notice, language: Language = "en") -> None:
+        """Queue the notice and return at once."""
+        self._waiting.append((notice, language))
+        if len(self._waiting) > MAX_WAITING:
+            self._waiting.popleft()
+            self._tell(f"more than {MAX_WAITING} messages wait: the oldest was dropped")
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._deliver())
+
+    async def stop(self) -> None:
+        """Stop sending; the notices that wait are dropped."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def attempt(self, notice: Notice, language: Language = "en") -> str:
+        """Make one attempt; return why it failed, an empty text where it did not."""
+        destination = self.destination
+        envelope = Envelope(destination.kind, destination.address, notice, language)
+        try:
+            sender = await asyncio.create_subprocess_exec(
+                *COMMAND,
+                str(self._timeout),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                cwd="/",
+                **_as_user(self._user),
+            )
+        except OSError as e:
+            return f"no process can be started: {e.strerror}"
+        try:
+            async with asyncio.timeout(self._timeout):
+                printed, _ = await sender.communicate(msgspec.json.encode(envelope))
+        except TimeoutError:
+            return f"no answer within {self._timeout:g} s"
+        finally:
+            if sender.returncode is None:
+                children.kill(sender)
+                await sender.wait()
+        if sender.returncode == 0:
+            return ""
+        return printed.decode(errors="replace").strip() or "its process failed"
+
+    async def _deliver(self) -> None:
+        while self._waiting:
+            notice, language = await self._next()
+            for pause in self._pauses:
+                await asyncio.sleep(pause)
+                self.problem = await self.attempt(notice, language)
+                if not self.problem:
+                    break
+            self._sent.append(time.monotonic())
+            self._tell(self.problem or None)
+
+    @property
+    def _limited(self) -> bool:
+        """Return whether so many messages were sent that the next one has to wait."""
+        return (
+            self.destination.kind != "webhook"
+            and len(self._sent) == BURST
+            and time.monotonic() - self._sent[0] < BURST * self._every
+        )
+
+    async def _next(self) -> tuple[Notice, Language]:
+        """Return the next notice, or after a pause one that stands for all that wait."""
+        if not self._limited:
+            return self._waiting.popleft()
+        await asyncio.sleep(max(self._sent[-1] + self._every - time.monotonic(), 0.0))
+        notices, language = [notice for notice, _ in self._waiting], self._waiting[-1][1]
+        self._waiting.clear()
+        return combined(notices), language
+
+
+def _as_user(user: int | None) -> dict[str, Any]:
+    """Return what makes a process one of this user. Raises OSError."""
+    if user is None:
+        return {}
+    found = identity_of(user)
+    return {"user": found.uid, "group": found.gid, "extra_groups": found.groups}
