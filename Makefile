@@ -30,7 +30,8 @@ xvfb: $(STAMP)
 	QT_QPA_PLATFORM=xcb xvfb-run -a -s "-screen 0 1600x1200x24" $(BIN)/python -m pytest -n 0 tests/gui/test_walk.py tests/gui/test_journeys.py
 
 # make torture SEED=4 asks for the same faults again, in the same order; N=500 for 500 faults from the outside
-# instead of 2,000; PART=outside or PART=inside for one of the two views.
+# instead of 2,000; PART=outside, inside, others (users of a shared daemon), remote (another machine) or changed_files
+# (inject and clean) for one part.
 torture: $(STAMP)
 	$(BIN)/python -m tests.integration.torture $(PART) $(if $(SEED),--seed $(SEED)) $(if $(N),--faults $(N))
 	$(if $(PART),,$(BIN)/python -m tests.integration.torture.file_faults $(if $(SEED),--seed $(SEED)))

@@ -25,6 +25,9 @@ class Sshd:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(mode=0o700)
+        # start-up files of the user are not run: a session that is killed would leave their locks
+        self.home = folder / "login"
+        self.home.mkdir()
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -40,6 +43,7 @@ class Sshd:
             f"PidFile none\nAuthorizedKeysFile {folder}/authorized_keys\nStrictModes no\n"
             "PermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
             "UsePAM no\nPrintMotd no\nMaxStartups 100\n"
+            f"SetEnv HOME={self.home}\n"
         )
         self.config = folder / "ssh_config"
         self.write_config("key")

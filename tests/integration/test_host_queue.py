@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import resource
 import signal
-from pathlib import Path
 
 import pytest
 
 from gpudeck.app.cli.main import main
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.hosts import tunnel as tunnels
+from gpudeck.scheduler.hosts.limited import run_limited
 from gpudeck.scheduler.hosts.tunnel import tunnel
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
@@ -48,11 +48,11 @@ def lab(host, cpu_home, capsys):
     return Shell(capsys)
 
 
-def test_submit_logs_and_cancel_go_to_the_queue_of_the_machine(lab, host):
+def test_submit_logs_and_cancel_go_to_the_queue_of_the_machine(lab, host, there):
     words = ("submit", "--wait", "--", "sh", "-c", "pwd; echo $LAB $PATH")
     assert "job 1: done" in lab("--host", "lab1", *words)
     printed = lab("--host", "lab1", "logs", "1").splitlines()
-    assert printed[0] == str(Path("~").expanduser()), "it ran in the home folder there"
+    assert printed[0] == str(there[0].home), "it ran in the home folder there"
     assert printed[1].startswith(("/", " /")) and "GPUDECK" not in printed[1]
     assert "job 2" in lab("--host", "lab1", "submit", "--", "sleep", "600")
     assert "job 2: " in lab("--host", "lab1", "cancel", "2")
@@ -107,6 +107,9 @@ def test_output_without_end_is_not_kept(lab, there, flood):
 
 
 def test_a_machine_that_answers_byte_by_byte_is_left(lab, there, monkeypatch):
-    monkeypatch.setattr(tunnels, "ANSWER_S", 1.5)
+    # of the limits, only that of the answer is shorter: a connection may take long beside others
+    monkeypatch.setattr(
+        tunnels, "run_limited", lambda words, most, _: run_limited(words, most, 1.5)
+    )
     there[0].accept("key", "while :; do printf x; sleep 0.1; done")
     assert "lab1 does not answer" in lab.fails("--host", "lab1", "jobs")
