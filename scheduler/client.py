@@ -46,7 +46,7 @@ from gpudeck.scheduler.protocol.settings import ClusterSettings, HostSettings, S
 from gpudeck.scheduler.protocol.snapshot import Alert, Columns, Snapshot
 from gpudeck.scheduler.protocol.submissions import new_token
 from gpudeck.scheduler.protocol.suspended import SuspendedProgram
-from gpudeck.scheduler.protocol.units import parse_bytes, parse_seconds
+from gpudeck.scheduler.protocol.units import parse_seconds, parse_size
 from gpudeck.scheduler.protocol.wire import Connection
 from gpudeck.scheduler.verbs.alerts import Acknowledge, GetAlerts
 from gpudeck.scheduler.verbs.bookings import Booked, CancelReservation, Reserve
@@ -255,7 +255,7 @@ class Client:
                 f"These can be: {', '.join(Changes.__struct_fields__)}"
             )
         if isinstance(changes.get("memory"), str):
-            changes["memory"] = parse_bytes(changes["memory"])
+            changes["memory"] = parse_size(changes["memory"])
         for name in ("timeout", "backoff"):
             if isinstance(changes.get(name), str):
                 changes[name] = parse_seconds(changes[name])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -11,6 +12,12 @@ from pathlib import Path
 from gpudeck.app.language.texts import tr
 
 _MOST_FOLDERS = 6
+_INTERPRETER = re.compile(
+    r"(python|pypy)[0-9.]*|torchrun|(ba|da|z)?sh|Rscript|julia|node|perl|ruby"
+)
+_SCRIPT = re.compile(r".+\.(py|sh|R|jl|js|pl|rb)")
+_INLINE = ("-c", "-m", "-e")
+"""The options of interpreters that are followed by code, or by a module, instead of a file."""
 
 
 def command_warning(argv: Sequence[str], folder: str, path: str) -> str:
@@ -25,9 +32,9 @@ def command_warning(argv: Sequence[str], folder: str, path: str) -> str:
         return ""
     name = argv[0]
     if "/" in name:
-        return _path_warning(Path(folder) / name, name, folder)
+        return _path_warning(Path(folder) / name, name, folder) or _script_warning(argv, folder)
     if shutil.which(name, path=_absolute(path, folder)):
-        return ""
+        return _script_warning(argv, folder)
     folders = [f for f in path.split(os.pathsep) if f]
     looked = ", ".join(folders[:_MOST_FOLDERS])
     if len(folders) > _MOST_FOLDERS:
@@ -42,6 +49,19 @@ def command_warning(argv: Sequence[str], folder: str, path: str) -> str:
     return _with_similar(text, get_close_matches(name, set(_commands(folders)), n=1, cutoff=0.75))
 
 
+def _script_warning(argv: Sequence[str], folder: str) -> str:
+    """Return why an interpreter will not find the script that it is to run."""
+    if not _INTERPRETER.fullmatch(Path(argv[0]).name):
+        return ""
+    for word in argv[1:]:
+        if word in _INLINE:
+            return ""
+        if _SCRIPT.fullmatch(word) and not word.startswith("-"):
+            file = Path(folder) / word
+            return "" if file.exists() else _missing_warning(file, word, folder)
+    return ""
+
+
 def _path_warning(file: Path, name: str, folder: str) -> str:
     try:
         if os.access(file, os.X_OK) and file.is_file():
@@ -54,6 +74,14 @@ def _path_warning(file: Path, name: str, folder: str) -> str:
                 folder=folder,
                 command=command,
             )
+    except OSError:
+        pass
+    return _missing_warning(file, name, folder)
+
+
+def _missing_warning(file: Path, name: str, folder: str) -> str:
+    """Return that there is no file, and one with a similar name."""
+    try:
         names = [other.name for other in file.parent.iterdir() if other.is_file()]
     except OSError:
         names = []

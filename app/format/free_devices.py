@@ -11,6 +11,7 @@ from gpudeck.language.numbers import clock
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.busy_causes import Asleep, JobWaits, QuietHours, Settling
 from gpudeck.scheduler.protocol.draining import is_drained
+from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.schedule import expected_end
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import DeviceState, Idle, Snapshot
@@ -23,7 +24,7 @@ _UNUSED = (Asleep, JobWaits, QuietHours, Settling)
 
 @dataclass(frozen=True)
 class FreeDevices:
-    """Hold what is free as texts for people."""
+    """Hold what is free as texts for people; the texts are empty where only recordings are."""
 
     free: tuple[str, ...]
     """The ids of the free devices."""
@@ -33,16 +34,28 @@ class FreeDevices:
     next: str
     """Such as "next: GPU 2 about 21:15"; empty where that is unknown or all are free."""
 
+    @property
+    def text(self) -> str:
+        """Return both in one line."""
+        return "; ".join(filter(None, (self.headline, self.next)))
+
 
 def free_devices(snapshot: Snapshot) -> FreeDevices:
-    """Return which devices of this machine a job could use at once."""
-    states = [state for state in snapshot.devices if not state.device.host]
+    """Return which devices of this machine a job could use at once; recordings run no jobs."""
+    states = [s for s in snapshot.devices if not s.device.host and s.device.kind != "replay"]
     free = [state for state in states if is_free(state, snapshot.settings)]
     names = ", ".join(shortest_label(device_label(state.device)) for state in free)
     counts = {"n": len(free), "total": len(states)}
     if not states:
-        headline = tr("No device can be read")
-    elif free and len(free) <= _NAMED and len(states) > 1:
+        headline = "" if snapshot.devices else tr("No device can be read")
+    elif len(states) == 1:
+        device = device_label(states[0].device)
+        headline = (
+            tr("{device} is free", device=device)
+            if free
+            else tr("{device} is in use", device=device)
+        )
+    elif free and len(free) <= _NAMED:
         headline = tr("{n} of {total} free: {names}", **counts, names=names)
     else:
         headline = tr("{n} of {total} free", **counts)
@@ -57,9 +70,25 @@ def free_devices(snapshot: Snapshot) -> FreeDevices:
 def is_free(state: DeviceState, settings: Settings) -> bool:
     """Return whether a job could use the device at once; the assistant would leave it."""
     device, use = state.device, state.use
-    if state.holders or device.kind == "replay" or is_drained(settings, device):
+    unusable = device.kind == "replay" or device.silent or device.mig
+    if state.holders or unusable or is_drained(settings, device):
         return False
     return device.kind == "cpu" or isinstance(use, Idle) or isinstance(use.cause, _UNUSED)
+
+
+def free_memory(state: DeviceState, jobs: Sequence[Job]) -> float | None:
+    """Return how many bytes of a device a job could reserve now; None where that is unknown.
+
+    What other jobs have reserved is not free, even while they have not allocated it.
+    """
+    values = state.reading.values if state.reading else {}
+    total, used = values.get("mem_total"), values.get("mem_used")
+    if total is None or used is None or state.device.mig:
+        return None
+    holders = [job for job in jobs if job.id in state.holders]
+    if any(not job.spec.memory for job in holders):
+        return 0.0
+    return max(total - max(used, sum(job.spec.memory for job in holders)), 0.0)
 
 
 def _next(snapshot: Snapshot, busy: Sequence[DeviceState]) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from gpudeck.app.format.command_check import command_warning
 from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_sentence, typed_number
+from gpudeck.language.numbers import capitalized
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS, make_spec, parse_indices
 from gpudeck.scheduler.protocol.jobs import Spec
@@ -17,8 +18,6 @@ from gpudeck.scheduler.protocol.submissions import PendingTokens, indexed
 from gpudeck.scheduler.verbs.submit import Submit, SubmitMany
 
 HERE = tr_noop("this machine")
-COLUMNS = 6
-"""The width of the form: each field takes one column for its label, and those of its editor."""
 
 
 class Field(NamedTuple):
@@ -31,8 +30,6 @@ class Field(NamedTuple):
     """The placeholder."""
     parse: Callable[[str], Any]
     """Reads a text that is not empty. Raises UserError."""
-    columns: int = 1
-    """The width of its editor."""
 
 
 def _parse_command(text: str) -> tuple[str, ...]:
@@ -51,23 +48,30 @@ def _parse_folder(text: str) -> str:
     return str(folder)
 
 
-FIELDS = (
-    Field("command", tr_noop("Command"), "python train.py --epochs 3", _parse_command, 5),
+MAIN = ("command", "cwd", "gpus", "memory", "name")
+"""The fields that are always shown, in this order; the others are shown on demand."""
+_ALL = (
+    Field("command", tr_noop("Command"), "python train.py --epochs 3", _parse_command),
     *(
         Field(
             option.name,
             option.label,
             option.hint,
             _parse_folder if option.name == "cwd" else option.parse,
-            option.columns,
         )
         for option in JOB_OPTIONS
         if option.hint is not None and option.parse is not None
     ),
     Field("array", tr_noop("Array"), tr_noop("e.g. 0-9: ten jobs"), parse_indices),
 )
-PLACE = next(field for field in FIELDS if field.name == "where")
-"""The field that is shown if there are clusters."""
+WHOLE_ROWS = ("env", "tags", "notes")
+"""The fields on demand that have a row of their own, below those that share rows."""
+FIELDS = (
+    *sorted((field for field in _ALL if field.name in MAIN), key=lambda f: MAIN.index(f.name)),
+    *(field for field in _ALL if field.name not in (*MAIN, *WHOLE_ROWS)),
+    *(field for field in _ALL if field.name in WHOLE_ROWS),
+)
+"""All fields in the order in which they are shown."""
 
 
 COPIED = (
@@ -106,19 +110,6 @@ _WRITTEN: dict[str, Callable[[Any], str]] = {
     "tags": ", ".join,
 }
 """How values are written so that their fields read them again."""
-
-
-def _make_rows(fields: Iterable[Field]) -> tuple[tuple[Field, ...], ...]:
-    """Fill rows of COLUMNS columns, in the order of the fields."""
-    rows: list[list[Field]] = [[]]
-    for field in fields:
-        if sum(1 + other.columns for other in (*rows[-1], field)) > COLUMNS:
-            rows.append([])
-        rows[-1].append(field)
-    return tuple(map(tuple, rows))
-
-
-ROWS = _make_rows(FIELDS)
 
 
 class JobForm:
@@ -184,12 +175,22 @@ class JobForm:
         """Empty all fields."""
         self.values = dict.fromkeys(self.values, "")
 
-    def warning(self) -> str:
-        """Return why the command will not be found; a job before it may make it."""
+    def warnings(self) -> dict[str, str]:
+        """Return what will not be found, by field; a job before this one may make it."""
         spec = self.spec()
         if spec is None or spec.where or spec.after or spec.after_any:
-            return ""
-        return command_warning(spec.argv, spec.cwd, spec.env.get("PATH", ""))
+            return {}
+        if not Path(spec.cwd).is_dir():
+            return {"cwd": tr("There is no folder {path}.", path=spec.cwd)}
+        found = command_warning(spec.argv, spec.cwd, spec.env.get("PATH", ""))
+        return {"command": capitalized(found)} if found else {}
+
+    @property
+    def without_gpu(self) -> bool:
+        """Return True if a job of this machine asks for no device."""
+        values, _ = self._parse()
+        asks = values.get("gpus") or values.get("memory") or values.get("gpu_type")
+        return bool(values.get("command")) and not asks and "where" not in values
 
     @property
     def scope(self) -> str:

@@ -152,7 +152,7 @@ KEYS = (
     ("jobs", "Unfold or fold an array or a group", "Right, Left"),
     ("jobs", "Select all jobs", "Ctrl+A"),
     ("jobs", "Go to the first or the last job", "Home, End"),
-    ("jobs", "Queue the job of the form", "Ctrl+Return"),
+    ("jobs", "Queue the job of the form", "Return"),
     ("dashboard", "Move through the time", "Left, Right"),
     ("dashboard", "Move the cursor", "Shift+Left, Shift+Right"),
     ("alerts", "Show the job or the device", "Return"),

@@ -24,10 +24,10 @@ from gpudeck.scheduler.protocol.units import (
     LAST_MOMENT,
     MAX_SECONDS,
     parse_begin,
-    parse_bytes,
     parse_count,
     parse_integer,
     parse_seconds,
+    parse_size,
 )
 
 MAX_BATCH = 10_000
@@ -91,8 +91,6 @@ class JobOption(NamedTuple):
     """Where the flag may be given several times: reads all of their values."""
     hint: str | None = None
     """The placeholder in the window's form. None: the form leaves the option out."""
-    columns: int = 1
-    """The width of its editor, in columns of the form."""
     limits: tuple[float, float] | None = None
     """The least and the greatest value."""
     write: Callable[[Any], str] = str
@@ -107,13 +105,6 @@ class JobOption(NamedTuple):
     def is_shown(self, spec: Spec) -> bool:
         """Return True where the details of this job show the option."""
         return self.shown and bool(getattr(spec, self.name))
-
-
-def _parse_memory(text: str) -> int:
-    size = 0 if text == "0" else parse_bytes(text)
-    if 0 < size < 2**20:
-        raise UserError(f"{text} is less than 1 MiB: add a unit, as in 20GiB")
-    return size
 
 
 def _parse_cpus(text: str) -> float:
@@ -180,12 +171,12 @@ JOB_OPTIONS = (
     JobOption(
         "env", "Environment", "with --on: set an environment variable; can be repeated",
         _parse_environment, "NAME[=VALUE]", collect=parse_variables,
-        hint="e.g. WANDB_MODE=offline SEED=1", columns=3, shown=False,
+        hint="e.g. WANDB_MODE=offline SEED=1", shown=False,
         editable=False,
     ),
     JobOption(
         "cwd", "Folder", "folder to run in (default: the current one)", str, "DIR",
-        hint="where GPU Deck was started", columns=3, shown=False, editable=False,
+        hint="where GPU Deck was started", shown=False, editable=False,
     ),
     JobOption(
         "name", "Name", "name shown in lists (default: the command's name)", str, "NAME",
@@ -194,18 +185,18 @@ JOB_OPTIONS = (
     JobOption(
         "gpus", "GPUs", "number of devices that only this job may use (default: 0; the CPU counts "
                         "as a device)",
-        parse_count, "N", hint="0: no GPU", shown=False,
+        parse_count, "N", hint="0", shown=False,
     ),
     JobOption(
         "memory", "Memory",
-        "memory reservation on each GPU, e.g. 20GiB; other jobs with memory reservations may "
+        "memory reservation on each GPU, e.g. 20GiB or 20; other jobs with memory reservations may "
         "share the GPU (default: hold the whole GPU)",
-        _parse_memory, "SIZE", hint="on each GPU, e.g. 20GiB", local=True,
+        parse_size, "SIZE", hint="whole GPU", local=True,
         write=lambda size: f"{amount(size)} reserved on each device",
     ),
     JobOption(
         "gpu_type", "Type of GPU", "part of the GPU's name, e.g. h100", str,
-        "NAME", hint="e.g. h100; empty: any", local=True,
+        "NAME", hint="e.g. h100", local=True,
     ),
     JobOption(
         "priority", "Priority", "jobs with a higher number start earlier (default: 0)",
@@ -218,7 +209,7 @@ JOB_OPTIONS = (
     ),
     JobOption(
         "timeout", "Time limit", "end the job after this time, e.g. 2h; it then counts as failed",
-        parse_time, "TIME", hint="e.g. 2h; empty: none", limits=(0, MAX_SECONDS),
+        parse_time, "TIME", hint="e.g. 2h", limits=(0, MAX_SECONDS),
         write=lambda seconds: f"{span(seconds)} for each attempt",
     ),
     JobOption(
@@ -260,12 +251,12 @@ JOB_OPTIONS = (
     JobOption(
         "host_memory", "Host memory",
         "end the job when it needs more of the machine's memory than this, e.g. 64GiB",
-        _parse_memory, "SIZE", write=lambda size: f"at most {amount(size)}", local=True,
-        hint="e.g. 64GiB; empty: any", limits=(0, 2.0**60), editable=False,
+        parse_size, "SIZE", write=lambda size: f"at most {amount(size)}", local=True,
+        hint="e.g. 64GiB", limits=(0, 2.0**60), editable=False,
     ),
     JobOption(
         "cpus", "CPUs", "limit the job to the time of this many processors, e.g. 8 or 0.5",
-        _parse_cpus, "N", hint="e.g. 8 or 0.5; empty: any", limits=(0, 2**16),
+        _parse_cpus, "N", hint="e.g. 8 or 0.5", limits=(0, 2**16),
         write=lambda cpus: f"at most {cpus:g}", local=True, editable=False,
     ),
     JobOption(
@@ -311,8 +302,8 @@ def make_spec(argv: Words, options: JobOptions, place: Place | None = None) -> S
         raise TypeError(f"a job has no option {', '.join(sorted(unknown))}")
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name, parse in (
-        ("memory", parse_bytes),
-        ("host_memory", parse_bytes),
+        ("memory", parse_size),
+        ("host_memory", parse_size),
         ("timeout", parse_seconds),
         ("backoff", parse_seconds),
     ):

@@ -51,6 +51,21 @@ def parse_bytes(text: str | int) -> int:
     )
 
 
+def parse_size(text: str | int) -> int:
+    """Read the memory of a job, in bytes; a typed number without a unit is in GiB.
+
+    The text 0 stands for none, and an integer is in bytes. Raises UserError for less than 1 MiB.
+    """
+    if text in ("0", 0):
+        return 0
+    size = parse_bytes(text)
+    if size < 2**20 and isinstance(text, str) and re.fullmatch(r"\d+(\.\d+)?", text.strip()):
+        size = parse_bytes(f"{text.strip()}GiB")
+    if size < 2**20:
+        raise UserError(f"{text} is less than 1 MiB: add a unit, as in 20GiB")
+    return size
+
+
 def parse_seconds(text: str | float) -> float:
     """Read a span such as 90, 30s, 45min, 2h or 1d, in seconds. Raises UserError."""
     return _parse(str(text), _SECONDS, MAX_SECONDS, "a time such as 90s, 45min, 2h or 1d")

@@ -100,16 +100,18 @@ def test_every_field_is_reached_and_filled_by_keyboard_and_makes_the_job(fed, pa
     assert (page.form.isVisible(), page.details.isVisible()) == (True, False)
     fed.feed(with_clusters(snapshots.gpu_snapshot(2, NOW + 1), "ray:lab"))
     for field in FIELDS:
-        assert fed.app.focusWidget() is page.form.editors.get(field.name, page.form.where), (
-            field.name
-        )
+        if fed.app.focusWidget() is page.form.fields.more:
+            QTest.keyClick(page.form.fields.more, Qt.Key.Key_Space)
+            QTest.keyClick(page.form.fields.more, Qt.Key.Key_Tab)
+        editor = page.form.editors.get(field.name, page.form.fields.where)
+        assert fed.app.focusWidget() is editor, field.name
         assert fed.app.focusWidget().accessibleName() == field.label
         QTest.keyClicks(fed.app.focusWidget(), FILLED[field.name])
         QTest.keyClick(fed.app.focusWidget(), Qt.Key.Key_Tab)
     spec = make_spec(("python", "-c", "print(1); x", "--lr=0.1"), OPTIONS)
     wanted = SubmitMany.array(spec, (0, 1, 2))
     qtbot.waitUntil(lambda: of(fed, Foresee) == [Foresee(spec)], timeout=PATIENCE_MS)
-    QTest.keyClick(page.form.editors["notes"], Qt.Key.Key_Return, CTRL)
+    QTest.keyClick(page.form.editors["notes"], Qt.Key.Key_Return)
     (sent,) = of(fed, SubmitMany)
     assert sent == msgspec.structs.replace(wanted, token=sent.token), "each has its own token"
     fed.reply(SubmitMany, (snapshots.job(9, snapshots.Queued("x")),))
@@ -120,28 +122,31 @@ def test_every_field_is_reached_and_filled_by_keyboard_and_makes_the_job(fed, pa
 def test_clusters_can_be_chosen_and_a_removed_one_stays_chosen(fed, page):
     form = page.form
     form.editors["command"].setText("true")
-    assert (form.where.isVisible(), form.editors["env"].isVisible()) == (False, True)
+    assert not form.fields.where.isVisible()
     fed.feed(with_clusters(snapshots.gpu_snapshot(2, NOW + 3), "slurm:hpc", "ray:lab"))
-    assert [form.where.itemText(at) for at in range(form.where.count())] == [
+    assert [form.fields.where.itemText(at) for at in range(form.fields.where.count())] == [
         "this machine",
         "ray:lab",
         "slurm:hpc",
     ]
-    assert form.where.isVisible()
-    form.where.setCurrentIndex(2)
+    assert form.fields.where.isVisible()
+    form.fields.where.setCurrentIndex(2)
     form.editors["env"].setText("A=1")
     fed.feed(snapshots.gpu_snapshot(2, NOW + 6))
-    assert (form.where.currentText(), form.where.isVisible()) == ("slurm:hpc", True), (
-        "never another place than the one that was chosen"
+    assert (form.fields.where.currentText(), form.fields.where.isVisible()) == (
+        "slurm:hpc",
+        True,
+    ), "never another place than the one that was chosen"
+    assert form.form.spec() == make_spec(
+        ("true",), {"gpus": 1, "where": "slurm:hpc", "env": {"A": "1"}}
     )
-    assert form.form.spec() == make_spec(("true",), {"where": "slurm:hpc", "env": {"A": "1"}})
-    form.where.setCurrentIndex(0)
-    here = make_spec(("true",), {})
+    form.fields.where.setCurrentIndex(0)
+    here = make_spec(("true",), {"gpus": 1})
     assert form.form.spec() == msgspec.structs.replace(here, env={**here.env, "A": "1"}), (
         "here a job has this window's environment, too"
     )
     fed.feed(snapshots.gpu_snapshot(2, NOW + 9))
-    assert not form.where.isVisible()
+    assert not form.fields.where.isVisible()
 
 
 def test_limits_that_this_machine_cannot_keep_are_not_offered(fed, page):
@@ -190,24 +195,28 @@ def test_the_forecast_follows_typing(fed, page, qtbot):
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("command", "python 'x", "Command: enter a command"),
-        ("memory", "much", "Memory: an amount of memory such as 20GiB"),
-        ("cwd", "no/such", "Folder: enter a whole path"),
-        ("gpus", "two", "GPUs: expected a whole number, 0 or more; got 'two'"),
-        ("after", "3 x", "After (success): expected a whole number"),
-        ("array", "9-", "Array: indices such as"),
-        ("timeout", "-1h", "Time limit: a time such as"),
-        ("env", "A='", "Environment: enter NAME=VALUE"),
+        ("command", "python 'x", "Enter a command"),
+        ("memory", "much", "An amount of memory such as 20GiB"),
+        ("cwd", "no/such", "Enter a whole path"),
+        ("gpus", "two", "Expected a whole number, 0 or more; got 'two'"),
+        ("after", "3 x", "Expected a whole number"),
+        ("array", "9-", "Indices such as"),
+        ("timeout", "-1h", "A time such as"),
+        ("env", "A='", "Enter NAME=VALUE"),
     ],
 )
 def test_invalid_values_are_explained_and_not_sent(fed, page, name, text, says):
     fed.feed(with_clusters(snapshots.gpu_snapshot(2, NOW + 1), "ray:lab"))
-    page.form.where.setCurrentIndex(page.form.where.count() - 1)
+    page.form.fields.where.setCurrentIndex(page.form.fields.where.count() - 1)
     page.form.editors["command"].setText("true")
     page.form.editors[name].setText(text)
-    assert page.form.said.text().startswith(says)
-    QTest.keyClick(page.form.editors[name], Qt.Key.Key_Return, CTRL)
+    note = page.form.fields.notes[name]
+    assert (note.isVisible(), note.property("meaning")) == (True, "failed")
+    assert note.text().startswith(says)
+    page.form.close_button.setFocus()
+    QTest.keyClick(page.form.close_button, Qt.Key.Key_Return)
     assert of(fed, Submit) == []
+    assert page.form.editors[name].hasFocus(), "Return goes to what is wrong"
 
 
 def test_the_form_keeps_its_text_and_escape_returns_to_the_table(fed, page):
@@ -279,9 +288,10 @@ def test_the_daemon_forecasts_and_queues_the_job_of_the_form(clean_qt, qtbot, tm
 def test_the_form_submits_the_cpu_priority(fed, page):
     page.form.editors["command"].setText("true")
     page.form.editors["nice"].setText("5")
-    assert page.form.form.spec() == make_spec(("true",), {"nice": 5})
+    assert page.form.form.spec() == make_spec(("true",), {"gpus": 1, "nice": 5})
     page.form.editors["nice"].setText("-5")
-    assert page.form.said.text() == "CPU priority: expected a whole number, 0 or more; got '-5'"
+    note = page.form.fields.notes["nice"].text()
+    assert note == "Expected a whole number, 0 or more; got '-5'"
 
 
 def test_the_environment_of_a_job_here_is_that_of_the_window_and_what_was_typed(page, monkeypatch):
@@ -322,7 +332,8 @@ def test_an_earlier_job_is_a_template_and_clear_empties_the_form(fed, page):
     assert msgspec.structs.replace(filled, env=spec.env) == spec
     page.form.clear.click()
     assert page.form.form.spec() is None
-    assert all(editor.text() == "" for editor in page.form.editors.values())
+    filled = {name: editor.text() for name, editor in page.form.editors.items() if editor.text()}
+    assert filled == {"gpus": "1"}
     assert page.form.editors["command"].hasFocus()
 
 
@@ -336,7 +347,7 @@ def test_a_job_of_the_list_is_a_template_by_its_key(fed, page):
 
 def test_the_folder_is_chosen_in_a_dialog(page, monkeypatch, tmp_path):
     monkeypatch.setattr(QFileDialog, "open", lambda self: None)
-    page.form.browse.click()
+    page.form.fields.browse.click()
     (dialog,) = page.form.findChildren(QFileDialog)
     assert dialog.fileMode() == QFileDialog.FileMode.Directory
     dialog.fileSelected.emit(str(tmp_path))
@@ -347,5 +358,73 @@ def test_a_command_that_is_not_there_is_warned_of_in_the_form(fed, page, qtbot):
     page.form.editors["command"].setText("pyhton train.py")
     qtbot.waitUntil(lambda: bool(of(fed, Foresee)), timeout=PATIENCE_MS)
     fed.reply(Foresee, Forecast(("GPU-00000001",), NOW))
-    assert page.form.said.text().startswith("There is no command 'pyhton' in the folders of PATH")
-    assert page.form.said.property("meaning") == "warm"
+    note = page.form.fields.notes["command"]
+    assert note.text().startswith("There is no command 'pyhton' in the folders of PATH")
+    assert note.property("meaning") == "warm"
+    assert page.form.queue.isEnabled(), "a job before it may make it"
+    fed.feed(snapshots.gpu_snapshot(2, NOW + 1))
+    assert note.isVisible(), "it stays while readings come"
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("python tran.py --lr 3e-4", "There is no tran.py in {folder}. Did you mean train.py?"),
+        ("python -m tran.py", ""),
+        ("python train.py missing.py", ""),
+        ("sh -c 'python tran.py'", ""),
+        ("bash run.sh", "There is no run.sh in {folder}."),
+        ("ls none.py", ""),
+    ],
+)
+def test_a_script_that_is_not_there_is_warned_of_in_the_form(page, qtbot, tmp_path, command, says):
+    (tmp_path / "train.py").touch()
+    form = JobForm()
+    form.values |= {"command": command, "cwd": str(tmp_path)}
+    assert form.warnings().get("command", "") == says.format(folder=tmp_path)
+    form.values["cwd"] = str(tmp_path / "none")
+    assert form.warnings() == {"cwd": f"There is no folder {tmp_path}/none."}
+    form.values["after"] = "3"
+    assert form.warnings() == {}, "an earlier job may make it"
+
+
+def test_gpus_are_stepped_and_memory_is_dragged_or_typed_in_gib(fed, page):
+    fields = page.form.fields
+    page.form.editors["command"].setText("true")
+    assert page.form.form.spec().gpus == 1, "a program for GPUs asks for one"
+    fields.gpus.more.click()
+    QTest.keyClick(fields.gpus.line, Qt.Key.Key_Up)
+    assert page.form.form.spec().gpus == 3
+    fields.gpus.less.click()
+    fields.memory.slider.setValue(20)
+    assert fields.memory.line.text() == "20 GiB"
+    assert page.form.form.spec().memory == 20 * 2**30
+    QTest.keyClicks(fields.memory.line, "x")
+    assert fields.memory.slider.value() == 20, "what cannot be read moves nothing"
+    fields.memory.line.setText("31")
+    assert page.form.form.spec().memory == 31 * 2**30, "a number without a unit is in GiB"
+    assert fields.memory.slider.value() == 31
+    fields.memory.slider.setValue(fields.memory.slider.maximum())
+    assert page.form.form.spec().memory == 0, "the right end is the whole GPU"
+
+
+def test_what_is_free_is_said_below_the_fields_and_a_job_without_gpu_is_warned_of(fed, page):
+    fed.feed(snapshots.gpu_snapshot(8, NOW + 1))
+    notes = page.form.fields.notes
+    page.form.editors["command"].setText("true")
+    assert notes["gpus"].text().startswith("2 of 8 free: 2, 5; next: GPU 0 about ")
+    page.form.editors["memory"].setText("20")
+    assert notes["memory"].text() == "Reserved on each GPU; up to 79.0 GiB are free now, on GPU 2"
+    page.form.editors["gpu_type"].setText("h100")
+    page.form.editors["gpus"].setText("0")
+    assert notes["gpus"].text() == "No GPU: the command sees none."
+    assert not page.form.fields.memory.isEnabled()
+    spec = page.form.form.spec()
+    assert (spec.gpus, spec.memory, spec.gpu_type) == (0, 0, "")
+
+
+def test_return_in_an_empty_form_goes_to_the_command_and_sends_nothing(fed, page):
+    page.form.editors["name"].setFocus()
+    QTest.keyClick(page.form.editors["name"], Qt.Key.Key_Return)
+    assert page.form.editors["command"].hasFocus()
+    assert of(fed, Submit) == []

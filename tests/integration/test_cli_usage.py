@@ -60,7 +60,7 @@ def test_a_slurm_cluster_needs_the_commands_of_slurm(
         (["cancel", "9-2"], "write the range upwards, as 2-9"),
         (["cancel", "1-2-3"], "such as 9-200"),
         (["submit", "--gpus", "x", "--", "true"], "x"),
-        (["submit", "--memory", "5", "--", "true"], "less than 1 MiB"),
+        (["submit", "--memory", "5KiB", "--", "true"], "less than 1 MiB"),
         (["submit", "--priority", "x", "--", "true"], "expected a whole number; got"),
         (["logs"], "required: JOB. "),
         (["daemon"], "required: start|stop|status|install|uninstall. "),

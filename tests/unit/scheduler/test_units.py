@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpudeck.language.numbers import GIB, amount, span
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.units import parse_bytes, parse_seconds
+from gpudeck.scheduler.protocol.units import parse_bytes, parse_seconds, parse_size
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,29 @@ from gpudeck.scheduler.protocol.units import parse_bytes, parse_seconds
 )
 def test_amounts_of_memory_are_read(text: str | int, count: int) -> None:
     assert parse_bytes(text) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("20", 20 * GIB),
+        ("0.5", GIB // 2),
+        ("21474836480", 20 * GIB),
+        (2**30, GIB),
+        ("0", 0),
+        (0, 0),
+    ],
+)
+def test_a_size_without_a_unit_is_in_gib_and_one_in_bytes_stays(
+    text: str | int, count: int
+) -> None:
+    assert parse_size(text) == count
+
+
+@pytest.mark.parametrize("text", ["5KiB", "512B", 20])
+def test_a_size_below_one_mib_needs_a_unit(text: str | int) -> None:
+    with pytest.raises(UserError, match="add a unit"):
+        parse_size(text)
 
 
 @pytest.mark.parametrize(
