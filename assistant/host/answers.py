@@ -179,7 +179,9 @@ def _respond(asked: _Asked) -> Answer:
     """Answer, propose, ask back, or say what is not understood."""
     routed, said = asked.routed, asked.words
     parsed = routed.parsed
-    if routed.refusal and (parsed.refusal is None or routed.refusal in ("cannot", "forbidden")):
+    if routed.refusal and (
+        parsed.refusal is None or routed.refusal in ("cannot", "forbidden", "notify")
+    ):
         return Answer(help_texts.declined(routed.refusal, said), "template", "answer")
     if parsed.refusal is not None:
         return Answer(help_texts.refusal(parsed.refusal, said), "template", "operate")

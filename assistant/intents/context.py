@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpudeck.assistant.intents.orders import OrderReading
+from gpudeck.assistant.intents.orders import OrderReading, read_new_job
 from gpudeck.assistant.intents.spots import JOINS, Spots
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.tokens import unaccented, unit_of
@@ -37,11 +37,6 @@ _AWAITED = re.compile(
 _PRONOUNS = frozenset({"it", "he", "she", "this", "that", "er", "sie", "es", "der", "die", "das",
                        "dieser", "il", "elle", "celui-ci", "el", "ella", "ese", ""})  # fmt: skip
 _AS_ROOT = re.compile(r"(?<![\w.-])(?:sudo|doas|pkexec|su)(?!\w)")
-_BEHIND = re.compile(
-    r"\s(?:on|auf|sur|en|for|fur|pour|para) (?:all|every|each|alle[nr]?|jede[nmr]?|tous|toutes"
-    r"|chaque|todas?|todos|cada)(?: .*)?$"
-)
-"""Words behind a command that are none of its arguments."""
 _COST = re.compile(
     r"\b(?:costs?|costing|kostet|kosten|stromkosten|coutent?|coute|couts?|cuestan?|costado|bill)\b"
 )
@@ -51,6 +46,8 @@ _PRICE = re.compile(
 )
 """The price of a kWh, in units of the currency or hundredths of it."""
 _PAIR = 2
+MOST_NAMED = 3
+"""Jobs among which a person is asked to choose."""
 _INTO = frozenset({"in", "into", "as", "en", "als"})
 _FIRST = frozenset({"first", "ersten", "premiers", "premieres", "primeros", "primeras"})
 _LAST = frozenset({"last", "letzten", "derniers", "dernieres", "ultimos", "ultimas"})
@@ -80,7 +77,7 @@ def fitted(asked: Request, spots: Spots, state: State) -> Fitted:
         plain = "submit" not in (asked.verb, asked.then.verb) and not _AWAITED.search(text)
         return Fitted(asked) if plain else Fitted(None, "unclear")
     if asked.verb == "submit":
-        return _command(asked, spots, text)
+        return _new_job(asked, spots, text)
     awaited = _AWAITED.search(text)
     if awaited is not None and asked.verb in VERBS:
         return _awaited(asked, spots, state, awaited)
@@ -190,15 +187,16 @@ def other_units(asked: Query, spots: Spots) -> tuple[Query, ...]:
     return tuple(msgspec.structs.replace(asked, to=unit) for unit in others)
 
 
-def _command(asked: Order, spots: Spots, text: str) -> Fitted:
-    """Refuse a command as root, and one with words behind it that it does not take."""
+def _new_job(asked: Order, spots: Spots, text: str) -> Fitted:
+    """Refuse a command as root, and an order with a word that has no place in it."""
     if _AS_ROOT.search(text):
         return Fitted(None, "cannot")
-    behind = _BEHIND.search(unaccented(asked.command.casefold()))
-    if behind is not None and not any(token.kind == "quoted" for token in spots.tokens):
-        words = tuple(asked.command[behind.start() :].split())
-        return Fitted(None, problem=OrderReading(None, "unread", words, asked.verb))
-    return Fitted(asked)
+    if not (asked.command or asked.workload):
+        return Fitted(asked)
+    found = read_new_job(spots, asked.command.split(maxsplit=1)[0] if asked.command else "")
+    if isinstance(found, OrderReading):
+        return Fitted(None, problem=found)
+    return Fitted(found)
 
 
 def _awaited(asked: Order, spots: Spots, state: State, found: re.Match[str]) -> Fitted:
@@ -210,6 +208,16 @@ def _awaited(asked: Order, spots: Spots, state: State, found: re.Match[str]) -> 
     if not jobs or (bool(spots.targets["job"]) and not named):
         return Fitted(None, "unclear")  # "job 9, for which it waits": which of both is meant?
     return Fitted(msgspec.structs.replace(asked, jobs=jobs, states=(), one=False, awaited=True))
+
+
+def which_of(asked: Request, spots: Spots, state: State) -> tuple[Request, ...]:
+    """Return an order for each job that `it` may stand for, if several were spoken of."""
+    several = isinstance(asked, Order) and state.about == "job" and len(state.jobs) > 1
+    if not several or spots.find("pron", "it") is None or spots.find("pron", "them") is not None:
+        return ()
+    if spots.targets["job"] or spots.find("ordinal") or not set(asked.jobs) & set(state.jobs):
+        return ()
+    return tuple(msgspec.structs.replace(asked, jobs=(job,)) for job in state.jobs[:MOST_NAMED])
 
 
 def _rest_of_list(asked: Order, spots: Spots, state: State) -> Fitted | None:

@@ -309,8 +309,7 @@ class _Side:
             else None,
             command=_text(self.slot("command:")),
             workload=self.value("workload"),
-            gpus=self.number("gpus:") if "gpus:" in self.kinds else None,
-            memory=round(self.amount("mem:", "B")),
+            options=self._options(),
             number=self.number("number:") if "number:" in self.kinds else None,
             setting=self.value("set"),
             text=self._value()
@@ -325,9 +324,15 @@ class _Side:
         unplaced = [
             name for name in ("devices", "group") if getattr(order, name) and name not in takes
         ]
-        if unplaced:
+        if unplaced and verb != "submit":  # whose request is read again
             raise ValueError(f"{verb} takes no {unplaced[0]}")
         return order
+
+    def _options(self) -> dict[str, str]:
+        """Return what is said about a new job; the whole request is read again for it."""
+        memory = round(self.amount("mem:", "B"))
+        found = {"gpus": str(self.number("gpus:"))} if "gpus:" in self.kinds else {}
+        return found | ({"memory": str(memory)} if memory else {})
 
     def _value(self) -> str:
         found = self.slot("value:")

@@ -7,12 +7,16 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+import msgspec
+
+from gpudeck.accel.workloads import catalog
+from gpudeck.assistant.intents.option_phrases import find_options
 from gpudeck.assistant.intents.reading import ACTIVE, find_setting, named_setting
 from gpudeck.assistant.intents.setting_words import value_of
 from gpudeck.assistant.intents.spots import MOST, RANGE, Spot, Spots
 from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.intents.tokens import Token, tokens
-from gpudeck.assistant.query.conversion import kind_of
+from gpudeck.assistant.intents.submission import read_submission
+from gpudeck.assistant.intents.workload_phrases import read_parameters
 from gpudeck.assistant.query.request import NEWEST, Order, Target
 from gpudeck.assistant.query.setting_units import in_setting_unit
 from gpudeck.assistant.query.table import HELD, VERBS, WORKLOADS
@@ -21,20 +25,7 @@ _STATES = {
     "running": ("running", "starting"), "queued": ("queued",), "held": (HELD,),
     "failed": ("failed", "lost"), "done": ("done",), "cancelled": ("cancelled",), "lost": ("lost",),
 }  # fmt: skip
-_INTERPRETERS = re.compile(
-    r"(?<!\S)(?:python3?|bash|sh|torchrun|accelerate|deepspeed|mpirun|nohup|julia|docker|ollama"
-    r"|uv|make|\./\S+|\S+\.(?:py|sh|jl))(?!\S)"
-)
-_ON_GPUS = re.compile(
-    r"\s+(?:on|with|using|auf|mit|sur|avec|en|con)\s+(?:(\d+)|a|an|one|einer?|une|una)\s+"
-    r"(?:gpus?|cards?|karten?|cartes?|tarjetas?)\b.*$",
-    re.IGNORECASE,
-)
-_AS_JOB = re.compile(
-    r"\s+(?:as an?(?: new)? job|als (?:neuen )?job|comme (?:un )?job|como (?:un )?(?:job|trabajo))"
-    r"(?:,? (?:please|bitte|s'il (?:te|vous) pla[iî]t|por favor))?[.!]?$",
-    re.IGNORECASE,
-)
+_BUT = re.compile(r"(?i)\b(?:but |aber |mais |pero )?(?:with|mit|avec|con|and|und|et|y)?\s*(?=,|$)")
 _SOFTENERS = frozenset({"please", "pls", "bitte", "favor", "plait", "now", "jetzt", "maintenant",
                         "ahora", "just", "kindly", "then", "ok", "okay", "so", "hey", "well",
                         "actually", "finally", "anyway", "finalement", "enfin", "eigentlich",
@@ -49,7 +40,7 @@ _TAKES_BACK = frozenset({"release", "resume", "undrain"})
 _AGAIN = frozenset({"again", "wieder", "erneut", "de nouveau", "a nouveau", "de nuevo",
                     "otra vez"})  # fmt: skip
 
-Problem = Literal["unread", "forbidden", "condition", "time", "several", "pronoun"]
+Problem = Literal["unread", "command", "forbidden", "condition", "time", "several", "pronoun"]
 
 
 class OrderReading(NamedTuple):
@@ -63,12 +54,46 @@ class OrderReading(NamedTuple):
     resolved: tuple[str, ...] = ()
 
 
+def read_command(s: Spots) -> OrderReading | None:
+    """Return the order for a new job that names its program, or None if that is not sure.
+
+    Words without a place refuse it if the request begins with an order for a new job; otherwise
+    they may make it something else, such as a question.
+    """
+    found = read_submission(s.request, s.known.jobs, s.now)
+    if not found.command or s.find("verb", "submit") is None:
+        return None
+    if not found.unread:
+        order = Order("submit", command=found.command, options=found.options)
+        return OrderReading(order, verb="submit")
+    first = next((x for x in s.spots if not x.means("polite") and not _soft(s, x)), None)
+    if first is None or not first.means("verb", "submit") or s.question:
+        return None
+    return OrderReading(None, "command", found.unread, "submit")
+
+
 def read_order(s: Spots, state: State) -> OrderReading | None:
     """Return the order that a request is, or None if it is a question."""
     verb = _verb(s)
     if verb is None:
         return None
+    if verb[1] == "retry":
+        return _read_retry(s, state)
     return _Reader(s, state, *verb).read()
+
+
+def _read_retry(s: Spots, state: State) -> OrderReading | None:
+    """Return an order to run jobs again, with what shall be different: `but with 24 GB`."""
+    found = find_options(s.request, s.known.jobs, s.now)
+    rest = Spots(_BUT.sub(" ", found.rest), s.known, s.now) if found.options else s
+    verb = _verb(rest)
+    if verb is None:
+        return None
+    reading = _Reader(rest, state, *verb).read()
+    if reading.order is None or not found.options or reading.verb != "retry":
+        return reading
+    options = dict(found.options)
+    return reading._replace(order=msgspec.structs.replace(reading.order, options=options))
 
 
 def _verb(s: Spots) -> tuple[Spot, str] | None:
@@ -212,7 +237,7 @@ class _Reader:
         if s.find("noun", "queue"):
             if verb == "cancel" and not s.find("all"):
                 return "pause"
-            if verb == "submit" and not self._command():
+            if verb == "submit" and not self._has_command():
                 return "resume"
         return {"hold": "pause", "release": "resume"}.get(verb, verb)
 
@@ -294,8 +319,7 @@ class _Reader:
         pron = s.find("pron", "them") or s.find("pron", "it")
         if pron is not None and self.state.about == "job" and self.state.jobs:
             s.use(pron)
-            many = pron.means("pron", "them") and not pron.means("pron", "it")
-            found = self.state.jobs if many else self.state.jobs[:1]
+            found = self.state.jobs if pron.means("pron", "them") else self.state.jobs[:1]
             self.resolved += [f"job {job}" for job in found]
             return found
         return ()
@@ -353,15 +377,6 @@ class _Reader:
         if states and not jobs and not everything and one is not None and _is_one(s, one):
             return OrderReading(None, "pronoun", (s.tokens[one.first].text,), self.verb)
         s.has("noun", "job", "queue") if everything or states or group else None
-        memory = 0
-        if self.verb == "retry":
-            size = next((i for i in s.loose(("quantity",))
-                         if kind_of(s.tokens[i].unit) == "size"), None)  # fmt: skip
-            if size is not None:
-                memory = _bytes(s.tokens[size])
-                s.used.add(size)
-                s.has("except") if not exclude else None  # "but with 24 GB"
-                s.has("measure", "mem_used")
         if not (jobs or states or group) and (everything or exclude):
             states = ACTIVE if self.verb == "cancel" else VERBS[self.verb].states
         if not (jobs or states or group):
@@ -370,8 +385,7 @@ class _Reader:
                 return OrderReading(None, "pronoun", tuple(s.tokens[i].text for i in pron.tokens),
                                     self.verb)  # fmt: skip
         s.has("pron") if jobs else None
-        return Order(self.verb, jobs=jobs, states=states, group=group, exclude=exclude,
-                     memory=memory)  # fmt: skip
+        return Order(self.verb, jobs=jobs, states=states, group=group, exclude=exclude)
 
     def _read_pause(self) -> Order:
         group = self._group()
@@ -408,49 +422,21 @@ class _Reader:
         s.used.update(loose[-1:])
         return Order("priority", jobs=jobs or self._jobs(), number=number)
 
-    def _command(self) -> str:
-        s = self.s
-        quoted = next((t.text for t in s.tokens if t.kind == "quoted"), "")
-        if quoted:
-            return quoted
-        found = _INTERPRETERS.search(s.request)
-        start = found.start() if found else self._program()
-        command = _AS_JOB.sub("", _ON_GPUS.sub("", s.request[start:]))
-        return command.strip() if start >= 0 else ""
+    def _has_command(self) -> bool:
+        return bool(read_submission(self.s.request, (), 0.0, self._program()).command)
 
-    def _program(self) -> int:
-        """Return where a word with a mark in it, as nvidia-smi has, follows the verb; else -1."""
+    def _program(self) -> str:
+        """Return the word behind the verb if it has a mark in it, as nvidia-smi has."""
         place = self.spot.last + 1
         word = self.s.tokens[place].text if place < len(self.s.tokens) else ""
         marked = word not in WORKLOADS and any(mark in word.strip("-./_") for mark in "-./_")
-        return self.s.request.find(word) if marked else -1
+        return word if marked else ""
 
-    def _read_submit(self) -> Order:
-        s = self.s
-        workload = _named_workload([t.norm for t in s.tokens])
-        command = "" if workload and not self._command() else self._command()
-        gpus = _ON_GPUS.search(s.request)
-        memory = 0
-        for i in s.loose(("quantity",)):
-            if not command and kind_of(s.tokens[i].unit) == "size":
-                memory = _bytes(s.tokens[i])
-                s.used.add(i)
-        if command or workload:
-            s.used.update(self._of_submission())
-            text = s.request if workload and not command else ""
-            count = int(gpus[1] or 1) if gpus else None
-            return Order("submit", command=command, workload=workload if not command else "",
-                         gpus=count, memory=memory, text=text)  # fmt: skip
-        return Order("submit")
-
-    def _of_submission(self) -> set[int]:
-        """Return the tokens of the command and what goes with it: all, unless it is quoted."""
-        s = self.s
-        if not any(t.kind == "quoted" for t in s.tokens):
-            return set(range(len(s.tokens)))
-        found = [m[0].split() for p in (_ON_GPUS, _AS_JOB) if (m := p.search(s.request))]
-        said = {token.norm for words in found for word in words for token in tokens(word)}
-        return {i for i, t in enumerate(s.tokens) if t.kind == "quoted" or t.norm in said}
+    def _read_submit(self) -> Order | OrderReading:
+        found = read_new_job(self.s, self._program())
+        if found != Order("submit"):
+            self.s.used.update(range(len(self.s.tokens)))
+        return found
 
     def _read_kill(self) -> Order | OrderReading:
         s = self.s
@@ -549,10 +535,20 @@ def _is_one(s: Spots, noun: Spot) -> bool:
                                         "trabajo", "lauf", "training")  # fmt: skip
 
 
-def _bytes(token: Token) -> int:
-    factor = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20,
-              "GiB": 2**30, "TiB": 2**40}[token.unit]  # fmt: skip
-    return round(token.value * factor)
+def read_new_job(s: Spots, program: str = "") -> Order | OrderReading:
+    """Return the order for a new job, or the words of the request that have no place in it."""
+    workload, request = _named_workload([token.norm for token in s.tokens]), s.request
+    params: dict[str, str] = {}
+    if workload and not read_submission(request, (), s.now, program).command:
+        params, request = read_parameters(catalog.find(workload), request)
+    found = read_submission(request, s.known.jobs, s.now, program, workload)
+    if not (found.command or workload):
+        return Order("submit")
+    if found.unread:
+        return OrderReading(None, "command", found.unread, "submit")
+    if found.command:
+        return Order("submit", command=found.command, options=found.options)
+    return Order("submit", workload=workload, params=params, options=found.options)
 
 
 def _named_workload(words: Sequence[str]) -> str:

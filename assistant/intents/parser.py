@@ -12,7 +12,7 @@ import msgspec
 
 from gpudeck.assistant.intents.code_requests import read_code_request
 from gpudeck.assistant.intents.exact import is_exact
-from gpudeck.assistant.intents.orders import OrderReading, read_order
+from gpudeck.assistant.intents.orders import OrderReading, read_command, read_order
 from gpudeck.assistant.intents.queries import read_query
 from gpudeck.assistant.intents.reading import QueryReader, in_unit
 from gpudeck.assistant.intents.spots import Known, Spot, Spots
@@ -42,6 +42,8 @@ _OPENS = re.compile(
 )
 """How a question of its own begins."""
 MOST_JOINS = 4
+_ENDS = frozenset({"cancel", "hold", "pause", "resume", "release", "retry", "kill", "drain"})
+"""Orders that are no words of questions about a time, as `run` and `start` are."""
 _GB = 1e9
 _CARRIED = frozenset({"and", "und", "et", "y"})
 
@@ -126,11 +128,12 @@ def _parse_one(request: str, known: Known, state: State, now: float) -> Parsed:
         return Parsed(None, state.language)
     spots = Spots(request, known, now)
     language = spots.language(state.language)
-    found = read_order(spots, state)
+    found = read_command(spots) or read_order(spots, state)
     if found is not None:
         if found.order is None:
             asked = _question(Spots(request, known, now), state)
-            if asked is not None and found.problem in ("unread", "time", "pronoun"):
+            later = found.problem == "time" and found.verb in _ENDS and not spots.question
+            if not later and asked is not None and found.problem in ("unread", "time", "pronoun"):
                 return Parsed(asked, language, changes=spots.changes)  # as in "free memory"
             return Parsed(None, language, found.words, found)
         exact = is_exact(request, found.order)

@@ -16,8 +16,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpudeck.assistant.intents.choices import MAX_CHOICES
-from gpudeck.assistant.intents.context import fitted, other_units
+from gpudeck.assistant.intents.context import fitted, other_units, which_of
 from gpudeck.assistant.intents.corrections import corrected, taken_back
+from gpudeck.assistant.intents.later import read_later
 from gpudeck.assistant.intents.meanings import Meant, Unclear, described, meant
 from gpudeck.assistant.intents.parser import LONGEST_REQUEST, Parsed, parse
 from gpudeck.assistant.intents.slots import MOST, Slots, slotted
@@ -28,6 +29,7 @@ from gpudeck.assistant.query.request import PREVIOUS, Order, Query, Request
 from gpudeck.assistant.query.table import check
 from gpudeck.assistant.router.decode import Meaning, Router
 from gpudeck.assistant.router.symbols import AND, canonical
+from gpudeck.language.languages import Language
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -52,6 +54,8 @@ _LIKELY = 0.1
 """A reading below this probability is not offered as a choice."""
 
 
+_FINAL = frozenset({"time", "command"})
+"""Refusals that stand: what shall be done later is no question about the past."""
 _SECRET = re.compile(
     r"\b(?:password|passwd|passwort|mot de passe|contrasena|ssh key|private key)s?\b"
     r"|(?<![\w.])/etc/(?:shadow|passwd)"
@@ -105,6 +109,8 @@ def route(
     if taken_back(request, known, state, now):
         language = parse(request, known, state, now).language
         return Routed(Parsed(None, language), None, "rules", refusal="negated")
+    if (later := read_later(request, now)) is not None:
+        return _of_later(later, parse(request, known, state, now).language)
     said = corrected(request, known, state, now)
     found = _routed(said, known, state, now, model)
     if said != request:
@@ -124,6 +130,10 @@ def route(
     if found.request is None:
         return found
     fit = fitted(found.request, Spots(request, known, now), state)
+    if fit.request is not None and (
+        each := which_of(fit.request, Spots(request, known, now), state)
+    ):
+        return found._replace(request=None, choices=each)
     if isinstance(fit.request, Query) and (
         more := other_units(fit.request, Spots(request, known, now))
     ):
@@ -136,6 +146,13 @@ def route(
     )
     guessed = found.guessed and not isinstance(fit.request, Order)  # the card says what it is for
     return found._replace(parsed=parsed, request=fit.request, refusal=fit.refusal, guessed=guessed)
+
+
+def _of_later(later: Order | str, language: Language) -> Routed:
+    """Return a booking, or the refusal to tell of something later."""
+    if isinstance(later, Order):
+        return Routed(Parsed(later, language), later, "rules")
+    return Routed(Parsed(None, language), None, "rules", refusal="notify")
 
 
 def _supposed(order: Order, spots: Spots, known: Known) -> Order:
@@ -151,7 +168,9 @@ def _supposed(order: Order, spots: Spots, known: Known) -> Order:
 def _routed(request: str, known: Known, state: State, now: float, model: Router | None) -> Routed:
     parsed = parse(request, known, state, now)
     by_rules = Routed(parsed, parsed.request, "rules")
-    if parsed.exact or model is None or not request.strip() or len(request) > LONGEST_REQUEST:
+    later = parsed.refusal is not None and parsed.refusal.problem in _FINAL
+    too_long = not request.strip() or len(request) > LONGEST_REQUEST
+    if parsed.exact or model is None or later or too_long:
         return by_rules
     if _SECRET.search(unaccented(request.casefold())):
         return Routed(parsed._replace(request=None), None, "rules", refusal="forbidden")

@@ -14,8 +14,8 @@ GUIDES = {
     "quiet": "The setting idle_hours_off says when the assistant must not use a GPU, such as "
     "09:00-18:00; it is on the page Settings. It may still write on the CPU.",
     "notify": "When a job ends that ran for at least the setting notify_minutes, the "
-    "desktop shows a notification. The setting on_job_end can run a command, and the "
-    "setting webhook can send a message.",
+    "desktop shows a notification. The setting on_job_end runs a command whenever a job ends. "
+    "The setting webhook sends alerts to an address.",
     "results": "The page Jobs shows the log, the result and the report of each job. In a "
     "terminal: `gpudeck logs 7` and `gpudeck results 7`.",
     "fans": "GPU Deck reads fans, clocks and power limits, and does not set them: the "

@@ -103,12 +103,11 @@ VERBS = {
     "release": Verb("let held jobs start", _JOBS, ("queued",)),
     "pause": Verb("start no new jobs of the queue or of a group", ("group",)),
     "resume": Verb("let the queue or a group start jobs again", ("group",)),
-    "retry": Verb("run jobs that ended again as new jobs", (*_JOBS, "memory"), _ENDED),
+    "retry": Verb("run jobs that ended again as new jobs", (*_JOBS, "options"), _ENDED),
+    "edit": Verb("change the options of jobs that wait", (*_JOBS, "options"), ("queued",)),
     "move": Verb("give a job that waits another place", ("jobs", "place", "beside"), ("queued",)),
     "priority": Verb("change the priority of jobs that wait", (*_JOBS, "number"), ("queued",)),
-    "submit": Verb(
-        "queue a new job", ("command", "workload", "params", "gpus", "memory", "devices", "text")
-    ),
+    "submit": Verb("queue a new job", ("command", "workload", "params", "options", "text")),
     "kill": Verb("end a process that uses a GPU", ("number",)),
     "drain": Verb("start no new jobs on GPUs", ("devices",)),
     "undrain": Verb("let jobs start again on drained GPUs", ("devices",)),
@@ -116,6 +115,7 @@ VERBS = {
     "note": Verb("add a note to jobs", ("jobs", "text")),
     "acknowledge": Verb("record that an alert was seen", ("number",)),
     "set": Verb("change a setting", ("setting", "text", "devices")),
+    "book": Verb("keep GPUs free for a time", ("devices", "options")),
     "undo": Verb("undo the last clean-up"),
 }
 

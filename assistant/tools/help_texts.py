@@ -18,9 +18,12 @@ _ABILITIES = (
 )
 _PROBLEMS = {
     "unread": "I do not understand {words} in this order.",
+    "command": "I do not understand {words} in this order. If that belongs to the command, put the "
+    "command in quotes.",
     "forbidden": "I read that as a request not to do something.",
     "condition": "I cannot make an order depend on a condition: {words}.",
-    "time": "I cannot carry out an order at another time: {words}.",
+    "time": "I carry out an order at once or not at all, and not at another time: {words}. In a "
+    "terminal, `at` does it: echo 'gpudeck cancel 7' | at 20:00.",
     "several": "I carry out one order at a time, and this reads like several: {words}.",
     "pronoun": "I do not know what {words} stands for.",
 }
@@ -32,8 +35,11 @@ _DECLINED = {
     "condition": "I cannot make an order depend on a condition or carry it out at another time. So "
     "I propose nothing, and nothing was changed.",
     "cannot": "I cannot do that: I only know this machine's GPUs and jobs, and orders of GPU Deck. "
-    "When a job ends, the setting on_job_end can run a command, and the setting webhook can send a "
-    "message. Nothing was changed.",
+    "Nothing was changed.",
+    "notify": "I answer when I am asked, and cannot tell you of something later. In a terminal, "
+    "`gpudeck wait 8` waits until job 8 has ended and says how. The setting on_job_end runs a "
+    "command whenever a job ends, notify_minutes shows a notification for jobs that ran so long, "
+    "and webhook sends alerts to an address. Nothing was changed.",
     "forbidden": "No. I read no passwords and no files of other people or of the system, I touch "
     "nobody else's processes or data in secret, and nothing is done before a person allows it. "
     "Nothing was changed.",

@@ -19,6 +19,8 @@ _COMMANDS = {
     "drain": "gpudeck drain 3",
     "undrain": "gpudeck undrain 3",
     "limit": "gpudeck groups NAME --limit 2",
+    "edit": "gpudeck edit 7 --timeout 4h",
+    "book": "gpudeck reserve 3 --until 18:00",
     "note": "gpudeck note 7 TEXT",
     "acknowledge": "gpudeck alerts",
     "undo": "gpudeck clean --undo",

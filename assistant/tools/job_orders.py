@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.find import MAX_JOBS, named_jobs
 from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.tools import job_options
 from gpudeck.assistant.tools.targets import device_labels, queued_jobs, targets, title, titles
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
 from gpudeck.language.numbers import capitalized
@@ -186,6 +189,38 @@ def priority(context: ToolContext, order: Order) -> PlannedAction:
     )
 
 
+def edit(context: ToolContext, order: Order) -> PlannedAction:
+    """Plan to change the options of jobs that wait."""
+    words, options = context.words, job_options.read(context, order)
+    fixed = [option for option in job_options.KNOWN if option in options and
+             not job_options.KNOWN[option].editable]  # fmt: skip
+    if fixed or not options:
+        raise UserError(
+            words.text("{option} of a job cannot be changed once it is submitted", option=fixed[0])
+            if fixed
+            else words.text("say what to change, for example: the time limit of job 7 to 4h")
+        )
+    jobs, changes = _waiting(context, order), job_options.fields(options)
+    wanted = msgspec.structs.replace(jobs[0].spec, **changes)
+    shown = ", ".join(": ".join(one) for one in job_options.captions(context, wanted, options))
+
+    def carry_out(daemon: Client, env: Environment) -> str:
+        for job in jobs:
+            daemon.edit(job.id, **changes)
+        return words.text("Changed: {jobs}.", jobs=_numbers(jobs))
+
+    flags = " ".join(job_options.as_flags(order, options))
+    return PlannedAction(
+        words.text("Change {jobs}", jobs=titles(jobs)),
+        f"{shown}.",
+        (tuple(job.id for job in jobs), tuple(sorted(order.options.items()))),
+        carry_out,
+        ((words.text("Command"), f"gpudeck edit {jobs[0].id} {flags}"),),
+        Order("edit", jobs=tuple(job.id for job in jobs), options=order.options),
+        tuple(job.id for job in jobs),
+    )
+
+
 def note(context: ToolContext, order: Order) -> PlannedAction:
     """Plan to add a note to jobs in any state."""
     words, text = context.words, phrases.plain(order.text, 1000)
@@ -327,6 +362,7 @@ PLANNERS: dict[str, Planner] = {
     "hold": hold,
     "release": hold,
     "priority": priority,
+    "edit": edit,
     "note": note,
     "move": move,
 }

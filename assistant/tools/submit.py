@@ -16,6 +16,7 @@ import msgspec
 from gpudeck.accel.workloads import catalog
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.tools import job_options
 from gpudeck.assistant.tools.targets import device_labels, targets, title, titles
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
 from gpudeck.language.numbers import capitalized, clock
@@ -33,25 +34,21 @@ _SHOWN = 300
 def submit(context: ToolContext, order: Order) -> PlannedAction:
     """Plan a workload with this machine's defaults, or a command, in the person's folder."""
     words = context.words
+    options = job_options.read(context, order)
+    shown = job_options.as_flags(order, options)
     if order.workload:
-        params = order.params or workload_parameters(catalog.find(order.workload), order.text)
-        spec = _workload(context, order.workload, params)
+        spec = _workload(context, order.workload, order.params, options)
         effect = words.text(
             "A new job will run the workload {name} with {parameters}.",
             name=order.workload,
             parameters=_parameters(spec.params),
         )
-        given = [f"{key}={value}" for key, value in params.items()]
-        command = " ".join(["gpudeck run", order.workload, *given])
+        given = [f"{key}={value}" for key, value in order.params.items()]
+        command = " ".join(["gpudeck run", order.workload, *given, *shown])
     elif order.command:
-        spec = _command(order, context.folder)
+        spec = _command(order, context.folder, options)
         effect = _runs(context, spec)
-        if order.devices:
-            effect += " " + words.text(
-                "The queue chooses its GPU: {gpus} cannot be set for a job.",
-                gpus=", ".join(f"GPU {index}" for index in order.devices),
-            )
-        command = f"gpudeck submit --gpus {spec.gpus} -- {_shown(spec.argv)}"
+        command = " ".join(["gpudeck submit", *shown, "--", _shown(spec.argv)])
     else:
         known = ", ".join(workload.name for workload in catalog.WORKLOADS)
         raise UserError(
@@ -67,8 +64,8 @@ def submit(context: ToolContext, order: Order) -> PlannedAction:
 
     effect = " ".join(filter(None, (effect, _forecast(context, spec))))
     heading = words.text("Run {name}", name=phrases.plain(spec.name, 60))
-    basis = (spec.argv, spec.cwd, spec.gpus)
-    details = ((words.text("Command"), command),)
+    basis = (spec.argv, spec.cwd, tuple(sorted(options.items())))
+    details = (*job_options.captions(context, spec, options), (words.text("Command"), command))
     return PlannedAction(heading, effect, basis, carry_out, details)
 
 
@@ -81,10 +78,12 @@ def retry(context: ToolContext, order: Order) -> PlannedAction:
                 "{job} has not ended: it is {state}", job=title(active[0]), state=active[0].status
             )
         )
-    more = {"memory": order.memory, "gpus": 1} if order.memory else {}
+    options = job_options.read(context, order)
     specs = []
     for job in jobs:
-        changes = more if job.spec.gpus < 1 else {key: more[key] for key in more if key != "gpus"}
+        changes = job_options.fields(options)
+        if changes.get("memory") and not (job.spec.gpus or changes.get("gpus")):
+            changes["gpus"] = 1
         again = msgspec.structs.replace(job.spec, kind="", after=(), after_any=(), hold=False)
         specs.append(msgspec.structs.replace(again, **changes))
 
@@ -99,42 +98,25 @@ def retry(context: ToolContext, order: Order) -> PlannedAction:
     )
     if len(jobs) == 1:
         effect = " ".join((_runs(context, specs[0]), _forecast(context, specs[0])))
-    if order.memory:
-        size = phrases.quantity(order.memory, "B")
-        effect = words.text("Reserved on each GPU: {memory}.", memory=size) + " " + effect
+    if changed := ", ".join(
+        ": ".join(one) for one in job_options.captions(context, specs[0], options)
+    ):
+        effect = f"{changed}. {effect}"
     numbers = tuple(job.id for job in jobs)
     return PlannedAction(
         words.text("Run {jobs} again", jobs=titles(jobs)),
         effect,
-        (numbers, order.memory),
+        (numbers, tuple(sorted(options.items()))),
         carry_out,
         (),
-        Order("retry", jobs=numbers, memory=order.memory),
+        Order("retry", jobs=numbers, options=order.options),
         numbers,
     )
 
 
-_VALUE = r"(?:\s*[=:]\s*|\s+(?:of|is|to)?\s*)([\w.,-]*\w)"
-
-
-def workload_parameters(workload: catalog.Workload, request: str) -> Mapping[str, str]:
-    """Return the parameters that a request names, such as `gemm with size 4096, seconds=2`.
-
-    Names and labels match in any case; values are returned as they were typed, unchecked.
-    """
-    found = {}
-    for param in workload.params:
-        spellings = {param.name, param.name.replace("_", "-"), param.label.lower()}
-        names = "|".join(re.escape(name) for name in spellings)
-        if match := re.search(rf"(?<![\w-])(?:{names})\b{_VALUE}", request, re.IGNORECASE):
-            value = match[1].lower()
-            if not any(character.isdigit() for character in value) and value not in param.choices:
-                continue  # a word that only follows the name, as in: with causal attention
-            found[param.name] = value
-    return found
-
-
-def _workload(context: ToolContext, name: str, params: Mapping[str, str]) -> Spec:
+def _workload(
+    context: ToolContext, name: str, params: Mapping[str, str], options: JobOptions
+) -> Spec:
     workload = catalog.find(name)
     devices = context.daemon.snapshot().devices
     try:
@@ -142,21 +124,19 @@ def _workload(context: ToolContext, name: str, params: Mapping[str, str]) -> Spe
         argv = workload.argv(values)
     except ValueError as e:
         raise UserError(str(e)) from e
-    spec = make_spec(
-        argv,
-        {
-            "name": workload.job_name(values),
-            "gpus": 1,
-            "workload": name,
-            "params": values,
-            "cwd": context.folder,
-            "env": {},
-        },
-    )
-    return _as_of_the_daemon(spec)
+    given: JobOptions = {
+        "name": workload.job_name(values),
+        "gpus": 1,
+        **options,
+        "workload": name,
+        "params": values,
+        "cwd": context.folder,
+        "env": {},
+    }
+    return _as_of_the_daemon(make_spec(argv, given))
 
 
-def _command(order: Order, folder: str) -> Spec:
+def _command(order: Order, folder: str, options: JobOptions) -> Spec:
     needed = "type the command as in a terminal, but without a shell"
     try:
         argv = shlex.split(order.command)
@@ -164,14 +144,8 @@ def _command(order: Order, folder: str) -> Spec:
         raise UserError(f"{needed}: {e}") from e
     if not argv:
         raise UserError(needed)
-    options: JobOptions = {
-        "name": phrases.plain(order.text, 60) or Path(argv[0]).name,
-        "gpus": order.gpus or (1 if order.devices or order.memory else 0),
-        **({"memory": order.memory} if order.memory else {}),
-        "cwd": folder,
-        "env": {},
-    }
-    return _as_of_the_daemon(make_spec(argv, options))
+    given: JobOptions = {"name": Path(argv[0]).name, **options, "cwd": folder, "env": {}}
+    return _as_of_the_daemon(make_spec(argv, given))
 
 
 def _with_environment(spec: Spec, env: Environment) -> Spec:

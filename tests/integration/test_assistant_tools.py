@@ -214,7 +214,7 @@ PROPOSED = {
     "run gemm": "A new job will run the workload gemm with size",
     "run 'python train.py --lr 0.1' on 1 gpu": "python train.py --lr 0.1",
     "retry job {broken}": "It will start at once",
-    "retry job {broken} with 1 MiB": "Reserved on each GPU: 1.0 MiB.",
+    "retry job {broken} with 1 MiB": "Memory: 1 MiB reserved on each device.",
     "retry all failed jobs": "Job {broken} (broken), job {evil}",
     "set the theme to dark": "It was system.",
     "brich job {holder} ab": "alle seine Prozesse bekommen SIGTERM",

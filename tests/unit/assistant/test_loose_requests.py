@@ -341,6 +341,7 @@ def test_a_job_that_is_called_like_an_order_can_be_named_behind_one(
 
 def test_words_beside_a_quoted_command_are_read_or_the_order_is_refused() -> None:
     found = read("please run `python a.py --x 3` on 2 gpus as a job").request
-    assert found == Order("submit", command="python a.py --x 3", gpus=2)
-    for request in ("run `python a.py` on gpu 3", "lanza `python a.py` con el nombre prueba"):
-        assert not isinstance(read(request).request, Order)
+    assert found == Order("submit", command="python a.py --x 3", options={"gpus": "2"})
+    found = read("lanza `python a.py` con el nombre prueba").request
+    assert found == Order("submit", command="python a.py", options={"name": "prueba"})
+    assert not isinstance(read("run `python a.py` on gpu 3").request, Order)

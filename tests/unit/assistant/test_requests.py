@@ -109,22 +109,22 @@ ORDERS = {
     "pause the sweep group": Order("pause", group="sweep"),
     "hold job 4": Order("hold", jobs=(4,)),
     "pause job 4": Order("hold", jobs=(4,)),
-    "retry job 3 with 40 GiB": Order("retry", jobs=(3,), memory=40 * 2**30),
+    "retry job 3 with 40 GiB": Order("retry", jobs=(3,), options={"memory": "40gib"}),
     "run job 3 again": Order("retry", jobs=(3,)),
     "move job 7 after job 3": Order("move", jobs=(7,), place="after", beside=3),
     "run job 7 next": Order("move", jobs=(7,), place="first"),
     "submit python train.py --lr 0.1": Order("submit", command="python train.py --lr 0.1"),
-    "run the gemm workload": Order("submit", workload="gemm", text="run the gemm workload"),
+    "run the gemm workload": Order("submit", workload="gemm"),
     "run linear_attention kind=gdn": Order(
-        "submit", workload="linear_attention", text="run linear_attention kind=gdn"
+        "submit", workload="linear_attention", params={"kind": "gdn"}
     ),
-    "run linear attention": Order(
-        "submit", workload="linear_attention", text="run linear attention"
-    ),
+    "run linear attention": Order("submit", workload="linear_attention"),
     "run precision with recipe=row": Order(
-        "submit", workload="precision", text="run precision with recipe=row"
+        "submit", workload="precision", params={"recipe": "row"}
     ),
-    'run "python train.py" on 2 gpus': Order("submit", command="python train.py", gpus=2),
+    'run "python train.py" on 2 gpus': Order(
+        "submit", command="python train.py", options={"gpus": "2"}
+    ),
     "set the temperature alert to 10": Order("set", setting="alert_temperature", text="10"),
     "switch to dark mode": Order("set", setting="theme", text="dark"),
     "drain gpu 3": Order("drain", devices=(3,)),

@@ -383,11 +383,12 @@ def test_a_last_word_that_takes_nothing_back_leaves_the_order() -> None:
 def test_holding_what_nobody_named_never_pauses_the_queue(request_) -> None:
     for model in (None, shipped_router()):
         assert route(request_, KNOWN, State(), NOW, model).request is None
-    jobs = STATE.jobs if request_.endswith(("them", "sie", "les en pause", "los")) else None
-    held = route(request_, KNOWN, STATE, NOW, None).request
-    assert isinstance(held, Order) and held.verb in ("hold", "release")
-    assert held.jobs in ((STATE.jobs[0],), jobs)
-    assert read(request_).request in (held, None), "the model may ask back"
+    plural = request_.endswith(("them", "les en pause", "los")) or " sie" in request_
+    found = route(request_, KNOWN, STATE, NOW, None)
+    orders = (found.request,) if plural else found.choices
+    wanted = [STATE.jobs] if plural else [(job,) for job in STATE.jobs]
+    assert [order.jobs for order in orders if isinstance(order, Order)] == wanted
+    assert {order.verb for order in orders if isinstance(order, Order)} <= {"hold", "release"}
 
 
 @pytest.mark.parametrize(

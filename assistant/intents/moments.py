@@ -1,0 +1,98 @@
+"""Read moments that are to come, and lengths of time, as the options of a job take them."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+NUMBERS = {
+    word: number
+    for words in (
+        "a two three four five six seven eight nine ten eleven twelve",
+        "ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
+        "un deux trois quatre cinq six sept huit neuf dix onze douze",
+        "una dos tres cuatro cinco seis siete ocho nueve diez once doce",
+    )
+    for number, word in enumerate(words.split(), 1)
+} | {"an": 1, "one": 1, "eine": 1, "einer": 1, "einen": 1, "einem": 1, "une": 1, "once": 1,
+     "twice": 2, "both": 2, "beiden": 2, "beide": 2, "ambas": 2,
+     "ambos": 2, "zweimal": 2, "dreimal": 3, "einmal": 1}  # fmt: skip
+NUMBER = r"(?:\d+(?:[.,]\d+)?|" + "|".join(sorted(NUMBERS, key=len, reverse=True)) + ")"
+_UNITS = {
+    "s": r"s(?:ec(?:s|onds?)?|ek(?:unden?)?|econdes?|egundos?)?",
+    "min": r"m(?:in(?:s|utes?|uten?|utos?)?)?",
+    "h": r"h(?:(?:ou)?rs?|eures?|oras?)?|hours?|std|stunden?",
+    "d": r"d(?:ays?|[ií]as?)?|tage?n?|jours?|j",
+}
+LENGTH = (
+    rf"(?P<length>(?:half an hour|(?:eine )?halbe stunde|une demi[- ]heure|media hora"
+    rf"|{NUMBER}\s?(?:{'|'.join(_UNITS.values())})))\b"
+)
+_HALF = re.compile(r"half|halbe|demi|media")
+_DAYS = {
+    1: r"tomorrow|morgen|demain|ma[nñ]ana",
+    0: r"tonight|today|heute|ce soir|cette nuit|aujourd'?hui|esta noche|hoy",
+}
+_EVENING = r"tonight|heute (?:abend|nacht)|ce soir|cette nuit|esta noche"
+_PARTS = (
+    r"(?:morning|evening|night|fr[uü]h|vormittag|nachmittag|abend|nacht|matin|soir"
+    r"|apr[eè]s-midi|por la (?:ma[nñ]ana|tarde|noche)|de la (?:ma[nñ]ana|tarde|noche)"
+    r"|du matin|du soir|in the (?:morning|evening|afternoon)|at night)"
+)
+_LATE = re.compile(r"evening|night|abend|nacht|soir|nuit|noche|tarde|afternoon|nachmittag|apr[eè]s")
+_DAY = rf"(?P<day>{_EVENING}|{'|'.join(_DAYS.values())})(?: {_PARTS})?"
+_CLOCK = (
+    r"(?P<hour>\d{1,2})(?:(?:[:.]|\s?h\s?)(?P<minute>\d\d))?"
+    r"\s?(?P<half>[ap]\.?m\.?|uhr|heures?|h|o'?clock|horas?)?(?![\w:])"
+)
+_AT = r"(?:at|um|gegen|[aà]|vers|a las?|las|around|by about)"
+_SAID_DAY = _DAY.replace("?P<day>", "?:")
+MOMENT = (
+    rf"(?P<moment>(?:{_SAID_DAY},? )?(?:{_AT} )?\d{{1,2}}(?:(?:[:.]|\s?h\s?)\d\d)?"
+    r"\s?(?:[ap]\.?m\.?|uhr|heures?|h|o'?clock|horas?)?(?![\w:])"
+    rf"(?:,? (?:{_SAID_DAY}|{_PARTS}))?|\d{{4}}-\d\d-\d\d(?:[ T]\d\d:\d\d)?)"
+)
+
+
+def number_of(text: str) -> str:
+    """Return a number in digits."""
+    found = NUMBERS.get(text.casefold())
+    return str(found) if found is not None else text.replace(",", ".")
+
+
+def length_of(text: str) -> str:
+    """Return a length of time as options take it, such as `4h`."""
+    if _HALF.search(text.casefold()):
+        return "30min"
+    found = re.fullmatch(rf"({NUMBER})\s?(\S+)", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise ValueError(text)
+    unit = next(
+        unit for unit, words in _UNITS.items() if re.fullmatch(words, found[2], re.IGNORECASE)
+    )
+    return f"{number_of(found[1])}{unit}"
+
+
+def moment_of(text: str, now: float) -> str:
+    """Return the next moment that a text names, such as `2026-12-01 08:00`, in local time.
+
+    Raises ValueError if it is none.
+    """
+    said = text.strip().casefold()
+    if re.fullmatch(r"\d{4}-\d\d-\d\d([ t]\d\d:\d\d)?", said):
+        return said.replace("t", " ")
+    day = re.search(_DAY, said)
+    clock = re.search(_CLOCK, re.sub(_DAY, " ", said))
+    if clock is None:
+        raise ValueError(text)
+    hour, minute, half = int(clock["hour"]), int(clock["minute"] or 0), clock["half"] or ""
+    afternoon = half.startswith("p") or (_LATE.search(said) is not None and 1 <= hour < 12)
+    morning = half.startswith("a") and hour == 12
+    hour = hour + 12 if afternoon and hour < 12 else 0 if morning else hour
+    local = datetime.fromtimestamp(now)
+    at = local.replace(hour=hour % 24, minute=minute, second=0, microsecond=0)
+    at += timedelta(days=hour // 24)
+    named = day["day"] if day is not None else ""
+    if re.fullmatch(_DAYS[1], named) or at <= local:
+        at += timedelta(days=1)
+    return at.strftime("%Y-%m-%d %H:%M")

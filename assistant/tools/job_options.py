@@ -1,0 +1,71 @@
+"""Read and show the options of a new job, as an order gives them by the names of JOB_OPTIONS."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, cast
+
+from gpudeck.assistant.facts.phrases import plain
+from gpudeck.assistant.query.find import named_jobs
+from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.tools.tool import ToolContext
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS, JobOption, JobOptions, moment_of
+from gpudeck.scheduler.protocol.jobs import Spec
+
+_JOBS = ("after", "after_any")
+KNOWN = {option.name: option for option in JOB_OPTIONS}
+
+
+def read(context: ToolContext, order: Order) -> JobOptions:
+    """Return the options of an order with their values.
+
+    Raises:
+        NotFound: A job that it names does not exist.
+        UserError: There is no such option, or its value is none.
+    """
+    found: dict[str, Any] = {}
+    for name, text in order.options.items():
+        option = KNOWN.get(name)
+        if option is None:
+            raise UserError(
+                context.words.text("a job cannot be {option} yet", option=plain(name, 40))
+            )
+        found[name] = _value(context, option, text)
+    return cast(JobOptions, found)
+
+
+def _value(context: ToolContext, option: JobOption, text: str) -> Any:
+    if option.name in _JOBS:
+        named = [int(part) if part.isdecimal() else part for part in text.split(",")]
+        return tuple(job.id for job in named_jobs(context.daemon, named))
+    return option.parse(text) if option.parse is not None else True
+
+
+def fields(options: JobOptions) -> dict[str, Any]:
+    """Return the options as fields of a Spec."""
+    begin = options.get("begin")
+    return {**options, **({"begin": moment_of(begin)} if isinstance(begin, str) else {})}
+
+
+def captions(context: ToolContext, spec: Spec, options: JobOptions) -> tuple[tuple[str, str], ...]:
+    """Return the labels of the options and the values that the job would have, for a card."""
+    return tuple(
+        (context.words.text(option.label), plain(option.write(getattr(spec, option.name)), 100))
+        for option in JOB_OPTIONS
+        if option.name in options
+    )
+
+
+def as_flags(order: Order, options: JobOptions) -> list[str]:
+    """Return the options as they are typed behind `gpudeck submit`."""
+    numbered = {"after": options.get("after", ()), "after_any": options.get("after_any", ())}
+    texts = order.options | {
+        name: ",".join(map(str, jobs)) for name, jobs in numbered.items() if jobs
+    }
+    return [
+        f"{option.flag or '--' + option.name.replace('_', '-')}"
+        + (f" {shlex.quote(texts[option.name])}" if option.parse is not None else "")
+        for option in JOB_OPTIONS
+        if option.name in texts
+    ]
