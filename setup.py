@@ -12,6 +12,7 @@ NOT_READ = ("README.md",)  # where the fonts are from, and how the router was ma
 FILES = {
     # data that lies beside the code
     "": ["py.typed", "*.sql", "*.txt", "catalogues/*.po", "measured/*", "*.cu"],
+    "gpudeck.app.web": ["static/*"],
     "gpudeck.assets": ["*.gz", "fonts/*", "grafana/*", "icons/*", "desktop/*", "rwkv7-*/*"],
     # what the assistant searches
     "gpudeck.docs": ["commands.md", "settings.md", "manual/*.md"],

@@ -16,6 +16,7 @@ EXTRAS = {
         "babel", "huggingface_hub", "jinja2", "llguidance", "markdown_it", "numba", "starlette",
         "tokenizers", "uvicorn",
     ),
+    "web": ("babel", "starlette", "uvicorn"),
     "mcp": ("mcp",),
     "parquet": ("pyarrow",),
     "search": ("sklearn",),

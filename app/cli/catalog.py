@@ -33,7 +33,7 @@ class Command(NamedTuple):
 _REMOTE = frozenset(
     ("status", "watch", "power", "alerts", "drain", "undrain", "submit", "jobs", "logs", "wait",
      "pause", "resume", "edit", "move", "note", "groups", "cancel", "usage", "reserve",
-     "notify", "settings")
+     "notify", "settings", "web")
 )  # fmt: skip
 """Commands that need nothing but the daemon, and so can use that of another machine."""
 
@@ -85,6 +85,12 @@ COMMANDS = (
         "metrics",
         "cli.devices.metrics",
         "serve the state of the devices and the queue to Prometheus",
+        json=False,
+    ),
+    Command(
+        "web",
+        "cli.system.web",
+        "serve a read-only page for browsers: what is free, the devices, the queue and its jobs",
         json=False,
     ),
     Command(

@@ -13,7 +13,8 @@ from gpudeck.app.charts.printed_curves import PrintedCurves
 from gpudeck.app.format.job_rows import JobFacts, details
 from gpudeck.app.format.values import clock
 from gpudeck.app.jobs.job_charts import JobCharts
-from gpudeck.app.jobs.log_view import LogTail, LogView
+from gpudeck.app.jobs.log_tail import LogTail
+from gpudeck.app.jobs.log_view import LogView
 from gpudeck.app.jobs.requests import ReadLog
 from gpudeck.app.jobs.table import pill_meaning
 from gpudeck.app.language.texts import tr, tr_sentence

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpudeck.app.cli.main import main
-from gpudeck.app.jobs.log_view import LogTail
+from gpudeck.app.jobs.log_tail import LogTail
 from gpudeck.app.jobs.requests import FIRST_TAIL
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths, settings

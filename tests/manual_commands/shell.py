@@ -21,7 +21,10 @@ from tests.support import state_folder
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S, JOBS_S = 300.0, 20.0
-LASTING = {"gpudeck serve tiny-model": "http://127.0.0.1:"}
+LASTING = {
+    "gpudeck serve tiny-model": "http://127.0.0.1:",
+    "gpudeck web": "http://127.0.0.1:",
+}
 """Commands that go on until Ctrl+C, and what they have printed once they work."""
 WITH_GPUS = ("queue.md", "environment.md")
 """Pages whose jobs hold GPUs: eight, which NVML plays from a recording."""

@@ -4,7 +4,7 @@ import pytest
 from gpudeck.app.format.job_rows import describe, details, device_labels, job_row, time_left
 from gpudeck.app.format.results import earlier_results, summarize_result
 from gpudeck.app.jobs.job_details import fact_table
-from gpudeck.app.jobs.log_view import LogTail
+from gpudeck.app.jobs.log_tail import LogTail
 from gpudeck.scheduler.protocol import wait_reasons as w
 from gpudeck.scheduler.protocol.jobs import Done, Event, Failed, Progress, Running, queued
 from gpudeck.scheduler.protocol.log_file import dropped
