@@ -173,6 +173,16 @@ class Executor:
     def end(self, job: Job) -> None:
         """Ask the attempt to end, and kill it after a grace period. Returns at once."""
 
+    def release_devices(self, job: Job) -> None:
+        """Release the devices of a job that is suspended. Raises UserError where that is refused,
+        and nothing is released then."""
+
+    def take_devices(self, job: Job) -> None:
+        """Take the devices of a suspended job again. Raises GpuTaken, UserError."""
+
+    def pause_clock(self, job: Job, paused: bool) -> None:
+        """Stop the clock of the job's time limit, or let it run on."""
+
     def kill(self, jobs: Sequence[Job]) -> None:
         """Kill the processes that these attempts left behind."""
 

@@ -78,7 +78,13 @@ from gpudeck.scheduler.verbs.notify import (
 )
 from gpudeck.scheduler.verbs.request import Request, decode_reply, encode_request
 from gpudeck.scheduler.verbs.submit import Foresee, ForeseeJob, GetSubmission, Submit, SubmitMany
-from gpudeck.scheduler.verbs.suspension import GetSuspended, ResumeProcess, SuspendProcess
+from gpudeck.scheduler.verbs.suspension import (
+    GetSuspended,
+    ResumeJob,
+    ResumeProcess,
+    SuspendJob,
+    SuspendProcess,
+)
 
 GONE_S = 30.0
 """A call that waits for a job fails after the daemon has not answered for this long."""
@@ -460,6 +466,30 @@ class Client:
             UserError: It belongs to another user, or does not end.
         """
         self.send(KillProcess(process.pid, process.ticks))
+
+    def suspend_job(self, job: int, resume_at: float | None = None) -> Job:
+        """Take a running job off its GPUs; return it once they are free for others.
+
+        Its GPU memory moves to the host, and its processes are stopped until `resume_job`. That
+        takes about a second for every 2 GiB: a client with a short timeout may give up before the
+        daemon has finished.
+
+        Args:
+            job: The number of the job.
+            resume_at: When it comes back by itself, in seconds since the epoch.
+
+        Raises:
+            NotFound: There is no such job.
+            UserError: It cannot be suspended. It runs on.
+        """
+        return self.send(SuspendJob(job, resume_at))
+
+    def resume_job(self, job: int) -> Job:
+        """Have a suspended job come back to its GPUs, as soon as they have room for it.
+
+        Raises NotFound, UserError where it is not suspended.
+        """
+        return self.send(ResumeJob(job))
 
     def suspend(self, process: Process) -> SuspendedProgram:
         """Take a program that uses a GPU off it; return once its GPU memory is free.

@@ -59,7 +59,7 @@ COMMANDS = (
     Command(
         "suspend",
         "cli.devices.suspend",
-        "take a running program off the GPU, whole; without a program, list what is suspended",
+        "take running jobs or a program off the GPU; without either, list what is suspended",
     ),
     Command("drain", "cli.devices.drain", "start no new jobs on GPUs; jobs that run continue"),
     Command(
@@ -124,7 +124,7 @@ COMMANDS = (
     Command(
         "resume",
         "cli.queue.resume",
-        "resume the queue, a group, jobs, or a program that was suspended",
+        "resume the queue, a group, jobs that are held or suspended, or a suspended program",
     ),
     Command(
         "edit",

@@ -11,6 +11,7 @@ from gpudeck.app.format.results import own_result, result_of, summarize_result
 from gpudeck.app.format.values import Meaning, ago, clock, device_label, duration, significant
 from gpudeck.app.language.texts import tr, tr_date, tr_decimal, tr_list, tr_noop, tr_sentence
 from gpudeck.language.numbers import amount, energy
+from gpudeck.language.text import Bytes, Text, moment, phrase
 from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS
 from gpudeck.scheduler.protocol.jobs import (
     Cancelled,
@@ -18,11 +19,14 @@ from gpudeck.scheduler.protocol.jobs import (
     Failed,
     Forecast,
     Job,
+    JobSuspension,
     Lost,
     Progress,
     Queued,
     Running,
     Starting,
+    suspended_seconds,
+    suspension_of,
 )
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, headline, render
@@ -33,6 +37,9 @@ STATES = (
     tr_noop("queued"),
     tr_noop("starting"),
     tr_noop("running"),
+    tr_noop("suspending"),
+    tr_noop("suspended"),
+    tr_noop("resuming"),
     tr_noop("stopping"),
     tr_noop("done"),
     tr_noop("failed"),
@@ -96,9 +103,9 @@ def job_row(job: Job, labels: dict[str, str], now: float) -> JobRow:
 
 def _eta(job: Job, now: float) -> str:
     state = job.state
-    if not isinstance(state, Running) or state.progress is None:
+    if not isinstance(state, Running) or state.progress is None or state.suspension is not None:
         return ""
-    if (left := time_left(state.progress, state.at, now)) is None:
+    if (left := time_left(state.progress, state.worked_from, now)) is None:
         return ""
     end, today = time.localtime(now + left), time.localtime(now)
     same_day = (end.tm_year, end.tm_yday) == (today.tm_year, today.tm_yday)
@@ -117,6 +124,8 @@ def details(job: Job, snapshot: Snapshot) -> JobFacts:
     facts += _place(job) or _held(job, snapshot)
     facts += _needs(job)
     facts += _times(job, snapshot.time)
+    if off := suspended_seconds(job, snapshot.time):
+        facts.append((tr("Suspended"), duration(off)))
     facts += _used(job)
     if job.damaged:
         text = tr("its command or options were changed or damaged in the store")
@@ -208,8 +217,11 @@ def device_labels(snapshot: Snapshot) -> dict[str, str]:
 
 
 def state_word(job: Job) -> str:
-    """Return the state's name in English; a job that was told to stop says so."""
-    return "stopping" if isinstance(job.state, Running) and job.state.stopping else job.status
+    """Return the state's name in English; a job that was told to stop, or is suspended, says so."""
+    if isinstance(job.state, Running) and job.state.stopping:
+        return "stopping"
+    suspension = suspension_of(job)
+    return job.status if suspension is None else suspension.phase
 
 
 def _shown_state(job: Job) -> str:
@@ -260,17 +272,36 @@ def _doing(job: Job, now: float) -> str:
         case Running(unreadable=FolderUnreadable() as unreadable):
             why = tr_sentence(render(unreadable, now))
             text = tr("Ended; {why}", why=why) if state.over else tr("Running; {why}", why=why)
+        case Running(suspension=JobSuspension() as suspension):
+            text = tr_sentence(_describe_suspension(suspension, now))
         case Running(note=note) if note:
             text = tr_sentence(note)
         case Running(progress=None):
             text = tr("Running")
         case Running(progress=Progress() as progress):
-            text = _pace(progress, state.at, now)
+            text = _pace(progress, state.worked_from, now)
         case Failed() | Lost() | Cancelled():
             text = tr_sentence(state.reason)
         case Done() if (result := result_of(job)) is not None:
             text = tr_sentence(result.verdict)
     return text
+
+
+def _describe_suspension(suspension: JobSuspension, now: float) -> Text:
+    """Return how far a suspended job is on its way off its GPUs, or back."""
+    size = Bytes(suspension.memory)
+    if suspension.phase == "suspending":
+        return phrase("leaves its GPU")
+    if suspension.phase == "resuming":
+        return phrase("comes back to its GPU")
+    if suspension.wait is not None:
+        why = tr_sentence(render(suspension.wait, now))
+        return phrase("{size} in host memory; waits to come back: {why}", size=size, why=why)
+    if suspension.resume_at is not None:
+        at = moment(suspension.resume_at, now)
+        return phrase("{size} in host memory; comes back at {time}", size=size, time=at)
+    since = moment(suspension.since, now)
+    return phrase("{size} in host memory since {time}", size=size, time=since)
 
 
 def _waits(state: Queued, now: float) -> str:
@@ -328,7 +359,10 @@ def ended(job: Job) -> float | None:
 
 def _duration(job: Job, now: float) -> str:
     began, until = started(job), ended(job)
-    return "" if began is None else duration((now if until is None else until) - began)
+    if began is None:
+        return ""
+    until = now if until is None else until
+    return duration(max(until - began - suspended_seconds(job, until), 0.0))
 
 
 def _times(job: Job, now: float) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ import msgspec
 from gpudeck.app.format.job_rows import ended, started, time_left
 from gpudeck.app.language.texts import tr_noop
 from gpudeck.scheduler.protocol.errors import MALFORMED
-from gpudeck.scheduler.protocol.jobs import Job, Queued, Running
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, suspended_seconds
 from gpudeck.scheduler.protocol.search import devices, outcome
 
 RUNNING, WAITING, SUCCEEDED, FAILED, CANCELLED = KINDS = (
@@ -72,8 +72,11 @@ def keys_of(job: Job, now: float) -> JobKeys:
     spec, state = job.spec, job.state
     kind = _KIND_OF[outcome(state)]
     began, end = started(job), ended(job)
-    progress = state.progress if isinstance(state, Running) else None
-    left = time_left(progress, state.at, now) if progress and isinstance(state, Running) else None
+    until = now if end is None else end
+    progress, left = None, None
+    if isinstance(state, Running) and (progress := state.progress) is not None:
+        goes_on = state.suspension is None
+        left = time_left(progress, state.worked_from, now) if goes_on else None
     return JobKeys(
         kind,
         fold_of(job),
@@ -84,7 +87,7 @@ def keys_of(job: Job, now: float) -> JobKeys:
             intern(spec.where or " ".join(devices(state))),
             spec.gpus * 2.0**60 + spec.memory,
             progress.done / progress.total if progress else -1.0,
-            -1.0 if began is None else (now if end is None else end) - began,
+            -1.0 if began is None else until - began - suspended_seconds(job, until),
             NEVER if left is None else now + left,
             _tflops(job),
         ),

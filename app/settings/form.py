@@ -121,6 +121,16 @@ SETTINGS = (
         group="Jobs",
     ),
     Setting(
+        "suspend_spare",
+        tr_noop("Host memory kept free"),
+        tr_noop(
+            "A job or program is suspended only if this much host memory stays free for others."
+        ),
+        "number",
+        unit="GiB",
+        group="Jobs",
+    ),
+    Setting(
         "on_job_end",
         tr_noop("Run after each job"),
         tr_noop(

@@ -56,7 +56,7 @@ def job_facts(job: j.Job, now: float, devices: Mapping[str, str]) -> list[Fact]:
     add.text(
         "state",
         "state",
-        "stopping" if isinstance(state, j.Running) and state.stopping else job.status,
+        _state_of(job),
     )
     if not isinstance(state, j.Queued) and state.devices:
         add.text("devices", "on", ", ".join(devices.get(d, d) for d in state.devices))
@@ -72,6 +72,13 @@ def job_facts(job: j.Job, now: float, devices: Mapping[str, str]) -> list[Fact]:
     if job.result is not None:
         _result(add, job.result)
     return add.facts
+
+
+def _state_of(job: j.Job) -> str:
+    if isinstance(job.state, j.Running) and job.state.stopping:
+        return "stopping"
+    suspension = j.suspension_of(job)
+    return job.status if suspension is None else suspension.phase
 
 
 def without_progress(facts: Sequence[Fact]) -> list[Fact]:

@@ -36,7 +36,7 @@ def past_durations(daemon: Client, job: Job) -> list[float]:
     found, _ = daemon.find(Search(text=job.spec.name, outcomes=("done",)), 4 * _PAST)
     same = (other for other in found if other.spec.name == job.spec.name and other.id != job.id)
     ended = [other.state for other in same if isinstance(other.state, Done)]
-    return [state.at - state.started for state in ended][:_PAST]
+    return [state.at - state.started - state.suspended for state in ended][:_PAST]
 
 
 def spread(durations: Sequence[float]) -> Estimate | None:
@@ -52,7 +52,7 @@ def spread(durations: Sequence[float]) -> Estimate | None:
 
 def time_left(daemon: Client, job: Job, now: float) -> Estimate | None:
     """Return how long a job still runs, or would run if it waits; None if nothing tells."""
-    elapsed = now - job.state.at if isinstance(job.state, Running) else 0.0
+    elapsed = now - job.state.worked_from if isinstance(job.state, Running) else 0.0
     progress = job.state.progress if isinstance(job.state, Running) else None
     if progress is not None and 0 < progress.done < progress.total:
         # The pace until the last report; what was reported may be the end of a step long ago.

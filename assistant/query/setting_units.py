@@ -5,8 +5,8 @@ from __future__ import annotations
 from gpudeck.assistant.query.conversion import convert, kind_of
 
 UNITS = {
-    "log_limit": "GiB", "telemetry_hz": "Hz", "idle_util_percent": "%", "idle_dwell_s": "s",
-    "notify_minutes": "min", "model_idle_minutes": "min", "report_jobs": "min",
+    "log_limit": "GiB", "suspend_spare": "GiB", "telemetry_hz": "Hz", "idle_util_percent": "%",
+    "idle_dwell_s": "s", "notify_minutes": "min", "model_idle_minutes": "min", "report_jobs": "min",
     "alert_temperature": "°C", "alert_memory": "%", "alert_slowdown": "s", "alert_power_cap": "s",
     "alert_idle_job": "min", "alert_stuck_job": "min", "alert_host": "min",
     "fair_share": "h", "clean_caches": "d", "clean_logs": "d",

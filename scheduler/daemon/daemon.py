@@ -23,6 +23,7 @@ from gpudeck.scheduler.background.version import note_version
 from gpudeck.scheduler.daemon import sharing
 from gpudeck.scheduler.daemon.cluster_hub import ClusterHub
 from gpudeck.scheduler.daemon.gpu_sharing import GpuSharing
+from gpudeck.scheduler.daemon.job_suspension import RETRY_S, JobSuspensions
 from gpudeck.scheduler.daemon.reading_flow import ReadingFlow
 from gpudeck.scheduler.daemon.state import State
 from gpudeck.scheduler.daemon.upkeep import Upkeep
@@ -133,8 +134,9 @@ class Daemon:
         self._local = Local(self.runners.watch, self._log_limit, self._sharing.memory_of)
         executors = ExecutorRegistry(self._local, self._clusters)
         self.queue = Queue(
-            store, executors, self._job_ended, self._lease_service.evict, self._half_life
-        )
+            store, executors, self._job_ended, self._lease_service.evict, self._half_life,
+            lambda job: self.job_suspensions.bring_back(job),  # noqa: PLW0108
+        )  # fmt: skip
         self.polling = PollingController(
             self._supervisor,
             state.settings,
@@ -150,7 +152,12 @@ class Daemon:
             lambda readings: self._flow.add_of_host(readings),  # noqa: PLW0108
             self.recorder.forget,
         )
-        self.suspensions = SuspensionService(paths.suspensions_file(), self.touch)
+        self.suspensions = SuspensionService(
+            paths.suspensions_file(), self.touch, lambda: state.settings.suspend_spare_bytes
+        )
+        self.job_suspensions = JobSuspensions(
+            lambda: self.queue, self._local, self.suspensions, self.polling.details, self.start_soon
+        )
         self._calibration = CalibrationService(
             self.recorder.past,
             lambda: self.monitor.devices,
@@ -203,6 +210,7 @@ class Daemon:
         self.alerts.stop()
         await self.notifier.stop()
         await self._job_end_command.stop()
+        await self.job_suspensions.stop()
         await self.suspensions.stop()
         await self._calibration.stop()
         for task in tasks:
@@ -258,10 +266,13 @@ class Daemon:
                 await self.recorder.flush()
 
     async def _recover_suspensions(self) -> None:
-        """Bring back what an earlier daemon had on its way, then end with the daemon."""
-        with self._notices.catch("suspension"):
-            await self.suspensions.recover()
-        await asyncio.Event().wait()
+        """Bring back what an earlier daemon had on its way, and try again what failed, for ever."""
+        while True:
+            with self._notices.catch("suspension"):
+                await self.job_suspensions.recover()
+            if "suspension" not in self._notices:
+                await asyncio.Event().wait()
+            await asyncio.sleep(RETRY_S)
 
     async def _start_jobs(self) -> None:
         """Start jobs after changes of the queue, several changes at once, for ever."""

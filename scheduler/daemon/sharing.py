@@ -54,7 +54,10 @@ _ALL = (
     suspension.GetSuspended, suspension.SuspendProcess, suspension.ResumeProcess,
     notify.GetDestinations, notify.SetDestination, notify.TryDestination,
 )  # fmt: skip
-_OF_ONE_JOB = (change.Edit, change.Move, change.Cancel, note.AddNote)
+_OF_ONE_JOB = (
+    change.Edit, change.Move, change.Cancel, note.AddNote, suspension.SuspendJob,
+    suspension.ResumeJob,
+)  # fmt: skip
 """For the job's user, and for administrators."""
 _OF_MANY_JOBS = (change.CancelMany, change.Restore)
 _MOST_NAMED = 10_000

@@ -16,13 +16,17 @@ have.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.attempts import GpuTaken
+from gpudeck.scheduler.background.descriptors import copy_descriptor, open_pidfd
 from gpudeck.scheduler.executors.lock_file import MIB, Flag, LockFile, region, to_mib
 from gpudeck.scheduler.executors.lock_places import lock_files, unusable
+from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, held_devices
 
 T = TypeVar("T")
@@ -44,6 +48,31 @@ class GpuLocks:
             except OSError as e:
                 cls(opened).close()
                 raise unusable(file, e) from e
+        return cls(opened)
+
+    @classmethod
+    def of(cls, runner: int) -> Self:
+        """Return the locks that a runner holds: we change them through its own descriptions.
+
+        Raises UserError where the kernel forbids that.
+        """
+        opened: list[LockFile] = []
+        names = {str(file): file for file in lock_files()}
+        try:
+            with open_pidfd(runner) as process:
+                for number in os.listdir(f"/proc/{runner}/fd"):  # noqa: PTH208 - names of numbers
+                    file = names.get(os.readlink(f"/proc/{runner}/fd/{number}"))  # noqa: PTH115
+                    if file is not None:
+                        opened.append(LockFile(file, copy_descriptor(process, int(number))))
+        except OSError as e:
+            cls(opened).close()
+            raise UserError(
+                phrase(
+                    "the lock that process {pid} holds on its GPU cannot be released: {error}",
+                    pid=runner,
+                    error=e.strerror or str(e),
+                )
+            ) from e
         return cls(opened)
 
     def __enter__(self) -> Self:

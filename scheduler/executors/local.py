@@ -50,6 +50,7 @@ from gpudeck.scheduler.executors.gpu_locks import GpuLocks
 from gpudeck.scheduler.executors.inspection import ELSEWHERE, Finding, RunnerInspector, is_elsewhere
 from gpudeck.scheduler.executors.launch import identity, launch_request
 from gpudeck.scheduler.executors.lock_places import LocksClosed
+from gpudeck.scheduler.executors.remote_runner import CONTINUE_CLOCK, PAUSE_CLOCK
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.devices import Device, Reading
 from gpudeck.scheduler.protocol.errors import UserError
@@ -244,6 +245,25 @@ class Local(Executor):
             except ProcessLookupError:
                 pass  # it ended in this moment
 
+    def release_devices(self, job: Job) -> None:
+        with GpuLocks.of(running(job).runner) as locks:
+            locks.release()
+
+    def take_devices(self, job: Job) -> None:
+        memory = {device: self._memory_of(device) for device in running(job).devices}
+        totals = {device: size for device, size in memory.items() if size is not None}
+        with GpuLocks.of(running(job).runner) as locks:
+            locks.release()  # what an interrupted return has taken already
+            locks.claim(job.spec.memory, totals)
+
+    def pause_clock(self, job: Job, paused: bool) -> None:
+        state = running(job)
+        if self.alive(state):
+            try:
+                os.kill(state.runner, PAUSE_CLOCK if paused else CONTINUE_CLOCK)
+            except ProcessLookupError:
+                pass  # it ended in this moment
+
     def kill(self, jobs: Sequence[Job]) -> None:
         attempts = {job.id: attempt_of(job) for job in jobs}
         for state in attempts.values():
@@ -270,7 +290,8 @@ class Local(Executor):
             if (problem := folder_problem(e)) is not None:
                 return problem
         if isinstance(state, Running) and state.boot != boot_id():
-            return Untraceable("the machine was restarted while it ran")
+            was = "was suspended" if state.suspension is not None else "ran"
+            return Untraceable(f"the machine was restarted while it {was}")
         try:
             (paths.job_folder(job.id) / ARTEFACTS).lstat()  # prepare made it
         except OSError as e:

@@ -23,6 +23,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
+PAUSE_CLOCK, CONTINUE_CLOCK = signal.SIGURG, signal.SIGWINCH
+"""Tell a runner that its job is suspended, and that it runs again. A runner of an older version
+ignores these signals, and so does every process that does not know them."""
 TERM_GRACE_S = 5.0
 """Seconds between SIGTERM and SIGKILL."""
 MAX_RESULT = 2**20
@@ -154,11 +157,15 @@ class EndRequest:
             send: sends a signal to the command.
         """
         self._send, self._timeout = send, 0.0
+        self._left = 0.0
+        """Seconds of the time limit that were left when the job was suspended; 0 while it runs."""
         self.asked = False
         self.over = 0.0
         """The time limit in seconds, once it has ended the command."""
         signal.signal(signal.SIGALRM, self._on_alarm)
         signal.signal(signal.SIGTERM, self._on_term)
+        signal.signal(PAUSE_CLOCK, self._on_pause)
+        signal.signal(CONTINUE_CLOCK, self._on_continue)
 
     def limit(self, timeout: float) -> None:
         """End the command after so many seconds; 0 sets no limit."""
@@ -170,6 +177,15 @@ class EndRequest:
         self.asked = True
         self._send(signal.SIGTERM)
         signal.setitimer(signal.ITIMER_REAL, TERM_GRACE_S)
+
+    def _on_pause(self, number: int, frame: object) -> None:
+        if not self.asked and not self._left:
+            self._left, _ = signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+    def _on_continue(self, number: int, frame: object) -> None:
+        if self._left and not self.asked:
+            signal.setitimer(signal.ITIMER_REAL, self._left)
+        self._left = 0.0
 
     def _on_alarm(self, number: int, frame: object) -> None:
         if self.asked:

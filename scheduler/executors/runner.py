@@ -13,7 +13,9 @@ cannot write that starts nothing.
 It inherits the open files on which the daemon locks the job's GPUs (see `gpu_locks`), and holds
 them until no process of the job is left: how the job ended may have to wait for a disk, and the
 GPUs need not. The command does not inherit them: an orphan that hides from us must not keep a
-GPU from everybody. What it still uses of a GPU is seen by the driver's list of processes.
+GPU from everybody. What it still uses of a GPU is seen by the driver's list of processes. While a
+job is suspended, the daemon releases the locks through these files, and the clock of the job's time
+limit stops (PAUSE_CLOCK).
 
     python scheduler/executors/runner.py
 """
@@ -51,6 +53,9 @@ from gpudeck.scheduler.executors.exit_writer import (
 from gpudeck.scheduler.executors.log_cap import LogCap
 from gpudeck.scheduler.executors.remote_runner import PR_SET_CHILD_SUBREAPER, EndRequest, reap_tree
 
+PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, 2 ** (8 * ctypes.sizeof(ctypes.c_ulong)) - 1
+"""Lets a later daemon of this user release the locks of a job that is suspended, also where Yama
+forbids that to all but ancestors. Other kernels do not know it, and need not."""
 GATE_CLOSED = 3
 """The exit status where the daemon died before it committed who runs the job: nothing may run."""
 NOT_BEGUN = 64
@@ -69,7 +74,9 @@ GROUP_CHECKS, GROUP_PAUSE_S = 100, 0.01
 def main() -> int:
     """Run the job that comes through the gate, and return the exit status."""
     os.umask(0o077)
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    prctl = ctypes.CDLL(None).prctl
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    prctl(PR_SET_PTRACER, ctypes.c_ulong(PR_SET_PTRACER_ANY), 0, 0, 0)
     gate = sys.stdin.buffer.readline()
     if not gate.endswith(b"\n"):
         return GATE_CLOSED

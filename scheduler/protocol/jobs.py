@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gpudeck.scheduler.protocol.suspended import Phase
 from gpudeck.scheduler.protocol.wait_reasons import (
     FolderUnreadable,
     NotConsidered,
@@ -172,6 +173,32 @@ class Starting(msgspec.Struct, frozen=True, gc=False, tag="starting"):
     """As in Queued."""
 
 
+class JobSuspension(msgspec.Struct, frozen=True, gc=False):
+    """Describe how far a running job is on its way off its GPUs, or back to them."""
+
+    phase: Phase
+    since: float
+    """When it was to leave its GPUs, in seconds since the epoch."""
+    resume_at: float | None = None
+    """The first moment at which it comes back, once its GPUs have room, in seconds since the epoch.
+    None: when somebody resumes it."""
+    memory: int = 0
+    """Bytes of GPU memory that the host holds for it; 0 until it has left its GPUs."""
+    wait: WaitReason | None = None
+    """Why it is not back yet, where it should be; worked out for each answer."""
+    loss: str = ""
+    """Why it can never come back, in a sentence; its processes end then. Empty where it can."""
+
+    @property
+    def is_off(self) -> bool:
+        """Return whether the job holds neither its GPUs nor memory on them."""
+        return self.phase == "suspended"
+
+    def is_due(self, now: float) -> bool:
+        """Return whether the job is to come back by now, as soon as its GPUs have room."""
+        return self.is_off and self.resume_at is not None and self.resume_at <= now
+
+
 class Running(msgspec.Struct, frozen=True, gc=False, tag="running"):
     """Represent a job whose runner was committed."""
 
@@ -201,6 +228,20 @@ class Running(msgspec.Struct, frozen=True, gc=False, tag="running"):
     nothing any more."""
     unbegun: int = 0
     """As in Queued."""
+    suspension: JobSuspension | None = None
+    """None while it is on its GPUs."""
+    suspended: float = 0.0
+    """How long its earlier suspensions took, in seconds."""
+
+    @property
+    def worked_from(self) -> float:
+        """Return when it would have begun if it had never been suspended, for its pace, in seconds
+        since the epoch."""
+        return self.at + self.suspended
+
+    def suspended_by(self, now: float) -> float:
+        """Return how long it has been suspended by now, in seconds."""
+        return self.suspended + (max(now - self.suspension.since, 0.0) if self.suspension else 0.0)
 
 
 class Done(msgspec.Struct, frozen=True, gc=False, tag="done"):
@@ -214,6 +255,8 @@ class Done(msgspec.Struct, frozen=True, gc=False, tag="done"):
     large: bool = False
     """True in a snapshot or a list where the result has over LISTED_RESULT bytes: its largest
     members are left out. A request for this job alone returns them."""
+    suspended: float = 0.0
+    """How long its attempt was suspended, in seconds."""
 
 
 class Failed(msgspec.Struct, frozen=True, gc=False, tag="failed"):
@@ -228,6 +271,8 @@ class Failed(msgspec.Struct, frozen=True, gc=False, tag="failed"):
     result: msgspec.Raw = NO_RESULT
     large: bool = False
     """As in Done."""
+    suspended: float = 0.0
+    """As in Done."""
 
 
 class Cancelled(msgspec.Struct, frozen=True, gc=False, tag="cancelled"):
@@ -238,6 +283,8 @@ class Cancelled(msgspec.Struct, frozen=True, gc=False, tag="cancelled"):
     devices: tuple[str, ...] = ()
     reason: str = ""
     """Why, if the user did not request it."""
+    suspended: float = 0.0
+    """As in Done."""
 
 
 class Lost(msgspec.Struct, frozen=True, gc=False, tag="lost"):
@@ -247,6 +294,8 @@ class Lost(msgspec.Struct, frozen=True, gc=False, tag="lost"):
     at: float
     reason: str
     devices: tuple[str, ...] = ()
+    suspended: float = 0.0
+    """As in Done."""
 
 
 State = Queued | Starting | Running | Done | Failed | Cancelled | Lost
@@ -363,8 +412,27 @@ def turn(job: Job) -> tuple[int, float, int]:
 
 
 def held_devices(job: Job) -> tuple[str, ...]:
-    """Return the ids of the devices this job holds now."""
-    return job.state.devices if isinstance(job.state, Starting | Running) and not over(job) else ()
+    """Return the ids of the devices this job holds now; none while it is suspended."""
+    if not isinstance(job.state, Starting | Running) or over(job):
+        return ()
+    suspension = suspension_of(job)
+    return () if suspension is not None and suspension.is_off else job.state.devices
+
+
+def suspension_of(job: Job) -> JobSuspension | None:
+    """Return how the job is suspended; None where it is not."""
+    return job.state.suspension if isinstance(job.state, Running) else None
+
+
+def suspended_seconds(job: Job, now: float) -> float:
+    """Return how long the newest attempt has been suspended by now, in seconds."""
+    match job.state:
+        case Running():
+            return job.state.suspended_by(now)
+        case Done() | Failed() | Cancelled() | Lost():
+            return job.state.suspended
+        case _:
+            return 0.0
 
 
 def held_gpus(job: Job) -> int:
@@ -385,7 +453,8 @@ def held_seconds(job: Job, until: float, since: float = 0.0) -> float:
     # the readings cover all attempts, and less than one where the daemon was down
     whole = isinstance(state, Ended) and since <= began and state.at <= until
     watched = job.usage.seconds if whole and job.usage is not None else 0.0
-    return max(watched, end - max(began, since), 0.0)
+    off = suspended_seconds(job, until)
+    return max(watched, min(end - max(began, since), end - began - off), 0.0)
 
 
 def over(job: Job) -> bool:

@@ -32,14 +32,26 @@ class Moved(msgspec.Struct, frozen=True):
 def expected_end(job: Job, now: float) -> End | None:
     """Return when a job is expected to end, by its pace so far or by its time limit.
 
-    None for a job that has no time limit and reported no progress.
+    None for a job that has no time limit and reported no progress, and for one that stays suspended
+    until somebody resumes it.
     """
-    state, limit = job.state, job.spec.timeout
+    state = job.state
     if not isinstance(state, Running):
         return None
-    progress = state.progress
-    if progress is not None and progress.done > 0 and progress.time > state.at:
-        pace = (progress.time - state.at) / progress.done
+    if (suspension := state.suspension) is None:
+        return _end_of_work(state, job.spec.timeout, now)
+    if suspension.resume_at is None:
+        return None
+    end = _end_of_work(state, job.spec.timeout, suspension.since)
+    rest = max(suspension.resume_at, now) - suspension.since
+    return None if end is None else End(end.at + rest, end.latest)
+
+
+def _end_of_work(state: Running, limit: float, now: float) -> End | None:
+    """Return when a job would end that is on its GPUs."""
+    began, progress = state.worked_from, state.progress
+    if progress is not None and progress.done > 0 and progress.time > began:
+        pace = (progress.time - began) / progress.done
         at = max(progress.time + (progress.total - progress.done) * pace, now)
-        return End(min(at, max(state.at + limit, now)) if limit else at)
-    return End(max(state.at + limit, now), latest=True) if limit else None
+        return End(min(at, max(began + limit, now)) if limit else at)
+    return End(max(began + limit, now), latest=True) if limit else None

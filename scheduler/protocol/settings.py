@@ -86,6 +86,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     GPUDECK_NAME name the job."""
     notify_minutes: Threshold = 5.0
     """The window notifies about the end of jobs that ran this long; "off": about none."""
+    suspend_spare: Annotated[float, msgspec.Meta(ge=0, le=2**20)] = 2.0
+    """GiB of the machine's memory that suspended programs leave free."""
     log_limit: Annotated[float, msgspec.Meta(ge=0, le=2**20)] | Literal["off"] = 1.0
     """GiB of output that a log keeps, its beginning and its end; 0 or "off": all."""
     model_folder: str = ""
@@ -181,6 +183,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def log_bytes(self) -> int:
         """Return the limit of a job's log in bytes; 0: none."""
         return 0 if self.log_limit == "off" else round(self.log_limit * GIB)
+
+    @property
+    def suspend_spare_bytes(self) -> int:
+        """Return the bytes of the machine's memory that suspended programs leave free."""
+        return round(self.suspend_spare * GIB)
 
 
 def is_quiet(hours: str, at: float) -> bool:

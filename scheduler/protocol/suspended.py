@@ -22,5 +22,7 @@ class SuspendedProgram(msgspec.Struct, frozen=True):
     """In seconds since the epoch."""
     user: int
     """The owner of its processes."""
+    job: int | None = None
+    """The job of the queue that it is; None for any other program."""
     seconds: float = 0.0
     """How long the last step took: off the GPU, or back."""

@@ -17,7 +17,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from gpudeck.scheduler.protocol.jobs import Ended, Job, Running, Spec, Starting, turn
+from gpudeck.scheduler.protocol.jobs import (
+    Ended,
+    Job,
+    Running,
+    Spec,
+    Starting,
+    suspended_seconds,
+    turn,
+)
 
 HOUR_S = 3600.0
 LEAST_HOURS = 1.0
@@ -71,8 +79,8 @@ class FairShare:
                 found[user] = hours * _left(now - at, half_life)
         for job in running:
             if isinstance(job.state, Starting | Running):
-                hours = max((now - job.state.at) / HOUR_S, LEAST_HOURS) * len(job.state.devices)
-                found[job.spec.user] += hours
+                held = now - job.state.at - suspended_seconds(job, now)
+                found[job.spec.user] += max(held / HOUR_S, LEAST_HOURS) * len(job.state.devices)
         return found
 
     def _add(self, job: Job, half_life: float) -> None:
@@ -80,7 +88,8 @@ class FairShare:
         if not isinstance(state, Ended) or state.started is None or not state.devices:
             return
         # readings cover all attempts, and the state only the last one
-        seconds = max(state.at - state.started, job.usage.seconds if job.usage else 0.0, 0.0)
+        held = state.at - state.started - state.suspended
+        seconds = max(held, job.usage.seconds if job.usage else 0.0, 0.0)
         hours, at = self._hours.get(job.spec.user, (0.0, state.at))
         now = max(at, state.at)
         added = len(state.devices) * seconds / HOUR_S * _left(now - state.at, half_life)

@@ -13,13 +13,16 @@ from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
+import msgspec
+
+from gpudeck.scheduler import attempts
 from gpudeck.scheduler.protocol.devices import Device
-from gpudeck.scheduler.protocol.jobs import Forecast, Job, Running, turn
+from gpudeck.scheduler.protocol.jobs import Forecast, Job, Running, suspension_of, turn
 from gpudeck.scheduler.protocol.schedule import Landing
 from gpudeck.scheduler.protocol.wait_reasons import End, NotBefore, WaitReason, render
 from gpudeck.scheduler.queue.lanes import Requirements, requirements
 from gpudeck.scheduler.queue.placement import Availability, DeviceUse
-from gpudeck.scheduler.queue.policy import Conditions, JobsByLane, Plan, make_plan
+from gpudeck.scheduler.queue.policy import Conditions, JobsByLane, Plan, make_plan, return_time
 from gpudeck.scheduler.queue.transitions import with_state
 
 MAX_PASSES, MAX_LANES = 50, 1000
@@ -94,10 +97,23 @@ def _play(
     conditions: Conditions,
 ) -> Iterator[Pass]:
     """Play the queue forward: yield what starts now, and what starts each time when jobs end."""
-    active = {j.id: j for j in running}
+    active, now = {j.id: j for j in running}, conditions.now
+    off = {n: j for n, j in active.items() if suspension_of(j) is not None and return_time(j)}
+    left = {  # seconds of work of those that come back
+        n: conditions.ends[n].at - max(return_time(j), now)
+        for n, j in off.items()
+        if n in conditions.ends
+    }
+    on = {n: end for n, end in conditions.ends.items() if n not in off}
+    conditions = conditions._replace(ends=on)
     for _ in range(max(1, min(MAX_PASSES, MAX_LANES // max(len(waiting), 1)))):
         plan = make_plan(active.values(), _begun(waiting, conditions.now), devices, conditions)
         ends = dict(conditions.ends)
+        for back in plan.returns:
+            state = msgspec.structs.replace(attempts.running(back), suspension=None)
+            active[back.id] = with_state(back, state)
+            if back.id in left:
+                ends[back.id] = End(conditions.now + left[back.id])
         for started, held in plan.starts:
             active[started.id] = with_state(started, Running("", held, conditions.now, 0, 0, ""))
             if started.spec.timeout:
@@ -109,7 +125,8 @@ def _play(
         known = [n for n, j in active.items() if n in ends and isinstance(j.state, Running)]
         over = min(known, key=lambda number: (ends[number].at, number), default=None)
         bookings = (booking.end for booking in conditions.availability.bookings)
-        begins = (*(j.spec.begin for lane in waiting.values() for j in lane), *bookings)
+        backs = (return_time(j) for j in active.values())
+        begins = (*(j.spec.begin for lane in waiting.values() for j in lane), *bookings, *backs)
         begin = min((at for at in begins if at > conditions.now), default=math.inf)
         if over is None or begin < ends[over].at:
             if begin == math.inf:

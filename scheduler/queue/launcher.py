@@ -60,6 +60,8 @@ class Launcher:
         reasons = {device: f"job {job} waits" for device, job in plan.reservations().items()}
         for job, devices in plan.starts:
             reasons |= dict.fromkeys(devices, f"job {job.id} starts")
+        for job in plan.returns:
+            reasons |= dict.fromkeys(running(job).devices, f"job {job.id} resumes")
         for device in availability.leased & reasons.keys():
             self._evict(device, reasons[device])
 

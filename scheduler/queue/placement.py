@@ -12,9 +12,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from gpudeck.scheduler.attempts import running
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
-from gpudeck.scheduler.protocol.jobs import Job, Spec, held_devices
+from gpudeck.scheduler.protocol.jobs import Job, Spec, held_devices, suspension_of
 from gpudeck.scheduler.protocol.wait_reasons import Holder
 
 MARGIN_S = 15.0
@@ -167,6 +168,26 @@ class Slot:
         reserved_bytes = self.reserved if respect_reservations else 0.0
         return self.free is not None and spec.memory <= self.free - reserved_bytes
 
+    def takes_back(self, job: Job) -> bool:
+        """Return whether a suspended job can come back here now.
+
+        A device that accepts no new jobs takes back those that it had.
+        """
+        if self.unread or self.exclusive or self.is_kept_from(job.spec):
+            return False
+        shares = bool(job.spec.memory)
+        taken = self.holders or self.others or self.held_by_others or self.reserved_for
+        if not shares and taken:
+            return False
+        return self.free is None or memory_on_return(job) <= self.free - self.reserved
+
+    def is_kept_from(self, spec: Spec) -> bool:
+        """Return whether a booking keeps such a job from being here now."""
+        return any(
+            booking.begin <= self.now < booking.end and not booking.admits(spec.user, spec.group)
+            for booking in self.bookings
+        )
+
     def place(self, job: Job) -> None:
         """Let the job start here."""
         self.holders.append(job)
@@ -179,6 +200,13 @@ class Slot:
         fits = job.spec.memory and self.has_room(job.spec, respect_reservations=False)
         self.reserved_for = job
         self.reserved = float(job.spec.memory) if fits else max(self.free or 0.0, 0.0)
+
+
+def memory_on_return(job: Job) -> int:
+    """Return the bytes that a suspended job needs on each of its devices."""
+    suspension = suspension_of(job)
+    assert suspension is not None
+    return max(job.spec.memory, suspension.memory // max(len(running(job).devices), 1))
 
 
 def make_slots(

@@ -20,7 +20,13 @@ from gpudeck.scheduler.queue.fair_share import FairShare, User
 from gpudeck.scheduler.queue.forecast import forecast, make_forecast, make_schedule
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.queue.placement import Availability
-from gpudeck.scheduler.queue.policy import EMPTY_PLAN, Conditions, JobsByLane, make_plan
+from gpudeck.scheduler.queue.policy import (
+    EMPTY_PLAN,
+    Conditions,
+    JobsByLane,
+    make_plan,
+    return_time,
+)
 from gpudeck.scheduler.queue.retry import remaining_delay
 from gpudeck.scheduler.store import Store, environments
 
@@ -85,6 +91,7 @@ class Planner:
         later = self._begin_later(conditions.now)
         begins = [self._index.active[number].spec.begin for number in later]
         begins += [b.end for b in availability.bookings if b.end > conditions.now]
+        begins += [at for job in running if (at := return_time(job)) > conditions.now]
         self._next_begin = min(begins, default=math.inf)
         self.latest = make_plan(running, self._lanes(later), devices, conditions)
 
@@ -169,6 +176,11 @@ class Planner:
         if job.spec.hold and isinstance(job.state, Queued) and job.state.held_by is not None:
             return w.HeldByAdmin()
         return self.latest.reason(job)
+
+    def return_reason(self, job: Job) -> w.WaitReason:
+        """Return why a suspended job that is due is not back yet."""
+        returns = any(back.id == job.id for back in self.latest.returns)
+        return w.StartsNow() if returns else self.latest.room.return_reason(job)
 
     def _conditions(self, availability: Availability) -> Conditions:
         now = time.time()

@@ -22,13 +22,14 @@ from heapq import heapify, heappop, heapreplace, merge
 from itertools import chain, islice
 from typing import NamedTuple
 
+from gpudeck.scheduler.attempts import running
 from gpudeck.scheduler.protocol import wait_reasons as w
 from gpudeck.scheduler.protocol.devices import Device
-from gpudeck.scheduler.protocol.jobs import Group, Job, Spec, turn
+from gpudeck.scheduler.protocol.jobs import Group, Job, Running, Spec, suspension_of, turn
 from gpudeck.scheduler.queue.blockers import no_room
 from gpudeck.scheduler.queue.fair_share import Order, User
 from gpudeck.scheduler.queue.lanes import Requirements, Turn, requirements
-from gpudeck.scheduler.queue.placement import Availability, choose, make_slots
+from gpudeck.scheduler.queue.placement import Availability, Slot, choose, make_slots
 from gpudeck.scheduler.queue.reservations import MAX_CONSIDERED, Backfill, reserve
 
 MAX_PER_CLUSTER = 100
@@ -73,7 +74,10 @@ def make_plan(
     """Return which jobs start now."""
     starts: list[Start] = []
     refusals: dict[Requirements, w.WaitReason | None] = {}
-    limits = _Limits(running, devices, conditions)
+    started = list(running)
+    limits = _Limits(started, devices, conditions)
+    due = [job for job in started if is_due(job, conditions.now)]
+    returns: list[Job] = []
     heads: dict[tuple[User, bool], list[_Head]] = {}
     """For each user the lanes with and without GPUs, as these wait for different things."""
     for key, lane in lanes.items():
@@ -82,8 +86,17 @@ def make_plan(
     for heap in heads.values():
         heapify(heap)
     refused: list[Iterator[Job]] = []
-    while heads:
-        first = min(heads, key=lambda each: limits.order.key(heads[each][0].job))
+    while heads or due:
+        back = min(due, key=limits.order.key, default=None)
+        first = min(heads, key=lambda each: limits.order.key(heads[each][0].job), default=None)
+        if back is not None and (
+            first is None or limits.order.key(back) < limits.order.key(heads[first][0].job)
+        ):
+            due.remove(back)
+            if limits.room.take_back(back):
+                returns.append(back)
+            continue
+        assert first is not None
         heap = heads[first]
         key, job, lane = heap[0][1:]
         placed = limits.place(job)
@@ -102,7 +115,7 @@ def make_plan(
         if not heap:
             del heads[first]
     backfilled = list(_backfilled(refused, limits))
-    return Plan([*starts, *backfilled], refusals, limits.room, limits.order.hours)
+    return Plan([*starts, *backfilled], refusals, limits.room, limits.order.hours, returns)
 
 
 def _backfilled(lanes: Sequence[Iterator[Job]], limits: _Limits) -> Iterator[Start]:
@@ -265,6 +278,31 @@ class _Room:
             self._measure()
         return None
 
+    def take_back(self, job: Job) -> bool:
+        """Give a suspended job its devices back, or keep them from the jobs after it."""
+        held = self._slots_of(job)
+        whole = len(held) == len(running(job).devices)
+        back = whole and all(slot.takes_back(job) for slot in held)
+        for slot in held:
+            if back:
+                slot.place(job)
+            elif slot.reserved_for is None and not slot.is_kept_from(job.spec):
+                slot.reserve(job)
+        self._measure()
+        return back
+
+    def return_reason(self, job: Job) -> w.WaitReason:
+        """Return why a suspended job cannot come back yet."""
+        held = self._slots_of(job)
+        for slot in held:
+            if slot.reserved_for is not None and slot.reserved_for.id != job.id:
+                return self._behind(slot.reserved_for, job)
+        return no_room(job.spec, held, self._ends) if held else w.NoDevices()
+
+    def _slots_of(self, job: Job) -> list[Slot]:
+        """Return the devices of a running job, also while it is suspended."""
+        return [slot for slot in self._slots if slot.device.id in running(job).devices]
+
     def _need(self, spec: Spec) -> tuple[object, ...]:
         """Return what decides whether there is room for a job."""
         if not self._booked:
@@ -323,6 +361,21 @@ class _Room:
         return sum(slot.suits(spec) for slot in self._slots) >= spec.gpus
 
 
+def is_due(job: Job, now: float) -> bool:
+    """Return whether a suspended job is to come back as soon as its devices have room."""
+    state = job.state
+    if not isinstance(state, Running) or state.suspension is None:
+        return False
+    return state.suspension.is_due(now) and not state.stopping
+
+
+def return_time(job: Job) -> float:
+    """Return when a suspended job is to come back, in seconds since the epoch; 0 where that is
+    unknown, or the job is not suspended."""
+    suspension = suspension_of(job)
+    return 0.0 if suspension is None else suspension.resume_at or 0.0
+
+
 def _need(spec: Spec) -> tuple[object, ...]:
     return (spec.gpus, spec.memory, spec.gpu_type, spec.kind)
 
@@ -337,6 +390,8 @@ class Plan(NamedTuple):
     """What is left of the devices."""
     hours: Mapping[User, float] = {}
     """The GPU-hours of each user, with the jobs that start; empty where users are alike."""
+    returns: Sequence[Job] = ()
+    """The suspended jobs that come back to their GPUs."""
 
     def reservations(self) -> dict[str, int]:
         """Return the devices that are kept for a job which cannot start yet, and its number."""

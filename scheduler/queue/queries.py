@@ -14,6 +14,8 @@ from gpudeck.scheduler.protocol.turns import PART, Work, parts
 from gpudeck.scheduler.protocol.wait_reasons import render
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.queue.planner import Planner
+from gpudeck.scheduler.queue.policy import is_due
+from gpudeck.scheduler.queue.transitions import with_wait
 from gpudeck.scheduler.store import Store
 
 NEXT = 200
@@ -77,8 +79,10 @@ class JobQueries:
         return tuple(listed(self._current(job.id)) if job.id in active else job for job in stored)
 
     def _current(self, job_id: int) -> Job:
-        """Return a job that has not ended, with the reason if it waits."""
+        """Return a job that has not ended, with the reason if it waits, or cannot come back yet."""
         job, now = self._index.active[job_id], time.time()
+        if is_due(job, now):
+            return with_wait(job, self._planner.return_reason(job))
         if not isinstance(job.state, Queued):
             return job
         reason = self._planner.reason(job, now)

@@ -37,6 +37,7 @@ from gpudeck.scheduler.queue.queries import JobQueries
 from gpudeck.scheduler.queue.reaper import Reaper
 from gpudeck.scheduler.queue.recovery import Recovery
 from gpudeck.scheduler.queue.submission import OWNER, Editor, Submission
+from gpudeck.scheduler.queue.suspender import Suspender
 from gpudeck.scheduler.queue.transitions import acknowledged, with_note
 from gpudeck.scheduler.queue.usage import UsageCollector
 from gpudeck.scheduler.store import Store
@@ -57,6 +58,7 @@ class Queue:
         on_end: Callable[[Job], None] = lambda job: None,
         evict: Callable[[str, str], None] = lambda device, why: None,
         half_life: Callable[[], float] = lambda: 0.0,
+        bring_back: Callable[[Job], None] = lambda job: None,
     ) -> None:
         """Read the jobs from the store; start nothing yet.
 
@@ -66,6 +68,7 @@ class Queue:
                 it, and why.
             half_life: returns the seconds after which GPU-hours of a user count half; 0 where users
                 are not told apart.
+            bring_back: called with each suspended job whose devices have room for it.
         """
         self._store, self._executors = store, executors
         shares = FairShare(half_life, store.ended_since)
@@ -78,6 +81,7 @@ class Queue:
         self.groups = GroupLimits(store, self._index)
         self._planner = Planner(self._index, self.groups, executors, shares)
         self.queries = JobQueries(store, self._index, self._planner)
+        self.suspender = Suspender(self._index, self.queries, self._planner, bring_back)
         self._submission = Submission(store, self._index, self.queries, self._planner, executors)
         self._progress = ProgressFollower(self._index)
         self._usage = UsageCollector()
@@ -105,7 +109,7 @@ class Queue:
     @property
     def waits_for_devices(self) -> bool:
         """Return whether a job waits whose start may depend on readings of the devices."""
-        return self._index.waiting.need_devices
+        return self._index.waiting.need_devices or self.suspender.is_any_due
 
     def get(self, job_id: int) -> Job:
         """Return a job. Raises NotFound."""
@@ -284,6 +288,7 @@ class Queue:
         self._canceller.cancel_unable()
         self.plan(devices, availability)
         self._launcher.release(devices, availability)
+        self.suspender.return_planned(availability)
         while self._launcher.start_planned(devices, availability):
             self._canceller.cancel_unable()
             self.plan(devices, availability)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gpudeck.language.numbers import amount, span
-from gpudeck.scheduler.attempts import Ending, Exit, NeverRan
+from gpudeck.scheduler.attempts import Ending, Exit, NeverRan, running
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import (
     Cancelled,
@@ -17,6 +17,7 @@ from gpudeck.scheduler.protocol.jobs import (
     Event,
     Failed,
     Job,
+    JobSuspension,
     Lost,
     Progress,
     Queued,
@@ -28,7 +29,12 @@ from gpudeck.scheduler.protocol.jobs import (
     status_of,
 )
 from gpudeck.scheduler.protocol.snapshot import label
-from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed, render
+from gpudeck.scheduler.protocol.wait_reasons import (
+    FolderUnreadable,
+    StartFailed,
+    WaitReason,
+    render,
+)
 
 MAX_UNBEGUN = 5
 """Attempts in a row that may end before they run anything, whatever the cause is."""
@@ -101,6 +107,76 @@ def acknowledged(job: Job, state: Running, now: float) -> Change:
     return with_state(job, state), (Event(now, "acknowledged", f"by {job.spec.where}"),)
 
 
+def leaving(job: Job, state: Running, resume_at: float | None, now: float) -> Change:
+    """Return the job as it is to leave its GPUs."""
+    suspension = JobSuspension("suspending", now, resume_at)
+    return with_suspension(job, state, suspension), (Event(now, "suspending"),)
+
+
+def off(job: Job, state: Running, memory: int, now: float) -> Change:
+    """Return the job as it has left its GPUs.
+
+    Args:
+        memory: Bytes that the host holds for it.
+    """
+    assert state.suspension is not None
+    left = msgspec.structs.replace(state.suspension, phase="suspended", memory=memory)
+    return with_suspension(job, state, left), (Event(now, "suspended", amount(memory)),)
+
+
+def returning(job: Job, state: Running, now: float) -> Change:
+    """Return the job as it comes back to its GPUs."""
+    assert state.suspension is not None
+    back = msgspec.structs.replace(state.suspension, phase="resuming")
+    return with_suspension(job, state, back), (Event(now, "resuming"),)
+
+
+def off_again(job: Job, state: Running) -> Job:
+    """Return the job as it could not come back to its GPUs yet."""
+    assert state.suspension is not None
+    return with_suspension(job, state, msgspec.structs.replace(state.suspension, phase="suspended"))
+
+
+def never_back(job: Job, state: Running, why: str) -> Job:
+    """Return the job as the driver cannot bring it back, and its processes end."""
+    assert state.suspension is not None
+    return with_suspension(job, state, msgspec.structs.replace(state.suspension, loss=why))
+
+
+def on_again(job: Job, state: Running, event: Event) -> Change:
+    """Return the job as it runs on its GPUs again.
+
+    Its last report counts as made after the suspension, so that its pace is that of its work.
+    """
+    assert state.suspension is not None
+    took, progress = max(event.time - state.suspension.since, 0.0), state.progress
+    if progress is not None:
+        progress = msgspec.structs.replace(progress, time=progress.time + took)
+    state = msgspec.structs.replace(
+        state, suspension=None, suspended=state.suspended + took, progress=progress
+    )
+    return with_state(job, state), (event,)
+
+
+def with_resumption(job: Job, state: Running, resume_at: float | None) -> Job:
+    """Return the suspended job with the moment at which it comes back."""
+    assert state.suspension is not None
+    suspension = msgspec.structs.replace(state.suspension, resume_at=resume_at)
+    return with_suspension(job, state, suspension)
+
+
+def with_wait(job: Job, wait: WaitReason) -> Job:
+    """Return the suspended job with why it is not back yet."""
+    state = running(job)
+    assert state.suspension is not None
+    return with_suspension(job, state, msgspec.structs.replace(state.suspension, wait=wait))
+
+
+def with_suspension(job: Job, state: Running, suspension: JobSuspension) -> Job:
+    """Return the job with how it is suspended."""
+    return with_state(job, msgspec.structs.replace(state, suspension=suspension))
+
+
 def with_progress(job: Job, state: Running, progress: Progress) -> Job:
     """Return the job with the progress it reported."""
     return with_state(job, msgspec.structs.replace(state, progress=progress))
@@ -111,20 +187,23 @@ def with_note(job: Job, state: Running, note: str) -> Job:
     return with_state(job, msgspec.structs.replace(state, note=note))
 
 
-def ended(
-    state: Starting | Running, record: Exit, result: msgspec.Raw, last_line: str
-) -> Done | Failed | Cancelled:
+def ended(state: Starting | Running, record: Exit, result: msgspec.Raw, last_line: str) -> Ended:
     """Return the state after the runner's record.
 
     Args:
         last_line: of the output; it is quoted where the job failed.
     """
+    off = state.suspended_by(record.ended) if isinstance(state, Running) else 0.0
     if isinstance(state, Running) and state.stopping:
-        return Cancelled(record.ended, record.started, state.devices)
+        return Cancelled(record.ended, record.started, state.devices, suspended=off)
+    if isinstance(state, Running) and state.suspension is not None and state.suspension.loss:
+        return Lost(record.started, record.ended, state.suspension.loss, state.devices, off)
     if record.code == 0 and not record.over:
-        return Done(record.started, record.ended, state.devices, result)
+        return Done(record.started, record.ended, state.devices, result, suspended=off)
     reason = _failure(record, last_line)
-    return Failed(record.started, record.ended, reason, record.code, state.devices, result)
+    return Failed(
+        record.started, record.ended, reason, record.code, state.devices, result, suspended=off
+    )
 
 
 def _failure(record: Exit, last_line: str) -> str:
@@ -146,9 +225,10 @@ def _failure(record: Exit, last_line: str) -> str:
 
 def vanished(state: Running, why: str, now: float) -> Cancelled | Lost:
     """Return the state after an attempt that left no record; cancelled where that was asked for."""
+    off = state.suspended_by(now)
     if state.stopping:
-        return Cancelled(now, state.at, state.devices)
-    return Lost(state.at, now, why, state.devices)
+        return Cancelled(now, state.at, state.devices, suspended=off)
+    return Lost(state.at, now, why, state.devices, off)
 
 
 def end_event(state: Ended) -> Event:

@@ -20,26 +20,37 @@ from gpudeck.scheduler.suspension.helper_process import HelperProcess
 from gpudeck.scheduler.suspension.host_memory import find_free_memory
 from gpudeck.scheduler.suspension.program import Suspension
 
-_SPARE = 2 * 2**30
-"""Bytes of host memory that stay free for other programs."""
 _ROOT = 0
 
 
 class SuspensionService:
     """Own the helper and the list of suspended programs. Runs in the event loop."""
 
-    def __init__(self, file: Path, on_change: Callable[[], None]) -> None:
-        self._file, self._on_change = file, on_change
+    def __init__(self, file: Path, on_change: Callable[[], None], spare: Callable[[], int]) -> None:
+        """Suspend nothing yet.
+
+        Args:
+            file: Where the list of what is suspended is kept.
+            on_change: Called after each change of the list.
+            spare: Returns the bytes of host memory that stay free for other programs.
+        """
+        self._file, self._on_change, self._spare = file, on_change, spare
         self._helper, self._turn = HelperProcess(), asyncio.Lock()
         self._suspensions: dict[int, Suspension] = {}
         self._steps: set[asyncio.Task[SuspendedProgram]] = set()
+        self.recovered = False
+        """Whether the list of an earlier daemon was read."""
 
     def describe(self) -> tuple[SuspendedProgram, ...]:
         """Return the programs that are suspended or on their way, and forget those that ended."""
         for found in tuple(self._suspensions.values()):
-            if found.phase == "suspended" and not _lives(found):
+            if found.phase == "suspended" and not found.lives:
                 self._forget(found)
         return tuple(map(_describe, self._suspensions.values()))
+
+    def of_jobs(self) -> dict[int, Suspension]:
+        """Return what is kept of suspended jobs, by their numbers."""
+        return {each.job: each for each in self._suspensions.values() if each.job is not None}
 
     async def suspend(
         self, process: Process, details: Sequence[Detail], user: int | None
@@ -54,18 +65,25 @@ class SuspensionService:
             NotFound: It has ended.
             UserError: It cannot be suspended; it runs on.
         """
-        return await self._finish(self._suspend(process, details, user))
+        found = program.find_program(process, details)
+        _check_owner(found, user)
+        return await self.take_off(found)
 
-    async def _suspend(
-        self, process: Process, details: Sequence[Detail], user: int | None
-    ) -> SuspendedProgram:
+    async def take_off(self, found: Suspension) -> SuspendedProgram:
+        """Take a program off the GPU that was just looked at; return it once it is stopped.
+
+        Raises UserError where it cannot be suspended; it runs on.
+        """
+        return await self._finish(self._take_off(found))
+
+    async def _take_off(self, found: Suspension) -> SuspendedProgram:
         async with self._turn:
-            if process.pid in self._suspensions:
-                raise UserError(phrase("{name} is suspended already", name=process.name))
-            await self._helper.require()
-            found = program.find_program(process, details)
-            _check_owner(found, user)
-            _check_memory(found)
+            self.describe()  # forgets one that ended, whose number this program may have
+            if found.pid in self._suspensions:
+                raise UserError(phrase("{name} is suspended already", name=found.name))
+            if found.members:
+                await self._helper.require()
+            self._check_memory(found)
             if any(map(program.is_stopped, found.members)):
                 raise UserError(
                     phrase(
@@ -80,7 +98,10 @@ class SuspensionService:
                 await steps.take_off(self._helper, found)
                 suspended = self._stop(found)
             except UserError as e:
-                await self._undo(found, e)
+                try:
+                    await self._return(found)
+                except UserError as worse:
+                    raise worse from e
                 raise
             return _describe(suspended, time.monotonic() - started)
 
@@ -102,32 +123,26 @@ class SuspensionService:
             if (found := self._suspensions.get(pid)) is None:
                 raise NotFound(phrase("no suspended program has the process {pid}", pid=pid))
             _check_owner(found, user)
-            await self._helper.require()
+            if found.members:
+                await self._helper.require()
             started = time.monotonic()
-            self._set_phase(found, "resuming")
-            try:
-                await steps.bring_back(self._helper, found)
-            except steps.NoRoom:
-                self._stop(found)
-                raise
-            except steps.Lost:
-                self._forget(found)
-                raise
-            self._forget(found)
+            await self._return(self._set_phase(found, "resuming"))
             return _describe(found, time.monotonic() - started)
 
     async def recover(self) -> None:
         """Go on where an earlier daemon stopped: what was on its way is brought back, and what was
-        suspended stays so. Programs that ended are forgotten.
+        suspended stays so. Programs that ended are forgotten. May be called again.
 
         Raises:
             UserError: The list of an earlier daemon cannot be read, or a program cannot be
                 brought back. The others are.
         """
-        self._suspensions = {found.pid: found for found in read_suspensions(self._file)}
+        if not self.recovered:
+            self._suspensions = {found.pid: found for found in read_suspensions(self._file)}
+            self.recovered = True
         problem: UserError | None = None
         for found in tuple(self._suspensions.values()):
-            if not _lives(found):
+            if not found.lives:
                 self._forget(found)
             elif found.phase != "suspended":
                 try:
@@ -149,24 +164,43 @@ class SuspensionService:
         task.add_done_callback(self._steps.discard)
         return await asyncio.shield(task)
 
-    async def _undo(self, found: Suspension, refusal: UserError) -> None:
-        """Let a program go on that was not suspended, or stop it where another one took its room.
+    async def _return(self, found: Suspension) -> None:
+        """Let a program go on, from whatever state it is in, and forget it then.
 
         Raises:
-            UserError: It stays suspended, or is lost.
+            UserError: It stays suspended, or is lost, or the driver does not answer: then it is
+                tried again by the next call.
         """
         try:
             await steps.bring_back(self._helper, found)
-        except steps.NoRoom as e:
+        except steps.NoRoom:
             self._stop(found)
-            raise e from refusal
-        finally:
-            if self._suspensions[found.pid].phase == "suspending":
-                self._forget(found)
+            raise
+        except steps.Lost:
+            if found.job is not None:
+                program.kill(found)
+            self._forget(found)
+            raise
+        self._forget(found)
+
+    def _check_memory(self, found: Suspension) -> None:
+        """Raise UserError where the host has too little memory for what the GPU holds."""
+        free, spare = find_free_memory(found.pid), self._spare()
+        if found.memory > free - spare:
+            raise UserError(
+                phrase(
+                    "{name} holds {size} on the GPU, which must move to the memory of this "
+                    "machine; {free} are free there, of which {spare} stay free for other programs",
+                    name=found.name,
+                    size=Bytes(found.memory),
+                    free=Bytes(free),
+                    spare=Bytes(spare),
+                )
+            )
 
     def _stop(self, found: Suspension) -> Suspension:
         suspended = self._set_phase(found, "suspended")
-        program.stop(found.tree)
+        program.stop(found)
         return suspended
 
     def _set_phase(self, found: Suspension, phase: Phase) -> Suspension:
@@ -198,31 +232,14 @@ class SuspensionService:
         self._on_change()
 
 
-def _lives(found: Suspension) -> bool:
-    return any(member.lives for member in found.members)
-
-
 def _describe(found: Suspension, seconds: float = 0.0) -> SuspendedProgram:
     return SuspendedProgram(
-        found.pid, found.name, found.memory, found.phase, found.since, found.user, seconds
+        *(found.pid, found.name, found.memory, found.phase, found.since, found.user),
+        job=found.job,
+        seconds=seconds,
     )
 
 
 def _check_owner(found: Suspension, user: int | None) -> None:
     if user not in (None, _ROOT, found.user):
         raise UserError(phrase("{name} belongs to another user", name=found.name))
-
-
-def _check_memory(found: Suspension) -> None:
-    free = find_free_memory(found.pid)
-    if found.memory > free - _SPARE:
-        raise UserError(
-            phrase(
-                "{name} holds {size} on the GPU, which must move to the memory of this machine; "
-                "{free} are free there, of which {spare} stay free for other programs",
-                name=found.name,
-                size=Bytes(found.memory),
-                free=Bytes(free),
-                spare=Bytes(_SPARE),
-            )
-        )

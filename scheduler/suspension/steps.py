@@ -35,6 +35,10 @@ class Lost(UserError):
     """Report that the driver cannot bring a program back."""
 
 
+class Unanswered(UserError):
+    """Report that the driver did not answer, so that it must be asked again."""
+
+
 class NoRoom(UserError):
     """Report that a GPU has too little free memory now to bring a program back."""
 
@@ -66,8 +70,22 @@ async def bring_back(helper: HelperProcess, suspension: Suspension) -> None:
         NoRoom: A GPU has too little free memory. The processes are no longer stopped; those that
             use the GPU block at their next call to it.
         Lost: The driver cannot bring a process back.
+        Unanswered: It does not answer; the next call goes on.
     """
-    program.proceed(suspension.tree)  # a stopped process does not even tell its state
+    try:
+        await _bring_back(helper, suspension)
+    except CallLost as e:
+        raise Unanswered(
+            phrase(
+                "the driver did not answer in time, so it is not known whether {name} runs. "
+                "Resume it again to find out",
+                name=suspension.name,
+            )
+        ) from e
+
+
+async def _bring_back(helper: HelperProcess, suspension: Suspension) -> None:
+    program.proceed(suspension)  # a stopped process does not even tell its state
     living = [member for member in suspension.members if member.lives]
     saved = [member for member in living if await find_state(helper, member) == "checkpointed"]
     try:
@@ -128,6 +146,14 @@ async def _let_run(helper: HelperProcess, member: Member, suspension: Suspension
 
 
 def _report_loss(suspension: Suspension, error: str) -> Lost:
+    if suspension.job is not None:
+        return Lost(
+            phrase(
+                "the driver could not bring {name} back to the GPU ({error})",
+                name=suspension.name,
+                error=error,
+            )
+        )
     return Lost(
         phrase(
             "the driver cannot bring {name} back ({error}). It will not go on: end it with "

@@ -20,6 +20,7 @@ from gpudeck.scheduler.protocol.wire import MAX_MESSAGE, Peer
 if TYPE_CHECKING:  # types of the handlers, which run in the daemon
     from gpudeck.scheduler.notices.notifier import Notifier
     from gpudeck.scheduler.protocol.devices import Process
+    from gpudeck.scheduler.protocol.jobs import Job
     from gpudeck.scheduler.protocol.settings import Settings
     from gpudeck.scheduler.protocol.snapshot import Snapshot
     from gpudeck.scheduler.queue.placement import Availability
@@ -38,6 +39,13 @@ R = TypeVar("R")
 encode_message = msgspec.json.Encoder().encode
 
 
+class JobSuspensions(Protocol):
+    """Describe what suspends jobs (see `gpudeck.scheduler.daemon.job_suspension`)."""
+
+    async def suspend(self, job_id: int, resume_at: float | None = None) -> Job: ...
+    def resume(self, job_id: int) -> Job: ...
+
+
 class Daemon(Protocol):
     """Describe what handlers use of the daemon (see `gpudeck.scheduler.daemon.daemon`)."""
 
@@ -51,6 +59,8 @@ class Daemon(Protocol):
     suspensions: SuspensionService
     notifier: Notifier
 
+    @property
+    def job_suspensions(self) -> JobSuspensions: ...
     def availability(self) -> Availability: ...
     def snapshot(self) -> Snapshot: ...
     def touch(self) -> None: ...

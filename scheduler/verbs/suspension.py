@@ -1,4 +1,4 @@
-"""Take a program off the GPU, bring it back, and list what is suspended."""
+"""Take a job or a program off the GPU, bring it back, and list what is suspended."""
 
 from __future__ import annotations
 
@@ -7,9 +7,33 @@ from collections.abc import Iterable
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.suspended import SuspendedProgram
 from gpudeck.scheduler.protocol.wire import Peer
 from gpudeck.scheduler.verbs.request import Daemon, Request
+
+
+class SuspendJob(Request[Job], frozen=True, tag="suspend_job"):
+    """Take a running job off its GPUs, and return it once they are free.
+
+    The memory of the machine holds what the GPUs held, and the job's processes are stopped.
+    """
+
+    job: int
+    resume_at: float | None = None
+    """When it comes back by itself, in seconds since the epoch; None: when it is resumed."""
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> Job:
+        return await daemon.job_suspensions.suspend(self.job, self.resume_at)
+
+
+class ResumeJob(Request[Job], frozen=True, tag="resume_job"):
+    """Have a suspended job come back to its GPUs, as soon as they have room for it."""
+
+    job: int
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> Job:
+        return daemon.job_suspensions.resume(self.job)
 
 
 class SuspendProcess(Request[SuspendedProgram], frozen=True, tag="suspend"):
@@ -28,7 +52,7 @@ class SuspendProcess(Request[SuspendedProgram], frozen=True, tag="suspend"):
         if process.job is not None:
             raise UserError(
                 phrase(
-                    "process {pid} belongs to job {job}, and jobs cannot be suspended yet",
+                    "process {pid} belongs to job {job}. To suspend the job: gpudeck suspend {job}",
                     pid=process.pid,
                     job=process.job,
                 )
@@ -54,6 +78,16 @@ class ResumeProcess(Request[SuspendedProgram], frozen=True, tag="resume"):
     pid: int
 
     async def handle(self, daemon: Daemon, peer: Peer) -> SuspendedProgram:
+        for job, found in daemon.suspensions.of_jobs().items():
+            if found.pid == self.pid:
+                raise UserError(
+                    phrase(
+                        "process {pid} belongs to job {job}. To resume the job: "
+                        "gpudeck resume {job}",
+                        pid=self.pid,
+                        job=job,
+                    )
+                )
         return await daemon.suspensions.resume(self.pid, daemon.owner(peer))
 
 

@@ -151,7 +151,7 @@ async def suspend(service: SuspensionService, card: Card, pid: int, row: dict[st
 async def measure(arguments: argparse.Namespace, folder: Path) -> list[dict[str, object]]:
     card, rows = Card(), []
     helper = TimedHelper()
-    service = SuspensionService(folder / "suspensions.json", lambda: None)
+    service = SuspensionService(folder / "suspensions.json", lambda: None, lambda: 2**31)
     service._helper = helper
     base = {"gpu": card.name, "driver": card.driver, "uid": os.getuid(),
             "date": time.strftime("%Y-%m-%d")}  # fmt: skip

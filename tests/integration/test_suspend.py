@@ -77,7 +77,7 @@ def test_a_program_is_suspended_and_resumed_across_a_crash_of_the_daemon(
     assert not is_stopped(program)
     capsys.readouterr()
     assert cli.main(["suspend"]) == 0
-    assert capsys.readouterr().out == "No program is suspended.\n"
+    assert capsys.readouterr().out == "Nothing is suspended.\n"
 
 
 def test_a_process_that_uses_no_gpu_is_refused(

@@ -13,10 +13,11 @@ from gpudeck.app.format.bookings import gpu_names
 from gpudeck.app.format.job_rows import describe
 from gpudeck.app.format.values import device_label
 from gpudeck.app.strip.tile_model import rates_by_type
-from gpudeck.language.numbers import clock
+from gpudeck.language.numbers import amount, clock
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.devices import NA
 from gpudeck.scheduler.protocol.fields import FIELDS, HEADLINE
+from gpudeck.scheduler.protocol.jobs import suspension_of
 from gpudeck.scheduler.protocol.snapshot import Snapshot, everywhere, printable
 
 
@@ -49,6 +50,8 @@ def run(args: Namespace) -> int:
     active = [job for job in snapshot.jobs if job.active]
     for job in active:
         print_line(f"job {job.id} ({job.spec.name}): {describe(job)}")
+    if held := sum(found.memory for found in map(suspension_of, active) if found is not None):
+        print_line(f"Suspended jobs hold {amount(held)} of this machine's memory.")
     if not active:
         print_line("No jobs are waiting or running.")
     return 0

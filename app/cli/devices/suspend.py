@@ -1,4 +1,4 @@
-"""Take a program off the GPU, bring it back, and list what is suspended."""
+"""Take jobs or a program off the GPU, bring them back, and list what is suspended."""
 
 from __future__ import annotations
 
@@ -6,13 +6,25 @@ from argparse import ArgumentParser, Namespace
 
 from gpudeck.app.cli import arguments
 from gpudeck.app.cli.devices.kill import find_process
-from gpudeck.app.cli.output import clear_progress, print_result, print_table, show_progress
+from gpudeck.app.cli.output import (
+    UsageError,
+    clear_progress,
+    print_json,
+    print_line,
+    print_result,
+    print_table,
+    show_progress,
+)
+from gpudeck.app.format.job_rows import describe
 from gpudeck.app.format.values import ago, duration, memory
 from gpudeck.scheduler.client import Client
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the program to suspend."""
+    """Add the jobs or the program to suspend."""
+    parser.add_argument(
+        "jobs", type=arguments.count, nargs="*", metavar="JOB", help="numbers of running jobs"
+    )
     parser.add_argument(
         "--pid",
         type=arguments.count,
@@ -23,8 +35,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Suspend a program, or list those that are suspended."""
+    """Suspend jobs or a program, or list what is suspended."""
+    if args.jobs and args.pid is not None:
+        raise UsageError("name either jobs or a program")
     with Client(timeout=None) as client:
+        if args.jobs:
+            return _suspend_jobs(args, client)
         if args.pid is None:
             return _list_suspended(args, client)
         process = find_process(client.details(), args.pid)
@@ -37,6 +53,20 @@ def run(args: Namespace) -> int:
         f"{found.name} is suspended after {duration(found.seconds)}; {memory(found.memory)} of GPU "
         f"memory are free. To resume it: gpudeck resume --pid {found.pid}",
     )
+    return 0
+
+
+def _suspend_jobs(args: Namespace, client: Client) -> int:
+    """Suspend jobs, one after the other; those before one that is refused stay suspended."""
+    done = []
+    for number in args.jobs:
+        show_progress(f"waiting until job {number} is off the GPU")
+        done.append(job := client.suspend_job(number))
+        clear_progress()
+        if not args.json:
+            print_line(f"job {job.id}: {describe(job)}. To resume it: gpudeck resume {job.id}")
+    if args.json:
+        print_json(done)
     return 0
 
 
@@ -53,10 +83,16 @@ def resume(args: Namespace) -> int:
 def _list_suspended(args: Namespace, client: Client) -> int:
     found, now = client.suspended(), client.snapshot().time
     if args.json or not found:
-        print_result(args, found, "No program is suspended.")
+        print_result(args, found, "Nothing is suspended.")
         return 0
     rows = [
-        (str(each.pid), each.name, memory(each.memory), each.phase, ago(each.since, now))
+        (
+            str(each.pid) if each.job is None else "–",
+            each.name,
+            memory(each.memory),
+            each.phase,
+            ago(each.since, now),
+        )
         for each in found
     ]
     print_table([("PID", "NAME", "MEMORY", "STATE", "SINCE"), *rows], right=(0, 2))

@@ -8,6 +8,7 @@ from gpudeck.app.cli import arguments
 from gpudeck.app.cli.output import UsageError, print_result
 from gpudeck.app.format.job_rows import describe
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.jobs import Job, suspension_of
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -29,7 +30,7 @@ def set_paused(args: Namespace, paused: bool) -> int:
         raise UsageError("name either jobs or a group, not both")
     with Client() as client:
         if args.jobs:
-            jobs = [client.hold(job, paused) for job in args.jobs]
+            jobs = [_set_job(client, job, paused) for job in args.jobs]
             print_result(args, jobs, *(f"job {job.id}: {describe(job)}" for job in jobs))
             return 0
         if args.group is not None:
@@ -40,3 +41,10 @@ def set_paused(args: Namespace, paused: bool) -> int:
     became = "paused; no new jobs start" if paused else "no longer paused"
     print_result(args, {"paused": paused}, f"{what} is {became}.")
     return 0
+
+
+def _set_job(client: Client, number: int, paused: bool) -> Job:
+    """Hold a job, release it, or bring back a suspended one."""
+    if not paused and suspension_of(client.job(number)) is not None:
+        return client.resume_job(number)
+    return client.hold(number, paused)

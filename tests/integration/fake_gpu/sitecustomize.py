@@ -28,9 +28,15 @@ def install() -> None:
     def on_it() -> dict[int, int]:
         found = {}
         for file in FOLDER.iterdir():
-            if file.name.isdigit() and (text := file.read_text()) and lives(int(file.name)):
+            if not file.name.isdigit() or is_suspended(file):
+                continue
+            if (text := file.read_text()) and lives(int(file.name)):
                 found[int(file.name)] = int(text)
         return found
+
+    def is_suspended(file: Path) -> bool:
+        state = file.with_suffix(".state")  # of the stand-in of the driver (see `stub_cuda`)
+        return state.exists() and state.read_text().strip() == "2"
 
     def drawing() -> list[int]:
         file = FOLDER / "drawing"

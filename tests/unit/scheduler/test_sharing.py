@@ -30,6 +30,7 @@ from gpudeck.scheduler.verbs.logs import ReadLog
 from gpudeck.scheduler.verbs.registry import decode_request
 from gpudeck.scheduler.verbs.request import Request
 from gpudeck.scheduler.verbs.submit import Submit, SubmitMany
+from gpudeck.scheduler.verbs.suspension import ResumeJob, SuspendJob
 
 A, B, ADMIN, ROOT = 1001, 1002, 1003, 0
 OWNERS = {1: A, 2: B}
@@ -83,6 +84,7 @@ def test_a_log_is_for_its_user_and_not_for_administrators():
 
 def test_jobs_are_changed_by_their_users_and_administrators():
     assert who(Cancel(1)) == {A, ADMIN, ROOT}
+    assert who(SuspendJob(1)) == who(ResumeJob(1)) == {A, ADMIN, ROOT}
     assert who(Edit(2, Changes(name="x"))) == {B, ADMIN, ROOT}
     assert who(CancelMany((1,))) == {A, ADMIN, ROOT}
     assert who(CancelMany((1, 2))) == {ADMIN, ROOT}

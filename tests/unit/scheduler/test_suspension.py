@@ -120,7 +120,7 @@ def serve(machine: Machine, work: Callable[[SuspensionService], Awaitable[None]]
     """Run work with a service, as a daemon does that starts and ends."""
 
     async def run() -> None:
-        service = SuspensionService(machine.file, lambda: None)
+        service = SuspensionService(machine.file, lambda: None, lambda: 2 * GIB)
         try:
             await service.recover()
             await work(service)
@@ -339,7 +339,7 @@ from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.suspension.service import SuspensionService
 
 async def run():
-    service = SuspensionService(Path(sys.argv[1]), lambda: None)
+    service = SuspensionService(Path(sys.argv[1]), lambda: None, lambda: 0)
     await service.recover()
     process = Process(int(sys.argv[2]), "train", memory=2**30, ticks=int(sys.argv[3]))
     detail = Detail(sys.argv[4], 0.0, processes=(process,))

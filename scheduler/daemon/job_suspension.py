@@ -1,0 +1,233 @@
+"""Take jobs off their GPUs and bring them back, step by step.
+
+The queue stores each step before it is done (see `gpudeck.scheduler.queue.suspender`), and the
+suspension service keeps on disk which processes are suspended, and how far. So a daemon that
+follows one that was killed compares the two, and goes on from there (`recover`).
+
+    off:  store suspending; lock, checkpoint and stop (service); release the GPUs; store suspended
+    back: store resuming; take the GPUs; hold the memory, restore and unlock (service); store
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+
+from gpudeck.language.text import phrase
+from gpudeck.scheduler.attempts import Executor, running
+from gpudeck.scheduler.executors.inspection import is_elsewhere
+from gpudeck.scheduler.protocol.devices import Detail
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job, JobSuspension, suspension_of
+from gpudeck.scheduler.queue.queue import Queue
+from gpudeck.scheduler.suspension import program
+from gpudeck.scheduler.suspension.program import Member, Suspension
+from gpudeck.scheduler.suspension.service import SuspensionService
+from gpudeck.scheduler.suspension.steps import Lost
+
+RETRY_S = 5.0
+"""Seconds before a job whose GPU had too little memory is tried again to come back."""
+STOP_S = 5.0
+"""How long the end of the daemon waits for a step."""
+OFF, ON = "not suspended", "resumed"
+"""Events of the timeline."""
+
+
+class JobSuspensions:
+    """Suspend and resume jobs of this machine. Runs in the event loop."""
+
+    def __init__(
+        self,
+        queue: Callable[[], Queue],
+        executor: Executor,
+        service: SuspensionService,
+        details: Callable[[], Awaitable[Sequence[Detail]]],
+        changed: Callable[[], None],
+    ) -> None:
+        """Suspend nothing yet.
+
+        Args:
+            queue: Returns the queue.
+            executor: Runs the jobs of this machine.
+            service: Moves the memory of programs.
+            details: Reads which processes use the GPUs.
+            changed: Called after each step: jobs may start, and clients see it.
+        """
+        self._queue, self._executor, self._service = queue, executor, service
+        self._details, self._changed = details, changed
+        self._returning: dict[int, float] = {}
+        """When each job may be brought back that is on its way, or was refused (monotonic)."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._inherited: set[int] | None = None
+        """Jobs of an earlier daemon that were not compared yet; None before the first time."""
+
+    async def suspend(self, job_id: int, resume_at: float | None = None) -> Job:
+        """Take a job off its GPUs; return it once they are free.
+
+        Args:
+            resume_at: As in `JobSuspension`.
+
+        Raises:
+            NotFound: There is no such job.
+            UserError: It cannot be suspended. It runs on.
+        """
+        job = self._queue().suspender.leave(job_id, resume_at)
+        self._changed()
+        await asyncio.shield(self._start(self._take_off(job)))
+        return self._queue().get(job_id)
+
+    def resume(self, job_id: int) -> Job:
+        """Have a suspended job come back as soon as its GPUs have room.
+
+        Raises NotFound, UserError where it is not suspended.
+        """
+        self._queue().suspender.ask_back(job_id, time.time())
+        self._returning.pop(job_id, None)
+        self._changed()
+        return self._queue().get(job_id)
+
+    def bring_back(self, job: Job) -> None:
+        """Bring a suspended job back to its GPUs, unless that is under way, or just failed."""
+        if self._service.recovered and time.monotonic() >= self._returning.get(job.id, 0.0):
+            self._returning[job.id] = float("inf")
+            self._start(self._bring_back(job))
+
+    async def recover(self) -> None:
+        """Go on where an earlier daemon stopped. May be called again.
+
+        Raises UserError where something of it cannot be read, or be brought back now.
+        """
+        if self._inherited is None:
+            self._inherited = {job.id for job in self._queue().running}
+        try:
+            await self._service.recover()
+        finally:
+            if self._service.recovered:
+                self._compare(self._inherited)
+            self._changed()
+
+    async def stop(self) -> None:
+        """Wait for what is on its way, but not for a driver that does not answer."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=STOP_S)
+        for task in self._tasks:
+            task.cancel()
+
+    async def _take_off(self, job: Job) -> None:
+        """Take a job off its GPUs whose suspension is stored. Raises UserError; it runs on."""
+        try:
+            found = await self._find(job)
+            self._executor.pause_clock(job, True)
+            await self._service.take_off(found)
+            if not found.members:
+                await self._check_unused(found)
+            self._executor.release_devices(job)
+            self._queue().suspender.report_off(job.id, found.memory)
+        except UserError as e:
+            if await self._return(job):
+                self._report_on(job, OFF, str(e))
+            raise
+        finally:
+            self._changed()
+
+    async def _bring_back(self, job: Job) -> None:
+        """Bring back a suspended job to which the plan gives its GPUs."""
+        retry_at = 0.0
+        try:
+            if not self._queue().suspender.come_back(job.id):
+                return
+            self._changed()
+            self._executor.take_devices(job)
+            if await self._return(job):
+                self._report_on(job, ON)
+            else:
+                retry_at = time.monotonic() + RETRY_S
+        except UserError:  # another queue has the GPU since a moment ago, or the disk is full
+            self._queue().suspender.report_no_room(job.id)
+            retry_at = time.monotonic() + RETRY_S
+        finally:
+            self._returning[job.id] = retry_at
+            self._changed()
+
+    async def _return(self, job: Job) -> bool:
+        """Bring a job's processes back from whatever state they are in; return whether they run.
+
+        They stay suspended where there is no room. A driver that does not answer is asked again.
+        """
+        while (kept := self._service.of_jobs().get(job.id)) is not None:
+            try:
+                await self._service.resume(kept.pid, None)
+            except Lost as e:
+                self._queue().suspender.report_lost(job.id, str(e))
+                return False
+            except UserError:
+                if self._is_off(job.id):
+                    with suppress(UserError):
+                        self._executor.release_devices(job)
+                    self._queue().suspender.adopt_off(job.id, kept.memory)
+                    return False
+                await asyncio.sleep(RETRY_S)
+        return True
+
+    def _is_off(self, job_id: int) -> bool:
+        kept = self._service.of_jobs().get(job_id)
+        return kept is not None and kept.phase == "suspended"
+
+    def _report_on(self, job: Job, what: str, why: str = "") -> None:
+        self._executor.pause_clock(job, False)
+        self._queue().suspender.report_on(job.id, what, why)
+
+    async def _find(self, job: Job) -> Suspension:
+        """Return the processes of a job, and what they hold. Raises UserError."""
+        state = running(job)
+        if is_elsewhere(state):
+            raise UserError(
+                phrase("job {job} runs in another container, so it is not suspended", job=job.id)
+            )
+        details = await self._details()
+        return program.find_job(job, Member(state.runner, state.started), details)
+
+    async def _check_unused(self, found: Suspension) -> None:
+        """Raise UserError where a job that used no GPU has just begun to."""
+        pids = {member.pid for member in found.tree}
+        details = await self._details()
+        if any(process.pid in pids for detail in details for process in detail.processes):
+            raise UserError(phrase("{name} has just begun to use its GPU", name=found.name))
+
+    def _compare(self, inherited: set[int]) -> None:
+        """Compare what an earlier daemon stored of its jobs with what their processes show."""
+        kept, jobs = self._service.of_jobs(), self._queue().running
+        for job in [job for job in jobs if job.id in inherited]:
+            found, suspension = kept.get(job.id), suspension_of(job)
+            if found is not None and found.phase != "suspended":
+                continue  # the driver does not answer now
+            inherited.discard(job.id)
+            if found is not None and found.attempt == running(job).attempt:
+                self._executor.pause_clock(job, True)
+                with suppress(UserError):
+                    self._executor.release_devices(job)
+                self._queue().suspender.adopt_off(job.id, found.memory)
+            elif suspension is not None:
+                self._adopt_unlisted(job, suspension)
+
+    def _adopt_unlisted(self, job: Job, suspension: JobSuspension) -> None:
+        """Take over a job that is not among the suspended programs: it runs, or its record is
+        gone."""
+        tree = program.find_tree(running(job).runner)[1:]
+        if suspension.is_off and any(map(program.is_stopped, tree)):
+            why = phrase("the record of its suspension is gone from the state folder")
+            self._queue().suspender.report_lost(job.id, str(why))
+            self._executor.end(job)
+        elif suspension.phase == "suspending":
+            self._report_on(job, OFF, str(phrase("the daemon ended meanwhile")))
+        else:
+            self._report_on(job, ON)
+
+    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run a step that ends also if the client that asked for it is gone."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -1,0 +1,238 @@
+"""Jobs of the queue leave their GPU and come back, whatever ends in between."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpudeck.app.cli import main as cli
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Failed, Job, Lost, Running, suspension_of
+from tests.integration.deck import kill_daemon, ready, running
+from tests.integration.test_suspend import SIZE, gpu
+from tests.support import eventually, send
+
+__all__ = ["gpu"]  # the fixture
+TRAINING = """
+echo $SIZE > $FAKE_GPU/$$.size
+echo $SIZE > $FAKE_GPU/$$
+while :; do echo step; sleep 0.02; done
+"""
+OTHER = "test -e $FAKE_GPU/stay || exit 0; while test -e $FAKE_GPU/stay; do sleep 0.02; done"
+
+
+class Machine:
+    """A daemon with one GPU, whose memory the stand-in of the driver moves."""
+
+    def __init__(self, folder: Path, deck: Client) -> None:
+        self.folder, self.deck = folder, deck
+        self.uuid = deck.snapshot().devices[0].device.id
+        self.write("uuid", self.uuid.removeprefix("GPU-").replace("-", ""))
+
+    def write(self, name: str, text: object) -> None:
+        (self.folder / name).write_text(f"{text}\n")
+
+    def train(self, **options: object) -> Job:
+        """Start a job that holds memory of the GPU and prints a line after each step."""
+        script = TRAINING.replace("$SIZE", str(SIZE))
+        job = self.deck.submit(["sh", "-c", script], gpus=1, **options).job  # type: ignore[arg-type]
+        running(self.deck, job)
+        eventually(lambda: self.users(job))
+        return job
+
+    def users(self, job: Job) -> list[int]:
+        """Return the processes of a job that NVML lists."""
+        listed = (p for d in self.deck.details() for p in d.processes)
+        return [process.pid for process in listed if process.job == job.id]
+
+    def off(self, job: Job) -> bool:
+        return (found := suspension_of(self.deck.job(job.id))) is not None and found.is_off
+
+    def on(self, job: Job) -> bool:
+        return suspension_of(self.deck.job(job.id)) is None
+
+    def events(self, job: Job) -> list[str]:
+        return [event.what for event in self.deck.timeline(job.id)]
+
+
+@pytest.fixture
+def machine(gpu: Path) -> Iterator[Machine]:
+    made = Machine(gpu, ready(Client(timeout=60.0)))
+    yield made
+    made.deck.close()
+
+
+def steps(job: Job) -> int:
+    return (paths.job_folder(job.id) / "log").read_bytes().count(b"step")
+
+
+def goes_on(job: Job) -> bool:
+    before = steps(job)
+    return bool(eventually(lambda: steps(job) > before))
+
+
+def pid_of(machine: Machine) -> int:
+    (state,) = (file for file in machine.folder.glob("*.size"))
+    return int(state.stem)
+
+
+def state_of(machine: Machine) -> str:
+    """Return 0 where the driver has the job's memory on the GPU, and 2 where it is off."""
+    file = machine.folder / f"{pid_of(machine)}.state"
+    return file.read_text().strip() if file.exists() else "0"
+
+
+def restart(machine: Machine) -> None:
+    """Kill the daemon, and connect to the next one."""
+    kill_daemon()
+    machine.deck.close()
+    machine.deck = ready(Client(timeout=60.0))
+
+
+def test_another_job_runs_while_one_is_suspended(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deck, job = machine.deck, machine.train()
+    machine.write("stay", "")
+    other = deck.submit(["sh", "-c", OTHER], gpus=1, env=dict(os.environ)).job
+    assert deck.job(other.id).status == "queued"
+    assert cli.main(["suspend", str(job.id)]) == 0
+    assert f"gpudeck resume {job.id}" in capsys.readouterr().out
+    assert machine.off(job) and state_of(machine) == "2"
+    assert deck.job(job.id).state.suspension.memory == SIZE  # type: ignore[union-attr]
+    running(deck, other)
+    stopped_at = steps(job)
+    assert cli.main(["status"]) == 0
+    assert "Suspended jobs hold 64 MiB of this machine's memory" in capsys.readouterr().out
+    assert cli.main(["resume", str(job.id)]) == 0
+    assert f"held by job {other.id}" in capsys.readouterr().out
+    assert machine.off(job) and steps(job) == stopped_at
+    (machine.folder / "stay").unlink()
+    eventually(lambda: machine.on(job))
+    assert state_of(machine) == "0" and goes_on(job)
+    assert deck.job(other.id).status == "done"
+    assert machine.events(job)[-4:] == ["suspending", "suspended", "resuming", "resumed"]
+    deck.cancel(job.id)
+    assert 0 < deck.wait(job.id).state.suspended < time.time() - job.submitted  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("call", "code"), [("lock", 600), ("checkpoint", 801)])
+def test_a_job_that_the_driver_refuses_runs_on(machine: Machine, call: str, code: int) -> None:
+    job = machine.train()
+    machine.write(f"{call}.code", code)
+    with pytest.raises(UserError, match="runs on"):
+        machine.deck.suspend_job(job.id)
+    assert machine.on(job) and goes_on(job)
+    event = machine.deck.timeline(job.id)[-1]
+    assert event.what == "not suspended" and "runs on" in event.text
+
+
+def test_what_does_not_run_is_not_suspended(machine: Machine) -> None:
+    deck, job = machine.deck, machine.train()
+    waiting = deck.submit(["true"], gpus=1).job
+    with pytest.raises(UserError, match="does not run"):
+        deck.suspend_job(waiting.id)
+    with pytest.raises(UserError, match="not suspended"):
+        deck.resume_job(job.id)
+    deck.suspend_job(job.id)
+    with pytest.raises(UserError, match="suspended already"):
+        deck.suspend_job(job.id)
+
+
+def test_too_little_host_memory_is_refused(machine: Machine) -> None:
+    job = machine.train()
+    machine.deck.configure(suspend_spare=2.0**20)
+    with pytest.raises(UserError, match="stay free for other programs"):
+        machine.deck.suspend_job(job.id)
+    assert machine.on(job) and goes_on(job)
+
+
+def test_a_job_waits_for_its_memory_beside_a_foreign_program(machine: Machine) -> None:
+    """A restore without room would lose it for ever."""
+    job = machine.train()
+    machine.deck.suspend_job(job.id)
+    machine.write(f"{os.getpid()}.size", 2**30)  # all of the GPU, unknown to NVML
+    machine.deck.resume_job(job.id)
+    eventually(lambda: machine.events(job).count("resuming") >= 1 and machine.off(job))
+    assert "restore" not in (machine.folder / "calls").read_text()
+    (machine.folder / f"{os.getpid()}.size").unlink()
+    eventually(lambda: machine.on(job))
+    assert goes_on(job)
+
+
+def test_a_suspended_job_survives_the_daemon(machine: Machine) -> None:
+    job = machine.train()
+    machine.deck.suspend_job(job.id)
+    restart(machine)
+    assert machine.off(job) and state_of(machine) == "2"
+    machine.deck.resume_job(job.id)
+    eventually(lambda: machine.on(job))
+    assert goes_on(job)
+
+
+@pytest.mark.parametrize("call", ["lock", "checkpoint", "restore", "unlock"])
+def test_a_daemon_that_dies_at_a_step_is_followed_by_one_that_ends_it(
+    machine: Machine, call: str
+) -> None:
+    job = machine.train()
+    if call in ("restore", "unlock"):
+        machine.deck.suspend_job(job.id)
+    machine.write(f"{call}.slow", 500)
+    with Client(timeout=0.2) as impatient, pytest.raises(UserError):
+        if call in ("lock", "checkpoint"):
+            impatient.suspend_job(job.id)
+        else:
+            impatient.resume_job(job.id)
+            eventually(lambda: machine.deck.job(job.id).state.suspension.phase == "resuming")  # type: ignore[union-attr]
+            raise UserError
+    restart(machine)
+    (machine.folder / f"{call}.slow").unlink()
+    eventually(lambda: machine.on(job) or machine.off(job))
+    if machine.off(job):
+        machine.deck.resume_job(job.id)
+    eventually(lambda: machine.on(job))
+    assert goes_on(job) and state_of(machine) == "0"
+
+
+@pytest.mark.parametrize("victim", ["runner", "job"])
+def test_the_end_of_a_suspended_job_is_taken_over(machine: Machine, victim: str) -> None:
+    job = machine.train()
+    state = machine.deck.suspend_job(job.id).state
+    assert isinstance(state, Running)
+    pid = pid_of(machine)
+    send(state.runner if victim == "runner" else pid, signal.SIGKILL)
+    ended = machine.deck.wait(job.id).state
+    assert isinstance(ended, Lost if victim == "runner" else Failed)
+    assert machine.deck.suspended() == ()
+    after = machine.deck.submit(["true"], gpus=1).wait()
+    assert after.status == "done"
+
+
+def test_a_job_that_the_driver_cannot_bring_back_is_lost(machine: Machine) -> None:
+    job = machine.train()
+    machine.deck.suspend_job(job.id)
+    machine.write(f"{pid_of(machine)}.state", 3)
+    machine.deck.resume_job(job.id)
+    state = machine.deck.wait(job.id).state
+    assert isinstance(state, Lost) and "could not bring job" in state.reason
+
+
+def test_a_suspended_job_can_be_cancelled(machine: Machine) -> None:
+    job = machine.train()
+    machine.deck.suspend_job(job.id)
+    machine.deck.cancel(job.id)
+    assert machine.deck.wait(job.id).status == "cancelled"
+
+
+def test_a_job_comes_back_by_itself(machine: Machine) -> None:
+    job = machine.train()
+    machine.deck.suspend_job(job.id, time.time() + 0.5)
+    eventually(lambda: machine.on(job))
+    assert goes_on(job)

@@ -1,0 +1,181 @@
+"""Suspended jobs in the plan, in forecasts, and in what counts as their time."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpudeck.scheduler.attempts import Exit
+from gpudeck.scheduler.executors.remote_runner import CONTINUE_CLOCK, PAUSE_CLOCK, EndRequest
+from gpudeck.scheduler.protocol import wait_reasons as w
+from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.jobs import (
+    NO_RESULT,
+    Event,
+    Job,
+    JobSuspension,
+    Progress,
+    Queued,
+    Running,
+    Spec,
+    held_devices,
+    held_seconds,
+)
+from gpudeck.scheduler.protocol.schedule import expected_end
+from gpudeck.scheduler.queue.forecast import forecast
+from gpudeck.scheduler.queue.placement import Availability
+from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan
+from gpudeck.scheduler.queue.transitions import ended, on_again
+from tests.unit.scheduler.planning import laned
+
+GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(3)]
+NOW = 1000.0
+OFF = JobSuspension("suspended", 500.0)
+DUE = JobSuspension("suspended", 500.0, 900.0)
+
+
+def job(number: int, state: Queued | Running, **options: object) -> Job:
+    spec = Spec(("true",), f"job{number}", "/", kind="nvidia", gpus=1)
+    return Job(number, msgspec.structs.replace(spec, **options), 0.0, state)
+
+
+def on(number: int, gpu: int, suspension: JobSuspension | None = None, **options: object) -> Job:
+    state = Running("nonce", (GPUS[gpu].id,), 100.0, 1, 1, "boot", suspension=suspension)
+    return job(number, state, **options)
+
+
+def plan(*jobs: Job, availability: Availability = Availability(), now: float = NOW) -> Plan:  # noqa: B008
+    running, lanes = laned(jobs)
+    return make_plan(running, lanes, GPUS[:1], Conditions(availability, {}, now))
+
+
+def test_a_suspended_job_leaves_its_gpu_to_others() -> None:
+    found = plan(on(1, 0, OFF), job(2, Queued()))
+    assert [start.job.id for start in found.starts] == [2] and not found.returns
+
+
+def test_a_job_comes_back_before_those_that_came_later() -> None:
+    found = plan(on(1, 0, DUE), job(2, Queued()))
+    assert [back.id for back in found.returns] == [1] and not found.starts
+    found = plan(on(1, 0, DUE), job(2, Queued(), priority=1))
+    assert [start.job.id for start in found.starts] == [2] and not found.returns
+
+
+def test_a_job_that_cannot_come_back_keeps_its_gpu_from_the_jobs_after_it() -> None:
+    back = on(1, 0, DUE)
+    found = plan(back, on(2, 0), job(3, Queued()))
+    assert not found.starts and not found.returns
+    reason = found.room.return_reason(back)
+    assert isinstance(reason, w.NoRoom)
+    (blocker,) = reason.devices
+    assert isinstance(blocker, w.HeldBy) and blocker.job == 2
+
+
+def test_a_booking_keeps_a_job_away_only_while_it_lasts() -> None:
+    booking = Booking((GPUS[0].id,), 900.0, 2000.0)
+    booked = Availability(bookings=(booking,))
+    assert not plan(on(1, 0, DUE), availability=booked).returns
+    assert plan(on(1, 0, DUE), availability=booked, now=2000.0).returns
+    later = Availability(bookings=(msgspec.structs.replace(booking, begin=1500.0),))
+    assert plan(on(1, 0, DUE), availability=later).returns
+
+
+@given(st.data())
+def test_no_gpu_is_given_twice_and_every_job_comes_back(data: st.DataObject) -> None:
+    """Play drawn queues to their end: jobs are suspended, due, and come back in their turn."""
+    count = data.draw(st.integers(1, 8))
+    jobs: dict[int, Job] = {}
+    for number in range(1, count + 1):
+        kind = data.draw(st.sampled_from(("wait", "off", "due")))
+        gpu, priority = data.draw(st.integers(0, 2)), data.draw(st.integers(0, 1))
+        suspension = {"off": OFF, "due": DUE}.get(kind)
+        jobs[number] = (
+            job(number, Queued(), priority=priority)
+            if suspension is None
+            else on(number, gpu, suspension, priority=priority)
+        )
+    for _ in range(3 * count):
+        running, lanes = laned(list(jobs.values()))
+        found = make_plan(running, lanes, GPUS, Conditions(now=NOW))
+        for start in found.starts:
+            gpu = next(i for i, each in enumerate(GPUS) if each.id == start.devices[0])
+            jobs[start.job.id] = on(start.job.id, gpu)
+        for back in found.returns:
+            assert isinstance(back.state, Running)
+            state = msgspec.structs.replace(back.state, suspension=None)
+            jobs[back.id] = msgspec.structs.replace(back, state=state)
+        held = [device for each in jobs.values() for device in held_devices(each)]
+        assert len(held) == len(set(held)), "no device is given twice"
+        ending = next((n for n, each in jobs.items() if held_devices(each)), None)
+        if ending is not None:
+            del jobs[ending]
+    left = [each.state for each in jobs.values()]
+    assert all(isinstance(state, Running) and state.suspension == OFF for state in left)
+
+
+def test_a_forecast_knows_when_jobs_come_back() -> None:
+    """Job 1 has 60 s of its limit left when it comes back at 1200; job 3 starts after it."""
+    back = on(1, 0, JobSuspension("suspended", 500.0, 1200.0), timeout=460.0)
+    end = expected_end(back, NOW)
+    assert end is not None and end.at == 1260.0
+    waiting = job(3, Queued(), timeout=10.0, priority=-1)
+    held = on(2, 0, timeout=1000.0)  # until 1100
+    running, lanes = laned([back, held])
+    ends = {each.id: found for each in running if (found := expected_end(each, NOW)) is not None}
+    conditions = Conditions(Availability(), ends, NOW)
+    assert forecast(waiting, running, lanes, GPUS[:1], conditions).at == 1100.0
+    long = msgspec.structs.replace(held, spec=msgspec.structs.replace(held.spec, timeout=1150.0))
+    running, lanes = laned([back, long])
+    ends = {each.id: found for each in running if (found := expected_end(each, NOW)) is not None}
+    conditions = Conditions(Availability(), ends, NOW)
+    assert forecast(waiting, running, lanes, GPUS[:1], conditions).at == 1310.0
+
+
+def test_suspended_time_counts_neither_for_the_pace_nor_for_the_gpu_hours() -> None:
+    off = on(1, 0, OFF, timeout=0.0)
+    assert isinstance(off.state, Running)
+    state = msgspec.structs.replace(off.state, progress=Progress(40.0, 100.0, time=500.0))
+    back, _ = on_again(off, state, Event(800.0, "resumed"))
+    assert isinstance(back.state, Running) and back.state.suspended == 300.0
+    end = expected_end(back, NOW)
+    assert end is not None and end.at == 500.0 + 300.0 + 600.0
+    assert held_seconds(back, 900.0) == 500.0
+    record = Exit("nonce", 100.0, 1400.0, 0, "")
+    done = msgspec.structs.replace(back, state=ended(back.state, record, NO_RESULT, ""))
+    assert held_seconds(done, NOW * 2) == 1000.0
+
+
+@pytest.fixture
+def request_to_end() -> Iterator[EndRequest]:
+    numbers = (signal.SIGALRM, signal.SIGTERM, PAUSE_CLOCK, CONTINUE_CLOCK)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield EndRequest(lambda number: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def left() -> float:
+    return signal.getitimer(signal.ITIMER_REAL)[0]
+
+
+def test_the_clock_of_a_time_limit_stops_while_a_job_is_suspended(
+    request_to_end: EndRequest,
+) -> None:
+    request_to_end.limit(1000.0)
+    for _ in range(2):  # a later daemon sends it again
+        signal.raise_signal(PAUSE_CLOCK)
+        assert left() == 0.0
+    for _ in range(2):
+        signal.raise_signal(CONTINUE_CLOCK)
+        assert 0.0 < left() <= 1000.0
+    signal.raise_signal(PAUSE_CLOCK)
+    signal.raise_signal(signal.SIGTERM)  # a cancellation kills it after its grace period
+    signal.raise_signal(CONTINUE_CLOCK)
+    assert 0.0 < left() < 100.0
