@@ -13,7 +13,7 @@ from gpudeck.app.format.job_rows import describe, ended, meaning, started
 from gpudeck.app.format.values import Meaning, device_label
 from gpudeck.app.language.texts import tr, tr_date, tr_sentence
 from gpudeck.language.numbers import clock
-from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, over
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, over, suspension_of
 from gpudeck.scheduler.protocol.schedule import Landing, expected_end
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 
@@ -133,6 +133,9 @@ def _bar(job: Job, landing: Landing | None, now: float) -> tuple[Bar | None, tup
         return None, ()
     if end is not None or over(job):
         return _made("past", job, describe(job), began, end or now), state.devices or ("",)
+    suspension = suspension_of(job)
+    if suspension is not None and suspension.is_off:  # others have its devices since then
+        return _made("past", job, describe(job), began, suspension.since), state.devices or ("",)
     expected = expected_end(job, now)
     until = None if expected is None else max(expected.at, now)
     text = describe(job)
