@@ -204,7 +204,7 @@ def _hidden(job: Job) -> Job:
     """Return another user's job without what it runs, and what it was given or printed."""
     spec = msgspec.structs.replace(
         job.spec, argv=(HIDDEN,), cwd="/", env={}, workload=None, params={}, notes="", tags=(),
-        notify=(),
+        notify=(), container="", mounts=(), container_env=(),
         inherited=None,
     )  # fmt: skip
     state = job.state

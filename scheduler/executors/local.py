@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pwd
 import signal
 import socket
 import subprocess
@@ -39,12 +40,14 @@ from gpudeck.scheduler.background.process_stat import (
     start_time,
     stat_fields,
 )
+from gpudeck.scheduler.background.user import identity_of
 from gpudeck.scheduler.executors import cgroups, runner, tickets
 from gpudeck.scheduler.executors.attempt_folder import (
     exit_record,
     next_folder,
     write_records,
 )
+from gpudeck.scheduler.executors.containers import remove_container
 from gpudeck.scheduler.executors.evidence import Evidence, issue_ticket, note_end, ticket_of
 from gpudeck.scheduler.executors.gpu_locks import GpuLocks
 from gpudeck.scheduler.executors.inspection import ELSEWHERE, Finding, RunnerInspector, is_elsewhere
@@ -272,7 +275,10 @@ class Local(Executor):
                 if status >= runner.NOT_BEGUN:
                     self._refusals[state.attempt] = status - runner.NOT_BEGUN
             cgroups.kill(self._cgroup, state.attempt)
-        records = (exit_record(number, state.attempt) for number, state in attempts.items())
+        records = [exit_record(number, state.attempt) for number, state in attempts.items()]
+        for job, record in zip(jobs, records, strict=True):
+            if not isinstance(record, Exit):  # its runner, which removes it, was killed
+                end_container(job, attempts[job.id].attempt)
         recorded = all(isinstance(record, Exit) for record in records)
         kill_remains(attempts.values(), recorded)
 
@@ -376,6 +382,24 @@ def _discard(gated: GatedRunner) -> None:
     process.wait()
     if locks is not None:
         locks.close()
+
+
+def end_container(job: Job, attempt: str) -> None:
+    """End the container of an attempt whose runner was killed, as the job's user."""
+    if not job.spec.container:
+        return
+    if job.spec.user is None:
+        return remove_container(job.spec.container, attempt, os.environ)
+    try:
+        identity = identity_of(job.spec.user)
+    except OSError:
+        return  # there is no such user any more
+    home = pwd.getpwuid(identity.uid).pw_dir
+    env = {
+        "PATH": os.environ.get("PATH", os.defpath), "HOME": home,
+        "XDG_RUNTIME_DIR": f"/run/user/{identity.uid}",
+    }  # fmt: skip
+    remove_container(job.spec.container, attempt, env, identity)
 
 
 _VISIBLE = {"amd": "ROCR_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}

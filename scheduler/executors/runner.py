@@ -40,9 +40,10 @@ if not __package__:
     sys.modules["gpudeck"] = ModuleType("gpudeck")
     sys.modules["gpudeck"].__path__ = [str(Path(__file__).parents[2])]
 
-from gpudeck.scheduler.background.user import identity_of
+from gpudeck.scheduler.background.user import Identity, identity_of
 from gpudeck.scheduler.executors import inheritance as inherit
 from gpudeck.scheduler.executors import tickets
+from gpudeck.scheduler.executors.containers import container_command, remove_container
 from gpudeck.scheduler.executors.exit_writer import (
     EXIT_FILE,
     LINGERS,
@@ -155,6 +156,8 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bool]:
     uid = launch.get("user")
     inheritance = inherit.prepare(launch.get("inherited"), launch.get("nice", 0), uid is None)
     group = Path(launch["cgroup"]) if launch.get("cgroup") else None
+    contained, argv = launch.get("container", ""), launch["argv"]
+    identity: Identity | None = None
 
     def prepare_child() -> None:
         if group is not None:
@@ -165,11 +168,13 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bool]:
 
     try:
         identity = None if uid is None else identity_of(uid)
+        if contained:
+            argv = container_command(launch, *(identity or (os.getuid(), os.getgid()))[:2])
         with (folder / "log").open("ab") as log:
             if identity is not None:
                 os.fchown(log.fileno(), identity.uid, identity.gid)
             child = subprocess.Popen(
-                launch["argv"],
+                argv,
                 cwd=launch["cwd"] if identity is None else None,
                 env=launch["env"],
                 stdin=subprocess.DEVNULL,
@@ -190,7 +195,7 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bool]:
         why = e.strerror
         if uid is None and not Path(launch["cwd"]).is_dir():  # root sees more than the user may
             why = "there is no such folder any more"
-        error = f"cannot start {launch['argv'][0]!r} in {launch['cwd']}: {why}"
+        error = f"cannot start {argv[0]!r} in {launch['cwd']}: {why}"
         return {"code": None, "error": error}, False
     except subprocess.SubprocessError as e:  # of `inheritance.apply`
         who = "" if uid is None else f" as user {uid} in {launch['cwd']}"
@@ -198,6 +203,8 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bool]:
     finally:
         if group is not None:
             _end_group(group)
+        reap_tree()
+        remove_container(contained, launch["attempt"], launch["env"], identity)
         reap_tree()
 
 

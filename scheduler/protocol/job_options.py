@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from gpudeck.language.numbers import amount, span
+from gpudeck.scheduler.protocol.containers import container_problem, with_engine
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Inherited, Spec
 from gpudeck.scheduler.protocol.place import Place
@@ -65,6 +66,8 @@ class JobOptions(TypedDict, total=False):
     notes: str
     tags: Sequence[str]
     notify: Sequence[str]
+    container: str
+    mounts: Sequence[str]
     where: str
     cwd: str | os.PathLike[str] | None
     env: Mapping[str, str] | None
@@ -169,7 +172,8 @@ JOB_OPTIONS = (
         str, "CLUSTER", "--on", hint="this machine", shown=False, editable=False,
     ),
     JobOption(
-        "env", "Environment", "with --on: set an environment variable; can be repeated",
+        "env", "Environment",
+        "with --on or --container: set an environment variable; can be repeated",
         _parse_environment, "NAME[=VALUE]", collect=parse_variables,
         hint="e.g. WANDB_MODE=offline SEED=1", shown=False,
         editable=False,
@@ -260,6 +264,19 @@ JOB_OPTIONS = (
         write=lambda cpus: f"at most {cpus:g}", local=True, editable=False,
     ),
     JobOption(
+        "container", "Container",
+        "run the command in a container of this image, with the job's GPUs and folder, e.g. "
+        "pytorch/pytorch or podman:IMAGE (also docker: and apptainer:)",
+        str, "IMAGE", hint="e.g. podman:IMAGE", local=True, editable=False,
+    ),
+    JobOption(
+        "mounts", "Folders in the container",
+        "with --container: another folder that the container sees, e.g. /data or /data:ro; can be "
+        "repeated",
+        _parse_tags, "DIR", "--mount", collect=_split_tags, write=_enumerate, local=True,
+        editable=False,
+    ),
+    JobOption(
         "hold", "Held", "do not start the job until you run: gpudeck resume JOB", None, shown=False,
         editable=False,
     ),
@@ -289,6 +306,10 @@ def check_limits(spec: Spec) -> None:
             write = span if option.parse is parse_time else str
             least, greatest = map(write, option.limits)
             raise UserError(f"{name} must be from {least} to {greatest}, not {value}")
+    if spec.container and (problem := container_problem(spec.container, (spec.cwd, *spec.mounts))):
+        raise UserError(problem)
+    if spec.mounts and not spec.container:
+        raise UserError("a job without a container sees all folders: leave --mount out")
 
 
 def make_spec(argv: Words, options: JobOptions, place: Place | None = None) -> Spec:
@@ -311,7 +332,7 @@ def make_spec(argv: Words, options: JobOptions, place: Place | None = None) -> S
             given[name] = parse(given[name]) if given[name] else 0
     if isinstance(begin := given.get("begin"), str):
         given["begin"] = moment_of(begin)
-    for name in ("after", "after_any", "tags", "notify"):
+    for name in ("after", "after_any", "tags", "notify", "mounts"):
         given[name] = tuple(given.get(name, ()))
     given["params"] = dict(given.get("params", {}))
     given["name"] = given.get("name") or (Path(argv[0]).name if argv else "")
@@ -319,11 +340,15 @@ def make_spec(argv: Words, options: JobOptions, place: Place | None = None) -> S
     given["cwd"] = str(Path(place.home, folder)) if place else _folder(folder or ".")
     given["gpus"] = given.get("gpus") or int(bool(given.get("memory") or given.get("gpu_type")))
     login = place.env if place else os.environ
+    if container := given.get("container"):
+        added = given.get("env", {})
+        given["env"], given["container_env"] = {**login, **added}, tuple(added)
+        given["container"] = with_engine(container, "" if place else login.get("PATH", ""))
     given["env"] = _environment(given.get("env", {} if given.get("where") else login))
     given["inherited"] = None if given.get("where") or place else _inherited()
     _check_utf8("the folder", given["cwd"], "Rename it, or choose another one with --cwd")
     texts = (value for name, value in given.items() if isinstance(value, str) and name != "cwd")
-    for text in (*argv, *given["tags"], *given["notify"], *texts):
+    for text in (*argv, *given["tags"], *given["notify"], *given["mounts"], *texts):
         _check_utf8("the text", text, "Put it in a file that the job reads")
     return Spec(argv=argv, **given)
 

@@ -92,6 +92,12 @@ class Spec(msgspec.Struct, frozen=True, gc=False):
     """How many processors' time it may use; 0: any."""
     inherited: Inherited | None = None
     """What it inherits from the process that submitted it; None: from its runner."""
+    container: str = ""
+    """The container that it runs in, as ENGINE:IMAGE; empty: none."""
+    mounts: tuple[str, ...] = ()
+    """Folders that the container sees besides the job's own; with :ro at the end, read only."""
+    container_env: tuple[str, ...] = ()
+    """Variables of the environment that the container gets, besides those of the queue."""
     notify: tuple[str, ...] = ()
     """The destinations that are told of its end (see `gpudeck notify`)."""
     user: int | None = None

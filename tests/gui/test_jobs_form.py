@@ -50,6 +50,7 @@ FILLED = {
     "array": "0-2",
     "tags": "paper, v2",
     "notify": "phone",
+    "container": "podman:IMAGE",
     "notes": "the long one",
 }
 OPTIONS = {
@@ -72,6 +73,7 @@ OPTIONS = {
     "cpus": 1.5,
     "tags": ("paper", "v2"),
     "notify": ("phone",),
+    "container": "podman:IMAGE",
     "notes": "the long one",
 }
 

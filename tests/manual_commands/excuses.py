@@ -25,7 +25,7 @@ EXCUSES = (
     Excuse(r"^gpudeck daemon uninstall", "it changes the systemd of whoever runs this"),
     Excuse(r"^gpudeck (host (add|test|remove)|--host) ", "it needs another machine"),
     Excuse(r"^gpudeck (cluster add|submit --on) ", "it needs a cluster"),
-    Excuse(r"exec (docker|podman) run|apptainer exec", "it needs an image and a GPU"),
+    Excuse(r"exec docker run|--container", "it needs an image and a GPU"),
     Excuse(
         r"^gpudeck (notify (add|test)|submit .*--notify|edit .*--notify)",
         "it needs a server that takes messages",

@@ -67,10 +67,13 @@ def run(args: Namespace) -> int:
         raise UsageError("missing command. Example: gpudeck submit --gpus 1 -- python train.py")
     if args.array is not None and args.wait:
         raise UsageError("--wait waits for one job and cannot be combined with --array")
-    if args.env and not args.where:
+    if args.env and not (args.where or args.container):
         raise UsageError(
-            "--env needs --on CLUSTER; on this machine a job gets your environment variables"
+            "--env needs --on CLUSTER or --container IMAGE; otherwise a job gets your environment "
+            "variables"
         )
+    if args.inject and args.container:
+        raise UsageError("--inject changes programs of this machine, not those in a container")
     if args.inject:
         try:
             command = injected(command)
@@ -94,7 +97,7 @@ def _submit(client: Client, specs: Sequence[Spec], token: str) -> Sequence[Job]:
 
 def _warn_of_command(command: Sequence[str], args: Namespace) -> None:
     """Print a warning if this machine does not have the command; a job before it may make it."""
-    if not (args.where or args.after or args.after_any):
+    if not (args.where or args.container or args.after or args.after_any):
         folder = str(Path(args.cwd or ".").absolute())
         if warning := command_warning(command, folder, os.environ.get("PATH", "")):
             print_error(f"warning: {warning}")
