@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpudeck.app.format.bookings import BookingRow, booking_rows
-from gpudeck.app.format.free_devices import FreeDevices, free_devices, is_free
+from gpudeck.app.format.free_devices import free_devices, is_free
 from gpudeck.app.format.job_rows import JobRow, ended, job_row
 from gpudeck.app.format.values import Meaning, ago, device_label
 from gpudeck.app.jobs.queue_timeline import QueueTimeline, queue_timeline
@@ -56,7 +56,10 @@ class Page:
     zone: int
     """The time zone of this machine in seconds, so that all clocks of the page agree."""
     source: str
-    free: FreeDevices
+    headline: str
+    """What is free; for a recording, that it is one."""
+    next: str
+    """When the next device will be free; may be empty."""
     counts: tuple[str, str]
     """How many jobs run and wait."""
     devices: tuple[Device, ...]
@@ -91,12 +94,14 @@ def make_page(snapshot: Snapshot, landings: Sequence[Landing]) -> Page:
             _listed(job, labels, starts.get(job.id), snapshot.time) for job in found[:MOST_JOBS]
         )
 
+    free = free_devices(snapshot)
     left = snapshot.waiting - min(len(waiting), MOST_JOBS)
     return Page(
         time=snapshot.time,
         zone=time.localtime(snapshot.time).tm_gmtoff,
         source=snapshot.source,
-        free=free_devices(snapshot),
+        headline=free.headline or tr("A recording is shown"),
+        next=free.next,
         counts=(tr("{n} running", n=len(running)), tr("{n} waiting", n=snapshot.waiting)),
         devices=tuple(
             _device(state, tile, jobs, labels, snapshot)

@@ -166,7 +166,7 @@ def test_the_stream_tells_of_jobs_as_they_come(page: Page, deck: Client, tmp_pat
     ((name, shown),) = page.events("/api/live", 1)
     assert name == "page"
     assert [one["row"]["name"] for one in shown["running"]] == ["streamed"]
-    assert shown["free"]["headline"] == "0 of 1 free"
+    assert shown["headline"] == "CPU is in use"
     assert shown["devices"][0]["job"]["id"] == job.id
     bars = shown["timeline"]["rows"][0]["bars"]
     assert [(bar["kind"], bar["key"]) for bar in bars] == [("running", job.id)]
@@ -195,12 +195,12 @@ def test_a_browser_shows_the_deck_live_and_safely(
 ) -> None:
     browser.emulate(1440, 900, "dark")
     browser.open(page.link)
-    eventually(lambda: browser.text(".hero h1") == "1 of 1 free")
+    eventually(lambda: browser.text(".hero h1") == "CPU is free")
     assert page.token not in browser.run("return location.href")
     assert browser.text(".tile .title b") == "CPU"
     job = deck.submit(python(HOSTILE, tmp_path / "go"), gpus=1, name="<img src=x onerror=alert(1)>")
     eventually(lambda: "<img src=x" in browser.text(".jobs .group"))
-    eventually(lambda: browser.text(".hero h1") == "0 of 1 free")
+    eventually(lambda: browser.text(".hero h1") == "CPU is in use")
     eventually(lambda: browser.text(".timeline .span.running").startswith(f"{job.id} · <img"))
     browser.run("document.querySelector('.jobs .job').click()")
     eventually(lambda: "<script>document.title=1</script>" in browser.text(".log"))
@@ -211,7 +211,7 @@ def test_a_browser_shows_the_deck_live_and_safely(
     assert browser.run("return document.querySelectorAll('main script, main img').length") == 0
     assert browser.run("return document.title").endswith("· GPU Deck")
     browser.run("location.hash = '#/'")
-    eventually(lambda: browser.text(".hero h1") == "1 of 1 free")
+    eventually(lambda: browser.text(".hero h1") == "CPU is free")
     browser.run("document.querySelector('.tile').click()")
     eventually(lambda: browser.run("return document.querySelectorAll('.chart canvas').length") > 1)
     assert browser.messages() == [], "no error, and nothing that the policy refused"

@@ -34,7 +34,7 @@ function take(name, value) {
     return;
   }
   onLink("live");
-  document.title = `${value.free.headline} · GPU Deck`;
+  document.title = `${value.headline} · GPU Deck`;
   newest = value;
   if (shown) shown.show(value);
   else route();

@@ -30,8 +30,8 @@ export class Overview {
 
   show(page) {
     const texts = this.texts;
-    setText(this.hero, page.free.headline);
-    setText(this.next, page.free.next);
+    setText(this.hero, page.headline);
+    setText(this.next, page.next);
     this.#changed("counts", page.counts, () =>
       this.counts.replaceChildren(...page.counts.map((text) => h("span", {}, text))));
     this.#changed("notices", page.notices, () => this.notices.replaceChildren(
