@@ -305,6 +305,21 @@ class Client:
         """Keep GPUs for a user or a group for a time. Raises UserError."""
         return self.send(Reserve(booking))
 
+    def free(self, gpus: Iterable[str], until: float) -> Booked:
+        """Suspend the jobs on GPUs, and keep these free of all jobs for a time.
+
+        The jobs come back by themselves afterwards, or when the reservation is cancelled. As with
+        `suspend_job`, a client with a short timeout may give up before the daemon has finished.
+
+        Args:
+            gpus: The ids of the GPUs.
+            until: In seconds since the epoch.
+
+        Raises:
+            UserError: One of the GPUs is reserved already, or the time is over.
+        """
+        return self.reserve(Booking(tuple(gpus), time.time(), until, frees=True))
+
     def cancel_reservation(self, number: int) -> None:
         """Cancel a reservation of GPUs, or end it now. Raises NotFound."""
         self.send(CancelReservation(number))

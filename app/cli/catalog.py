@@ -61,6 +61,11 @@ COMMANDS = (
         "cli.devices.suspend",
         "take running jobs or a program off the GPU; without either, list what is suspended",
     ),
+    Command(
+        "free",
+        "cli.devices.free",
+        "suspend the jobs on GPUs and keep the GPUs free for a time; then the jobs come back",
+    ),
     Command("drain", "cli.devices.drain", "start no new jobs on GPUs; jobs that run continue"),
     Command(
         "undrain",

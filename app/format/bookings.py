@@ -10,6 +10,7 @@ from gpudeck.app.language.texts import tr, tr_date, tr_list, tr_noop, tr_sentenc
 from gpudeck.language.numbers import clock
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
+from gpudeck.scheduler.verbs.bookings import Booked
 
 Phase = Literal["Upcoming", "Now", "Over"]
 _PHASES = (tr_noop("Upcoming"), tr_noop("Now"), tr_noop("Over"))
@@ -46,7 +47,10 @@ def _row(number: int, booking: Booking, snapshot: Snapshot) -> BookingRow:
         tr_date(clock(booking.begin, now)),
         tr_date(clock(booking.end, now)),
     )
-    return BookingRow(number, (*cells, tr(phase(booking, now))), phase(booking, now))
+    shown = tr(phase(booking, now))
+    if booking.daily:
+        shown = tr("{phase}, every day", phase=shown)
+    return BookingRow(number, (*cells, shown), phase(booking, now))
 
 
 def phase(booking: Booking, now: float) -> Phase:
@@ -79,6 +83,29 @@ def outlook(snapshot: Snapshot) -> str:
             else:
                 texts.append(tr("{gpus} for {holder} now until {end}", **values))
     return tr("Reserved: {bookings}", bookings="; ".join(texts)) if texts else ""
+
+
+def freed_text(made: Booked, booking: Booking, snapshot: Snapshot) -> list[str]:
+    """Say which GPUs are free now and until when, which jobs left them, and which did not."""
+    now, gpus = snapshot.time, gpu_names(booking, snapshot)
+    end = tr_date(clock(booking.end, now))
+    if booking.begin > now:
+        begin = tr_date(clock(booking.begin, now))
+        text = tr("{gpus}: kept free from {begin} until {end}", gpus=gpus, begin=begin, end=end)
+    else:
+        text = tr("{gpus}: kept free until {end}", gpus=gpus, end=end)
+    if booking.daily:
+        text = tr("{text}, and every day at these times", text=text)
+    lines = [text]
+    if made.left:
+        jobs = tr_list(made.left)
+        lines.append(tr("Suspended, and back by themselves afterwards: {jobs}", jobs=jobs))
+    lines += [
+        tr("Job {job} runs on: {why}", job=job, why=tr_sentence(why))
+        for job, why in made.stayed.items()
+    ]
+    command = f"gpudeck reserve cancel {made.number}"
+    return [*lines, tr("To end it earlier: {command}", command=command)]
 
 
 def outlasting_text(jobs: Sequence[int]) -> str:

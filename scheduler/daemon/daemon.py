@@ -22,6 +22,7 @@ from gpudeck.scheduler.background.instance import report_ready
 from gpudeck.scheduler.background.version import note_version
 from gpudeck.scheduler.daemon import sharing
 from gpudeck.scheduler.daemon.cluster_hub import ClusterHub
+from gpudeck.scheduler.daemon.freeing import Freeing
 from gpudeck.scheduler.daemon.gpu_sharing import GpuSharing
 from gpudeck.scheduler.daemon.job_suspension import RETRY_S, JobSuspensions
 from gpudeck.scheduler.daemon.reading_flow import ReadingFlow
@@ -39,6 +40,7 @@ from gpudeck.scheduler.lease.service import LeaseService
 from gpudeck.scheduler.notices.book import DestinationBook
 from gpudeck.scheduler.notices.notifier import Notifier, Roles
 from gpudeck.scheduler.protocol import paths, settings, wire
+from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.devices import Process
 from gpudeck.scheduler.protocol.draining import is_drained
 from gpudeck.scheduler.protocol.errors import UserError
@@ -158,6 +160,9 @@ class Daemon:
         self.job_suspensions = JobSuspensions(
             lambda: self.queue, self._local, self.suspensions, self.polling.details, self.start_soon
         )
+        self._freeing = Freeing(
+            lambda: state.settings, lambda: self.queue.running, self.job_suspensions, self.configure
+        )
         self._calibration = CalibrationService(
             self.recorder.past,
             lambda: self.monitor.devices,
@@ -195,6 +200,7 @@ class Daemon:
             self._start_jobs(),
             self.polling.run(),
             self._follow_progress(),
+            self._freeing.run(),
             self._flush_history(),
             self._recover_suspensions(),
             *(helper.run() for helper in self._helpers),
@@ -370,6 +376,10 @@ class Daemon:
         )
         self._gpu_locks.lend((device,))
         return device
+
+    async def free(self, booking: Booking) -> tuple[tuple[int, ...], dict[int, str]]:
+        """Suspend the jobs that a reservation keeps from its GPUs now; see `Freeing.free`."""
+        return await self._freeing.free(booking)
 
     async def end_process(self, process: Process) -> None:
         """End a process of this user that uses a GPU."""

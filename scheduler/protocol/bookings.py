@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import msgspec
@@ -26,6 +27,10 @@ class Booking(msgspec.Struct, frozen=True):
     """Whose jobs may run there; None: no user's, or with a group every user's of that group."""
     group: str = ""
     """The group whose jobs may run there; empty: all jobs of the user."""
+    frees: bool = False
+    """Other jobs that run there when it begins are suspended until it is over."""
+    daily: bool = False
+    """It is repeated every day."""
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "gpus", tuple(dict.fromkeys(self.gpus)))
@@ -35,6 +40,10 @@ class Booking(msgspec.Struct, frozen=True):
         if self.group and group != self.group:
             return False
         return user == self.user if self.user is not None else bool(self.group)
+
+    def is_on(self, now: float) -> bool:
+        """Return whether the GPUs are kept at this time."""
+        return self.begin <= now < self.end
 
     @property
     def holder(self) -> str:
@@ -57,6 +66,16 @@ def overlapping(known: Mapping[str, Booking], new: Booking) -> Iterable[str]:
             yield number
 
 
+def renewed(booking: Booking, now: float) -> Booking:
+    """Return a daily reservation as it is next, at the same times of the day."""
+    times = [datetime.fromtimestamp(at) for at in (booking.begin, booking.end)]
+    days = max((datetime.fromtimestamp(now) - times[1]).days, 0)
+    while (times[1] + timedelta(days)).timestamp() <= now:
+        days += 1
+    begin, end = ((at + timedelta(days)).timestamp() for at in times)
+    return msgspec.structs.replace(booking, begin=begin, end=end)
+
+
 def current(known: Mapping[str, Booking], now: float) -> dict[str, Booking]:
     """Return the reservations without those that have been over for a while."""
-    return {n: booking for n, booking in known.items() if booking.end > now - KEPT_S}
+    return {n: b for n, b in known.items() if b.daily or b.end > now - KEPT_S}

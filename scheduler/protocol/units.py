@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from gpudeck.language.numbers import GIB
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 
 _BYTES = {
@@ -115,6 +116,19 @@ def parse_begin(text: str, now: float) -> float:
             f"a time before {time.localtime(LAST_MOMENT).tm_year} is needed; got {text!r}"
         )
     return at
+
+
+def parse_daily(text: str, now: float) -> tuple[float, float]:
+    """Read times of every day such as 20:00-23:00: when they last began or will next begin, and
+    when they are over then, in seconds since the epoch. Raises UserError."""
+    match = re.fullmatch("([0-9]{1,2}:[0-9]{2})-([0-9]{1,2}:[0-9]{2})", text.strip())
+    if match is None:
+        raise UserError(phrase("times such as 20:00-23:00 are needed; got {text}", text=repr(text)))
+    begin = _read_begin(match[1], now)
+    end = _read_begin(match[2], begin)
+    day_before = (datetime.fromtimestamp(begin) - timedelta(days=1)).timestamp()
+    end_before = _read_begin(match[2], day_before)
+    return (day_before, end_before) if end_before > now else (begin, end)
 
 
 def _read_begin(text: str, now: float) -> float:

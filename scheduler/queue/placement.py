@@ -137,11 +137,14 @@ class Slot:
     def booked_against(self, spec: Spec, at: float) -> Booking | None:
         """Return the first booking that keeps the job from starting here at this time.
 
-        One that is to begin does so unless the job's time limit is up by then.
+        One that is to begin does so unless the job's time limit is up by then, or the job is
+        suspended when it begins.
         """
         over = at + spec.timeout + MARGIN_S if spec.timeout else math.inf
         for booking in self.bookings:
             meets = booking.begin < over and at < booking.end
+            if booking.frees and at < booking.begin:
+                continue
             if meets and not booking.admits(spec.user, spec.group):
                 return booking
         return None
@@ -184,7 +187,7 @@ class Slot:
     def is_kept_from(self, spec: Spec) -> bool:
         """Return whether a booking keeps such a job from being here now."""
         return any(
-            booking.begin <= self.now < booking.end and not booking.admits(spec.user, spec.group)
+            booking.is_on(self.now) and not booking.admits(spec.user, spec.group)
             for booking in self.bookings
         )
 

@@ -21,6 +21,10 @@ class Booked(msgspec.Struct, frozen=True):
     number: int
     outlasting: tuple[int, ...] = ()
     """Running jobs that may hold one of the GPUs after the beginning."""
+    left: tuple[int, ...] = ()
+    """Jobs that were suspended at once, as the reservation frees the GPUs."""
+    stayed: dict[int, str] = {}
+    """Why jobs were not suspended then, by their numbers."""
 
 
 class Reserve(Request[Booked], frozen=True, tag="reserve"):
@@ -45,7 +49,10 @@ class Reserve(Request[Booked], frozen=True, tag="reserve"):
             )
         number = next_number(snapshot.settings.reservations)
         await daemon.configure({"reservations": {**known, str(number): new}})
-        return Booked(number, tuple(_outlasting(daemon.queue.running, new)))
+        if not new.frees:
+            return Booked(number, tuple(_outlasting(daemon.queue.running, new)))
+        left, stayed = await daemon.free(new)
+        return Booked(number, tuple(stayed), left, stayed)
 
 
 class CancelReservation(Request[None], frozen=True, tag="cancel_reservation"):

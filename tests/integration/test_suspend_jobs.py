@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from gpudeck.app.cli import main as cli
+from gpudeck.app.format.job_rows import describe
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Failed, Job, Lost, Running, suspension_of
 from tests.integration.deck import kill_daemon, ready, running
@@ -236,3 +238,40 @@ def test_a_job_comes_back_by_itself(machine: Machine) -> None:
     machine.deck.suspend_job(job.id, time.time() + 0.5)
     eventually(lambda: machine.on(job))
     assert goes_on(job)
+
+
+def test_a_freed_gpu_stays_free_and_its_job_comes_back(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deck, job = machine.deck, machine.train()
+    assert cli.main(["free", "0", "--for", "1h"]) == 0
+    printed = capsys.readouterr().out
+    assert f"back by themselves afterwards: {job.id}" in printed
+    assert machine.off(job) and state_of(machine) == "2"
+    waiting = deck.submit(["true"], gpus=1).job
+    assert "reserved for work outside of the queue" in deck.job(waiting.id).state.reason  # type: ignore[union-attr]
+    assert "reserved" in describe(deck.job(job.id))
+    restart(machine)
+    assert machine.off(job)
+    assert cli.main(["reserve", "cancel", "1"]) == 0
+    eventually(lambda: machine.on(job))
+    assert goes_on(job)
+
+
+def test_a_reservation_that_frees_suspends_jobs_when_it_begins(machine: Machine) -> None:
+    job = machine.train()
+    begin = time.time() + 1.0
+    machine.deck.reserve(Booking((machine.uuid,), begin, begin + 1.0, frees=True))
+    eventually(lambda: machine.off(job))
+    eventually(lambda: machine.on(job))
+    assert time.time() >= begin + 1.0 and goes_on(job)
+
+
+def test_a_job_that_stays_on_a_freed_gpu_is_named(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = machine.train()
+    machine.write("checkpoint.code", 801)
+    assert cli.main(["free", "0"]) == 0
+    assert f"Job {job.id} runs on: job {job.id} (sh) cannot be suspended" in capsys.readouterr().out
+    assert machine.on(job) and goes_on(job)

@@ -31,7 +31,7 @@ EXCUSES = (
         "it needs a server that takes messages",
     ),
     Excuse(r"conda run|-- uv run", "it needs conda or uv"),
-    Excuse(r"^gpudeck (suspend|resume) --pid", "it needs a program on a GPU"),
+    Excuse(r"^gpudeck (suspend|resume) (--pid|12)|^gpudeck free", "it needs a program on a GPU"),
     Excuse(
         r"^gpudeck (search (judge|install|remove)|submit -- gpudeck search)",
         "it needs a kernel; tests/unit/accel/search runs it",

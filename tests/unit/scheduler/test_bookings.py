@@ -4,7 +4,9 @@ the holder do, and everybody starts in the end."""
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
+from datetime import datetime
 
 import msgspec
 import pytest
@@ -12,10 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudeck.language.numbers import GIB
-from gpudeck.scheduler.protocol.bookings import KEPT_S, Booking, current, next_number, overlapping
+from gpudeck.scheduler.protocol.bookings import (
+    KEPT_S,
+    Booking,
+    current,
+    next_number,
+    overlapping,
+    renewed,
+)
 from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Spec
 from gpudeck.scheduler.protocol.schedule import expected_end
+from gpudeck.scheduler.protocol.units import parse_daily
 from gpudeck.scheduler.protocol.wait_reasons import render
 from gpudeck.scheduler.queue.forecast import forecast
 from gpudeck.scheduler.queue.placement import MARGIN_S, Availability, DeviceUse
@@ -188,3 +199,38 @@ def test_the_forecast_for_equal_jobs_is_that_of_the_last() -> None:
     assert forecast(before[-1], [], {}, GPUS, conditions, before[:-1]).at == 0.0
     assert forecast(last, [], {}, GPUS, conditions, before).at == HOUR, "there are three GPUs"
     assert forecast(last, [], {}, GPUS, conditions).at == 0.0
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_a_daily_reservation_keeps_its_times_of_the_day(
+    zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        begin = datetime(2026, 3, 27, 22).timestamp()  # the clocks change on the 29th
+        nightly = Booking(("GPU-0",), begin, begin + 3 * HOUR, frees=True, daily=True)
+        assert renewed(nightly, begin + 2 * HOUR) == nightly
+        for day in (28, 29, 30):
+            after = renewed(nightly, datetime(2026, 3, day, 12).timestamp())
+            assert datetime.fromtimestamp(after.begin) == datetime(2026, 3, day, 22)
+            assert datetime.fromtimestamp(after.end) == datetime(2026, 3, day + 1, 1)
+        assert current({"1": nightly}, begin + 100 * KEPT_S) == {"1": nightly}
+        at = datetime(2026, 5, 5, 0, 30).timestamp()
+        assert parse_daily("22:00-01:00", at) == (at - 2.5 * HOUR, at + 0.5 * HOUR)
+        assert parse_daily("22:00-01:00", at + HOUR) == (at + 21.5 * HOUR, at + 24.5 * HOUR)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("text", ["20-23", "20:00", "25:00-26:00", ""])
+def test_times_of_the_day_that_make_no_sense_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="needed"):
+        parse_daily(text, 0.0)
+
+
+def test_a_reservation_that_suspends_jobs_lets_them_start_before_it() -> None:
+    kept = [msgspec.structs.replace(booking(1, 5, 0, 1, 2), frees=True)]
+    assert starts([job(1)], kept) == {1: "GPU-0"}
+    assert starts([job(1)], kept, hour=2) == {}

@@ -1,0 +1,96 @@
+"""Free GPUs for a time: suspend the jobs there when a reservation begins that frees its GPUs.
+
+The queue keeps the suspended jobs away until the reservation is over or cancelled, and brings them
+back then. Daily reservations are renewed here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from gpudeck.scheduler.daemon.job_suspension import JobSuspensions
+from gpudeck.scheduler.protocol.bookings import Booking, renewed
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job, held_devices
+from gpudeck.scheduler.protocol.settings import Settings
+
+CHECK_S = 1.0
+"""Seconds between two looks at the reservations."""
+AGAIN_S = 60.0
+"""Seconds before a job that could not be suspended is tried again."""
+
+
+class Freeing:
+    """Keep jobs off the GPUs of reservations that free them."""
+
+    def __init__(
+        self,
+        settings: Callable[[], Settings],
+        running: Callable[[], Sequence[Job]],
+        suspensions: JobSuspensions,
+        configure: Callable[[Mapping[str, object]], Awaitable[object]],
+    ) -> None:
+        """Do nothing yet.
+
+        Args:
+            settings: Returns the settings in force.
+            running: Returns the jobs that run.
+            suspensions: Suspends jobs.
+            configure: Changes settings.
+        """
+        self._settings, self._running = settings, running
+        self._suspensions, self._configure = suspensions, configure
+        self._tried: dict[int, float] = {}
+        """When each job was last tried to be suspended (monotonic)."""
+
+    async def run(self) -> None:
+        """Look at the reservations again and again, for ever."""
+        while True:
+            await asyncio.sleep(CHECK_S)
+            await self._renew()
+            for booking in tuple(self._settings().reservations.values()):
+                await self.free(booking, AGAIN_S)
+
+    async def free(
+        self, booking: Booking, pause: float = 0.0
+    ) -> tuple[tuple[int, ...], dict[int, str]]:
+        """Suspend the jobs that a reservation keeps from its GPUs now.
+
+        Args:
+            pause: How long ago a job must have been tried, in seconds.
+
+        Returns:
+            The jobs that are off, and why others are not, by their numbers.
+        """
+        left, stayed, now = list[int](), dict[int, str](), time.time()
+        if not (booking.frees and booking.is_on(now)):
+            return (), {}
+        for job in [job for job in self._running() if _is_in_the_way(job, booking)]:
+            if time.monotonic() - self._tried.get(job.id, -AGAIN_S) < pause:
+                continue
+            self._tried[job.id] = time.monotonic()
+            try:
+                await self._suspensions.suspend(job.id, now)
+                left.append(job.id)
+            except UserError as e:
+                stayed[job.id] = str(e)
+        return tuple(left), stayed
+
+    async def _renew(self) -> None:
+        """Move daily reservations that are over to the next day."""
+        known, now = self._settings().reservations, time.time()
+        next_ones = {
+            number: renewed(booking, now)
+            for number, booking in known.items()
+            if booking.daily and booking.end <= now
+        }
+        if next_ones:
+            await self._configure({"reservations": {**known, **next_ones}})
+
+
+def _is_in_the_way(job: Job, booking: Booking) -> bool:
+    """Return whether a job holds one of the GPUs that are kept for others."""
+    held = not booking.admits(job.spec.user, job.spec.group)
+    return held and not set(held_devices(job)).isdisjoint(booking.gpus)
