@@ -28,18 +28,19 @@ def json_in_english(encoded: bytes) -> bytes:
     """Return JSON with its texts in English, as programs read it."""
     if b'"type":"text"' not in encoded:
         return encoded
-    return msgspec.json.encode(_in_english(msgspec.json.decode(encoded)))
+    return msgspec.json.encode(in_english(msgspec.json.decode(encoded)))
 
 
-def _in_english(value: Any) -> Any:
-    if isinstance(value, list):
-        return list(map(_in_english, value))
+def in_english(value: Any) -> Any:
+    """Return a value as JSON has it, with its texts in English."""
+    if isinstance(value, list | tuple):
+        return list(map(in_english, value))
     if not isinstance(value, dict):
         return value
     if value.get("type") == "text":
         with contextlib.suppress(msgspec.ValidationError):  # a job's result may be alike
             return render(msgspec.convert(value, Text))
-    return {name: _in_english(inner) for name, inner in value.items()}
+    return {name: in_english(inner) for name, inner in value.items()}
 
 
 @lru_cache(maxsize=4096)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from gpudeck.app.format.job_rows import device_labels, ended, meaning, started, state_word
 from gpudeck.app.format.values import Meaning, clock, duration
-from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.app.language.texts import tr, tr_noop, tr_sentence, tr_text
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.jobs import Queued
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -65,11 +65,11 @@ def booking_spans(
     return tuple(
         BookingSpan(
             device,
-            tr_sentence(booking.holder),
+            tr_text(booking.holder),
             tr(
                 "Reservation {n} for {holder}\n{begin} to {end}",
                 n=number,
-                holder=tr_sentence(booking.holder),
+                holder=tr_text(booking.holder),
                 begin=clock(booking.begin, snapshot.time),
                 end=clock(booking.end, snapshot.time),
             ),

@@ -15,7 +15,7 @@ from gpudeck.app.format.values import (
     duration,
     format_field,
 )
-from gpudeck.app.language.texts import tr, tr_date, tr_noop, tr_sentence
+from gpudeck.app.language.texts import tr, tr_date, tr_noop, tr_sentence, tr_text
 from gpudeck.app.strip.tile_model import Tile, temperature_meaning, throttle_reasons, tiles
 from gpudeck.language import numbers as units
 from gpudeck.language.numbers import capitalized
@@ -189,7 +189,7 @@ def _card(state: DeviceState, tile: Tile, snapshot: Snapshot) -> FactGroup:
                 "{begin} to {end}, for {holder}",
                 begin=tr_date(units.clock(booking.begin, snapshot.time)),
                 end=tr_date(units.clock(booking.end, snapshot.time)),
-                holder=tr_sentence(booking.holder),
+                holder=tr_text(booking.holder),
             )
     if device.note and device.kind != "replay":  # the page's title says so
         rows[tr("Note")] = tr_sentence(device.note)

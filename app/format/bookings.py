@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gpudeck.app.language.texts import tr, tr_date, tr_list, tr_noop, tr_sentence
+from gpudeck.app.language.texts import tr, tr_date, tr_list, tr_noop, tr_text
 from gpudeck.language.numbers import clock
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
@@ -43,7 +43,7 @@ def _row(number: int, booking: Booking, snapshot: Snapshot) -> BookingRow:
     cells = (
         str(number),
         gpu_names(booking, snapshot),
-        tr_sentence(booking.holder),
+        tr_text(booking.holder),
         tr_date(clock(booking.begin, now)),
         tr_date(clock(booking.end, now)),
     )
@@ -74,7 +74,7 @@ def outlook(snapshot: Snapshot) -> str:
         if booking.end > now:
             values = {
                 "gpus": gpu_names(booking, snapshot),
-                "holder": tr_sentence(booking.holder),
+                "holder": tr_text(booking.holder),
                 "begin": tr_date(clock(booking.begin, now)),
                 "end": tr_date(clock(booking.end, now)),
             }

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 
 from gpudeck.app.format.results import own_result, result_of, summarize_result
 from gpudeck.app.format.values import Meaning, ago, clock, device_label, duration, significant
-from gpudeck.app.language.texts import tr, tr_date, tr_decimal, tr_list, tr_noop, tr_sentence
+from gpudeck.app.language.texts import (
+    tr,
+    tr_date,
+    tr_decimal,
+    tr_list,
+    tr_noop,
+    tr_sentence,
+    tr_text,
+)
 from gpudeck.language.numbers import amount, energy
 from gpudeck.language.text import Bytes, Text, moment, phrase
 from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS
@@ -29,7 +37,7 @@ from gpudeck.scheduler.protocol.jobs import (
     suspension_of,
 )
 from gpudeck.scheduler.protocol.snapshot import Snapshot
-from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, headline, render
+from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, explain, headline
 
 _NAMED = 2
 """Devices whose names a column has room for."""
@@ -266,14 +274,14 @@ def _doing(job: Job, now: float) -> str:
     state, text = job.state, ""
     match state:
         case Queued():
-            text = _waits(state, now)
+            text = tr_text(headline(state.wait, now))
         case Starting():
             text = tr("Starting")
         case Running(unreadable=FolderUnreadable() as unreadable):
-            why = tr_sentence(render(unreadable, now))
+            why = tr_text(explain(unreadable, now))
             text = tr("Ended; {why}", why=why) if state.over else tr("Running; {why}", why=why)
         case Running(suspension=JobSuspension() as suspension):
-            text = tr_sentence(_describe_suspension(suspension, now))
+            text = tr_text(_describe_suspension(suspension, now))
         case Running(note=note) if note:
             text = tr_sentence(note)
         case Running(progress=None):
@@ -295,20 +303,13 @@ def _describe_suspension(suspension: JobSuspension, now: float) -> Text:
     if suspension.phase == "resuming":
         return phrase("comes back to its GPU")
     if suspension.wait is not None:
-        why = tr_sentence(render(suspension.wait, now))
+        why = explain(suspension.wait, now)
         return phrase("{size} in host memory; waits to come back: {why}", size=size, why=why)
     if suspension.resume_at is not None:
         at = moment(suspension.resume_at, now)
         return phrase("{size} in host memory; comes back at {time}", size=size, time=at)
     since = moment(suspension.since, now)
     return phrase("{size} in host memory since {time}", size=size, time=since)
-
-
-def _waits(state: Queued, now: float) -> str:
-    """Return why the job waits, as the line of a list."""
-    if (found := headline(state.wait, now)) is not None:
-        return tr_sentence(found)
-    return tr("Waiting: {why}", why=tr_sentence(state.reason))
 
 
 def _pace(progress: Progress, started: float, now: float) -> str:
@@ -324,14 +325,14 @@ def _pace(progress: Progress, started: float, now: float) -> str:
 def _reason(job: Job, now: float) -> str:
     state = job.state
     if isinstance(state, Queued):
-        return _waits(state, now)
+        return tr_text(headline(state.wait, now))
     if isinstance(state, Failed):
         reason = tr_sentence(state.reason)
-        if state.code is None or "exit code" in state.reason:
+        if state.code is None or "exit code" in str(state.reason):
             return reason
         return tr("{reason} (exit status {n})", reason=reason, n=state.code)
     if isinstance(state, Running) and state.unreadable is not None:
-        return tr_sentence(render(state.unreadable, now))
+        return tr_text(explain(state.unreadable, now))
     return tr_sentence(state.reason) if isinstance(state, Lost | Cancelled) else ""
 
 
@@ -386,7 +387,7 @@ def forecast_text(forecast: Forecast, labels: Mapping[str, str], now: float) -> 
     where = tr_list([labels.get(d, d) for d in forecast.devices])
     if forecast.wait is None:
         return tr("Would start now on {devices}", devices=where) if where else tr("Would start now")
-    why = tr_sentence(forecast.reason)
+    why = tr_text(explain(forecast.wait, now))
     if forecast.at is None:
         return tr("Would wait; start time unknown: {why}", why=why)
     at = clock(forecast.at, now)

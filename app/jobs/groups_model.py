@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.link.call import Call
 from gpudeck.scheduler.executors.agent_protocol import Unreachable
 from gpudeck.scheduler.executors.ray import Ray
@@ -16,7 +16,7 @@ from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import GroupState, Running
 from gpudeck.scheduler.protocol.settings import CLUSTER, ClusterSettings
 from gpudeck.scheduler.protocol.snapshot import Snapshot
-from gpudeck.scheduler.protocol.wait_reasons import render
+from gpudeck.scheduler.protocol.wait_reasons import explain
 
 _EXAMPLE = "http://head:8265"
 
@@ -54,7 +54,7 @@ def cluster_rows(snapshot: Snapshot) -> tuple[GroupRow, ...]:
     rows = []
     for name, cluster in snapshot.settings.clusters.items():
         reason = snapshot.unavailable.get(name)
-        health = tr_sentence(render(reason, snapshot.time)) if reason else tr("Reachable")
+        health = tr_text(explain(reason, snapshot.time)) if reason else tr("Reachable")
         jobs = sum(job.spec.where == name and job.active for job in snapshot.jobs)
         address = cluster.address or tr("local commands")
         rows.append(

@@ -11,7 +11,7 @@ from typing import Literal
 
 from gpudeck.app.format.job_rows import describe, ended, meaning, started
 from gpudeck.app.format.values import Meaning, device_label
-from gpudeck.app.language.texts import tr, tr_date, tr_sentence
+from gpudeck.app.language.texts import tr, tr_date, tr_text
 from gpudeck.language.numbers import clock
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, over, suspension_of
 from gpudeck.scheduler.protocol.schedule import Landing, expected_end
@@ -172,7 +172,7 @@ def _bookings(snapshot: Snapshot) -> Mapping[str, Sequence[Bar]]:
     """Return the reservations of each device."""
     found: dict[str, list[Bar]] = {}
     for number, booking in snapshot.settings.reservations.items():
-        holder = tr_sentence(booking.holder)
+        holder = tr_text(booking.holder)
         begin, end = (_clock(at, snapshot.time) for at in (booking.begin, booking.end))
         text = tr("Reserved for {holder}\n{begin} to {end}", holder=holder, begin=begin, end=end)
         bar = Bar("booked", int(number), holder, text, booking.begin, booking.end)

@@ -12,6 +12,7 @@ from gpudeck.app.language.texts import tr, tr_sentence
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import label, row, set_text
 from gpudeck.language.numbers import capitalized
+from gpudeck.language.text import Message
 
 _EDGE = 4
 
@@ -28,7 +29,7 @@ class Banner(QWidget):
         self.setAccessibleName(tr("Notices"))
         self.hide()
 
-    def show_notices(self, notices: Iterable[str]) -> None:
+    def show_notices(self, notices: Iterable[Message]) -> None:
         """Show these problems, each as a sentence of its own."""
         text = "  ·  ".join(capitalized(tr_sentence(notice)) for notice in notices)
         set_text(self.text, text)

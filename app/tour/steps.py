@@ -223,7 +223,11 @@ class TourSteps:
 
         if not self._session.until(poll, seconds):
             notices = self._state.snapshot.notices if self._state.snapshot else ()
-            why = "; ".join(notices) if self._state.link.connected else self._state.link.text
+            why = (
+                "; ".join(map(str, notices))
+                if self._state.link.connected
+                else self._state.link.text
+            )
             reason = f" ({why})" if why else ""
             raise UserError(
                 f"timed out after {seconds:.0f} s waiting for {what}{reason}. See: gpudeck doctor"

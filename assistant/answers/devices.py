@@ -14,7 +14,7 @@ from gpudeck.assistant.answers.values import (
     why_absent,
 )
 from gpudeck.assistant.query.request import Query
-from gpudeck.assistant.query.rows import Row, Rows
+from gpudeck.assistant.query.rows import Row, Rows, number
 from gpudeck.assistant.query.table import SUBJECTS
 from gpudeck.language.words import Words
 
@@ -80,7 +80,7 @@ def _no_data(query: Query, rows: Rows, words: Words) -> str:
 
 def _moment(query: Query, rows: Rows, known: list[Row], words: Words) -> str:
     down = query.aggregate != "min"
-    row = sorted(known, key=lambda row: float(row.values[0] or 0.0), reverse=down)[0]
+    row = sorted(known, key=lambda row: number(row.values[0]), reverse=down)[0]
     return words.text(
         "{measure} of {who} was {extreme} {moment}: {value}.",
         measure=_title(query, rows, words),

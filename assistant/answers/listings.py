@@ -7,9 +7,8 @@ import msgspec
 from gpudeck.assistant.answers.notes import wanted_job
 from gpudeck.assistant.answers.values import cell, label, sheet, times, value_text
 from gpudeck.assistant.facts import phrases
-from gpudeck.assistant.language.sentences import translated
 from gpudeck.assistant.query.request import Query
-from gpudeck.assistant.query.rows import Rows
+from gpudeck.assistant.query.rows import Rows, number
 from gpudeck.assistant.query.setting_units import BELOW_SLOWDOWN, shown
 from gpudeck.language.numbers import capitalized
 from gpudeck.language.words import Words
@@ -30,7 +29,7 @@ def processes(query: Query, rows: Rows, words: Words) -> list[str]:
         return [words.text("No process uses a GPU." if not query.user else
                            "No process of that user uses a GPU.")]  # fmt: skip
     if query.by == "user":
-        best = max(rows.rows, key=lambda row: float(row.values[0] or 0.0))
+        best = max(rows.rows, key=lambda row: number(row.values[0]))
         first = words.text(
             "{who} uses the most memory: {value}.",
             who=label(best, words),
@@ -97,7 +96,7 @@ def capacity(query: Query, rows: Rows, words: Words) -> list[str]:
     wanted, (now, count) = wanted_job(kept["wanted"], words), kept["wanted"][2:]
     if isinstance(count, int) and count > 1:
         wanted = words.text("the last of {n} such jobs ({job})", n=count, job=wanted)
-    why = phrases.escaped(translated(str(reason or ""), words), 400)
+    why = value_text(reason or "", "", words, rows.time)
     if rows.rows[0].absent:
         return [words.text("No: {job} can never start here: {why}.", job=wanted, why=why)]
     if isinstance(start, int | float) and isinstance(now, int | float) and start <= now + 1:
@@ -167,7 +166,7 @@ def _largest(rows: Rows, words: Words) -> list[str]:
         return [words.text("There is no GPU whose free memory is known.")]
     named = [
         words.text("{size} billion parameters in {precision}",
-                   size=words.numbers(f"{float(row.values[0] or 0) / 1e9:.0f}"),
+                   size=words.numbers(f"{number(row.values[0]) / 1e9:.0f}"),
                    precision=row.label)
         for row in rows.rows
     ]  # fmt: skip

@@ -9,7 +9,7 @@ from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.language.remedies import advice
 from gpudeck.assistant.language.sentences import translated
 from gpudeck.assistant.query.request import Query
-from gpudeck.assistant.query.rows import Rows, Value
+from gpudeck.assistant.query.rows import Rows, Value, number
 from gpudeck.language.numbers import capitalized
 from gpudeck.language.words import Words
 
@@ -30,7 +30,7 @@ def _duration(value: Value, words: Words) -> str:
 
 def _forecast(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
     job, ahead, at, where = values
-    queued = words.count("{n} job is ahead of it.", "{n} jobs are ahead of it.", int(ahead or 0))
+    queued = words.count("{n} job is ahead of it.", "{n} jobs are ahead of it.", int(number(ahead)))
     if not ahead:
         queued = words.text("No job is ahead of it.")
     if at is None:
@@ -48,7 +48,7 @@ def _waits(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) ->
     job, why = values
     if not why:
         return ""
-    reason = phrases.escaped(translated(str(why), words)).rstrip(".")
+    reason = value_text(why, "", words, rows.time).rstrip(".")
     return words.text("Job {job} waits: {why}.", job=job, why=reason)
 
 
@@ -60,10 +60,10 @@ def _estimate(query: Query, values: tuple[Value, ...], rows: Rows, words: Words)
         "high": _duration(high, words),
     }
     if runs:
-        basis = words.count("{n} earlier run", "{n} earlier runs", int(runs))
+        basis = words.count("{n} earlier run", "{n} earlier runs", int(number(runs)))
     else:
         basis = words.text("its progress so far")
-    end = value_text(float(now or 0) + float(seconds or 0), "moment", words, float(now or 0))
+    end = value_text(number(now) + number(seconds), "moment", words, number(now))
     return words.text(
         "Job {job} needs about {seconds} more ({low} to {high}, from {basis}) and should end "
         "{end}.",
@@ -79,7 +79,7 @@ def _runs(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> 
     return words.count(
         "Jobs like job {job} take about {seconds} ({low} to {high}, from {n} run).",
         "Jobs like job {job} take about {seconds} ({low} to {high}, from {n} runs).",
-        int(runs or 0),
+        int(number(runs)),
         job=job,
         seconds=_duration(seconds, words),
         low=_duration(low, words),
@@ -148,12 +148,12 @@ def _busy(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> 
 
 def _held(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
     return words.count(
-        "{n} of those waiting is held.", "{n} of those waiting are held.", int(values[0] or 0)
+        "{n} of those waiting is held.", "{n} of those waiting are held.", int(number(values[0]))
     )
 
 
 def _held_besides(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
-    return words.count("{n} more is on hold.", "{n} more are on hold.", int(values[0] or 0))
+    return words.count("{n} more is on hold.", "{n} more are on hold.", int(number(values[0])))
 
 
 def _since(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
@@ -170,7 +170,7 @@ def _free_memory(query: Query, values: tuple[Value, ...], rows: Rows, words: Wor
     told = words.text("Free memory now: {gpus}.", gpus=words.listed(found))
     if not query.amount:
         return told
-    fits = [str(name) for name, value in pairs if float(value or 0.0) >= query.amount]
+    fits = [str(name) for name, value in pairs if number(value) >= query.amount]
     first = words.text("No GPU has that much free memory now.")
     if fits:
         first = words.text("By free memory it would fit on {gpus}.", gpus=words.listed(fits))
@@ -180,7 +180,7 @@ def _free_memory(query: Query, values: tuple[Value, ...], rows: Rows, words: Wor
 def wanted_job(values: tuple[Value, ...], words: Words) -> str:
     """Return in words the job of the note `wanted`: its GPUs, and the memory on each."""
     gpus, amount = values[:2]
-    wanted = words.count("a job for {n} GPU", "a job for {n} GPUs", int(gpus or 0))
+    wanted = words.count("a job for {n} GPU", "a job for {n} GPUs", int(number(gpus)))
     if isinstance(amount, int | float) and amount:
         size = words.numbers(phrases.quantity(amount, "B"))
         return words.text("{job} with {memory} on each", job=wanted, memory=size)

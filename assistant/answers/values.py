@@ -14,6 +14,8 @@ from gpudeck.assistant.query.table import AGGREGATES, SUBJECTS
 from gpudeck.assistant.writing.template.sentences import table
 from gpudeck.language import numbers as units
 from gpudeck.language.numbers import capitalized
+from gpudeck.language.rendering import render
+from gpudeck.language.text import Text
 from gpudeck.language.words import Words
 
 Answerer = Callable[[Query, Rows, Words], list[str]]
@@ -38,6 +40,8 @@ def value_text(value: Value, unit: str, words: Words, now: float) -> str:
     """Return a value with its unit, as Markdown."""
     if value is None:
         return words.text("N/A")
+    if isinstance(value, Text):
+        return phrases.escaped(render(value, words.language), 400)
     if isinstance(value, str):
         return words.text(TERMS[value]) if value in TERMS else phrases.escaped(value, 400)
     if unit == "moment":
@@ -136,7 +140,8 @@ def _fact(key: str, name: str, column: Column, value: Value, rows: Rows, words: 
     said = value_text(value, column.unit, words, rows.time)
     text = f"{name} {column_title(column, rows.subject, words)}: {said}".strip()
     unit = "s" if column.unit == "moment" else column.unit
-    return Fact(f"{key}.{column.name}", value, unit, said, rows.source, rows.time, text)
+    plain = render(value) if isinstance(value, Text) else value
+    return Fact(f"{key}.{column.name}", plain, unit, said, rows.source, rows.time, text)
 
 
 def names(rows: Sequence[Row], words: Words) -> str:

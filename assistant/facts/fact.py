@@ -8,6 +8,8 @@ from collections.abc import Iterable
 import msgspec
 
 from gpudeck.assistant.facts import phrases
+from gpudeck.language.rendering import render
+from gpudeck.language.text import Message, Text
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -26,6 +28,8 @@ class Fact(msgspec.Struct, frozen=True):
     """The whole fact as a phrase that stands alone."""
     error: float | None = None
     """How far the value may be off, in percent, either way; None if its source does not say."""
+    worded: Text | None = None
+    """The text in `said`, where it is a value that other languages can render."""
 
     @property
     def subject(self) -> str:
@@ -60,9 +64,12 @@ class FactBuilder:
             )
         )
 
-    def text(self, name: str, title: str, words: str) -> None:
+    def text(self, name: str, title: str, words: Message) -> None:
         """Add words, perhaps foreign ones."""
-        self.value(name, title, phrases.plain(words), "", phrases.escaped(words))
+        shown = render(words)
+        self.value(name, title, phrases.plain(shown), "", phrases.escaped(shown))
+        if not isinstance(words, str):
+            self.facts[-1] = msgspec.structs.replace(self.facts[-1], worded=words)
 
     def number(self, name: str, title: str, value: float, unit: str, otherwise: str) -> None:
         """Add a quantity in its unit; if it is not finite, add that it is absent, and why:

@@ -14,7 +14,7 @@ from gpudeck.accel.workloads import catalog
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.facts.fact import Fact, FactBuilder
 from gpudeck.scheduler.protocol import jobs as j
-from gpudeck.scheduler.protocol.wait_reasons import render
+from gpudeck.scheduler.protocol.wait_reasons import explain
 
 _COUNTED = ("running", "starting", "queued", "done", "failed", "cancelled", "lost")
 _NOT_INPUTS = ("backend", "backends", "seconds", "power", "trials", "seed")
@@ -61,10 +61,12 @@ def job_facts(job: j.Job, now: float, devices: Mapping[str, str]) -> list[Fact]:
     if not isinstance(state, j.Queued) and state.devices:
         add.text("devices", "on", ", ".join(devices.get(d, d) for d in state.devices))
     _times(add, job, now)
-    if isinstance(state, j.Queued | j.Failed | j.Lost):
+    if isinstance(state, j.Queued):
+        add.text("reason", "reason", explain(state.wait, now))
+    if isinstance(state, j.Failed | j.Lost):
         add.text("reason", "reason", state.reason)
     if isinstance(state, j.Running) and state.unreadable is not None:
-        add.text("reason", "reason", render(state.unreadable, now))
+        add.text("reason", "reason", explain(state.unreadable, now))
     if isinstance(state, j.Failed) and state.code is not None:
         add.value("code", "exit status", state.code, "", str(state.code))
     if isinstance(state, j.Running) and state.progress is not None:

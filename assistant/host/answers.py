@@ -347,7 +347,7 @@ def _summary(
 
 
 def _error_text(error: UserError, said: Words) -> str:
-    return sentence(phrases.escaped(translated(str(error), said), 1000))
+    return sentence(phrases.escaped(translated(error.message, said), 1000))
 
 
 def _proposal_text(proposal: Proposal, said: Words) -> str:

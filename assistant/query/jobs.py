@@ -19,12 +19,13 @@ from gpudeck.assistant.query.table import HELD, SUBJECTS
 from gpudeck.assistant.query.users import user_of, users_of
 from gpudeck.assistant.retrieval.job_logs import ONE_LOG
 from gpudeck.assistant.retrieval.job_logs import read as read_log
+from gpudeck.language.text import Message
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import jobs as j
 from gpudeck.scheduler.protocol.errors import NotFound
 from gpudeck.scheduler.protocol.search import Search, outcome
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
-from gpudeck.scheduler.protocol.wait_reasons import render
+from gpudeck.scheduler.protocol.wait_reasons import explain
 
 SOURCE = "queue"
 _LOG_LINES = 20
@@ -182,13 +183,14 @@ def _reason(context: _Context, job: j.Job) -> _Pair:
     """Return why it waits, failed, was lost or cancelled, as the queue says it."""
     state = job.state
     if isinstance(state, j.Running) and state.unreadable is not None:
-        return plain(render(state.unreadable, context.now)), ""
+        return explain(state.unreadable, context.now), ""
     if isinstance(state, j.Queued):
         context.notes.append(_forecast(context, job))
+        return explain(state.wait, context.now), ""
     if isinstance(state, j.Failed) and context.remedies:
         _remedy(context, job)
-    found = getattr(state, "reason", "")
-    return (plain(found, 400), "") if found else (None, "")
+    found: Message = getattr(state, "reason", "")
+    return (found, "") if found else (None, "")
 
 
 def _forecast(context: _Context, job: j.Job) -> Note:
@@ -211,7 +213,7 @@ def _failure(context: _Context, job: j.Job) -> _Pair:
     if not isinstance(job.state, j.Failed | j.Lost):
         return None, ""
     _remedy(context, job)
-    return plain(job.state.reason, 400), ""
+    return job.state.reason, ""
 
 
 def _duration(context: _Context, job: j.Job) -> _Pair:
@@ -231,7 +233,7 @@ def _waited(context: _Context, job: j.Job) -> _Pair:
 
 def _start(context: _Context, job: j.Job) -> _Pair:
     if isinstance(job.state, j.Queued):
-        context.notes.append(Note("waits", (job.id, plain(job.state.reason, 400))))
+        context.notes.append(Note("waits", (job.id, explain(job.state.wait, context.now))))
         context.notes.append(_forecast(context, job))
     began = started(job)
     return (began, "") if began is not None else (None, "it has not started")
@@ -270,7 +272,7 @@ def _estimate(context: _Context, job: j.Job) -> _Pair:
         context.notes.append(Note("runs", (job.id, *past)))
         return None, "it has ended"
     if isinstance(job.state, j.Queued):
-        context.notes.append(Note("waits", (job.id, plain(job.state.reason, 400))))
+        context.notes.append(Note("waits", (job.id, explain(job.state.wait, context.now))))
         context.notes.append(_forecast(context, job))
     found = _estimated(context, job)
     if found is None:

@@ -18,6 +18,7 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Queued
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
+from gpudeck.scheduler.protocol.wait_reasons import explain
 
 _MAX_ALERTS = 100
 _MAX_GPUS = 16
@@ -169,12 +170,13 @@ def capacity(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         spec = daemon.spec(["true"], options)  # type: ignore[arg-type]
         found = daemon.foresee_spec(spec, count)
     except UserError as e:
-        row = Row("plan", "plan", (None, None, str(e)), ("never",))
+        row = Row("plan", "plan", (None, None, e.message), ("never",))
     else:
         labels = {state.device.id: label(state.device) for state in snapshot.devices}
         where = ", ".join(labels.get(device, device) for device in found.devices)
-        at = found.at if found.reason else snapshot.time
-        row = Row("plan", "plan", (at, where, plain(found.reason, 400)))
+        at = snapshot.time if found.wait is None else found.at
+        why = "" if found.wait is None else explain(found.wait, snapshot.time)
+        row = Row("plan", "plan", (at, where, why))
     values = (wanted, query.amount, snapshot.time, count)
     notes: tuple[Note, ...] = (Note("wanted", values),)
     recorded = snapshot.source.startswith("replay") and wanted <= len(snapshot.devices)

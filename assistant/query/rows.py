@@ -7,8 +7,14 @@ from typing import NamedTuple
 import msgspec
 
 from gpudeck.assistant.query.request import Span
+from gpudeck.language.text import Text
 
-Value = float | int | str | None
+Value = float | int | str | Text | None
+
+
+def number(value: Value) -> float:
+    """Return a value that is a number; 0.0 for any other."""
+    return value if isinstance(value, int | float) else 0.0
 
 
 class Column(msgspec.Struct, frozen=True):

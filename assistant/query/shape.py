@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from gpudeck.assistant.query.request import Query
-from gpudeck.assistant.query.rows import Rows, Value
+from gpudeck.assistant.query.rows import Rows, Value, number
 
 _COMBINE: dict[str, Callable[[Sequence[float]], float]] = {
     "sum": math.fsum,
@@ -54,7 +54,7 @@ def aggregated(query: Query, found: Rows) -> Rows:
     rows = found.rows
     if query.order or query.extreme or query.aggregate in ("max", "min"):
         down = query.order == "down" or (not query.order and query.aggregate != "min")
-        ranked = sorted(known, key=lambda pair: float(pair[1] or 0.0), reverse=down)
+        ranked = sorted(known, key=lambda pair: number(pair[1]), reverse=down)
         rest = [row for row in found.rows if not finite(row.values[0] if row.values else None)]
         rows = (*(row for row, _ in ranked), *rest)
     kept = rows[: query.limit] if query.limit else rows

@@ -7,8 +7,11 @@ from datetime import datetime
 
 from gpudeck.assistant.facts import Fact, phrases
 from gpudeck.assistant.facts.devices import label, subject
+from gpudeck.assistant.facts.phrases import escaped
 from gpudeck.assistant.language.sentences import translated
 from gpudeck.assistant.reports.report import Table
+from gpudeck.language.rendering import render
+from gpudeck.language.text import Message
 from gpudeck.language.words import Words
 from gpudeck.language.words import words as english
 from gpudeck.scheduler.protocol import jobs as j
@@ -94,7 +97,7 @@ def attempts(job: int, events: Sequence[j.Event], cells: Cells) -> Table:
     rows = []
     for i, event in enumerate(events):
         if event.what == "started":
-            rows.append([cells.local(event.text), cells.said(f"job{job}.event{i}.at"), "–", "–"])
+            rows.append([cells.message(event.text), cells.said(f"job{job}.event{i}.at"), "–", "–"])
         elif rows and rows[-1][2] == "–":
             rows[-1][2:] = [cells.said(f"job{job}.event{i}.{part}") for part in ("at", "what")]
     head = cells.words.captions("Attempt", "Began", "Ended", "How")
@@ -343,6 +346,14 @@ class Cells:
             return f"{self.words.text(what)}: {self.local(rest)}"
         return translated(said, self.words)
 
+    def message(self, message: Message) -> str:
+        """Return a message in the report's language."""
+        return (
+            self.local(message)
+            if isinstance(message, str)
+            else render(message, self.words.language)
+        )
+
     def source(self, source: str) -> str:
         """Return a source in the report's language, as far as it is known there."""
         return self.words.text(source) if source in _SOURCES else translated(source, self.words)
@@ -354,6 +365,8 @@ class Cells:
             if datetime.fromtimestamp(at).date() == datetime.fromtimestamp(self._now).date():
                 return self.words.text("at {clock}", clock=self.words.clock(at, seconds=True))
             return self.words.moment(at, self._now)
+        if fact.worded is not None:
+            return escaped(render(fact.worded, self.words.language))
         what = fact.name.rpartition(".")[2]
         if what in _QUOTING:
             return self.local(fact.said)

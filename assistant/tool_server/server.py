@@ -18,6 +18,7 @@ from gpudeck.assistant.query.execute import execute
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.table import AGGREGATES, ROWS, SUBJECTS
 from gpudeck.language.numbers import GIB
+from gpudeck.language.rendering import in_english
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 from gpudeck.scheduler.protocol.progress import printable
@@ -105,7 +106,7 @@ def query(
             rows = execute(daemon, wanted)
     except (UserError, DaemonGone) as e:
         raise ToolError(str(e)) from e
-    found: dict[str, Any] = msgspec.to_builtins(rows)
+    found: dict[str, Any] = in_english(msgspec.to_builtins(rows))
     return found
 
 

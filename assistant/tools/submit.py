@@ -20,12 +20,14 @@ from gpudeck.assistant.tools import job_options
 from gpudeck.assistant.tools.targets import device_labels, targets, title, titles
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
 from gpudeck.language.numbers import capitalized, clock
+from gpudeck.language.rendering import render
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import JobOptions, make_spec
 from gpudeck.scheduler.protocol.jobs import Job, Spec
 from gpudeck.scheduler.protocol.units import numbered
+from gpudeck.scheduler.protocol.wait_reasons import explain
 
 _SHOWN = 300
 """Characters of a command."""
@@ -187,9 +189,9 @@ def _forecast(context: ToolContext, spec: Spec) -> str:
     if found.devices:
         names = ", ".join(labels.get(device, device) for device in found.devices)
         where = words.text(" on {devices}", devices=names)
-    reason = phrases.plain(found.reason)
-    if not reason:
+    if found.wait is None:
         return no_gpu + words.text("It will start at once{where}.", where=where)
+    reason = render(explain(found.wait, snapshot.time), words.language)
     if found.at is None:
         text = "It will wait; start time unknown: {reason}."
         return no_gpu + words.text(text, reason=reason)

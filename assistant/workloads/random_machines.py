@@ -22,6 +22,7 @@ from gpudeck.scheduler.protocol.busy_causes import Loaded
 from gpudeck.scheduler.protocol.devices import Device, Reading
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 
 NOW = 1_763_000_000.0
 SPAN = 600.0
@@ -206,7 +207,7 @@ def _job(random: Random, number: int, name: str, devices: tuple[DeviceState, ...
     )
     state: j.State = random.choice(
         (
-            j.Queued(random.choice(_WAITS).format(random.randint(1, 999))),
+            j.queued(StartFailed(random.choice(_WAITS).format(random.randint(1, 999))), 0.0),
             j.Running("a", at, began, 1, 1, "b", progress),
             j.Done(began, ended, at),
             j.Done(began, ended, at, _result(random, began, ended)),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.jobs import Job
-from gpudeck.scheduler.protocol.wait_reasons import ClusterUnavailable, render
+from gpudeck.scheduler.protocol.wait_reasons import ClusterUnavailable, explain
 from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.services.notices import NoticeBoard
 from gpudeck.scheduler.services.runner_watch import RunnerWatch
@@ -48,7 +49,7 @@ class ClusterHub:
         self._queue().acknowledge(job_id)
         self._touch()
 
-    def set_note(self, job_id: int, note: str) -> None:
+    def set_note(self, job_id: int, note: Message) -> None:
         """Show what holds the job up in its cluster."""
         self._queue().set_note(job_id, note)
         self._touch()
@@ -59,5 +60,5 @@ class ClusterHub:
 
     def cluster_changed(self, where: str, unavailable: ClusterUnavailable | None) -> None:
         """Show that a cluster does not answer, or start what waited for it."""
-        self._notices.set(where, render(unavailable, time.time()) if unavailable else None)
+        self._notices.set(where, explain(unavailable, time.time()) if unavailable else None)
         self._step()

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.attempts import Executor, NeverRan, Outcome, Untraceable, attempt_of, running
 from gpudeck.scheduler.executors import agent_protocol as a
 from gpudeck.scheduler.executors.attempt_folder import ATTEMPT_FILE, exit_record, next_folder
@@ -22,7 +23,7 @@ from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, Running
 from gpudeck.scheduler.protocol.submissions import SubmissionRecord
-from gpudeck.scheduler.protocol.wait_reasons import ClusterUnavailable, render
+from gpudeck.scheduler.protocol.wait_reasons import ClusterUnavailable, explain
 
 GONE = "{} was removed from the settings while it ran there"
 RESTARTED = "the cluster was restarted, and no longer has it"
@@ -40,7 +41,7 @@ class Hub(Protocol):
     def acknowledge(self, job_id: int) -> None:
         """Commit that the cluster has the job's attempt."""
 
-    def set_note(self, job_id: int, note: str) -> None:
+    def set_note(self, job_id: int, note: Message) -> None:
         """Show what holds the job up in its cluster; an empty note clears the last one."""
 
     def attempt_ended(self, job_id: int) -> None:
@@ -149,8 +150,8 @@ class Cluster(Executor):
             self._end_without_record(job.id, attempt_of(job).attempt, end)
         self._hub.cluster_changed(self.where, None)
 
-    def _status(self) -> str:
-        return render(self.unavailable, time.time()) if self.unavailable else ""
+    def _status(self) -> Message:
+        return explain(self.unavailable, time.time()) if self.unavailable else ""
 
     def _set_available(self, report: a.Available) -> None:
         was_unavailable = self._session is None
@@ -176,7 +177,7 @@ class Cluster(Executor):
         try:
             self._submit(job, running(job), self._hub.environment(job.id), again=True)
         except UserError as problem:  # with the store: the agent reports it missing again
-            self._hub.set_note(job.id, str(problem))
+            self._hub.set_note(job.id, problem.message)
             self._send(a.Follow(job.id, report.attempt))
 
     def _end_without_record(self, job_id: int, attempt: str, end: NeverRan | Untraceable) -> None:

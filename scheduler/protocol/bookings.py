@@ -8,6 +8,7 @@ from typing import Annotated
 
 import msgspec
 
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.protocol.users import user_name
 
 KEPT_S = 86_400.0
@@ -46,11 +47,14 @@ class Booking(msgspec.Struct, frozen=True):
         return self.begin <= now < self.end
 
     @property
-    def holder(self) -> str:
+    def holder(self) -> Message:
         """Return whom the GPUs are kept for."""
-        user = "" if self.user is None else user_name(self.user)
-        group = f"group {self.group}" if self.group else ""
-        return " of ".join(filter(None, (group, user))) or "work outside of the queue"
+        if self.group and self.user is not None:
+            user = user_name(self.user)
+            return phrase("group {group} of {user}", group=self.group, user=user)
+        if self.group:
+            return phrase("group {group}", group=self.group)
+        return phrase("work outside of the queue") if self.user is None else user_name(self.user)
 
 
 def next_number(known: Mapping[str, Booking]) -> int:

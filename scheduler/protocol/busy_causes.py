@@ -7,6 +7,7 @@ import time
 import msgspec
 
 from gpudeck.language.numbers import clock
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.units import numbered
 
 
@@ -35,7 +36,7 @@ class QuietHours(msgspec.Struct, frozen=True, tag="quiet hours"):
 class Reserved(msgspec.Struct, frozen=True, tag="reserved"):
     """Describe a device that is kept for somebody for a time."""
 
-    holder: str
+    holder: Message
     until: float
     """Seconds since the epoch."""
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.suspended import Phase
 from gpudeck.scheduler.protocol.wait_reasons import (
     FolderUnreadable,
@@ -225,7 +226,7 @@ class Running(msgspec.Struct, frozen=True, gc=False, tag="running"):
     """The PID namespace of the runner, as on each start of a container; 0 where that is unknown."""
     known: bool = False
     """True once its cluster has acknowledged it."""
-    note: str = ""
+    note: Message = ""
     """What holds it up, as in its cluster, for display."""
     unreadable: FolderUnreadable | None = None
     """Why its folder cannot be read now, with the record of its end; None where it can."""
@@ -270,7 +271,7 @@ class Failed(msgspec.Struct, frozen=True, gc=False, tag="failed"):
 
     started: float
     at: float
-    reason: str
+    reason: Message
     code: int | None = None
     """Exit status; negative for a signal; None if it could not be started."""
     devices: tuple[str, ...] = ()
@@ -287,7 +288,7 @@ class Cancelled(msgspec.Struct, frozen=True, gc=False, tag="cancelled"):
     at: float
     started: float | None = None
     devices: tuple[str, ...] = ()
-    reason: str = ""
+    reason: Message = ""
     """Why, if the user did not request it."""
     suspended: float = 0.0
     """As in Done."""
@@ -298,7 +299,7 @@ class Lost(msgspec.Struct, frozen=True, gc=False, tag="lost"):
 
     started: float
     at: float
-    reason: str
+    reason: Message
     devices: tuple[str, ...] = ()
     suspended: float = 0.0
     """As in Done."""
@@ -336,7 +337,7 @@ class Event(msgspec.Struct, frozen=True):
     """Seconds since the epoch."""
     what: str
     """A word or two: submitted, started, failed, ..."""
-    text: str = ""
+    text: Message = ""
     """The rest of the sentence, for a person to read."""
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from gpudeck.language.rendering import json_in_english
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol import absence, busy_causes, wait_reasons
 from gpudeck.scheduler.protocol.busy_causes import BusyCause
 from gpudeck.scheduler.protocol.devices import Device, Reading
@@ -107,7 +109,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     settings: Settings
     source: str
     """Where the readings come from: nvml, cpu, or replay FILE; or STARTING."""
-    notices: tuple[str, ...] = ()
+    notices: tuple[Message, ...] = ()
     """Problems that the user should know: the disk is full, the probe is being replaced, ..."""
     paused: bool = False
     """True while the queue starts nothing new."""
@@ -140,7 +142,8 @@ def printable(snapshot: Snapshot) -> dict[str, Any]:
 
     The address of the webhook may be a secret, and is left out.
     """
-    values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(snapshot))  # results are Raw
+    encoded = json_in_english(msgspec.json.encode(snapshot))  # results are Raw
+    values: dict[str, Any] = msgspec.json.decode(encoded)
     _explain(snapshot.devices, values["devices"])
     for host, printed in zip(snapshot.hosts, values["hosts"], strict=True):
         _explain(host.devices, printed["devices"])

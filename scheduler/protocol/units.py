@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from gpudeck.language.numbers import GIB
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Text, joined, phrase
 from gpudeck.scheduler.protocol.errors import UserError
 
 _BYTES = {
@@ -149,6 +149,12 @@ def _read_begin(text: str, now: float) -> float:
 
 
 def numbered(jobs: Sequence[int]) -> str:
-    """Write numbers as job 3; jobs 3 and 4; jobs 3, 4 and 5."""
-    first = ", ".join(map(str, jobs[:-1]))
-    return f"jobs {first} and {jobs[-1]}" if first else f"job {jobs[-1]}"
+    """Write numbers in English as `list_jobs` does."""
+    return str(list_jobs(jobs))
+
+
+def list_jobs(jobs: Sequence[int]) -> Text:
+    """Return job 3; jobs 3 and 4; jobs 3, 4 and 5."""
+    if len(jobs) == 1:
+        return phrase("job {job}", job=jobs[0])
+    return phrase("jobs {numbers} and {job}", numbers=joined(jobs[:-1]), job=jobs[-1])

@@ -1,4 +1,4 @@
-"""The reasons why a job waits, as values, and the one function that renders them as a sentence.
+"""The reasons why a job waits, as values, and the one function that makes texts of them.
 
 No value refers back to what holds it, so that the garbage collector need not track them
 (`gc=False`): a full queue holds many.
@@ -6,14 +6,22 @@ No value refers back to what holds it, so that the garbage collector need not tr
 
 from __future__ import annotations
 
-import time
 from typing import assert_never
 
 import msgspec
 
-from gpudeck.language.numbers import amount, clock
+from gpudeck.language.rendering import render as words_of
+from gpudeck.language.text import (
+    Bytes,
+    Message,
+    Moment,
+    Text,
+    joined,
+    moment,
+    phrase,
+)
 from gpudeck.scheduler.protocol.devices import Process
-from gpudeck.scheduler.protocol.units import numbered
+from gpudeck.scheduler.protocol.units import list_jobs
 
 
 class _Value(msgspec.Struct, frozen=True, gc=False, tag=str.lower):
@@ -102,14 +110,14 @@ class RetryLater(_Value, frozen=True):
 class StartFailed(_Value, frozen=True):
     """The last start of the job failed for a reason outside the job."""
 
-    problem: str
+    problem: Message
 
 
 class FolderUnreadable(_Value, frozen=True):
     """The folder of the job cannot be read or written, so that nothing is known of it for now."""
 
     since: float
-    problem: str
+    problem: Message
 
 
 class JustTaken(_Value, frozen=True):
@@ -145,7 +153,7 @@ class ClusterUnavailable(_Value, frozen=True):
 
     cluster: str
     since: float
-    problem: str
+    problem: Message
 
 
 class ClusterMissing(_Value, frozen=True):
@@ -235,7 +243,7 @@ class Booked(_Value, frozen=True):
     """The device is kept for somebody else for a time, which has begun or begins too soon."""
 
     device: str
-    holder: str
+    holder: Message
     begin: float
     end: float
 
@@ -353,202 +361,356 @@ WaitReason = (
     | Unsatisfiable | NoRoom
 )  # fmt: skip
 
-_ENDED = {"failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
 _KINDS = {
-    "nvidia": "NVIDIA GPUs",
-    "amd": "AMD GPUs",
-    "intel": "Intel GPUs",
-    "cpu": "the CPU",
+    "nvidia": phrase("NVIDIA GPUs"),
+    "amd": phrase("AMD GPUs"),
+    "intel": phrase("Intel GPUs"),
+    "cpu": phrase("the CPU"),
 }
 
 
-def render(reason: WaitReason, now: float) -> str:  # noqa: PLR0912 - one line a reason
-    """Return the sentence that tells a person why a job waits.
+def render(reason: WaitReason, now: float) -> str:
+    """Return in English why a job waits.
+
+    Args:
+        now: As in `explain`.
+    """
+    return words_of(explain(reason, now))
+
+
+def explain(reason: WaitReason, now: float) -> Message:  # noqa: PLR0912 - one line a reason
+    """Return the text that tells a person why a job waits.
 
     Args:
         now: seconds since the epoch, by which times of day are chosen or dates are added.
     """
     match reason:
         case NotConsidered():
-            return "not considered yet"
+            return phrase("not considered yet")
         case StartsNow():
-            return "starts now"
+            return phrase("starts now")
         case QueuePaused():
-            return "the queue is paused"
+            return phrase("the queue is paused")
         case Held(job):
-            return f"is on hold; to release it: gpudeck resume {job}"
+            return phrase("is on hold; to release it: {command}", command=f"gpudeck resume {job}")
         case HeldByAdmin():
-            return "is on hold; an administrator did that, and only administrators release it"
+            return phrase(
+                "is on hold; an administrator did that, and only administrators release it"
+            )
         case EnvironmentMissing():
-            return (
+            return phrase(
                 "is on hold: its environment is lost or damaged in the store. "
                 "Submit the job again, and cancel this one"
             )
         case SpecDamaged():
-            return (
+            return phrase(
                 "is on hold: its command or options were changed or damaged in the store. "
                 "Submit the job again, and cancel this one"
             )
-        case AfterJobs((job,), name, end):
-            return f"waits for job {job} ({name})" + (f", {_when(end, now)}" if end else "")
+        case AfterJobs((job,), name, None):
+            return phrase("waits for job {job} ({name})", job=job, name=name)
+        case AfterJobs((job,), name, End() as end):
+            when = _when(end, now)
+            return phrase("waits for job {job} ({name}), {when}", job=job, name=name, when=when)
         case AfterJobs(jobs):
-            return f"waits for {numbered(jobs)}"
-        case DependencyFailed(job, status):
-            return f"job {job}, which had to succeed first, {_ENDED[status]}"
+            return phrase("waits for {jobs}", jobs=list_jobs(jobs))
+        case DependencyFailed(job, "failed"):
+            return phrase("job {job}, which had to succeed first, failed", job=job)
+        case DependencyFailed(job, "cancelled"):
+            return phrase("job {job}, which had to succeed first, was cancelled", job=job)
+        case DependencyFailed(job):
+            return phrase("job {job}, which had to succeed first, was lost", job=job)
         case NotBefore(at):
-            return f"does not start before {clock(at, now)}"
+            return phrase("does not start before {time}", time=moment(at, now))
         case RetryLater(attempt, at):
-            at_clock = time.strftime("%H:%M:%S", time.localtime(at))
-            return f"attempt {attempt} failed; the next one starts at {at_clock}"
+            return phrase(
+                "attempt {n} failed; the next one starts at {time}",
+                n=attempt,
+                time=Moment(at, "seconds"),
+            )
         case StartFailed(problem):
             return problem
         case FolderUnreadable(since, problem):
-            return f"its folder has been unreadable since {clock(since, now)}: {problem}"
+            return phrase(
+                "its folder has been unreadable since {time}: {problem}",
+                time=moment(since, now),
+                problem=problem,
+            )
         case JustTaken(device):
-            return f"{device} was just taken by another user's queue; it is tried again soon"
+            return phrase(
+                "{device} was just taken by another user's queue; it is tried again soon",
+                device=device,
+            )
         case GroupPaused(group):
-            return f"group {group} is paused"
+            return phrase("group {group} is paused", group=group)
         case GroupFull(group, running, limit):
-            return f"group {group} is at its limit ({running} of {limit or running} running)"
+            return phrase(
+                "group {group} is at its limit ({n} of {limit} running)",
+                group=group,
+                n=running,
+                limit=limit or running,
+            )
         case NoProcessor(running, processors):
-            return f"needs a CPU slot; {running} of {processors} are in use"
+            return phrase(
+                "needs a CPU slot; {n} of {limit} are in use", n=running, limit=processors
+            )
         case ClusterUnavailable(cluster, since, problem):
-            return f"{cluster} has not answered since {clock(since, now)}: {problem}"
+            return phrase(
+                "{cluster} has not answered since {time}: {problem}",
+                cluster=cluster,
+                time=moment(since, now),
+                problem=problem,
+            )
         case ClusterMissing(cluster):
-            return f"{cluster} is not in the settings"
+            return phrase("{cluster} is not in the settings", cluster=cluster)
         case ClusterFull(cluster, jobs):
-            return f"{cluster} already has {jobs} jobs from this queue"
+            return phrase("{cluster} already has {n} jobs from this queue", cluster=cluster, n=jobs)
         case Behind(job):
-            return f"job {job} is ahead of it"
+            return phrase("job {job} is ahead of it", job=job)
         case BehindUser(job, used, less):
-            return (
-                f"job {job} is ahead of it, as its user has had {less:g} GPU-hours lately, and the "
-                f"user of this one {used:g} (fair share)"
+            return phrase(
+                "job {job} is ahead of it, as its user has had {less} GPU-hours lately, and the "
+                "user of this one {used} (fair share)",
+                job=job,
+                less=less,
+                used=used,
             )
         case NoDevices():
-            return "no device can be read at present"
+            return phrase("no device can be read at present")
         case ReplayShown():
-            return (
+            return phrase(
                 "a recording is shown (REPLAY), which runs no GPU jobs. "
-                "To use this machine's devices: gpudeck daemon start --source auto"
+                "To use this machine's devices: {command}",
+                command="gpudeck daemon start --source auto",
             )
         case OtherDevices(wanted, shown):
-            return f"was submitted for {_KINDS[wanted]}; this machine shows {_KINDS[shown]} now"
+            return phrase(
+                "was submitted for {kind}; this machine shows {shown} now",
+                kind=_KINDS[wanted],
+                shown=_KINDS[shown],
+            )
         case TooFewGpus(gpus, present, cpu):
-            found = "no NVIDIA GPU: its CPU counts as 1" if cpu else str(present)
-            return f"needs {_gpus(gpus)}; this machine has {found}"
+            found = phrase("no NVIDIA GPU: its CPU counts as 1") if cpu else present
+            return phrase("{sub}; this machine has {rest}", sub=_needs(Needs(gpus)), rest=found)
         case TooFewOfType(gpus, gpu_type, present, names):
-            return (
-                f"needs {_gpus(gpus)} of the type {gpu_type!r}; this machine has {present} "
-                f"(its GPUs: {', '.join(names)})"
+            return phrase(
+                "{sub}; this machine has {n} (its GPUs: {devices})",
+                sub=_needs(Needs(gpus, gpu_type=gpu_type)),
+                n=present,
+                devices=joined(names),
             )
         case TooLittleMemory(needs, largest):
-            return f"{_needs(needs)}; the largest has {amount(largest)}"
+            sub = _needs(needs)
+            return phrase("{sub}; the largest has {amount}", sub=sub, amount=Bytes(largest))
         case AllDrained(needs, devices, mig):
-            drained = "drained or divided by MIG" if mig else "drained"
-            return f"{_needs(needs)}; {drained}: {', '.join(devices)}"
+            sub, drained = _needs(needs), joined(devices)
+            if mig:
+                return phrase("{sub}; drained or divided by MIG: {rest}", sub=sub, rest=drained)
+            return phrase("{sub}; drained: {rest}", sub=sub, rest=drained)
         case NoRoom(needs, blockers, free, more):
-            parts = [_blocker(blocker, now) for blocker in blockers]
-            parts += [f"{more} more have less"] if more else []
-            head = _needs(needs) if free is None else f"{_needs(needs)}; {free} free"
-            separator = "; " if free is None else ": "
-            return head + (separator + ", ".join(parts) if parts else "")
+            return _no_room(_needs(needs), [_blocker(b, now) for b in blockers], free, more)
         case _:
             assert_never(reason)
 
 
-def headline(reason: WaitReason, now: float) -> str | None:
-    """Return the reason as the line of a list, where it does not begin with "Waiting:".
+def _no_room(needs: Text, blockers: list[Text], free: int | None, more: int) -> Text:
+    parts = joined(blockers + ([phrase("{n} more have less", n=more)] if more else []))
+    if free is None:
+        return phrase("{sub}; {rest}", sub=needs, rest=parts) if blockers or more else needs
+    if blockers or more:
+        return phrase("{sub}; {n} free: {rest}", sub=needs, n=free, rest=parts)
+    return phrase("{sub}; {n} free", sub=needs, n=free)
+
+
+def headline(reason: WaitReason, now: float) -> Text:  # noqa: PLR0912 - one line a reason
+    """Return the reason as the line of a list.
 
     Args:
-        now: As in `render`.
+        now: As in `explain`.
     """
     match reason:
         case StartsNow():
-            return "Starting now"
-        case Held() | HeldByAdmin() | EnvironmentMissing() | SpecDamaged():
-            return f"On hold{render(reason, now).removeprefix('is on hold')}"
-        case AfterJobs():
-            return f"Waiting for{render(reason, now).removeprefix('waits for')}"
-        case DependencyFailed(job, status):
-            return f"Can't run: job {job} {_ENDED[status]}"
+            return phrase("Starting now")
+        case Held(job):
+            return phrase("On hold; to release it: {command}", command=f"gpudeck resume {job}")
+        case HeldByAdmin():
+            return phrase("On hold; an administrator did that, and only administrators release it")
+        case EnvironmentMissing():
+            return phrase(
+                "On hold: its environment is lost or damaged in the store. Submit the job again,"
+                " and cancel this one"
+            )
+        case SpecDamaged():
+            return phrase(
+                "On hold: its command or options were changed or damaged in the store. Submit the"
+                " job again, and cancel this one"
+            )
+        case AfterJobs((job,), name, None):
+            return phrase("Waiting for job {job} ({name})", job=job, name=name)
+        case AfterJobs((job,), name, End() as end):
+            when = _when(end, now)
+            return phrase("Waiting for job {job} ({name}), {when}", job=job, name=name, when=when)
+        case AfterJobs(jobs):
+            return phrase("Waiting for {jobs}", jobs=list_jobs(jobs))
+        case DependencyFailed(job, "failed"):
+            return phrase("Can't run: job {job} failed", job=job)
+        case DependencyFailed(job, "cancelled"):
+            return phrase("Can't run: job {job} was cancelled", job=job)
+        case DependencyFailed(job):
+            return phrase("Can't run: job {job} was lost", job=job)
         case NotBefore(at):
-            return f"Waiting until {clock(at, now)}"
+            return phrase("Waiting until {time}", time=moment(at, now))
         case GroupFull(group, running, limit):
-            return f"Waiting for group {group} ({running} of {limit or running} running)"
+            return phrase(
+                "Waiting for group {group} ({n} of {limit} running)",
+                group=group,
+                n=running,
+                limit=limit or running,
+            )
         case NoProcessor(running, processors):
-            return f"Waiting for a CPU slot ({running} of {processors} in use)"
-    return None
+            return phrase(
+                "Waiting for a CPU slot ({n} of {limit} in use)", n=running, limit=processors
+            )
+    return phrase("Waiting: {why}", why=explain(reason, now))
 
 
-def _blocker(blocker: Blocker, now: float) -> str:  # noqa: PLR0912 - one line a blocker
+def _blocker(blocker: Blocker, now: float) -> Text:  # noqa: PLR0912 - one line a blocker
     match blocker:
-        case Drained(device, mig):
-            return f"{device} is divided by MIG" if mig else f"{device} is drained"
-        case Booked(device, holder, begin, end):
-            since = f"from {clock(begin, now)} " if begin > now else ""
-            return f"{device} is reserved for {holder} {since}until {clock(end, now)}"
+        case Drained(device, True):
+            return phrase("{device} is divided by MIG", device=device)
+        case Drained(device):
+            return phrase("{device} is drained", device=device)
+        case Booked(device, holder, begin, end) if begin > now:
+            return phrase(
+                "{device} is reserved for {holder} from {begin} until {end}",
+                device=device,
+                holder=holder,
+                begin=moment(begin, now),
+                end=moment(end, now),
+            )
+        case Booked(device, holder, _, end):
+            return phrase(
+                "{device} is reserved for {holder} until {end}",
+                device=device,
+                holder=holder,
+                end=moment(end, now),
+            )
         case HeldBy(device, job, name, end):
-            until = f" until {_when(end, now)}" if end else ""
-            return f"{device} is held by job {job} ({name}){until}"
+            if end is None:
+                return phrase(
+                    "{device} is held by job {job} ({name})", device=device, job=job, name=name
+                )
+            return phrase(
+                "{device} is held by job {job} ({name}) until {when}",
+                device=device,
+                job=job,
+                name=name,
+                when=_when(end, now),
+            )
         case SharedBy(device, jobs):
-            return f"{device} is shared by {numbered(jobs)}"
+            return phrase("{device} is shared by {jobs}", device=device, jobs=list_jobs(jobs))
         case UsedBy(device):
-            return f"{device} is used by {_process(blocker)}"
-        case HeldByOthers(device, reserved, holder):
-            part = f"{amount(reserved)} of {device} are" if reserved else f"{device} is"
-            return f"{part} held by another user's queue{_holder(holder)}"
-        case MemoryHeldByOthers(device, free, reserved, holder):
-            return (
-                f"{device} has {amount(free)} free; another user's queue holds {amount(reserved)}"
-                f"{_holder(holder)}"
+            return phrase("{device} is used by {process}", device=device, process=_process(blocker))
+        case HeldByOthers(device, 0.0, found):
+            return phrase(
+                "{device} is held by another user's queue{holder}",
+                device=device,
+                holder=_holder(found),
+            )
+        case HeldByOthers(device, reserved, found):
+            return phrase(
+                "{amount} of {device} are held by another user's queue{holder}",
+                amount=Bytes(reserved),
+                device=device,
+                holder=_holder(found),
+            )
+        case MemoryHeldByOthers(device, free, reserved, found):
+            return phrase(
+                "{device} has {amount} free; another user's queue holds {size}{holder}",
+                device=device,
+                amount=Bytes(free),
+                size=Bytes(reserved),
+                holder=_holder(found),
             )
         case NoReading(device):
-            return f"{device} has no current reading"
+            return phrase("{device} has no current reading", device=device)
         case MemoryUnknown(device):
-            return f"the memory of {device} cannot be read"
-        case MemoryFree(device, free, until, end, user):
-            text = f"{device} has {amount(free)} free"
-            if until is not None:
-                return f"{text} until job {until} ends" + (f", {_when(end, now)}" if end else "")
-            if user is not None and user.process.memory:
-                return f"{text}; {_process(user)} uses {amount(user.process.memory)}"
-            return text
+            return phrase("the memory of {device} cannot be read", device=device)
+        case MemoryFree():
+            return _memory_free(blocker, now)
         case _:
             assert_never(blocker)
 
 
-def _holder(holder: Holder | None) -> str:
+def _memory_free(blocker: MemoryFree, now: float) -> Text:
+    free, user = Bytes(blocker.free), blocker.user
+    if blocker.until is not None and blocker.end is not None:
+        return phrase(
+            "{device} has {amount} free until job {job} ends, {when}",
+            device=blocker.device,
+            amount=free,
+            job=blocker.until,
+            when=_when(blocker.end, now),
+        )
+    if blocker.until is not None:
+        return phrase(
+            "{device} has {amount} free until job {job} ends",
+            device=blocker.device,
+            amount=free,
+            job=blocker.until,
+        )
+    if user is not None and user.process.memory:
+        return phrase(
+            "{device} has {amount} free; {process} uses {size}",
+            device=blocker.device,
+            amount=free,
+            process=_process(user),
+            size=Bytes(user.process.memory),
+        )
+    return phrase("{device} has {amount} free", device=blocker.device, amount=free)
+
+
+def _holder(holder: Holder | None) -> Message:
     match holder:
         case LockHolder(pid, user):
-            return f" (pid {pid} of {user})"
+            return phrase(" (pid {n} of {user})", n=pid, user=user)
         case Unseen():
-            return " (its process cannot be seen from here)"
+            return phrase(" (its process cannot be seen from here)")
     return ""
 
 
-def _process(user: UsedBy) -> str:
+def _process(user: UsedBy) -> Text:
     """Return the processes as pid 4711 (python, of ada) and 2 more."""
     process = user.process
-    who = ", ".join(filter(None, (process.name, process.user and f"of {process.user}")))
-    return f"pid {process.pid} ({who})" + (f" and {user.others} more" if user.others else "")
+    owner = phrase("of {user}", user=process.user) if process.user else ""
+    who = joined(filter(None, (process.name, owner)))
+    first = phrase("pid {n} ({name})", n=process.pid, name=who)
+    if not user.others:
+        return first
+    return phrase("{process} and {more} more", process=first, more=user.others)
 
 
-def _needs(needs: Needs) -> str:
+def _needs(needs: Needs) -> Text:
     """Return what a job needs, as "needs 2 GPUs" or "needs 40 GiB on one GPU"."""
+    memory, gpus = Bytes(needs.memory), needs.gpus
+    if needs.cpu and needs.memory:
+        return phrase("needs {amount} of memory", amount=memory)
     if needs.cpu:
-        return f"needs {amount(needs.memory)} of memory" if needs.memory else "needs the CPU"
-    typed = f" of the type {needs.gpu_type!r}" if needs.gpu_type else ""
-    if needs.memory:
-        where = "one GPU" if needs.gpus == 1 else f"each of {needs.gpus} GPUs"
-        return f"needs {amount(needs.memory)} on {where}{typed}"
-    return f"needs {_gpus(needs.gpus)}{typed}"
+        return phrase("needs the CPU")
+    if needs.memory and gpus == 1:
+        text = phrase("needs {amount} on one GPU", amount=memory)
+    elif needs.memory:
+        text = phrase("needs {amount} on each of {n} GPUs", amount=memory, n=gpus)
+    else:
+        text = phrase("needs 1 GPU") if gpus == 1 else phrase("needs {n} GPUs", n=gpus)
+    if not needs.gpu_type:
+        return text
+    return phrase("{needs} of the type {kind}", needs=text, kind=repr(needs.gpu_type))
 
 
-def _gpus(count: int) -> str:
-    return "1 GPU" if count == 1 else f"{count} GPUs"
-
-
-def _when(end: End, now: float) -> str:
+def _when(end: End, now: float) -> Text:
     """Return the end as "about 14:32", or "14:32 at the latest"."""
-    return f"{clock(end.at, now)} at the latest" if end.latest else f"about {clock(end.at, now)}"
+    at = moment(end.at, now)
+    return (
+        phrase("{time} at the latest", time=at) if end.latest else phrase("about {time}", time=at)
+    )

@@ -7,12 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.attempts import unlimited
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import check_limits
 from gpudeck.scheduler.protocol.jobs import Spec
-from gpudeck.scheduler.protocol.wait_reasons import ReplayShown, Unsatisfiable, render
+from gpudeck.scheduler.protocol.wait_reasons import ReplayShown, Unsatisfiable, explain
 from gpudeck.scheduler.queue.blockers import unsatisfiable_need
 from gpudeck.scheduler.queue.placement import Availability, make_slots
 
@@ -55,7 +56,7 @@ def check_spec(
     if not spec.gpus and (spec.memory or spec.gpu_type):
         raise UserError("memory and a type of GPU need a number of GPUs, such as --gpus 1")
     if (obstacle := device_obstacle(spec, devices, availability)) is not None:
-        raise UserError(f"the job cannot run: {render(obstacle, 0.0)}")
+        raise UserError(phrase("the job cannot run: {sub}", sub=explain(obstacle, 0.0)))
 
 
 def device_obstacle(

@@ -7,11 +7,12 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.attempts import Executors
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Cancelling, Job, Running
 from gpudeck.scheduler.protocol.turns import Work, parts
-from gpudeck.scheduler.protocol.wait_reasons import render
+from gpudeck.scheduler.protocol.wait_reasons import explain
 from gpudeck.scheduler.queue.dependencies import failed_dependency
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.queue.queries import JobQueries
@@ -150,7 +151,7 @@ class Canceller:
         ones are, the next daemon checks them.
         """
         index, now = self._index, time.time()
-        reasons: dict[int, str] = {}
+        reasons: dict[int, Message] = {}
 
         def outcome(number: int) -> str | None:
             return "cancelled" if number in reasons else index.outcome(number)
@@ -162,7 +163,7 @@ class Canceller:
             number = suspects.popleft()
             failed = failed_dependency(index.active[number].spec, outcome)
             if failed is not None and number not in reasons:
-                reasons[number] = render(failed, now)
+                reasons[number] = explain(failed, now)
                 suspects.extend(sorted(index.dependents.after([number])))
         unable = [index.active[number] for number in reasons]
         envs = self.undo.environments_of_followers(unable)

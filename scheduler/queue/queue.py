@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.attempts import Executors, attempt_of
 from gpudeck.scheduler.protocol.devices import Device, Reading
 from gpudeck.scheduler.protocol.errors import UserError
@@ -25,7 +26,7 @@ from gpudeck.scheduler.protocol.jobs import (
 from gpudeck.scheduler.protocol.schedule import Landing, Moved
 from gpudeck.scheduler.protocol.turns import Work, finish, parts
 from gpudeck.scheduler.protocol.units import numbered
-from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed, render
+from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed, explain
 from gpudeck.scheduler.queue.cancellation import Canceller
 from gpudeck.scheduler.queue.fair_share import FairShare
 from gpudeck.scheduler.queue.job_index import JobIndex
@@ -296,7 +297,9 @@ class Queue:
             if isinstance(reason, StartFailed):
                 raise UserError(reason.problem)
             if isinstance(reason, FolderUnreadable):
-                raise UserError(f"job {number}: {render(reason, time.time())}")
+                raise UserError(
+                    phrase("job {job}: {why}", job=number, why=explain(reason, time.time()))
+                )
 
     @property
     def unfinished(self) -> bool:
@@ -335,7 +338,7 @@ class Queue:
             except UserError:
                 self._index.update(job)  # a full disk; the cluster will tell the next daemon, too
 
-    def set_note(self, job_id: int, note: str) -> bool:
+    def set_note(self, job_id: int, note: Message) -> bool:
         """Show what holds the job up, which is not stored. Return whether that is new."""
         job = self._index.active[job_id]
         if not isinstance(job.state, Running) or job.state.note == note:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpudeck.language.numbers import clock
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.attempts import Executors
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import Unsettled, UserError
@@ -25,7 +26,7 @@ from gpudeck.scheduler.protocol.jobs import (
 from gpudeck.scheduler.protocol.schedule import Landing, Moved
 from gpudeck.scheduler.protocol.submissions import digesting, new_token
 from gpudeck.scheduler.protocol.turns import Work, parts
-from gpudeck.scheduler.protocol.wait_reasons import render
+from gpudeck.scheduler.protocol.wait_reasons import explain
 from gpudeck.scheduler.queue.admission import (
     bound,
     check_cluster,
@@ -174,7 +175,7 @@ class Submission:
         self._index.read_outcomes(named)
         for spec in specs:
             if (failed := failed_dependency(spec, self._index.outcome)) is not None:
-                raise UserError(f"the job can't run: {render(failed, 0.0)}")
+                raise UserError(phrase("the job can't run: {sub}", sub=explain(failed, 0.0)))
 
     def forecast(
         self, spec: Spec, devices: Sequence[Device], availability: Availability, count: int = 1

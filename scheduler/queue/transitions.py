@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gpudeck.language.numbers import amount, span
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.attempts import Ending, Exit, NeverRan, running
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import (
@@ -33,7 +34,7 @@ from gpudeck.scheduler.protocol.wait_reasons import (
     FolderUnreadable,
     StartFailed,
     WaitReason,
-    render,
+    explain,
 )
 
 MAX_UNBEGUN = 5
@@ -74,7 +75,9 @@ def queued_again(job: Job, outcome: NeverRan, now: float) -> Change:
     assert isinstance(job.state, Starting | Running)
     count = job.state.unbegun + (not outcome.passing)
     if count >= MAX_UNBEGUN:
-        state = Failed(now, now, f"none of {count} attempts began: {outcome.why}")
+        state = Failed(
+            now, now, phrase("none of {n} attempts began: {problem}", n=count, problem=outcome.why)
+        )
         return with_state(job, state), (end_event(state),)
     waits = queued(StartFailed(outcome.why), now, unbegun=count)
     return with_state(job, waits), (Event(now, "queued again", outcome.why),)
@@ -85,7 +88,7 @@ def cancelled_before_start(job: Job, now: float) -> Change:
     return with_state(job, Cancelled(now)), (Event(now, "cancelled", "before it ran"),)
 
 
-def cancelled_for_dependency(job: Job, why: str, now: float) -> Change:
+def cancelled_for_dependency(job: Job, why: Message, now: float) -> Change:
     """Return the job as it was cancelled because it can never run."""
     return with_state(job, Cancelled(now, reason=why)), (Event(now, "cancelled", why),)
 
@@ -182,7 +185,7 @@ def with_progress(job: Job, state: Running, progress: Progress) -> Job:
     return with_state(job, msgspec.structs.replace(state, progress=progress))
 
 
-def with_note(job: Job, state: Running, note: str) -> Job:
+def with_note(job: Job, state: Running, note: Message) -> Job:
     """Return the job with a note on what holds it up in its cluster."""
     return with_state(job, msgspec.structs.replace(state, note=note))
 
@@ -241,7 +244,7 @@ def unreadable(job: Job, state: Running, why: str, now: float) -> Change:
     """Return the job after its processes ended, while how it ended cannot be read."""
     found = FolderUnreadable(state.unreadable.since if state.unreadable else now, why)
     state = msgspec.structs.replace(state, unreadable=found, over=True)
-    return with_state(job, state), (Event(now, "unreadable", render(found, now)),)
+    return with_state(job, state), (Event(now, "unreadable", explain(found, now)),)
 
 
 def with_folder(job: Job, state: Running, unreadable: FolderUnreadable | None) -> Job:

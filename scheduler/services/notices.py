@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.errors import UserError
 
 
@@ -13,17 +14,17 @@ class NoticeBoard:
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._texts: dict[str, str] = {}
+        self._texts: dict[str, Message] = {}
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._texts
 
     @property
-    def texts(self) -> tuple[str, ...]:
+    def texts(self) -> tuple[Message, ...]:
         """Return all notices, the newest last."""
         return tuple(self._texts.values())
 
-    def set(self, topic: str, text: str | None) -> None:
+    def set(self, topic: str, text: Message | None) -> None:
         """Replace the notice of a topic, or clear it."""
         if text != self._texts.pop(topic, None):
             self._changed()
@@ -36,6 +37,6 @@ class NoticeBoard:
         try:
             yield
         except UserError as e:
-            self.set(topic, str(e))
+            self.set(topic, e.message)
         else:
             self.set(topic, None)

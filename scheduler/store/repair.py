@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gpudeck.language.storing import read_text
 from gpudeck.scheduler.protocol.durable import sync
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.jobs import Event, Group, Job, Queued, Spec, State, Usage, status_of
@@ -280,7 +281,7 @@ def _events(row: carve.StoredRow) -> list[tuple[int, Event]]:
     """Return the event that the row holds, with its job; empty for other rows."""
     match row.values:
         case (None, int() as job, float() | int() as at, str() as what, str() as text):
-            return [(job, Event(float(at), what, text))]
+            return [(job, Event(float(at), what, read_text(text)))]
         case _:
             return []
 

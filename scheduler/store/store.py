@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gpudeck.language.storing import read_text, stored_text
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Event, Group, Job, Lost, Spec, State, Usage, listed
 from gpudeck.scheduler.protocol.search import (
@@ -29,7 +31,7 @@ from gpudeck.scheduler.protocol.search import (
 )
 from gpudeck.scheduler.protocol.snapshot import Alert
 from gpudeck.scheduler.protocol.submissions import SubmissionRecord
-from gpudeck.scheduler.protocol.wait_reasons import EnvironmentMissing, render
+from gpudeck.scheduler.protocol.wait_reasons import EnvironmentMissing, explain
 from gpudeck.scheduler.store.checksums import Level, LevelMark, checksum
 from gpudeck.scheduler.store.database import Database
 from gpudeck.scheduler.store.environments import EnvironmentLost, digest, whole
@@ -515,13 +517,15 @@ class Store(Database):
     def _add_events(self, events: Iterable[tuple[int, Event]]) -> None:
         """Store events, each with the number of its job."""
         self.connection.executemany(
-            self._q["add_event"], ((job_id, e.time, e.what, e.text) for job_id, e in events)
+            self._q["add_event"],
+            ((job_id, e.time, e.what, stored_text(e.text)) for job_id, e in events),
         )
 
     def timeline(self, job_id: int) -> list[Event]:
         """Return the timeline of a job, oldest event first."""
         with self._translated():
-            return [Event(*row) for row in self.connection.execute(self._q["timeline"], (job_id,))]
+            rows = self.connection.execute(self._q["timeline"], (job_id,))
+            return [Event(at, what, read_text(text)) for at, what, text in rows]
 
     def get(self, job_id: int) -> Job:
         """Return a job. Raises NotFound."""
@@ -557,7 +561,9 @@ class Store(Database):
         with self._translated():
             found = self.connection.execute(self._q["get_env"], (job_id,)).fetchone()
         if found is None or (env := whole(*found)) is None:
-            raise EnvironmentLost(f"job {job_id} {render(EnvironmentMissing(), 0.0)}")
+            raise EnvironmentLost(
+                phrase("job {job} {why}", job=job_id, why=explain(EnvironmentMissing(), 0.0))
+            )
         return env
 
     def active(self) -> list[Job]:

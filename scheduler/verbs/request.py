@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, get_arg
 import msgspec
 
 from gpudeck.language.numbers import amount
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, Refused, Unsettled, UserError
 from gpudeck.scheduler.protocol.wire import MAX_MESSAGE, Peer
 
@@ -108,7 +109,7 @@ class Value(msgspec.Struct, Generic[R], frozen=True, tag="value"):
 class Error(msgspec.Struct, frozen=True, tag="error"):
     """The reply to a request that was refused."""
 
-    message: str
+    message: Message
     missing: bool = False
     """Something that the request names does not exist."""
     unsettled: bool = False
@@ -117,7 +118,7 @@ class Error(msgspec.Struct, frozen=True, tag="error"):
     @classmethod
     def of(cls, error: UserError) -> Self:
         """Return the reply that tells a client of an error."""
-        return cls(str(error), isinstance(error, NotFound), isinstance(error, Unsettled))
+        return cls(error.message, isinstance(error, NotFound), isinstance(error, Unsettled))
 
     def error(self) -> UserError:
         """Return the error as the client raises it."""

@@ -17,14 +17,15 @@ from gpudeck.scheduler.protocol.jobs import (
     Job,
     Lost,
     Progress,
-    Queued,
     Running,
     Spec,
     Starting,
     State,
+    queued,
 )
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 
 NOW = 1_764_000_000.0
 GIB = 2.0**30
@@ -220,7 +221,7 @@ def jobs(device: str) -> tuple[Job, ...]:
     """Return a job in every state, newest first."""
     progress = Progress(42, 100, "timing", 3e12, NOW - 0.4)
     return (
-        job(9, Queued("GPU 0 is held by job 8")),
+        job(9, queued(StartFailed("GPU 0 is held by job 8"), 0.0)),
         job(8, Running("a8", (device,), NOW - 21, 4711, 99, "boot", progress)),
         job(7, Starting("a7", (device,), NOW - 0.2), "warm-up", None),
         job(6, Done(NOW - 90, NOW - 72, (device,), raw(result(6, 0.0852)))),

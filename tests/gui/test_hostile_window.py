@@ -17,8 +17,9 @@ from gpudeck.app.shell.window import PAGES
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.library.describe import name_of
 from gpudeck.assistant.tools.proposal import Proposal
-from gpudeck.scheduler.protocol.jobs import Failed, Job, Progress, Queued, Running
+from gpudeck.scheduler.protocol.jobs import Failed, Job, Progress, Running, queued
 from gpudeck.scheduler.protocol.snapshot import Alert, Snapshot
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from tests.gui import served, snapshots
 from tests.gui.conftest import Fed
 from tests.gui.snapshots import NOW
@@ -36,7 +37,7 @@ def hostile_jobs() -> tuple[Job, ...]:
     found = []
     for at, text in enumerate(FEW, 10):
         state = (
-            Queued(text),
+            queued(StartFailed(text), 0.0),
             Running("a", ("cpu",), NOW - 9, 1, 1, "b", Progress(3, 9, text)),
             Failed(NOW - 90, NOW - 9, text, 3),
         )[at % 3]

@@ -16,14 +16,24 @@ from gpudeck.app.jobs.page import MENU
 from gpudeck.app.jobs.table import DURATION, HEADINGS, NAME, PROGRESS, SHARE, STATE
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.action_table import action_info
-from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Progress, Queued, Running
+from gpudeck.scheduler.protocol.jobs import (
+    Cancelled,
+    Done,
+    Failed,
+    Job,
+    Progress,
+    Queued,
+    Running,
+    queued,
+)
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from gpudeck.scheduler.verbs.change import CancelMany
 from tests.gui import snapshots
 from tests.gui.conftest import Fed
 from tests.gui.snapshots import NOW
 
 CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
-WAITS = Queued("GPU 0 is held by job 8")
+WAITS = queued(StartFailed("GPU 0 is held by job 8"), 0.0)
 
 
 def running(done: float = 3.0) -> Running:

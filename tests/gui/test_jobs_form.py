@@ -16,10 +16,10 @@ from gpudeck.app.link.link import Link
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import make_spec
-from gpudeck.scheduler.protocol.jobs import Forecast
+from gpudeck.scheduler.protocol.jobs import Forecast, queued
 from gpudeck.scheduler.protocol.settings import ClusterSettings
 from gpudeck.scheduler.protocol.snapshot import Snapshot
-from gpudeck.scheduler.protocol.wait_reasons import QueuePaused
+from gpudeck.scheduler.protocol.wait_reasons import QueuePaused, StartFailed
 from gpudeck.scheduler.verbs.submit import Foresee, Submit, SubmitMany
 from tests.gui import snapshots
 from tests.gui.conftest import exchange
@@ -116,7 +116,7 @@ def test_every_field_is_reached_and_filled_by_keyboard_and_makes_the_job(fed, pa
     QTest.keyClick(page.form.editors["notes"], Qt.Key.Key_Return)
     (sent,) = of(fed, SubmitMany)
     assert sent == msgspec.structs.replace(wanted, token=sent.token), "each has its own token"
-    fed.reply(SubmitMany, (snapshots.job(9, snapshots.Queued("x")),))
+    fed.reply(SubmitMany, (snapshots.job(9, queued(StartFailed("x"), 0.0)),))
     assert (page.form.isVisible(), page.details.isVisible()) == (False, True)
     assert page.details.title.text().startswith("Job 9")
 
@@ -248,7 +248,7 @@ def test_a_press_without_an_answer_is_repeated_with_its_token(fed, page):
     assert press("train two").token != first.token
     again = press("train one")
     assert again is not first and again.token == first.token
-    fed.reply(again, snapshots.job(9, snapshots.Queued("x")))
+    fed.reply(again, snapshots.job(9, queued(StartFailed("x"), 0.0)))
     assert press("train one").token != first.token, "that answer arrived: this is a new job"
 
 

@@ -12,8 +12,9 @@ from gpudeck.app.jobs.listing import parse_search
 from gpudeck.app.jobs.requests import PAGE, ReadLog, RepeatJob, SearchJobs
 from gpudeck.app.link.link import Link
 from gpudeck.scheduler.client import Client
-from gpudeck.scheduler.protocol.jobs import Done, Failed, Job, Queued
+from gpudeck.scheduler.protocol.jobs import Done, Failed, Job, queued
 from gpudeck.scheduler.protocol.search import ENDED, NEWEST, Search
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from gpudeck.scheduler.verbs.jobs import GetJob, GetTimeline
 from tests.gui import snapshots
 from tests.gui.conftest import exchange
@@ -109,7 +110,10 @@ def test_a_filter_asks_the_daemon_once_and_late_pages_of_another_are_left_aside(
     fed.reply(
         finds(fed)[1],
         (
-            (*older(900, 899, name="train"), snapshots.job(800, Queued("later"), "train", None)),
+            (
+                *older(900, 899, name="train"),
+                snapshots.job(800, queued(StartFailed("later"), 0.0), "train", None),
+            ),
             None,
         ),
     )
@@ -128,7 +132,10 @@ def test_of_a_long_queue_the_next_are_listed_and_the_filter_lists_them_all(fed, 
     page.kinds.setCurrentText("Waiting")
     qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
     assert finds(fed)[1].search.outcomes == ("queued",)
-    fed.reply(finds(fed)[1], (tuple(snapshots.job(n, Queued("later")) for n in (1020, 1010)), None))
+    fed.reply(
+        finds(fed)[1],
+        (tuple(snapshots.job(n, queued(StartFailed("later"), 0.0)) for n in (1020, 1010)), None),
+    )
     assert (ids(page), page.count.text()) == ([1009, 1010, 1020], "3 jobs")
 
 
@@ -148,9 +155,12 @@ def test_pages_of_few_jobs_are_followed_by_others_until_the_table_is_full(fed, p
 def test_all_that_wait_are_read_as_a_page_between_them_would_be_missing(fed, page, qtbot):
     page.kinds.setCurrentText("Waiting")
     qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
-    fed.reply(finds(fed)[1], (tuple(snapshots.job(n, Queued("later")) for n in (1900, 1800)), 1800))
+    fed.reply(
+        finds(fed)[1],
+        (tuple(snapshots.job(n, queued(StartFailed("later"), 0.0)) for n in (1900, 1800)), 1800),
+    )
     assert finds(fed)[2].before == 1800, "nobody has scrolled"
-    fed.reply(finds(fed)[2], ((snapshots.job(1700, Queued("later")),), None))
+    fed.reply(finds(fed)[2], ((snapshots.job(1700, queued(StartFailed("later"), 0.0)),), None))
     assert ids(page) == [1009, 1700, 1800, 1900]
 
 
@@ -212,13 +222,16 @@ def test_the_daemon_gives_page_after_page(clean_qt, qtbot, tmp_path):
 def test_a_found_waiting_job_is_no_longer_listed_as_waiting_after_its_end(fed, page, qtbot):
     page.kinds.setCurrentText("Waiting")
     qtbot.waitUntil(lambda: len(finds(fed)) == 2, timeout=PATIENCE_MS)
-    fed.reply(finds(fed)[1], (tuple(snapshots.job(n, Queued("later")) for n in (1020, 1010)), None))
+    fed.reply(
+        finds(fed)[1],
+        (tuple(snapshots.job(n, queued(StartFailed("later"), 0.0)) for n in (1020, 1010)), None),
+    )
     made = shifted(1000)
     ended = snapshots.job(1010, Done(NOW - 9, NOW - 8, ("cpu",)))
     fed.feed(msgspec.structs.replace(made, time=NOW + 1, jobs=(*made.jobs, ended)))
     assert ids(page) == [1009, 1020]
     fed.feed(msgspec.structs.replace(made, time=NOW + 2))
-    fed.reply(finds(fed)[1], ((snapshots.job(1010, Queued("later")),), None))
+    fed.reply(finds(fed)[1], ((snapshots.job(1010, queued(StartFailed("later"), 0.0)),), None))
     assert ids(page) == [
         1009,
         1020,

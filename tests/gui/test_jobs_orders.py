@@ -12,7 +12,8 @@ from gpudeck.app.jobs.requests import ReadLog, RepeatJob
 from gpudeck.app.link.link import Link
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.jobs import Changes, Queued
+from gpudeck.scheduler.protocol.jobs import Changes, queued
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from gpudeck.scheduler.verbs.change import Cancel, CancelMany, Edit, Move, Restore
 from gpudeck.scheduler.verbs.jobs import GetTimeline
 from tests.gui import snapshots
@@ -33,7 +34,7 @@ def hold(job: int, held: bool) -> Edit:
 
 
 def waiting(*numbers: int, hold: bool = False) -> snapshots.Snapshot:
-    jobs = [snapshots.job(n, Queued("GPU 0 is held by job 8")) for n in numbers]
+    jobs = [snapshots.job(n, queued(StartFailed("GPU 0 is held by job 8"), 0.0)) for n in numbers]
     jobs = [
         msgspec.structs.replace(j, spec=msgspec.structs.replace(j.spec, hold=hold)) for j in jobs
     ]

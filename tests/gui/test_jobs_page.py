@@ -12,8 +12,9 @@ from PySide6.QtWidgets import QFileDialog
 from gpudeck.app.jobs.job_details import RENEW_S
 from gpudeck.app.jobs.requests import ReadLog
 from gpudeck.app.report.file import WriteReport
-from gpudeck.scheduler.protocol.jobs import Event, Queued, Usage
+from gpudeck.scheduler.protocol.jobs import Event, Usage, queued
 from gpudeck.scheduler.protocol.log_file import Output
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from gpudeck.scheduler.verbs.jobs import GetTimeline
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
@@ -61,7 +62,7 @@ def test_details_show_wait_reason_options_and_usage(fed, page):
         replaced(
             9,
             spec=spec,
-            state=Queued(WHY),
+            state=queued(StartFailed(WHY), 0.0),
             tries=1,
             usage=Usage(61.5, 31 * 2.0**30, 31_400.0, 87.4),
         )
@@ -102,7 +103,13 @@ def test_the_timeline_is_requested_once_per_change_and_shown_in_order(fed, page)
     fed.reply(GetTimeline(5), (Event(NOW, "of another job"),))
     fed.asked.clear()
     assert "of another job" not in page.details.facts.toPlainText()
-    fed.feed(replaced(8, state=Queued("waits for 10 s after an attempt that failed"), tries=1))
+    fed.feed(
+        replaced(
+            8,
+            state=queued(StartFailed("waits for 10 s after an attempt that failed"), 0.0),
+            tries=1,
+        )
+    )
     assert timelines(fed) == [8]
     page.choose(6)
     assert timelines(fed) == [8, 6]
@@ -197,8 +204,8 @@ def ids(page) -> list[int]:
     return [line.id for line in page.model.rows]
 
 
-def queued(number: int, **changes: object) -> snapshots.Job:
-    made = snapshots.job(number, Queued("GPU 0 is held by job 8"))
+def waiting_job(number: int, **changes: object) -> snapshots.Job:
+    made = snapshots.job(number, queued(StartFailed("GPU 0 is held by job 8"), 0.0))
     place = changes.pop("place", None)
     return msgspec.structs.replace(
         made, place=place, spec=msgspec.structs.replace(made.spec, **changes)
@@ -214,7 +221,12 @@ def test_running_jobs_come_first_then_waiting_ones_in_order(fed, page):
     running = snapshots.cpu_snapshot().jobs[1]
     fed.feed(
         with_jobs(
-            queued(13, place=10.5), queued(12), queued(11, priority=5), queued(10), running, *ended
+            waiting_job(13, place=10.5),
+            waiting_job(12),
+            waiting_job(11, priority=5),
+            waiting_job(10),
+            running,
+            *ended,
         )
     )
     assert ids(page) == [8, 11, 10, 13, 12, 6, 5, 4, 3, 2, 1]
@@ -222,14 +234,14 @@ def test_running_jobs_come_first_then_waiting_ones_in_order(fed, page):
 
 def test_the_selection_stays_while_jobs_change(fed, page):
     made = snapshots.cpu_snapshot()
-    fed.feed(with_jobs(queued(12), queued(11), queued(10), *made.jobs[1:]))
+    fed.feed(with_jobs(waiting_job(12), waiting_job(11), waiting_job(10), *made.jobs[1:]))
     page.choose(12)
     fed.feed(
         with_jobs(
-            queued(14),
-            queued(13),
-            queued(12, priority=9),
-            queued(10),
+            waiting_job(14),
+            waiting_job(13),
+            waiting_job(12, priority=9),
+            waiting_job(10),
             made.jobs[1],
             *made.jobs[4:],
             later=2,
@@ -244,8 +256,8 @@ def test_the_selection_stays_while_jobs_change(fed, page):
 def test_the_table_shows_what_a_job_needs(fed, page):
     fed.feed(
         with_jobs(
-            queued(9, gpus=2, gpu_type="h100", memory=20 * 2**30, priority=5, group="night"),
-            queued(8, gpus=0),
+            waiting_job(9, gpus=2, gpu_type="h100", memory=20 * 2**30, priority=5, group="night"),
+            waiting_job(8, gpus=0),
         )
     )
     column = [
@@ -272,10 +284,10 @@ def test_a_search_covers_commands_notes_tags_and_parameters(fed, page, search, f
     trained = ("python", "train.py", "--epochs=3")
     fed.feed(
         with_jobs(
-            queued(9, argv=trained, notes="the long one", priority=1),
-            queued(8, tags=("paper", "v2"), params={"optimiser": "lr 0.1"}),
+            waiting_job(9, argv=trained, notes="the long one", priority=1),
+            waiting_job(8, tags=("paper", "v2"), params={"optimiser": "lr 0.1"}),
             msgspec.structs.replace(
-                snapshots.cpu_snapshot().jobs[6], spec=queued(3, argv=trained).spec
+                snapshots.cpu_snapshot().jobs[6], spec=waiting_job(3, argv=trained).spec
             ),
         )
     )
@@ -314,7 +326,7 @@ def test_a_job_hidden_by_the_filters_is_shown_on_request(fed, page):
 
 
 def test_ten_thousand_jobs_need_no_widget_each_and_unchanged_ones_are_not_made_anew(fed, page):
-    many = tuple(queued(10 + i) for i in range(10_000))
+    many = tuple(waiting_job(10 + i) for i in range(10_000))
     ended = snapshots.cpu_snapshot().jobs[3:]
     fed.feed(with_jobs(*many, *ended))
     before, told = list(page.model.rows), []
@@ -323,13 +335,17 @@ def test_ten_thousand_jobs_need_no_widget_each_and_unchanged_ones_are_not_made_a
     page.model.layoutChanged.connect(lambda: told.append("moved"))
     assert len(page.table.viewport().children()) < 10
     again = msgspec.json.decode(msgspec.json.encode(many), type=tuple[snapshots.Job, ...])
-    changed = queued(10 + 700, group="night")
+    changed = waiting_job(10 + 700, group="night")
     fed.feed(with_jobs(*again[:700], changed, *again[701:], *ended, later=2))
     assert told == [(0, 10_005)], "painted again, where it is seen; nothing moved"
     assert sum(old is not new for old, new in zip(before, page.model.rows, strict=True)) == 1
     fed.feed(
         with_jobs(
-            *again[:300], *again[305:], *(queued(20_000 + i) for i in range(3)), *ended, later=3
+            *again[:300],
+            *again[305:],
+            *(waiting_job(20_000 + i) for i in range(3)),
+            *ended,
+            later=3,
         )
     )
     assert told[1:] == ["in", (0, 10_003)]

@@ -14,7 +14,9 @@ from gpudeck.app.jobs.requests import ReadLog, RepeatJob
 from gpudeck.app.jobs.table import DURATION
 from gpudeck.app.language.texts import use
 from gpudeck.app.widgets import theme
+from gpudeck.scheduler.protocol.jobs import queued
 from gpudeck.scheduler.protocol.log_file import Output
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from gpudeck.scheduler.verbs.change import CancelMany
 from gpudeck.scheduler.verbs.groups import Pause
 from gpudeck.scheduler.verbs.jobs import GetTimeline
@@ -35,7 +37,7 @@ def test_the_table_has_every_job_and_follows_changes_in_place(fed):
     assert "Job 4 · train" in texts(fed.window.jobs.details)
     made = snapshots.cpu_snapshot(NOW + 1)
     fewer = (
-        snapshots.job(10, snapshots.Queued("the CPU is held by job 8")),
+        snapshots.job(10, queued(StartFailed("the CPU is held by job 8"), 0.0)),
         *made.jobs[:2],
         *made.jobs[3:],
     )

@@ -10,7 +10,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from gpudeck.app.widgets import toast
-from gpudeck.scheduler.protocol.jobs import UNDO_S, Cancelling, Queued, Running
+from gpudeck.scheduler.protocol.jobs import UNDO_S, Cancelling, Running, queued
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from gpudeck.scheduler.verbs.change import CancelMany, Restore
 from tests.gui import snapshots
 from tests.gui.conftest import Fed
@@ -20,7 +21,7 @@ CTRL = Qt.KeyboardModifier.ControlModifier
 
 
 def waiting(*numbers: int) -> snapshots.Snapshot:
-    jobs = [snapshots.job(n, Queued("GPU 0 is held by job 8")) for n in numbers]
+    jobs = [snapshots.job(n, queued(StartFailed("GPU 0 is held by job 8"), 0.0)) for n in numbers]
     made = snapshots.cpu_snapshot()
     return msgspec.structs.replace(made, jobs=(*jobs, *made.jobs[1:]))
 

@@ -20,8 +20,9 @@ from gpudeck.app.hosts.host_rows import ReachHost
 from gpudeck.app.jobs.requests import SearchJobs
 from gpudeck.app.shell.window import PAGES
 from gpudeck.scheduler.protocol.devices import Detail
-from gpudeck.scheduler.protocol.jobs import Cancelling, Queued
+from gpudeck.scheduler.protocol.jobs import Cancelling, queued
 from gpudeck.scheduler.protocol.settings import HostSettings, Settings
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from gpudeck.scheduler.verbs.change import CancelMany, Restore
 from gpudeck.scheduler.verbs.control import Configure
 from gpudeck.scheduler.verbs.devices import GetDetails, KillProcess
@@ -141,7 +142,9 @@ def array_snapshot() -> snapshots.Snapshot:
     """Return a snapshot with an array of six jobs that wait."""
     jobs = []
     for i in range(6):
-        made = snapshots.job(20 + i, Queued("GPU 0 is held by job 8"), name=f"sweep[{i}]")
+        made = snapshots.job(
+            20 + i, queued(StartFailed("GPU 0 is held by job 8"), 0.0), name=f"sweep[{i}]"
+        )
         spec = msgspec.structs.replace(made.spec, index=i)
         jobs.append(msgspec.structs.replace(made, spec=spec, submitted=NOW - 60))
     made = snapshots.gpu_snapshot(2, NOW + 1)

@@ -20,7 +20,9 @@ from gpudeck.accel.primitives.gemm import records as products
 from gpudeck.accel.runtime.state_files import learned_file, used_file
 from gpudeck.app.widgets import theme
 from gpudeck.app.workloads.page import EMPTY, SEARCHING
+from gpudeck.scheduler.protocol.jobs import queued
 from gpudeck.scheduler.protocol.search import ENDED
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from gpudeck.scheduler.verbs.jobs import Page
 from gpudeck.scheduler.verbs.submit import Submit
 from tests.gui import snapshots
@@ -142,7 +144,7 @@ def test_a_run_of_long_ago_is_found_and_is_not_called_none(fed):
     assert page.empty.text() == SEARCHING
     ask = fed.sought[-1]
     assert (ask.search.text, ask.search.outcomes) == ("gpudeck.accel.workloads.gemm", ENDED)
-    other = snapshots.job(7, snapshots.Queued("x"), workload="attention")
+    other = snapshots.job(7, queued(StartFailed("x"), 0.0), workload="attention")
     fed.reply(ask, Page((other,), 500))
     assert page.empty.text() == SEARCHING and fed.sought[-1].before == 500, "a page may be short"
     done = snapshots.Done(NOW - 9e5, NOW - 9e5 + 18, ("cpu",), snapshots.raw(snapshots.result(77)))

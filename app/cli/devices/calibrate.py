@@ -56,7 +56,7 @@ def _stored(since: float, count: int) -> tuple[ClockCalibration, ...]:
             return found
         time.sleep(0.2)
     with Client() as client:
-        notices = [text for text in client.snapshot().notices if "calibration" in text]
+        notices = [text for text in map(str, client.snapshot().notices) if "calibration" in text]
     raise UserError(
         notices[0] if notices else "the daemon stored no calibration. See: gpudeck doctor"
     )

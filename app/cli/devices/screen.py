@@ -48,7 +48,7 @@ def watch_lines(
     shown = tiles(snapshot)
     alerts = [
         *((StyledText(alert.text, "hot"),) for alert in snapshot.alerts),
-        *((StyledText(notice, "warm"),) for notice in snapshot.notices),
+        *((StyledText(str(notice), "warm"),) for notice in snapshot.notices),
     ]
     jobs = _job_lines(snapshot)
     reserved = min(len(alerts), _MAX_RESERVED) + min(len(jobs), _MAX_RESERVED)

@@ -35,7 +35,9 @@ def run(args: Namespace) -> int:
         print_line(rates)
     for alert in snapshot.alerts:
         print_line(f"alert {alert.id}: {alert.text}")
-    notes = {d.device.note for d in snapshot.devices if d.device.note} | set(snapshot.notices)
+    notes = {d.device.note for d in snapshot.devices if d.device.note} | set(
+        map(str, snapshot.notices)
+    )
     for note in sorted(notes) + _missing_fields(snapshot):
         print_line(note)
     for booking in snapshot.settings.reservations.values():

@@ -100,7 +100,9 @@ def _wait_for_source(client: Client, source: str) -> None:
     end = time.monotonic() + START_S
     while (snapshot := wait_for_reading(client, timeout=0.5)).source == STARTING:
         if snapshot.notices or time.monotonic() > end:
-            why = "; ".join(snapshot.notices) or f"nothing was read within {START_S:.0f} s"
+            why = (
+                "; ".join(map(str, snapshot.notices)) or f"nothing was read within {START_S:.0f} s"
+            )
             raise UserError(
                 f"the source was set to {source}, but it cannot be read: {why}. See: gpudeck doctor"
             )

@@ -212,7 +212,7 @@ def _check_daemon() -> str:
     with Client() as client:
         notices = client.snapshot().notices
     if notices:
-        raise _CheckWarning("; ".join(notices))
+        raise _CheckWarning("; ".join(map(str, notices)))
     return f"running (pid {daemon_status().pid})"
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from gpudeck.app.jobs.history import JobHistory, pack, unpack
 from gpudeck.app.jobs.listing import EVERY, WAITING, JobList, history_search, parse_search
-from gpudeck.scheduler.protocol.jobs import Cancelled, Queued, Running
+from gpudeck.scheduler.protocol.jobs import Cancelled, Queued, Running, queued
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW, job
 
@@ -30,7 +31,12 @@ def test_an_updated_list_equals_a_list_built_again(kind) -> None:
     for step in range(200):
         number = draw.randrange(60)
         state[number] = draw.choice(
-            [Queued(), Queued("held"), Running("a", ("cpu",), NOW, 1, 1, "boot"), Cancelled(NOW)]
+            [
+                Queued(),
+                queued(StartFailed("held"), 0.0),
+                Running("a", ("cpu",), NOW, 1, 1, "boot"),
+                Cancelled(NOW),
+            ]
         )
         told = [now(each) for each in draw.sample(range(60), 12)]
         snapshot = msgspec.structs.replace(empty, jobs=tuple(told), time=NOW + step)

@@ -14,7 +14,9 @@ from gpudeck.app.cli.output import StyledLine, print_table, render
 from gpudeck.app.cli.queue.jobs import print_list
 from gpudeck.assistant.messages import Waiting
 from gpudeck.scheduler.protocol.devices import Detail, Process
+from gpudeck.scheduler.protocol.jobs import queued
 from gpudeck.scheduler.protocol.snapshot import Alert, Snapshot
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from tests.gui import snapshots
 
 
@@ -144,7 +146,9 @@ def test_the_list_of_jobs_fits_the_terminal(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     jobs = [
         *snapshots.cpu_snapshot().jobs,
-        snapshots.job(123_456, snapshots.Queued("x " * 90), name="a-name-that-is-far-too-long" * 3),
+        snapshots.job(
+            123_456, queued(StartFailed("x " * 90), 0.0), name="a-name-that-is-far-too-long" * 3
+        ),
     ]
     print_list(jobs)
     lines = capsys.readouterr().out.splitlines()

@@ -16,13 +16,14 @@ from gpudeck.scheduler.protocol.jobs import (
     Job,
     Lost,
     Progress,
-    Queued,
     Running,
     Spec,
     State,
+    queued,
 )
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, Snapshot
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 
 NOW = 1_763_000_000.0
 CPU = Device("cpu", 0, "AMD EPYC 9654", "cpu", "CPU: no NVIDIA GPU found")
@@ -74,7 +75,7 @@ DONE = job(
     workload="attention",
 )
 JOBS = (
-    job(9, Queued("the CPU is held by job 8"), "train_big"),
+    job(9, queued(StartFailed("the CPU is held by job 8"), 0.0), "train_big"),
     job(8, Running("a", ("cpu",), NOW - 10, 1, 1, "b", Progress(3, 10, "timing"))),
     DONE,
     job(6, Failed(NOW - 80, NOW - 79, "it exited with status 3", 3), "bad.py"),

@@ -16,6 +16,7 @@ from gpudeck.scheduler.protocol.busy_causes import HeldByJobs, Loaded
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Alert, Busy, Columns, DeviceState, Idle, Snapshot
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 
 NOW = 1_763_000_000.0
 """13 November 2025, 02:13:20 UTC."""
@@ -139,7 +140,7 @@ def one_done() -> tuple[Fact, ...]:
 def one_busy() -> tuple[Fact, ...]:
     """One busy GPU, a running, a queued and a failed job."""
     jobs = (
-        _job(9, "eval.py", j.Queued("GPU 0 is held by job 8"), 140),
+        _job(9, "eval.py", j.queued(StartFailed("GPU 0 is held by job 8"), 0.0), 140),
         _job(8, "llama-ft", _running((0,), 23, j.Progress(7, 10, "epoch 3")), 40),
         _job(6, "prep", j.Failed(NOW - 320, NOW - 302, "it exited with status 3", 3), 330),
     )
@@ -161,8 +162,8 @@ def one_busy() -> tuple[Fact, ...]:
 def eight() -> tuple[Fact, ...]:
     """Eight GPUs, three running jobs, two queued ones, one that failed, two alerts."""
     jobs = (
-        _job(45, "tokenise", j.Queued("needs 4 GPUs; 3 free"), 900),
-        _job(44, "vit_probe", j.Queued("job 45 is before it"), 610),
+        _job(45, "tokenise", j.queued(StartFailed("needs 4 GPUs; 3 free"), 0.0), 900),
+        _job(44, "vit_probe", j.queued(StartFailed("job 45 is before it"), 0.0), 610),
         _job(43, "qwen-dpo", _running((0, 1), 3600, j.Progress(40, 100, "step 400")), 3700),
         _job(42, "resnet", _running((2,), 480, j.Progress(9, 10, "epoch 9")), 500),
         _job(41, "gemm", _running((3, 4), 120), 130),
@@ -230,7 +231,7 @@ def cpu_only() -> tuple[Fact, ...]:
     )
     running = j.Running("a", ("cpu",), NOW - 90, 1, 1, "b", j.Progress(1, 4, "fold 1"))
     jobs = (
-        _job(4, "score", j.Queued("the CPU is held by job 3"), 75),
+        _job(4, "score", j.queued(StartFailed("the CPU is held by job 3"), 0.0), 75),
         _job(3, "cross-val", running, 95),
         _job(2, "convert", j.Done(NOW - 400, NOW - 130, ("cpu",)), 401),
     )
@@ -243,8 +244,8 @@ def cpu_only() -> tuple[Fact, ...]:
 def paused() -> tuple[Fact, ...]:
     """A paused queue with two waiting jobs, two idle GPUs."""
     jobs = (
-        _job(17, "bench", j.Queued("the queue is paused"), 300),
-        _job(16, "make figures", j.Queued("the queue is paused"), 1500),
+        _job(17, "bench", j.queued(StartFailed("the queue is paused"), 0.0), 300),
+        _job(16, "make figures", j.queued(StartFailed("the queue is paused"), 0.0), 1500),
     )
     gpus = (
         _gpu(0, Idle(NOW - 1600), util=0, temp=30, power=66, used=0.5, tflops=0),

@@ -35,8 +35,9 @@ from gpudeck.assistant.facts import (
 )
 from gpudeck.assistant.reports import charts, tables
 from gpudeck.assistant.writing.writer import write
-from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Progress, Queued, Running
+from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Progress, Running, queued
 from gpudeck.scheduler.protocol.snapshot import Columns, DeviceState, Idle
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 
 FACTS = named(CPU_FACTS)
 
@@ -243,7 +244,7 @@ def test_foreign_text_cannot_steer_a_terminal_or_a_page() -> None:
         "\x1b[31m**bold** <img src=x onerror=1> [a](http://evil.example) `code` | cell\n# "
         "head\u202egpj.exe www.evil.example &lt;"
     )
-    text = named(job_facts(job(1, Queued(evil), evil), NOW, {}))["job1.name"].text
+    text = named(job_facts(job(1, queued(StartFailed(evil), 0.0), evil), NOW, {}))["job1.name"].text
     assert text.isprintable()
     for mark in ("**bold", " <img", "[a](", " `", " | ", "http:", " www.", " &lt"):
         assert mark not in text

@@ -264,9 +264,6 @@ def test_a_time_that_is_not_understood_is_never_now() -> None:
 @pytest.mark.parametrize(
     ("sentence", "german"),
     [
-        ("waits for job 5 (a, b), about 14:32", "wartet auf Job 5 (a, b), etwa 14:32"),
-        ("needs 2 GPUs; 1 free: GPU 0 is held by job 3 (train) until about 14:32",
-         "braucht 2 GPUs; 1 frei: GPU 0 ist von Job 3 (train) belegt, bis etwa 14:32"),
         ("exit code 1: RuntimeError: x", "Exit-Code 1: RuntimeError: x"),
         ("a reason that nobody knows", "a reason that nobody knows"),
     ],

@@ -12,6 +12,7 @@ from gpudeck.assistant.housekeeping.leftovers import REASON
 from gpudeck.assistant.housekeeping.restoring import TAKEN
 from gpudeck.assistant.language.sentences import dated, translated
 from gpudeck.language.languages import Language
+from gpudeck.language.text import Message, phrase
 from gpudeck.language.words import words
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Spec
@@ -65,8 +66,8 @@ from gpudeck.scheduler.protocol.wait_reasons import (
     Unseen,
     UsedBy,
     WaitReason,
+    explain,
     headline,
-    render,
 )
 from gpudeck.scheduler.telemetry.alert_rules import (
     DEVICE_RULES,
@@ -93,8 +94,8 @@ HOLDERS = (LockHolder(4711, "ada"), Unseen())
 BLOCKERS: tuple[Blocker, ...] = (
     Drained("GPU 0", mig=False),
     Drained("GPU 1", mig=True),
-    Booked("GPU 2", "group g1 of ada", SOON, LATER),
-    Booked("GPU 3", "work outside of the queue", NOW - 60, SOON),
+    Booked("GPU 2", phrase("group {group} of {user}", group="g1", user="ada"), SOON, LATER),
+    Booked("GPU 3", phrase("work outside of the queue"), NOW - 60, SOON),
     HeldBy("GPU 4", 12, "x1, x2", End(SOON)),
     HeldBy("CPU", 12, "x1", End(LATER, latest=True)),
     HeldBy("GPU 5", 12, "x1", None),
@@ -131,7 +132,7 @@ REASONS: tuple[WaitReason, ...] = (
     DependencyFailed(3, "lost"),
     NotBefore(LATER),
     RetryLater(2, SOON),
-    StartFailed("its folder has been unreadable since 10:00: x1"),
+    StartFailed(phrase("{cluster} is not in the settings", cluster="ray:lab")),
     FolderUnreadable(LATER, "x1"),
     JustTaken("GPU 0"),
     GroupPaused("g1"),
@@ -165,7 +166,6 @@ STORED = (
     "exit code 3",
     "killed by SIGKILL (often the kernel, out of memory)",
     "killed by SIGSEGV",
-    "none of 3 attempts began: its folder has been unreadable since 10:00: x1",
     "it was started, and the store lost the record of it",
     "the store lost its environment, without which it cannot be tried again",
     "the store lost all records of it: whether it ran is unknown",
@@ -217,11 +217,11 @@ def alerts() -> list[str]:
     return [text for wording in found for text in (*wording, f"{wording.over}; clears soon")]
 
 
-def check(sentence: str) -> None:
+def check(sentence: Message) -> None:
     """Find a sentence translated into all languages, without an English word."""
     for language in LANGUAGES:
         found = translated(sentence, words(language))
-        assert found != sentence, f"{language}: {sentence}"
+        assert found != str(sentence), f"{language}: {sentence}"
         assert not ENGLISH.search(found), f"{language}: {sentence!r} became {found!r}"
 
 
@@ -232,14 +232,13 @@ def test_all_kinds_of_reasons_are_rendered_here() -> None:
 
 @pytest.mark.parametrize("reason", REASONS, ids=lambda reason: type(reason).__name__)
 def test_every_reason_why_a_job_waits_is_translated(reason: WaitReason) -> None:
-    check(render(reason, NOW))
-    if (line := headline(reason, NOW)) is not None:
-        check(line)
+    check(explain(reason, NOW))
+    check(headline(reason, NOW))
 
 
 def test_every_blocker_is_translated_in_a_list_with_others() -> None:
     for blocker in BLOCKERS:
-        check(render(NoRoom(ON_ONE, (blocker, Drained("GPU 9", mig=False))), NOW))
+        check(explain(NoRoom(ON_ONE, (blocker, Drained("GPU 9", mig=False))), NOW))
 
 
 def test_what_is_stored_and_found_on_disk_is_translated() -> None:

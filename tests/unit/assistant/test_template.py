@@ -26,8 +26,9 @@ from gpudeck.assistant.writing.template import template
 from gpudeck.assistant.writing.verify import Refused, verify
 from gpudeck.assistant.writing.writer import required_facts
 from gpudeck.scheduler.protocol.busy_causes import JobWaits, Loaded, QuietHours, Settling
-from gpudeck.scheduler.protocol.jobs import Done, Failed, Queued
+from gpudeck.scheduler.protocol.jobs import Done, Failed, queued
 from gpudeck.scheduler.protocol.snapshot import Busy
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
 
@@ -166,7 +167,7 @@ EVIL = "# x\n- **b** | cell `code` {job7.state} {0} <img src=x> [a](http://e) \x
 
 def test_a_hostile_name_or_reason_adds_no_heading_row_list_or_slot() -> None:
     jobs = (
-        job(3, Queued(EVIL), EVIL),
+        job(3, queued(StartFailed(EVIL), 0.0), EVIL),
         job(2, Failed(NOW - 9, NOW, EVIL), EVIL),
         job(1, Done(NOW - 9, NOW), EVIL),
     )
@@ -194,7 +195,9 @@ def test_no_list_precedes_a_heading() -> None:
 
 
 def test_a_brief_says_that_there_are_more_jobs() -> None:
-    jobs = tuple(job(n, Queued("the CPU is held by job 99")) for n in range(1, 20))
+    jobs = tuple(
+        job(n, queued(StartFailed("the CPU is held by job 99"), 0.0)) for n in range(1, 20)
+    )
     text = template(gather(snapshot(CPU_STATE, jobs=jobs), jobs, {}, NOW - 600, NOW))
     assert "19 jobs are queued. Job 1 (attention) has been queued" in opening(text)
     assert "**Jobs queued:** jobs 1 to 19 (attention): the CPU is held by job 99." in text

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.attempts import Exit, NeverRan, Untraceable
 from gpudeck.scheduler.executors import agent_protocol as a
 from gpudeck.scheduler.executors import output_copy, remote_runner
@@ -61,8 +62,8 @@ class FakeHub:
     def acknowledge(self, job_id: int) -> None:
         self.calls.append("acknowledged")
 
-    def set_note(self, job_id: int, note: str) -> None:
-        self.calls.append(note)
+    def set_note(self, job_id: int, note: Message) -> None:
+        self.calls.append(str(note))
 
     def attempt_ended(self, job_id: int) -> None:
         self.calls.append(self.cluster.outcome(self.job))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.busy_causes import (
     ExclusiveProgram,
@@ -16,9 +17,10 @@ from gpudeck.scheduler.protocol.busy_causes import (
     Reserved,
 )
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
-from gpudeck.scheduler.protocol.jobs import Job, Progress, Queued, Running, Spec
+from gpudeck.scheduler.protocol.jobs import Job, Progress, Running, Spec, queued
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Idle
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from gpudeck.scheduler.telemetry.monitor import Monitor
 
 GPU = Device("GPU-0", 0, "H100", "nvidia")
@@ -27,7 +29,7 @@ NOW = 1000.0
 
 
 def job(number: int, gpus: int = 1, device: str | None = None) -> Job:
-    state = Running("n", (device,), 0.0, 1, 1, "b") if device else Queued("waits")
+    state = Running("n", (device,), 0.0, 1, 1, "b") if device else queued(StartFailed("waits"), 0.0)
     return Job(number, Spec(("x",), "x", "/", gpus=gpus), 0.0, state)
 
 
@@ -110,7 +112,11 @@ def test_a_reserved_gpu_is_not_for_the_assistant_but_the_cpu_always_is() -> None
         booking = Booking(("GPU-0", "cpu"), NOW + begin, NOW + end, None, "night")
         wanted = {"reservations": {"1": booking}}
         use = state(watching(GPU), **wanted).use
-        assert use == Busy(Reserved("group night", NOW + end)) if kept else isinstance(use, Idle)
+        assert (
+            use == Busy(Reserved(phrase("group {group}", group="night"), NOW + end))
+            if kept
+            else isinstance(use, Idle)
+        )
         assert isinstance(state(watching(CPU), **wanted).use, Idle)
 
 

@@ -64,7 +64,9 @@ def test_a_job_after_one_that_a_repair_lost_is_cancelled_and_delays_no_other(
     store.connection.execute("DELETE FROM jobs WHERE id = ?", (first,))
     queue = make_queue(store)
     queue.step([CPU])
-    assert queue.get(child).state.reason == f"job {first}, which had to succeed first, was lost"  # type: ignore[union-attr]
+    assert (
+        str(queue.get(child).state.reason) == f"job {first}, which had to succeed first, was lost"
+    )  # type: ignore[union-attr]
     eventually(lambda: ended(queue, other))
     assert isinstance(queue.get(other).state, Done)
 
@@ -128,9 +130,12 @@ def test_a_chain_of_jobs_after_one_that_failed_is_cancelled_at_once(
         "one transaction: each costs a wait for the disk, in which nobody is answered"
     )
     assert all(isinstance(queue.get(n).state, Cancelled) for n in (*jobs[1:], both))
-    assert queue.get(jobs[1]).state.reason == f"job {jobs[0]}, which had to succeed first, failed"  # type: ignore[union-attr]
     assert (
-        queue.get(both).state.reason == f"job {jobs[3]}, which had to succeed first, was cancelled"
+        str(queue.get(jobs[1]).state.reason) == f"job {jobs[0]}, which had to succeed first, failed"
+    )  # type: ignore[union-attr]
+    assert (
+        str(queue.get(both).state.reason)
+        == f"job {jobs[3]}, which had to succeed first, was cancelled"
     )  # type: ignore[union-attr]
     assert isinstance(queue.get(spared).state, Queued)
 
@@ -159,7 +164,7 @@ def test_many_jobs_that_can_never_run_are_cancelled_in_batches_and_none_starts(
     queue.recover()
     while queue.unfinished:
         queue.step([CPU])
-    assert {queue.get(n).state.reason for n in after} == {reason}  # type: ignore[union-attr]
+    assert {str(queue.get(n).state.reason) for n in after} == {reason}  # type: ignore[union-attr]
     assert queue.get(last).status == "cancelled" and queue.get(spared).status == "queued"
     assert all(
         [e.what for e in queue.queries.timeline(n)] == ["submitted", "cancelled"]

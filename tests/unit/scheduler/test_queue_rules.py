@@ -25,7 +25,7 @@ from gpudeck.scheduler.protocol.jobs import (
     turn,
 )
 from gpudeck.scheduler.protocol.turns import finish
-from gpudeck.scheduler.protocol.wait_reasons import AfterJobs, End
+from gpudeck.scheduler.protocol.wait_reasons import AfterJobs, DependencyFailed, End, explain
 from gpudeck.scheduler.queue.forecast import forecast
 from gpudeck.scheduler.queue.placement import Availability, DeviceUse
 from gpudeck.scheduler.queue.policy import Conditions
@@ -134,10 +134,9 @@ def test_a_job_waits_for_its_dependencies_and_is_cancelled_if_one_fails(queue: Q
     queue.step([CPU])
     state = queue.get(good).state
     assert isinstance(state, Cancelled)
-    assert state.reason == f"job {first}, which had to succeed first, was cancelled"
+    assert str(state.reason) == f"job {first}, which had to succeed first, was cancelled"
     assert queue.get(chain).state == Cancelled(
-        state_at(queue, chain),
-        reason=f"job {good}, which had to succeed first, was cancelled",
+        state_at(queue, chain), reason=explain(DependencyFailed(good, "cancelled"), 0.0)
     )
     assert isinstance(queue.get(any_end).state, Queued)
     assert [e.what for e in queue.queries.timeline(chain)] == ["submitted", "cancelled"]

@@ -20,9 +20,11 @@ from gpudeck.scheduler.protocol.jobs import (
     Running,
     Spec,
     State,
+    queued,
 )
 from gpudeck.scheduler.protocol.search import ENDED, MAX_SEARCHED, NEWEST, Search, matches
 from gpudeck.scheduler.protocol.units import parse_moment
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from gpudeck.scheduler.store import Store
 from gpudeck.scheduler.store import store as module
 
@@ -59,7 +61,10 @@ JOBS: list[tuple[Spec, State]] = [
         Spec(("python", "-c", "x" * MAX_SEARCHED, "beyond"), "big", "/"),
         Running("a", ("GPU-1",), 85.0, 1, 2, "boot"),
     ),
-    (Spec(("python", "train.py"), "waits", "/", group="night"), Queued("GPU 0 is held by job 8")),
+    (
+        Spec(("python", "train.py"), "waits", "/", group="night"),
+        queued(StartFailed("GPU 0 is held by job 8"), 0.0),
+    ),
 ]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import (
     LISTED_RESULT,
@@ -26,7 +27,9 @@ from gpudeck.scheduler.protocol.jobs import (
     Spec,
     Starting,
     State,
+    queued,
 )
+from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from gpudeck.scheduler.store import Store
 from gpudeck.scheduler.store.environments import EnvironmentLost
 from gpudeck.scheduler.store.migrate import SCHEMA_VERSION
@@ -41,7 +44,7 @@ SPEC = Spec(
     {"seq": "128"},
 )
 STATES: list[State] = [
-    Queued("job 1 is before it"),
+    queued(StartFailed("job 1 is before it"), 0.0),
     Starting("nonce", ("GPU-0", "GPU-1"), 1.5),
     Running(
         "nonce", ("GPU-0",), 1.5, 4711, 99, "boot", Progress(1.0, 2.0, "x", 3.0, 4.0), stopping=True
@@ -112,6 +115,17 @@ def test_a_timeline_event_is_committed_with_its_change(store: Store, file: Path)
         None,
     )
     again.close()
+
+
+def test_texts_of_a_timeline_stay_values_and_older_strings_stay_readable(store: Store) -> None:
+    job = store.insert(SPEC, 10.0, Queued())
+    texts = (
+        phrase("none of {n} attempts began: {problem}", n=3, problem="disk {full}"),
+        "exit code 1: a string of an older version",
+        '{"type":"text","key":7}',
+    )
+    store.update(job, *(Event(20.0, "failed", text) for text in texts))
+    assert tuple(event.text for event in store.timeline(job.id)[-3:]) == texts
 
 
 def test_many_jobs_are_added_whole_or_not_at_all(store: Store) -> None:
