@@ -2,7 +2,7 @@
 
     python -m tests.gui.untranslated [PAGE ...]
 
-A pseudo language accents every letter of a text that goes through `tr`, `tr_count` or
+A pseudo language accents every letter of a text that goes through `tr`, `tr_count`, `tr_text` or
 `tr_sentence`, so a plain word that is still on a page was written past them. Words of the
 invented data (names of jobs, commands, devices, people) and technical terms are left out.
 """
@@ -45,6 +45,7 @@ from gpudeck.accel.workloads.catalog import WORKLOADS
 from gpudeck.app.assistant.message_view import MessageView
 from gpudeck.app.language import texts
 from gpudeck.app.widgets import theme
+from gpudeck.language import rendering
 from gpudeck.language.words import Words
 from gpudeck.scheduler.protocol.jobs import Failed, Running
 from gpudeck.scheduler.protocol.settings import Settings
@@ -83,7 +84,10 @@ class Pseudo(Words):
     def translated(self, message: str) -> str:
         return accented(message)
 
-    def listed(self, things: Sequence[str]) -> str:
+    def choose(self, one: str, many: str, number: int) -> str:
+        return accented(one if number == 1 else many)
+
+    def listed(self, things: Sequence[str], last: str = "and") -> str:
         return ", ".join(things)
 
     def count(self, one: str, many: str, number: int, **values: object) -> str:
@@ -102,12 +106,15 @@ def pseudo_language() -> Iterator[None]:
     """Word all texts that are made meanwhile in the pseudo language."""
     chosen = texts._Chosen
     before = chosen.language, chosen.texts, chosen.scheduler
-    chosen.texts = chosen.scheduler = Pseudo()
+    chosen.texts = chosen.scheduler = pseudo = Pseudo()
+    words_of = rendering._words
+    rendering._words = lambda language: pseudo if language == "pseudo" else words_of(language)
     chosen.language = "pseudo"  # type: ignore[assignment] # what is kept by language stays apart
     try:
         yield
     finally:
         chosen.language, chosen.texts, chosen.scheduler = before
+        rendering._words = words_of
 
 
 NOT_TRANSLATED = {
