@@ -63,7 +63,7 @@ def test_a_job_after_one_that_failed_is_cancelled_with_a_reason(
     assert isinstance(deck.wait(first.id, WAIT_S).state, Failed)
     state = deck.wait(never.id, WAIT_S).state
     assert isinstance(state, Cancelled)
-    assert state.reason == f"job {first.id}, which had to succeed first, failed"
+    assert str(state.reason) == f"job {first.id}, which had to succeed first, failed"
     assert isinstance(deck.wait(always.id, WAIT_S).state, Done)
     with pytest.raises(NotFound, match="there is no job 99999"):
         deck.submit(["true"], after=[99999])
