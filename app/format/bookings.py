@@ -101,7 +101,7 @@ def freed_text(made: Booked, booking: Booking, snapshot: Snapshot) -> list[str]:
         jobs = tr_list(made.left)
         lines.append(tr("Suspended, and back by themselves afterwards: {jobs}", jobs=jobs))
     lines += [
-        tr("Job {job} runs on: {why}", job=job, why=tr_sentence(why))
+        tr("Job {job} runs on: {why}", job=job, why=tr_text(why))
         for job, why in made.stayed.items()
     ]
     command = f"gpudeck reserve cancel {made.number}"
