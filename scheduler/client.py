@@ -616,16 +616,20 @@ class Client:
         self.job(job)
         return logfile.of_job(job, offset, limit)
 
+    def artefact_folder(self, job: int) -> Path:
+        """Return the folder that the job finds in GPUDECK_ARTEFACTS. Raises UserError."""
+        if self.place is not None:
+            raise UserError(f"the artifacts of job {job} are on {self.place.name}")
+        home = paths.shared_home() if self._shared else paths.home()
+        return home / "jobs" / str(job) / "artefacts"
+
     def artefacts(self, job: int) -> list[Path]:
         """Return the files that the job left in its GPUDECK_ARTEFACTS folder.
 
         Raises NotFound, and UserError where the folder cannot be read.
         """
         self.job(job)
-        if self.place is not None:
-            raise UserError(f"the artifacts of job {job} are on {self.place.name}")
-        home = paths.shared_home() if self._shared else paths.home()
-        folder = home / "jobs" / str(job) / "artefacts"
+        folder = self.artefact_folder(job)
         try:
             return sorted(path for path in folder.rglob("*") if path.is_file())
         except OSError as e:

@@ -116,6 +116,17 @@ COMMANDS = (
         "queue an accelerated workload: gpudeck run attention seq=16384 causal=yes",
     ),
     Command(
+        "notebook",
+        "cli.queue.notebook",
+        "start Jupyter as a job and open it once it runs; list notebooks and shells with what they "
+        "hold",
+    ),
+    Command(
+        "shell",
+        "cli.queue.shell",
+        "start a shell as a job and open it here once it runs; leave it with Ctrl+] and come back",
+    ),
+    Command(
         "jobs", "cli.queue.jobs", "list the newest jobs, search all jobs, or show one in detail"
     ),
     Command("logs", "cli.queue.logs", "print the output of a job"),

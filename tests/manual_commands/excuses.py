@@ -30,6 +30,8 @@ EXCUSES = (
         r"^gpudeck (notify (add|test)|submit .*--notify|edit .*--notify)",
         "it needs a server that takes messages",
     ),
+    Excuse(r"^gpudeck (notebook|shell)", "it needs Jupyter or a terminal"),
+    Excuse(r"^gpudeck cancel 12", "the job is a notebook"),
     Excuse(r"conda run|-- uv run", "it needs conda or uv"),
     Excuse(r"^gpudeck (suspend|resume) (--pid|12)|^gpudeck free", "it needs a program on a GPU"),
     Excuse(

@@ -48,7 +48,7 @@ def follow(job: Job, args: Namespace) -> int:
     try:
         if not args.json:
             print_line(f"job {job.id} ({job.spec.name})")
-        reasons = _WaitReasons()
+        reasons = WaitReasons()
         while job.active:
             time.sleep(POLL_S)
             job = with_retries(lambda client: client.job(job.id))  # noqa: B023
@@ -73,7 +73,7 @@ def follow(job: Job, args: Namespace) -> int:
     return 0 if isinstance(job.state, Done) else 1
 
 
-class _WaitReasons:
+class WaitReasons:
     """Tell on standard error why a job waits, where no progress is shown on a terminal."""
 
     def __init__(self) -> None:

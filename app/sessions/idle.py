@@ -1,0 +1,80 @@
+"""Find out whether a session is used: by a person, its processes or its GPUs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import psutil
+
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import held_devices
+
+BUSY_CPU = 0.1
+"""The share of one processor from which on the session's processes compute."""
+_ANSWER_S = 5.0
+
+
+class IdleClock:
+    """Remember when a session was last used.
+
+    Args:
+        limit: Seconds without use after which it is over; 0: never.
+        gpu_busy: Returns whether the job's GPUs compute.
+        cpu_seconds: Returns the processor time of the session's processes.
+    """
+
+    def __init__(
+        self,
+        limit: float,
+        gpu_busy: Callable[[], bool],
+        cpu_seconds: Callable[[], float],
+    ) -> None:
+        self._limit, self._gpu_busy, self._cpu_seconds = limit, gpu_busy, cpu_seconds
+        self.active = self._checked = time.time()
+        self._used = cpu_seconds()
+
+    def check(self, active: float) -> bool:
+        """Return whether the session is over.
+
+        Args:
+            active: When a person or a kernel was last active, in seconds since the epoch.
+        """
+        now, used = time.time(), self._cpu_seconds()
+        computed = used - self._used > BUSY_CPU * (now - self._checked)
+        self._used, self._checked = used, now
+        self.active = max(self.active, min(active, now))
+        if computed or self._gpu_busy():
+            self.active = now
+        return 0 < self._limit <= now - self.active
+
+
+def gpu_busy() -> bool:
+    """Return whether the GPUs of this process's job compute; True where nobody can tell."""
+    try:
+        with Client(start=False, timeout=_ANSWER_S) as daemon:
+            snapshot = daemon.snapshot(live=False)
+            job = daemon.job(int(os.environ["GPUDECK_JOB"]))
+    except UserError:
+        return True
+    held, least = held_devices(job), snapshot.settings.idle_util_percent
+    for state in snapshot.devices:
+        if state.device.id in held and state.device.kind != "cpu" and state.reading is not None:
+            util = state.reading.get("util")
+            if isinstance(util, int | float) and util > least:
+                return True
+    return False
+
+
+def cpu_seconds() -> float:
+    """Return the processor time of all processes that this one started and that live."""
+    total = 0.0
+    for process in psutil.Process().children(recursive=True):
+        try:
+            times = process.cpu_times()
+        except psutil.Error:
+            continue  # it has just ended
+        total += times.user + times.system
+    return total

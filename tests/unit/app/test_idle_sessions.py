@@ -1,0 +1,74 @@
+"""A session is over once no person, kernel, process or GPU used it for its time."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from gpudeck.app.sessions import files, idle
+from gpudeck.app.sessions.files import Session
+
+
+class World:
+    """What a clock sees: the time, the GPUs, and the processor time of the session."""
+
+    def __init__(self) -> None:
+        self.now, self.busy, self.cpu = 1000.0, False, 0.0
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+    monkeypatch.setattr(idle.time, "time", lambda: made.now)
+    return made
+
+
+def clock(world: World, limit: float = 60.0) -> idle.IdleClock:
+    return idle.IdleClock(limit, lambda: world.busy, lambda: world.cpu)
+
+
+def test_a_session_ends_after_its_time_without_use(world: World) -> None:
+    watched = clock(world)
+    for now, active, over in ((1030, 1000, False), (1059, 1020, False), (1079, 1020, False),
+                              (1080, 1020, True)):  # fmt: skip
+        world.now = now
+        assert watched.check(active) is over, now
+    assert watched.active == 1020
+
+
+def test_a_gpu_that_computes_and_processes_that_compute_are_use(world: World) -> None:
+    watched = clock(world)
+    world.now, world.busy = 1100, True
+    assert not watched.check(1000)
+    world.now, world.busy, world.cpu = 1200, False, 50.0
+    assert not watched.check(1000)
+    world.now, world.cpu = 1230, 51.0  # a process that polls
+    assert not watched.check(1000)
+    world.now = 1270
+    assert watched.check(1000)
+
+
+def test_without_a_limit_no_session_ends_and_a_wrong_clock_ends_none_later(world: World) -> None:
+    watched = clock(world, 0.0)
+    world.now = 1e9
+    assert not watched.check(1000)
+    watched = clock(world)
+    world.now += 30
+    assert not watched.check(world.now + 1e6), "a kernel's clock is ahead"
+    world.now += 60
+    assert watched.check(0.0)
+
+
+def test_the_state_of_a_session_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUDECK_ARTEFACTS", str(tmp_path))
+    assert files.read(tmp_path) is None
+    session = Session("notebook", time.time(), 60.0, "http://127.0.0.1:8888/?token=s3cret")
+    files.write(session)
+    assert files.read(tmp_path) == session
+    (file,) = tmp_path.rglob("session.json")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    file.write_text("{")
+    assert files.read(tmp_path) is None
