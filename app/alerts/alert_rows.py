@@ -12,7 +12,7 @@ from gpudeck.language.numbers import capitalized
 from gpudeck.scheduler.protocol.snapshot import Alert, Snapshot
 
 AlertState = Literal["active", "acknowledged", "resolved"]
-_STATES = (
+STATES = (
     tr_noop("active"),
     tr_noop("acknowledged"),
     tr_noop("resolved"),

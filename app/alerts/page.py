@@ -8,7 +8,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QWidget
 
-from gpudeck.app.alerts.alert_rows import SHOWN, AlertRow, alert_rows, matching
+from gpudeck.app.alerts.alert_rows import SHOWN, STATES, AlertRow, alert_rows, matching
 from gpudeck.app.alerts.rules_panel import RulesPanel
 from gpudeck.app.language.texts import tr, tr_noop
 from gpudeck.app.link.link import Link
@@ -39,7 +39,7 @@ from gpudeck.app.widgets.list_table import (
     list_table,
     show_rows,
 )
-from gpudeck.app.widgets.state_pill import StateDelegate
+from gpudeck.app.widgets.state_pill import show_pills
 from gpudeck.scheduler.protocol.snapshot import Alert
 from gpudeck.scheduler.verbs.alerts import Acknowledge, GetAlerts
 
@@ -88,7 +88,7 @@ class AlertsPage(QWidget):
         """The alerts that were raised when the log was last requested."""
         self.model = AlertTable(COLUMNS)
         self.table = list_table(self.model, [c.width for c in COLUMNS], tr_noop("Alerts"))
-        self.table.setItemDelegateForColumn(STATE, StateDelegate(self.table))
+        show_pills(self.table, STATE, STATES)
         self.table.activated.connect(self._show_subject)
         self.table.selectionModel().currentRowChanged.connect(self._choose)
         self.table.menu_wanted.connect(lambda at: show_menu(self, self.acts, MENU, at))

@@ -261,9 +261,9 @@ def _first_reading(contents: ChartContents) -> float | None:
 
 
 def _read_times(contents: ChartContents) -> Floats:
-    """Return when the first device was read: a gap of the daemon is one of all devices."""
-    times, values = next(iter(contents.lines.values()), (np.empty(0), np.empty(0)))
-    return times[~np.isnan(values)]
+    """Return when any of the devices was read: a gap is one of all of them."""
+    read = [times[~np.isnan(values)] for times, values in contents.lines.values()]
+    return np.unique(np.concatenate(read)) if read else np.empty(0)
 
 
 def _color(shown: Mapping[str, str], device: str, colors: dict[str, str]) -> str | None:

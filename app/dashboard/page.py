@@ -72,8 +72,9 @@ _REACH = 2.5
 """Bins beside the cursor whose values still count as those at the cursor."""
 _FORMATS = tr_noop("CSV (*.csv);;Parquet (*.parquet);;Picture (*.png)")
 _MOST_JOBS, _LISTED_JOBS = 1000, 30
-_DAY_AFTER_S, _DAY_EVERY_S = 3.0, 300.0
-"""Seconds until the last 24 hours are loaded, after the first charts, and then between loads."""
+_DAY_AFTER_S, _DAY_EVERY_S, _DAY_SHARE = 3.0, 300.0, 0.05
+"""Seconds until the last 24 hours are loaded, after the first charts, and then between loads; less
+than the latter while this share of the time that was read is less, so that a new day is true."""
 _FOLDS_EVERY_S = 10.0
 """Seconds between two looks for data of charts that are not shown."""
 _MARGIN = 0.05
@@ -217,6 +218,9 @@ class DashboardPage(QWidget):
         snapshot = self._state.snapshot
         if snapshot is not None:
             count = len(snapshot.devices)
+            read_s = 3600 * day.hours / max(count, 1)
+            wait = min(max(_DAY_SHARE * read_s, _DAY_AFTER_S), _DAY_EVERY_S)
+            self._day_due = time.monotonic() + wait
             self.day.show_day(day, snapshot.settings, count, snapshot.time)
 
     @property

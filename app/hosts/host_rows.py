@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 
 LOCAL, THIS = "", tr_noop("This machine")
 """The key and the English name of the machine that the daemon runs on."""
+STATES = (
+    tr_noop("Connecting"),
+    tr_noop("Unreachable"),
+    tr_noop("Asleep"),
+    tr_noop("Recorded"),
+    tr_noop("Online"),
+)
+"""What the state of a machine may be."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,15 @@ from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.hosts.host_devices import HostDevices
 from gpudeck.app.hosts.host_form import HostForm
-from gpudeck.app.hosts.host_rows import LOCAL, HostRow, ReachHost, counts, host_rows, shown_host
+from gpudeck.app.hosts.host_rows import (
+    LOCAL,
+    STATES,
+    HostRow,
+    ReachHost,
+    counts,
+    host_rows,
+    shown_host,
+)
 from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
 from gpudeck.app.link.link import Link
 from gpudeck.app.state import State
@@ -39,7 +47,7 @@ from gpudeck.app.widgets.list_table import (
     show_rows,
 )
 from gpudeck.app.widgets.share_delegate import SHARE, ShareDelegate
-from gpudeck.app.widgets.state_pill import StateDelegate
+from gpudeck.app.widgets.state_pill import show_pills
 from gpudeck.scheduler.protocol.settings import HostSettings
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 from gpudeck.scheduler.verbs.hosts import SetHost
@@ -104,7 +112,7 @@ class HostsPage(QWidget):
         """The machine that the user is asked about."""
         self.model = HostTable(COLUMNS)
         self.table = list_table(self.model, [c.width for c in COLUMNS], tr_noop("Machines"))
-        self.table.setItemDelegateForColumn(STATE, StateDelegate(self.table))
+        show_pills(self.table, STATE, STATES)
         for column_ in (LOAD, MEMORY):
             self.table.setItemDelegateForColumn(column_, ShareDelegate(self.table, above=4))
         self.table.selectionModel().currentRowChanged.connect(self._choose)

@@ -23,6 +23,7 @@ from gpudeck.app.widgets.controls import (
     column,
     label,
     row,
+    set_tooltip,
     show_if_any,
 )
 
@@ -57,7 +58,8 @@ class JobFields(QWidget):
         for name, editor in self.editors.items():
             editor.setText(values[name])
         self.where.setCurrentIndex(max(self.where.findData(values["where"]), 0))
-        self.more.setChecked(any(values[name] for name in self._further))
+        # which GPU is wanted is said below their number
+        self.more.setChecked(any(values[name] for name in self._further - {"gpu_type"}))
 
     def show_notes(self, notes: dict[str, tuple[str, str]]) -> None:
         """Show a text below fields with its meaning, such as failed; hide the other lines."""
@@ -99,7 +101,7 @@ class JobFields(QWidget):
             why = tr_sentence(problem)
             text = tr("Host memory and CPUs cannot be limited here: {problem}", problem=why)
         for name in LIMITS:
-            self.editors[name].setToolTip(text)
+            set_tooltip(self.editors[name], text)
 
     def _browse(self) -> None:
         dialog = QFileDialog(self, tr("The folder of the job"), self.editors["cwd"].text())

@@ -32,7 +32,9 @@ def form_notes(
 
 def _free(form: JobForm, snapshot: Snapshot) -> dict[str, str]:
     """Return which GPUs are free, and where most memory is free for a job that shares one."""
-    found = {"gpus": free_devices(snapshot).text}
+    wanted = form.values["gpu_type"].strip()
+    only = tr("Only {gpu}", gpu=wanted) if wanted else ""
+    found = {"gpus": " · ".join(filter(None, (only, free_devices(snapshot).text)))}
     if form.values["memory"]:
         free = [(size, s) for s in _gpus(snapshot) if (size := free_memory(s, snapshot.jobs))]
         size, state = max(free, key=lambda pair: pair[0], default=(0.0, None))

@@ -108,6 +108,11 @@ class JobFormView(QWidget):
         self.form.fill(spec)
         self._show_values()
 
+    def choose_gpu(self, gpu: str) -> None:
+        """Ask for this GPU alone, such as "GPU 5"."""
+        self.form.values |= {"gpus": "1", "gpu_type": gpu}
+        self._show_values()
+
     def _clear(self) -> None:
         self.form.clear()
         self._show_values()

@@ -56,6 +56,8 @@ NO_GROUPS = tr_noop("No groups yet. Name one below, or submit jobs with --group 
 NO_CLUSTERS = tr_noop("No clusters yet. Name one below, such as ray:lab or slurm:hpc.")
 _EVERY_S = 2.0
 MOST = 1000
+_LEAST_WIDTH = 330
+"""Pixels of the groups, and of the clusters, that are below each other where both lack room."""
 
 
 class GroupTable(RowTable[GroupRow]):
@@ -241,6 +243,7 @@ class GroupsPanel(QWidget):
         parts = QWidget(), QWidget()
         for part, layout in zip(parts, (left, right), strict=True):
             part.setLayout(layout)
+            part.setMinimumWidth(theme.px(_LEAST_WIDTH))
         inner = QVBoxLayout()
         inner.setSpacing(theme.M)
         inner.addWidget(FoldRow(*parts, (1, 1)), 1)

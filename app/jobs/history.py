@@ -162,6 +162,8 @@ class JobHistory:
         for job in jobs:
             if not job.active:
                 ended[job.id] = job
+            elif job.id in self.ended:
+                self._drop(job.id)  # its cancellation was undone
             if job.id in self.active:
                 self._put_active(job)  # the job may run now
         if self._last and not self._last & ended.keys():
@@ -189,6 +191,17 @@ class JobHistory:
             self.ended[job.id] = pack(job)
             self._seen.pop(job.id, None)
             self._put_keys(job)
+
+    def _drop(self, number: int) -> None:
+        """Forget an ended job that waits again."""
+        del self.ended[number]
+        self.numbers.remove(number)
+        self._seen.pop(number, None)
+        self.folds.pop(number, None)
+        keys = self.keys.pop(number)
+        if keys.fold is not None:
+            self.counts[keys.fold][keys.kind] -= 1
+        self.version += 1
 
     def _put_keys(self, job: Job) -> None:
         """Keep what the job is sorted and folded by."""

@@ -132,7 +132,7 @@ class JobDetails(QWidget):
         self.cancel.clicked.connect(self.cancelled)
         self.again.clicked.connect(self._repeat)
         self.report.clicked.connect(self._report)
-        add_shortcuts(self, {"Esc": self._leave_whole_log})
+        add_shortcuts(self, {"Esc": self.leave_whole_log})
 
     def _lay_out(self) -> None:
         header = row(
@@ -329,12 +329,15 @@ class JobDetails(QWidget):
             change = self._state.notify.add if wanted else self._state.notify.discard
             change(self._shown.id)
 
-    def _leave_whole_log(self) -> None:
+    def leave_whole_log(self) -> None:
+        """Show the whole page again."""
         if self.whole_log.isChecked():
             self.whole_log.click()
 
     def _show_whole_log(self, whole: bool) -> None:
         self._known.setVisible(not whole)
+        if whole:
+            self._parts.show()  # they may be folded
         self.enlarged.emit(whole)
         self.log.setFocus()
 

@@ -9,6 +9,7 @@ from PySide6.QtCore import QItemSelectionModel, QModelIndex, QSize, Qt, QTimer
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSplitter, QVBoxLayout, QWidget
 
+from gpudeck.app.format.values import device_label
 from gpudeck.app.jobs.arrangement import Arrangement, SortOrder, jobs_of
 from gpudeck.app.jobs.bookings_panel import BookingsPanel
 from gpudeck.app.jobs.compare import JobCompare
@@ -279,6 +280,12 @@ class JobsPage(QWidget):
         self.choose(number)
         self._show_details()
 
+    def begin_job(self, device: str) -> None:
+        """Open the form for a job on this device."""
+        self._open_form(True)
+        states = self._state.snapshot.devices if self._state.snapshot else ()
+        self.form.choose_gpu(next(device_label(s.device) for s in states if s.device.id == device))
+
     def _show_found(self, job: Job) -> None:
         """Show a job of long ago, unless another one was asked for meanwhile."""
         if job.id == self._sought:
@@ -429,6 +436,7 @@ class JobsPage(QWidget):
 
     def _open_panel(self, panel: GroupsPanel | BookingsPanel, wanted: bool) -> None:
         """Show or hide a panel in place of the chosen job."""
+        self.details.leave_whole_log()
         for other in (self.form, self.groups, self.bookings):
             other.setVisible(wanted and other is panel)
         self._show_details()
@@ -437,6 +445,16 @@ class JobsPage(QWidget):
             panel.setFocus()
         elif not wanted:
             self.table.setFocus()
+
+    def _toggle_log(self) -> None:
+        """Show the log full-screen, or the page again; not where no log is shown."""
+        if self.details.isVisible():
+            self.details.whole_log.click()
+
+    def _find(self) -> None:
+        """Go to the filter, or to the search in the log where that is full-screen."""
+        whole = self.details.whole_log.isChecked()
+        (self.details.output.box if whole else self.filter).setFocus()
 
     def _show_whole_log(self, whole: bool) -> None:
         """Give the log the whole page, and the whole screen."""
@@ -451,6 +469,7 @@ class JobsPage(QWidget):
 
     def _open_form(self, wanted: bool) -> None:
         """Show or hide the form in place of the chosen job."""
+        self.details.leave_whole_log()
         self.groups.hide()
         self.bookings.hide()
         self.form.setVisible(wanted)
@@ -504,12 +523,12 @@ class JobsPage(QWidget):
                 "job.later": self.details.later.click,
                 "job.template": self._use_template,
                 "job.notify": self.details.notify.click,
-                "job.log": self.details.whole_log.click,
+                "job.log": self._toggle_log,
                 "job.details": self.details.more.click,
                 "jobs.pause": self.pause.click,
                 "jobs.groups": self.open_groups.click,
                 "jobs.bookings": self.open_bookings.click,
-                "jobs.search": self.filter.setFocus,
+                "jobs.search": self._find,
                 "log.search": self.details.output.box.setFocus,
                 "log.next": self.details.output.forth.click,
                 "log.previous": self.details.output.back.click,

@@ -26,8 +26,9 @@ class JobRemoval(QObject):
         self._link = link
         self._wanted: tuple[int, ...] = ()
         """The jobs that the user is asked about."""
-        self._removed: list[tuple[int, ...]] = []
-        """The removals from the queue that the user can undo, the newest last."""
+        self._removed: dict[tuple[int, ...], Notice] = {}
+        """The removals from the queue that the user can undo, the newest last, and what was said
+        about them."""
         self.asking = QuestionCard(
             tr("Stop"), tr("Keep running"), self._cancel, self._keep, primary="no"
         )
@@ -48,7 +49,7 @@ class JobRemoval(QObject):
     def undo(self) -> None:
         """Undo the last removal."""
         if self._removed:
-            self._restore(self._removed[-1])
+            self._restore(next(reversed(self._removed)))
 
     def _cancel(self) -> None:
         if self._wanted:
@@ -61,13 +62,13 @@ class JobRemoval(QObject):
 
     def _offer_undo(self, done: Cancelling) -> None:
         if done.cancelled:
-            self._removed.append(done.cancelled)
             undo = NoticeAction(tr("Undo"), lambda: self._restore(done.cancelled))
             text = removed_text(done.cancelled)
-            self._link.announced.emit(Notice(text, (undo,), seconds=UNDO_S))
+            notice = self._removed[done.cancelled] = Notice(text, (undo,), seconds=UNDO_S)
+            self._link.announced.emit(notice)
 
     def _restore(self, jobs: tuple[int, ...]) -> None:
         """Put jobs back where they waited, once."""
-        if jobs in self._removed:
-            self._removed.remove(jobs)
+        if (notice := self._removed.pop(jobs, None)) is not None:
+            self._link.withdrawn.emit(notice)
             self._link.send(self, Restore(jobs))

@@ -32,6 +32,8 @@ class Link(QObject):
     failed = Signal(str)
     """A request failed; carries a message for the status line."""
     announced = Signal(object)
+    withdrawn = Signal(object)
+    """Carries a Notice that was announced, and no longer holds."""
     """Carries a `Notice` about what was done, with buttons to undo it or to look at it."""
     _delivered = Signal(object)
 

@@ -262,6 +262,7 @@ SETTINGS = (
             "French or Spanish."
         ),
         "choice",
+        ("en", "de", "fr", "es"),
         group="Assistant",
     ),
     Setting(

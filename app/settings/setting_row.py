@@ -21,6 +21,7 @@ from gpudeck.app.widgets.controls import (
     clear_panel,
     label,
     row,
+    set_tooltip,
     show_if_any,
 )
 from gpudeck.scheduler.protocol.errors import UserError
@@ -87,7 +88,7 @@ class SettingRow(QWidget):
         grid.setColumnStretch(0, 1)
         if brief:
             grid.addWidget(caption, 0, 0, 2, 1, Qt.AlignmentFlag.AlignVCenter)
-            self.setToolTip(self.whole_help)
+            set_tooltip(self, self.whole_help)
             keeps.setRetainSizeWhenHidden(False)
             self.reset.setSizePolicy(keeps)
         else:

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.language.texts import tr, tr_sentence
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import label, row, set_text
+from gpudeck.app.widgets.controls import Stretch, button, label, row, set_text
 from gpudeck.language.numbers import capitalized
 from gpudeck.language.text import Message
 
@@ -18,12 +18,17 @@ _EDGE = 4
 
 
 class Banner(QWidget):
-    """Show the daemon's notices; hidden while there are none."""
+    """Show the daemon's notices; hidden while there are none that the user has not dismissed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.text = label(meaning="warm", wrap=True)
-        inner = row(self.text)
+        self.dismiss = button("✕", self._dismiss, kind="quiet", tooltip=tr("Dismiss"))
+        self.dismiss.setAccessibleName(tr("Dismiss the message"))
+        self._notices: frozenset[Message] = frozenset()
+        self._dismissed: frozenset[Message] = frozenset()
+        """Notices that are not shown again unless they went away meanwhile."""
+        inner = row(Stretch(self.text), self.dismiss)
         inner.setContentsMargins(theme.M + _EDGE, theme.XS, theme.M, theme.XS)
         self.setLayout(inner)
         self.setAccessibleName(tr("Notices"))
@@ -31,9 +36,17 @@ class Banner(QWidget):
 
     def show_notices(self, notices: Iterable[Message]) -> None:
         """Show these problems, each as a sentence of its own."""
-        text = "  ·  ".join(capitalized(tr_sentence(notice)) for notice in notices)
+        shown = tuple(notices)
+        self._notices = frozenset(shown)
+        self._dismissed &= self._notices
+        new = (notice for notice in shown if notice not in self._dismissed)
+        text = "  ·  ".join(capitalized(tr_sentence(notice)) for notice in new)
         set_text(self.text, text)
         self.setVisible(bool(text))
+
+    def _dismiss(self) -> None:
+        self._dismissed = self._notices
+        self.hide()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter, t = QPainter(self), theme.tokens()

@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QBoxLayout, QSizePolicy, QWidget
 
+from gpudeck.app.format.free_devices import FreeDevices
 from gpudeck.app.language.texts import tr, tr_noop
 from gpudeck.app.shell.page_titles import titles
 from gpudeck.app.strip.device_picker import DevicePicker
@@ -33,7 +34,12 @@ class Header(QWidget):
         self.devices = elided(meaning="muted")
         """The names of the devices, where the strip has no room for them."""
         self._head = QWidget()
-        self._head.setLayout(row(self.title, self.replay, Stretch(self.devices), spacing=theme.M))
+        self.free = label(strong=True)
+        """How many devices are free, and which of the others is next."""
+        self.free.setAccessibleName(tr("What is free"))
+        self._head.setLayout(
+            row(self.title, self.replay, self.free, Stretch(self.devices), spacing=theme.M)
+        )
         self._box = QBoxLayout(QBoxLayout.Direction.TopToBottom, self)
         self._box.setContentsMargins(0, 0, 0, 0)
         self._box.setSpacing(theme.S)
@@ -56,6 +62,7 @@ class Header(QWidget):
         self._box.setDirection(directions.LeftToRight if collapsed else directions.TopToBottom)
         self._box.setStretch(0, 0)
         self.devices.setVisible(not collapsed)
+        self.free.setVisible(not collapsed and bool(self.free.text()))
         self._strip.collapse(collapsed)
         self._offer()
 
@@ -78,6 +85,11 @@ class Header(QWidget):
         notes = dict.fromkeys(tile.note for tile in tiles if tile.replay and tile.note)
         set_tooltip(self.replay, "\n".join((tr(_RECORDED), *notes)))
         set_text(self.devices, device_names(tiles))
+
+    def show_free(self, found: FreeDevices) -> None:
+        """Say what is free, where the devices are not beside the title."""
+        set_text(self.free, found.text)
+        self.free.setVisible(bool(found.text) and not self._strip.collapsed)
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.FontChange:

@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
 from gpudeck.app.charts.series import Floats
 from gpudeck.app.dashboard.page import DashboardPage
+from gpudeck.app.format.free_devices import free_devices
 from gpudeck.app.language.texts import tr
 from gpudeck.app.link.link import Link
 from gpudeck.app.link.notice import Notice
@@ -118,6 +119,7 @@ class MainWindow(QWidget):
         self._lay_out()
         self.rail.chosen.connect(self.show_page)
         self.strip.opened.connect(self.show_device)
+        self.strip.job_wanted.connect(self._begin_job)
         self.strip.overviewed.connect(self._show_devices)
         self.strip.charted.connect(self.dashboard.show_only)
         self.dashboard.device_chosen.connect(self.show_device)
@@ -126,6 +128,7 @@ class MainWindow(QWidget):
         link.failed.connect(self.status.show_message)
         self.toasts = ToastStack(self, self.status.height() + theme.M)
         link.announced.connect(self._show_notice)
+        link.withdrawn.connect(self.toasts.withdraw)
         self.status.compact.clicked.connect(self.compacted)
         self.commands = Commands(self, PAGES)
         for i, name in enumerate(PAGES, 1):
@@ -310,6 +313,7 @@ class MainWindow(QWidget):
             shown = tiles(self.state.snapshot)
             self.strip.show_tiles(shown, self.state.snapshot.settings.telemetry_hz, self._load)
             self.header.show_tiles(shown)
+            self.header.show_free(free_devices(self.state.snapshot))
         self.rail.buttons["alerts"].show_badge(unacknowledged(self.state.snapshot))
         self._page.refresh()
         self.status.refresh(self.state)
@@ -373,11 +377,17 @@ class MainWindow(QWidget):
             self.pace.start()
 
     def _show_notice(self, notice: Notice) -> None:
-        self.toasts.show_text(notice.text, [*notice.actions], notice.seconds, notice.file)
+        made = self.toasts.show_text(notice.text, [*notice.actions], notice.seconds, notice.file)
+        made.notice = notice
 
     def _show_job(self, number: int) -> None:
         self.show_page("jobs")
         self.jobs.show_job(number)
+
+    def _begin_job(self, device: str) -> None:
+        """Open the form of a job for this device."""
+        self.show_page("jobs")
+        self.jobs.begin_job(device)
 
     def _show_code(self, path: str) -> None:
         self.show_page("code")

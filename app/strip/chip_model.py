@@ -33,7 +33,8 @@ class Chip:
 def device_chip(tile: Tile) -> Chip:
     """Return the chip of a device."""
     util, temperature = tile.metrics[UTILISATION], tile.metrics[TEMPERATURE]
-    parts = [util.text] if temperature.share is None else [util.text, temperature.text]
+    parts = [tr("free") if tile.free else util.text]
+    parts += [] if temperature.share is None else [temperature.text]
     values = (f"{m.caption} {m.text}" for m in tile.metrics)
     tooltip = "\n".join((f"{tile.title} · {tile.name}", tile.holder, *values))
     return Chip(tile.title, "  ".join(parts), util.share, tile.meaning, tooltip, tile.device)

@@ -39,12 +39,15 @@ class Strip(QStackedWidget):
     opened = Signal(str)
     overviewed = Signal(str)
     charted = Signal(tuple)
+    job_wanted = Signal(str)
+    """Carries a free device on which the user wants to start a job."""
 
     def __init__(self) -> None:
         super().__init__()
         self.collapsed = False
         self.grid, self.chips = TileGrid(), ChipLine()
         self.grid.opened.connect(self.opened)
+        self.grid.job_wanted.connect(self.job_wanted)
         self.grid.placed.connect(self._fit)
         self.chips.opened.connect(self.opened)
         self.chips.overviewed.connect(self.overviewed)
@@ -133,11 +136,12 @@ class TileGrid(QScrollArea):
     """Show tiles of the same form in columns of the same width.
 
     It places them itself: a layout would place those that are hidden behind the map only when
-    they are shown again. Emits `opened` with a device, and `placed` when it may need another
-    height.
+    they are shown again. Emits `opened` and `job_wanted` with a device, and `placed` when it may
+    need another height.
     """
 
     opened = Signal(str)
+    job_wanted = Signal(str)
     placed = Signal()
 
     def __init__(self) -> None:
@@ -220,6 +224,7 @@ class TileGrid(QScrollArea):
     def _new_tile(self, device: str) -> TileView:
         view = TileView(self._panel)
         view.opened.connect(lambda: self.opened.emit(device))
+        view.job_wanted.connect(lambda: self.job_wanted.emit(device))
         view.show()
         return view
 

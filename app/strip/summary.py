@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpudeck.app.format.free_devices import free_devices
 from gpudeck.app.format.values import Meaning
 from gpudeck.app.language.texts import tr
 from gpudeck.app.strip.tile_model import MEMORY, POWER, TEMPERATURE, UTILISATION, Tile, tiles
@@ -37,11 +38,14 @@ class StripSummary:
     rows: tuple[SummaryRow, ...]
     more: int
     """The number of devices that are not among the rows."""
+    free: str = ""
+    """How many devices are free, and which is next; empty where only recordings are shown."""
 
     @property
     def text(self) -> str:
         """Return a text for tooltips and screen readers."""
-        lines = [" · ".join((row.title, *row.values)) for row in self.rows]
+        lines = [self.free] if self.free else []
+        lines += [" · ".join((row.title, *row.values)) for row in self.rows]
         if self.more:
             lines.append(tr("and {n} more", n=self.more))
         return "\n".join(lines) or tr("No device can be read")
@@ -59,6 +63,7 @@ def summarize(snapshot: Snapshot) -> StripSummary:
         unacknowledged(snapshot) > 0,
         tuple(_row(tile) for tile in listed),
         len(shown) - len(listed),
+        free_devices(snapshot).text,
     )
 
 

@@ -8,8 +8,17 @@ from typing import Literal
 
 import msgspec
 
+from gpudeck.app.format.free_devices import is_free
 from gpudeck.app.format.values import Meaning, device_label, duration, format_field, significant
-from gpudeck.app.language.texts import tr, tr_date, tr_decimal, tr_list, tr_noop, tr_sentence
+from gpudeck.app.language.texts import (
+    tr,
+    tr_count,
+    tr_date,
+    tr_decimal,
+    tr_list,
+    tr_noop,
+    tr_sentence,
+)
 from gpudeck.language.numbers import amount, clock
 from gpudeck.scheduler.protocol.absence import Unavailable
 from gpudeck.scheduler.protocol.busy_causes import (
@@ -21,8 +30,10 @@ from gpudeck.scheduler.protocol.busy_causes import (
     explain,
 )
 from gpudeck.scheduler.protocol.devices import NA, Reading
-from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.jobs import Job, Running
+from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
+from gpudeck.scheduler.protocol.users import user_name
 
 Usage = Literal["held", "in use", "idle", "recorded", "asleep", "reserved", "unreachable"]
 """Held by our jobs, in use by others, idle, or a recording, which does not contain its users;
@@ -69,6 +80,10 @@ class Tile(msgspec.Struct, frozen=True):
     """The other machine that the device belongs to; empty for this one."""
     warning: str = ""
     """Why a value is coloured, in a word or two."""
+    free: bool = False
+    """A job could have the device to itself now."""
+    progress: float | None = None
+    """The share of the job that holds it which is done, 0 to 1; None if it is not known."""
 
     @property
     def quiet(self) -> bool:
@@ -86,7 +101,7 @@ class Tile(msgspec.Struct, frozen=True):
 def tiles(snapshot: Snapshot) -> tuple[Tile, ...]:
     """Return a tile for each device."""
     jobs = {job.id: job for job in snapshot.jobs}
-    return tuple(_tile(state, jobs) for state in snapshot.devices)
+    return tuple(_tile(state, jobs, snapshot.settings) for state in snapshot.devices)
 
 
 def temperature_meaning(reading: Reading) -> Meaning:
@@ -216,7 +231,7 @@ def _share(reading: Reading, field: str, whole: float) -> float | None:
     return None if value is None or not whole > 0 else min(max(value / whole, 0.0), 1.0)
 
 
-def _tile(state: DeviceState, jobs: dict[int, Job]) -> Tile:
+def _tile(state: DeviceState, jobs: dict[int, Job], settings: Settings) -> Tile:
     device = state.device
     reading = state.reading
     if reading is None:
@@ -239,7 +254,17 @@ def _tile(state: DeviceState, jobs: dict[int, Job]) -> Tile:
         metrics=tuple(metric(reading) for metric in METRICS),
         host=device.host,
         warning=_warning(reading),
+        free=device.kind != "cpu" and not device.host and is_free(state, settings),
+        progress=_progress(state, jobs),
     )
+
+
+def _progress(state: DeviceState, jobs: dict[int, Job]) -> float | None:
+    """Return how far the only job on a device is."""
+    job = jobs.get(state.holders[0]) if len(state.holders) == 1 else None
+    if job is None or not isinstance(job.state, Running) or job.state.progress is None:
+        return None
+    return job.state.progress.done / job.state.progress.total
 
 
 def _warning(reading: Reading) -> str:
@@ -262,7 +287,8 @@ def _holder(state: DeviceState, jobs: dict[int, Job]) -> tuple[Usage, str, str]:
             tooltip = tr("used by this job, which shares it with others")
         else:
             tooltip = tr("used by this job alone")
-        return "held", f"{text} · {job.spec.name}" if job else text, tooltip
+        who = f"{user_name(job.spec.user)} · " if job and job.spec.user is not None else ""
+        return "held", f"{who}{text} · {job.spec.name}" if job else text, tooltip
     if state.device.kind == "replay":
         tooltip = tr("the recording does not contain who used the device")
         return "recorded", tr("recorded"), tooltip
@@ -283,8 +309,19 @@ def _holder(state: DeviceState, jobs: dict[int, Job]) -> tuple[Usage, str, str]:
         if isinstance(cause, QuietHours):
             hours = tr_sentence(explain(cause))
             return "idle", tr("idle"), tr("not in use; the assistant has {hours}", hours=hours)
-        return "in use", tr("in use"), tr_sentence(state.use.reason)
+        return "in use", _others(state) or tr("in use"), tr_sentence(state.use.reason)
     return "idle", tr("idle"), tr("not in use")
+
+
+def _others(state: DeviceState) -> str:
+    """Return who computes on a device outside of the queue, such as "ben · python"."""
+    found = [p for p in state.reading.processes if p.foreign] if state.reading else []
+    names = list(dict.fromkeys(f"{p.user} · {p.name}" if p.user else p.name for p in found))
+    if len(names) > 1:
+        return tr_count(
+            "{first} and {n} other", "{first} and {n} others", len(names) - 1, first=names[0]
+        )
+    return names[0] if names else ""
 
 
 def _clock(at: float) -> str:

@@ -26,7 +26,7 @@ from gpudeck.app.format.values import NOT_AVAILABLE
 from gpudeck.app.language.texts import tr
 from gpudeck.app.strip.tile_model import UTILISATION, Tile, TileMetric
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import draw_share
+from gpudeck.app.widgets.controls import draw_ring, draw_share
 from gpudeck.app.widgets.mark_chart import show_tooltip
 
 Form = Literal["wide", "compact", "slim", "tiny"]
@@ -42,6 +42,8 @@ _PLACES = {
 }
 """Left and right end of each value of `tile_model.METRICS`, as shares of the width."""
 _NARROWEST_SPARK = 24
+_MOST_HELD = 0.7
+"""The share of the first line that who has the device may take."""
 _BAR, _GAP = 3, 2
 """Height of the bar under a value, and the distance between them."""
 _LEFT, _RIGHT = (
@@ -81,9 +83,11 @@ class TileView(QFrame):
 
     It paints its texts itself: with labels, every text that changes would have the whole strip
     laid out again. Only what changed is painted. Emits `opened` on a click and on Return.
+    A free device invites to start a job: `job_wanted` is emitted on a click there, and on N.
     """
 
     opened = Signal()
+    job_wanted = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -96,6 +100,10 @@ class TileView(QFrame):
         self.values: list[TileText] = []
         self.load = np.empty(0)
         """The utilisation of the last minute, which is painted beside its value."""
+        self._invitation = QRectF()
+        """Where a click wants a job; empty unless the device is free."""
+        self._ring = QRectF()
+        """Where the progress of the job is shown as a ring; empty where it is not known."""
         self._bold, self._small = theme.font(strong=True), theme.font(theme.SMALL)
         self._line = QFontMetricsF(self._bold).height()
         self._caption = QFontMetricsF(self._small).height()
@@ -162,6 +170,8 @@ class TileView(QFrame):
         for text in self.texts:
             if event.region().intersects(text.area):
                 _paint(painter, text)
+        if self.tile is not None and not self._ring.isEmpty():
+            draw_ring(painter, self._ring, self.tile.progress or 0.0)
         if self.values and event.region().intersects(self.values[UTILISATION].area):
             self._paint_load(painter, self.values[UTILISATION])
         if self.hasFocus():
@@ -169,12 +179,16 @@ class TileView(QFrame):
             painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 8, 8)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        if self.rect().contains(event.position().toPoint()):
+        if self._invitation.contains(event.position()):
+            self.job_wanted.emit()
+        elif self.rect().contains(event.position().toPoint()):
             self.opened.emit()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
             self.opened.emit()
+        elif event.key() == Qt.Key.Key_N and self.tile is not None and self.tile.free:
+            self.job_wanted.emit()
         else:
             super().keyPressEvent(event)
 
@@ -210,13 +224,7 @@ class TileView(QFrame):
             box = self._box(left, wide)
             texts.append(TileText(box, shown, self._small, tile.meaning, tile.warning))
             left = box.right() + theme.S
-        text = "" if tile.replay and tile.usage == "recorded" else tile.holder
-        held = min(_advance(self._small, text), 0.7 * (right - left)) if text else 0.0
-        holder = _elided(self._small, text, held)
-        meaning = "muted" if tile.quiet else ""
-        tooltip = f"{tile.holder}: {tile.holder_tooltip}"
-        box = self._box(right - held, held)
-        texts.append(TileText(box, holder, self._small, meaning, tooltip, _RIGHT))
+        held = self._place_holder(texts, tile, left, right)
         room = max(right - held - (theme.S if held else 0) - left, 0.0)
         note = "" if tile.replay else tile.note
         name = " · ".join(text for text in (tile.name, note) if text)
@@ -229,6 +237,32 @@ class TileView(QFrame):
                 box.setHeight(self._caption)
                 texts.append(TileText(box, metric.caption, self._small, "muted", value.tooltip))
         return texts
+
+    def _place_holder(self, texts: list[TileText], tile: Tile, left: float, right: float) -> float:
+        """Place on the right who has the device, with a ring, or the invitation of a free one.
+
+        Returns:
+            The width that this takes.
+        """
+        text = "" if tile.replay and tile.usage == "recorded" else tile.holder
+        meaning, tooltip = "muted" if tile.quiet else "", f"{tile.holder}: {tile.holder_tooltip}"
+        font = self._small
+        if tile.free:
+            text, meaning = tr("Free · New job"), "accent"
+            tooltip = tr("{state}. Click here, or press N, to start a job on it", state=tooltip)
+            font = theme.font(theme.SMALL, strong=True)
+            if _advance(font, text) > _MOST_HELD * (right - left):
+                text = tr("Free")
+        held = min(_advance(font, text), _MOST_HELD * (right - left)) if text else 0.0
+        box = self._box(right - held, held)
+        texts.append(TileText(box, _elided(font, text, held), font, meaning, tooltip, _RIGHT))
+        self._invitation = box.adjusted(-theme.S, -theme.XS, theme.S, 0) if tile.free else QRectF()
+        self._ring = QRectF()
+        if tile.progress is None or not text:
+            return held
+        size = self._caption - 3
+        self._ring = QRectF(box.left() - size - theme.XS, box.center().y() - size / 2, size, size)
+        return held + size + theme.XS
 
     def _value(self, at: int, metric: TileMetric) -> TileText:
         """Place the value at the index `at` of `tile_model.METRICS`."""
@@ -270,7 +304,7 @@ class TileView(QFrame):
 def _without_values(tile: Tile) -> tuple[object, ...]:
     return (
         *(tile.title, tile.name, tile.note, tile.replay, tile.holder, tile.holder_tooltip),
-        *(tile.warning, tile.meaning),
+        *(tile.warning, tile.meaning, tile.free, tile.progress),
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
+from textwrap import fill
 
 from PySide6.QtCore import QEvent, QObject, QRectF, QSize, Qt, SignalInstance
-from PySide6.QtGui import QColor, QHelpEvent, QKeySequence, QPainter, QPaintEvent, QShortcut
+from PySide6.QtGui import QColor, QHelpEvent, QKeySequence, QPainter, QPaintEvent, QPen, QShortcut
 from PySide6.QtWidgets import (
     QBoxLayout,
     QComboBox,
@@ -32,6 +33,8 @@ from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
 from gpudeck.language.numbers import capitalized
 
+_TOOLTIP = 88
+"""Characters of the lines of a tooltip."""
 NO_LIMIT = 2**24 - 1
 """Qt's QWIDGETSIZE_MAX, which PySide does not name: a width or height without a limit."""
 
@@ -117,6 +120,18 @@ def draw_share(painter: QPainter, box: QRectF, share: float | None) -> None:
     filled = QRectF(box)
     filled.setWidth(box.width() * (share or 0.0))
     painter.fillRect(filled, QColor(t.accent))
+
+
+def draw_ring(painter: QPainter, box: QRectF, share: float) -> None:
+    """Paint a ring that is filled clockwise to `share`, 0 to 1, from its top."""
+    t, whole = theme.tokens(), 16 * 360  # Qt counts in sixteenths of a degree
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    for color, part in ((t.line, 1.0), (t.accent, share)):
+        painter.setPen(QPen(QColor(color), 2.5))
+        painter.drawArc(box.adjusted(1.25, 1.25, -1.25, -1.25), whole // 4, -round(whole * part))
+    painter.restore()
 
 
 def label(
@@ -426,7 +441,15 @@ def set_tooltip(target: QWidget, text: str) -> None:
 
 
 def plain_tooltip(text: str) -> str:
-    """Return a tooltip that shows `text` as it is, even where Qt would take it for HTML."""
+    """Return a tooltip that shows `text` in lines that can be read, even if it looks like HTML.
+
+    Qt shows each line of plain text as one line, however long it is.
+    """
+    lines = (
+        fill(line, _TOOLTIP, break_long_words=False) if len(line) > _TOOLTIP else line
+        for line in text.split("\n")
+    )
+    text = "\n".join(lines)
     return escape(text).replace("\n", "<br>") if "<" in text else text
 
 

@@ -10,6 +10,7 @@ from PySide6.QtGui import QColor, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, 
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import plain_tooltip
 
 _STEPS = {
     Qt.Key.Key_Left: QPointF(-1, 0),
@@ -31,7 +32,8 @@ def show_tooltip(widget: QWidget, event: QEvent, tooltip_at: Callable[[QPointF],
     """Show the tooltip of a point if `event` asks for it; return True if it does."""
     if not isinstance(event, QHelpEvent):
         return False
-    QToolTip.showText(event.globalPos(), tooltip_at(QPointF(event.pos())), widget)
+    text = plain_tooltip(tooltip_at(QPointF(event.pos())))
+    QToolTip.showText(event.globalPos(), text, widget)
     return True
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QColor, QPainter
-from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
+from PySide6.QtGui import QColor, QFontMetrics, QPainter
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QTableView
 
+from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.list_table import Index
 from gpudeck.app.widgets.stylesheet import PILL_SHARE
@@ -15,6 +17,17 @@ from gpudeck.language.numbers import capitalized
 
 _INDENT = 10
 """Pixels before a pill, as before the heading of its column."""
+_PADDING = 16
+"""Pixels of a pill that are not text."""
+
+
+def show_pills(table: QTableView, column: int, states: Iterable[str]) -> None:
+    """Show a column as pills, and make it wide enough for each of these states, translated."""
+    table.setItemDelegateForColumn(column, StateDelegate(table))
+    metrics = QFontMetrics(theme.font(theme.SMALL, strong=True))
+    widest = max(metrics.horizontalAdvance(capitalized(tr(state))) for state in states)
+    width = max(table.columnWidth(column), widest + _PADDING + 2 * _INDENT)
+    table.horizontalHeader().resizeSection(column, width)
 
 
 class StateDelegate(QStyledItemDelegate):
@@ -36,7 +49,9 @@ class StateDelegate(QStyledItemDelegate):
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setFont(font)
-        width = painter.fontMetrics().horizontalAdvance(text) + 16
+        room = view.rect.width() - _INDENT - _PADDING
+        text = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, room)
+        width = painter.fontMetrics().horizontalAdvance(text) + _PADDING
         height = painter.fontMetrics().height() + 4
         box = QRectF(
             view.rect.left() + _INDENT, view.rect.center().y() - height / 2 + 0.5, width, height

@@ -92,7 +92,7 @@ def mark(widget: QWidget, name: str, value: str) -> None:
 
 
 def meaning_color(meaning: str) -> str:
-    """Return the colour of a meaning: warm, hot, throttled, failed, muted; of text for none."""
+    """Return the colour of a meaning: warm, hot, throttled, failed; of accent, muted or text."""
     return cast("str", getattr(tokens(), meaning or "text"))
 
 

@@ -28,6 +28,8 @@ class Toast(QFrame):
     ) -> None:
         super().__init__()
         self.setProperty("toast", "true")
+        self.notice: object = None
+        """What the toast was made for, by which it can be withdrawn."""
         self.text = label(text, wrap=True)
         self.setAccessibleName(text)
         self.buttons: dict[str, QPushButton] = {}
@@ -109,6 +111,11 @@ class ToastStack(QWidget):
         self.show()
         self._place()
         return made
+
+    def withdraw(self, notice: object) -> None:
+        """Remove the toast of a notice that no longer holds."""
+        for toast in [toast for toast in self.toasts if toast.notice is notice]:
+            toast.dismiss()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Resize and self.toasts:

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 from gpudeck.accel.workloads.catalog import Param
 from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import ElidedLine, label, set_text
+from gpudeck.app.widgets.controls import ElidedLine, label, set_text, set_tooltip
 from gpudeck.app.workloads.form import CHOSEN, WorkloadForm, explain
 
 GROUPS = ("Shape", "Precision", "Run")
@@ -85,10 +85,10 @@ class WorkloadFormView(QWidget):
             editor, note = self._editor(param), label(size="small", meaning="failed", wrap=True)
             caption = label(tr(param.label))
             caption.setBuddy(editor)
-            caption.setToolTip(explain(param))
+            set_tooltip(caption, explain(param))
             editor.setAccessibleName(tr(param.label))
             editor.setAccessibleDescription(explain(param))
-            editor.setToolTip(explain(param))
+            set_tooltip(editor, explain(param))
             self.editors[param.name], self.notes[param.name] = editor, note
             self._captions[param.name] = caption
             grid.addWidget(caption, 2 * at + 1, 0)

@@ -16,6 +16,7 @@ from typing import Self
 
 import msgspec
 
+from gpudeck.scheduler.devices.utilisation import raise_to_active
 from gpudeck.scheduler.protocol import calibration
 from gpudeck.scheduler.protocol.absence import Unavailable, explain
 from gpudeck.scheduler.protocol.devices import Device, Reading, Source
@@ -124,7 +125,7 @@ def read(file: Path) -> tuple[Header, list[Moment]]:
             )
         header = msgspec.json.decode(first, type=Header)
         devices = tuple(msgspec.structs.replace(d, silent=d.silent or None) for d in header.devices)
-        moments = [_with_errors(msgspec.json.decode(line, type=Moment)) for line in lines]
+        moments = [_completed(msgspec.json.decode(line, type=Moment)) for line in lines]
     except MALFORMED as e:
         raise UserError(
             f"{file} is not a trace of GPU Deck: {e}. Record one with: gpudeck record {file.name}"
@@ -134,13 +135,14 @@ def read(file: Path) -> tuple[Header, list[Moment]]:
     return msgspec.structs.replace(header, devices=devices), moments
 
 
-def _with_errors(moment: Moment) -> Moment:
-    """Add the errors of rates from hardware counters, which earlier versions did not record.
+def _completed(moment: Moment) -> Moment:
+    """Add what earlier versions did not record: errors of rates, and utilisation by counters.
 
     They did not correct the clock either, so the errors are those without a calibration.
     """
     for reading in moment.readings:
         values = reading.values
+        raise_to_active(values, reading.methods)
         activity = calibration.tensor_activity(values)
         if not values.get("tflops_gpm") or "tflops_gpm_error" in values or activity is None:
             continue

@@ -89,6 +89,10 @@ class LeaseService:
         if self._lease is not None:
             raise UserError("the assistant has a GPU already, or is just leaving it")
         gpus = [state for state in states if state.device.kind == "nvidia"]
+        if not gpus and any(state.device.kind == "replay" for state in states):
+            raise UserError(
+                "a recording is shown (REPLAY), on which nothing runs. Set the model device to cpu"
+            )
         if not gpus:
             raise UserError("no NVIDIA GPU is watched here. Set the model device to cpu")
         refusals = []

@@ -199,8 +199,8 @@ JOB_OPTIONS = (
         write=lambda size: f"{amount(size)} reserved on each device",
     ),
     JobOption(
-        "gpu_type", "Type of GPU", "part of the GPU's name, e.g. h100", str,
-        "NAME", hint="e.g. h100", local=True,
+        "gpu_type", "Which GPU", "part of the GPU's name, e.g. h100, or one GPU, e.g. 'GPU 5'", str,
+        "NAME", hint="e.g. h100, GPU 5", local=True,
     ),
     JobOption(
         "priority", "Priority", "jobs with a higher number start earlier (default: 0)",

@@ -16,6 +16,7 @@ from gpudeck.scheduler.attempts import running
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
 from gpudeck.scheduler.protocol.jobs import Job, Spec, held_devices, suspension_of
+from gpudeck.scheduler.protocol.snapshot import label
 from gpudeck.scheduler.protocol.wait_reasons import Holder
 
 MARGIN_S = 15.0
@@ -251,5 +252,6 @@ def choose(
 
 
 def of_type(device: Device, spec: Spec) -> bool:
-    """Return whether the device is of the type of GPU the job asks for."""
-    return spec.gpu_type.lower() in device.name.lower()
+    """Return whether the device is one that the job asks for, by its type, label or UUID."""
+    wanted = spec.gpu_type.lower()
+    return wanted in device.name.lower() or wanted in (label(device).lower(), device.id.lower())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import msgspec
 import pytest
 from PySide6.QtCore import QEvent, QObject, Qt
@@ -13,8 +15,10 @@ from PySide6.QtWidgets import (
 
 from gpudeck.app.shell.window import SMALLEST
 from gpudeck.app.strip import strip as strip_module
+from gpudeck.app.strip.summary import summarize
 from gpudeck.app.strip.tile_view import TileText
 from gpudeck.app.widgets import theme
+from gpudeck.scheduler.protocol.devices import Process
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 from tests.gui.test_other_machines import with_hosts
@@ -286,3 +290,53 @@ def test_chips_of_eight_gpus_are_one_line_of_the_smallest_window(fed):
     assert len({mark.box.top() for mark in chips.marks()}) == 1
     assert len(chips.marks()) == 8
     assert chips.rect().contains(chips.marks()[-1].box.toAlignedRect())
+
+
+def test_what_is_free_is_the_first_thing_of_the_dashboard(fed):
+    fed.feed(snapshots.gpu_snapshot(8))
+    free = fed.window.header.free
+    assert free.text().startswith("2 of 8 free: 2, 5; next: GPU 0 about ")
+    assert free.isVisible()
+    fed.window.show_page("jobs")
+    assert not free.isVisible(), "there each free GPU says so"
+    chips = {chip.title: chip.text for chip in fed.window.strip.chips.chips}
+    assert chips["GPU 2"].startswith("free") and not chips["GPU 1"].startswith("free")
+    fed.window.show_page("dashboard")
+    fed.feed(snapshots.gpu_snapshot(2, NOW + 1, replay=True))
+    assert not free.isVisible(), "recordings run no jobs"
+
+
+def test_a_busy_tile_says_who_and_how_far_and_a_free_one_opens_the_form(fed):
+    made = snapshots.gpu_snapshot(3)
+    reading = msgspec.structs.replace(
+        made.devices[1].reading, processes=(Process(77, "python", "ben"), Process(78, "vllm"))
+    )
+    busy = msgspec.structs.replace(made.devices[1], reading=reading)
+    fed.feed(msgspec.structs.replace(made, devices=(made.devices[0], busy, made.devices[2])))
+    held, other, free = fed.window.strip.tiles.values()
+    assert held.tile.progress == 0.42
+    ring = held.grab(held._ring.toAlignedRect()).toImage()
+    places = product(range(ring.width()), range(ring.height()))
+    colors = {ring.pixelColor(*place).name() for place in places}
+    assert {theme.LIGHT.accent, theme.LIGHT.line} <= colors, "a part of the ring is filled"
+    assert other.tile.holder == "ben · python and 1 other"
+    assert "Free · New job" in [text.text for text in free.texts]
+    QTest.mouseClick(free, Qt.MouseButton.LeftButton, pos=free._invitation.center().toPoint())
+    form = fed.window.jobs.form
+    assert form.isVisible()
+    assert (form.form.values["gpus"], form.form.values["gpu_type"]) == ("1", "GPU 2")
+    assert form.fields.notes["gpus"].text().startswith("Only GPU 2 · ")
+    assert not form.fields.more.isChecked()
+    fed.window.show_page("dashboard")
+    QTest.mouseClick(free, Qt.MouseButton.LeftButton, pos=free.rect().bottomLeft() / 2)
+    assert fed.window.pages.currentWidget() is fed.window.device, "elsewhere it opens the GPU"
+    fed.window.show_page("dashboard")
+    QTest.keyClick(held, Qt.Key.Key_N)
+    assert fed.window.pages.currentWidget() is fed.window.dashboard
+    QTest.keyClick(free, Qt.Key.Key_N)
+    assert fed.window.pages.currentWidget() is fed.window.jobs
+
+
+def test_the_tray_begins_with_what_is_free():
+    summary = summarize(snapshots.gpu_snapshot(8))
+    assert summary.text.startswith("2 of 8 free: 2, 5; next: GPU 0 about ")

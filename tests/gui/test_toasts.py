@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from gpudeck.app.widgets import toast
-from gpudeck.scheduler.protocol.jobs import UNDO_S, Cancelling, Running, queued
+from gpudeck.scheduler.protocol.jobs import UNDO_S, Cancelled, Cancelling, Running, queued
 from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from gpudeck.scheduler.verbs.change import CancelMany, Restore
 from tests.gui import snapshots
@@ -55,9 +55,24 @@ def test_ctrl_z_undoes_the_newest_cancellation(fed: Fed) -> None:
         page.choose(number)
         QTest.keyClick(page, Qt.Key.Key_Delete)
         fed.reply(CancelMany((number,)), Cancelling((number,)))
-    for number in (11, 10):
+    for left, number in ((1, 11), (0, 10)):
         QTest.keyClick(page, Qt.Key.Key_Z, CTRL)
         assert fed.asked[-1] == Restore((number,))
+        assert len(fed.window.toasts.toasts) == left, "what was undone is not offered any more"
+
+
+def test_a_job_that_comes_back_is_listed_once(fed: Fed) -> None:
+    page = fed.window.jobs
+    fed.window.show_page("jobs")
+    fed.feed(waiting(10, 11))
+    gone = snapshots.job(11, Cancelled(NOW))
+    cancelled = waiting(10)
+    fed.feed(msgspec.structs.replace(cancelled, jobs=(gone, *cancelled.jobs)))
+    assert [line.id for line in page.model.rows].count(11) == 1
+    fed.feed(waiting(10, 11))
+    assert [line.id for line in page.model.rows].count(11) == 1
+    line = page.model.rows.line(11)
+    assert line.row.state == "queued"
 
 
 def test_a_running_job_asks_with_the_time_that_would_be_lost(fed: Fed) -> None:

@@ -10,6 +10,7 @@ from gpudeck.app.cli.connection import wait_for_reading
 from gpudeck.app.cli.devices.screen import status_lines
 from gpudeck.app.cli.output import print_json, print_line, render, supports_color
 from gpudeck.app.format.bookings import gpu_names
+from gpudeck.app.format.free_devices import free_devices
 from gpudeck.app.format.job_rows import describe
 from gpudeck.app.format.values import device_label
 from gpudeck.app.strip.tile_model import rates_by_type
@@ -22,12 +23,14 @@ from gpudeck.scheduler.protocol.snapshot import Snapshot, everywhere, printable
 
 
 def run(args: Namespace) -> int:
-    """Print one snapshot: devices, alerts, notices, and jobs."""
+    """Print one snapshot: what is free, devices, alerts, notices, and jobs."""
     with Client() as client:
         snapshot = wait_for_reading(client)
     if args.json:
         print_json(printable(snapshot))
         return 0
+    if free := free_devices(snapshot).text:
+        print_line(free)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for line in status_lines(everywhere(snapshot), width):
         print(render(line, supports_color(sys.stdout)).rstrip())
@@ -49,14 +52,20 @@ def run(args: Namespace) -> int:
         if host.problem is not None:
             since = clock(host.since, snapshot.time)
             print_line(f"{host.name}: unreachable since {since}: {host.problem}")
-    active = [job for job in snapshot.jobs if job.active]
-    for job in active:
-        print_line(f"job {job.id} ({job.spec.name}): {describe(job)}")
-    if held := sum(found.memory for found in map(suspension_of, active) if found is not None):
-        print_line(f"Suspended jobs hold {amount(held)} of this machine's memory.")
-    if not active:
-        print_line("No jobs are waiting or running.")
+    for text in _job_lines(snapshot):
+        print_line(text)
     return 0
+
+
+def _job_lines(snapshot: Snapshot) -> list[str]:
+    """Return a line for each active job, and how much memory suspended jobs hold."""
+    active = [job for job in snapshot.jobs if job.active]
+    if not active:
+        return ["No jobs are waiting or running."]
+    lines = [f"job {job.id} ({job.spec.name}): {describe(job)}" for job in active]
+    if held := sum(found.memory for found in map(suspension_of, active) if found is not None):
+        lines.append(f"Suspended jobs hold {amount(held)} of this machine's memory.")
+    return lines
 
 
 def rate_lines(snapshot: Snapshot) -> list[str]:

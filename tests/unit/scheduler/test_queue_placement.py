@@ -458,3 +458,9 @@ def test_an_end_is_expected_by_the_pace_so_far() -> None:
             )
             is None
         )
+
+
+@pytest.mark.parametrize("wanted", ["GPU 2", "gpu 2", "GPU-2"])
+def test_one_gpu_can_be_asked_for_by_its_label_or_its_id(wanted: str) -> None:
+    plan = decide([job(1, gpu_type=wanted), job(2, gpu_type=wanted)], GPUS, False, 1)
+    assert [(start.job.id, start.devices) for start in plan.starts] == [(1, ("GPU-2",))]
