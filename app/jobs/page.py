@@ -29,6 +29,7 @@ from gpudeck.app.jobs.removal import JobRemoval
 from gpudeck.app.jobs.requests import RepeatJob, SearchJobs
 from gpudeck.app.jobs.table import HEADINGS, JobTable
 from gpudeck.app.jobs.table_view import JobTableView
+from gpudeck.app.jobs.timeline_view import TimelineView
 from gpudeck.app.language.texts import tr, tr_count, tr_noop
 from gpudeck.app.link.link import Link
 from gpudeck.app.link.notice import Notice
@@ -117,6 +118,7 @@ class JobsPage(QWidget):
         self.details, self.compared = JobDetails(state, link), JobCompare()
         self.form, self.groups = JobFormView(link), GroupsPanel(link)
         self.bookings, self.fold = BookingsPanel(link), FoldDetails()
+        self.timeline = TimelineView(link)
         self.removal = JobRemoval(self, link)
         self.asking = self.removal.asking
         self.several = button("", tooltip=tr("Cancel all selected jobs that have not ended (Del)"))
@@ -131,6 +133,11 @@ class JobsPage(QWidget):
         )
         self.open_bookings = button(
             tr("Reservations"), tooltip=hint("jobs.bookings", tr("GPUs that are kept for a time"))
+        )
+        self.as_timeline = button(
+            tr("Schedule"),
+            tooltip=hint("jobs.timeline", tr("When jobs run, and where they will start")),
+            checkable=True,
         )
         self._panels: dict[QPushButton, GroupsPanel | BookingsPanel] = {
             self.open_groups: self.groups,
@@ -190,6 +197,9 @@ class JobsPage(QWidget):
         self.choose(self._chosen)
         self._refreshing = False
         self._show_details()
+        if self.as_timeline.isChecked():
+            self._stack.setCurrentWidget(self.timeline)
+            self.timeline.show_snapshot(snapshot, self._chosen)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -203,7 +213,7 @@ class JobsPage(QWidget):
     def _fit(self) -> None:
         """Leave out of a narrow window what the menu and the palette have, too."""
         narrow = self.window().width() < NARROW
-        for opening in self._panels:
+        for opening in (self.as_timeline, *self._panels):
             opening.setHidden(narrow or not self._top.isVisibleTo(self))
         self.count.setHidden(narrow)
         if narrow:  # where text is large, there is less room still
@@ -372,6 +382,13 @@ class JobsPage(QWidget):
                 self.details.draw(job)
         self._divide()
 
+    def _choose_in_timeline(self, number: int) -> None:
+        """Show a job of the timeline, which the filter of the table may hide."""
+        if self.model.rows.place(number) is None:
+            self.show_job(number)
+        self.choose(number)
+        self.refresh()
+
     def _choose(self, current: QModelIndex) -> None:
         if current.isValid():
             self._chosen = self.model.rows.ids[current.row()]
@@ -490,6 +507,8 @@ class JobsPage(QWidget):
         self.table.menu_wanted.connect(lambda at: show_menu(self, self.acts, MENU, at))
         self.table.selectionModel().currentRowChanged.connect(self._choose)
         self.table.selectionModel().selectionChanged.connect(self._show_details)
+        self.as_timeline.toggled.connect(self.refresh)
+        self.timeline.chosen.connect(self._choose_in_timeline)
         self.pause.clicked.connect(lambda on: link.send(self, Pause(on)))
         self.several.clicked.connect(self._cancel)
         for opening, panel in self._panels.items():
@@ -528,6 +547,7 @@ class JobsPage(QWidget):
                 "jobs.pause": self.pause.click,
                 "jobs.groups": self.open_groups.click,
                 "jobs.bookings": self.open_bookings.click,
+                "jobs.timeline": self.as_timeline.click,
                 "jobs.search": self._find,
                 "log.search": self.details.output.box.setFocus,
                 "log.next": self.details.output.forth.click,
@@ -536,12 +556,13 @@ class JobsPage(QWidget):
         )
 
     def _lay_out(self) -> None:
-        self._above = (self.chooser, *self._panels, self.pause, self.new)
+        self._above = (self.chooser, self.as_timeline, *self._panels, self.pause, self.new)
         bar = row(
             Stretch(self.chooser, 1000), self.count, Stretch(), self.several, *self._above[1:]
         )
         bar.setSpacing(theme.M)
         top, self._stack = list_card(self.table, self.empty)
+        self._stack.addWidget(self.timeline)
         self._top = top
         both = QSplitter(Qt.Orientation.Vertical)
         both.setChildrenCollapsible(False)

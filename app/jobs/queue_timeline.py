@@ -5,6 +5,8 @@ The window and the page in the browser draw the same rows.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -14,14 +16,20 @@ from gpudeck.app.format.values import Meaning, device_label
 from gpudeck.app.language.texts import tr, tr_date, tr_text
 from gpudeck.language.numbers import clock
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, over, suspension_of
-from gpudeck.scheduler.protocol.schedule import Landing, expected_end
+from gpudeck.scheduler.protocol.schedule import Landing, Moved, expected_end
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 Kind = Literal["past", "running", "waiting", "booked"]
 _SHORTEST_S, _LONGEST_S = 3600.0, 86_400.0
 """The shortest and the longest future that is shown."""
+_OPEN_S = 1800.0
+"""The time that is shown of a job whose end is unknown."""
 _PAST = 0.25
 """The share of the axis before now."""
+_STEPS = (300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
+"""Seconds between two round times of the axis."""
+_TOLD = 3
+"""The most changes that one line tells."""
 _ROOM = 1.1
 """The axis ends so much later than the last known end."""
 
@@ -43,6 +51,8 @@ class Bar:
     """How much of the work is done, 0 to 1; None if that is unknown."""
     lane: int = 0
     """Bars of a device in the same lane do not overlap."""
+    text_at: float = 0.0
+    """Where the text of a reservation begins that no job hides."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +129,54 @@ def changed_starts(
     }
 
 
+def drop_target(row: Row, dragged: int, at: float, end: float) -> Moved | None:
+    """Return where a waiting job would be moved that is dropped on a row; None for nowhere.
+
+    Args:
+        at: The time at which it is dropped.
+        end: The end of the axis, where the bars end whose end is unknown.
+    """
+
+    def middle(bar: Bar) -> float:
+        return (bar.start + (bar.end or end)) / 2
+
+    others = [bar for bar in row.bars if bar.kind == "waiting" and bar.key != dragged]
+    if not others:
+        return None
+    nearest = min(others, key=lambda bar: abs(middle(bar) - at))
+    return Moved(dragged, nearest.key, at > middle(nearest))
+
+
+def ticks(start: float, end: float, most: int) -> list[tuple[float, str]]:
+    """Return at most this many round times of day on an axis, with their texts."""
+    step = next((step for step in _STEPS if (end - start) / step <= most), _STEPS[-1])
+    zone = time.localtime(start).tm_gmtoff
+    first = math.ceil((start + zone) / step) * step - zone
+    times = (first + step * i for i in range(most + 1))
+    return [(at, time.strftime("%H:%M", time.localtime(at))) for at in times if at < end]
+
+
+def change_text(
+    before: Sequence[Landing], after: Sequence[Landing], jobs: Mapping[int, Job], now: float
+) -> str:
+    """Say which jobs would start at another time, the first of them by name."""
+    changes = changed_starts(before, after)
+    if not changes:
+        return tr("No job would start at another time, as far as the times are known")
+    texts = [
+        tr(
+            "{job}: {new} instead of {old}",
+            job=_label(jobs[job]) if job in jobs else job,
+            old=tr("unknown") if old is None else _clock(old, now),
+            new=tr("unknown") if new is None else _clock(new, now),
+        )
+        for job, (old, new) in changes.items()
+    ]
+    if len(texts) > _TOLD:
+        texts[_TOLD:] = [tr("and {n} more", n=len(texts) - _TOLD)]
+    return " · ".join(texts)
+
+
 def _bar(job: Job, landing: Landing | None, now: float) -> tuple[Bar | None, tuple[str, ...]]:
     """Return the bar of a job, and its devices; no bar while its time is unknown."""
     state = job.state
@@ -162,7 +220,7 @@ def _clock(at: float, now: float) -> str:
 
 def _axis(bars: Iterable[Sequence[Bar]], now: float) -> tuple[float, float]:
     """Return both ends of the time axis."""
-    known = [at for row in bars for bar in row for at in (bar.end or bar.start,) if at > now]
+    known = [bar.end or bar.start + _OPEN_S for row in bars for bar in row]
     future = _ROOM * (max(known, default=now) - now)
     future = min(max(future, _SHORTEST_S), _LONGEST_S)
     return now - future * _PAST / (1 - _PAST), now + future
@@ -192,5 +250,18 @@ def _row(device: str, title: str, bars: Iterable[Bar], booked: Iterable[Bar], st
         lane = next((i for i, time in enumerate(free) if time <= bar.start), len(free))
         free[lane:] = [float("inf") if bar.end is None else bar.end, *free[lane + 1 :]]
         placed.append(replace(bar, lane=lane))
-    behind = tuple(bar for bar in booked if bar.end is not None and bar.end > start)
+    behind = (
+        replace(bar, text_at=_free_from(bar, bar.end, placed))
+        for bar in booked
+        if bar.end is not None and bar.end > start
+    )
     return Row(device, title, (*behind, *placed), max(len(free), 1))
+
+
+def _free_from(booking: Bar, end: float, bars: Iterable[Bar]) -> float:
+    """Return the time from which no job lies on a reservation that ends at `end`."""
+    at = booking.start
+    for bar in bars:
+        if bar.start <= at:
+            at = max(at, end if bar.end is None else bar.end)
+    return min(at, end)

@@ -18,7 +18,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -45,14 +45,17 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.devices import trace
 from gpudeck.scheduler.devices.trace import ReplaySource
 from gpudeck.scheduler.protocol import paths, settings
+from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.devices import Reading
 from gpudeck.scheduler.protocol.fields import HEADLINE
 from gpudeck.scheduler.protocol.jobs import Done, Job
 from gpudeck.scheduler.protocol.log_file import Output
+from gpudeck.scheduler.protocol.schedule import Landing
 from gpudeck.scheduler.protocol.settings import HostSettings, Settings
 from gpudeck.scheduler.protocol.snapshot import Columns, Snapshot
 from gpudeck.scheduler.store import Store
 from gpudeck.scheduler.store.keeper import HistoryKeeper
+from gpudeck.scheduler.verbs.change import GetSchedule
 from gpudeck.scheduler.verbs.devices import GetDetails
 from gpudeck.scheduler.verbs.jobs import GetTimeline
 from tests.gui import served, world
@@ -195,6 +198,8 @@ class Stage:
         self.known, self.jobs = known, world.jobs(known)
         self.window = self.desktop.window
         self._open = 0
+        self.landings: Sequence[Landing] = ()
+        """Where the waiting jobs start."""
         self.served = False
         """A minute of served models was shown."""
         self._start = self.desktop.link.start
@@ -242,6 +247,7 @@ class Stage:
             FindServed: served.NOW,
             FindSessions: (world.SESSIONS, ""),
             SaveSession: (),
+            GetSchedule: self.landings,
         }
         reply = invented.get(type(call.request))
         if isinstance(call.request, ReadLog | GetTimeline) and call.request.job > self.jobs[-1].id:
@@ -339,6 +345,25 @@ def _jobs(on: Stage) -> None:
     on.window.show_page("jobs")
     on.window.jobs.show_job(on.newest("attention").id)
     on.until(lambda: "searching" not in on.window.jobs.count.text())
+
+
+def _schedule(on: Stage) -> None:
+    """Show the queue as a timeline, with invented jobs that wait for others."""
+    snapshot = on.window.state.snapshot
+    assert snapshot is not None
+    devices = [state.device.id for state in snapshot.devices]
+    busy, on.landings = world.busy_queue(devices, on.jobs[-1].id)
+    nights = Booking(tuple(devices[6:]), NOW + 2400, NOW + 4500, group="nightly")
+    on.window.state.snapshot = msgspec.structs.replace(
+        snapshot,
+        jobs=busy,
+        settings=msgspec.structs.replace(snapshot.settings, reservations={"1": nights}),
+    )
+    on.window.show_page("jobs")
+    page = on.window.jobs
+    page.as_timeline.setChecked(True)
+    page.choose(next(job.id for job in reversed(busy) if job.active))
+    on.until(lambda: "searching" not in page.count.text())
 
 
 def _workload(name: str) -> Callable[[Stage], None]:
@@ -455,7 +480,7 @@ VIEWS: dict[int, dict[str, Callable[[Stage], QWidget | None]]] = {
         "cleanup": _page("cleanup"),
         "compact": _compact,
     },
-    8: {"dashboard": _live, "compared": _compared, "compact": _compact},
+    8: {"dashboard": _live, "compared": _compared, "compact": _compact, "schedule": _schedule},
     72: {"map": _live},
 }
 

@@ -34,9 +34,11 @@ from gpudeck.scheduler.protocol.jobs import (
     Running,
     Spec,
     State,
+    queued,
 )
+from gpudeck.scheduler.protocol.schedule import Landing
 from gpudeck.scheduler.protocol.snapshot import Alert
-from gpudeck.scheduler.protocol.wait_reasons import ReplayShown, render
+from gpudeck.scheduler.protocol.wait_reasons import Behind, ReplayShown, render
 from gpudeck.scheduler.telemetry.alerts import CLEARS
 from tests.gui.snapshots import GIB, H100, NOW, raw
 
@@ -250,6 +252,55 @@ def active(number: int) -> tuple[Job, ...]:
     evaluate = _spec("evaluate", None, {}, 2, "python evaluate.py --suite mmlu")
     after = msgspec.structs.replace(evaluate, after=(number + 4,))
     return (run, *sweep, Job(number + 5, after, NOW - 90, waits))
+
+
+def busy_queue(devices: Sequence[str], number: int) -> tuple[tuple[Job, ...], list[Landing]]:
+    """Return jobs that ran, run and wait on eight devices, newest first, and where they start."""
+    minute, first = 60.0, number
+
+    def spec(name: str, gpus: int) -> Spec:
+        return msgspec.structs.replace(_spec(name, None, {}, 0, f"python {name}.py"), gpus=gpus)
+
+    def runs(name: str, since: float, done: float, *held: int) -> Job:
+        nonlocal number
+        number += 1
+        progress = Progress(done, 100, f"step {done * 120:.0f}", 0.0, NOW) if done else None
+        at = tuple(devices[i] for i in held)
+        state = Running("a", at, NOW - since * minute, 4712, 99, "boot", progress)
+        return Job(number, spec(name, len(held)), NOW - since * minute - 20, state)
+
+    def waits(name: str, gpus: int) -> Job:
+        nonlocal number
+        number += 1
+        return Job(number, spec(name, gpus), NOW - 300, queued(Behind(first + 4), NOW))
+
+    def over(name: str, start: float, end: float, held: int, error: str = "") -> Job:
+        nonlocal number
+        number += 1
+        span, on = (NOW - start * minute, NOW - end * minute), (devices[held],)
+        state = Failed(*span, error, 1, on) if error else Done(*span, on)
+        return Job(number, spec(name, 1), span[0] - 20, state)
+
+    ended = [
+        over("evaluate", 33, 23, 4), over("debug", 19, 16, 7, "exit code 1"),
+        over("tokenize", 15, 3, 7),
+    ]  # fmt: skip
+    running = [
+        runs("pretrain-1b", 50, 62, 0, 1, 2, 3), runs("finetune-llama", 22, 35, 4),
+        runs("evaluate", 9, 90, 5), runs("notebook", 31, 0, 6),
+    ]  # fmt: skip
+    waiting = [waits("distill", 2), waits("sweep-lr", 1), waits("sweep-lr", 1), waits("ablate", 4)]
+    places = ((0, 31, 61, (0, 1)), (1, 1, 26, (5,)), (2, 26, 51, (5,)), (3, 61, None, (0, 1, 2, 3)))
+    landings = [
+        Landing(
+            waiting[at].id,
+            tuple(devices[i] for i in held),
+            NOW + start * minute,
+            None if end is None else NOW + end * minute,
+        )
+        for at, start, end, held in places
+    ]
+    return tuple(reversed([*ended, *running, *waiting])), landings
 
 
 def events(job: Job) -> list[Event]:

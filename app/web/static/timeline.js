@@ -15,7 +15,7 @@ export function timeline(data, zone, texts) {
   const marks = clear.map(([time, text]) => placed(h("span", { class: "tick" }, text), at(time)));
   const line = placed(h("span", { class: "now" }, h("em", {}, texts.now)), at(now));
   const rows = data.rows.map((row) => {
-    const bars = row.bars.map((bar) => drawn(bar, data, at, row.bars));
+    const bars = row.bars.map((bar) => drawn(bar, data, at));
     const field = h("div", { class: "field" }, bars);
     field.style.height = `${row.lanes * LANE + 6}px`;
     return h("div", { class: "row" }, h("span", { class: "name" }, row.title), field);
@@ -32,7 +32,7 @@ function placed(element, left) {
   return element;
 }
 
-function drawn(bar, { now, end }, at, beside) {
+function drawn(bar, { now, end }, at) {
   const until = bar.end ?? (bar.kind === "waiting" ? end : now + (end - now) * 0.25);
   const left = at(bar.start), kind = `${bar.kind} ${bar.meaning} ${bar.end == null ? "open" : ""}`;
   const booked = bar.kind === "booked";
@@ -48,15 +48,9 @@ function drawn(bar, { now, end }, at, beside) {
   made.append(h("span", {}, bar.label));
   made.style.left = `${left}%`;
   made.style.width = `${Math.max(at(until) - left, 0.3)}%`;
-  if (booked) made.style.paddingLeft = `${at(firstFree(bar, beside)) - left}%`;
+  if (booked) made.style.paddingLeft = `${at(bar.text_at) - left}%`;
   else made.style.top = `${bar.lane * LANE + 4}px`;
   return made;
-}
-
-/** Return where a reservation is not hidden by a job any more, so that its text can be read. */
-function firstFree(booking, bars) {
-  const over = bars.filter((bar) => bar.kind !== "booked" && bar.start <= booking.start);
-  return Math.min(booking.end, Math.max(booking.start, ...over.map((bar) => bar.end ?? booking.end)));
 }
 
 function ticks(start, end, zone) {

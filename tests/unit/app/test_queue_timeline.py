@@ -97,6 +97,16 @@ def test_reservations_lie_behind_the_jobs_of_their_devices() -> None:
         ("booked", 7, "group night")
     ]
     assert not rows[0].bars
+    assert rows[1].bars[0].text_at == NOW + 60
+
+
+def test_the_text_of_a_reservation_begins_where_no_job_lies() -> None:
+    booking = Booking((GPUS[0].id,), NOW + 60, NOW + HOUR, group="night")
+    known = Settings(reservations={"7": booking})
+    half = snapshot(runs(2, NOW - 600, 0, done=0.5), settings=known)
+    assert queue_timeline(half, ()).rows[0].bars[0].text_at == NOW + 600
+    endless = snapshot(runs(2, NOW - 600, 0), settings=known)
+    assert queue_timeline(endless, ()).rows[0].bars[0].text_at == NOW + HOUR
 
 
 def test_a_job_without_devices_has_a_row_of_its_own() -> None:
