@@ -7,6 +7,7 @@ import json
 import shutil
 import socket
 import subprocess
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any, Self
@@ -69,9 +70,12 @@ class Browser:
         return self._send("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def text(self, selector: str) -> str:
-        """Return the text of the first such element; empty where there is none."""
-        found = self.run("return document.querySelector(arguments[0])?.textContent", selector)
-        return found or ""
+        """Return the text of the first such element; empty where there is none, or no page yet."""
+        script = "return document.querySelector(arguments[0])?.textContent"
+        try:
+            return self.run(script, selector) or ""
+        except urllib.error.HTTPError:  # another page is being loaded
+            return ""
 
     def emulate(self, width: int, height: int, scheme: str) -> None:
         """Show the page on a screen of this size, in the light or the dark scheme."""
