@@ -226,6 +226,12 @@ COMMANDS = (
         "list the settings, explain some, or change them: gpudeck settings idle_dwell_s=30",
     ),
     Command("daemon", "cli.system.daemon", "start, stop or check the background process"),
+    Command("backup", "cli.system.backup", "copy the queue and the settings to one file"),
+    Command(
+        "restore",
+        "cli.system.restore",
+        "put the queue and the settings of a backup back, while no daemon runs",
+    ),
     Command(
         "desktop",
         "cli.system.desktop",

@@ -168,18 +168,24 @@ def _other_host(process: BackgroundProcess) -> str:
 
 
 @contextmanager
-def hold_lock(lock: Path, taken: str) -> Iterator[None]:
+def hold_lock(lock: Path, taken: str, patience: float = 0.0) -> Iterator[None]:
     """Keep the process whose lock this is from starting.
 
-    Raises UserError with the message `taken` where it runs.
+    Raises UserError with the message `taken` where it runs, and has not ended within `patience`
+    seconds.
     """
+    end = time.monotonic() + patience
     paths.ensure(lock.parent)
     fd = os.open(lock, os.O_RDWR | os.O_CREAT, paths.PRIVATE_FILE)
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
-            raise UserError(taken) from e
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as e:
+                if time.monotonic() >= end:
+                    raise UserError(taken) from e
+                time.sleep(_PAUSE_S)
         yield
     finally:
         os.close(fd)

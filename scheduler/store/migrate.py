@@ -44,7 +44,7 @@ def migrate(db: sqlite3.Connection, file: Path, version: int) -> None:
     Raises:
         OSError, sqlite3.Error: The store is unchanged then.
     """
-    _copy(db, backup_of(file, version))
+    copy_store(db, backup_of(file, version))
     db.create_function("digest", 1, digest, deterministic=True)
     db.create_function("checksum", 3, checksum, deterministic=True)
     db.create_function("renamed", 1, renamed, deterministic=True)
@@ -59,7 +59,7 @@ def migrate(db: sqlite3.Connection, file: Path, version: int) -> None:
         raise
 
 
-def _copy(db: sqlite3.Connection, to: Path) -> None:
+def copy_store(db: sqlite3.Connection, to: Path) -> None:
     """Copy the store to one private file, which gets its name once it is safe on disk."""
     new = to.with_name(to.name + ".new")
     new.unlink(missing_ok=True)

@@ -1,0 +1,87 @@
+"""A backup while jobs run, and its restoration: no job runs twice, no number is given again."""
+
+from __future__ import annotations
+
+import sqlite3
+import tarfile
+from pathlib import Path
+
+from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
+from tests.integration.deck import ready
+from tests.integration.shell import Shell
+
+
+def test_a_restored_queue_is_paused_and_runs_nothing_twice(alone: Shell, tmp_path: Path) -> None:
+    file, ran = tmp_path / "backup.tar.gz", tmp_path / "ran"
+    note = ["sh", "-c", f"echo $GPUDECK_JOB >> {ran}"]
+    with Client() as deck:
+        ready(deck).configure(energy_price=0.5)
+        old = deck.submit(note).wait()
+        deck.pause()
+        waits = deck.submit(note, name="waits")
+        stays = deck.submit(note, name="stays", hold=True)
+        assert "holds 3 jobs" in alone("backup", str(file))
+        assert file.stat().st_mode & 0o777 == 0o600
+        deck.pause(False)
+        deck.wait(waits.id)
+        later = deck.submit(note).wait()
+        deck.configure(energy_price=0.7)
+        assert "uses the store" in alone("restore", str(file), "--yes", status=1)
+    alone("daemon", "stop")
+    out = alone("restore", str(file), "--yes")
+    assert "The queue is paused" in out and "before-restore" in out
+    with Client() as deck:
+        snapshot = ready(deck).snapshot()
+        assert snapshot.paused
+        assert snapshot.settings.energy_price == 0.5
+        assert deck.job(old.id).status == "done"
+        assert deck.job(waits.id).status == "done", "its folder shows that it ran"
+        assert deck.job(stays.id).status == "queued"
+        deck.pause(False)
+        deck.hold(stays.id, False)
+        assert deck.wait(stays.id).status == "done"
+        new = deck.submit(note)
+        assert new.id > later.id, "its number belongs to a job that the backup does not know"
+        new.wait()
+    assert sorted(map(int, ran.read_text().split())) == [
+        old.id, waits.id, stays.id, later.id, new.id,
+    ]  # fmt: skip
+
+
+def test_what_is_no_backup_changes_nothing(alone: Shell, tmp_path: Path) -> None:
+    with Client() as deck:
+        job = ready(deck).submit(["true"]).wait()
+    alone("daemon", "stop")
+    before = paths.store_file().read_bytes()
+    broken = tmp_path / "broken.tar.gz"
+    broken.write_bytes(b"\x1f\x8b nonsense")
+    assert "cannot read" in alone("restore", str(broken), "--yes", status=1)
+    assert "cannot read" in alone("restore", str(tmp_path / "none"), "--yes", status=1)
+    other = tmp_path / "other"
+    other.write_text("x")
+    for name, content in (("../gpudeck.sqlite", "x"), ("gpudeck.sqlite", "no store")):
+        (tmp_path / "member").write_text(content)
+        file = tmp_path / "file.tar.gz"
+        with tarfile.open(file, "w:gz") as out:
+            out.add(tmp_path / "member", name)
+        alone("restore", str(file), "--yes", status=1)
+    newer = tmp_path / "member"
+    newer.unlink()
+    db = sqlite3.connect(newer)
+    db.executescript("CREATE TABLE jobs (id); CREATE TABLE queue (paused); PRAGMA user_version=99;")
+    db.close()
+    with tarfile.open(file := tmp_path / "newer.tar.gz", "w:gz") as out:
+        out.add(newer, "gpudeck.sqlite")
+    assert "can read" in alone("restore", str(file), "--yes", status=1)
+    assert paths.store_file().read_bytes() == before
+    assert not (paths.home() / "gpudeck.sqlite.unpacked").exists()
+    with Client() as deck:
+        assert deck.job(job.id).status == "done"
+
+
+def test_a_backup_overwrites_no_file(alone: Shell, tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("x")
+    assert "exists already" in alone("backup", str(tmp_path / "there"), status=1)
+    assert "no store" in alone("backup", str(tmp_path / "new"), status=1)
+    assert not (tmp_path / "new").exists()
