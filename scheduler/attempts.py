@@ -180,6 +180,9 @@ class Executor:
     def take_devices(self, job: Job) -> None:
         """Take the devices of a suspended job again. Raises GpuTaken, UserError."""
 
+    def ask_to_yield(self, job: Job) -> None:
+        """Ask a resumable job to save its state and end. May be repeated."""
+
     def pause_clock(self, job: Job, paused: bool) -> None:
         """Stop the clock of the job's time limit, or let it run on."""
 
@@ -248,6 +251,11 @@ def folder_problem(error: OSError) -> Unreadable | None:
         return None
     why = f"{error.strerror} ({error.filename})" if error.filename else str(error.strerror)
     return Unreadable(why, isinstance(error, PermissionError))
+
+
+def artefacts_folder(job: Job) -> Path:
+    """Return the folder that the job's artefacts are in."""
+    return paths.job_folder(job.spec.artefacts_of or job.id) / ARTEFACTS
 
 
 def read_file(

@@ -19,6 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
+import msgspec
+
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.background.version import is_older
 from gpudeck.scheduler.handle import JobHandle
 from gpudeck.scheduler.protocol import log_file as logfile
@@ -28,7 +31,13 @@ from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.destinations import Destination, DestinationState
 from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.protocol.errors import DaemonGone, OutcomeUnknown, Unsettled, UserError
-from gpudeck.scheduler.protocol.job_options import JobOptions, Words, make_spec, moment_of
+from gpudeck.scheduler.protocol.job_options import (
+    JobOptions,
+    Words,
+    environment_of,
+    make_spec,
+    moment_of,
+)
 from gpudeck.scheduler.protocol.jobs import (
     Cancelling,
     Changes,
@@ -201,6 +210,27 @@ class Client:
             OutcomeUnknown: The daemon does not answer, and may have queued the job.
         """
         return JobHandle(self, self.send(Submit(self.spec(argv, options), token or new_token())))
+
+    def retry(self, job: int, *, artefacts: bool = False) -> Job:
+        """Queue a job that has ended once more, as a new job with this process's environment.
+
+        Args:
+            job: The number of the job.
+            artefacts: The new job works in the artefacts of the old one, as with a checkpoint.
+
+        Raises:
+            NotFound: There is no such job.
+            UserError: It has not ended, or its artefacts cannot be used.
+        """
+        old = self.job(job)
+        if old.active:
+            raise UserError(phrase("job {job} has not ended yet", job=job))
+        kept = (old.spec.artefacts_of or job) if artefacts else None
+        again = msgspec.structs.replace(
+            old.spec, kind="", after=(), after_any=(), hold=False, begin=0.0, artefacts_of=kept,
+            env={} if old.spec.where else environment_of(self.place),
+        )  # fmt: skip
+        return self.send(Submit(again, new_token()))
 
     def spec(self, argv: Words, options: JobOptions) -> Spec:
         """Return the Spec of a command as this client submits it. Raises UserError."""
@@ -628,8 +658,7 @@ class Client:
 
         Raises NotFound, and UserError where the folder cannot be read.
         """
-        self.job(job)
-        folder = self.artefact_folder(job)
+        folder = self.artefact_folder(self.job(job).spec.artefacts_of or job)
         try:
             return sorted(path for path in folder.rglob("*") if path.is_file())
         except OSError as e:
@@ -734,6 +763,8 @@ class AsyncVerbs(Threaded):
     groups = as_coroutine(Client.groups)
     set_group = as_coroutine(Client.set_group)
     reserve = as_coroutine(Client.reserve)
+    free = as_coroutine(Client.free)
+    retry = as_coroutine(Client.retry)
     cancel_reservation = as_coroutine(Client.cancel_reservation)
     cancel = as_coroutine(Client.cancel)
     cancel_many = as_coroutine(Client.cancel_many)
@@ -757,6 +788,8 @@ class AsyncVerbs(Threaded):
     details = as_coroutine(Client.details)
     kill = as_coroutine(Client.kill)
     suspend = as_coroutine(Client.suspend)
+    suspend_job = as_coroutine(Client.suspend_job)
+    resume_job = as_coroutine(Client.resume_job)
     resume_process = as_coroutine(Client.resume_process)
     destinations = as_coroutine(Client.destinations)
     set_destination = as_coroutine(Client.set_destination)

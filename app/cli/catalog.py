@@ -133,6 +133,7 @@ COMMANDS = (
     Command(
         "wait", "cli.queue.wait", "wait for a job to end; the exit status is 0 if it succeeded"
     ),
+    Command("retry", "cli.queue.retry", "queue a job that has ended once more, as a new job"),
     Command("results", "cli.queue.results", "print what a job measured, or write it to a file"),
     Command(
         "pause", "cli.queue.pause", "pause the whole queue, a group, or jobs that have not started"

@@ -97,12 +97,15 @@ def freed_text(made: Booked, booking: Booking, snapshot: Snapshot) -> list[str]:
     if booking.daily:
         text = tr("{text}, and every day at these times", text=text)
     lines = [text]
-    if made.left:
-        jobs = tr_list(made.left)
+    if made.freed.left:
+        jobs = tr_list(made.freed.left)
         lines.append(tr("Suspended, and back by themselves afterwards: {jobs}", jobs=jobs))
+    if made.freed.asked:
+        jobs = tr_list(made.freed.asked)
+        lines.append(tr("Asked to end, and queued again with their artefacts: {jobs}", jobs=jobs))
     lines += [
         tr("Job {job} runs on: {why}", job=job, why=tr_text(why))
-        for job, why in made.stayed.items()
+        for job, why in made.freed.stayed.items()
     ]
     command = f"gpudeck reserve cancel {made.number}"
     return [*lines, tr("To end it earlier: {command}", command=command)]

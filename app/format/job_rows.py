@@ -226,7 +226,7 @@ def device_labels(snapshot: Snapshot) -> dict[str, str]:
 
 def state_word(job: Job) -> str:
     """Return the state's name in English; a job that was told to stop, or is suspended, says so."""
-    if isinstance(job.state, Running) and job.state.stopping:
+    if isinstance(job.state, Running) and (job.state.stopping or job.state.yielding):
         return "stopping"
     suspension = suspension_of(job)
     return job.status if suspension is None else suspension.phase
@@ -282,6 +282,8 @@ def _doing(job: Job, now: float) -> str:
             text = tr("Ended; {why}", why=why) if state.over else tr("Running; {why}", why=why)
         case Running(suspension=JobSuspension() as suspension):
             text = tr_text(_describe_suspension(suspension, now))
+        case Running(yielding="queue" | "hold", stopping=False):
+            text = tr("Asked to end; is queued again")
         case Running(note=note) if note:
             text = tr_sentence(note)
         case Running(progress=None):

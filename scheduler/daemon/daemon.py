@@ -40,7 +40,7 @@ from gpudeck.scheduler.lease.service import LeaseService
 from gpudeck.scheduler.notices.book import DestinationBook
 from gpudeck.scheduler.notices.notifier import Notifier, Roles
 from gpudeck.scheduler.protocol import paths, settings, wire
-from gpudeck.scheduler.protocol.bookings import Booking
+from gpudeck.scheduler.protocol.bookings import Booking, Freed
 from gpudeck.scheduler.protocol.devices import Process
 from gpudeck.scheduler.protocol.draining import is_drained
 from gpudeck.scheduler.protocol.errors import UserError
@@ -161,8 +161,9 @@ class Daemon:
             lambda: self.queue, self._local, self.suspensions, self.polling.details, self.start_soon
         )
         self._freeing = Freeing(
-            lambda: state.settings, lambda: self.queue.running, self.job_suspensions, self.configure
-        )
+            lambda: state.settings, lambda: self.queue.running, self.job_suspensions,
+            self.configure, notices.catch,
+        )  # fmt: skip
         self._calibration = CalibrationService(
             self.recorder.past,
             lambda: self.monitor.devices,
@@ -377,7 +378,7 @@ class Daemon:
         self._gpu_locks.lend((device,))
         return device
 
-    async def free(self, booking: Booking) -> tuple[tuple[int, ...], dict[int, str]]:
+    async def free(self, booking: Booking) -> Freed:
         """Suspend the jobs that a reservation keeps from its GPUs now; see `Freeing.free`."""
         return await self._freeing.free(booking)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from gpudeck.scheduler.daemon.job_suspension import JobSuspensions
-from gpudeck.scheduler.protocol.bookings import Booking, renewed
+from gpudeck.scheduler.protocol.bookings import Booking, Freed, renewed
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.jobs import Job, held_devices
+from gpudeck.scheduler.protocol.jobs import Job, held_devices, suspension_of
 from gpudeck.scheduler.protocol.settings import Settings
 
 CHECK_S = 1.0
@@ -31,6 +32,7 @@ class Freeing:
         running: Callable[[], Sequence[Job]],
         suspensions: JobSuspensions,
         configure: Callable[[Mapping[str, object]], Awaitable[object]],
+        catch: Callable[[str], AbstractContextManager[None]],
     ) -> None:
         """Do nothing yet.
 
@@ -39,9 +41,10 @@ class Freeing:
             running: Returns the jobs that run.
             suspensions: Suspends jobs.
             configure: Changes settings.
+            catch: Returns what turns a UserError into a notice of this topic.
         """
         self._settings, self._running = settings, running
-        self._suspensions, self._configure = suspensions, configure
+        self._suspensions, self._configure, self._catch = suspensions, configure, catch
         self._tried: dict[int, float] = {}
         """When each job was last tried to be suspended (monotonic)."""
 
@@ -49,34 +52,31 @@ class Freeing:
         """Look at the reservations again and again, for ever."""
         while True:
             await asyncio.sleep(CHECK_S)
-            await self._renew()
+            with self._catch("freeing"):
+                await self._renew()
+            self._suspensions.ask_again()
             for booking in tuple(self._settings().reservations.values()):
                 await self.free(booking, AGAIN_S)
 
-    async def free(
-        self, booking: Booking, pause: float = 0.0
-    ) -> tuple[tuple[int, ...], dict[int, str]]:
+    async def free(self, booking: Booking, pause: float = 0.0) -> Freed:
         """Suspend the jobs that a reservation keeps from its GPUs now.
 
         Args:
             pause: How long ago a job must have been tried, in seconds.
-
-        Returns:
-            The jobs that are off, and why others are not, by their numbers.
         """
-        left, stayed, now = list[int](), dict[int, str](), time.time()
+        left, asked, stayed, now = list[int](), list[int](), dict[int, str](), time.time()
         if not (booking.frees and booking.is_on(now)):
-            return (), {}
+            return Freed()
         for job in [job for job in self._running() if _is_in_the_way(job, booking)]:
             if time.monotonic() - self._tried.get(job.id, -AGAIN_S) < pause:
                 continue
             self._tried[job.id] = time.monotonic()
             try:
-                await self._suspensions.suspend(job.id, now)
-                left.append(job.id)
+                done = await self._suspensions.suspend(job.id, now)
+                (left if suspension_of(done) is not None else asked).append(job.id)
             except UserError as e:
                 stayed[job.id] = str(e)
-        return tuple(left), stayed
+        return Freed(tuple(left), tuple(asked), stayed)
 
     async def _renew(self) -> None:
         """Move daily reservations that are over to the next day."""

@@ -20,7 +20,7 @@ from gpudeck.scheduler.attempts import Executor, running
 from gpudeck.scheduler.executors.inspection import is_elsewhere
 from gpudeck.scheduler.protocol.devices import Detail
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.jobs import Job, JobSuspension, suspension_of
+from gpudeck.scheduler.protocol.jobs import Job, JobSuspension, Running, suspension_of
 from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.suspension import program
 from gpudeck.scheduler.suspension.program import Member, Suspension
@@ -66,6 +66,9 @@ class JobSuspensions:
     async def suspend(self, job_id: int, resume_at: float | None = None) -> Job:
         """Take a job off its GPUs; return it once they are free.
 
+        A resumable job that cannot be suspended is asked to end, and is queued again then, on hold
+        if nobody said when it comes back.
+
         Args:
             resume_at: As in `JobSuspension`.
 
@@ -75,8 +78,26 @@ class JobSuspensions:
         """
         job = self._queue().suspender.leave(job_id, resume_at)
         self._changed()
-        await asyncio.shield(self._start(self._take_off(job)))
+        try:
+            await asyncio.shield(self._start(self._take_off(job)))
+        except UserError:
+            if not job.spec.resumable or not self._runs(job_id):
+                raise
+            self._queue().suspender.ask_to_yield(job_id, resume_at is None)
+            self.ask_again()
         return self._queue().get(job_id)
+
+    def ask_again(self) -> None:
+        """Ask those jobs to end that must be queued again: a runner that just started may not have
+        heard it."""
+        for job in self._queue().running:
+            if isinstance(job.state, Running) and job.state.yielding:
+                self._executor.ask_to_yield(job)
+
+    def _runs(self, job_id: int) -> bool:
+        """Return whether a job runs on its GPUs."""
+        job = self._queue().get(job_id)
+        return isinstance(job.state, Running) and job.state.suspension is None
 
     def resume(self, job_id: int) -> Job:
         """Have a suspended job come back as soon as its GPUs have room.

@@ -19,6 +19,7 @@ from gpudeck.scheduler.attempts import (
     FolderError,
     FolderUnusable,
     Unreadable,
+    artefacts_folder,
     read_file,
     result_name,
 )
@@ -65,7 +66,8 @@ def next_folder(job: Job) -> Path:
         if job.spec.user is not None:
             _share(folder, job.spec.user)
         _check_private(folder, os.getuid())
-        _check_private(folder / ARTEFACTS, os.getuid() if (u := job.spec.user) is None else u)
+        for place in {folder / ARTEFACTS, artefacts_folder(job)}:
+            _check_private(place, os.getuid() if (u := job.spec.user) is None else u)
     except OSError as e:
         if e.errno in _TEMPORARY or not os.access(folder.parent, os.R_OK | os.W_OK | os.X_OK):
             raise _unusable(folder, e) from e

@@ -26,6 +26,7 @@ from gpudeck.scheduler.attempts import (
     Outcome,
     Unreadable,
     Untraceable,
+    artefacts_folder,
     attempt_of,
     folder_problem,
     result_name,
@@ -53,7 +54,7 @@ from gpudeck.scheduler.executors.gpu_locks import GpuLocks
 from gpudeck.scheduler.executors.inspection import ELSEWHERE, Finding, RunnerInspector, is_elsewhere
 from gpudeck.scheduler.executors.launch import identity, launch_request
 from gpudeck.scheduler.executors.lock_places import LocksClosed
-from gpudeck.scheduler.executors.remote_runner import CONTINUE_CLOCK, PAUSE_CLOCK
+from gpudeck.scheduler.executors.remote_runner import CONTINUE_CLOCK, PAUSE_CLOCK, YIELD
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.devices import Device, Reading
 from gpudeck.scheduler.protocol.errors import UserError
@@ -260,10 +261,17 @@ class Local(Executor):
             locks.claim(job.spec.memory, totals)
 
     def pause_clock(self, job: Job, paused: bool) -> None:
+        self._signal(job, PAUSE_CLOCK if paused else CONTINUE_CLOCK)
+
+    def ask_to_yield(self, job: Job) -> None:
+        self._signal(job, YIELD)
+
+    def _signal(self, job: Job, number: signal.Signals) -> None:
+        """Send a signal to the runner of a job, if it lives here."""
         state = running(job)
-        if self.alive(state):
+        if not is_elsewhere(state) and self.alive(state):
             try:
-                os.kill(state.runner, PAUSE_CLOCK if paused else CONTINUE_CLOCK)
+                os.kill(state.runner, number)
             except ProcessLookupError:
                 pass  # it ended in this moment
 
@@ -424,7 +432,7 @@ def _environment(
         **others,
         **rendezvous(env, len(held)),
         "GPUDECK_RESULT": str(folder / result_name(job)),
-        "GPUDECK_ARTEFACTS": str(folder / ARTEFACTS),
+        "GPUDECK_ARTEFACTS": str(artefacts_folder(job)),
     }
 
 

@@ -26,6 +26,10 @@ PR_SET_CHILD_SUBREAPER = 36
 PAUSE_CLOCK, CONTINUE_CLOCK = signal.SIGURG, signal.SIGWINCH
 """Tell a runner that its job is suspended, and that it runs again. A runner of an older version
 ignores these signals, and so does every process that does not know them."""
+YIELD = signal.SIGUSR2
+"""Tells a runner that its job, which is resumable, must end in order to be queued again."""
+YIELD_GRACE_S = 30.0
+"""Seconds that such a job has for saving its state."""
 TERM_GRACE_S = 5.0
 """Seconds between SIGTERM and SIGKILL."""
 MAX_RESULT = 2**20
@@ -157,6 +161,7 @@ class EndRequest:
             send: sends a signal to the command.
         """
         self._send, self._timeout = send, 0.0
+        self._yields = False
         self._left = 0.0
         """Seconds of the time limit that were left when the job was suspended; 0 while it runs."""
         self.asked = False
@@ -178,8 +183,19 @@ class EndRequest:
         self._send(signal.SIGTERM)
         signal.setitimer(signal.ITIMER_REAL, TERM_GRACE_S)
 
+    def allow_yield(self, number: int) -> None:
+        """Ask the command by this signal to end when this process gets YIELD."""
+
+        def on_yield(_: int, frame: object) -> None:
+            if not self.asked and not self._yields:
+                self._yields = True
+                self._send(number)
+                signal.setitimer(signal.ITIMER_REAL, YIELD_GRACE_S)
+
+        signal.signal(YIELD, on_yield)
+
     def _on_pause(self, number: int, frame: object) -> None:
-        if not self.asked and not self._left:
+        if not (self.asked or self._yields or self._left):
             self._left, _ = signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def _on_continue(self, number: int, frame: object) -> None:
@@ -188,7 +204,7 @@ class EndRequest:
         self._left = 0.0
 
     def _on_alarm(self, number: int, frame: object) -> None:
-        if self.asked:
+        if self.asked or self._yields:
             self._send(signal.SIGKILL)
         else:
             self.over = self._timeout

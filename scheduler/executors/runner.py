@@ -52,7 +52,12 @@ from gpudeck.scheduler.executors.exit_writer import (
     write_record,
 )
 from gpudeck.scheduler.executors.log_cap import LogCap
-from gpudeck.scheduler.executors.remote_runner import PR_SET_CHILD_SUBREAPER, EndRequest, reap_tree
+from gpudeck.scheduler.executors.remote_runner import (
+    PR_SET_CHILD_SUBREAPER,
+    YIELD,
+    EndRequest,
+    reap_tree,
+)
 
 PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, 2 ** (8 * ctypes.sizeof(ctypes.c_ulong)) - 1
 """Lets a later daemon of this user release the locks of a job that is suspended, also where Yama
@@ -75,6 +80,7 @@ GROUP_CHECKS, GROUP_PAUSE_S = 100, 0.01
 def main() -> int:
     """Run the job that comes through the gate, and return the exit status."""
     os.umask(0o077)
+    signal.signal(YIELD, lambda *_: None)  # until there is a command to ask; it is sent again
     prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     prctl(PR_SET_PTRACER, ctypes.c_ulong(PR_SET_PTRACER_ANY), 0, 0, 0)
@@ -184,6 +190,8 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bool]:
                 process_group=0,  # the session stays ours: the daemon finds all by it, if we die
             )
             end = EndRequest(lambda number: _send(child, number, group))
+            if name := launch.get("resumable"):
+                end.allow_yield(signal.Signals[f"SIG{name}"])
             end.limit(launch.get("timeout", 0.0))
             uncapped = _wait(child, log.fileno(), launch.get("log_limit", 0))
             asked = end.asked and not end.over

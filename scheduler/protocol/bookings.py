@@ -16,6 +16,17 @@ KEPT_S = 86_400.0
 Moment = Annotated[float, msgspec.Meta(gt=0, lt=2**33)]
 
 
+class Freed(msgspec.Struct, frozen=True):
+    """Tell what became of the jobs on GPUs that were freed, by their numbers."""
+
+    left: tuple[int, ...] = ()
+    """Jobs that were suspended."""
+    asked: tuple[int, ...] = ()
+    """Resumable jobs that were asked to end, and are queued again."""
+    stayed: dict[int, str] = {}
+    """Why the others run on."""
+
+
 class Booking(msgspec.Struct, frozen=True):
     """Describe one reservation of GPUs for a time."""
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from gpudeck.language.numbers import amount, span
+from gpudeck.language.text import Listed, phrase
 from gpudeck.scheduler.protocol.containers import container_problem, with_engine
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Inherited, Spec
@@ -35,6 +36,8 @@ MAX_BATCH = 10_000
 """Jobs in one submission."""
 MAX_PRIORITY = 1_000_000
 MAX_RETRIES = 1000
+SIGNALS = ("TERM", "INT", "USR1", "USR2", "HUP")
+"""The signals by which a resumable job can be asked to end."""
 _LEAST_CPUS = 0.01
 """The least share of a processor that the kernel keeps a group to."""
 
@@ -55,6 +58,7 @@ class JobOptions(TypedDict, total=False):
     retries: int
     backoff: float | str
     retry_lost: bool
+    resumable: str
     begin: float | str
     after: Sequence[int]
     after_any: Sequence[int]
@@ -118,6 +122,20 @@ def _parse_cpus(text: str) -> float:
     if not (math.isfinite(found) and (found == 0 or found >= _LEAST_CPUS)):
         raise UserError(f"expected a number of processors, such as 8 or 0.5; got {text!r}")
     return found
+
+
+def _parse_signal(text: str) -> str:
+    """Read the name of a signal, such as TERM or SIGUSR1. Raises UserError."""
+    name = text.strip().upper().removeprefix("SIG")
+    if name not in SIGNALS:
+        raise UserError(
+            phrase(
+                "a job can be asked to end by {signals}; got {text}",
+                signals=Listed(SIGNALS, "or"),
+                text=repr(text),
+            )
+        )
+    return name
 
 
 def parse_time(text: str) -> float:
@@ -232,6 +250,12 @@ JOB_OPTIONS = (
         None, write=lambda _: "yes", editable=False,
     ),
     JobOption(
+        "resumable", "Resumable",
+        "the signal, e.g. TERM, on which the job saves its state in its artefacts and ends within "
+        "30 s: where the driver cannot suspend it, it is asked to end, and is queued again",
+        _parse_signal, "SIGNAL", write=lambda name: f"by SIG{name}", local=True, editable=False,
+    ),
+    JobOption(
         "begin", "Not before",
         "do not start the job before this time, e.g. 22:30, '2026-12-01 08:00' or +2h",
         _parse_begin, "TIME", hint="e.g. 22:30 or +2h", limits=(0, LAST_MOMENT),
@@ -332,6 +356,8 @@ def make_spec(argv: Words, options: JobOptions, place: Place | None = None) -> S
             given[name] = parse(given[name]) if given[name] else 0
     if isinstance(begin := given.get("begin"), str):
         given["begin"] = moment_of(begin)
+    if given.get("resumable"):
+        given["resumable"] = _parse_signal(given["resumable"])
     for name in ("after", "after_any", "tags", "notify", "mounts"):
         given[name] = tuple(given.get(name, ()))
     given["params"] = dict(given.get("params", {}))
@@ -431,6 +457,14 @@ def check_indices(indices: Iterable[int]) -> list[int]:
     if len(set(found)) != len(found):
         raise UserError("an index is named twice")
     return found
+
+
+def environment_of(place: Place | None = None) -> dict[str, str]:
+    """Return the environment that jobs of this process, or of a login elsewhere, get.
+
+    Raises UserError where it cannot be sent.
+    """
+    return _environment(place.env if place else os.environ)
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ No value refers back to what holds it, so that the garbage collector need not tr
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 
@@ -103,6 +104,11 @@ class Spec(msgspec.Struct, frozen=True, gc=False):
     """The destinations that are told of its end (see `gpudeck notify`)."""
     user: int | None = None
     """The user who submitted it to a shared daemon, who runs it; None: who runs the daemon."""
+    resumable: str = ""
+    """The signal, such as TERM, on which it saves its state and ends, so that it can be queued
+    again with its artefacts; empty: none."""
+    artefacts_of: int | None = None
+    """The ended job whose folder of artefacts it uses; None: it has its own."""
 
 
 class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -239,6 +245,9 @@ class Running(msgspec.Struct, frozen=True, gc=False, tag="running"):
     """None while it is on its GPUs."""
     suspended: float = 0.0
     """How long its earlier suspensions took, in seconds."""
+
+    yielding: Literal["", "queue", "hold"] = ""
+    """Set once it was asked to end in order to be queued again, or on hold."""
 
     @property
     def worked_from(self) -> float:

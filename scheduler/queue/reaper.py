@@ -132,6 +132,11 @@ class Reaper:
         job = msgspec.structs.replace(job, usage=self._usage.take(job))
         self._index.update(job)  # it keeps what it used, until its end can be stored
         events = (*transitions.record_events(ending), transitions.end_event(state))
+        attempt, outcome = attempt_of(job), ending.outcome
+        asked = isinstance(attempt, Running) and attempt.yielding and not attempt.stopping
+        if asked and isinstance(outcome, Exit) and not outcome.over:
+            again, more = transitions.yielded(job, running(job), now())
+            return again, (*events, *more)
         if isinstance(state, Failed | Lost):
             log, largest = last_text(log_file(job), OOM_TAIL), self._usage.largest_memory
             again = next_attempt(job, state, log, largest, now())

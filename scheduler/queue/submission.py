@@ -167,6 +167,21 @@ class Submission:
         check_spec(spec, devices, availability)
         check_host_limits(spec, self._executors.of(spec.where).limit_problem())
         check_cluster(spec.where, self._executors.clusters().keys())
+        if spec.artefacts_of is not None:
+            self._check_artefacts(spec, spec.artefacts_of)
+
+    def _check_artefacts(self, spec: Spec, number: int) -> None:
+        """Raise NotFound, UserError where a job may not use the artefacts of another one."""
+        old = self._queries.get(number)
+        if old.spec.user != spec.user or spec.where or spec.container:
+            raise UserError(
+                phrase("the artefacts of job {job} cannot be used by this job", job=number)
+            )
+        users = [job.id for job in self._index.active.values() if uses_artefacts(job, number)]
+        if users:
+            raise UserError(
+                phrase("job {user} uses the artefacts of job {job} now", user=users[0], job=number)
+            )
 
     def _check_dependencies(self, specs: Sequence[Spec]) -> None:
         """Raise NotFound, UserError where a job can never run because of one that comes before."""
@@ -284,6 +299,11 @@ class Submission:
         jobs = [self._index.active[job_id] for job_id in sorted(self._index.unbound)]
         specs = [(job, bound(job.spec, devices)) for job in jobs]
         self._index.commit_all([(with_spec(job, spec), ()) for job, spec in specs if spec.kind])
+
+
+def uses_artefacts(job: Job, number: int) -> bool:
+    """Return whether a job works in the artefacts of the job with this number."""
+    return number in (job.id, job.spec.artefacts_of)
 
 
 def edited(job: Job, changes: Changes) -> Spec:

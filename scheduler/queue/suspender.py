@@ -72,7 +72,7 @@ class Suspender:
         state = job.state
         if not isinstance(state, Running) or state.stopping or state.over:
             raise UserError(phrase("job {job} does not run, so it is not suspended", job=job_id))
-        if state.suspension is not None:
+        if state.suspension is not None or state.yielding:
             raise UserError(phrase("job {job} is suspended already", job=job_id))
         if job.spec.where or not held_devices(job):
             raise UserError(
@@ -82,6 +82,19 @@ class Suspender:
                 )
             )
         return self._commit(transitions.leaving(job, state, resume_at, time.time()))
+
+    def ask_to_yield(self, job_id: int, held: bool) -> Job:
+        """Store that a resumable job is asked to end, and is queued again then.
+
+        Args:
+            held: It is put on hold then.
+
+        Raises UserError.
+        """
+        job = self._index.running.get(job_id)
+        if job is None or not isinstance(job.state, Running) or job.state.stopping:
+            raise UserError(phrase("job {job} does not run, so it is not suspended", job=job_id))
+        return self._commit(transitions.yielding(job, job.state, held, time.time()))
 
     def report_off(self, job_id: int, memory: int) -> None:
         """Show that a job has left its devices, which others may use from now on; store it where

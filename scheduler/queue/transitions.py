@@ -32,6 +32,7 @@ from gpudeck.scheduler.protocol.jobs import (
 from gpudeck.scheduler.protocol.snapshot import label
 from gpudeck.scheduler.protocol.wait_reasons import (
     FolderUnreadable,
+    NotConsidered,
     StartFailed,
     WaitReason,
     explain,
@@ -178,6 +179,27 @@ def with_wait(job: Job, wait: WaitReason) -> Job:
 def with_suspension(job: Job, state: Running, suspension: JobSuspension) -> Job:
     """Return the job with how it is suspended."""
     return with_state(job, msgspec.structs.replace(state, suspension=suspension))
+
+
+def yielding(job: Job, state: Running, held: bool, now: float) -> Change:
+    """Return the resumable job as it is asked to end.
+
+    Args:
+        held: It is put on hold when it is queued again.
+    """
+    state = msgspec.structs.replace(state, yielding="hold" if held else "queue")
+    return with_state(job, state), (Event(now, "asked to end", f"by SIG{job.spec.resumable}"),)
+
+
+def yielded(job: Job, state: Running, now: float) -> Change:
+    """Return the job as it waits again after it ended on request; that takes none of its
+    retries."""
+    spec = msgspec.structs.replace(
+        job.spec, retries=job.spec.retries + 1, hold=state.yielding == "hold"
+    )
+    waits = queued(NotConsidered(), now)
+    again = msgspec.structs.replace(job, spec=spec, state=waits, tries=job.tries + 1)
+    return again, (Event(now, "queued again", "with its artefacts, as it is resumable"),)
 
 
 def with_progress(job: Job, state: Running, progress: Progress) -> Job:

@@ -98,6 +98,12 @@ def find_job(job: Job, runner: Member, details: Sequence[Detail]) -> Suspension:
     name = f"job {job.id} ({job.spec.name})"
     if not (tree := find_tree(runner.pid)[1:]) or not runner.lives:
         raise UserError(phrase("{name} has no processes to suspend", name=name))
+    own = {member.pid for member in tree}
+    listed = (process for detail in details for process in detail.processes)
+    if any(process.job == job.id and process.pid not in own for process in listed):
+        raise UserError(
+            phrase("{name} has processes that its runner did not start, as in Docker", name=name)
+        )
     found = _describe(name, tree, details)
     return msgspec.structs.replace(
         found, job=job.id, attempt=attempt_of(job).attempt, runner=runner

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpudeck.language.numbers import clock
-from gpudeck.scheduler.protocol.bookings import Booking, current, next_number, overlapping
+from gpudeck.scheduler.protocol.bookings import Booking, Freed, current, next_number, overlapping
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Job, Running, held_devices
 from gpudeck.scheduler.protocol.wire import Peer
@@ -21,10 +21,8 @@ class Booked(msgspec.Struct, frozen=True):
     number: int
     outlasting: tuple[int, ...] = ()
     """Running jobs that may hold one of the GPUs after the beginning."""
-    left: tuple[int, ...] = ()
-    """Jobs that were suspended at once, as the reservation frees the GPUs."""
-    stayed: dict[int, str] = {}
-    """Why jobs were not suspended then, by their numbers."""
+    freed: Freed = Freed()
+    """What became of the jobs there, where the reservation frees the GPUs at once."""
 
 
 class Reserve(Request[Booked], frozen=True, tag="reserve"):
@@ -51,8 +49,8 @@ class Reserve(Request[Booked], frozen=True, tag="reserve"):
         await daemon.configure({"reservations": {**known, str(number): new}})
         if not new.frees:
             return Booked(number, tuple(_outlasting(daemon.queue.running, new)))
-        left, stayed = await daemon.free(new)
-        return Booked(number, tuple(stayed), left, stayed)
+        freed = await daemon.free(new)
+        return Booked(number, tuple(freed.stayed), freed)
 
 
 class CancelReservation(Request[None], frozen=True, tag="cancel_reservation"):

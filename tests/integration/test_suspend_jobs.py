@@ -275,3 +275,64 @@ def test_a_job_that_stays_on_a_freed_gpu_is_named(
     assert cli.main(["free", "0"]) == 0
     assert f"Job {job.id} runs on: job {job.id} (sh) cannot be suspended" in capsys.readouterr().out
     assert machine.on(job) and goes_on(job)
+
+
+RESUMABLE = f"""
+trap 'echo saved >> $GPUDECK_ARTEFACTS/state; exit 0' USR1
+test -e $GPUDECK_ARTEFACTS/state && exit 7
+echo {SIZE} > $FAKE_GPU/$$.size
+echo {SIZE} > $FAKE_GPU/$$
+while :; do sleep 0.02; done
+"""
+
+
+def start_resumable(machine: Machine) -> Job:
+    machine.write("checkpoint.code", 801)
+    job = machine.deck.submit(["sh", "-c", RESUMABLE], gpus=1, resumable="USR1").job
+    running(machine.deck, job)
+    eventually(lambda: machine.users(job))
+    return job
+
+
+def test_a_job_that_cannot_be_suspended_saves_its_state_and_is_queued_again(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deck, job = machine.deck, start_resumable(machine)
+    assert cli.main(["free", "0"]) == 0
+    assert f"queued again with their artefacts: {job.id}" in capsys.readouterr().out
+    eventually(lambda: deck.job(job.id).status == "queued")
+    assert "reserved" in describe(deck.job(job.id))
+    assert [path.read_text() for path in deck.artefacts(job.id)] == ["saved\n"]
+    deck.cancel_reservation(1)
+    ended = deck.wait(job.id).state
+    assert isinstance(ended, Failed) and ended.code == 7, "it found what it had saved"
+    assert machine.events(job).count("started") == 2
+
+
+def test_a_resumable_job_that_a_person_suspends_waits_for_them(machine: Machine) -> None:
+    deck, job = machine.deck, start_resumable(machine)
+    deck.suspend_job(job.id)
+    restart(machine)
+    deck = machine.deck
+    eventually(lambda: deck.job(job.id).status == "queued")
+    assert deck.job(job.id).spec.hold
+    deck.hold(job.id, False)
+    assert isinstance(deck.wait(job.id).state, Failed)
+
+
+def test_a_retried_job_goes_on_with_its_artefacts(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deck = machine.deck
+    script = "cat $GPUDECK_ARTEFACTS/state; echo step >> $GPUDECK_ARTEFACTS/state"
+    job = deck.submit(["sh", "-c", script]).wait().job
+    assert cli.main(["retry", str(job.id), "--artefacts"]) == 0
+    again = deck.wait(job.id + 1)
+    assert again.status == "done" and deck.log(again.id) == b"step\n"
+    assert deck.artefacts(again.id) == deck.artefacts(job.id)
+    assert deck.artefacts(job.id)[0].read_text() == "step\nstep\n"
+    fresh = deck.wait(deck.retry(again.id).id)
+    assert fresh.spec.artefacts_of is None and deck.artefacts(fresh.id)[0].read_text() == "step\n"
+    endless = deck.submit(["sleep", "1000"]).job
+    with pytest.raises(UserError, match="has not ended yet"):
+        deck.retry(endless.id, artefacts=True)

@@ -34,7 +34,8 @@ EXCUSES = (
     Excuse(r"^gpudeck cancel 12", "the job is a notebook"),
     Excuse(r"^gpudeck restore", "it asks; tests/integration/test_backup.py runs it"),
     Excuse(r"conda run|-- uv run", "it needs conda or uv"),
-    Excuse(r"^gpudeck (suspend|resume) (--pid|12)|^gpudeck free", "it needs a program on a GPU"),
+    Excuse(r"^gpudeck (suspend|resume) (--pid|12)", "it needs a program on a GPU"),
+    Excuse(r"^gpudeck free|resumable TERM", "it needs a GPU"),
     Excuse(
         r"^gpudeck (search (judge|install|remove)|submit -- gpudeck search)",
         "it needs a kernel; tests/unit/accel/search runs it",
