@@ -51,8 +51,6 @@ PATTERNS = (
     "recovered",
     "stop requested",
     "asked to end",
-    "by SIG{name}",
-    "with its artefacts, as it is resumable",
     "suspending",
     "suspended",
     "resuming",

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.daemon.job_suspension import JobSuspensions
 from gpudeck.scheduler.protocol.bookings import Booking, Freed, renewed
 from gpudeck.scheduler.protocol.errors import UserError
@@ -64,7 +65,7 @@ class Freeing:
         Args:
             pause: How long ago a job must have been tried, in seconds.
         """
-        left, asked, stayed, now = list[int](), list[int](), dict[int, str](), time.time()
+        left, asked, stayed, now = list[int](), list[int](), dict[int, Message](), time.time()
         if not (booking.frees and booking.is_on(now)):
             return Freed()
         for job in [job for job in self._running() if _is_in_the_way(job, booking)]:
@@ -75,7 +76,7 @@ class Freeing:
                 done = await self._suspensions.suspend(job.id, now)
                 (left if suspension_of(done) is not None else asked).append(job.id)
             except UserError as e:
-                stayed[job.id] = str(e)
+                stayed[job.id] = e.message
         return Freed(tuple(left), tuple(asked), stayed)
 
     async def _renew(self) -> None:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.attempts import Executor, running
 from gpudeck.scheduler.executors.inspection import is_elsewhere
 from gpudeck.scheduler.protocol.devices import Detail
@@ -148,7 +148,7 @@ class JobSuspensions:
             self._queue().suspender.report_off(job.id, found.memory)
         except UserError as e:
             if await self._return(job):
-                self._report_on(job, OFF, str(e))
+                self._report_on(job, OFF, e.message)
             raise
         finally:
             self._changed()
@@ -181,7 +181,7 @@ class JobSuspensions:
             try:
                 await self._service.resume(kept.pid, None)
             except Lost as e:
-                self._queue().suspender.report_lost(job.id, str(e))
+                self._queue().suspender.report_lost(job.id, e.message)
                 return False
             except UserError:
                 if self._is_off(job.id):
@@ -196,7 +196,7 @@ class JobSuspensions:
         kept = self._service.of_jobs().get(job_id)
         return kept is not None and kept.phase == "suspended"
 
-    def _report_on(self, job: Job, what: str, why: str = "") -> None:
+    def _report_on(self, job: Job, what: str, why: Message = "") -> None:
         self._executor.pause_clock(job, False)
         self._queue().suspender.report_on(job.id, what, why)
 
@@ -239,10 +239,10 @@ class JobSuspensions:
         tree = program.find_tree(running(job).runner)[1:]
         if suspension.is_off and any(map(program.is_stopped, tree)):
             why = phrase("the record of its suspension is gone from the state folder")
-            self._queue().suspender.report_lost(job.id, str(why))
+            self._queue().suspender.report_lost(job.id, why)
             self._executor.end(job)
         elif suspension.phase == "suspending":
-            self._report_on(job, OFF, str(phrase("the daemon ended meanwhile")))
+            self._report_on(job, OFF, phrase("the daemon ended meanwhile"))
         else:
             self._report_on(job, ON)
 

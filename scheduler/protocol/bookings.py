@@ -23,7 +23,7 @@ class Freed(msgspec.Struct, frozen=True):
     """Jobs that were suspended."""
     asked: tuple[int, ...] = ()
     """Resumable jobs that were asked to end, and are queued again."""
-    stayed: dict[int, str] = {}
+    stayed: dict[int, Message] = {}
     """Why the others run on."""
 
 

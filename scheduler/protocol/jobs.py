@@ -199,8 +199,8 @@ class JobSuspension(msgspec.Struct, frozen=True, gc=False):
     """Bytes of GPU memory that the host holds for it; 0 until it has left its GPUs."""
     wait: WaitReason | None = None
     """Why it is not back yet, where it should be; worked out for each answer."""
-    loss: str = ""
-    """Why it can never come back, in a sentence; its processes end then. Empty where it can."""
+    loss: Message = ""
+    """Why it can never come back; its processes end then. Empty where it can."""
 
     @property
     def is_off(self) -> bool:

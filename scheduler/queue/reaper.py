@@ -135,8 +135,8 @@ class Reaper:
         attempt, outcome = attempt_of(job), ending.outcome
         asked = isinstance(attempt, Running) and attempt.yielding and not attempt.stopping
         if asked and isinstance(outcome, Exit) and not outcome.over:
-            again, more = transitions.yielded(job, running(job), now())
-            return again, (*events, *more)
+            waits, more = transitions.yielded(job, running(job), now())
+            return waits, (*events, *more)
         if isinstance(state, Failed | Lost):
             log, largest = last_text(log_file(job), OOM_TAIL), self._usage.largest_memory
             again = next_attempt(job, state, log, largest, now())

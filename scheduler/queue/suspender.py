@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.attempts import running
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import (
@@ -136,7 +136,7 @@ class Suspender:
         self._commit(transitions.returning(job, running(job), time.time()))
         return True
 
-    def report_on(self, job_id: int, what: str, why: str = "") -> None:
+    def report_on(self, job_id: int, what: str, why: Message = "") -> None:
         """Show that a job is on its devices again, and store it where that is possible.
 
         Args:
@@ -152,7 +152,7 @@ class Suspender:
         if (job := self._suspended(job_id)) is not None:
             self._show((transitions.off_again(job, running(job)), ()))
 
-    def report_lost(self, job_id: int, why: str) -> None:
+    def report_lost(self, job_id: int, why: Message) -> None:
         """Show that a job can never come back, before its processes end; store it where that is
         possible."""
         if (job := self._suspended(job_id)) is not None:

@@ -141,7 +141,7 @@ def off_again(job: Job, state: Running) -> Job:
     return with_suspension(job, state, msgspec.structs.replace(state.suspension, phase="suspended"))
 
 
-def never_back(job: Job, state: Running, why: str) -> Job:
+def never_back(job: Job, state: Running, why: Message) -> Job:
     """Return the job as the driver cannot bring it back, and its processes end."""
     assert state.suspension is not None
     return with_suspension(job, state, msgspec.structs.replace(state.suspension, loss=why))
@@ -188,7 +188,8 @@ def yielding(job: Job, state: Running, held: bool, now: float) -> Change:
         held: It is put on hold when it is queued again.
     """
     state = msgspec.structs.replace(state, yielding="hold" if held else "queue")
-    return with_state(job, state), (Event(now, "asked to end", f"by SIG{job.spec.resumable}"),)
+    text = phrase("by SIG{name}", name=job.spec.resumable)
+    return with_state(job, state), (Event(now, "asked to end", text),)
 
 
 def yielded(job: Job, state: Running, now: float) -> Change:
@@ -199,7 +200,7 @@ def yielded(job: Job, state: Running, now: float) -> Change:
     )
     waits = queued(NotConsidered(), now)
     again = msgspec.structs.replace(job, spec=spec, state=waits, tries=job.tries + 1)
-    return again, (Event(now, "queued again", "with its artefacts, as it is resumable"),)
+    return again, (Event(now, "queued again", phrase("with its artefacts, as it is resumable")),)
 
 
 def with_progress(job: Job, state: Running, progress: Progress) -> Job:
