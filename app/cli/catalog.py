@@ -33,7 +33,7 @@ class Command(NamedTuple):
 _REMOTE = frozenset(
     ("status", "watch", "power", "alerts", "drain", "undrain", "submit", "jobs", "logs", "wait",
      "pause", "resume", "edit", "move", "note", "groups", "cancel", "usage", "reserve",
-     "notify", "settings", "web")
+     "notify", "settings", "web", "runs", "curves")
 )  # fmt: skip
 """Commands that need nothing but the daemon, and so can use that of another machine."""
 
@@ -135,6 +135,17 @@ COMMANDS = (
     ),
     Command("retry", "cli.queue.retry", "queue a job that has ended once more, as a new job"),
     Command("results", "cli.queue.results", "print what a job measured, or write it to a file"),
+    Command(
+        "runs",
+        "cli.queue.runs",
+        "list runs with the values that they left and the parameters in which they differ, sorted "
+        "by any of them",
+    ),
+    Command(
+        "curves",
+        "cli.queue.curves",
+        "print the curves of what jobs printed or wrote for TensorBoard, several runs on one scale",
+    ),
     Command(
         "pause", "cli.queue.pause", "pause the whole queue, a group, or jobs that have not started"
     ),
