@@ -20,7 +20,7 @@ TRAIN = (
 LOGS = (
     "import os, pathlib, shutil, sys, time\n"
     "folder = pathlib.Path('runs/one'); folder.mkdir(parents=True)\n"
-    "shutil.copy(sys.argv[1], folder / f'events.out.tfevents.{time.time():.0f}.vm.1.0')\n"
+    "shutil.copy(sys.argv[1], folder / f'events.out.tfevents.{int(time.time())}.vm.1.0')\n"
 )
 RECORDED = Path(__file__).parent / "data/events.out.tfevents.1795601625.vm.30551.0"
 

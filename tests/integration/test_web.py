@@ -236,6 +236,7 @@ def test_a_browser_without_the_token_is_asked_for_it(page: Page, browser: Browse
     eventually(lambda: "gpudeck web" in browser.text("form.token"))
     assert browser.run("return sessionStorage.length") == 0
     browser.run("document.querySelector('form.token input').value = arguments[0]", page.link)
-    browser.run("document.querySelector('form.token button').click()")
+    # later, as the page is loaded again before the driver would have its answer
+    browser.run("setTimeout(() => document.querySelector('form.token button').click())")
     eventually(lambda: browser.text(".hero h1"))
     browser.messages()  # the refusal, which browsers log
