@@ -56,6 +56,7 @@ from gpudeck.scheduler.protocol.snapshot import Alert, Columns, Snapshot
 from gpudeck.scheduler.protocol.submissions import new_token
 from gpudeck.scheduler.protocol.suspended import SuspendedProgram
 from gpudeck.scheduler.protocol.units import parse_seconds, parse_size
+from gpudeck.scheduler.protocol.user_limits import UserLimits
 from gpudeck.scheduler.protocol.wire import Connection
 from gpudeck.scheduler.verbs.alerts import Acknowledge, GetAlerts
 from gpudeck.scheduler.verbs.bookings import Booked, CancelReservation, Reserve
@@ -78,6 +79,7 @@ from gpudeck.scheduler.verbs.devices import (
 from gpudeck.scheduler.verbs.groups import GetGroups, Pause, SetGroup
 from gpudeck.scheduler.verbs.hosts import SetHost
 from gpudeck.scheduler.verbs.jobs import WAIT_S, FindJobs, GetJob, GetTimeline, ListJobs, Wait
+from gpudeck.scheduler.verbs.limits import SetLimits
 from gpudeck.scheduler.verbs.logs import MAX_LOG_PART, ReadLog
 from gpudeck.scheduler.verbs.note import AddNote
 from gpudeck.scheduler.verbs.notify import (
@@ -485,6 +487,13 @@ class Client:
         """Add a machine that is read over ssh, or remove it (None). Raises NotFound, UserError."""
         return self.send(SetHost(name, host))
 
+    def set_limits(self, user: str, limits: UserLimits | None) -> Settings:
+        """Limit what a user of a shared daemon may use, or remove the limits (None).
+
+        Raises NotFound, UserError.
+        """
+        return self.send(SetLimits(user, limits))
+
     def pause(self, paused: bool = True) -> None:
         """Start no more jobs, or resume. Running jobs continue."""
         self.send(Pause(paused))
@@ -784,6 +793,7 @@ class AsyncVerbs(Threaded):
     acknowledge = as_coroutine(Client.acknowledge)
     configure = as_coroutine(Client.configure)
     set_host = as_coroutine(Client.set_host)
+    set_limits = as_coroutine(Client.set_limits)
     pause = as_coroutine(Client.pause)
     details = as_coroutine(Client.details)
     kill = as_coroutine(Client.kill)

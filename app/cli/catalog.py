@@ -167,6 +167,11 @@ COMMANDS = (
         "add up the hours and the energy that jobs used, by user and month",
     ),
     Command(
+        "limits",
+        "cli.queue.limits",
+        "list or set how many GPUs and GPU-hours a week users of a shared daemon may use",
+    ),
+    Command(
         "notify",
         "cli.queue.notify",
         "list where you are told about jobs, alerts and bookings (ntfy, Slack, mail, …); add, test "

@@ -47,6 +47,7 @@ from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, held_devices
 from gpudeck.scheduler.protocol.snapshot import STARTING, Alert, DeviceState, Snapshot
 from gpudeck.scheduler.protocol.turns import in_turns
+from gpudeck.scheduler.protocol.user_limits import limits_of
 from gpudeck.scheduler.queue.placement import Availability, device_use
 from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.queue.submission import OWNER, Editor
@@ -138,6 +139,7 @@ class Daemon:
         self.queue = Queue(
             store, executors, self._job_ended, self._lease_service.evict, self._half_life,
             lambda job: self.job_suspensions.bring_back(job),  # noqa: PLW0108
+            lambda user: limits_of(state.settings.limits, user),
         )  # fmt: skip
         self.polling = PollingController(
             self._supervisor,

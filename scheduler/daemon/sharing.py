@@ -32,6 +32,7 @@ from gpudeck.scheduler.verbs import (
     devices,
     groups,
     jobs,
+    limits,
     logs,
     note,
     notify,
@@ -65,7 +66,7 @@ _PRIVATE = (logs.ReadLog, jobs.GetTimeline)
 """For the job's user, and for root alone."""
 _ADMIN = (
     groups.Pause, groups.SetGroup, alerts.Acknowledge, devices.KillProcess, bookings.Reserve,
-    bookings.CancelReservation,
+    bookings.CancelReservation, limits.SetLimits,
 )  # fmt: skip
 _ADMIN_SETTINGS = {"drained", "fair_share"}
 """Settings that administrators may change; the others decide what root does."""

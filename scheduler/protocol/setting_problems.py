@@ -13,6 +13,7 @@ _EXAMPLES = {
     "idle_hours_off": "22:00-07:00",
     "report_daily": "08:00",
     "clusters": "ray:lab with the address http://head:8265, or slurm:hpc without one",
+    "limits": "a user's name with gpus, gpu_hours or both, such as 4 and 100",
     "hosts": "lab with the address user@lab1",
 }
 """What settings look like whose form is limited."""

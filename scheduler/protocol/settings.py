@@ -14,6 +14,7 @@ from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.setting_problems import problem_of
+from gpudeck.scheduler.protocol.user_limits import UserLimits
 
 SOURCES = "^(auto|cpu|nvml|replay:.+)$"
 _CLOCK = "([01][0-9]|2[0-3]):[0-5][0-9]"
@@ -165,6 +166,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         msgspec.Meta(max_length=64),
     ] = {}
     """Other machines whose devices are shown, by name; reached over ssh."""
+
+    limits: Annotated[dict[str, UserLimits], msgspec.Meta(max_length=10_000)] = {}
+    """What users of a shared daemon may use, by name (see `gpudeck limits`)."""
 
     reservations: Annotated[dict[str, Booking], msgspec.Meta(max_length=1000)] = {}
     """GPUs that are kept for somebody for a time, by number (see `gpudeck reserve`)."""

@@ -15,6 +15,7 @@ from gpudeck.language.text import (
     Bytes,
     Message,
     Moment,
+    Number,
     Text,
     joined,
     moment,
@@ -139,6 +140,20 @@ class GroupFull(_Value, frozen=True):
     running: int
     limit: int = 0
     """0 in stores that did not keep it."""
+
+
+class UserGpus(_Value, frozen=True):
+    """The user's jobs hold as many GPUs as they may."""
+
+    held: int
+    limit: int
+
+
+class UserHours(_Value, frozen=True):
+    """The user's jobs have used the GPU-hours of a week."""
+
+    hours: float
+    limit: float
 
 
 class NoProcessor(_Value, frozen=True):
@@ -356,9 +371,9 @@ Unsatisfiable = TooFewGpus | TooFewOfType | TooLittleMemory | AllDrained
 WaitReason = (
     NotConsidered | StartsNow | QueuePaused | Held | HeldByAdmin | EnvironmentMissing
     | SpecDamaged | AfterJobs | DependencyFailed | NotBefore | RetryLater | StartFailed
-    | FolderUnreadable | JustTaken | GroupPaused | GroupFull | NoProcessor | ClusterUnavailable
-    | ClusterMissing | ClusterFull | Behind | BehindUser | NoDevices | ReplayShown | OtherDevices
-    | Unsatisfiable | NoRoom
+    | FolderUnreadable | JustTaken | GroupPaused | GroupFull | UserGpus | UserHours
+    | NoProcessor | ClusterUnavailable | ClusterMissing | ClusterFull | Behind | BehindUser
+    | NoDevices | ReplayShown | OtherDevices | Unsatisfiable | NoRoom
 )  # fmt: skip
 
 _KINDS = {
@@ -449,6 +464,16 @@ def explain(reason: WaitReason, now: float) -> Message:  # noqa: PLR0912 - one l
                 group=group,
                 n=running,
                 limit=limit or running,
+            )
+        case UserGpus(held, limit):
+            return phrase(
+                "its user's limit of GPUs is reached ({n} of {limit} held)", n=held, limit=limit
+            )
+        case UserHours(hours, limit):
+            return phrase(
+                "its user's limit of GPU-hours is reached ({used} of {limit} in seven days)",
+                used=Number(hours, ".1f"),
+                limit=Number(limit),
             )
         case NoProcessor(running, processors):
             return phrase(
@@ -566,6 +591,16 @@ def headline(reason: WaitReason, now: float) -> Text:  # noqa: PLR0912 - one lin
                 group=group,
                 n=running,
                 limit=limit or running,
+            )
+        case UserGpus(held, limit):
+            return phrase(
+                "Waiting for the user's limit ({n} of {limit} GPUs held)", n=held, limit=limit
+            )
+        case UserHours(hours, limit):
+            return phrase(
+                "Waiting for the user's limit ({used} of {limit} GPU-hours in seven days)",
+                used=Number(hours, ".1f"),
+                limit=Number(limit),
             )
         case NoProcessor(running, processors):
             return phrase(

@@ -28,6 +28,7 @@ from gpudeck.scheduler.queue.policy import (
     return_time,
 )
 from gpudeck.scheduler.queue.retry import remaining_delay
+from gpudeck.scheduler.queue.user_limits import WeeklyUse
 from gpudeck.scheduler.store import Store, environments
 
 MAX_LIMIT = 1_000_000
@@ -78,9 +79,10 @@ class Planner:
         groups: GroupLimits,
         executors: Executors,
         shares: FairShare,
+        weekly: WeeklyUse,
     ) -> None:
         self._index, self._groups, self._executors = index, groups, executors
-        self._shares = shares
+        self._shares, self._weekly = shares, weekly
         self.latest = EMPTY_PLAN
         self._next_begin = math.inf
         """When a job may start that waited for a time of its user's choice, or for a booking."""
@@ -193,12 +195,17 @@ class Planner:
             self._groups.paused,
             os.cpu_count() or 1,
             self._hours(now),
+            self._weekly.allowances(self._users(), self._index.running.values(), now),
         )
+
+    def _users(self) -> set[User]:
+        """Return the users who have jobs that wait or run."""
+        running = self._index.running.values()
+        return {*self._index.waiting.users(), *(job.spec.user for job in running)}
 
     def _hours(self, now: float) -> Mapping[User, float]:
         """Return the GPU-hours of each user; none where one user alone has jobs."""
-        running = self._index.running.values()
-        users = {*self._index.waiting.users(), *(job.spec.user for job in running)}
+        users, running = self._users(), self._index.running.values()
         return self._shares.of(users, running, now) if len(users) > 1 else {}
 
     def _lanes(self, later: Set[int] = frozenset()) -> JobsByLane:

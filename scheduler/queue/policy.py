@@ -31,6 +31,7 @@ from gpudeck.scheduler.queue.fair_share import Order, User
 from gpudeck.scheduler.queue.lanes import Requirements, Turn, requirements
 from gpudeck.scheduler.queue.placement import Availability, Slot, choose, make_slots
 from gpudeck.scheduler.queue.reservations import MAX_CONSIDERED, Backfill, reserve
+from gpudeck.scheduler.queue.user_limits import Allowance
 
 MAX_PER_CLUSTER = 100
 """Jobs that a cluster is given at once."""
@@ -59,6 +60,8 @@ class Conditions(NamedTuple):
     """How many jobs that need no device may run at once."""
     hours: Mapping[User, float] = {}
     """The GPU-hours of each user; empty where users are not told apart."""
+    allowances: Mapping[User, Allowance] = {}
+    """What users with a limit may use and have used."""
 
 
 JobsByLane = Mapping[Requirements, Iterable[Job]]
@@ -160,6 +163,8 @@ class _Limits:
         self._no_device = len(without_gpu)
         self._by_cluster = Counter(job.spec.where for job in jobs)
         self._by_group = Counter(job.spec.group for job in jobs)
+        self._started_gpus = Counter[User]()
+        """The GPUs that each user's jobs get in this pass."""
         self.order = Order(conditions.hours, (job.spec.user for job in without_gpu))
         self.room = _Room(jobs, devices, conditions, self.order)
 
@@ -168,7 +173,7 @@ class _Limits:
         spec = job.spec
         if self._conditions.paused:
             return w.QueuePaused()
-        if (limit := self._group_limit(spec.group)) is not None:
+        if (limit := self._group_limit(spec.group) or self._user_limit(spec)) is not None:
             return limit
         placed: tuple[str, ...] | w.WaitReason | None
         if spec.where:
@@ -176,8 +181,7 @@ class _Limits:
         else:
             placed = self.room.place(job) if spec.gpus else self._place_without_device()
         if isinstance(placed, tuple):
-            self._by_group[spec.group] += 1
-            self.order.charge(spec)
+            self._count(spec)
         return placed
 
     def begin_backfill(self) -> bool:
@@ -188,13 +192,30 @@ class _Limits:
         """Place a job on reserved devices that it leaves in time; None where that cannot be."""
         group = self._conditions.groups.get(job.spec.group)
         limited = group is not None and bool(group.limit)
-        if self._group_limit(job.spec.group) is not None:
+        if self._group_limit(job.spec.group) or self._user_limit(job.spec):
             return None
         placed = self.room.backfill(job, limited)
         if placed is not None:
-            self._by_group[job.spec.group] += 1
-            self.order.charge(job.spec)
+            self._count(job.spec)
         return placed
+
+    def _count(self, spec: Spec) -> None:
+        """Count a job that starts."""
+        self._by_group[spec.group] += 1
+        self._started_gpus[spec.user] += 0 if spec.where else spec.gpus
+        self.order.charge(spec)
+
+    def _user_limit(self, spec: Spec) -> w.WaitReason | None:
+        """Return which limit of its user keeps the job from starting; None where none does."""
+        allowance = self._conditions.allowances.get(spec.user)
+        if allowance is None or not spec.gpus or spec.where:
+            return None
+        limits, held = allowance.limits, allowance.held + self._started_gpus[spec.user]
+        if limits.gpus and held + spec.gpus > limits.gpus:
+            return w.UserGpus(held, limits.gpus)
+        if limits.gpu_hours and allowance.hours >= limits.gpu_hours:
+            return w.UserHours(allowance.hours, limits.gpu_hours)
+        return None
 
     def _group_limit(self, name: str) -> w.WaitReason | None:
         group = self._conditions.groups.get(name)

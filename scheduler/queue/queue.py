@@ -41,6 +41,7 @@ from gpudeck.scheduler.queue.submission import OWNER, Editor, Submission
 from gpudeck.scheduler.queue.suspender import Suspender
 from gpudeck.scheduler.queue.transitions import acknowledged, with_note
 from gpudeck.scheduler.queue.usage import UsageCollector
+from gpudeck.scheduler.queue.user_limits import LimitsOf, WeeklyUse
 from gpudeck.scheduler.store import Store
 
 NAMED = 5
@@ -60,6 +61,7 @@ class Queue:
         evict: Callable[[str, str], None] = lambda device, why: None,
         half_life: Callable[[], float] = lambda: 0.0,
         bring_back: Callable[[Job], None] = lambda job: None,
+        limits_of: LimitsOf = lambda user: None,
     ) -> None:
         """Read the jobs from the store; start nothing yet.
 
@@ -70,17 +72,20 @@ class Queue:
             half_life: returns the seconds after which GPU-hours of a user count half; 0 where users
                 are not told apart.
             bring_back: called with each suspended job whose devices have room for it.
+            limits_of: returns the limits of a user; None where there are none.
         """
         self._store, self._executors = store, executors
         shares = FairShare(half_life, store.ended_since)
+        weekly = WeeklyUse(limits_of, store.ended_since)
 
         def ended(job: Job) -> None:
             shares.add(job)
+            weekly.add(job)
             on_end(job)
 
         self._index = JobIndex(store, ended)
         self.groups = GroupLimits(store, self._index)
-        self._planner = Planner(self._index, self.groups, executors, shares)
+        self._planner = Planner(self._index, self.groups, executors, shares, weekly)
         self.queries = JobQueries(store, self._index, self._planner)
         self.suspender = Suspender(self._index, self.queries, self._planner, bring_back)
         self._submission = Submission(store, self._index, self.queries, self._planner, executors)

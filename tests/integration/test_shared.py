@@ -20,8 +20,10 @@ from gpudeck.scheduler.protocol import settings, wire
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.jobs import turn
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
+from gpudeck.scheduler.protocol.user_limits import UserLimits
+from gpudeck.scheduler.protocol.wait_reasons import UserGpus
 from tests.integration.deck import ready
-from tests.support import LACKS, state_folder
+from tests.support import LACKS, eventually, state_folder
 
 pytestmark = pytest.mark.xdist_group("shared daemon")
 ROOT = Path(__file__).parents[2]
@@ -462,3 +464,23 @@ def test_lists_in_requests_are_limited(users):
     code = f"{head} from gpudeck.scheduler.protocol.search import Search;"
     done = a.run("-c", f"{code} c.page(Search('x' * 10_000_000))")
     assert "up to 2000 characters" in done.stderr
+
+
+def test_only_administrators_limit_users_and_the_reason_is_shown(users, root):
+    a, b = users
+    assert "administrators" in a("limits", a.name, "--gpus", "1", status=1)
+    ready(root).set_limits(a.name, UserLimits(gpu_hours=0.001))
+    try:
+        assert a.name in b("limits")
+        assert ended(root, a.submit("true")) == "done", "a job without a GPU is not limited"
+        root.set_limits(a.name, UserLimits(gpus=1))
+        first = a.submit("sleep 100", "--gpus", "1")
+        second = a.submit("true", "--gpus", "1")
+        eventually(lambda: root.job(first).status == "running")
+        eventually(lambda: isinstance(root.job(second).state.wait, UserGpus))
+        assert "the user's limit (1 of 1 GPUs held)" in a("jobs", str(second))
+        root.set_limits(a.name, None)
+        eventually(lambda: not isinstance(root.job(second).state.wait, UserGpus))
+        a("cancel", str(first), str(second))
+    finally:
+        root.configure(limits={})

@@ -1,0 +1,26 @@
+"""Limit what the users of a shared daemon may use."""
+
+from __future__ import annotations
+
+from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.user_limits import UserLimits
+from gpudeck.scheduler.protocol.wire import Peer
+from gpudeck.scheduler.verbs.request import Daemon, Request
+
+
+class SetLimits(Request[Settings], frozen=True, tag="set_limits"):
+    """Set the limits of a user, or remove them (None). Returns all settings."""
+
+    user: str
+    limits: UserLimits | None
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> Settings:
+        if daemon.owner(peer) is None:
+            raise UserError("a queue of your own has one user: limits are for a shared daemon")
+        known = dict(daemon.snapshot().settings.limits)
+        if self.limits is not None:
+            known[self.user] = self.limits
+        elif known.pop(self.user, None) is None:
+            raise NotFound(f"there are no limits for {self.user}. See: gpudeck limits")
+        return await daemon.configure({"limits": known})
