@@ -31,6 +31,7 @@ from gpudeck.assistant.query.request import Request
 from gpudeck.assistant.tools.proposal import Decision, Proposal, submits_jobs
 from gpudeck.extras import missing_of
 from gpudeck.language.languages import Language
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.background.launch import start_process
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
@@ -257,7 +258,7 @@ class Assistant:
                     raise
                 continue
             if isinstance(reply, m.Evicted):
-                left = f"interrupted: the GPU is needed ({reply.reason})"
+                left = phrase("interrupted: the GPU is needed ({why})", why=reply.reason)
                 events.pass_on(m.Waiting(left, cpu=True))
                 continue
             assert isinstance(reply, wanted), reply

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 
@@ -16,7 +17,7 @@ class GpuLease:
     Only the end of the process frees all of its GPU memory.
     """
 
-    def __init__(self, on_evicted: Callable[[str], None]) -> None:
+    def __init__(self, on_evicted: Callable[[Message], None]) -> None:
         """Create a lease that is not held yet.
 
         Args:
@@ -52,5 +53,5 @@ class GpuLease:
         try:
             reason = daemon.evicted()
         except DaemonGone:
-            reason = "the daemon is gone"
+            reason = phrase("the daemon is gone")
         self._on_evicted(reason)

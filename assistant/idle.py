@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 from gpudeck.scheduler.protocol.snapshot import Busy, Snapshot
 
@@ -18,21 +19,21 @@ class Cancelled(UserError):
         super().__init__("the request was cancelled")
 
 
-def why_busy(snapshot: Snapshot) -> str | None:
+def why_busy(snapshot: Snapshot) -> Text | None:
     """Return why the assistant may not use the devices yet, or None if all of them are idle.
 
     The device that the assistant leases counts as idle: the daemon takes it back if it is needed.
     """
     for state in snapshot.devices:
         if isinstance(state.use, Busy) and not (state.leased and not state.holders):
-            return f"{state.device.name}: {state.use.reason}"
-    return None if snapshot.devices else "no device has been read yet"
+            return phrase("{device}: {why}", device=state.device.name, why=state.use.reason)
+    return None if snapshot.devices else phrase("no device has been read yet")
 
 
 def wait_until_idle(
     snapshots: Iterable[Snapshot],
     cancelled: Callable[[], bool] = lambda: False,
-    on_wait: Callable[[str], None] = lambda reason: None,
+    on_wait: Callable[[Text], None] = lambda reason: None,
     skip: Callable[[], bool] = lambda: False,
 ) -> None:
     """Return at the first snapshot that shows idle devices.

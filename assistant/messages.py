@@ -18,6 +18,7 @@ from gpudeck.assistant.query.request import Role
 from gpudeck.assistant.reports.report import Report as FullReport
 from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.language.languages import Language
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.errors import UserError
 
 When = Literal["now", "idle"]
@@ -118,8 +119,8 @@ Request = Work | Approve | Cancel | UseCpu | Status
 class Waiting(msgspec.Struct, frozen=True, tag="waiting"):
     """Say what a request waits for or does; repeated every second as a sign of life."""
 
-    reason: str
-    """A phrase such as `loading the model`."""
+    reason: Message
+    """Such as `loading the model`."""
     cpu: bool = False
     """UseCpu would end the wait."""
     device: str = ""
@@ -224,7 +225,7 @@ class Evicted(msgspec.Struct, frozen=True, tag="left"):
     The client asks again with the same id, and the text goes on where it was.
     """
 
-    reason: str
+    reason: Message
 
 
 class AssistantState(msgspec.Struct, frozen=True, tag="state"):

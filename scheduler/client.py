@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 import msgspec
 
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.background.version import is_older
 from gpudeck.scheduler.handle import JobHandle
 from gpudeck.scheduler.protocol import log_file as logfile
@@ -603,9 +603,9 @@ class Client:
         The caller has ASSISTANT_MARK in its environment, keeps this connection open, and calls
         `evicted` in a thread. Raises UserError with the reason where there is no such GPU.
         """
-        return self.send(Lease(memory))
+        return str(self.send(Lease(memory)))
 
-    def evicted(self) -> str:
+    def evicted(self) -> Message:
         """Block until another user needs the leased GPU. Returns the reason.
 
         The process must end at once: it is killed after 0.1 s. The connection must have no

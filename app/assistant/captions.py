@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpudeck.app.assistant.message_tree import Curve, Message
 from gpudeck.app.format.missing import missing_text
 from gpudeck.app.format.values import device_label, duration, significant
-from gpudeck.app.language.patterns import Patterns
-from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_sentence
+from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_text
 from gpudeck.assistant.library.describe import name_of
 from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.extras import missing_of
@@ -22,14 +21,6 @@ _ASK = tr_noop(
     "Ask what happened on your GPUs, or for a brief of the last ten minutes.\n"
     "Every number in an answer was measured; its sources are listed below it."
 )
-
-_TOOLS = Patterns(
-    (
-        tr_noop("{line} (by rules)"),
-        tr_noop("{line} (by model {name})"),
-    )
-)
-"""Who chose a tool."""
 
 
 def writer_text(message: Message) -> str:
@@ -45,7 +36,7 @@ def writer_text(message: Message) -> str:
             )
         )
     if message.tool:
-        parts.append(_TOOLS.translated(message.tool))
+        parts.append(tr_text(message.tool))
     return " · ".join(parts)
 
 
@@ -90,7 +81,7 @@ def _model_text(snapshot: Snapshot | None) -> str:
     if settings.model_device == "cuda":
         busy = [state.use.reason for state in snapshot.devices if isinstance(state.use, Busy)]
         return (
-            tr("the GPU is busy ({why})", why=tr_sentence(busy[0]))
+            tr("the GPU is busy ({why})", why=tr_text(busy[0]))
             if busy and len(busy) == len(snapshot.devices)
             else tr("uses a GPU while it answers")
         )

@@ -20,12 +20,13 @@ from gpudeck.app.assistant.message_tree import (
     RemovedMessages,
     SavedConversation,
 )
-from gpudeck.app.assistant.notes import ASKING, CLOSED, STOPPED, noted
+from gpudeck.app.assistant.notes import ASKING, CLOSED, STOPPED, note_text
 from gpudeck.app.language.texts import tr, tr_noop
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.query.request import Request
 from gpudeck.assistant.reports.files import write_private
 from gpudeck.assistant.tools.proposal import Decision
+from gpudeck.language import text
 from gpudeck.scheduler.protocol.errors import UserError
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ class Conversation:
             raise UserError(tr("stop the current answer first"))
         return self.tree.remove(number)
 
-    def waits(self, reason: str, number: int, cpu: bool = False) -> None:
+    def waits(self, reason: text.Message, number: int, cpu: bool = False) -> None:
         """Show why the answer waits; `cpu`: it could be written on the CPU at once."""
         self._change(number, state="waiting", note=reason, cpu=cpu)
 
@@ -318,7 +319,7 @@ def _markdown(message: Message) -> str:
         return "\n".join(f"> {line}".rstrip() for line in message.text.splitlines())
     notes = [written_by(message.writer)] if message.writer else []
     notes += [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(message.at))] if message.at else []
-    notes += [noted(message.note)] if message.note else []
+    notes += [note] if (note := note_text(message)) else []
     facts = [f"- {name} ({source})" if source else f"- {name}" for name, _, source in message.facts]
     parts = [
         message.text,

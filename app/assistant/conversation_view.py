@@ -16,7 +16,6 @@ from gpudeck.app.assistant.composer import Composer
 from gpudeck.app.assistant.conversation import ONE_AT_A_TIME, Conversation, code_blocks
 from gpudeck.app.assistant.message_list import MessageList
 from gpudeck.app.assistant.message_tree import RemovedMessages
-from gpudeck.app.assistant.notes import noted
 from gpudeck.app.assistant.requests import (
     Ask,
     Chat,
@@ -27,7 +26,7 @@ from gpudeck.app.assistant.requests import (
     WriteBrief,
 )
 from gpudeck.app.assistant.session_files import WHAT_HAPPENED
-from gpudeck.app.language.texts import tr
+from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.link.call import Call, Request
 from gpudeck.app.link.link import Link
 from gpudeck.app.report.file import FILTER, SaveReport
@@ -119,7 +118,7 @@ class ConversationView(QWidget):
         self.changed.emit(self.asked)
         if QAccessible.isActive() and self.asked is self.conversation and self.asked.path:
             last = self.asked.messages[-1]  # screen readers read it out
-            announcement = QAccessibleAnnouncementEvent(self, last.text or noted(last.note))
+            announcement = QAccessibleAnnouncementEvent(self, last.text or tr_text(last.note))
             QAccessible.updateAccessibility(announcement)
         self.refresh()
 

@@ -10,11 +10,11 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from gpudeck.app.language.texts import tr_noop
 from gpudeck.assistant.intents.choices import Choice
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.query.request import Request
 from gpudeck.assistant.tools.proposal import Proposal
+from gpudeck.language import text as words
 
 ROOT = 0
 """The parent of the first messages."""
@@ -168,7 +168,6 @@ class MessageTree:
 Author = Literal["you", "assistant"]
 Stage = Literal["waiting", "writing", "done", "stopped", "failed"]
 AnswerKind = Literal["answer", "brief", "decision", "chat"]
-UNCHECKED = tr_noop("free chat, not checked against facts")
 """The note of free chat, in English as it is kept."""
 
 
@@ -189,9 +188,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     author: Author
     text: str
     state: Stage = "done"
-    note: str = ""
-    """The reason why the message waits or failed, in English: `gpudeck.app.assistant.notes` shows
-    it."""
+    note: words.Message = ""
+    """Why the message waits or failed: `gpudeck.app.assistant.notes` shows it."""
     cpu: bool = False
     """The answer waits for a GPU and could be written on the CPU."""
     writer: str = ""
@@ -208,7 +206,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where the model ran: cpu or cuda."""
     wants: AnswerKind = "answer"
     """The kind of answer that the user asked for, or that this is."""
-    tool: str = ""
+    tool: words.Message = ""
     """The tool that was used, with its arguments, and who chose it."""
     proposal: Proposal | None = None
     """What the assistant will do if the user allows it."""

@@ -10,8 +10,8 @@ from gpudeck.app.assistant.answer_charts import AnswerCharts
 from gpudeck.app.assistant.captions import writer_text
 from gpudeck.app.assistant.cards import ChoiceCard, ProposalCard
 from gpudeck.app.assistant.conversation import code_blocks
-from gpudeck.app.assistant.message_tree import UNCHECKED, Message
-from gpudeck.app.assistant.notes import noted
+from gpudeck.app.assistant.message_tree import Message
+from gpudeck.app.assistant.notes import note_text
 from gpudeck.app.language.texts import tr, tr_count
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.citations import citations
@@ -210,7 +210,7 @@ class MessageView(QFrame):
             bool(message.text) and message.proposal is None and not message.choices
         )
         self.curves.show_curves(message.curves)
-        set_text(self.note, _note(message))
+        set_text(self.note, note_text(message))
         self.note.setVisible(bool(self.note.text()))
         self.use_cpu.setVisible(message.cpu)
         self.your_code.setVisible(bool(message.code_path))
@@ -295,12 +295,3 @@ class MessageView(QFrame):
             layout.addWidget(made, 0, Qt.AlignmentFlag.AlignLeft)
         layout.addWidget(self._footer)
         layout.addWidget(self.facts)
-
-
-def _note(message: Message) -> str:
-    """Return why the message waits or failed, and that free chat is not checked."""
-    note = noted(message.note) or (tr("writing…") if message.state == "writing" else "")
-    chatted = message.wants == "chat" and message.author != "you" and message.text
-    if not chatted or UNCHECKED in message.note:
-        return note
-    return f"{note}  ({tr(UNCHECKED)})" if note else tr(UNCHECKED)

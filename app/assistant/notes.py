@@ -1,44 +1,29 @@
-"""Show in the window's language what is noted of a message: why it waits, failed, or was cut."""
+"""The notes beside messages: why an answer waits or was stopped, and what it does not say."""
 
 from __future__ import annotations
 
-from gpudeck.app.assistant.message_tree import UNCHECKED
-from gpudeck.app.language.patterns import Patterns
-from gpudeck.app.language.texts import tr_noop
+from gpudeck.app.assistant.message_tree import Message
+from gpudeck.app.language.texts import tr, tr_text
+from gpudeck.language.text import Text, phrase
 
-ASKING = tr_noop("asking the assistant")
-STOPPED = tr_noop("stopped")
-CLOSED = tr_noop("the window was closed")
-LEFT_OUT = tr_noop("the first {n} messages did not fit and were left out")
-CUT_OFF = tr_noop("cut off: the model's context is full")
-STARTING = tr_noop("starting {name}")
-_PATTERNS = Patterns(
-    (
-        ASKING,
-        STOPPED,
-        CLOSED,
-        LEFT_OUT,
-        CUT_OFF,
-        UNCHECKED,
-        tr_noop("waiting for another request"),
-        tr_noop("waiting for idle devices ({why})"),
-        tr_noop("waiting for the GPU ({why})"),
-        tr_noop("interrupted: the GPU is needed ({why})"),
-        tr_noop("finding out what you ask for"),
-        tr_noop("searching {path}"),
-        tr_noop("gathering the facts"),
-        tr_noop("loading the model"),
-        tr_noop("loading the model {name}"),
-        tr_noop("the model reads the conversation"),
-        tr_noop("the model {name} is reading the prompt"),
-        tr_noop("the model {name} is writing"),
-        STARTING,
-        tr_noop("{what}; {rest}"),
-    ),
-    {"n": r"\d+"},
-)
+ASKING = phrase("asking the assistant")
+STOPPED = phrase("stopped")
+CLOSED = phrase("the window was closed")
+CUT_OFF = phrase("cut off: the model's context is full")
+UNCHECKED = phrase("free chat, not checked against facts")
 
 
-def noted(text: str) -> str:
-    """Return a note in the window's language, as far as its words are known."""
-    return _PATTERNS.translated(text)
+def left_out_note(messages: int) -> Text:
+    """Return that the first messages of a conversation did not fit."""
+    return phrase("the first {n} messages did not fit and were left out", n=messages)
+
+
+def note_text(message: Message) -> str:
+    """Return why the message waits or failed, and that free chat is not checked."""
+    note = tr_text(message.note) or (tr("writing…") if message.state == "writing" else "")
+    chatted = message.wants == "chat" and message.author != "you" and message.text
+    # the notes that older versions stored with finished answers say so themselves
+    older = message.state == "done" and message.note and isinstance(message.note, str)
+    if not chatted or older:
+        return note
+    return f"{note}  ({tr_text(UNCHECKED)})" if note else tr_text(UNCHECKED)

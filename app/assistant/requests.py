@@ -12,8 +12,8 @@ import msgspec
 
 from gpudeck.app.assistant.answer_curves import find_curves
 from gpudeck.app.assistant.conversation import write_text
-from gpudeck.app.assistant.message_tree import UNCHECKED, Curve, SavedConversation
-from gpudeck.app.assistant.notes import CUT_OFF, LEFT_OUT, STARTING
+from gpudeck.app.assistant.message_tree import Curve, SavedConversation
+from gpudeck.app.assistant.notes import CUT_OFF, left_out_note
 from gpudeck.app.assistant.session_files import Preset, SessionFiles, Summary
 from gpudeck.app.format.values import clock
 from gpudeck.app.link.call import Call
@@ -28,6 +28,7 @@ from gpudeck.assistant.query.request import Request
 from gpudeck.assistant.reports.report import packed
 from gpudeck.assistant.serve import client as serving
 from gpudeck.assistant.tools.proposal import Decision, Proposal
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.protocol.errors import UserError
 
 
@@ -46,14 +47,14 @@ class FinishedAnswer(msgspec.Struct, frozen=True):
     """Time from the request to the answer."""
     report: bytes = b""
     """The report behind a brief, packed (see `gpudeck.assistant.reports.report`)."""
-    tool: str = ""
+    tool: Message = ""
     """The tool that was used, with its arguments, and who chose it."""
     proposal: Proposal | None = None
     """What the assistant will do if a person allows it."""
     device: str = ""
     """Where the model ran: cpu or cuda; empty for the template."""
-    note: str = ""
-    """A remark for the reader, such as that the text was not checked."""
+    note: Message = ""
+    """A remark for the reader, such as that old messages did not fit."""
     choices: tuple[Choice, ...] = ()
     """Meanings of the question to choose from."""
     about: State | None = None
@@ -114,14 +115,13 @@ class Chat(msgspec.Struct, frozen=True):
 
         request, left_out = chat_request(self.turns)
         done = _assistant(call).complete(request, on_event)
-        too_long = f"; {LEFT_OUT.format(n=left_out)}" if left_out else ""
         return FinishedAnswer(
             "".join(pieces).strip(),
             f"model {done.model}",
             tokens=done.tokens,
             seconds=done.seconds,
             device=done.device,
-            note=UNCHECKED + too_long,
+            note=left_out_note(left_out) if left_out else "",
         )
 
 
@@ -137,7 +137,7 @@ class ChatServed(msgspec.Struct, frozen=True):
         found = [each for each in serving.served_models() if each.folder == self.folder]
         found = [each for each in found if each.phase != "failed"]
         if not found:
-            call.report(Waiting(STARTING.format(name=name_of(self.folder))))
+            call.report(Waiting(phrase("starting {name}", name=name_of(self.folder))))
             found = [serving.start(Options(self.folder))]
         pieces: list[str] = []
 
@@ -149,18 +149,16 @@ class ChatServed(msgspec.Struct, frozen=True):
         chat = serving.ServedChat()
         call.on_cancel(chat.cancel)
         said = chat.ask(found[0], self.turns, on_event)
-        notes = [UNCHECKED]
-        if said.left_out:
-            notes.append(LEFT_OUT.format(n=said.left_out))
+        note: Message = left_out_note(said.left_out) if said.left_out else ""
         if said.cut_off:
-            notes.append(CUT_OFF)
+            note = phrase("{what}; {rest}", what=note, rest=CUT_OFF) if note else CUT_OFF
         return FinishedAnswer(
             "".join(pieces).strip(),
             f"model {found[0].name}",
             tokens=said.tokens,
             seconds=said.seconds,
             device=said.device,
-            note="; ".join(notes),
+            note=note,
         )
 
 
@@ -180,6 +178,16 @@ class Wake(msgspec.Struct, frozen=True):
         call.service(Assistant).wake()
 
 
+def _tool(answer: Answer) -> Message:
+    """Return the tool that was used, and who chose it."""
+    if answer.call is None:
+        return ""
+    kind, _, name = answer.routed.partition(" ")
+    if kind == "model":
+        return phrase("{line} (by model {name})", line=answer.call.line, name=name)
+    return phrase("{line} (by rules)", line=answer.call.line)
+
+
 def finished(answer: Answer, curves: tuple[Curve, ...] = ()) -> FinishedAnswer:
     """Return an answer as a message shows it."""
     return FinishedAnswer(
@@ -190,7 +198,7 @@ def finished(answer: Answer, curves: tuple[Curve, ...] = ()) -> FinishedAnswer:
         answer.tokens,
         answer.seconds,
         packed(answer.report) if answer.report is not None else b"",
-        f"{answer.call.line} (by {answer.routed})" if answer.call is not None else "",
+        _tool(answer),
         answer.proposal,
         answer.device,
         choices=answer.choices,

@@ -291,8 +291,7 @@ def _part_fact(part: Part) -> DeviceFact:
     ]
     lines = [_captioned(field, format_field(field, value)) for field, value in part.values.items()]
     lines += [
-        _captioned(field, f"– ({tr_sentence(explain(cause))})")
-        for field, cause in part.absent.items()
+        _captioned(field, f"– ({tr_text(explain(cause))})") for field, cause in part.absent.items()
     ]
     lines += [
         tr("{caption}: {value}", caption=tr(name), value=tr(_LINK_STATES.get(told, told)))

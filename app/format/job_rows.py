@@ -214,7 +214,7 @@ def _used(job: Job) -> list[tuple[str, str]]:
         "util": tr("Avg utilisation"),
     }
     found = [
-        (captions[f], f"– ({tr_sentence(usage.absent[f])})" if f in usage.absent else text)
+        (captions[f], f"– ({tr_text(usage.absent[f])})" if f in usage.absent else text)
         for f, text in shown.items()
     ]
     return [*found, (tr("Sampled for"), duration(usage.seconds))]

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_sentence
+from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_text
 from gpudeck.language.numbers import energy
 from gpudeck.scheduler.protocol.devices import NA
 from gpudeck.scheduler.protocol.fields import FIELDS
@@ -63,7 +63,7 @@ def format_field(field: str, value: float | NA) -> FormattedValue:
     Bytes are shown as GiB, large amounts of energy as Wh, and the rest in the field's own unit.
     """
     if isinstance(value, NA):
-        return FormattedValue(NOT_AVAILABLE, reason=tr_sentence(value.reason))
+        return FormattedValue(NOT_AVAILABLE, reason=tr_text(value.reason))
     if not math.isfinite(value):
         return FormattedValue(NOT_AVAILABLE, reason=tr("the device reported an invalid number"))
     unit = FIELDS[field].unit

@@ -10,7 +10,7 @@ import msgspec
 
 from gpudeck.app.format.hosts import found, host_devices
 from gpudeck.app.format.values import NOT_AVAILABLE, ago
-from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_sentence
+from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_text
 from gpudeck.language.numbers import capitalized, clock
 from gpudeck.scheduler.protocol.settings import HostSettings
 from gpudeck.scheduler.protocol.snapshot import HostState, Snapshot
@@ -82,7 +82,7 @@ def _row(name: str, host: HostSettings, state: HostState | None, now: float) -> 
     changed = ago(state.since, now)
     about = f"{clock(state.since, now)} ({changed})"
     if state.problem is not None:
-        problem = tr_sentence(state.problem)
+        problem = tr_text(state.problem)
         cells = (
             name, tr("Unreachable"), "", "", "", changed, host_devices(state), host.address,
             capitalized(problem),

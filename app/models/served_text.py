@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gpudeck.app.format.values import duration, memory, precise, significant
-from gpudeck.app.language.texts import tr, tr_noop, tr_sentence, tr_whole
+from gpudeck.app.language.texts import tr, tr_noop, tr_text, tr_whole
 from gpudeck.assistant.serve.control_messages import Served
 from gpudeck.language.numbers import capitalized
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 _PHASES = {
@@ -48,7 +49,7 @@ def state(served: Served) -> str:
             again = tr("It is loaded again with the next request.")
             return f"{_sentence(served.note)} {again}".lstrip()
         case "failed":
-            return tr_sentence(served.note)
+            return tr_text(served.note)
     return _sentence(served.note)
 
 
@@ -127,6 +128,6 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _sentence(note: str) -> str:
-    said = tr_sentence(note)
+def _sentence(note: Message) -> str:
+    said = tr_text(note)
     return f"{capitalized(said)}." if said else ""

@@ -18,6 +18,7 @@ from gpudeck.app.language.texts import (
     tr_list,
     tr_noop,
     tr_sentence,
+    tr_text,
 )
 from gpudeck.language.numbers import amount, clock
 from gpudeck.scheduler.protocol.absence import Unavailable
@@ -299,17 +300,17 @@ def _holder(state: DeviceState, jobs: dict[int, Job]) -> tuple[Usage, str, str]:
             return "asleep", text, tr("asleep; it is not read so that it can stay asleep")
         if isinstance(cause, Unreachable):
             text = tr("Unreachable since {time}", time=_clock(cause.since))
-            return "unreachable", text, tr_sentence(cause.why)
+            return "unreachable", text, tr_text(cause.why)
         if isinstance(cause, Reserved):
             text = tr("reserved until {time}", time=_clock(cause.until))
-            return "reserved", text, tr_sentence(state.use.reason)
+            return "reserved", text, tr_text(state.use.reason)
         if isinstance(cause, Settling):
-            text = tr_sentence(state.use.reason)
+            text = tr_text(state.use.reason)
             return "idle", text, tr("not in use; the assistant may use it then")
         if isinstance(cause, QuietHours):
-            hours = tr_sentence(explain(cause))
+            hours = tr_text(explain(cause))
             return "idle", tr("idle"), tr("not in use; the assistant has {hours}", hours=hours)
-        return "in use", _others(state) or tr("in use"), tr_sentence(state.use.reason)
+        return "in use", _others(state) or tr("in use"), tr_text(state.use.reason)
     return "idle", tr("idle"), tr("not in use")
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from gpudeck.assistant.answers.values import value_text
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.language.remedies import advice
-from gpudeck.assistant.language.sentences import translated
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Rows, Value, number
 from gpudeck.language.numbers import capitalized
@@ -139,10 +138,10 @@ def _uncertain(query: Query, values: tuple[Value, ...], rows: Rows, words: Words
 def _busy(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:
     if query.measure != "use" and len(rows.rows) != 1:
         return ""
-    who, why = values
-    if str(why).startswith("utilisation") and query.measure != "use":
+    who, why, loaded = values
+    if loaded and query.measure != "use":
         return ""
-    reason = phrases.escaped(translated(str(why), words))
+    reason = value_text(why, "", words, rows.time)
     return words.text("{who} is busy: {why}.", who=who, why=reason)
 
 

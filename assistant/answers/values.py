@@ -73,6 +73,8 @@ def label(row: Row, words: Words) -> str:
 def why_absent(row: Row, place: int, words: Words) -> str:
     """Return why a value is missing."""
     reason = row.absent[place] if place < len(row.absent) else ""
+    if isinstance(reason, Text):
+        return phrases.escaped(render(reason, words.language), 400)
     return words.text(reason) if reason else words.text("nothing was read in this time")
 
 

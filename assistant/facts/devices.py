@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.facts.fact import Fact, FactBuilder
-from gpudeck.scheduler.protocol.busy_causes import JobWaits, QuietHours, Settling
+from gpudeck.language.text import Text, phrase
+from gpudeck.scheduler.protocol.busy_causes import JobWaits, QuietHours, Settling, left_of
 from gpudeck.scheduler.protocol.devices import NA, Device
 from gpudeck.scheduler.protocol.fields import FIELDS, UNCERTAINTY
 from gpudeck.scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, called
@@ -50,15 +51,15 @@ def _identity(state: DeviceState, now: float) -> FactBuilder:
     return add
 
 
-def _use(use: Busy) -> str:
+def _use(use: Busy) -> Text:
     """Return why a device is not idle; one that nobody uses is not called busy."""
     match use.cause:
-        case Settling():
-            return f"{UNUSED}, {use.reason.replace(IDLE, 'free')}"
+        case Settling() as cause:
+            return phrase("not in use, free in {amount}", amount=left_of(cause))
         case JobWaits() | QuietHours():
-            return f"{UNUSED}: {use.reason}"
+            return phrase("not in use: {sub}", sub=use.reason)
         case _:
-            return f"busy: {use.reason}"
+            return phrase("busy: {sub}", sub=use.reason)
 
 
 def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_NOW) -> list[Fact]:

@@ -29,7 +29,7 @@ class Fact(msgspec.Struct, frozen=True):
     error: float | None = None
     """How far the value may be off, in percent, either way; None if its source does not say."""
     worded: Text | None = None
-    """The text in `said`, where it is a value that other languages can render."""
+    """The text in `said`, or why there is no value, as a value that other languages can render."""
 
     @property
     def subject(self) -> str:
@@ -68,8 +68,7 @@ class FactBuilder:
         """Add words, perhaps foreign ones."""
         shown = render(words)
         self.value(name, title, phrases.plain(shown), "", phrases.escaped(shown))
-        if not isinstance(words, str):
-            self.facts[-1] = msgspec.structs.replace(self.facts[-1], worded=words)
+        self._keep(words)
 
     def number(self, name: str, title: str, value: float, unit: str, otherwise: str) -> None:
         """Add a quantity in its unit; if it is not finite, add that it is absent, and why:
@@ -80,9 +79,15 @@ class FactBuilder:
         else:
             self.absent(name, title, otherwise)
 
-    def absent(self, name: str, title: str, reason: str) -> None:
+    def absent(self, name: str, title: str, reason: Message) -> None:
         """Add that there is no value, and why."""
-        self.value(name, title, None, "", f"N/A ({phrases.escaped(reason)})")
+        self.value(name, title, None, "", f"N/A ({phrases.escaped(render(reason))})")
+        self._keep(reason)
+
+    def _keep(self, words: Message) -> None:
+        """Keep the value that the last fact words, for other languages."""
+        if not isinstance(words, str):
+            self.facts[-1] = msgspec.structs.replace(self.facts[-1], worded=words)
 
 
 def named(facts: Iterable[Fact]) -> dict[str, Fact]:

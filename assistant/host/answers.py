@@ -46,6 +46,7 @@ from gpudeck.assistant.tools.tool import ToolContext, ToolResult
 from gpudeck.assistant.writing.template import render
 from gpudeck.assistant.writing.template.sentences import sentence
 from gpudeck.assistant.writing.writer import Written
+from gpudeck.language.text import phrase
 from gpudeck.language.words import Words, words
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
@@ -134,21 +135,23 @@ def _wait_until_idle(request: Ask | Report, context: RequestContext) -> None:
         wait_until_idle(
             daemon.subscribe(),
             channel.stop.is_set,
-            lambda reason: channel.emit_waiting(f"waiting for idle devices ({reason})", cpu=True),
+            lambda why: channel.emit_waiting(
+                phrase("waiting for idle devices ({why})", why=why), cpu=True
+            ),
             channel.use_cpu.is_set,
         )
 
 
 def _answer_request(ask: Ask, context: AnswerContext) -> Answer:
     channel = context.request.channel
-    channel.emit_waiting("finding out what you ask for")
+    channel.emit_waiting(phrase("finding out what you ask for"))
     routed = _read(ask, context)
     said = words(routed.parsed.language)
     tools = ToolContext(
         context.daemon,
         ask.text,
         ask.folder or str(Path.home()),
-        lambda path: channel.emit_waiting(f"searching {path}"),
+        lambda path: channel.emit_waiting(phrase("searching {path}", path=path)),
         channel.stop.is_set,
         said,
     )

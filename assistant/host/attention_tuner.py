@@ -20,6 +20,7 @@ from itertools import chain
 from gpudeck.assistant.gpu_lease import GpuLease
 from gpudeck.assistant.idle import Cancelled, wait_until_idle
 from gpudeck.language.numbers import GIB
+from gpudeck.language.text import Message
 from gpudeck.scheduler.background.instance import run_alone
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
@@ -78,7 +79,7 @@ def work() -> int:
     return 0
 
 
-def _leave(reason: str) -> None:
+def _leave(reason: Message) -> None:
     """End at once: the GPU is needed."""
     _LOG.info("evicted: %s", reason)
     os._exit(0)

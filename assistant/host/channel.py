@@ -11,6 +11,7 @@ from gpudeck.assistant.completion import Token
 from gpudeck.assistant.engine.checkpoint import Checkpoint, FileCheckpoint
 from gpudeck.assistant.idle import Cancelled
 from gpudeck.assistant.messages import Chunk, DeviceChoice, Event, Waiting
+from gpudeck.language.text import Message
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ class RequestChannel:
         if device == "cpu":
             self.use_cpu.set()
 
-    def emit_waiting(self, reason: str, *, cpu: bool = False) -> None:
+    def emit_waiting(self, reason: Message, *, cpu: bool = False) -> None:
         """Send what the request waits for or does now.
 
         Args:

@@ -25,6 +25,7 @@ from gpudeck.assistant.messages import (
     TokenRate,
     WantedRefused,
 )
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def handle_completion(request: CompletionRequest, context: RequestContext) -> Co
     engine = context.residency.engine(settings, channel)
     from gpudeck.accel.serving.request import Ended
 
-    channel.emit_waiting(f"the model {engine.name} is reading the prompt")
+    channel.emit_waiting(phrase("the model {name} is reading the prompt", name=engine.name))
     asked = _engine_request(engine, wanted, channel)
     ended, writing = Ended("error"), False
     for event in engine.answer(asked, lambda: context.must_stop(engine)):
@@ -66,7 +67,7 @@ def handle_completion(request: CompletionRequest, context: RequestContext) -> Co
             ended = event
             continue
         if not writing:
-            channel.emit_waiting(f"the model {engine.name} is writing")
+            channel.emit_waiting(phrase("the model {name} is writing", name=engine.name))
             writing = True
         if event.choices:
             channel.checkpoint.add([choice.token for choice in event.choices])
@@ -119,17 +120,21 @@ def handle_benchmark(request: Benchmark, context: RequestContext) -> ModelSpeed:
     decode = _rate(
         lambda: _decode_seconds(engine, must_stop),
         _DECODED,
-        lambda n: channel.emit_waiting(f"timing decoding, round {n} of {ROUNDS}"),
+        lambda n: channel.emit_waiting(
+            phrase("timing decoding, round {n} of {limit}", n=n, limit=ROUNDS)
+        ),
     )
     begins = itertools.count()
     prefill = _rate(
         lambda: _prefill_seconds(engine, next(begins), must_stop),
         _PROMPT,
-        lambda n: channel.emit_waiting(f"timing prefill, round {n} of {ROUNDS}"),
+        lambda n: channel.emit_waiting(
+            phrase("timing prefill, round {n} of {limit}", n=n, limit=ROUNDS)
+        ),
     )
     beside = None
     if request.engine == "rwkv":
-        channel.emit_waiting("timing the rwkv package")
+        channel.emit_waiting(phrase("timing the package {name}", name="rwkv"))
         beside = package_speed(settings.model, request.on, channel.raise_if_cancelled)
     parameters = engine.network.parameters
     return ModelSpeed(engine.name, engine.device, parameters, loaded, decode, prefill, beside)

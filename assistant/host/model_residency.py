@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpudeck.assistant.gpu_lease import GpuLease
 from gpudeck.assistant.host.channel import RequestChannel
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 from gpudeck.scheduler.protocol.settings import Settings
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class ModelResidency:
     """Load the configured model on the GPU, or on the CPU for requests that do not wait."""
 
-    def __init__(self, on_evicted: Callable[[str], None] = lambda reason: None) -> None:
+    def __init__(self, on_evicted: Callable[[Message], None] = lambda reason: None) -> None:
         """Create a residency without a model.
 
         Args:
@@ -34,7 +35,7 @@ class ModelResidency:
         self.evicted = threading.Event()
         """Set once the model must leave the GPU: it stops at the next token, and the process
         ends."""
-        self.eviction_reason = ""
+        self.eviction_reason: Message = ""
         self.left_gpu = False
         """A model on the GPU was dropped or did not fit, so the process must end to free it."""
         self._on_evicted = on_evicted
@@ -54,7 +55,7 @@ class ModelResidency:
         """Return whether this process may hold GPU memory."""
         return self._lease.held
 
-    def evict(self, reason: str) -> None:
+    def evict(self, reason: Message) -> None:
         """Make the model leave the GPU. May be called from any thread."""
         self.eviction_reason = reason
         self.evicted.set()
@@ -104,7 +105,7 @@ class ModelResidency:
             if device not in self._engines:
                 from gpudeck.assistant.engine.engine import Engine  # imports torch
 
-                channel.emit_waiting("loading the model")
+                channel.emit_waiting(phrase("loading the model"))
                 try:
                     self._engines[device] = Engine(settings.model, device)
                 except UserError as e:
@@ -136,7 +137,8 @@ class ModelResidency:
                 except UserError as e:
                     if not any(state.device.kind == "nvidia" for state in snapshot.devices):
                         raise UserError(f"the model is set to use a GPU, but {e}") from e
-                    channel.emit_waiting(f"waiting for the GPU ({e})", cpu=True)
+                    why = phrase("waiting for the GPU ({why})", why=e.message)
+                    channel.emit_waiting(why, cpu=True)
                 else:
                     return True
         raise DaemonGone("the daemon stopped while the assistant waited for a GPU")

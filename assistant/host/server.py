@@ -35,6 +35,7 @@ from gpudeck.assistant.host.model_residency import ModelResidency
 from gpudeck.assistant.host.turns import Turns
 from gpudeck.assistant.idle import Cancelled
 from gpudeck.assistant.tools.proposal_store import ProposalStore
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.background.instance import report_ready
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths, settings, wire
@@ -144,11 +145,11 @@ class AssistantServer:
         if not self._pending and time.monotonic() - self._used > unused_s:
             self._leave(f"unused for {unused_s:.0f} s")
 
-    def _leave(self, reason: str) -> None:
-        self._end_reason = self._end_reason or reason
+    def _leave(self, reason: Message) -> None:
+        self._end_reason = self._end_reason or str(reason)
         self._end.set()
 
-    def _on_evicted(self, reason: str) -> None:
+    def _on_evicted(self, reason: Message) -> None:
         """End the process. Called from the thread that listens to the daemon."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._leave, reason)
@@ -214,7 +215,7 @@ class AssistantServer:
         checkpoint = FileCheckpoint(request.id) if request.id else None
         pending = self._pending[key] = _PendingRequest(self._loop, request.device, checkpoint)
         if self._turns.closed or isinstance(request, m.Benchmark):
-            pending.add(m.Waiting("waiting for another request"))
+            pending.add(m.Waiting(phrase("waiting for another request")))
         work = pending.work = asyncio.create_task(self._run_in_turn(request, pending))
         try:
             await self._send_events(pending, work, peer)
@@ -271,7 +272,7 @@ class AssistantServer:
             pending.begun = True
             pending.channel.raise_if_cancelled()
             if isinstance(request, m.Ask | m.Report):
-                pending.add(m.Waiting("gathering the facts"))
+                pending.add(m.Waiting(phrase("gathering the facts")))
             return await self._run(request, pending.channel)
 
 
@@ -321,7 +322,7 @@ class _PendingRequest:
         self.work: asyncio.Task[m.Result] | None = None
         self.begun = False
         """Its turn has come."""
-        self.waiting = m.Waiting("gathering the facts")
+        self.waiting = m.Waiting(phrase("gathering the facts"))
         """What it waits for or does now."""
         self._loop = loop
         self._events: list[m.Event] = []

@@ -23,6 +23,7 @@ import msgspec
 from gpudeck.assistant.gpu_lease import GpuLease
 from gpudeck.assistant.inference import messages as m
 from gpudeck.assistant.inference.engine_requests import engine_request, tokens_of
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
@@ -130,8 +131,8 @@ def _device(options: m.Options, output: Output) -> str:
     if options.device != "auto":
         return options.device
 
-    def evicted(reason: str) -> None:
-        output.send(m.Failed(f"the GPU is needed: {reason}", evicted=True))
+    def evicted(reason: Message) -> None:
+        output.send(m.Failed(phrase("the GPU is needed: {why}", why=reason), evicted=True))
         os._exit(0)  # only the end of the process frees all of its GPU memory
 
     lease = GpuLease(evicted)
@@ -142,7 +143,8 @@ def _device(options: m.Options, output: Output) -> str:
             try:
                 lease.take(_least_bytes(Path(options.folder)))
             except UserError as e:
-                output.send(m.Waiting(f"waiting for the GPU ({e})"))
+                why = phrase("waiting for the GPU ({why})", why=e.message)
+                output.send(m.Waiting(why, gpu=True))
             else:
                 return "cuda"
     raise UserError("the daemon stopped while the model waited for a GPU")

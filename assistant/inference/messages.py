@@ -11,6 +11,7 @@ import msgspec
 
 from gpudeck.accel.serving.memory import CacheError, CacheFormat, Weights
 from gpudeck.assistant.completion import Token, Wanted
+from gpudeck.language.text import Message
 
 MOST_SENT = 256
 """Texts of an answer that are sent before somebody reads them; after that the answer pauses."""
@@ -82,7 +83,9 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 class Waiting(msgspec.Struct, frozen=True, tag="waiting"):
     """Say what goes on before the model is loaded."""
 
-    reason: str
+    reason: Message
+    gpu: bool = False
+    """It waits until a GPU is free."""
 
 
 class Loading(msgspec.Struct, frozen=True, tag="loading"):
@@ -125,7 +128,7 @@ class Figures(msgspec.Struct, frozen=True, tag="figures"):
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """Say why the process ends."""
 
-    message: str
+    message: Message
     evicted: bool = False
     """Somebody else needs the GPU: start again."""
 

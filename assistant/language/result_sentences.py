@@ -96,14 +96,7 @@ PATTERNS = (
     "CPU: {name}, {n} threads",
     "CPU ({sub})",
     "REPLAY of {file}",
-    "busy: {sub}",
-    "not in use: {sub}",
-    "not in use, {sub}",
     "idle for {span}",
     "paused, nothing new starts",
-    "no device reported how much memory its processes have",
-    "it ended before a second reading",
-    "it shared its device with other jobs",
-    "its device does not report its {name}",
 )
 """The more specific first; see `gpudeck.assistant.language.sentences` for the named parts."""

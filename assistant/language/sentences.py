@@ -16,18 +16,6 @@ from gpudeck.language.words import Words
 
 PATTERNS = (
     "{name} cannot be read: {problem}",
-    "it was not reached yet",
-    "it sent no readings ({quote})",
-    "it sent no readings",
-    "it sent a line of over a mebibyte",
-    "it refused the key ({quote}). Check: {command}",
-    "its host key is not known yet. Connect once with: {command}",
-    "its host key changed, so somebody may be in between. If you know why, remove the old key "
-    "with ssh-keygen -R, and connect once with: {command}",
-    "its reader ended with status {n}: {quote}",
-    "its reader ended with status {n}",
-    "ssh ended without a reason",
-    "ssh cannot be started: {quote}",
     "there is no machine called {name}",
     "that setting cannot be used: {problem}",
     "{name} must be at least {value}",
@@ -52,10 +40,6 @@ PATTERNS = (
     "{address} cannot be reached: {quote}. Is this machine online? To use another hub, set "
     "HF_ENDPOINT.",
     "the server ended at once; see {file}",
-    "waiting for the GPU ({sub})",
-    "loading the model ({n}%)",
-    "waiting for another request",
-    "gathering the facts",
     "replay of {file}",
     "exit code {n}: {quote}",
     "exit code {n}",
@@ -74,8 +58,6 @@ PATTERNS = (
     "{source} readings of its energy counter, history",
     "{source} readings, history",
     "{source} readings",
-    "utilisation {amount}",
-    "idle in {amount}",
     "its runner was killed before it could record how the job ended",
 )
 """The more specific first; those of `state_sentences` and `result_sentences` come before all of

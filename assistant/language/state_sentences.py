@@ -1,10 +1,6 @@
 """The patterns of the sentences on waiting and ended jobs, alerts, and what may be cleaned up."""
 
 PATTERNS = (
-    "work outside of the queue",
-    "group {group} of {user}",
-    "group {group}",
-    "user {n}",
     "jobs {numbers} and {job}",
     "job {job}",
     "ran longer than its limit of {span}: {quote}",

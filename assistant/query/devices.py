@@ -13,8 +13,9 @@ from gpudeck.assistant.query.request import COST, Query, Span
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
 from gpudeck.assistant.query.shape import finite, shaped
 from gpudeck.assistant.query.table import SUBJECTS
+from gpudeck.language.text import Message
 from gpudeck.scheduler.client import Client
-from gpudeck.scheduler.protocol.busy_causes import JobWaits, QuietHours, Settling
+from gpudeck.scheduler.protocol.busy_causes import JobWaits, Loaded, QuietHours, Settling
 from gpudeck.scheduler.protocol.devices import NA
 from gpudeck.scheduler.protocol.errors import NotFound
 from gpudeck.scheduler.protocol.fields import UNCERTAINTY, with_uncertainty
@@ -152,7 +153,7 @@ def is_free(state: DeviceState) -> bool:
 
 def _why_busy(states: Sequence[DeviceState]) -> tuple[Note, ...]:
     return tuple(
-        Note("busy", (label(state.device), state.use.reason))
+        Note("busy", (label(state.device), state.use.reason, isinstance(state.use.cause, Loaded)))
         for state in states
         if isinstance(state.use, Busy) and not is_free(state)
     )
@@ -174,7 +175,7 @@ def _now(state: DeviceState, measures: Sequence[str], now: float) -> Row:
     )
 
 
-def _value(state: DeviceState, name: str, now: float) -> tuple[Value, str]:
+def _value(state: DeviceState, name: str, now: float) -> tuple[Value, Message]:
     """Return the value of a measure, or None and why there is none."""
     device, reading = state.device, state.reading
     match name:

@@ -170,7 +170,7 @@ def title(job: j.Job) -> str:
     return f"job {job.id} ({plain(job.spec.name, 60)})"
 
 
-_Pair = tuple[Value, str]
+_Pair = tuple[Value, Message]
 
 
 def _state(context: _Context, job: j.Job) -> _Pair:

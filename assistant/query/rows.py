@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpudeck.assistant.query.request import Span
-from gpudeck.language.text import Text
+from gpudeck.language.text import Message, Text
 
 Value = float | int | str | Text | None
 
@@ -33,7 +33,7 @@ class Row(msgspec.Struct, frozen=True):
     label: str
     """The same for people: GPU 3, job 12 (train). Foreign names in it are plain text."""
     values: tuple[Value, ...]
-    absent: tuple[str, ...] = ()
+    absent: tuple[Message, ...] = ()
     """Why values are missing, in the order of the columns; empty where they are not."""
     span: Span | None = None
     """The span of the row in a comparison of spans."""

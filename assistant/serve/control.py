@@ -18,6 +18,7 @@ from gpudeck.assistant.messages import Chunk, Completion, Failed, PromptTooLong,
 from gpudeck.assistant.serve import control_messages as c
 from gpudeck.assistant.serve.model_requests import Message, ModelChat
 from gpudeck.assistant.serve.served_model import ModelRun, ServedModel
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import paths, wire
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -88,7 +89,9 @@ class Control:
         process = self._model.process("auto")
         figures = await process.figures()
         started, loading = process.started, process.loading
-        note = "the engine does not answer" if started and not figures else process.note
+        note = process.note
+        if started and not figures:
+            note = phrase("the engine does not answer")
         made = c.Served(
             self._model.name, process.options.folder, self._port, os.getpid(), self._held,
             process.phase, note, seconds=process.loading_s, figures=figures,
@@ -144,7 +147,7 @@ class Control:
             while not first.done():
                 process = self._model.process("auto")
                 await peer.send(
-                    _ENCODE(Waiting(process.note or "the model reads the conversation"))
+                    _ENCODE(Waiting(process.note or phrase("the model reads the conversation")))
                 )
                 if peer.gone:
                     raise ConnectionError

@@ -11,6 +11,7 @@ import msgspec
 
 from gpudeck.accel.serving.memory import CacheError, CacheFormat
 from gpudeck.assistant.messages import Chunk, Failed, Waiting
+from gpudeck.language.text import Message
 
 Held = Literal["lease", "job"]
 """lease: a GPU while nobody else needs it; job: one that the queue gave."""
@@ -45,7 +46,7 @@ class Served(msgspec.Struct, frozen=True, tag="served"):
     pid: int
     held: Held
     phase: Phase
-    note: str = ""
+    note: Message = ""
     """What it waits for, why it failed, or that its engine does not answer."""
     device: str = ""
     gpu: str = ""

@@ -23,6 +23,7 @@ from gpudeck.assistant.completion import Token
 from gpudeck.assistant.messages import Chunk, Completion, DeviceChoice, Event, PromptTooLong
 from gpudeck.assistant.serve import replies
 from gpudeck.assistant.serve.requests import MAX_BODY, RequestRefused
+from gpudeck.language.rendering import render
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 
 HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -227,7 +228,7 @@ async def _stream(
                 if isinstance(event, Chunk):
                     yield reply.piece(event.text, running.device, event.tokens, first=False)
                 else:
-                    yield replies.comment(event.reason)
+                    yield replies.comment(render(event.reason))
             yield reply.end(await running.result(), with_usage=with_usage)
         except UserError as e:
             yield replies.error_event(503, str(e), _error_code(e))

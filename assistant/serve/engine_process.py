@@ -17,6 +17,7 @@ import msgspec
 
 from gpudeck.assistant.inference import messages as m
 from gpudeck.assistant.serve.control_messages import Phase
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.background.launch import open_log
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
@@ -61,7 +62,7 @@ class EngineProcess:
         self.options = options
         self.started: m.Ready | None = None
         """What the process said when it had loaded the model; None: it has not."""
-        self.waiting = ""
+        self.waiting = m.Waiting("")
         """What it waits for before that."""
         self.loading: m.Loading | None = None
         """How far it is with loading the model, from then until it is loaded."""
@@ -86,7 +87,8 @@ class EngineProcess:
         if self._failed is not None and self.started is None and not self._failed.evicted:
             failed, self._failed = self._failed, None
             raise UserError(failed.message)
-        self.started, self._failed, self.waiting = None, None, "starting the engine"
+        self.started, self._failed = None, None
+        self.waiting = m.Waiting(phrase("starting the engine"))
         self.loading = None
         paths.ensure(log_file().parent)
         log = open_log(log_file())
@@ -112,14 +114,14 @@ class EngineProcess:
         return "waiting" if self.loading is None else "loading"
 
     @property
-    def note(self) -> str:
+    def note(self) -> Message:
         """Return what it waits for, or why it ended."""
         if self.phase in ("idle", "failed") and self._failed is not None:
             return self._failed.message
         if self.loading is not None:
             share = self.loading.done / max(self.loading.total, 1)
-            return f"loading the model ({share:.0%})"
-        return self.waiting
+            return phrase("loading the model ({n}%)", n=round(100 * share))
+        return self.waiting.reason
 
     @property
     def loading_s(self) -> float:
@@ -171,14 +173,14 @@ class EngineProcess:
             reply = _DECODE(line)
             match reply:
                 case m.Ready():
-                    self.started, self.waiting, self.loading = reply, "", None
+                    self.started, self.waiting, self.loading = reply, m.Waiting(""), None
                     self.changed.set()
                 case m.Loading():
                     self._loading_since = self._loading_since if self.loading else time.monotonic()
                     self.loading = reply
                     self.changed.set()
-                case m.Waiting(reason):
-                    self.waiting = reason
+                case m.Waiting():
+                    self.waiting = reply
                     self.changed.set()
                 case m.Failed():
                     self._failed = reply
@@ -188,7 +190,11 @@ class EngineProcess:
         await process.wait()
         if self._failed is None:
             self._failed = m.Failed(
-                f"the engine ended with the status {process.returncode}; see {log_file()}",
+                phrase(
+                    "the engine ended with the status {n}; see {file}",
+                    n=process.returncode or 0,
+                    file=str(log_file()),
+                ),
                 evicted=self.started is not None,  # it can be started again
             )
         for replies in self._replies.values():

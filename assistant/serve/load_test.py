@@ -22,6 +22,7 @@ from gpudeck.assistant.inference import messages as m
 from gpudeck.assistant.reports.style import LIGHT
 from gpudeck.assistant.reports.svg import axis_end
 from gpudeck.assistant.serve.engine_process import EngineProcess
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 
 _WORDS = ("the", "queue", "of", "jobs", "waits", "while", "a", "model", "reads", "its", "memory")
@@ -68,7 +69,7 @@ class LoadResult(msgspec.Struct, frozen=True):
 
 
 async def measure(
-    options: m.Options, name: str, load: Load, progress: Callable[[str], None]
+    options: m.Options, name: str, load: Load, progress: Callable[[m.Waiting], None]
 ) -> LoadResult:
     """Load a model in a process of its own, and measure it. Raises UserError."""
     process = EngineProcess(options)
@@ -82,7 +83,7 @@ async def measure(
         await _round(process, Load((1,), load.words, 4, 1), 1, 0)  # compiles what is compiled
         found = []
         for streams in load.streams:
-            progress(f"{streams} streams")
+            progress(m.Waiting(phrase("{n} streams", n=streams)))
             found.append(await _round(process, load, streams, streams))
         return LoadResult(
             name, started.device, started.weights, load, started.seconds, tuple(found),

@@ -121,7 +121,7 @@ class RunningCompletion:
                         text += event.text
                         self.tokens += event.tokens
                         continue
-                    reason = event.reason
+                    reason = str(event.reason)
                     if not event.cpu:  # the model is working, or other requests go first
                         patience.reschedule(None)
                     elif patience.when() is None:

@@ -132,12 +132,11 @@ class ModelRun:
         await process.ensure()
         while process.started is None:
             process.changed.clear()
-            for_gpu = process.waiting.startswith("waiting for the GPU")
-            waits_since = (waits_since or time.monotonic()) if for_gpu else 0.0
+            waits_since = (waits_since or time.monotonic()) if process.waiting.gpu else 0.0
             if waits_since and time.monotonic() - waits_since > patience_s:
                 raise RequestRefused(
-                    f"no GPU became free within {patience_s:.0f} s ({process.waiting}). Try again "
-                    "later, or use the CPU with the header X-GPUDeck-Device: cpu",
+                    f"no GPU became free within {patience_s:.0f} s ({process.waiting.reason}). Try "
+                    "again later, or use the CPU with the header X-GPUDeck-Device: cpu",
                     status=503,
                     code="gpu_busy",
                 )

@@ -17,6 +17,7 @@ from gpudeck.assistant.writing.author import Author, P
 from gpudeck.assistant.writing.rain import LONGEST, Rain, SearchLimits, Verdict
 from gpudeck.assistant.writing.template import template
 from gpudeck.assistant.writing.verify import Refused, fill, last_end, verify
+from gpudeck.language.text import Message, phrase
 
 _QUESTION = (
     "Does the text sections only what the facts sections, clearly and without repeating "
@@ -49,7 +50,7 @@ class Written(NamedTuple):
 def write(
     facts: Sequence[Fact],
     author: Author[P] | None = None,
-    waiting: Callable[[str], None] = lambda reason: None,
+    waiting: Callable[[Message], None] = lambda reason: None,
     limits: SearchLimits | None = None,
 ) -> Written:
     """Return a brief of `facts` as Markdown.
@@ -106,12 +107,12 @@ def _with_span(text: str, facts: Sequence[Fact]) -> str:
 def _by_model(
     facts: Sequence[Fact],
     author: Author[P],
-    waiting: Callable[[str], None],
+    waiting: Callable[[Message], None],
     limits: SearchLimits | None,
 ) -> str:
-    waiting(f"the model {author.name} is reading the facts")
+    waiting(phrase("the model {name} is reading the facts", name=author.name))
     begin = author.begin(SYSTEM, request(facts))
-    waiting(f"the model {author.name} is writing")
+    waiting(phrase("the model {name} is writing", name=author.name))
     required = required_facts(facts)
     place = Rain(author, lambda place: judged(place, facts, required, author), limits).text(begin)
     # Whoever judged its parts, a text is shown only after it was checked as a whole.

@@ -8,6 +8,7 @@ from asyncio.subprocess import Process
 from collections.abc import Callable
 from contextlib import suppress
 
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.background import children
 from gpudeck.scheduler.hosts import ssh
 from gpudeck.scheduler.hosts.messages import (
@@ -62,7 +63,7 @@ class HostConnection:
         self.name, self.settings, self._changed = name, settings, changed
         self.moment: Moment | None = None
         """What it sent last."""
-        self.problem: str | None = "it was not reached yet"
+        self.problem: Message | None = phrase("it was not reached yet")
         self.named = set[str]()
         """The ids of all devices that it has named."""
         self._since = time.time()
@@ -128,7 +129,7 @@ class HostConnection:
             self._changed(())
             await asyncio.sleep(PAUSES_S[min(failures, len(PAUSES_S) - 1)])
 
-    async def _attempt(self) -> str:
+    async def _attempt(self) -> Message:
         """Read the machine until the connection ends; return why it did."""
         try:
             child = await asyncio.create_subprocess_exec(
@@ -139,7 +140,7 @@ class HostConnection:
                 limit=MAX_LINE,
             )
         except OSError as e:
-            return f"ssh cannot be started: {e.strerror}"
+            return phrase("ssh cannot be started: {quote}", quote=str(e.strerror))
         errors = bytearray()
         reading_errors = asyncio.create_task(_keep_last(child, errors))
         try:
@@ -152,9 +153,9 @@ class HostConnection:
         except TimeoutError:
             return ssh.problem(self.settings, bytes(errors), None)
         except InvalidMessage as e:
-            return str(e)
+            return e.why
         except ValueError:
-            return "it sent a line of over a mebibyte"
+            return phrase("it sent a line of over a mebibyte")
         finally:
             reading_errors.cancel()
             await asyncio.gather(reading_errors, return_exceptions=True)
@@ -185,8 +186,11 @@ class HostConnection:
         named = self.named.union(device.id for device in moment.devices)
         if len(named) > MAX_NAMED:
             raise InvalidMessage(
-                f"it has named over {MAX_NAMED} different devices. If it has them, remove it, and "
-                "add it again"
+                phrase(
+                    "it has named over {n} different devices. If it has them, remove it, and add"
+                    " it again",
+                    n=MAX_NAMED,
+                )
             )
         self.named = named
         if self.problem is not None:
@@ -207,7 +211,10 @@ async def first_moment(settings: HostSettings) -> Moment:
     finally:
         await connection.stop()
     if connection.problem is not None or connection.moment is None:
-        raise UserError(f"{settings.address} cannot be read: {connection.problem}")
+        problem = connection.problem or ""
+        raise UserError(
+            phrase("{name} cannot be read: {problem}", name=settings.address, problem=problem)
+        )
     return connection.moment
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.hosts.reader import MARK, NvmlError, smi_row
 from gpudeck.scheduler.protocol.absence import Unavailable
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
@@ -66,6 +67,10 @@ _DECODE = msgspec.json.Decoder(_Moment).decode
 class InvalidMessage(Exception):
     """Report that a machine sent something that no reader sends."""
 
+    def __init__(self, why: Message) -> None:
+        super().__init__(why)
+        self.why = why
+
 
 class Messages:
     """Turn the lines of one machine into moments."""
@@ -89,7 +94,9 @@ class Messages:
                 return self._moment(_DECODE(body), now)
             return self._from_shell(body, now)
         except MALFORMED as e:
-            raise InvalidMessage(f"it sent an invalid message: {_clean(str(e), 200)}") from e
+            raise InvalidMessage(
+                phrase("it sent an invalid message: {quote}", quote=_clean(str(e), 200))
+            ) from e
         except NvmlError as e:
             raise InvalidMessage(_clean(str(e), 200)) from e
 
@@ -97,17 +104,17 @@ class Messages:
         """Take a line of the loop that runs where there is no Python."""
         how = "nvidia-smi, as there is no Python 3.6 there"
         if body == b"none":
-            raise InvalidMessage("it has neither Python 3.6 nor nvidia-smi")
+            raise InvalidMessage(phrase("it has neither Python 3.6 nor nvidia-smi"))
         if body == b"asleep":
             device = _Device("pci", 0, "NVIDIA GPU", "nvidia", {}, asleep=True)
             return self._moment(_Moment([device], how), now)
         if body == b"end":
             rows, self._rows = self._rows, []
             if not rows:
-                raise InvalidMessage("nvidia-smi lists no GPU")
+                raise InvalidMessage(phrase("nvidia-smi lists no GPU"))
             return self._moment(_Moment(rows, how), now)
         if not body.startswith(b"csv ") or len(self._rows) >= MAX_DEVICES:
-            raise InvalidMessage("it sent an invalid message")
+            raise InvalidMessage(phrase("it sent an invalid message"))
         row = smi_row(body[4:].decode(errors="replace"))
         self._rows.append(msgspec.convert(row, _Device))
         return None
@@ -119,7 +126,7 @@ class Messages:
         for one in found.devices:
             name = f"{self._host}/{_clean(one.id, 64)}"
             if any(device.id == name for device in devices):
-                raise InvalidMessage("it sent the same device twice")
+                raise InvalidMessage(phrase("it sent the same device twice"))
             facts = {_clean(k, 40): _clean(v, 80) for k, v in list(one.facts.items())[:20]}
             devices.append(
                 Device(

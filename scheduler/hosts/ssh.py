@@ -11,6 +11,7 @@ import shlex
 import zlib
 from pathlib import Path
 
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.hosts import reader
 from gpudeck.scheduler.protocol.progress import printable, unescaped
 from gpudeck.scheduler.protocol.settings import HostSettings
@@ -79,7 +80,7 @@ def reader_command(home: str) -> str:
     return f"exec sh -c '{script}' sh {shlex.quote(home)}"
 
 
-def problem(host: HostSettings, errors: bytes, status: int | None) -> str:
+def problem(host: HostSettings, errors: bytes, status: int | None) -> Message:
     """Return why a connection ended, in one line, from what ssh wrote.
 
     Args:
@@ -91,20 +92,24 @@ def problem(host: HostSettings, errors: bytes, status: int | None) -> str:
     last = lines[-1][:_MAX_PROBLEM] if lines else ""
     shown = shlex.join(["ssh", *(["-F", host.config] if host.config else []), host.address])
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in text:
-        return (
-            f"its host key changed, so somebody may be in between. If you know why, remove the old "
-            f"key with ssh-keygen -R, and connect once with: {shown}"
+        return phrase(
+            "its host key changed, so somebody may be in between. If you know why, remove the old "
+            "key with ssh-keygen -R, and connect once with: {command}",
+            command=shown,
         )
     if "Host key verification failed" in text:
-        return f"its host key is not known yet. Connect once with: {shown}"
+        return phrase("its host key is not known yet. Connect once with: {command}", command=shown)
     if "Permission denied" in text:
-        return f"it refused the key ({last}). Check: {shown}"
+        return phrase("it refused the key ({quote}). Check: {command}", quote=last, command=shown)
+    if status is None and last:
+        return phrase("it sent no readings ({quote})", quote=last)
     if status is None:
-        return f"it sent no readings{f' ({last})' if last else ''}"
+        return phrase("it sent no readings")
     if status == 255:
-        return last or "ssh ended without a reason"
-    why = f": {last}" if last else ""
-    return f"its reader ended with status {status}{why}"
+        return last or phrase("ssh ended without a reason")
+    if last:
+        return phrase("its reader ended with status {n}: {quote}", n=status, quote=last)
+    return phrase("its reader ended with status {n}", n=status)
 
 
 def printable_lines(data: bytes) -> str:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpudeck.language.numbers import amount
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.hosts import ssh
 from gpudeck.scheduler.hosts.limited import TooMuch, run_limited
 from gpudeck.scheduler.protocol.errors import UserError
@@ -65,7 +66,7 @@ def tunnel(name: str, host: HostSettings) -> Iterator[Place]:
                 if not control.exists():
                     errors.seek(0)
                     why = ssh.problem(host, errors.read(_MAX_ERRORS), master.poll())
-                    raise UserError(f"{name} cannot be reached: {why}")
+                    raise UserError(phrase("{name} cannot be reached: {why}", name=name, why=why))
                 socket, home, env = _ask(name, host, control)
                 forward = ("-O", "forward", "-L", f"{local}:{socket}")
                 _run(name, host, control, forward)
@@ -121,5 +122,5 @@ def _run(
         ) from e
     if done.status:
         why = ssh.problem(host, done.errors, done.status)
-        raise UserError(f"the queue of {name} cannot be reached: {why}")
+        raise UserError(phrase("the queue of {name} cannot be reached: {why}", name=name, why=why))
     return done.out

@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.devices.processes import ProcessTable
 from gpudeck.scheduler.protocol.devices import Reading
 
@@ -34,7 +35,7 @@ class Lease:
         OSError: The process is gone or cannot be watched.
     """
 
-    def __init__(self, reading: Reading, pid: int, evict: Callable[[str], None]) -> None:
+    def __init__(self, reading: Reading, pid: int, evict: Callable[[Message], None]) -> None:
         self.device, self.pid = reading.device, pid
         self.fd = os.pidfd_open(pid)
         self.evicted = False
@@ -55,7 +56,7 @@ class Lease:
         """Return True where the process ended so long ago that its memory should be free."""
         return self._ended is not None and time.monotonic() - self._ended >= TRUST_S
 
-    def evict(self, reason: str) -> None:
+    def evict(self, reason: Message) -> None:
         """Tell the process to end."""
         self.evicted = True
         self._evict(reason)

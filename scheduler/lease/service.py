@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from gpudeck.language.text import Message, Text, joined, phrase
 from gpudeck.scheduler.lease.lease import Lease, end_stray
 from gpudeck.scheduler.protocol import busy_causes
 from gpudeck.scheduler.protocol.devices import Reading
@@ -70,7 +71,7 @@ class LeaseService:
         latest: Latest,
         memory: int,
         pid: int,
-        evict: Callable[[str], None],
+        evict: Callable[[Message], None],
     ) -> str:
         """Lease an idle GPU to a process, and return the device's id.
 
@@ -87,27 +88,27 @@ class LeaseService:
             UserError: There is no such GPU; the message says why.
         """
         if self._lease is not None:
-            raise UserError("the assistant has a GPU already, or is just leaving it")
+            raise UserError(phrase("the assistant has a GPU already, or is just leaving it"))
         gpus = [state for state in states if state.device.kind == "nvidia"]
         if not gpus and any(state.device.kind == "replay" for state in states):
             raise UserError(
                 "a recording is shown (REPLAY), on which nothing runs. Set the model device to cpu"
             )
         if not gpus:
-            raise UserError("no NVIDIA GPU is watched here. Set the model device to cpu")
+            raise UserError(phrase("no NVIDIA GPU is watched here. Set the model device to cpu"))
         refusals = []
         for state in reversed(gpus):
             reading = latest.get(state.device.id)
             if not isinstance(state.use, Idle):
-                refusals.append(f"{state.device.name}: {state.use.reason}")
+                refusals.append(_refusal(state, state.use.reason))
             elif reading is None:
-                refusals.append(f"{state.device.name}: no current reading")
+                refusals.append(_refusal(state, phrase("no current reading")))
             elif reading.values.get("mem_free", float(memory)) < memory:
-                refusals.append(f"{state.device.name}: not enough memory is free")
+                refusals.append(_refusal(state, phrase("not enough memory is free")))
             else:
                 self._grant(reading, pid, evict)
                 return state.device.id
-        raise UserError("; ".join(reversed(refusals)))
+        raise UserError(phrase("{text}", text=joined(reversed(refusals), "; ")))
 
     def add_readings(self, readings: Sequence[Reading], latest: Latest, settings: Settings) -> None:
         """Evict the assistant, or release its device, according to new readings.
@@ -134,7 +135,7 @@ class LeaseService:
             if cause is not None:
                 self.evict(lease.device, busy_causes.explain(cause))
 
-    def evict(self, device: str, reason: str) -> None:
+    def evict(self, device: str, reason: Message) -> None:
         """Evict the assistant from a device where it has that, and was not evicted yet."""
         lease = self._lease
         if lease is None or lease.device != device or lease.evicted or not lease.running:
@@ -144,7 +145,7 @@ class LeaseService:
         self._monitor.record_eviction(device, time.time())
         self._changed()
 
-    def _grant(self, reading: Reading, pid: int, evict: Callable[[str], None]) -> None:
+    def _grant(self, reading: Reading, pid: int, evict: Callable[[Message], None]) -> None:
         try:
             self._lease = lease = Lease(reading, pid, evict)
         except OSError as e:
@@ -175,3 +176,7 @@ class LeaseService:
         if lease is self._lease and lease.is_over():
             self._lease = None
             self._released()
+
+
+def _refusal(state: DeviceState, why: Message) -> Text:
+    return phrase("{device}: {why}", device=state.device.name, why=why)

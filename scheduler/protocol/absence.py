@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from gpudeck.language.text import Message, Text, phrase
+
 Cause = Literal[
     "unread",
     "unreported",
@@ -28,26 +30,26 @@ Cause = Literal[
     "asleep",
     "falling asleep",
 ]
-_SENTENCES: dict[Cause, str] = {
-    "unread": "no reading yet",
-    "unreported": "not reported by this device",
-    "unrecorded": "not recorded",
-    "first reading": "not known before the second reading",
-    "short interval": "read too soon after the last reading",
-    "nothing counted": "GPM counted nothing in this interval",
-    "counters": "the counters or the clock cannot be read",
-    "peak bandwidth": "the peak bandwidth of this card is not known",
-    "NVLink": "this card has no NVLink",
-    "NVLink errors": "NVML counts no errors of these links",
-    "disk": "this machine shows no disk",
-    "network": "this machine shows no network",
-    "temperature sensor": "this kernel exposes no CPU temperature sensor (hwmon)",
-    "CPU clock": "this kernel does not expose the CPU clock",
-    "RAPL": "this kernel exposes no RAPL energy counter (/sys/class/powercap)",
-    "RAPL permission": "only root may read the RAPL energy counter (/sys/class/powercap)",
-    "job counts": "known only while a job counts its own",
-    "asleep": "the device sleeps, and reading it would wake it",
-    "falling asleep": "not in use, and not read so that it can fall asleep",
+_SENTENCES: dict[Cause, Text] = {
+    "unread": phrase("no reading yet"),
+    "unreported": phrase("not reported by this device"),
+    "unrecorded": phrase("not recorded"),
+    "first reading": phrase("not known before the second reading"),
+    "short interval": phrase("read too soon after the last reading"),
+    "nothing counted": phrase("GPM counted nothing in this interval"),
+    "counters": phrase("the counters or the clock cannot be read"),
+    "peak bandwidth": phrase("the peak bandwidth of this card is not known"),
+    "NVLink": phrase("this card has no NVLink"),
+    "NVLink errors": phrase("NVML counts no errors of these links"),
+    "disk": phrase("this machine shows no disk"),
+    "network": phrase("this machine shows no network"),
+    "temperature sensor": phrase("this kernel exposes no CPU temperature sensor (hwmon)"),
+    "CPU clock": phrase("this kernel does not expose the CPU clock"),
+    "RAPL": phrase("this kernel exposes no RAPL energy counter (/sys/class/powercap)"),
+    "RAPL permission": phrase("only root may read the RAPL energy counter (/sys/class/powercap)"),
+    "job counts": phrase("known only while a job counts its own"),
+    "asleep": phrase("the device sleeps, and reading it would wake it"),
+    "falling asleep": phrase("not in use, and not read so that it can fall asleep"),
 }
 
 
@@ -83,22 +85,28 @@ class RateUnknown(msgspec.Struct, frozen=True, tag="rate unknown"):
     capability: tuple[int, int]
 
 
-Absence = str | Unavailable | Refused | Unreadable | NoCounters | RateUnknown
+Absence = str | Text | Unavailable | Refused | Unreadable | NoCounters | RateUnknown
 """A string is the sentence of a recording, where the cause itself is not kept."""
 
 
-def explain(absence: Absence) -> str:
-    """Return the sentence that tells a person why a field has no value."""
+def explain(absence: Absence) -> Message:
+    """Return the text that tells a person why a field has no value."""
     match absence:
-        case str():
+        case str() | Text():
             return absence
         case Unavailable(cause):
             return _SENTENCES[cause]
         case Refused(interface, message):
             return f"{interface}: {message}"
         case Unreadable(counter, message):
-            return f"{counter} cannot be read: {message}"
+            return phrase("{name} cannot be read: {problem}", name=counter, problem=message)
         case NoCounters(message):
-            return f"no hardware counters: GPM needs Hopper or later (driver says: {message})"
+            return phrase(
+                "no hardware counters: GPM needs Hopper or later (driver says: {quote})",
+                quote=message,
+            )
         case RateUnknown((major, minor)):
-            return f"the FLOP per cycle of compute capability {major}.{minor} was not measured yet"
+            return phrase(
+                "the FLOP per cycle of compute capability {version} was not measured yet",
+                version=f"{major}.{minor}",
+            )

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from gpudeck.language.text import Message, phrase
-from gpudeck.scheduler.protocol.users import user_name
+from gpudeck.scheduler.protocol.users import name_user
 
 KEPT_S = 86_400.0
 """Seconds for which a reservation that is over stays in the list."""
@@ -61,11 +61,11 @@ class Booking(msgspec.Struct, frozen=True):
     def holder(self) -> Message:
         """Return whom the GPUs are kept for."""
         if self.group and self.user is not None:
-            user = user_name(self.user)
+            user = name_user(self.user)
             return phrase("group {group} of {user}", group=self.group, user=user)
         if self.group:
             return phrase("group {group}", group=self.group)
-        return phrase("work outside of the queue") if self.user is None else user_name(self.user)
+        return phrase("work outside of the queue") if self.user is None else name_user(self.user)
 
 
 def next_number(known: Mapping[str, Booking]) -> int:

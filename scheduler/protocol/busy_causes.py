@@ -1,14 +1,10 @@
-"""The causes that make a device busy, as values, and the one function that words them."""
+"""The causes that make a device busy, as values, and the one function that makes texts of them."""
 
 from __future__ import annotations
 
-import time
-
 import msgspec
 
-from gpudeck.language.numbers import clock
-from gpudeck.language.text import Message
-from gpudeck.scheduler.protocol.units import numbered
+from gpudeck.language.text import Message, Number, Text, joined, moment, phrase
 
 
 class HeldByJobs(msgspec.Struct, frozen=True, tag="held by jobs"):
@@ -52,7 +48,7 @@ class Removed(msgspec.Struct, frozen=True, tag="removed"):
 class NotResponding(msgspec.Struct, frozen=True, tag="not responding"):
     """Quote the note of a device that does not answer."""
 
-    note: str
+    note: Message
 
 
 class Unreachable(msgspec.Struct, frozen=True, tag="unreachable"):
@@ -60,7 +56,7 @@ class Unreachable(msgspec.Struct, frozen=True, tag="unreachable"):
 
     since: float
     """Seconds since the epoch."""
-    why: str
+    why: Message
 
 
 class Asleep(msgspec.Struct, frozen=True, tag="asleep"):
@@ -118,39 +114,49 @@ BusyCause = (
 )
 
 
-_PLAIN: dict[type[BusyCause], str] = {
-    HeldByOthers: "in use by another user's queue",
-    NoReading: "no current reading",
-    Removed: "it can no longer be read",
-    UtilisationUnknown: "utilisation cannot be read",
+_PLAIN: dict[type[BusyCause], Text] = {
+    HeldByOthers: phrase("in use by another user's queue"),
+    NoReading: phrase("no current reading"),
+    Removed: phrase("it can no longer be read"),
+    UtilisationUnknown: phrase("utilisation cannot be read"),
 }
-"""The phrases of causes without values."""
+"""The texts of causes without values."""
 
 
-def explain(cause: BusyCause) -> str:
-    """Return the phrase that tells a person why a device is not idle."""
+def left_of(cause: Settling) -> Number:
+    """Return the seconds for which the device must still be quiet."""
+    return Number(max(0.0, cause.dwell_s - cause.quiet_s), ".0f", "s")
+
+
+def explain(cause: BusyCause) -> Message:  # noqa: PLR0912 - one line a cause
+    """Return the text that tells a person why a device is not idle."""
     match cause:
+        case HeldByJobs((job,)):
+            return phrase("job {job} runs", job=job)
         case HeldByJobs(jobs):
-            return f"{numbered(jobs)} run{'s' if len(jobs) == 1 else ''}"
+            first, last = joined(jobs[:-1]), jobs[-1]
+            return phrase("jobs {numbers} and {job} run", numbers=first, job=last)
         case JobWaits(job):
-            return f"job {job} waits"
+            return phrase("job {job} waits", job=job)
         case QuietHours(hours):
-            return f"quiet hours, {hours}"
+            return phrase("quiet hours, {hours}", hours=hours)
         case Reserved(holder, until):
-            return f"reserved for {holder} until {clock(until, time.time())}"
+            return phrase("reserved for {holder} until {time}", holder=holder, time=moment(until))
         case NotResponding(note):
             return note
         case Unreachable(since, why):
-            return f"unreachable since {clock(since, time.time())}: {why}"
+            return phrase("unreachable since {time}: {problem}", time=moment(since), problem=why)
         case Asleep(since):
-            return f"asleep since {clock(since, time.time())}"
+            return phrase("asleep since {time}", time=moment(since))
+        case OtherProcesses(1):
+            return phrase("1 process of others")
         case OtherProcesses(count):
-            return f"{count} process{'es' if count > 1 else ''} of others"
+            return phrase("{n} processes of others", n=count)
         case ExclusiveProgram(name):
-            return f"{name} runs with exclusive use"
+            return phrase("{name} runs with exclusive use", name=name)
         case Loaded(percent):
-            return f"utilisation {percent:.0f} %"
-        case Settling(quiet_s, dwell_s):
-            return f"idle in {max(0, dwell_s - quiet_s):.0f} s"
+            return phrase("utilisation {amount}", amount=Number(percent, ".0f", "%"))
+        case Settling():
+            return phrase("idle in {amount}", amount=left_of(cause))
         case _:
             return _PLAIN[type(cause)]

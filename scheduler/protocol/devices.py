@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.absence import Absence, Unavailable, explain
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -20,8 +21,8 @@ class NA(msgspec.Struct, frozen=True):
     cause: Absence
 
     @property
-    def reason(self) -> str:
-        """Return the cause as a sentence for people."""
+    def reason(self) -> Message:
+        """Return the cause as a text for people."""
         return explain(self.cause)
 
 
@@ -132,8 +133,8 @@ class Reading(msgspec.Struct, frozen=True):
         return NA(self.absent.get(field, self.otherwise))
 
     def explained(self) -> dict[str, str]:
-        """Return the fields in `absent`, each with a sentence that says why."""
-        return {field: explain(cause) for field, cause in self.absent.items()}
+        """Return the fields in `absent`, each with a sentence in English that says why."""
+        return {field: str(explain(cause)) for field, cause in self.absent.items()}
 
 
 class Part(msgspec.Struct, frozen=True):

@@ -335,7 +335,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     """Joules of all its devices."""
     util: float = 0.0
     """Percent: the mean over its devices and its time."""
-    absent: dict[str, str] = {}
+    absent: dict[str, Message] = {}
     """Why figures are missing, by their names."""
 
 

@@ -38,8 +38,8 @@ class Busy(msgspec.Struct, frozen=True, tag="busy"):
     cause: BusyCause
 
     @property
-    def reason(self) -> str:
-        """Return the cause as a phrase for people."""
+    def reason(self) -> Message:
+        """Return the cause as a text for people."""
         return busy_causes.explain(self.cause)
 
 
@@ -87,7 +87,7 @@ class HostState(msgspec.Struct, frozen=True):
     """What is given to ssh."""
     since: float
     """When it was reached, or when it could no longer be reached, in seconds since the epoch."""
-    problem: str | None = None
+    problem: Message | None = None
     """Why it cannot be reached; None while it can."""
     devices: tuple[DeviceState, ...] = ()
     """Its devices as they are, or as they were when it could last be reached."""
@@ -159,10 +159,10 @@ def _explain(states: Sequence[DeviceState], printed: list[dict[str, Any]]) -> No
     for state, values in zip(states, printed, strict=True):
         values["device"]["silent"] = state.device.silent or ""
         if isinstance(state.use, Busy):
-            values["use"] = {"type": "busy", "reason": state.use.reason}
+            values["use"] = {"type": "busy", "reason": str(state.use.reason)}
         if state.reading is not None:
             values["reading"]["absent"] = state.reading.explained()
-            values["reading"]["otherwise"] = absence.explain(state.reading.otherwise)
+            values["reading"]["otherwise"] = str(absence.explain(state.reading.otherwise))
 
 
 class Columns(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.attempts import Executors, FolderError, FolderUnusable, GpuTaken, running
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import UserError
@@ -34,7 +35,7 @@ class Launcher:
         planner: Planner,
         executors: Executors,
         progress: ProgressFollower,
-        evict: Callable[[str, str], None],
+        evict: Callable[[str, Message], None],
     ) -> None:
         """Start nothing yet.
 
@@ -57,11 +58,14 @@ class Launcher:
         if not availability.leased:
             return
         plan = self._planner.latest
-        reasons = {device: f"job {job} waits" for device, job in plan.reservations().items()}
+        reasons = {
+            device: phrase("job {job} waits", job=job)
+            for device, job in plan.reservations().items()
+        }
         for job, devices in plan.starts:
-            reasons |= dict.fromkeys(devices, f"job {job.id} starts")
+            reasons |= dict.fromkeys(devices, phrase("job {job} starts", job=job.id))
         for job in plan.returns:
-            reasons |= dict.fromkeys(running(job).devices, f"job {job.id} resumes")
+            reasons |= dict.fromkeys(running(job).devices, phrase("job {job} resumes", job=job.id))
         for device in availability.leased & reasons.keys():
             self._evict(device, reasons[device])
 

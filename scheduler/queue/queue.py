@@ -58,7 +58,7 @@ class Queue:
         store: Store,
         executors: Executors,
         on_end: Callable[[Job], None] = lambda job: None,
-        evict: Callable[[str, str], None] = lambda device, why: None,
+        evict: Callable[[str, Message], None] = lambda device, why: None,
         half_life: Callable[[], float] = lambda: 0.0,
         bring_back: Callable[[Job], None] = lambda job: None,
         limits_of: LimitsOf = lambda user: None,

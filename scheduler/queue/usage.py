@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.protocol.absence import explain
 from gpudeck.scheduler.protocol.devices import Reading
 from gpudeck.scheduler.protocol.fields import FIELDS
@@ -14,7 +15,7 @@ MAX_GAP_S = 15.0
 they are ten seconds apart.)"""
 AVERAGED_S = 1.0
 """The time over which cards average `power_avg`, where they report power of a moment, too."""
-_SHARED = "it shared its device with other jobs"
+_SHARED = phrase("it shared its device with other jobs")
 
 
 class UsageCollector:
@@ -56,7 +57,7 @@ class _UsageSum:
 
     def __init__(self) -> None:
         self._seconds = self._memory = self._energy = self._util = self._util_seconds = 0.0
-        self._absent: dict[str, str] = {}
+        self._absent: dict[str, Message] = {}
 
     def add_reading(self, reading: Reading, job_id: int, shared: bool) -> None:
         """Add what is true of one moment."""
@@ -83,9 +84,9 @@ class _UsageSum:
         """Return the sum."""
         absent = dict(self._absent)
         if not self._memory:
-            absent["memory"] = "no device reported how much memory its processes have"
+            absent["memory"] = phrase("no device reported how much memory its processes have")
         if not self._seconds:
-            absent |= dict.fromkeys(("energy", "util"), "it ended before a second reading")
+            absent |= dict.fromkeys(("energy", "util"), phrase("it ended before a second reading"))
         energy = 0.0 if "energy" in absent else self._energy
         util = 0.0 if "util" in absent else self._util / self._util_seconds
         return Usage(self._seconds, self._memory, energy, util, absent)
@@ -108,9 +109,10 @@ def joules_between(before: Reading, after: Reading) -> float | None:
     return seconds * (first + last) / 2 + (last - first) * AVERAGED_S / 2
 
 
-def _why_absent(reading: Reading, field: str) -> str:
-    label = FIELDS[field].label.lower()
-    return explain(reading.absent.get(field, f"its device does not report its {label}"))
+def _why_absent(reading: Reading, field: str) -> Message:
+    if field in reading.absent:
+        return explain(reading.absent[field])
+    return phrase("its device does not report its {name}", name=FIELDS[field].label.lower())
 
 
 def _joined(old: Usage | None, new: Usage) -> Usage:

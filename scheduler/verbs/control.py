@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import ClusterSettings, Settings
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -54,7 +55,7 @@ class Stop(Request[None], frozen=True, tag="stop"):
         daemon.stop()
 
 
-class Lease(Request[str], frozen=True, tag="lease"):
+class Lease(Request[Message], frozen=True, tag="lease"):
     """Lease an idle GPU to the process that asks. Returns the device's id.
 
     At the eviction the daemon sends a second reply, the reason, and kills the process 0.1 s later.

@@ -11,7 +11,7 @@ from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QTest
 
-from gpudeck.app.assistant.message_tree import UNCHECKED
+from gpudeck.app.assistant.notes import UNCHECKED
 from gpudeck.app.assistant.requests import Chat, FinishedAnswer
 from gpudeck.app.link.link import Link
 from gpudeck.app.models.page import ModelsPage
@@ -266,11 +266,11 @@ def test_free_chat_is_offered_with_a_large_model_and_marked_as_unchecked(fed, qt
         fed.event(Chunk(f"word{i} "))
     qtbot.waitUntil(lambda: "about" in view.composer.where.text())
     assert "not checked against facts" in view.messages.views[1].note.text()
-    fed.answer(FinishedAnswer("a joke", "model rwkv7-g1-0.1B", note=UNCHECKED))
+    fed.answer(FinishedAnswer("a joke", "model rwkv7-g1-0.1B"))
     assert (
         view.messages.views[1].note.text(),
         view.messages.views[1].note.property("meaning"),
-    ) == (UNCHECKED, "warm")
+    ) == (str(UNCHECKED), "warm")
     view.again_last()
     fed.event(Chunk("half of a"))
     view.composer.stop.click()

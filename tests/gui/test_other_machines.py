@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.absence import Unavailable
 from gpudeck.scheduler.protocol.busy_causes import Asleep, OtherProcesses, Unreachable
 from gpudeck.scheduler.protocol.devices import Device, Reading
@@ -42,7 +43,7 @@ def with_hosts(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with a machine that is read, one that is gone, and a laptop."""
     busy, idle, gone, laptop = device("lab1"), device("lab1", 1), device("lab2"), device("laptop")
     asleep = Reading(laptop.id, NOW, {}, otherwise=Unavailable("asleep"), asleep=NOW - 60)
-    lost = Unreachable(NOW - 60, "it sent no readings")
+    lost = Unreachable(NOW - 60, phrase("it sent no readings"))
     hosts = (
         HostState("lab1", "lab1", NOW, None, (
             DeviceState(busy, reading(busy, True), Busy(OtherProcesses(2))),

@@ -8,7 +8,6 @@ import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtGui import QGuiApplication
 
-from gpudeck.app.assistant.message_tree import UNCHECKED
 from gpudeck.app.assistant.requests import ChatServed, FinishedAnswer
 from gpudeck.app.link.link import Link
 from gpudeck.app.models.fit import CPU, JOB, LEASE, fit
@@ -167,11 +166,11 @@ def test_free_chat_uses_a_served_model_and_another_one_makes_a_branch(fed):
     view.ask("tell me a joke")
     assert fed.asked[-1] == ChatServed(LLAMA.folder, ("tell me a joke",))
     text = "Here:\n\n```python\nprint('a joke')\n```\n"
-    fed.answer(FinishedAnswer(text, f"model {LLAMA.name}", note=UNCHECKED))
+    fed.answer(FinishedAnswer(text, f"model {LLAMA.name}"))
     partner.setCurrentIndex(3)
     view.again_last()
     assert fed.asked[-1] == ChatServed(QWEN.path, ("tell me a joke",))
-    fed.answer(FinishedAnswer("another", f"model {QWEN.name}", note=UNCHECKED))
+    fed.answer(FinishedAnswer("another", f"model {QWEN.name}"))
     answer = view.conversation.path[-1]
     assert len(view.conversation.tree.siblings(answer)) == 2
     view._step(answer, -1)
@@ -179,7 +178,7 @@ def test_free_chat_uses_a_served_model_and_another_one_makes_a_branch(fed):
     view.composer.edit(view.conversation.path[0], "tell me a story")
     view.ask("tell me a story")
     assert fed.asked[-1] == ChatServed(QWEN.path, ("tell me a story",)), "an edit is a new branch"
-    fed.answer(FinishedAnswer("a story", f"model {QWEN.name}", note=UNCHECKED))
+    fed.answer(FinishedAnswer("a story", f"model {QWEN.name}"))
     page.serving.look()
     fed.reply(FindServed, ServedNow())
     assert partner.currentData() == QWEN.path, "the choice stays when others end"

@@ -238,7 +238,7 @@ class Listener:
         if isinstance(event, Chunk):
             self.text += event.text
         else:
-            self.reasons.append(event.reason)
+            self.reasons.append(str(event.reason))
             self.may_use_cpu = event.cpu
 
 
@@ -438,7 +438,7 @@ def test_quiet_hours_end_the_lease_and_the_next_wait_is_longer(deck: Client, gpu
         deck.lease()
     deck.configure(idle_hours_off="", idle_dwell_s=100.0)
     asked = eventually(
-        lambda: re.search(r"idle in (\d+) s", getattr(state(deck).use, "reason", ""))
+        lambda: re.search(r"idle in (\d+) s", str(getattr(state(deck).use, "reason", "")))
     )
     assert int(asked[1]) >= 150, "at least twice the dwell time, less what has passed"
 

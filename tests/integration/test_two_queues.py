@@ -111,7 +111,7 @@ def test_a_gpu_of_another_queue_is_waited_for_and_not_lent_until_its_runner_has_
             and s
         )
     )
-    assert state.use.reason == "in use by another user's queue"
+    assert str(state.use.reason) == "in use by another user's queue"
     theirs = machine.submit(machine.b)
     said = (
         "needs 1 GPU; 0 free: GPU 0 is held by another user's queue "

@@ -8,6 +8,7 @@ from argparse import Namespace
 
 from gpudeck.app.cli.output import show_progress
 from gpudeck.assistant.messages import DeviceChoice, Event, Waiting
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.progress import printable
 
 _CPU_HINT = "--cpu: run on the CPU now"
@@ -26,7 +27,7 @@ def show_event(event: Event) -> None:
         show_wait(event.reason, event.cpu)
 
 
-def show_wait(reason: str, cpu: bool) -> None:
+def show_wait(reason: Message, cpu: bool) -> None:
     """Show why something waits, and how to avoid a wait for a GPU if the CPU can do it.
 
     A script, which sees no progress line, is only told about a wait for a GPU, which may be long,
@@ -34,7 +35,7 @@ def show_wait(reason: str, cpu: bool) -> None:
     """
     hint = f"{_CPU_HINT}; " if cpu else ""
     show_progress(f"{hint}{reason}")
-    without_numbers = re.sub(r"\d+", "", reason)
+    without_numbers = re.sub(r"\d+", "", str(reason))
     if hint and not sys.stderr.isatty() and without_numbers not in _TOLD:
         _TOLD.add(without_numbers)
-        sys.stderr.write(f"{printable(reason)} ({_CPU_HINT})\n")
+        sys.stderr.write(f"{printable(str(reason))} ({_CPU_HINT})\n")

@@ -225,7 +225,7 @@ def _benchmark(args: Namespace) -> int:
 
     def on_event(event: Event) -> None:
         if isinstance(event, Waiting):
-            show_progress(event.reason)
+            show_progress(str(event.reason))
 
     try:
         speed = assistant.benchmark(model.path, args.device, on_event, args.engine)

@@ -210,10 +210,10 @@ def test_a_script_is_told_once_why_the_assistant_waits(capsys, monkeypatch):
         events.show_event(Waiting(f"waiting for idle devices (GPU 0: idle in {seconds} s)", True))
     events.show_event(Waiting("waiting for idle devices (GPU 0: job 7 runs)", True))
     events.show_event(Waiting("the model tiny is writing"))
-    for doing in ("starting the engine", "waiting for the GPU (GPU 0: job 7 runs)", "8 streams"):
-        bench._show(doing)
+    for reason, gpu in (("starting the engine", False), ("waiting for the GPU (job 7 runs)", True)):
+        bench._show(bench.Waiting(reason, gpu=gpu))
     assert capsys.readouterr().err.splitlines() == [
         "waiting for idle devices (GPU 0: idle in 15 s) (--cpu: run on the CPU now)",
         "waiting for idle devices (GPU 0: job 7 runs) (--cpu: run on the CPU now)",
-        "waiting for the GPU (GPU 0: job 7 runs) (--cpu: run on the CPU now)",
+        "waiting for the GPU (job 7 runs) (--cpu: run on the CPU now)",
     ]

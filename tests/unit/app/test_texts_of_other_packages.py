@@ -9,7 +9,8 @@ import pytest
 
 from gpudeck.accel.inject.scan import scan
 from gpudeck.accel.workloads.catalog import WORKLOADS
-from gpudeck.app.assistant.notes import LEFT_OUT, noted
+from gpudeck.app.assistant.message_tree import Message
+from gpudeck.app.assistant.notes import UNCHECKED, left_out_note, note_text
 from gpudeck.app.assistant.session_files import own_presets
 from gpudeck.app.code.rows import gain_of
 from gpudeck.app.language import texts
@@ -17,6 +18,8 @@ from gpudeck.app.workloads.form import WorkloadForm
 from gpudeck.assistant.intents.router import route, shipped_router
 from gpudeck.assistant.intents.spots import Known
 from gpudeck.assistant.intents.state import State
+from gpudeck.language.text import phrase
+from gpudeck.scheduler.protocol.busy_causes import HeldByJobs, explain
 
 
 @pytest.fixture(params=["de", "fr", "es"], autouse=True)
@@ -106,8 +109,12 @@ def test_the_presets_ask_the_same_in_each_language(language: str) -> None:
     assert read(translated) == read(english) and None not in read(english)
 
 
-def test_notes_are_kept_in_english_and_shown_in_the_language(language: str) -> None:
+def test_notes_are_values_and_older_ones_stay_readable(language: str) -> None:
     first = {"de": "die ersten 3", "fr": "les 3 premiers", "es": "los primeros 3"}[language]
-    assert noted(LEFT_OUT.format(n=3)).startswith(first)
-    assert "GPU 0" in noted("waiting for the GPU (GPU 0 is held by job 7 (train))")
-    assert "held" not in noted("waiting for the GPU (GPU 0 is held by job 7 (train))")
+    assert note_text(Message("assistant", "", note=left_out_note(3))).startswith(first)
+    held = phrase("waiting for the GPU ({why})", why=explain(HeldByJobs((7,))))
+    assert "runs" not in note_text(Message("assistant", "", "waiting", held))
+    older = Message("assistant", "a", note="free chat, not checked against facts", wants="chat")
+    assert note_text(older) == "free chat, not checked against facts"
+    newer = note_text(Message("assistant", "a", wants="chat"))
+    assert newer == texts.tr_text(UNCHECKED) != "free chat, not checked against facts"

@@ -141,8 +141,8 @@ def test_a_question_is_answered_while_a_report_waits_for_idle_devices(home) -> N
 
     def on_event(event: Event) -> None:
         assert isinstance(event, Waiting)
-        reasons.append(event.reason)
-        if "idle" in event.reason:
+        reasons.append(str(event.reason))
+        if "idle" in str(event.reason):
             waits.set()
 
     def brief() -> None:
@@ -173,7 +173,7 @@ def test_a_benchmark_works_alone_and_is_cancelled_at_once_while_it_waits(
 
     def run(work: Callable[[OnEvent], object], word: str, event: threading.Event) -> None:
         with pytest.raises(Cancelled):
-            work(lambda e: event.set() if word in getattr(e, "reason", "") else None)
+            work(lambda e: event.set() if word in str(getattr(e, "reason", "")) else None)
         ended.append(word)
 
     report = threading.Thread(
@@ -436,7 +436,7 @@ def test_a_benchmark_measures_a_model_and_can_be_cancelled(home, model_folder) -
         "loading the model",
         "timing decoding, round 1 of 5",
         "timing prefill, round 5 of 5",
-    } <= {e.reason for e in told}
+    } <= {str(e.reason) for e in told}
     with pytest.raises(Cancelled):
         assistant.benchmark(str(model_folder), on_event=lambda event: assistant.cancel())
     with pytest.raises(UserError, match="no model at"):

@@ -6,6 +6,7 @@ import pytest
 from examples import CPU_STATE, snapshot
 
 from gpudeck.assistant.idle import Cancelled, wait_until_idle, why_busy
+from gpudeck.language.text import Text
 from gpudeck.scheduler.protocol.busy_causes import HeldByJobs, Loaded, OtherProcesses, Settling
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
 from gpudeck.scheduler.protocol.errors import DaemonGone
@@ -30,10 +31,10 @@ IDLE = snapshot(gpu(Idle(0.0)), jobs=())
 
 
 def test_the_wait_ends_at_the_first_idle_snapshot_and_reports_each_reason_once() -> None:
-    reasons: list[str] = []
+    reasons: list[Text] = []
     snapshots = iter([BUSY, BUSY, OTHER, IDLE, BUSY])
     wait_until_idle(snapshots, on_wait=reasons.append)
-    assert reasons == [
+    assert list(map(str, reasons)) == [
         "NVIDIA H100: utilisation 93 %",
         "NVIDIA H100: idle in 12 s",
     ]
@@ -51,11 +52,13 @@ def test_a_daemon_that_goes_away_ends_the_wait() -> None:
 
 
 def test_one_busy_device_of_several_is_enough_to_wait() -> None:
-    assert why_busy(snapshot(gpu(Idle(0.0)), CPU_STATE, jobs=())) == "AMD EPYC 9654: job 8 runs"
+    assert (
+        str(why_busy(snapshot(gpu(Idle(0.0)), CPU_STATE, jobs=()))) == "AMD EPYC 9654: job 8 runs"
+    )
 
 
 def test_no_device_is_not_idle() -> None:
-    assert why_busy(snapshot(jobs=())) == "no device has been read yet"
+    assert str(why_busy(snapshot(jobs=()))) == "no device has been read yet"
 
 
 @pytest.mark.parametrize(

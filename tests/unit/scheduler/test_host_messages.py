@@ -141,7 +141,7 @@ def test_a_gpu_sleeps_since_it_was_first_found_asleep():
     first = messages.add(b"gpudeck1 asleep\n", NOW)
     then = messages.add(b"gpudeck1 asleep\n", NOW + 60)
     assert first and then and first.readings[0].asleep == then.readings[0].asleep == NOW
-    assert "sleeps" in explain(then.readings[0].otherwise)
+    assert "sleeps" in str(explain(then.readings[0].otherwise))
 
 
 def test_the_loop_of_sh_reads_nvidia_smi_where_there_is_no_python(tmp_path):
