@@ -242,6 +242,11 @@ COMMANDS = (
         "cli.system.settings",
         "list the settings, explain some, or change them: gpudeck settings idle_dwell_s=30",
     ),
+    Command(
+        "config",
+        "cli.system.config",
+        "check or apply a file of TOML with settings, or print the settings as TOML",
+    ),
     Command("daemon", "cli.system.daemon", "start, stop or check the background process"),
     Command("backup", "cli.system.backup", "copy the queue and the settings to one file"),
     Command(

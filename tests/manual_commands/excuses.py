@@ -33,6 +33,7 @@ EXCUSES = (
     Excuse(r"^gpudeck (notebook|shell)", "it needs Jupyter or a terminal"),
     Excuse(r"^gpudeck cancel 12", "the job is a notebook"),
     Excuse(r"^gpudeck restore", "it asks; tests/integration/test_backup.py runs it"),
+    Excuse(r"^gpudeck config (check|apply) ", "it needs a file of settings"),
     Excuse(r"^gpudeck limits ", "it needs a shared daemon"),
     Excuse(r"conda run|-- uv run", "it needs conda or uv"),
     Excuse(r"^gpudeck (suspend|resume) (--pid|12)", "it needs a program on a GPU"),
