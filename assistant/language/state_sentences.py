@@ -154,6 +154,7 @@ PATTERNS = (
     "Slurm no longer has it, and it could not record how it ended",
     "cannot start {program} in {path}: {problem}",
     "cannot start {program}: {problem}",
+    "could not be started",
     "the daemon does not run in a delegated cgroup. To have systemd 254 or newer start the "
     "daemon so that it can: {command}",
     "the daemon has no group apart from its jobs. To have systemd 254 or newer start the "

@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -131,7 +131,12 @@ class Daemon:
         self._lease_service = LeaseService(
             self.monitor, self._supervisor.request_occupancy, self._step, self.touch, locks.is_lent
         )
-        self.runners = RunnerWatch(lambda jobs: self.queue.reap(jobs), notices, self._step)  # noqa: PLW0108
+        self.runners = RunnerWatch(
+            lambda jobs: self.queue.reap(jobs),  # noqa: PLW0108
+            notices,
+            self._step,
+            self._tidy,
+        )
         hub = ClusterHub(lambda: self.queue, self.runners, notices, self._step, self.touch)
         self._clusters = Clusters(hub, state.settings.clusters, self._log_limit)
         self._local = Local(self.runners.watch, self._log_limit, self._sharing.memory_of)
@@ -311,6 +316,11 @@ class Daemon:
         """Return after how many seconds GPU-hours of a user count half; 0 where nobody shares."""
         hours = self._state.settings.fair_share
         return 0.0 if hours == "off" or not self._shared else hours * 3600.0
+
+    def _tidy(self, job_id: int) -> Coroutine[None, None, None] | None:
+        """Return what must be done about a job whose runner ended before it is reaped."""
+        job = next((job for job in self.queue.running if job.id == job_id), None)
+        return None if job is None else self._local.end_container(job)
 
     def _job_ended(self, job: Job) -> None:
         self._job_end_command.job_ended(job, self._state.settings.on_job_end)

@@ -212,7 +212,8 @@ def _hidden(job: Job) -> Job:
     if isinstance(state, Done | Failed):
         state = msgspec.structs.replace(state, result=NO_RESULT, large=False)
     if isinstance(state, Failed):
-        state = msgspec.structs.replace(state, reason=f"exit status {state.code}")
+        reason = "could not be started" if state.code is None else f"exit status {state.code}"
+        state = msgspec.structs.replace(state, reason=reason)
     elif isinstance(state, Running):
         state = msgspec.structs.replace(state, attempt="", note="", progress=None)
     elif not isinstance(state, Queued) and hasattr(state, "attempt"):

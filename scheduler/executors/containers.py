@@ -53,32 +53,42 @@ def container_command(launch: Mapping[str, Any], uid: int, gid: int) -> list[str
     return [*words, *_gpus(engine, uuids), image, *launch["argv"]]
 
 
-def remove_container(
-    container: str,
-    attempt: str,
-    env: Mapping[str, str],
-    user: tuple[int, int, tuple[int, ...]] | None = None,
-) -> None:
-    """End whatever is left of an attempt's container, and remove it from the engine's list.
+def removal_command(container: str, attempt: str) -> list[str]:
+    """Return the command that ends whatever is left of an attempt's container, and removes it from
+    the engine's list; no words where nothing has to be removed.
 
     Args:
         container: ENGINE:IMAGE; empty for a job without a container.
         attempt: The attempt.
-        env: The environment in which the engine is called.
-        user: The job's user, group and further groups; None: those of this process.
     """
     engine, _ = split_container(container)
     if engine not in ("podman", "docker"):
-        return
+        return []
     at_once = ("--time", "0") if engine == "podman" else ()  # Docker kills at once anyway
+    return [engine, "rm", "--force", *at_once, container_name(attempt)]
+
+
+def removal_options(
+    env: Mapping[str, str], user: tuple[int, int, tuple[int, ...]] | None
+) -> dict[str, Any]:
+    """Return how that command is started.
+
+    Args:
+        env: The environment in which the engine is called.
+        user: The job's user, group and further groups; None: those of this process.
+    """
     uid, gid, groups = (None, None, None) if user is None else user
+    return {
+        "env": dict(env), "cwd": "/", "stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL, "user": uid, "group": gid, "extra_groups": groups,
+    }  # fmt: skip
+
+
+def remove_container(words: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Run a `removal_command`, if there is one, and wait for its end up to REMOVE_S."""
     try:
-        subprocess.run(
-            [engine, "rm", "--force", *at_once, container_name(attempt)],
-            env=dict(env), cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, timeout=REMOVE_S, check=False,
-            user=uid, group=gid, extra_groups=groups,
-        )  # fmt: skip
+        if words:
+            subprocess.run(words, timeout=REMOVE_S, check=False, **options)
     except (OSError, subprocess.SubprocessError):
         pass  # the engine is gone or hangs; what still uses a GPU is seen by the driver
 

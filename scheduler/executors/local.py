@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
@@ -11,9 +12,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import (
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -33,6 +43,7 @@ from gpudeck.scheduler.attempts import (
     running,
     unlimited,
 )
+from gpudeck.scheduler.background import children
 from gpudeck.scheduler.background.descriptors import restore_limit
 from gpudeck.scheduler.background.process_stat import (
     boot_id,
@@ -48,7 +59,12 @@ from gpudeck.scheduler.executors.attempt_folder import (
     next_folder,
     write_records,
 )
-from gpudeck.scheduler.executors.containers import remove_container
+from gpudeck.scheduler.executors.containers import (
+    REMOVE_S,
+    removal_command,
+    removal_options,
+    remove_container,
+)
 from gpudeck.scheduler.executors.evidence import Evidence, issue_ticket, note_end, ticket_of
 from gpudeck.scheduler.executors.gpu_locks import GpuLocks
 from gpudeck.scheduler.executors.inspection import ELSEWHERE, Finding, RunnerInspector, is_elsewhere
@@ -110,6 +126,8 @@ class Local(Executor):
         """Cgroups of attempts whose runners wait at their gates."""
         self._refusals: dict[str, int] = {}
         """The errors for which runners did not begin their attempts, by attempt."""
+        self._removals: set[str] = set()
+        """Attempts whose containers were removed, or are being removed."""
         self._evidence = Evidence()
         self._inspector = RunnerInspector()
         self._cgroup, self._limit_problem = cgroups.find()
@@ -275,6 +293,18 @@ class Local(Executor):
             except ProcessLookupError:
                 pass  # it ended in this moment
 
+    def end_container(self, job: Job) -> Coroutine[None, None, None] | None:
+        """Return what ends the container that a killed runner left; None where none is left.
+
+        The engine runs as the job's user, who may make it hang: the daemon does not wait for it.
+        """
+        attempt = attempt_of(job).attempt
+        known = attempt in self._removals or isinstance(exit_record(job.id, attempt), Exit)
+        if known or not (words := removal_command(job.spec.container, attempt)):
+            return None
+        self._removals.add(attempt)
+        return _run_removal(words, job)
+
     def kill(self, jobs: Sequence[Job]) -> None:
         attempts = {job.id: attempt_of(job) for job in jobs}
         for state in attempts.values():
@@ -285,8 +315,12 @@ class Local(Executor):
             cgroups.kill(self._cgroup, state.attempt)
         records = [exit_record(number, state.attempt) for number, state in attempts.items()]
         for job, record in zip(jobs, records, strict=True):
-            if not isinstance(record, Exit):  # its runner, which removes it, was killed
-                end_container(job, attempts[job.id].attempt)
+            attempt = attempts[job.id].attempt
+            # its runner, which removes it, was killed while no daemon ran
+            if not isinstance(record, Exit) and attempt not in self._removals:
+                words = removal_command(job.spec.container, attempt)
+                if words and (options := _removal_options(job)) is not None:
+                    remove_container(words, options)
         recorded = all(isinstance(record, Exit) for record in records)
         kill_remains(attempts.values(), recorded)
 
@@ -315,6 +349,7 @@ class Local(Executor):
 
     def forget(self, attempt: str, job: Job) -> None:
         note_end(attempt, job)
+        self._removals.discard(attempt)
         if self._refusals.pop(attempt, None) is not None:
             tickets.discard(ticket_of(attempt))  # it may look taken, where the disk failed then
         cgroups.remove(self._cgroup, attempt)
@@ -392,22 +427,37 @@ def _discard(gated: GatedRunner) -> None:
         locks.close()
 
 
-def end_container(job: Job, attempt: str) -> None:
-    """End the container of an attempt whose runner was killed, as the job's user."""
-    if not job.spec.container:
+async def _run_removal(words: Sequence[str], job: Job) -> None:
+    """Run the command that removes a container, and wait for its end up to REMOVE_S."""
+    if (options := _removal_options(job)) is None:
         return
+    try:
+        engine = await asyncio.create_subprocess_exec(*words, **options)
+    except OSError:
+        return
+    try:
+        async with asyncio.timeout(REMOVE_S):
+            await engine.wait()
+    except TimeoutError:
+        pass
+    finally:
+        children.kill(engine)
+
+
+def _removal_options(job: Job) -> dict[str, Any] | None:
+    """Return how the engine is called as the job's user; None where that user is gone."""
     if job.spec.user is None:
-        return remove_container(job.spec.container, attempt, os.environ)
+        return removal_options(os.environ, None)
     try:
         identity = identity_of(job.spec.user)
     except OSError:
-        return  # there is no such user any more
+        return None
     home = pwd.getpwuid(identity.uid).pw_dir
     env = {
         "PATH": os.environ.get("PATH", os.defpath), "HOME": home,
         "XDG_RUNTIME_DIR": f"/run/user/{identity.uid}",
     }  # fmt: skip
-    remove_container(job.spec.container, attempt, env, identity)
+    return removal_options(env, identity)
 
 
 _VISIBLE = {"amd": "ROCR_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}

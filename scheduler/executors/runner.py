@@ -43,7 +43,12 @@ if not __package__:
 from gpudeck.scheduler.background.user import Identity, identity_of
 from gpudeck.scheduler.executors import inheritance as inherit
 from gpudeck.scheduler.executors import tickets
-from gpudeck.scheduler.executors.containers import container_command, remove_container
+from gpudeck.scheduler.executors.containers import (
+    container_command,
+    removal_command,
+    removal_options,
+    remove_container,
+)
 from gpudeck.scheduler.executors.exit_writer import (
     EXIT_FILE,
     LINGERS,
@@ -205,6 +210,8 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bool]:
             why = "there is no such folder any more"
         error = f"cannot start {argv[0]!r} in {launch['cwd']}: {why}"
         return {"code": None, "error": error}, False
+    except ValueError as e:  # a NUL somewhere: a runner that dies leaves no record of the end
+        return {"code": None, "error": f"cannot start {argv[0]!r}: {e}"}, False
     except subprocess.SubprocessError as e:  # of `inheritance.apply`
         who = "" if uid is None else f" as user {uid} in {launch['cwd']}"
         return {"code": None, "error": f"cannot start {launch['argv'][0]!r}{who}: {e}"}, False
@@ -212,7 +219,8 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bool]:
         if group is not None:
             _end_group(group)
         reap_tree()
-        remove_container(contained, launch["attempt"], launch["env"], identity)
+        removal = removal_command(contained, launch["attempt"])
+        remove_container(removal, removal_options(launch["env"], identity))
         reap_tree()
 
 

@@ -28,7 +28,7 @@ MAX_AFTER = 1000
 MAX_ALL_AFTER = 100_000
 """Jobs that have to end before those of one submission, added up."""
 MAX_ENTRIES = 1000
-"""Parameters of a workload, or limits that are inherited."""
+"""Parameters of a workload, limits that are inherited, folders or variables of a container."""
 MAX_SENT = 2**16
 """Bytes of environment that are sent to a cluster."""
 
@@ -94,15 +94,16 @@ def check_lists(spec: Spec) -> None:
             f"a job runs after up to {MAX_AFTER} others: submit one that waits for some of them "
             "and does nothing, and name that"
         )
-    entries = len(spec.params), len(spec.inherited.limits if spec.inherited else ())
+    limits = spec.inherited.limits if spec.inherited else ()
+    entries = tuple(map(len, (spec.params, limits, spec.mounts, spec.container_env)))
     texts = (
         spec.cwd, spec.gpu_type, spec.workload or "", spec.where, *spec.params,
         *spec.params.values(),
     )  # fmt: skip
     if max(entries) > MAX_ENTRIES or any(len(text) > MAX_ARGUMENT for text in texts):
         raise UserError(
-            f"a job has up to {MAX_ENTRIES} parameters, and each, like its folder, has up to "
-            f"{MAX_ARGUMENT // 1024} KiB"
+            f"a job has up to {MAX_ENTRIES} parameters, folders and variables of its container, "
+            f"and each, like its folder, has up to {MAX_ARGUMENT // 1024} KiB"
         )
 
 
@@ -116,11 +117,15 @@ def check_dependencies(specs: Sequence[Spec]) -> None:
 
 
 def check_text(spec: Spec) -> None:
-    """Raise UserError where the job's text for people is too long to be listed."""
-    texts = (spec.name, spec.group, spec.notes, "".join(spec.tags))
+    """Raise UserError where a text of the job is too long to be listed."""
+    texts = (
+        spec.name, spec.group, spec.notes, "".join(spec.tags), spec.container,
+        "".join(spec.mounts), "".join(spec.container_env),
+    )  # fmt: skip
     if any("\0" in text or len(text) > MAX_CHARACTERS for text in texts):
         raise UserError(
-            f"a name, a group, notes and all tags hold up to {MAX_CHARACTERS} characters and no NUL"
+            "a name, a group, notes, all tags, a container, all of its folders and all of its "
+            f"variables hold up to {MAX_CHARACTERS} characters and no NUL"
         )
     if len(spec.tags) > MAX_TAGS:
         raise UserError(f"a job has up to {MAX_TAGS} tags")

@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.services.notices import NoticeBoard
@@ -26,6 +26,7 @@ class RunnerWatch:
         reap: Stores how these jobs ended. Raises UserError.
         notices: Takes the notice `settle` where an end cannot be stored.
         reaped: Called after each attempt to store ends.
+        tidy: Returns what must be done before a job is reaped; None for nothing.
     """
 
     def __init__(
@@ -33,8 +34,10 @@ class RunnerWatch:
         reap: Callable[[Collection[int]], None],
         notices: NoticeBoard,
         reaped: Callable[[], None],
+        tidy: Callable[[int], Coroutine[None, None, None] | None],
     ) -> None:
-        self._reap, self._notices, self._reaped = reap, notices, reaped
+        self._reap, self._notices, self._reaped, self._tidy = reap, notices, reaped, tidy
+        self._tidying: set[asyncio.Task[None]] = set()
         self._ended: deque[int] = deque()
         self.unstored: set[int] = set()
         """Jobs whose end could not be stored yet."""
@@ -65,6 +68,15 @@ class RunnerWatch:
 
     def runner_ended(self, job: int) -> None:
         """Reap the job soon, together with all that end at the same moment."""
+        if (work := self._tidy(job)) is None:
+            self._reap_soon(job)
+            return
+        task = asyncio.create_task(work)
+        self._tidying.add(task)
+        task.add_done_callback(self._tidying.discard)
+        task.add_done_callback(lambda _: self._reap_soon(job))
+
+    def _reap_soon(self, job: int) -> None:
         if not self._ended:
             asyncio.get_running_loop().call_soon(self._reap_batch)
         self._ended.append(job)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpudeck.language.text import phrase
+from gpudeck.scheduler.protocol.bookings import Moment
 from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Job
@@ -20,7 +21,7 @@ class SuspendJob(Request[Job], frozen=True, tag="suspend_job"):
     """
 
     job: int
-    resume_at: float | None = None
+    resume_at: Moment | None = None
     """When it comes back by itself, in seconds since the epoch; None: when it is resumed."""
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Job:

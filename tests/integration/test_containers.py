@@ -13,8 +13,9 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import kill_daemon, log_of, ready, running
+from tests.integration.shell import Shell
 from tests.podman import IMAGE, podman, prepare
-from tests.support import eventually, state_folder
+from tests.support import eventually, lives, state_folder
 
 pytestmark = pytest.mark.xdist_group("podman")
 CONTAINER = f"podman:{IMAGE}"
@@ -131,3 +132,25 @@ def test_an_image_that_is_not_there_fails_with_what_podman_says(deck: Path) -> N
         job = ready(client).submit(["true"], container="podman:localhost/none:1").wait()
         assert job.status == "failed"
         assert "localhost/none" in log_of(job)
+
+
+def test_an_engine_that_hangs_delays_nobody_else(
+    alone: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine reads files of the job's user, so that it may do anything."""
+    engine, called = tmp_path / "podman", tmp_path / "called"
+    engine.write_text(
+        f"#!/bin/sh\necho $$ > {called}.new && mv {called}.new {called}.$1\nexec sleep 1000\n"
+    )
+    engine.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with Client(timeout=60.0) as client:
+        job = ready(client).submit(["true"], container="podman:x")
+        eventually(called.with_suffix(".run").exists)
+        os.kill(running(client, client.job(job.id)).runner, signal.SIGKILL)
+        eventually(called.with_suffix(".rm").exists)
+        hangs = int(called.with_suffix(".rm").read_text())
+        assert client.job(job.id).status == "running", "answered while the engine hangs"
+        assert lives(hangs)
+        os.kill(hangs, signal.SIGKILL)
+        assert client.wait(job.id).status == "lost"

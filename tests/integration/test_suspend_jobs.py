@@ -148,6 +148,15 @@ def test_what_does_not_run_is_not_suspended(machine: Machine) -> None:
         deck.suspend_job(job.id)
 
 
+@pytest.mark.parametrize("at", [1e300, -1e300, 2.0**34])
+def test_a_return_at_no_moment_of_a_calendar_is_refused(machine: Machine, at: float) -> None:
+    job = machine.train()
+    with pytest.raises(UserError, match="resume_at"):
+        machine.deck.suspend_job(job.id, resume_at=at)
+    assert machine.on(job) and machine.events(job)[-1] == "started"
+    machine.deck.cancel(job.id)
+
+
 def test_too_little_host_memory_is_refused(machine: Machine) -> None:
     job = machine.train()
     machine.deck.configure(suspend_spare=2.0**20)

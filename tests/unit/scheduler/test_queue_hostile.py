@@ -139,7 +139,7 @@ def test_simultaneous_ends_are_reaped_together_and_retried_slowly_on_a_full_disk
 
     async def end_thirty() -> None:
         nonlocal full
-        runners = RunnerWatch(reap, NoticeBoard(lambda: None), lambda: None)
+        runners = RunnerWatch(reap, NoticeBoard(lambda: None), lambda: None, lambda job: None)
         monkeypatch.setattr(runner_watch, "RETRY_S", 3600.0)
         monkeypatch.setattr(runner_watch, "BATCH", 20)
         monkeypatch.setattr(runner_watch, "PAUSE_S", 0.0)

@@ -216,6 +216,17 @@ def test_an_edit_that_could_never_run_is_refused_and_changes_nothing(queue: Queu
     ):
         with pytest.raises(UserError, match="hold up to 10000 characters"):
             queue.edit(number, changes, [CPU])
+    for field, value in (
+        ("container", "podman:" + "x" * 10_000),
+        ("mounts", ("/a\0",)),
+        ("mounts", ("/" + "x" * 6000,) * 2),
+        ("container_env", ("X" * 6000,) * 2),
+    ):
+        contained = {"container": "podman:x", field: value}
+        with pytest.raises(UserError, match="hold up to 10000 characters"):
+            submit(queue, **contained)
+    with pytest.raises(UserError, match="up to 1000 parameters, folders and variables"):
+        submit(queue, container="podman:x", container_env=("",) * 1001)
     with pytest.raises(UserError, match="a job has up to 100 tags"):
         queue.edit(number, Changes(tags=("t",) * 101), [CPU])
     with pytest.raises(UserError, match="cancelled: only waiting jobs have a place"):

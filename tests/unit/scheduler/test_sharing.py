@@ -153,3 +153,10 @@ def test_a_snapshot_hides_what_is_roots(monkeypatch):
 
 def encoded(value: object) -> bytes:
     return msgspec.json.encode(value)
+
+
+def test_a_job_of_another_user_that_could_not_be_started_says_no_exit_status():
+    spec = Spec(("secret",), "x", "/", user=A)
+    job = Job(1, spec, 0.0, Failed(1.0, 2.0, "cannot start 'secret' in /home/a", None))
+    assert sharing.visible(job, A).state.reason == "cannot start 'secret' in /home/a"
+    assert sharing.visible(job, B).state.reason == "could not be started"
