@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, Unpack
-
-import msgspec
 
 from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.background.version import is_older
@@ -46,6 +44,8 @@ from gpudeck.scheduler.protocol.jobs import (
     GroupState,
     Job,
     Spec,
+    earlier_attempt,
+    repeated,
 )
 from gpudeck.scheduler.protocol.log_file import Output
 from gpudeck.scheduler.protocol.place import Place
@@ -213,12 +213,19 @@ class Client:
         """
         return JobHandle(self, self.send(Submit(self.spec(argv, options), token or new_token())))
 
-    def retry(self, job: int, *, artefacts: bool = False) -> Job:
+    def retry(
+        self,
+        job: int,
+        *,
+        artefacts: bool = False,
+        changes: Mapping[str, object] = MappingProxyType({}),
+    ) -> Job:
         """Queue a job that has ended once more, as a new job with this process's environment.
 
         Args:
             job: The number of the job.
             artefacts: The new job works in the artefacts of the old one, as with a checkpoint.
+            changes: The fields of its Spec that are to differ, such as the bytes of its `memory`.
 
         Raises:
             NotFound: There is no such job.
@@ -227,12 +234,8 @@ class Client:
         old = self.job(job)
         if old.active:
             raise UserError(phrase("job {job} has not ended yet", job=job))
-        kept = (old.spec.artefacts_of or job) if artefacts else None
-        again = msgspec.structs.replace(
-            old.spec, kind="", after=(), after_any=(), hold=False, begin=0.0, artefacts_of=kept,
-            env={} if old.spec.where else environment_of(self.place),
-        )  # fmt: skip
-        return self.send(Submit(again, new_token()))
+        env = {} if old.spec.where else environment_of(self.place)
+        return self.send(Submit(repeated(old, env, artefacts, changes), new_token()))
 
     def spec(self, argv: Words, options: JobOptions) -> Spec:
         """Return the Spec of a command as this client submits it. Raises UserError."""
@@ -639,21 +642,28 @@ class Client:
             if time.monotonic() >= end:
                 raise TimeoutError(f"job {job} is still {status} after {timeout:.0f} s")
 
-    def log(self, job: int, offset: int = 0, limit: int = 2**20) -> bytes:
+    def log(
+        self, job: int, offset: int = 0, limit: int = 2**20, attempt: int | None = None
+    ) -> bytes:
         """Return up to `limit` bytes of the job's output from `offset` on.
 
         A negative offset counts from the end. A line marks output that was dropped. The log is
         read from its file, and only on another machine through the daemon. To follow a log, use
         `log_part`.
-        """
-        return self.log_part(job, offset, limit).data
 
-    def log_part(self, job: int, offset: int = 0, limit: int = 2**20) -> Output:
+        Args:
+            attempt: The number of an attempt, from 1 on; None for the newest one.
+        """
+        return self.log_part(job, offset, limit, attempt).data
+
+    def log_part(
+        self, job: int, offset: int = 0, limit: int = 2**20, attempt: int | None = None
+    ) -> Output:
         """Return output as `log` does, with its offset and the offset of what follows."""
         if self.place is not None or self._shared:
-            return Output(*self.send(ReadLog(job, offset, min(limit, MAX_LOG_PART))))
-        self.job(job)
-        return logfile.of_job(job, offset, limit)
+            return Output(*self.send(ReadLog(job, offset, min(limit, MAX_LOG_PART), attempt)))
+        earlier = earlier_attempt(self.job(job), attempt)
+        return logfile.of_job(job, offset, limit, earlier)
 
     def artefact_folder(self, job: int) -> Path:
         """Return the folder that the job finds in GPUDECK_ARTEFACTS. Raises UserError."""

@@ -85,13 +85,13 @@ class JobHandle(JobView):
         self.job = self._client.cancel(self.id)
         return self
 
-    def log(self, offset: int = 0, limit: int = 2**20) -> bytes:
+    def log(self, offset: int = 0, limit: int = 2**20, attempt: int | None = None) -> bytes:
         """Return output as `Client.log` does."""
-        return self._client.log(self.id, offset, limit)
+        return self._client.log(self.id, offset, limit, attempt)
 
-    def log_part(self, offset: int = 0, limit: int = 2**20) -> Output:
+    def log_part(self, offset: int = 0, limit: int = 2**20, attempt: int | None = None) -> Output:
         """Return output as `Client.log_part` does."""
-        return self._client.log_part(self.id, offset, limit)
+        return self._client.log_part(self.id, offset, limit, attempt)
 
     def timeline(self) -> tuple[Event, ...]:
         """Return the events of the job, oldest first."""

@@ -31,8 +31,8 @@ class Command(NamedTuple):
 
 
 _REMOTE = frozenset(
-    ("status", "watch", "power", "alerts", "drain", "undrain", "submit", "jobs", "logs", "wait",
-     "pause", "resume", "edit", "move", "note", "groups", "cancel", "usage", "reserve",
+    ("status", "watch", "power", "alerts", "drain", "undrain", "submit", "jobs", "logs", "retry",
+     "wait", "pause", "resume", "edit", "move", "note", "groups", "cancel", "usage", "reserve",
      "notify", "settings", "web", "runs", "curves")
 )  # fmt: skip
 """Commands that need nothing but the daemon, and so can use that of another machine."""
@@ -133,7 +133,7 @@ COMMANDS = (
     Command(
         "wait", "cli.queue.wait", "wait for a job to end; the exit status is 0 if it succeeded"
     ),
-    Command("retry", "cli.queue.retry", "queue a job that has ended once more, as a new job"),
+    Command("retry", "cli.queue.retry", "queue jobs that have ended once more, as new jobs"),
     Command("results", "cli.queue.results", "print what a job measured, or write it to a file"),
     Command(
         "runs",

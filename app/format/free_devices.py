@@ -91,6 +91,13 @@ def free_memory(state: DeviceState, jobs: Sequence[Job]) -> float | None:
     return max(total - max(used, sum(job.spec.memory for job in holders)), 0.0)
 
 
+def largest_memory(snapshot: Snapshot) -> float | None:
+    """Return the bytes of the GPU with the most memory; None where none is known."""
+    readings = (s.reading for s in snapshot.devices if s.reading and s.device.kind != "cpu")
+    totals = (reading.values.get("mem_total") for reading in readings)
+    return max((total for total in totals if total is not None), default=None)
+
+
 def _next(snapshot: Snapshot, busy: Sequence[DeviceState]) -> str:
     """Return which of these devices will be free first."""
     jobs = {job.id: job for job in snapshot.jobs}

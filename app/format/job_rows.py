@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gpudeck.app.format.failure import attempts_text
 from gpudeck.app.format.results import own_result, result_of, summarize_result
 from gpudeck.app.format.values import Meaning, ago, clock, device_label, duration, significant
 from gpudeck.app.language.texts import (
@@ -294,6 +295,8 @@ def _doing(job: Job, now: float) -> str:
             text = tr_sentence(state.reason)
         case Done() if (result := result_of(job)) is not None:
             text = tr_sentence(result.verdict)
+    if (attempts := attempts_text(job)) is not None and not isinstance(state, Queued):
+        text = ", ".join(filter(None, (text, tr_text(attempts))))
     return text
 
 

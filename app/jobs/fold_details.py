@@ -38,6 +38,8 @@ class FoldDetails(QWidget):
 
     cancelled = Signal()
     """The user wants all of its jobs cancelled."""
+    retried = Signal(tuple)
+    """The user wants these failed jobs queued again."""
     toggled = Signal()
     """The user wants its jobs shown, or hidden."""
 
@@ -48,12 +50,14 @@ class FoldDetails(QWidget):
         self.bar = ProgressLine()
         self.unfold = button(tr("Show its jobs"), self.toggled, tooltip=tr("Right, Left"))
         self.cancel = button(tr("Cancel all…"), self.cancelled, tooltip=tr("Del"))
+        self.retry = button("", lambda: self.retried.emit(self._failed), kind="primary")
+        self._failed: tuple[int, ...] = ()
         self.text = SafeText()
         self.text.setAccessibleName(tr("About the jobs"))
         self._shown: tuple[tuple[str, str], ...] = ()
         inner = QVBoxLayout()
         inner.setSpacing(theme.S)
-        inner.addLayout(row(self.title, Stretch(self.counts), self.unfold, self.cancel))
+        inner.addLayout(row(self.title, Stretch(self.counts), self.retry, self.unfold, self.cancel))
         inner.addWidget(self.bar)
         inner.addWidget(self.text, 1)
         self.setLayout(column(card(inner)))
@@ -75,6 +79,10 @@ class FoldDetails(QWidget):
         )
         set_text(self.counts, line.row.doing)
         self.bar.set_share(line.row.share)
+        self._failed = tuple(n for n in numbers if lines.line(n).keys.kind == FAILED)
+        failed = len(self._failed)
+        self.retry.setText(tr_count("Retry the failed job", "Retry the {n} failed", failed))
+        self.retry.setVisible(bool(failed))
         unfolded = numbers[0] in lines.indented
         self.unfold.setText(tr("Hide its jobs") if unfolded else tr("Show its jobs"))
         self.cancel.setVisible(line.row.active)

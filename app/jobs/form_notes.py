@@ -58,10 +58,3 @@ def has_gpus(snapshot: Snapshot) -> bool:
 def _gpus(snapshot: Snapshot) -> list[DeviceState]:
     states = (s for s in snapshot.devices if not s.device.host)
     return [state for state in states if state.device.kind not in ("cpu", "replay")]
-
-
-def largest_memory(snapshot: Snapshot) -> float | None:
-    """Return the bytes of the GPU with the most memory; None where none is known."""
-    readings = (s.reading for s in snapshot.devices if s.reading and s.device.kind != "cpu")
-    totals = (reading.values.get("mem_total") for reading in readings)
-    return max((total for total in totals if total is not None), default=None)

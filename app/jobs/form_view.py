@@ -8,10 +8,11 @@ from functools import partial
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QMenu, QWidget
 
+from gpudeck.app.format.free_devices import largest_memory
 from gpudeck.app.format.job_rows import device_labels, forecast_text
 from gpudeck.app.jobs.form import FIELDS, JobForm
 from gpudeck.app.jobs.form_fields import JobFields
-from gpudeck.app.jobs.form_notes import form_notes, has_gpus, largest_memory
+from gpudeck.app.jobs.form_notes import form_notes, has_gpus
 from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
 from gpudeck.app.link.link import Link
 from gpudeck.app.widgets import theme

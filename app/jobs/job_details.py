@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QPushButton, QSizePolicy, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QComboBox,
+    QPushButton,
+    QSizePolicy,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
 
 from gpudeck.app.charts.printed_curves import PrintedCurves
-from gpudeck.app.format.job_rows import JobFacts, details
+from gpudeck.app.format.failure import LOG_END, explain_failure, has_failed
+from gpudeck.app.format.free_devices import largest_memory
+from gpudeck.app.format.job_rows import details
 from gpudeck.app.format.values import clock
+from gpudeck.app.jobs.failure_view import FailureCard
 from gpudeck.app.jobs.job_charts import JobCharts
 from gpudeck.app.jobs.log_tail import LogTail
 from gpudeck.app.jobs.log_view import LogView
@@ -61,8 +73,9 @@ _WIDE, _NARROWEST = 900, 800
 class JobDetails(QWidget):
     """Show one job, and cancel, hold, move, repeat or report on it."""
 
-    repeated = Signal(int)
-    """The user wants the job with this number to run again."""
+    repeated = Signal(int, dict, bool)
+    """The user wants the job with this number to run again, with other values of these fields, and
+    in its artefacts or not."""
     moved = Signal(int)
     """The user wants the job to wait behind the next one (1), or before the previous one (-1)."""
     enlarged = Signal(bool)
@@ -116,6 +129,12 @@ class JobDetails(QWidget):
         self._opened: bool | None = None
         """The user opened or closed what is below the title; None: it is open where it has room."""
         self._foldable, self._beside = True, False
+        self.failure = FailureCard()
+        self.failure.retried.connect(self._repeat_with)
+        self.attempts = QComboBox()
+        self.attempts.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self.attempts.setAccessibleName(tr("Attempt whose log is shown"))
+        self.attempts.activated.connect(self._choose_attempt)
         self.facts = SafeText()
         self.facts.setAccessibleName(tr("About the job"))
         self.output = LogView()
@@ -154,6 +173,7 @@ class JobDetails(QWidget):
         both.setHandleWidth(theme.M)
         self._known_layout = row(Stretch(self.facts), self.charts, spacing=theme.M)
         self._known.setLayout(self._known_layout)
+        self.output.line.insertWidget(0, self.attempts)
         self.output.line.addWidget(self.whole_log)
         both.addWidget(self._known)
         both.addWidget(self.output)
@@ -161,15 +181,16 @@ class JobDetails(QWidget):
         inner = QVBoxLayout()
         inner.setSpacing(theme.S)
         inner.addLayout(header)
+        inner.addWidget(self.failure)
         inner.addWidget(both, 1)
         self.setLayout(column(card(inner)))
 
     def show_job(self, job: Job, snapshot: Snapshot) -> None:
         """Show a job of the snapshot; request its log and timeline after each change."""
         if self.tail is None or self.tail.job != job.id:
-            self.tail, self._loading, self._events = LogTail(job.id), False, ()
-            self._table, self._printed = (), PrintedCurves()
-            self.output.clear()
+            self._events, self._table = (), ()
+            self._begin_log(job.id)
+        self._offer_attempts(job)
         ended = (
             self._shown is not None
             and self._shown.id == job.id
@@ -178,13 +199,16 @@ class JobDetails(QWidget):
         )
         self._shown = job
         shown = details(job, snapshot)
-        self._show_table(fact_table(shown, self._events, snapshot.time))
+        # why it failed is said above the facts
+        facts = [fact for fact in shown.facts if not has_failed(job) or fact[0] != tr("Reason")]
+        self._show_table(fact_table(facts, self._events, snapshot.time))
         set_text(self.title, shown.title)
         set_pill(self.state, tr(shown.state), pill_meaning(shown.state, shown.meaning))
         set_text(self.doing, shown.doing if job.active else "")
         self.output.text.setPlaceholderText(tr("No output yet") if job.active else tr("No output"))
         self.hold.setText(tr("Release") if job.spec.hold else tr("Hold"))
         self.cancel.setVisible(job.active)
+        self._explain(job, snapshot)
         self.notify.setChecked(job.id in self._state.notify)
         self.cancel.setText(tr("Cancel") if isinstance(job.state, Queued) else tr("Stop…"))
         self._fit_buttons()
@@ -197,8 +221,40 @@ class JobDetails(QWidget):
                 self._retry_events,
                 background=True,
             )
-        if job.active or ended or self.tail.offset is None:
+        unread = self.tail is not None and self.tail.offset is None
+        if job.active or ended or unread:
             self._load_log()
+
+    def _begin_log(self, job: int, attempt: int | None = None) -> None:
+        """Forget the log that is shown, and read another one at the next refresh."""
+        self.tail, self._loading, self._printed = LogTail(job, attempt), False, PrintedCurves()
+        self.output.clear()
+
+    def _offer_attempts(self, job: Job) -> None:
+        """Offer the logs of all attempts of a job that had several."""
+        count = job.tries + 1
+        self.attempts.setVisible(count > 1)
+        if count != self.attempts.count():
+            self.attempts.clear()
+            self.attempts.addItems([tr("Attempt {n}", n=n) for n in range(1, count + 1)])
+        chosen = self.tail.attempt if self.tail is not None else None
+        self.attempts.setCurrentIndex(count - 1 if chosen is None else chosen - 1)
+
+    def _choose_attempt(self, at: int) -> None:
+        if self._shown is not None:
+            newest = at == self.attempts.count() - 1
+            self._begin_log(self._shown.id, None if newest else at + 1)
+            self._load_log()
+
+    def _explain(self, job: Job, snapshot: Snapshot) -> None:
+        """Say why a job failed, and mark the line of its newest log that shows it."""
+        newest = self.tail is not None and self.tail.attempt is None
+        failure = None
+        if has_failed(job) and newest:
+            log = self.log.toPlainText()[-LOG_END:]
+            failure = explain_failure(job, log, largest_memory(snapshot))
+        self.failure.show_failure(job, failure)
+        self.output.mark_cause(failure.line if failure else "")
 
     def fold(self, *, possible: bool) -> None:
         """Leave the title alone where the user wants that, or a low window needs the room."""
@@ -207,6 +263,7 @@ class JobDetails(QWidget):
         self.more.setVisible(possible)
         self.more.setChecked(opened)
         self._parts.setVisible(opened)
+        self.failure.setVisible(opened and self.failure.explains)
         self.setMaximumHeight(NO_LIMIT if opened else self.minimumSizeHint().height())
 
     def _open(self, wanted: bool) -> None:
@@ -288,9 +345,9 @@ class JobDetails(QWidget):
         self._timeline_key = None
         self._report_failure(message)
 
-    def _take_log(self, job: int, piece: Output) -> None:
+    def _take_log(self, tail: LogTail, piece: Output) -> None:
         """Add a piece of the log. Follow its end, unless the user scrolled away from it."""
-        if self.tail is None or job != self.tail.job:
+        if tail is not self.tail:
             return
         self._loading = False
         if self.tail.offset in (None, piece.start):
@@ -347,8 +404,11 @@ class JobDetails(QWidget):
             self._link.send(self, Edit(self._shown.id, changes))
 
     def _repeat(self) -> None:
+        self._repeat_with({}, False)
+
+    def _repeat_with(self, changes: dict[str, Any], artefacts: bool) -> None:
         if self._shown is not None:
-            self.repeated.emit(self._shown.id)
+            self.repeated.emit(self._shown.id, changes, artefacts)
 
     def _report(self) -> None:
         if self._shown is not None:
@@ -372,8 +432,8 @@ class JobDetails(QWidget):
             job = self.tail.job
             self._link.send(
                 self,
-                ReadLog(job, self.tail.offset),
-                partial(self._take_log, job),
+                ReadLog(job, self.tail.offset, self.tail.attempt),
+                partial(self._take_log, self.tail),
                 self._retry_log,
                 background=True,
             )
@@ -396,15 +456,15 @@ _SHORT = 240
 
 
 def fact_table(
-    details: JobFacts, events: Sequence[Event], now: float
+    facts: Sequence[tuple[str, str]], events: Sequence[Event], now: float
 ) -> tuple[tuple[str, str], ...]:
     """Return captions and values: the reason, the other facts, the events, and long facts."""
     reason = tr("Reason")
-    first = tuple(fact for fact in details.facts if fact[0] == reason)
-    rest = tuple((name, _beginning(text)) for name, text in details.facts if name != reason)
+    first = tuple(fact for fact in facts if fact[0] == reason)
+    rest = tuple((name, _beginning(text)) for name, text in facts if name != reason)
     long = tuple(
         (tr("{caption}, whole", caption=name), text)
-        for name, text in details.facts
+        for name, text in facts
         if name != reason and len(text) > _SHORT
     )
     lines = [f"{clock(event.time, now)}  {_event(event)}" for event in events]

@@ -10,8 +10,9 @@ from gpudeck.scheduler.protocol.progress import MAX_LINE, parse, printable, unes
 class LogTail:
     """Turn the bytes of a log into text. `offset` is where to read on, if a piece came."""
 
-    def __init__(self, job: int) -> None:
-        self.job = job
+    def __init__(self, job: int, attempt: int | None = None) -> None:
+        """Read the log of an attempt; None for the newest one."""
+        self.job, self.attempt = job, attempt
         self.offset: int | None = None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""

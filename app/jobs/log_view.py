@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QTextCursor, QTextDocument
+from PySide6.QtGui import QColor, QKeyEvent, QTextCursor, QTextDocument, QTextFormat
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QTextEdit, QVBoxLayout, QWidget
 
 from gpudeck.app.charts.curve_strip import CurveStrip
@@ -49,6 +49,8 @@ class LogView(QWidget):
             lambda _, end: bar.setValue(end) if self.follow.isChecked() else None
         )
         self._matches: list[QTextCursor] = []
+        self._cause = ""
+        """The line that shows why the job failed, which is marked."""
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.XS)
@@ -64,6 +66,7 @@ class LogView(QWidget):
     def clear(self) -> None:
         """Start another log, with the same search."""
         self.text.clear()
+        self._cause = ""
         self.curves.show_curves({})
         self.follow.setChecked(True)
         self._mark()
@@ -78,6 +81,30 @@ class LogView(QWidget):
         bar.setValue(bar.maximum() if follows else at)
         if self.box.text():
             self._mark()
+
+    def mark_cause(self, line: str) -> None:
+        """Mark the last such line of the log, and show it; an empty text marks none."""
+        if line == self._cause:
+            return
+        self._cause = line
+        if found := self._cause_block():
+            self.follow.setChecked(False)
+            found.clearSelection()
+            self.text.setTextCursor(found)
+            self.text.centerCursor()
+        self._mark()
+
+    def _cause_block(self) -> QTextCursor | None:
+        """Return the line that shows the cause, as it is in the log."""
+        block = self.text.document().lastBlock()
+        while self._cause and block.isValid():
+            if block.text().strip() == self._cause:
+                found = QTextCursor(block)
+                keep = QTextCursor.MoveMode.KeepAnchor
+                found.movePosition(QTextCursor.MoveOperation.EndOfBlock, keep)
+                return found
+            block = block.previous()
+        return None
 
     def step(self, direction: int) -> None:
         """Go to the next match (1) or the previous one (-1); the first one follows the last."""
@@ -121,13 +148,18 @@ class LogView(QWidget):
         while not match.isNull() and len(self._matches) < _MOST_MARKED:
             self._matches.append(match)
             match = document.find(self.box.text(), match, QTextDocument.FindFlag(0))
-        color = QColor(theme.tokens().warm)
-        color.setAlphaF(0.35)
+        color = _translucent(theme.tokens().warm, 0.35)
         marks = []
         for cursor in self._matches:
             mark = QTextEdit.ExtraSelection()
             mark.cursor = cursor
             mark.format.setBackground(color)
+            marks.append(mark)
+        if (found := self._cause_block()) is not None:
+            mark = QTextEdit.ExtraSelection()
+            mark.cursor = found
+            mark.format.setBackground(_translucent(theme.tokens().failed, 0.2))
+            mark.format.setProperty(QTextFormat.Property.FullWidthSelection, True)
             marks.append(mark)
         self.text.setExtraSelections(marks)
         self._show_count()
@@ -157,6 +189,12 @@ class LogView(QWidget):
         bar = self.text.verticalScrollBar()
         if on:
             bar.setValue(bar.maximum())
+
+
+def _translucent(name: str, share: float) -> QColor:
+    color = QColor(name)
+    color.setAlphaF(share)
+    return color
 
 
 class _SearchBox(QLineEdit):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 from PySide6.QtCore import QItemSelectionModel, QModelIndex, QSize, Qt, QTimer
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
@@ -26,7 +27,7 @@ from gpudeck.app.jobs.listing import (
     history_search,
 )
 from gpudeck.app.jobs.removal import JobRemoval
-from gpudeck.app.jobs.requests import RepeatJob, SearchJobs
+from gpudeck.app.jobs.requests import RepeatJobs, SearchJobs
 from gpudeck.app.jobs.table import HEADINGS, JobTable
 from gpudeck.app.jobs.table_view import JobTableView
 from gpudeck.app.jobs.timeline_view import TimelineView
@@ -401,11 +402,15 @@ class JobsPage(QWidget):
         if at is not None and 0 <= at + step < len(rows) and can_swap(rows[at], rows[at + step]):
             self._link.send(self, Move(rows[at].id, rows[at + step].id, step > 0))
 
-    def _repeat(self, number: int) -> None:
-        self._link.send(self, RepeatJob(number), self._choose_new)
+    def _repeat(self, number: int, changes: dict[str, Any], artefacts: bool) -> None:
+        request = RepeatJobs((number,), changes, artefacts)
+        self._link.send(self, request, self._choose_new)
 
-    def _choose_new(self, job: Job) -> None:
-        self._chosen = job.id  # shown as soon as the snapshot has it
+    def _retry_failed(self, numbers: tuple[int, ...]) -> None:
+        self._link.send(self, RepeatJobs(numbers), self._choose_new)
+
+    def _choose_new(self, jobs: tuple[Job, ...]) -> None:
+        self._chosen = jobs[0].id  # shown as soon as the snapshot has it
 
     def _job(self, number: int | None) -> Job | None:
         return self._state.job(number) or (None if number is None else self._history.job(number))
@@ -518,6 +523,7 @@ class JobsPage(QWidget):
         self.form.closed.connect(lambda: self._open_form(False))
         self.form.queued.connect(self._show_queued)
         self.fold.cancelled.connect(self._cancel)
+        self.fold.retried.connect(self._retry_failed)
         self.fold.toggled.connect(lambda: self._toggle_fold(self._chosen or 0))
         self.removal.left.connect(self.table.setFocus)
         self.details.repeated.connect(self._repeat)

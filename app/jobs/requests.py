@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from gpudeck.app.link.call import Call
-from gpudeck.scheduler.protocol.job_options import make_spec
-from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.job_options import environment_of
+from gpudeck.scheduler.protocol.jobs import Job, repeated
 from gpudeck.scheduler.protocol.log_file import Output
 from gpudeck.scheduler.protocol.search import Search
 from gpudeck.scheduler.protocol.submissions import PendingTokens
@@ -18,27 +20,31 @@ PAGE = 100
 """Jobs in a page of the history."""
 
 
-class RepeatJob(msgspec.Struct, frozen=True):
-    """Queue the command of a job again, with its options, in the window's environment.
+class RepeatJobs(msgspec.Struct, frozen=True):
+    """Queue the commands of jobs again, with their options, in the window's environment.
 
-    The new job is not held and waits for no other jobs.
+    The new jobs are not held and wait for no other jobs.
     """
 
-    job: int
+    jobs: tuple[int, ...]
+    changes: dict[str, Any] = {}
+    """The fields of Spec that differ."""
+    artefacts: bool = False
+    """The new jobs work in the artefacts of the old ones."""
 
-    def carry_out(self, call: Call) -> Job:
-        """Submit the job and return it."""
+    def carry_out(self, call: Call) -> tuple[Job, ...]:
+        """Submit the jobs and return them."""
         with call.client() as client:
-            spec = client.job(self.job).spec  # lists may hold only the beginning of the command
-            env = make_spec(spec.argv, {"where": spec.where}).env  # a cluster does not get ours
-            new = msgspec.structs.replace(
-                spec, env=env, kind="", after=(), after_any=(), hold=False
-            )
+            new = []
+            for number in self.jobs:
+                job = client.job(number)  # lists may hold only the beginning of the command
+                env = {} if job.spec.where else environment_of(None)  # not ours in a cluster
+                new.append(repeated(job, env, self.artefacts, self.changes))
             tokens = call.service(PendingTokens)
-            request = SubmitMany.of([new], tokens.token_of([new]))
-            job = client.send(request)[0]
+            request = SubmitMany.of(new, tokens.token_of(new))
+            jobs = client.send(request)
             tokens.answered(request.token)
-            return job
+            return jobs
 
 
 class SearchJobs(msgspec.Struct, frozen=True):
@@ -58,8 +64,11 @@ class ReadLog(msgspec.Struct, frozen=True):
 
     job: int
     offset: int | None = None
+    attempt: int | None = None
+    """The number of an attempt; None for the newest one."""
 
     def carry_out(self, call: Call) -> Output:
         """Return the output and its place in the log."""
+        offset = -FIRST_TAIL if self.offset is None else self.offset
         with call.client() as client:
-            return client.log_part(self.job, -FIRST_TAIL if self.offset is None else self.offset)
+            return client.log_part(self.job, offset, attempt=self.attempt)

@@ -81,6 +81,8 @@ QLabel[badge="true"] {{ background: {t.text}; color: {t.surface}; border-radius:
   padding: 1px 6px; }}
 QLabel[strong="true"] {{ font-weight: 600; }}
 QFrame[card="true"] {{ background: {t.surface}; border: 1px solid {t.line}; border-radius: 8px; }}
+QFrame[failure="true"] {{ background: {_pale(t.failed, t, PILL_SHARE / 2)}; border-radius: 8px;
+  border: 1px solid {_pale(t.failed, t, 3 * PILL_SHARE)}; }}
 QFrame[bubble="you"] {{ background: {t.accent_soft}; border-radius: 12px; }}
 QFrame[bubble="assistant"] {{ background: {t.surface}; border: 1px solid {t.line};
   border-radius: 12px; }}

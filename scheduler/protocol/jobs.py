@@ -6,12 +6,14 @@ No value refers back to what holds it, so that the garbage collector need not tr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal
 
 import msgspec
 
 from gpudeck.language.text import Message
+from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.suspended import Phase
 from gpudeck.scheduler.protocol.wait_reasons import (
     FolderUnreadable,
@@ -415,6 +417,38 @@ class Forecast(msgspec.Struct, frozen=True):
     """The sentence that tells a person why the job would wait first."""
     wait: WaitReason | None = None
     """Why the job would wait first, for programs; None where it would start at once."""
+
+
+def repeated(
+    job: Job,
+    env: dict[str, str],
+    artefacts: bool = False,
+    changes: Mapping[str, object] = MappingProxyType({}),
+) -> Spec:
+    """Return a job that is queued once more: not held, and waiting for nothing but its devices.
+
+    Args:
+        env: the environment that it gets.
+        artefacts: it works in the artefacts of the old one.
+        changes: the fields that differ.
+    """
+    kept = (job.spec.artefacts_of or job.id) if artefacts else None
+    fresh: dict[str, Any] = {
+        "env": env, "kind": "", "after": (), "after_any": (), "hold": False, "begin": 0.0,
+        "artefacts_of": kept,
+    }  # fmt: skip
+    return msgspec.structs.replace(job.spec, **(fresh | dict(changes)))
+
+
+def earlier_attempt(job: Job, attempt: int | None) -> int | None:
+    """Return the number of an attempt before the newest one; None for that one.
+
+    Raises UserError where the job has no such attempt.
+    """
+    newest = job.tries + 1
+    if attempt is not None and not 1 <= attempt <= newest:
+        raise UserError(f"job {job.id} has the attempts 1 to {newest}, and no attempt {attempt}")
+    return None if attempt == newest else attempt
 
 
 def queued(wait: WaitReason, now: float, until: float = 0.0, unbegun: int = 0) -> Queued:

@@ -27,10 +27,15 @@ class Output(NamedTuple):
     """Where to read on: after `data` and the missing part."""
 
 
-def of_job(job: int, offset: int, limit: int) -> Output:
-    """Return a part of a job's log as `read` does; nothing where it has none. Raises UserError."""
+def of_job(job: int, offset: int, limit: int, attempt: int | None = None) -> Output:
+    """Return a part of a job's log as `read` does; nothing where it has none. Raises UserError.
+
+    Args:
+        attempt: the number of an earlier attempt, from 1 on; None for the newest one.
+    """
+    name = "log" if attempt is None else f"log.{attempt}"
     try:
-        with paths.open_plain(paths.job_folder(job) / "log") as log:
+        with paths.open_plain(paths.job_folder(job) / name) as log:
             return read(log, offset, limit)
     except FileNotFoundError:
         return Output(max(offset, 0), b"", max(offset, 0))

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from gpudeck.scheduler.protocol import log_file
+from gpudeck.scheduler.protocol.jobs import earlier_attempt
 from gpudeck.scheduler.protocol.wire import Peer
 from gpudeck.scheduler.verbs.request import Daemon, Request
 
@@ -17,14 +18,17 @@ MAX_LOG_PART = 4 * 2**20
 class ReadLog(Request[tuple[int, bytes, int]], frozen=True, tag="log"):
     """Return a part of a job's output: where it begins, its bytes, and where to read on.
 
-    A negative offset counts from the end.
+    A negative offset counts from the end. Each attempt has a log of its own.
     """
 
     job: int
     offset: int = 0
     limit: Annotated[int, msgspec.Meta(ge=0, le=MAX_LOG_PART)] = 2**20
 
+    attempt: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """The number of an attempt, from 1 on; None for the newest one."""
+
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[int, bytes, int]:
-        daemon.queue.get(self.job)
-        part = log_file.of_job(self.job, self.offset, self.limit)
+        earlier = earlier_attempt(daemon.queue.get(self.job), self.attempt)
+        part = log_file.of_job(self.job, self.offset, self.limit, earlier)
         return part.start, part.data, part.end

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from gpudeck.app.jobs.listing import parse_search
-from gpudeck.app.jobs.requests import PAGE, ReadLog, RepeatJob, SearchJobs
+from gpudeck.app.jobs.requests import PAGE, ReadLog, RepeatJobs, SearchJobs
 from gpudeck.app.link.link import Link
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.jobs import Done, Failed, Job, queued
@@ -96,7 +96,7 @@ def test_old_jobs_are_described_compared_and_run_again_by_keyboard(fed, page):
     )
     QTest.keyClick(page.table, Qt.Key.Key_Down)
     QTest.keyClick(page, Qt.Key.Key_R, Qt.KeyboardModifier.ControlModifier)
-    assert [request.job for request in fed.asked if isinstance(request, RepeatJob)] == [948]
+    assert [r.jobs for r in fed.asked if isinstance(r, RepeatJobs)] == [(948,)]
 
 
 def test_a_filter_asks_the_daemon_once_and_late_pages_of_another_are_left_aside(fed, page, qtbot):

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from gpudeck.app.jobs.requests import ReadLog, RepeatJob
+from gpudeck.app.jobs.requests import ReadLog, RepeatJobs
 from gpudeck.app.link.link import Link
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
@@ -142,7 +142,7 @@ def test_a_refused_order_shows_the_reason(fed):
     for act, kind in (
         (page.details.hold.click, Edit),
         (page.details.later.click, Move),
-        (page.details.again.click, RepeatJob),
+        (page.details.again.click, RepeatJobs),
     ):
         act()
         assert fed.window.status.message.text() == "", "what was said of the order before is gone"
@@ -169,7 +169,7 @@ def test_the_daemon_carries_out_orders_and_a_repeated_job_keeps_its_options(
         link = Link()
         exchange(qtbot, link, hold(first.id, False))
         exchange(qtbot, link, Move(second.id, first.id))
-        made = exchange(qtbot, link, RepeatJob(first.id))
+        made = exchange(qtbot, link, RepeatJobs((first.id,)))[0]
         with pytest.raises(UserError, match="4711"):
             exchange(qtbot, link, hold(4711, True))
         assert not deck.job(first.id).spec.hold

@@ -10,7 +10,7 @@ from PySide6.QtTest import QTest
 
 from gpudeck.app.jobs.job_keys import WAITING
 from gpudeck.app.jobs.page import EMPTY, NOTHING_FOUND, SEARCHING
-from gpudeck.app.jobs.requests import ReadLog, RepeatJob
+from gpudeck.app.jobs.requests import ReadLog, RepeatJobs
 from gpudeck.app.jobs.table import DURATION
 from gpudeck.app.language.texts import use
 from gpudeck.app.widgets import theme
@@ -51,8 +51,8 @@ def test_details_show_the_reason_and_the_result(fed):
     fed.window.show_page("jobs")
     fed.feed(snapshots.cpu_snapshot())
     fed.window.jobs.choose(4)
+    assert "CUDA out of memory" in fed.window.jobs.details.failure.cause.text()
     facts = fed.window.jobs.details.facts.toPlainText()
-    assert "CUDA out of memory (exit status 1)" in facts
     assert "python train.py --epochs=3" in facts
     fed.window.jobs.choose(6)
     facts = fed.window.jobs.details.facts.toPlainText()
@@ -106,7 +106,7 @@ def test_cancel_and_run_again_ask_for_it(fed):
     fed.window.jobs.details.again.click()
     verbs = [r for r in fed.asked if not isinstance(r, ReadLog | GetTimeline)]
     assert verbs[0] == CancelMany((8,))
-    assert verbs[1] == RepeatJob(4)
+    assert verbs[1] == RepeatJobs((4,))
 
 
 def test_the_log_is_followed_one_question_at_a_time(fed):

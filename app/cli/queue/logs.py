@@ -12,6 +12,7 @@ from gpudeck.app.cli.output import print_json, print_line
 from gpudeck.app.cli.queue.log_printer import LogPrinter
 from gpudeck.app.cli.queue.named import latest
 from gpudeck.app.format.job_rows import describe
+from gpudeck.scheduler.protocol.log_file import Output
 
 MAX_JSON_BYTES = 4 * 2**20
 """With --json, only the end of a longer log is printed."""
@@ -26,6 +27,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="the job's number, or a name, for the latest job with this name",
     )
     parser.add_argument(
+        "--attempt",
+        type=arguments.positive_count,
+        metavar="N",
+        help="print the output of attempt N, from 1 on (default: the newest)",
+    )
+    parser.add_argument(
         "-f", "--follow", action="store_true", help="keep printing until the job ends"
     )
 
@@ -35,17 +42,16 @@ def run(args: Namespace) -> int:
     number = with_retries(lambda client: latest(client, args.job))
     if args.json:
         with_retries(lambda client: client.job(number))  # raises for an unknown job
-        log = with_retries(lambda client: client.log(number, -MAX_JSON_BYTES, MAX_JSON_BYTES))
+        log = with_retries(
+            lambda client: client.log(number, -MAX_JSON_BYTES, MAX_JSON_BYTES, args.attempt)
+        )
         print_json({"job": number, "log": log.decode(errors="replace")})
         return 0
     offset, printer = 0, LogPrinter()
     while True:
         # asked before reading, so that output written before the job's end is read below
         active = with_retries(lambda client: client.job(number)).active
-        while True:
-            part = with_retries(lambda client: client.log_part(number, offset))  # noqa: B023
-            if not part.data:
-                break
+        while (part := _read(number, offset, args.attempt)).data:
             offset = part.end
             printer.feed(part.data)
         if not (args.follow and active):
@@ -56,3 +62,7 @@ def run(args: Namespace) -> int:
         job = with_retries(lambda client: client.job(number))
         print_line(f"job {job.id} has not printed anything: {describe(job)}")
     return 0
+
+
+def _read(job: int, offset: int, attempt: int | None) -> Output:
+    return with_retries(lambda client: client.log_part(job, offset, attempt=attempt))

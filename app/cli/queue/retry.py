@@ -1,18 +1,36 @@
-"""Queue a job that has ended once more."""
+"""Queue jobs that have ended once more, with what their failures suggest."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
 from gpudeck.app.cli import arguments
-from gpudeck.app.cli.output import print_result
+from gpudeck.app.cli.output import print_json, print_line
+from gpudeck.app.cli.queue.named import latest
+from gpudeck.app.format.failure import LOG_END, Failure, explain_failure, has_failed
+from gpudeck.app.format.free_devices import largest_memory
 from gpudeck.app.format.job_rows import describe
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Job
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the job, and whether the new one gets its artefacts."""
-    arguments.add_job(parser)
+    """Add the jobs, their memory, and whether the new ones get their artefacts."""
+    parser.add_argument(
+        "jobs",
+        type=arguments.job_or_range,
+        nargs="+",
+        metavar="JOB",
+        help="a number, the name of the latest such job, or a range such as 10-19, of which the "
+        "jobs that failed are queued",
+    )
+    parser.add_argument(
+        "--memory",
+        type=arguments.size,
+        metavar="SIZE",
+        help="memory reservation on each GPU; 0: the whole GPU (default: as the failure suggests)",
+    )
     parser.add_argument(
         "--artefacts",
         action="store_true",
@@ -22,8 +40,43 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Submit the job again, with the present environment."""
+    """Submit the jobs again, and say why each of them failed and what is different."""
+    made = []
     with Client() as client:
-        job = client.retry(args.job, artefacts=args.artefacts)
-    print_result(args, job, f"job {job.id}: {describe(job)}")
+        largest = largest_memory(client.snapshot())
+        for job in [job for named in args.jobs for job in _named(client, named)]:
+            why = _explain(client, job, largest) if has_failed(job) else None
+            changes = why.remedy.changes if why else {}
+            changes = changes if args.memory is None else {"memory": args.memory}
+            new = client.retry(job.id, artefacts=args.artefacts, changes=changes)
+            made.append(new)
+            if not args.json:
+                _print_retry(job, why if args.memory is None else None, new)
+    if args.json:
+        print_json(made[0] if len(made) == 1 else made)
     return 0
+
+
+def _print_retry(job: Job, why: Failure | None, new: Job) -> None:
+    if why is not None:
+        print_line(f"job {job.id} ({job.spec.name}): {why.cause}")
+        if why.line and why.line not in str(why.cause):
+            print_line(f"  {why.line}")
+        if why.remedy.changes:
+            print_line(f"  {why.remedy.title}")
+    print_line(f"job {new.id}: {describe(new)}")
+
+
+def _named(client: Client, named: int | range | str) -> list[Job]:
+    """Return the jobs of an argument, of a range those that failed. Raises NotFound, UserError."""
+    if not isinstance(named, range):
+        return [client.job(latest(client, named))]
+    failed = [job for number in named if has_failed(job := client.job(number))]
+    if not failed:
+        raise UserError(f"none of the jobs {named.start} to {named.stop - 1} failed")
+    return failed
+
+
+def _explain(client: Client, job: Job, largest: float | None) -> Failure:
+    log = client.log(job.id, -LOG_END, LOG_END)
+    return explain_failure(job, log.decode(errors="replace"), largest)

@@ -164,10 +164,10 @@ def test_no_fact_is_repeated_and_a_long_command_leaves_room_for_others():
     long = msgspec.structs.replace(
         made, spec=msgspec.structs.replace(made.spec, argv=("python", "x" * 5000))
     )
-    rows = fact_table(details(long, SNAPSHOT), (Event(NOW, "submitted"),), NOW)
+    rows = fact_table(details(long, SNAPSHOT).facts, (Event(NOW, "submitted"),), NOW)
     assert len(dict(rows)["Command"]) < 300
     assert rows[-1] == ("Command, whole", "python " + "x" * 5000)
-    assert [name for name, _ in fact_table(details(made, SNAPSHOT), (), NOW)].count(
+    assert [name for name, _ in fact_table(details(made, SNAPSHOT).facts, (), NOW)].count(
         "Command, whole"
     ) == 0
 

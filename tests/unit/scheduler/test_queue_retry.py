@@ -9,14 +9,8 @@ from hypothesis import strategies as st
 
 from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.protocol.jobs import Failed, Job, Queued, Running, Spec, Usage
-from gpudeck.scheduler.queue.retry import (
-    MAX_WAIT_S,
-    needed_memory,
-    next_attempt,
-    next_memory,
-    out_of_memory,
-    remaining_delay,
-)
+from gpudeck.scheduler.protocol.memory_errors import needed_memory, next_memory, out_of_memory
+from gpudeck.scheduler.queue.retry import MAX_WAIT_S, next_attempt, remaining_delay
 
 FAILED = Failed(1.0, 2.0, "exit code 1", 1)
 TORCH = (
