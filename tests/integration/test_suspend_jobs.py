@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,9 @@ from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Failed, Job, Lost, Running, suspension_of
-from tests.integration.deck import kill_daemon, ready, running
+from tests.integration.deck import daemon_pid, kill_daemon, ready, running
 from tests.integration.test_suspend import SIZE, gpu
-from tests.support import eventually, send
+from tests.support import command_of, eventually, send
 
 __all__ = ["gpu"]  # the fixture
 TRAINING = """
@@ -133,7 +135,7 @@ def test_a_job_that_the_driver_refuses_runs_on(machine: Machine, call: str, code
         machine.deck.suspend_job(job.id)
     assert machine.on(job) and goes_on(job)
     event = machine.deck.timeline(job.id)[-1]
-    assert event.what == "not suspended" and "runs on" in event.text
+    assert event.what == "not suspended" and "runs on" in str(event.text)
 
 
 def test_what_does_not_run_is_not_suspended(machine: Machine) -> None:
@@ -232,7 +234,7 @@ def test_a_job_that_the_driver_cannot_bring_back_is_lost(machine: Machine) -> No
     machine.write(f"{pid_of(machine)}.state", 3)
     machine.deck.resume_job(job.id)
     state = machine.deck.wait(job.id).state
-    assert isinstance(state, Lost) and "could not bring job" in state.reason
+    assert isinstance(state, Lost) and "could not bring job" in str(state.reason)
 
 
 def test_a_suspended_job_can_be_cancelled(machine: Machine) -> None:
@@ -345,3 +347,52 @@ def test_a_retried_job_goes_on_with_its_artefacts(
     endless = deck.submit(["sleep", "1000"]).job
     with pytest.raises(UserError, match="has not ended yet"):
         deck.retry(endless.id, artefacts=True)
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def helper_of(daemon: int) -> int | None:
+    """Return the process that makes the driver's calls, while there is one."""
+    found = (pid for pid in children(daemon) if b"suspension.helper" in command_of(pid))
+    return next(found, None)
+
+
+@pytest.mark.parametrize("schedules", [4, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.timeout(1800)
+def test_no_fault_loses_a_job_runs_it_twice_or_leaves_it_stopped(
+    machine: Machine, schedules: int
+) -> None:
+    """Kill the daemon, its helper or both, or fill the disk, at drawn moments of a suspension."""
+    drawn = random.Random(schedules)
+    job = machine.train()
+    attempt = running(machine.deck, job).attempt
+    blocked = paths.suspensions_file().with_suffix(".new")
+    for call in ("lock", "checkpoint", "restore", "unlock"):
+        machine.write(f"{call}.slow", 20)
+    for number in range(schedules):
+        with Client(timeout=drawn.uniform(0.01, 0.3)) as hasty:
+            with suppress(UserError):
+                (hasty.suspend_job if machine.on(job) else hasty.resume_job)(job.id)
+            time.sleep(drawn.uniform(0.0, 0.1))
+        fault = drawn.choice(("daemon", "helper", "both", "disk"))
+        daemon = daemon_pid()
+        if fault in ("helper", "both") and (helper := helper_of(daemon)) is not None:
+            send(helper, signal.SIGKILL)
+        if fault == "disk":
+            blocked.mkdir(exist_ok=True)
+            with suppress(UserError):
+                machine.deck.suspend_job(job.id)
+            blocked.rmdir()
+        if fault in ("daemon", "both"):
+            restart(machine)
+        eventually(lambda: machine.on(job) or machine.off(job))
+        if machine.off(job):
+            assert state_of(machine) == "2", (number, fault)
+            machine.deck.resume_job(job.id)
+        eventually(lambda: machine.on(job))
+        assert state_of(machine) == "0" and goes_on(job), (number, fault)
+        assert running(machine.deck, job).attempt == attempt, (number, fault)
+    assert machine.events(job).count("started") == 1
+    assert machine.deck.suspended() == ()
