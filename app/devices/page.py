@@ -12,17 +12,22 @@ from gpudeck.app.charts.spark_row import SparkRow
 from gpudeck.app.devices.device_facts import FactGroup, device_facts
 from gpudeck.app.devices.fact_table import FactTable
 from gpudeck.app.devices.group_card import GroupCard
+from gpudeck.app.format.bookings import freed_text
 from gpudeck.app.format.calibration import calibration_request, gpus_to_calibrate
+from gpudeck.app.format.freeing import FREE_S, can_be_freed, free_question
 from gpudeck.app.language.texts import tr
 from gpudeck.app.link.details_poller import DetailsPoller
 from gpudeck.app.link.link import Link
+from gpudeck.app.link.notice import Notice, NoticeAction
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.actions import bind_actions
 from gpudeck.app.widgets.controls import (
     REACHES_EDGE,
     EdgeScrollArea,
+    QuestionCard,
     Stretch,
+    add_shortcuts,
     button,
     clear_panel,
     column,
@@ -31,7 +36,9 @@ from gpudeck.app.widgets.controls import (
     row,
     set_text,
 )
+from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.devices import Detail
+from gpudeck.scheduler.verbs.bookings import Booked, CancelReservation, Reserve
 
 _WIDE, _ACROSS = 1000, 3
 """Pixels of width from which on the curves are beside the facts; how many are side by side else."""
@@ -91,6 +98,15 @@ class DevicePage(QWidget):
                 "are right: a job that holds them for about a minute each"
             ),
         )
+        self.free = button(
+            tr("Free this GPU…"),
+            self._ask_to_free,
+            tooltip=tr("Suspend its jobs for two hours, and keep it free of others"),
+        )
+        self.asking = QuestionCard(
+            tr("Free it"), tr("Leave it"), self._free, self._leave, primary="no"
+        )
+        add_shortcuts(self.asking, {"Esc": self.asking.no.click})
         self.name = elided(meaning="muted")
         self.read = label(size="small", meaning="muted")
         self.cards: dict[str, GroupCard] = {}
@@ -106,9 +122,10 @@ class DevicePage(QWidget):
             "device.leave": self.back.click,
             "device.before": self.before.click,
             "device.after": self.after.click,
+            "device.free": self.free.click,
         }
         bind_actions(self, slots)
-        bar = row(self.back, Stretch(self.name), self.read, self.calibrate)
+        bar = row(self.back, Stretch(self.name), self.read, self.free, self.calibrate)
         for step in (self.before, self.after):
             bar.addWidget(step)
         bar.setSpacing(theme.M)
@@ -123,11 +140,12 @@ class DevicePage(QWidget):
         self._area = EdgeScrollArea(self._inner)
         self.setProperty(REACHES_EDGE, True)
         bar.setContentsMargins(0, 0, theme.M, 0)
-        self.setLayout(column(bar, Stretch(self._area)))
+        self.setLayout(column(bar, self.asking, Stretch(self._area)))
 
     def show_device(self, device: str) -> None:
         """Show the device with this id."""
         self._device = device
+        self.asking.hide()
         self.refresh()
 
     def refresh(self) -> None:
@@ -149,6 +167,7 @@ class DevicePage(QWidget):
         self.after.setVisible(len(snapshot.devices) > 1)
         self._show_groups(facts.groups)
         state = next(s for s in snapshot.devices if s.device.id == self._device)
+        self.free.setVisible(can_be_freed(state.device))
         self.sparks.show_device(state, self._state.history)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -222,6 +241,33 @@ class DevicePage(QWidget):
     def _calibrate(self) -> None:
         if self._state.snapshot is not None:
             self._link.send(self, calibration_request(self._state.snapshot))
+
+    def _ask_to_free(self) -> None:
+        """Say what will happen, and ask."""
+        snapshot = self._state.snapshot
+        for state in snapshot.devices if snapshot is not None else ():
+            if snapshot is not None and state.device.id == self._device:
+                self.asking.ask(free_question(state, snapshot))
+
+    def _free(self) -> None:
+        """Free the GPU that the question was about."""
+        if (snapshot := self._state.snapshot) is not None:
+            booking = Booking((self._device,), snapshot.time, snapshot.time + FREE_S, frees=True)
+            self._link.send(self, Reserve(booking), lambda made: self._tell_freed(made, booking))
+        self._leave()
+
+    def _tell_freed(self, made: Booked, booking: Booking) -> None:
+        """Announce what became of the jobs, with a way back."""
+        if (snapshot := self._state.snapshot) is not None:
+            back = NoticeAction(
+                tr("End it now"), lambda: self._link.send(self, CancelReservation(made.number))
+            )
+            text = ". ".join(freed_text(made, booking, snapshot)[:-1])
+            self._link.announced.emit(Notice(text, (back,)))
+
+    def _leave(self) -> None:
+        self.asking.hide()
+        self.setFocus()
 
     def _step(self, by: int) -> None:
         snapshot = self._state.snapshot

@@ -10,6 +10,7 @@ from PySide6.QtCore import QItemSelectionModel, QModelIndex, QSize, Qt, QTimer
 from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSplitter, QVBoxLayout, QWidget
 
+from gpudeck.app.format.job_rows import describe
 from gpudeck.app.format.values import device_label
 from gpudeck.app.jobs.arrangement import Arrangement, SortOrder, jobs_of
 from gpudeck.app.jobs.bookings_panel import BookingsPanel
@@ -33,7 +34,7 @@ from gpudeck.app.jobs.table_view import JobTableView
 from gpudeck.app.jobs.timeline_view import TimelineView
 from gpudeck.app.language.texts import tr, tr_count, tr_noop
 from gpudeck.app.link.link import Link
-from gpudeck.app.link.notice import Notice
+from gpudeck.app.link.notice import Notice, NoticeAction
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.action_table import hint
@@ -48,11 +49,12 @@ from gpudeck.app.widgets.controls import (
 )
 from gpudeck.app.widgets.list_table import height_of_rows, list_card
 from gpudeck.app.widgets.toast import open_path
-from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.jobs import Job, Running, suspension_of
 from gpudeck.scheduler.protocol.search import Search
 from gpudeck.scheduler.verbs.change import Move
 from gpudeck.scheduler.verbs.groups import Pause
 from gpudeck.scheduler.verbs.jobs import GetJob
+from gpudeck.scheduler.verbs.suspension import ResumeJob, SuspendJob
 
 EMPTY = tr_noop(
     "No jobs yet. Start one here (Ctrl+N), on the Workloads page (Ctrl+3), or in a terminal: "
@@ -69,6 +71,7 @@ MENU = (
     "job.report",
     "",
     "job.hold",
+    "job.suspend",
     "job.earlier",
     "job.later",
     "",
@@ -341,6 +344,26 @@ class JobsPage(QWidget):
             running = [job for job in found if job is not None]
             self.removal.request(self._selected(WAITING), running, snapshot.time)
 
+    def _suspend(self) -> None:
+        """Take the chosen job off its GPU, or have it come back."""
+        job = self._job(self._chosen)
+        if job is None or not isinstance(job.state, Running):
+            return
+        if suspension_of(job) is not None:
+            self._link.send(self, ResumeJob(job.id), self._tell_suspended)
+            return
+        text = tr("Job {job} leaves its GPU; its memory moves to the machine's", job=job.id)
+        self._link.announced.emit(Notice(text, seconds=4))
+        self._link.send(self, SuspendJob(job.id), self._tell_suspended)
+
+    def _tell_suspended(self, job: Job) -> None:
+        """Announce what became of the job, with the way back."""
+        text = tr("Job {job}: {state}", job=job.id, state=describe(job))
+        suspension = suspension_of(job)
+        back = NoticeAction(tr("Resume"), lambda: self._link.send(self, ResumeJob(job.id)))
+        off = suspension is not None and suspension.resume_at is None
+        self._link.announced.emit(Notice(text, (back,) if off else (), seconds=10))
+
     def _copy_command(self) -> None:
         if (job := self._job(self._chosen)) is not None:
             QGuiApplication.clipboard().setText(shlex.join(job.spec.argv))
@@ -544,6 +567,7 @@ class JobsPage(QWidget):
                 "job.copy": self._copy_command,
                 "job.folder": self._open_folder,
                 "job.hold": self.details.hold.click,
+                "job.suspend": self._suspend,
                 "job.earlier": self.details.earlier.click,
                 "job.later": self.details.later.click,
                 "job.template": self._use_template,

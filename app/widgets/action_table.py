@@ -55,6 +55,7 @@ ACTIONS = (
         "device",
         A("device.before", "Show the previous device", ("Alt+Left",), listed=False),
         A("device.after", "Show the next device", ("Alt+Right",), listed=False),
+        A("device.free", "Free this GPU for two hours", listed=False),
         A("device.leave", "Go back to the dashboard", ("Esc",), listed=False),
     ),
     *_page(
@@ -73,6 +74,12 @@ ACTIONS = (
         A("job.repeat", "Run the job again", ("Ctrl+R",), words="repeat retry"),
         A("job.template", "New job like this one", ("Ctrl+D",), words="duplicate copy template"),
         A("job.hold", "Hold or release the job", ("Ctrl+H",), words="pause"),
+        A(
+            "job.suspend",
+            "Suspend the job, or resume it",
+            ("Ctrl+Shift+S",),
+            words="gpu free sleep continue",
+        ),
         A("job.earlier", "Move the job up in the queue", ("Alt+Up",), words="earlier"),
         A("job.later", "Move the job down in the queue", ("Alt+Down",), words="later"),
         A("job.notify", "Notify me when the job ends", ("Ctrl+Shift+N",), words="bell desktop"),

@@ -1,0 +1,51 @@
+"""Say what happens when a GPU is freed for a time, before the user asks for it. Free of Qt."""
+
+from __future__ import annotations
+
+from gpudeck.app.format.values import clock, duration, memory
+from gpudeck.app.language.texts import tr, tr_date
+from gpudeck.scheduler.protocol.devices import Device
+from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.snapshot import DeviceState, Snapshot, label
+
+FREE_S = 2 * 3600.0
+"""How long the window frees a GPU, in seconds."""
+_FIXED_S, _RATE = 0.5, 1.6 * 2**30
+"""The least speed that was measured (tests/benchmarks/log/suspension.md): seconds, and bytes a
+second."""
+
+
+def can_be_freed(device: Device) -> bool:
+    """Return whether the jobs of a device can be suspended: a GPU of this machine."""
+    return device.kind == "nvidia" and not device.host
+
+
+def free_question(state: DeviceState, snapshot: Snapshot) -> str:
+    """Return what happens to a GPU, its jobs and the assistant when it is freed for FREE_S."""
+    until = tr_date(clock(snapshot.time + FREE_S, snapshot.time))
+    gpu = label(state.device)
+    parts = [tr("{gpu} is kept free until {time}.", gpu=gpu, time=until)]
+    jobs = {job.id: job for job in snapshot.jobs}
+    parts += [_leaving(jobs[number], state) for number in state.holders if number in jobs]
+    if state.leased:
+        parts.append(tr("The assistant leaves it."))
+    return " ".join(parts)
+
+
+def _leaving(job: Job, state: DeviceState) -> str:
+    processes = state.reading.processes if state.reading is not None else ()
+    size = sum(process.memory or 0.0 for process in processes if process.job == job.id)
+    if not size:
+        return tr(
+            "Job {job} ({name}) is suspended, and comes back by itself.",
+            job=job.id,
+            name=job.spec.name,
+        )
+    return tr(
+        "Job {job} ({name}) is suspended in about {time}, as {size} move to the machine's memory, "
+        "and comes back by itself.",
+        job=job.id,
+        name=job.spec.name,
+        time=duration(_FIXED_S + size / _RATE),
+        size=memory(size),
+    )

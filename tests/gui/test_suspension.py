@@ -1,0 +1,83 @@
+"""The window suspends and resumes jobs, and frees a GPU after saying what will happen."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpudeck.app.widgets.actions import find_action
+from gpudeck.scheduler.protocol.bookings import Freed
+from gpudeck.scheduler.protocol.jobs import Job, JobSuspension, Running
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.verbs.bookings import Booked, Reserve
+from gpudeck.scheduler.verbs.suspension import ResumeJob, SuspendJob
+from tests.gui import snapshots
+from tests.gui.conftest import Fed
+from tests.gui.snapshots import NOW
+
+FIRST = snapshots.gpu(0).id
+OFF = JobSuspension("suspended", NOW - 60, memory=12 * 2**30)
+
+
+def with_suspension(suspension: JobSuspension | None) -> Snapshot:
+    """Return a snapshot whose running job is suspended in this way."""
+    made = snapshots.gpu_snapshot(1)
+
+    def change(job: Job) -> Job:
+        if not isinstance(job.state, Running):
+            return job
+        state = msgspec.structs.replace(job.state, suspension=suspension)
+        return msgspec.structs.replace(job, state=state)
+
+    return msgspec.structs.replace(made, jobs=tuple(map(change, made.jobs)))
+
+
+def toggle(fed: Fed) -> None:
+    action = find_action(fed.window.jobs, "job.suspend")
+    assert action is not None
+    action.trigger()
+
+
+def test_a_job_is_suspended_and_resumed_by_one_action(fed: Fed) -> None:
+    fed.window.show_page("jobs")
+    fed.feed(with_suspension(None))
+    fed.window.jobs.show_job(8)
+    fed.window.jobs.refresh()
+    toggle(fed)
+    assert [request for request in fed.asked if isinstance(request, SuspendJob)] == [SuspendJob(8)]
+    off = with_suspension(OFF)
+    fed.feed(off)
+    details = fed.window.jobs.details
+    assert details.state.text() == "Suspended"
+    assert details.doing.text().startswith("12.0 GiB in host memory since")
+    toggle(fed)
+    assert fed.asked[-1] == ResumeJob(8)
+    fed.feed(with_suspension(msgspec.structs.replace(OFF, phase="resuming")))
+    assert details.state.text() == "Resuming"
+
+
+def test_a_gpu_is_freed_after_the_window_says_what_will_happen(fed: Fed) -> None:
+    fed.feed(snapshots.gpu_snapshot(1))
+    fed.window.show_device(FIRST)
+    page = fed.window.device
+    page.free.click()
+    assert page.asking.isVisible() and not [r for r in fed.asked if isinstance(r, Reserve)]
+    text = page.asking.text.text()
+    assert "GPU 0 is kept free until" in text
+    assert "Job 8 (attention) is suspended" in text and "comes back by itself" in text
+    page.asking.no.click()
+    assert not page.asking.isVisible() and not [r for r in fed.asked if isinstance(r, Reserve)]
+    page.free.click()
+    page.asking.yes.click()
+    (request,) = [r for r in fed.asked if isinstance(r, Reserve)]
+    assert request.booking.gpus == (FIRST,) and request.booking.frees
+    fed.reply(Reserve, Booked(3, freed=Freed(left=(8,))))
+    toast = fed.window.toasts
+    assert toast.isVisible()
+    fed.window.show_device(FIRST)
+    assert not page.asking.isVisible()
+
+
+def test_a_recording_and_a_cpu_are_not_freed(fed: Fed) -> None:
+    fed.feed(snapshots.gpu_snapshot(1, replay=True))
+    fed.window.show_device(snapshots.gpu_snapshot(1, replay=True).devices[0].device.id)
+    assert not fed.window.device.free.isVisible()
