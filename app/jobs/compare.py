@@ -10,7 +10,9 @@ from PySide6.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from gpudeck.app.format.job_rows import details, device_labels, job_row
 from gpudeck.app.format.results import result_of
+from gpudeck.app.jobs.run_overlay import RunOverlay
 from gpudeck.app.language.texts import tr, tr_decimal
+from gpudeck.app.link.link import Link
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import card, column, label, row, set_text
 from gpudeck.app.widgets.safe_text import SafeText
@@ -21,8 +23,9 @@ from gpudeck.scheduler.protocol.snapshot import Snapshot
 class JobCompare(QWidget):
     """Show two jobs. Lines that differ stand out, and the others can be hidden."""
 
-    def __init__(self) -> None:
+    def __init__(self, link: Link) -> None:
         super().__init__()
+        self.curves = RunOverlay(link, listed=False)
         self.title = label(strong=True)
         self.count = label(size="small", meaning="muted")
         self.only = QCheckBox(tr("Only differences"))
@@ -36,11 +39,13 @@ class JobCompare(QWidget):
         inner = QVBoxLayout()
         inner.setSpacing(theme.S)
         inner.addLayout(header)
+        inner.addWidget(self.curves)
         inner.addWidget(self.text, 1)
         self.setLayout(column(card(inner)))
 
     def show_jobs(self, left: Job, right: Job, snapshot: Snapshot) -> None:
         """Compare two jobs of the snapshot."""
+        self.curves.show_jobs((left, right), snapshot.time)
         pairs = compare(left, right, snapshot)
         heads = tr("Job {job}", job=left.id), tr("Job {job}", job=right.id)
         if (pairs, heads) == (self._pairs, self._heads):

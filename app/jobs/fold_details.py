@@ -12,7 +12,9 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from gpudeck.app.format.values import duration
 from gpudeck.app.jobs.job_keys import CANCELLED, FAILED, RUNNING, SUCCEEDED, WAITING
 from gpudeck.app.jobs.listing import JobLine, JobLines
+from gpudeck.app.jobs.run_overlay import RunOverlay
 from gpudeck.app.language.texts import tr, tr_count
+from gpudeck.app.link.link import Link
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import (
     ProgressLine,
@@ -43,8 +45,9 @@ class FoldDetails(QWidget):
     toggled = Signal()
     """The user wants its jobs shown, or hidden."""
 
-    def __init__(self) -> None:
+    def __init__(self, link: Link) -> None:
         super().__init__()
+        self.curves = RunOverlay(link, listed=True)
         self.title = label(strong=True)
         self.counts = label(meaning="muted", wrap=True)
         self.bar = ProgressLine()
@@ -59,16 +62,20 @@ class FoldDetails(QWidget):
         inner.setSpacing(theme.S)
         inner.addLayout(row(self.title, Stretch(self.counts), self.retry, self.unfold, self.cancel))
         inner.addWidget(self.bar)
+        inner.addWidget(self.curves)
         inner.addWidget(self.text, 1)
         self.setLayout(column(card(inner)))
 
-    def show_fold(self, line: JobLine, lines: JobLines, job: Callable[[int], Job | None]) -> None:
+    def show_fold(
+        self, line: JobLine, lines: JobLines, job: Callable[[int], Job | None], now: float
+    ) -> None:
         """Show the array or group of a row.
 
         Args:
             line: Its row.
             lines: All rows.
             job: Returns a job by its number.
+            now: Seconds since the epoch.
         """
         assert line.fold is not None
         numbers = lines.members[line.id]
@@ -86,6 +93,8 @@ class FoldDetails(QWidget):
         unfolded = numbers[0] in lines.indented
         self.unfold.setText(tr("Hide its jobs") if unfolded else tr("Show its jobs"))
         self.cancel.setVisible(line.row.active)
+        found = (job(number) for number in numbers[:_MOST_TIMED])
+        self.curves.show_jobs([one for one in found if one is not None], now)
         facts = fold_facts([lines.line(number) for number in numbers[:_MOST_TIMED]], job)
         if facts != self._shown:
             self._shown = facts

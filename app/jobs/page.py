@@ -119,9 +119,9 @@ class JobsPage(QWidget):
         self.model = JobTable()
         self.table = JobTableView(self.model)
         self.empty = empty_label(tr(EMPTY))
-        self.details, self.compared = JobDetails(state, link), JobCompare()
+        self.details, self.compared = JobDetails(state, link), JobCompare(link)
         self.form, self.groups = JobFormView(link), GroupsPanel(link)
-        self.bookings, self.fold = BookingsPanel(link), FoldDetails()
+        self.bookings, self.fold = BookingsPanel(link), FoldDetails(link)
         self.timeline = TimelineView(link)
         self.removal = JobRemoval(self, link)
         self.asking = self.removal.asking
@@ -397,8 +397,8 @@ class JobsPage(QWidget):
         job = self._job(self._chosen)
         line = None if self._chosen is None else rows.folds.get(self._chosen)
         self.fold.setVisible(line is not None and len(chosen) == 1 and free)
-        if line is not None and self.fold.isVisibleTo(self):
-            self.fold.show_fold(line, rows, self._job)
+        if line is not None and snapshot is not None and self.fold.isVisibleTo(self):
+            self.fold.show_fold(line, rows, self._job, snapshot.time)
         self.details.setVisible(job is not None and len(pair) != 2 and free)
         if job is not None and snapshot is not None:
             self.details.show_job(job, snapshot)

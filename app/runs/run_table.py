@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from gpudeck.app.runs.run_curves import Run
 from gpudeck.scheduler.protocol.errors import MALFORMED
 from gpudeck.scheduler.protocol.jobs import Job, Spec
 
@@ -30,14 +31,36 @@ class RunRow:
 
 def run_rows(jobs: Iterable[Job]) -> list[RunRow]:
     """Return a row for each job that left values, with only those parameters that differ."""
-    found = [(job, run_parameters(job.spec), run_values(job)) for job in jobs]
-    rows = [(job, given, values) for job, given, values in found if values]
-    seen: dict[str, set[str | None]] = {}
-    for name in {name for _, given, _ in rows for name in given}:
-        seen[name] = {given.get(name) for _, given, _ in rows}
+    found = ((job, run_values(job)) for job in jobs)
+    return _rows([(job, values) for job, values in found if values])
+
+
+def overlaid_rows(jobs: Iterable[Job], runs: Iterable[Run]) -> list[RunRow]:
+    """Return a row for each run with curves, whose values are the newest ones."""
+    curves = {run.job: run.curves for run in runs if run.curves}
+    newest = {
+        number: {name: curve.values[-1] for name, curve in found.items()}
+        for number, found in curves.items()
+    }
+    return _rows([(job, newest[job.id] | run_values(job)) for job in jobs if job.id in newest])
+
+
+def overlaid_names(runs: Iterable[Run]) -> list[str]:
+    """Return the names of curves, those that most runs have first."""
+    return [name for name, _ in Counter(n for run in runs for n in run.curves).most_common()]
+
+
+def _rows(found: Sequence[tuple[Job, dict[str, float]]]) -> list[RunRow]:
+    """Return rows with only those parameters that differ."""
+    given = [run_parameters(job.spec) for job, _ in found]
+    differ = {
+        name
+        for name in {name for one in given for name in one}
+        if len({one.get(name) for one in given}) > 1
+    }
     return [
-        RunRow(job, {n: v for n, v in given.items() if len(seen[n]) > 1}, values)
-        for job, given, values in rows
+        RunRow(job, {n: v for n, v in one.items() if n in differ}, values)
+        for (job, values), one in zip(found, given, strict=True)
     ]
 
 
