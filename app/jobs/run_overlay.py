@@ -94,6 +94,7 @@ class RunOverlay(QWidget):
         self.model = _Table([])
         self.table = list_table(self.model, (), tr_noop("Runs"))
         self.table.horizontalHeader().setSectionsClickable(True)
+        self.table.horizontalHeader().setDefaultSectionSize(theme.px(_WIDTH))
         self.table.horizontalHeader().sectionClicked.connect(self._sort_by)
         self.table.selectionModel().currentRowChanged.connect(self._paint)
         self._listed = listed
