@@ -48,7 +48,7 @@ def test_a_job_is_suspended_and_resumed_by_one_action(fed: Fed) -> None:
     fed.feed(off)
     details = fed.window.jobs.details
     assert details.state.text() == "Suspended"
-    assert details.doing.text().startswith("12.0 GiB in host memory since")
+    assert details.doing.text().startswith("12 GiB in host memory since")
     toggle(fed)
     assert fed.asked[-1] == ResumeJob(8)
     fed.feed(with_suspension(msgspec.structs.replace(OFF, phase="resuming")))
