@@ -7,6 +7,7 @@ process can.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -27,6 +28,15 @@ TIMEOUT_S = 10.0
 """Seconds for one attempt, after which its process is killed."""
 MAX_WAITING = 1000
 """The most notices that wait; if there are more, the oldest is dropped."""
+MOST_PRINTED = 4096
+"""Bytes of what a sender prints that are read. On a shared daemon it belongs to its user, who may
+have it print anything."""
+_PASSED = (
+    "PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "http_proxy", "https_proxy", "no_proxy",
+)  # fmt: skip
+"""The variables that a sender of another user gets: users can read those of their processes, and
+root's may hold secrets."""
 BURST, EVERY_S = 5, 30.0
 """So many messages are sent at once, and then one in so many seconds. What comes meanwhile is put
 together into one. A webhook, which a program reads, gets all of them one by one."""
@@ -97,9 +107,17 @@ class Courier:
             )
         except OSError as e:
             return f"no process can be started: {e.strerror}"
+        assert sender.stdin is not None and sender.stdout is not None
+        sender.stdin.write(msgspec.json.encode(envelope))
+        sender.stdin.close()
         try:
             async with asyncio.timeout(self._timeout):
-                printed, _ = await sender.communicate(msgspec.json.encode(envelope))
+                try:
+                    printed = await sender.stdout.readexactly(MOST_PRINTED)
+                    children.kill(sender)
+                except asyncio.IncompleteReadError as e:
+                    printed = e.partial
+                await sender.wait()
         except TimeoutError:
             return f"no answer within {self._timeout:g} s"
         finally:
@@ -144,5 +162,9 @@ def _as_user(user: int | None) -> dict[str, Any]:
     """Return what makes a process one of this user. Raises OSError."""
     if user is None:
         return {}
-    found = identity_of(user)
-    return {"user": found.uid, "group": found.gid, "extra_groups": found.groups}
+    found, env = identity_of(user), {"PYTHONNOUSERSITE": "1"}
+    for name in _PASSED:
+        value = os.environ.get(name, "")
+        if value and "@" not in value:  # the login of a proxy is root's
+            env[name] = value
+    return {"user": found.uid, "group": found.gid, "extra_groups": found.groups, "env": env}

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.notices.book import DestinationBook
 from gpudeck.scheduler.notices.courier import Courier
 from gpudeck.scheduler.notices.notice import (
@@ -64,6 +65,8 @@ class Notifier:
         self._make, self._checked = couriers, time.time()
         self._couriers: dict[tuple[int | None, str], Courier] = {}
         self._stopping: set[asyncio.Task[None]] = set()
+        self._testing: set[int | None] = set()
+        """Users for whom a test is being sent: each test is a process."""
 
     # What happened
 
@@ -132,8 +135,14 @@ class Notifier:
         destination = self._book.of(user).get(name)
         if destination is None:
             raise NotFound(f"there is no destination {name}. See: gpudeck notify")
+        if user in self._testing:
+            raise UserError(phrase("another test of yours is being sent; wait for its end"))
         courier = self._courier(user, name, destination)
-        problem = await courier.attempt(trial_notice(), self._settings().report_language)
+        self._testing.add(user)
+        try:
+            problem = await courier.attempt(trial_notice(), self._settings().report_language)
+        finally:
+            self._testing.discard(user)
         courier.problem = problem
         if problem:
             raise UserError(f"nothing was sent to {name}: {problem}")

@@ -8,6 +8,7 @@ error contains it. It prints why it failed.
 
 from __future__ import annotations
 
+import http.client
 import smtplib
 import ssl
 import sys
@@ -27,6 +28,8 @@ COMMAND = (sys.executable, "-P", "-m", "gpudeck.scheduler.notices.sender")
 _USER_AGENT = "gpudeck"
 _SUBMISSION, _SUBMISSION_TLS = 587, 465
 """The usual ports of mail servers, with STARTTLS and with TLS from the beginning."""
+_MOST_SAID = 200
+"""Characters of what a server says in a refusal."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -47,7 +50,8 @@ def send(envelope: Envelope, timeout: float) -> None:
     """Send the notice. Raises NotSent."""
     notice = envelope.notice
     title, text = (render(part, envelope.language) for part in (notice.title, notice.text))
-    wording = Wording(printable(title), text, notice.fields, notice.urgent)
+    clean = "\n".join(map(printable, text.split("\n")))  # a folder may have any name
+    wording = Wording(printable(title), clean, notice.fields, notice.urgent)
     try:
         if envelope.kind == "desktop":
             from gpudeck.scheduler.notices.desktop import show
@@ -57,7 +61,7 @@ def send(envelope: Envelope, timeout: float) -> None:
             _mail(envelope.address, wording, timeout)
         else:
             _post(post_of(envelope.kind, envelope.address, wording), timeout)
-    except (smtplib.SMTPException, OSError, ValueError) as e:
+    except (smtplib.SMTPException, http.client.HTTPException, OSError, ValueError) as e:
         raise NotSent(_problem(e)) from e
 
 
@@ -100,7 +104,8 @@ def _post(post: Post, timeout: float) -> None:
             return
     except urllib.error.HTTPError as e:
         more = ". Name the address it redirects to" if 300 <= e.code < 400 else ""
-        raise NotSent(f"it answered {e.code} {e.reason}{more}") from e
+        said = printable(str(e.reason))[:_MOST_SAID]
+        raise NotSent(f"it answered {e.code} {said}{more}") from e
     except urllib.error.URLError as e:
         raise NotSent(f"it cannot be reached ({e.reason})") from e
 

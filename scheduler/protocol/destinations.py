@@ -6,7 +6,7 @@ An address may hold a password or a token. It is stored by the daemon alone, and
 from __future__ import annotations
 
 import re
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -40,7 +40,9 @@ class Destination(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     kind: Kind
     address: str = ""
-    events: tuple[NoticeEvent, ...] = DEFAULT_EVENTS
+    events: Annotated[tuple[NoticeEvent, ...], msgspec.Meta(max_length=len(NOTICE_EVENTS))] = (
+        DEFAULT_EVENTS
+    )
     """What it is told without being asked: every end of a job, failures, alerts, bookings. A job
     that names the destination is told in any case."""
 
@@ -92,5 +94,7 @@ def check_destination(name: str, destination: Destination) -> None:
     required = {"mail": ("from", "to"), "telegram": ("chat_id",)}.get(kind, ())
     if any(field not in named for field in required):
         raise problem
+    if not all(value.isprintable() for values in named.values() for value in values):
+        raise problem  # they are decoded, and a line break would end a header of a mail
     if kind == "ntfy" and not re.fullmatch(r"/[A-Za-z0-9_-]{1,64}/?", parts.path):
         raise problem

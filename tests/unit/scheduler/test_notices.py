@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pwd
 import shutil
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gpudeck.language.text import phrase
+from gpudeck.scheduler.notices import courier
 from gpudeck.scheduler.notices.book import DestinationBook
 from gpudeck.scheduler.notices.courier import BURST, MAX_WAITING, Courier
 from gpudeck.scheduler.notices.notice import MOST_LINES, Notice, booking_notice, job_notice
 from gpudeck.scheduler.notices.notifier import Notifier, Roles
+from gpudeck.scheduler.notices.sender import Envelope, NotSent, send
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.destinations import (
     KINDS,
@@ -42,12 +49,12 @@ def deliver(destination: Destination, notices: int = 1, timeout: float = 20.0) -
     said: list[str | None] = []
 
     async def run() -> None:
-        courier = Courier(destination, None, said.append, (0.0, 0.05), timeout)
+        one = Courier(destination, None, said.append, (0.0, 0.05), timeout)
         for _ in range(notices):
-            courier.send(NOTICE)
+            one.send(NOTICE)
         while len(said) < notices:
             await asyncio.sleep(0.02)
-        await courier.stop()
+        await one.stop()
 
     asyncio.run(run())
     return said
@@ -119,6 +126,91 @@ def test_a_server_that_hangs_times_out(hook: Hook) -> None:
     assert deliver(Destination("webhook", hook.url), timeout=0.4) == ["no answer within 0.4 s"]
 
 
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (b"HTTP/1.1 500 \x1b[2J " + b"x" * 9000 + b"\r\n\r\n", "it answered 500"),
+        (b"\0junk\r\n\r\n", "it cannot be used (BadStatusLine)"),
+    ],
+)  # fmt: skip
+def test_what_a_hostile_server_says_is_short_and_controls_no_terminal(
+    answer: bytes, problem: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def refuse() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        threading.Thread(target=refuse).start()
+        envelope = Envelope("webhook", f"http://127.0.0.1:{server.getsockname()[1]}/s3cret", NOTICE)
+        with pytest.raises(NotSent) as refused:
+            send(envelope, 20.0)
+    said = str(refused.value)
+    assert said.startswith(problem) and said.isprintable() and len(said) < 300
+
+
+def test_a_text_controls_no_terminal(hook: Hook) -> None:
+    reason = "cannot start 'x' in /tmp/\x1b]0;a\x07\u202e\r: Permission denied"
+    notice = job_notice(ended(Failed(0.0, 60.0, reason)))
+    send(Envelope("webhook", hook.url, notice), 20.0)
+    (told,) = hook.got
+    assert "Permission denied" in str(told["text"]) and str(told["text"]).isprintable()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root starts processes of other users")
+def test_a_sender_of_another_user_gets_no_variable_of_root(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ROOTS_TOKEN", "s3cret")
+    monkeypatch.setenv("https_proxy", "http://root:s3cret@proxy:1")
+    monkeypatch.setenv("http_proxy", "http://proxy:1")
+    script = "tr '\\0' '\\n' < /proc/self/environ; id -u; exit 1"
+    monkeypatch.setattr(courier, "COMMAND", ("/bin/sh", "-c", script))
+    nobody = pwd.getpwnam("nobody").pw_uid
+    printed = asyncio.run(Courier(Destination("desktop"), nobody).attempt(NOTICE))
+    assert str(nobody) in printed.splitlines()
+    assert "http_proxy=http://proxy:1" in printed and "s3cret" not in printed
+
+
+def test_a_sender_that_prints_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a shared daemon it belongs to a user, who may have it print anything."""
+    monkeypatch.setattr(courier, "COMMAND", ("yes", "x"))
+    problem = asyncio.run(Courier(Destination("desktop"), timeout=60.0).attempt(NOTICE))
+    assert problem.startswith("x 60.0") and len(problem) <= courier.MOST_PRINTED
+
+
+def test_a_user_sends_one_test_at_a_time(hook: Hook, tmp_path: Path) -> None:
+    """Each test is a process, so that many at once would be in the way of others."""
+    book = DestinationBook(tmp_path / "destinations.json")
+    book.set(1, "slow", Destination("webhook", hook.url))
+    book.set(1, "other", Destination("webhook", hook.url))
+    roles = Roles(shared=False, is_admin=lambda uid: False, is_member=lambda uid, group: False)
+    hook.answers = [0]
+
+    async def send_two() -> None:
+        notifier = Notifier(book, Settings, lambda *_: None, roles)
+        first = asyncio.create_task(notifier.attempt(1, "slow"))
+        while not hook.requests:
+            await asyncio.sleep(0.01)
+        with pytest.raises(UserError, match="another test of yours is being sent"):
+            await notifier.attempt(1, "other")
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        await notifier.attempt(1, "other")
+        await notifier.stop()
+
+    asyncio.run(send_two())
+    assert len(hook.got) == 1
+
+
+def test_a_destination_names_each_event_once() -> None:
+    many = {"kind": "desktop", "events": ["end"] * 5}
+    with pytest.raises(msgspec.ValidationError, match="length <= 4"):
+        msgspec.convert(many, Destination)
+
+
 def test_an_unreachable_server_is_reported_without_the_secret() -> None:
     (told,) = deliver(Destination("webhook", "http://127.0.0.1:9/hook?token=s3cret"))
     assert told is not None and "refused" in told and "s3cret" not in told
@@ -135,12 +227,12 @@ def test_many_notices_become_one_after_a_burst() -> None:
             return ""
 
     async def storm() -> None:
-        courier = Instant(Destination("ntfy", "https://n.org/lab"), every=1.0)
+        one = Instant(Destination("ntfy", "https://n.org/lab"), every=1.0)
         for number in range(BURST + MOST_LINES + 30):
-            courier.send(Notice("end", f"job {number}", ""))
+            one.send(Notice("end", f"job {number}", ""))
         while len(sent) < BURST + 1:
             await asyncio.sleep(0.02)
-        await courier.stop()
+        await one.stop()
 
     asyncio.run(storm())
     *single, last = sent
@@ -161,11 +253,11 @@ def test_the_number_of_waiting_notices_is_bounded() -> None:
     said: list[str | None] = []
 
     async def storm() -> None:
-        courier = Courier(Destination("webhook", "http://127.0.0.1:9/"), None, said.append)
+        one = Courier(Destination("webhook", "http://127.0.0.1:9/"), None, said.append)
         for _ in range(MAX_WAITING + 5):
-            courier.send(NOTICE)
-        assert len(courier) == MAX_WAITING
-        await courier.stop()
+            one.send(NOTICE)
+        assert len(one) == MAX_WAITING
+        await one.stop()
 
     asyncio.run(storm())
     assert len(said) == 5
@@ -182,6 +274,8 @@ def test_the_number_of_waiting_notices_is_bounded() -> None:
         ("x", "webhook", "https://h/" + "a" * 3000), ("x", "ntfy", "https://n.org/"),
         ("x", "ntfy", "https://n.org/a/b"), ("x", "telegram", "https://h/bot1/sendMessage"),
         ("x", "mail", "smtp://h/?from=a@b"), ("x", "mail", "https://h/?from=a@b&to=c@d"),
+        ("x", "mail", "smtp://h/?from=a@b%0D%0ABcc:e@f&to=c@d"),
+        ("x", "mail", "smtp://h/?from=a@b&to=%00"),
         ("x", "desktop", "https://h/"),
     ],
 )  # fmt: skip
