@@ -58,6 +58,11 @@ def _printed(client: Client, job: Job) -> dict[str, RunCurve]:
         printed.feed(data)
         at = end
     printed.feed(b"\n")
+    return printed_curves(printed)
+
+
+def printed_curves(printed: PrintedCurves) -> dict[str, RunCurve]:
+    """Return what was printed so far in order of its steps; at the same step, the newest value."""
     return {
         name: _curve(dict(zip(steps.tolist(), values.tolist(), strict=True)))
         for name, (steps, values) in printed.points.items()

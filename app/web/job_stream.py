@@ -14,6 +14,7 @@ from gpudeck.app.format.job_rows import JobFacts, details, ended, started
 from gpudeck.app.format.values import clock, device_label
 from gpudeck.app.jobs.log_tail import LogTail
 from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.runs.run_curves import printed_curves
 from gpudeck.app.web.feed import Event
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
@@ -84,7 +85,7 @@ class _Follower:
         text = "" if view.started is None else self._read_log(self._client)
         self.over = view.ended is not None and not self.behind
         log = [("log", msgspec.json.encode(text))] if text else []
-        curves = {name: values.tolist() for name, values in self._printed.curves.items()}
+        curves = printed_curves(self._printed)
         return [*self._changed("job", view), *log, *self._changed("curves", curves)]
 
     def close(self) -> None:

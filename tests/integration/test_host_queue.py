@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import resource
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -18,6 +20,7 @@ from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.deck import ready
 from tests.integration.shell import Shell
 from tests.integration.sshd import serving
+from tests.integration.web_page import Page
 from tests.support import eventually, state_folder
 
 
@@ -63,6 +66,22 @@ def test_submit_logs_and_cancel_go_to_the_queue_of_the_machine(lab, host, there)
             deck.artefacts(1)
     with Client() as here:
         assert here.jobs() == (), "nothing was queued on this machine"
+
+
+def test_the_page_in_the_browser_shows_the_queue_of_the_machine(lab, there):
+    lab("--host", "lab1", "submit", "--wait", "--name", "over-there", "--", "echo", "hello")
+    command = [sys.executable, "-m", "gpudeck", "--host", "lab1", "web", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            page = Page(process.stdout.readline().split()[-1])
+            ((_, shown),) = page.events("/api/live", 1)
+            (job,) = [one for one in shown["ended"] if one["row"]["name"] == "over-there"]
+            events = page.events(f"/api/jobs/{job['row']['id']}", 99)
+        finally:
+            process.send_signal(signal.SIGTERM)
+    assert ("log", "hello\n") in events
+    with Client() as here:
+        assert here.jobs() == (), "this is not the queue of this machine"
 
 
 def test_gpu_deck_is_found_there(lab):

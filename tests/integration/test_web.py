@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import subprocess
@@ -11,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,6 +18,7 @@ from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.browser import Browser, need_chromium
 from tests.integration.deck import python, ready, running
+from tests.integration.web_page import Page
 from tests.support import eventually, state_folder
 
 pytestmark = pytest.mark.xdist_group("web")
@@ -30,42 +29,6 @@ HOSTILE = (
     "while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.05)\n"
     "print('the last line')\n"
 )
-
-
-class Page:
-    """A running `gpudeck web`."""
-
-    def __init__(self, link: str) -> None:
-        self.link = link
-        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/#([\w-]+)", link)
-        assert found
-        self.port, self.token = int(found[1]), found[2]
-
-    def ask(
-        self, path: str, method: str = "GET", token: str | None = None, host: str | None = None
-    ) -> tuple[int, dict[str, str], bytes]:
-        """Return the status, the headers and the body of a reply that is not a stream."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
-        headers = {"Host": host or f"127.0.0.1:{self.port}"}
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
-        connection.request(method, path, headers=headers)
-        reply = connection.getresponse()
-        body = b"" if reply.getheader("content-type", "").startswith("text/event") else reply.read()
-        connection.close()
-        return reply.status, {k.lower(): v for k, v in reply.getheaders()}, body
-
-    def events(self, path: str, most: int) -> list[tuple[str, Any]]:
-        """Return the first events of a stream."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
-        connection.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
-        reply, found = connection.getresponse(), []
-        while len(found) < most and (line := reply.readline()):
-            if line.startswith(b"event: "):
-                data = reply.readline().removeprefix(b"data: ")
-                found.append((line[7:].decode().strip(), json.loads(data)))
-        connection.close()
-        return found
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +144,8 @@ def test_the_stream_tells_of_jobs_as_they_come(page: Page, deck: Client, tmp_pat
     assert "\x1b" not in log
     assert log.endswith("the last line\n")
     curves = [value for name, value in events if name == "curves"][-1]
-    assert curves["loss"] == [4 / (step + 1) for step in range(40)]
+    assert curves["loss"]["steps"] == [float(step) for step in range(40)]
+    assert curves["loss"]["values"] == [4 / (step + 1) for step in range(40)]
     assert page.events("/api/jobs/999999", 9)[-1][0] == "problem"
 
 

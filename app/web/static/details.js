@@ -137,7 +137,7 @@ export class JobPage {
         this.printed.set(name, chart);
         this.curves.append(chart.card);
       }
-      this.printed.get(name).show(curves[name].map((_, i) => i + 1), [curves[name]]);
+      this.printed.get(name).show(curves[name].steps, [curves[name].values]);
     }
   }
 }
