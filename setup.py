@@ -13,7 +13,15 @@ FILES = {
     # data that lies beside the code
     "": ["py.typed", "*.sql", "*.txt", "catalogues/*.po", "measured/*", "*.cu"],
     "gpudeck.app.web": ["static/*"],
-    "gpudeck.assets": ["*.gz", "fonts/*", "grafana/*", "icons/*", "desktop/*", "rwkv7-*/*"],
+    "gpudeck.assets": [
+        "*.gz",
+        "fonts/*",
+        "grafana/*",
+        "icons/*",
+        "desktop/*",
+        "rwkv7-*/*",
+        "request-reader/*",
+    ],
     # what the assistant searches
     "gpudeck.docs": ["commands.md", "settings.md", "manual/*.md"],
 }

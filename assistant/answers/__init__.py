@@ -19,6 +19,8 @@ _SUBJECTS: dict[str, Answerer] = {
     "processes": listings.processes,
     "alerts": listings.alerts,
     "queue": listings.queue,
+    "bookings": listings.bookings,
+    "machines": listings.machines,
     "capacity": listings.capacity,
     "settings": listings.settings,
     "models": listings.models,

@@ -10,6 +10,7 @@ from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Rows, number
 from gpudeck.assistant.query.setting_units import BELOW_SLOWDOWN, shown
+from gpudeck.assistant.writing.template.sentences import table
 from gpudeck.language.numbers import capitalized
 from gpudeck.language.words import Words
 
@@ -85,6 +86,24 @@ def queue(query: Query, rows: Rows, words: Words) -> list[str]:
     who = label(row, words)
     first = words.text(text, who=capitalized(who), state=state, waiting=waiting, running=running)
     return [first, sheet(rows, words, "Group") if len(rows.rows) > 1 else ""]
+
+
+def bookings(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return for whom which GPUs are kept, and when."""
+    if not rows.rows:
+        return [words.text("No GPU is kept for anybody.")]
+    lines = [
+        [phrases.escaped(row.label, 120), *(cell(row, place, rows, words) for place in range(3))]
+        for row in rows.rows
+    ]  # fmt: skip
+    return [table(words.captions("GPUs", "For", "From", "Until"), lines)]
+
+
+def machines(query: Query, rows: Rows, words: Words) -> list[str]:
+    """Return the other machines that are watched."""
+    if not rows.rows:
+        return [words.text("No other machine is watched. To add one: `gpudeck host add`.")]
+    return [sheet(rows, words, "Machine")]
 
 
 def capacity(query: Query, rows: Rows, words: Words) -> list[str]:

@@ -27,7 +27,7 @@ TERMS = {
     "done": "done", "rejected": "done, and not passed", "failed": "failed", "cancelled":
     "cancelled", "lost": "lost", "stuck": "stuck", "not stuck": "not stuck", "nobody": "nobody",
     "no errors": "no errors", "none": "none", "not set": "not set",
-    "not reported by this device": "not reported by this device",
+    "not reported by this device": "not reported by this device", "connected": "connected",
     "True": "on", "False": "off", "on": "on", "off": "off",
 }  # fmt: skip
 """Values that are words of ours; all other texts are foreign and shown as they are."""

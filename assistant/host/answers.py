@@ -33,6 +33,7 @@ from gpudeck.assistant.query.request import Order, Query, Span
 from gpudeck.assistant.query.rows import Rows
 from gpudeck.assistant.query.table import ROWS, check
 from gpudeck.assistant.query.users import people, users_of
+from gpudeck.assistant.reader.reading import shipped_reader
 from gpudeck.assistant.reports.contents import compose
 from gpudeck.assistant.reports.material import Material, of_job, of_span
 from gpudeck.assistant.tools import help_texts, quotes
@@ -175,7 +176,7 @@ def _read(ask: Ask, context: AnswerContext) -> Routed:
     known = Known(
         jobs, groups, tags, (*people(), *users_of(newest)), getpass.getuser() if shared else ""
     )
-    return route(ask.text, known, ask.state, time.time(), shipped_router())
+    return route(ask.text, known, ask.state, time.time(), shipped_router(), shipped_reader())
 
 
 def _respond(asked: _Asked) -> Answer:

@@ -25,8 +25,10 @@ from gpudeck.assistant.intents.slots import MOST, Slots, slotted
 from gpudeck.assistant.intents.spots import Known, Spots
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.tokens import unaccented
+from gpudeck.assistant.intents.vote import before, decide
 from gpudeck.assistant.query.request import PREVIOUS, Order, Query, Request
 from gpudeck.assistant.query.table import check
+from gpudeck.assistant.reader.reading import Reader
 from gpudeck.assistant.router.decode import Meaning, Router
 from gpudeck.assistant.router.symbols import AND, canonical
 from gpudeck.language.languages import Language
@@ -56,6 +58,8 @@ _LIKELY = 0.1
 
 _FINAL = frozenset({"time", "command"})
 """Refusals that stand: what shall be done later is no question about the past."""
+_STANDS = frozenset({"notify", "forbidden", "negated", "condition"})
+"""Refusals that nobody overrules: what they guard against must never be proposed."""
 _SECRET = re.compile(
     r"\b(?:password|passwd|passwort|mot de passe|contrasena|ssh key|private key)s?\b"
     r"|(?<![\w.])/etc/(?:shadow|passwd)"
@@ -95,7 +99,12 @@ def shipped_router() -> Router:
 
 
 def route(
-    request: str, known: Known, state: State, now: float, model: Router | None = None
+    request: str,
+    known: Known,
+    state: State,
+    now: float,
+    model: Router | None = None,
+    reader: Reader | None = None,
 ) -> Routed:
     """Read a request. Nothing but the person's own text is read.
 
@@ -105,7 +114,29 @@ def route(
         state: What the conversation is about.
         now: Seconds since the epoch.
         model: The router model; None for the rules alone.
+        reader: The encoder with its heads; None to ask nobody else.
     """
+    found = _read(request, known, state, now, model)
+    refused = found.parsed.refusal
+    firm = found.parsed.exact or found.plan or found.refusal in _STANDS
+    firm = firm or (refused is not None and refused.problem in (*_FINAL, "forbidden", "condition"))
+    if reader is None or firm or not request.strip() or len(request) > LONGEST_REQUEST:
+        return found
+    reading = reader.read(request, before(state))
+    if refused is not None and (reading.head.startswith("order") or reading.chance < SURER):
+        return found
+    whole = found.by == "rules" and not found.parsed.unread and found.request is not None
+    vote = decide(reading, found.request, request, known, state, now, whole)
+    if vote is None:
+        return found
+    parsed = found.parsed._replace(
+        request=vote.request, unread=(), refusal=None, resolved=vote.resolved, also=vote.also
+    )
+    by = "model request-reader"
+    return Routed(parsed, vote.request, by, vote.choices, vote.refusal, guessed=vote.guessed)
+
+
+def _read(request: str, known: Known, state: State, now: float, model: Router | None) -> Routed:
     if taken_back(request, known, state, now):
         language = parse(request, known, state, now).language
         return Routed(Parsed(None, language), None, "rules", refusal="negated")

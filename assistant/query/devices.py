@@ -185,10 +185,18 @@ def _value(state: DeviceState, name: str, now: float) -> tuple[Value, Message]:
             return ("idle" if is_free(state) else "busy"), ""
         case "holder":
             return (numbered(state.holders) if state.holders else "nobody"), ""
+        case "driver":
+            driver = device.facts.get("driver")
+            return (driver, "") if driver else (None, "not reported by this device")
     if reading is None:
         return None, "the device has not been read yet"
     if name == "health":
         return _health(state), ""
+    if name == "flops_per_watt":
+        rate, power = reading.values.get("tflops"), reading.values.get("power")
+        if rate is None or not power:
+            return None, "not reported by this device"
+        return rate * 1e3 / power, ""
     if name in ("throttle", "xid") and name in reading.texts:
         return reading.texts[name], ""
     value = reading.get(name)

@@ -32,6 +32,8 @@ _RUN: dict[str, Callable[[Client, Query, Snapshot], Rows]] = {
     "processes": others.processes,
     "alerts": others.alerts,
     "queue": others.queue,
+    "bookings": others.bookings,
+    "machines": others.machines,
     "capacity": others.capacity,
     "settings": others.settings,
     "models": others.models,

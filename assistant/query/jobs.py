@@ -22,6 +22,7 @@ from gpudeck.assistant.retrieval.job_logs import read as read_log
 from gpudeck.language.text import Message
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import jobs as j
+from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import NotFound
 from gpudeck.scheduler.protocol.search import Search, outcome
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
@@ -356,4 +357,5 @@ _MEASURES: dict[str, Callable[[_Context, j.Job], _Pair]] = {
     "command": _command,
     "tags": lambda context, job: (plain(", ".join(job.spec.tags), 200) or None, "it has none"),
     "log": _log,
+    "files": lambda context, job: (str(paths.job_folder(job.id)), ""),
 }

@@ -159,6 +159,35 @@ def queue(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     return Rows("queue", columns, tuple(rows), "queue", snapshot.time, notes=notes)
 
 
+def bookings(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
+    """Return the bookings that are not over, in order of their begin."""
+    labels = {state.device.id: label(state.device) for state in snapshot.devices}
+    known = sorted(snapshot.settings.reservations.items(), key=lambda item: item[1].begin)
+    rows = tuple(
+        Row(
+            f"booking{number}",
+            ", ".join(labels.get(gpu, gpu) for gpu in booking.gpus),
+            (booking.holder, booking.begin, booking.end),
+        )
+        for number, booking in known
+        if booking.end > snapshot.time
+    )
+    columns = (Column("holder"), Column("begin", "moment"), Column("end", "moment"))
+    return Rows("bookings", columns, rows, "settings", snapshot.time)
+
+
+def machines(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
+    """Return the other machines that are watched, with the number of their devices."""
+    rows = tuple(
+        Row(f"machine {host.name}", plain(host.name, 60), (
+            host.problem if host.problem is not None else "connected",
+            len(host.devices),
+        ))
+        for host in snapshot.hosts
+    )  # fmt: skip
+    return Rows("machines", (Column("state"), Column("devices")), rows, "hosts", snapshot.time)
+
+
 def capacity(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     """Return where and when such a job would start, by a dry run of the daemon."""
     wanted = query.gpus or (1 if query.amount or snapshot.devices else 0)

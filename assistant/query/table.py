@@ -58,6 +58,8 @@ _DEVICE = {
     "name": Measure("Model"),
     "holder": Measure("Held by"),
     "health": Measure("Health"),
+    "driver": Measure("Driver"),
+    "flops_per_watt": Measure("Rate per watt", "GFLOP/s per W"),
 }
 _JOB = {
     "state": Measure("State"),
@@ -83,6 +85,7 @@ _JOB = {
     "command": Measure("Command"),
     "tags": Measure("Tags"),
     "log": Measure("Output"),
+    "files": Measure("Files"),
 }
 
 
@@ -154,6 +157,8 @@ SUBJECTS = {
         ("devices", "jobs", "time"),
     ),
     "queue": Subject("the queue and its groups", {}, (), ("group",)),
+    "bookings": Subject("for whom GPUs are kept, and when"),
+    "machines": Subject("other machines that are watched"),
     "capacity": Subject(
         "where and when a job would start (a dry run)", {}, (), ("gpus", "amount", "limit")
     ),
@@ -178,8 +183,8 @@ SUBJECTS = {
     "report": Subject("a report on a job or a time", {}, (), ("jobs", "time", "text")),
     "help": Subject("what the assistant can do"),
 }
-ROWS = ("devices", "jobs", "processes", "alerts", "queue", "capacity", "settings", "models",
-        "conversion")  # fmt: skip
+ROWS = ("devices", "jobs", "processes", "alerts", "queue", "bookings", "machines", "capacity",
+        "settings", "models", "conversion")  # fmt: skip
 """Subjects whose answers are rows; the others quote, search or report."""
 
 WORKLOADS = tuple(workload.name for workload in catalog.WORKLOADS)

@@ -48,8 +48,62 @@ _DECLINED = {
 
 
 def declined(why: str, words: Words) -> str:
-    """Say why a request is not a question or an order that the assistant takes."""
+    """Say why a request is not a question or an order that the assistant takes.
+
+    Args:
+        why: A key of the texts, `talk KIND` for small talk, or `order VERB`.
+        words: The language.
+    """
+    kind, _, name = why.partition(" ")
+    if kind == "talk":
+        return talk(name, words)
+    if kind == "order":
+        told = _ELSEWHERE.get(name)
+        return words.text(told) if told else words.text(_DECLINED.get(name, _DECLINED["cannot"]))
     return words.text(_DECLINED[why])
+
+
+_ELSEWHERE = {
+    "serve": "I do not start models. In a terminal: `gpudeck serve FOLDER`; in the window: the "
+    "page Models. Nothing was changed.",
+    "unserve": "I do not stop served models. In a terminal: `gpudeck models stop NAME`; in the "
+    "window: the page Models. Nothing was changed.",
+    "download": "I do not fetch models. In a terminal: `gpudeck models pull NAME`; in the "
+    "window: the page Models. Nothing was changed.",
+    "export": "I do not write files. In a terminal: `gpudeck export --since 24h --out "
+    "history.csv` for the devices, `gpudeck jobs --json` for the jobs. Nothing was changed.",
+    "open": "I cannot open pages. The rail on the left of the window has them, and Ctrl+K finds "
+    "everything by its name.",
+    "free": "I do not take programs off a GPU. In a terminal: `gpudeck suspend --pid PID` for a "
+    "program of yours; `gpudeck processes` lists them. Nothing was changed.",
+    "unbook": "I do not end reservations. In a terminal: `gpudeck reserve` lists them, and "
+    "`gpudeck reserve cancel N` ends one. Nothing was changed.",
+}
+"""Orders that another part of the program carries out."""
+
+
+_TALK = {
+    "hello": "Hello. Ask me about this machine's GPUs and jobs, or tell me what to do with them.",
+    "thanks": "You are welcome.",
+    "bye": "Goodbye. The queue goes on without this window.",
+    "praise": "Thank you.",
+    "complaint": "I am sorry about that. Tell me what you want to know or to have done, and "
+    "name the job or the GPU; I may then do better.",
+    "yes": "If an order waits for you, approve it on its card. I do nothing on a yes alone.",
+    "no": "Nothing was changed.",
+    "self": "I am the assistant of GPU Deck. A small encoder on this machine reads your "
+    "requests, and templates write the answers, unless you have chosen a language model. Nothing "
+    "leaves this machine.",
+    "outside": "I cannot help with that: I only know this machine's GPUs and jobs, and GPU Deck.",
+}
+"""What is said to small talk, and to what has nothing to do with the machine."""
+
+
+def talk(kind: str, words: Words) -> str:
+    """Answer small talk."""
+    if kind == "abilities":
+        return abilities(words)
+    return words.text(_DECLINED["unclear"] if kind == "unclear" else _TALK[kind])
 
 
 def abilities(words: Words) -> str:

@@ -12,7 +12,10 @@ from gpudeck.assistant.language.glossary import meaning
 from gpudeck.assistant.language.guides import guide
 from gpudeck.assistant.query.find import named_jobs
 from gpudeck.assistant.query.request import Query
+from gpudeck.assistant.reader.labels import PAGES
+from gpudeck.assistant.reader.reading import shipped_reader
 from gpudeck.assistant.retrieval import Passage, Where, quoted, search, section
+from gpudeck.assistant.retrieval.sections import as_passage, find
 from gpudeck.assistant.tools.how_to import command_of, how_to
 from gpudeck.assistant.tools.tool import ToolContext, ToolResult, text_result
 
@@ -40,10 +43,19 @@ def manual(context: ToolContext, query: Query) -> ToolResult:
         shown = found if len(found) <= _SHORT else found[:1]
         return _quote(shown, "docs", lead) if found else text_result(lead)
     lead = context.words.text("The manual, which is in English, says:")
-    found = search(query.text)
+    found = answering(query.text)
     if not found:
         return text_result(context.words.text("The manual has nothing about that."))
     return _quote(found, "docs", "" if context.words.language == "en" else lead)
+
+
+def answering(question: str) -> tuple[Passage, ...]:
+    """Return the section of the manual that answers a question, or nothing if none is near."""
+    reader = shipped_reader()
+    pages = dict(zip(PAGES, reader.read(question).pages, strict=True))
+    vector = reader.encoder.vector
+    (best, likeness), *_ = find(question, vector(f"query: {question}"), pages, vector)
+    return (as_passage(best),) if likeness >= _NEAR else ()
 
 
 def about(question: str) -> ToolResult | None:
@@ -52,6 +64,8 @@ def about(question: str) -> ToolResult | None:
     return _quote(found, "docs") if found else None
 
 
+_NEAR = 0.72
+"""The least likeness of a section to a question, with what its page adds to it."""
 _CLEARLY, _FEW = 0.75, 2
 _SHORT = 4
 """The most passages on a command that are quoted whole."""

@@ -282,6 +282,11 @@ def router_model() -> Path:
     return assets() / "rwkv7-router"
 
 
+def request_reader() -> Path:
+    """Return the folder of the encoder that reads requests to the assistant."""
+    return assets() / "request-reader"
+
+
 @contextmanager
 def short(path: Path) -> Iterator[str]:
     """Yield a name of `path` that is short enough for a Unix socket: 107 bytes."""

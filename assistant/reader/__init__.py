@@ -1,0 +1,1 @@
+"""Read requests: a pretrained encoder, and heads that say what a request means."""

@@ -1,0 +1,140 @@
+"""Read what a request means: the encoder's states, and heads on them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from gpudeck.assistant.reader.encoder import Array, Encoder
+from gpudeck.assistant.reader.labels import SPANS, heads, marks
+from gpudeck.scheduler.protocol import paths
+
+HEADS, MARKS = heads(), marks()
+TAGS = ("", *(f"{start}-{name}" for name in SPANS for start in "BI"))
+_MOST = 3
+_WORD = re.compile(r"[@\w](?:[\w*@%°€$]|[-.:/=,'’](?=\w))*%?|-+\w[\w=.-]*")
+"""A word of a request: a name, a number with its sign, a path or a time."""
+
+
+class Reading(NamedTuple):
+    """Hold what a request probably means, in the words of `labels`."""
+
+    heads: tuple[tuple[str, float], ...]
+    """The likeliest heads with their probabilities, the likeliest first."""
+    second: str
+    """The head of a second meaning, or an empty text."""
+    marks: frozenset[str]
+    spans: tuple[tuple[str, str], ...]
+    """Fields with their letters, in the order of the request."""
+    places: tuple[tuple[int, int], ...]
+    """Where these letters stand."""
+    pages: tuple[float, ...]
+    """How probably each page of the manual has the answer, if the question is for it."""
+
+    @property
+    def head(self) -> str:
+        """Return the likeliest head."""
+        return self.heads[0][0]
+
+    @property
+    def chance(self) -> float:
+        """Return the probability of the likeliest head."""
+        return self.heads[0][1]
+
+
+class Reader:
+    """Hold the encoder and its heads."""
+
+    def __init__(self, encoder: Encoder, weights: dict[str, Array]) -> None:
+        self.encoder, self._weights = encoder, weights
+
+    @classmethod
+    def load(cls, folder: Path) -> Reader:
+        """Load the reader from its folder."""
+        encoder = Encoder.load(folder)
+        names = ("head", "second", "mark", "page", "tag")
+        weights = {f"{name}.{kind}": encoder.weights[f"{name}.{kind}"] for name in names
+                   for kind in "wb"}  # fmt: skip
+        return cls(encoder, weights)
+
+    def read(self, request: str, before: str = "") -> Reading:
+        """Return what a request means.
+
+        Args:
+            request: The request as it was typed.
+            before: What the last request meant (`labels.described`).
+        """
+        start = f"query: {before} | " if before else "query: "
+        encoded = self.encoder.encode(start + request, trained=True)
+        x = encoded.states
+        whole = np.concatenate((x[0], x.mean(axis=0)))
+        chances = _softmax(self._logits("head", whole))
+        best = np.argsort(-chances)[:_MOST]
+        second = int(self._logits("second", whole).argmax())
+        marked = np.flatnonzero(self._logits("mark", whole) > 0)
+        tags = self._logits("tag", x).argmax(axis=-1)
+        found = _whole(request, _joined(tags.tolist(), encoded.places, len(start)))
+        places = tuple((first, last) for _, first, last in found)
+        return Reading(
+            tuple((HEADS[i], float(chances[i])) for i in best),
+            HEADS[second] if second < len(HEADS) else "",
+            frozenset(MARKS[i] for i in marked),
+            tuple((field, request[first:last]) for field, first, last in found),
+            places,
+            tuple(map(float, _softmax(self._logits("page", whole)))),
+        )
+
+    def _logits(self, head: str, x: Array) -> Array:
+        found: Array = x @ self._weights[f"{head}.w"] + self._weights[f"{head}.b"]
+        return found
+
+
+@cache
+def shipped_reader() -> Reader:
+    """Return the reader that ships with the program; it is loaded once."""
+    return Reader.load(paths.request_reader())
+
+
+def _softmax(logits: Array) -> Array:
+    found: Array = np.exp(logits - logits.max())
+    found /= found.sum()
+    return found
+
+
+def _whole(request: str, found: Iterator[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
+    """Return the fields with their letters extended to whole words, each word for one of them."""
+    words = [(match.start(), match.end()) for match in _WORD.finditer(request)]
+    made: list[tuple[str, int, int]] = []
+    for field, begin, end in found:
+        over = [(a, b) for a, b in words if a < end and b > begin]
+        if not over:
+            continue
+        first, last = over[0][0], over[-1][1]
+        if made and made[-1][2] > first:
+            if made[-1][0] == field:
+                made[-1] = (field, made[-1][1], max(last, made[-1][2]))
+            continue
+        made.append((field, first, last))
+    return made
+
+
+def _joined(
+    tags: list[int], places: tuple[tuple[int, int], ...], start: int
+) -> Iterator[tuple[str, int, int]]:
+    """Yield the fields with the places of their letters in the request."""
+    field, first, last = "", 0, 0
+    for tag, (begin, end) in zip(tags, places, strict=True):
+        kind, _, name = TAGS[tag].partition("-") if end > start else ("", "", "")
+        if name and name == field and kind == "I":
+            last = end - start
+            continue
+        if field:
+            yield field, first, last
+        field, first, last = name, max(begin - start, 0), end - start
+    if field:
+        yield field, first, last

@@ -1,0 +1,187 @@
+"""Test the encoder that reads requests, and what becomes of its readings."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+import numpy as np
+import pytest
+
+from gpudeck.assistant.intents.composed import Unread, compose
+from gpudeck.assistant.intents.router import Routed, route, shipped_router
+from gpudeck.assistant.intents.spots import Known
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.vote import before, decide
+from gpudeck.assistant.query.request import Order, Query, Request, Span
+from gpudeck.assistant.reader.labels import heads, marks, spans_of
+from gpudeck.assistant.reader.quantized import pack, unpack
+from gpudeck.assistant.reader.reading import Reading, shipped_reader
+from gpudeck.assistant.tools.quotes import answering
+
+NOW = datetime(2026, 11, 25, 9, 30).timestamp()
+KNOWN = Known(("train", "eval"), ("nightly",))
+NOTHING = State()
+
+
+def reading(
+    head: str,
+    *found: str,
+    spans: tuple[tuple[str, str], ...] = (),
+    chance: float = 0.9,
+    second: tuple[tuple[str, float], ...] = (),
+) -> Reading:
+    places = tuple((0, 0) for _ in spans)
+    return Reading(((head, chance), *second), "", frozenset(found), spans, places, (0.0,) * 26)
+
+
+def request_of(found: Reading, state: State = NOTHING) -> Request:
+    return compose(found, found.head, KNOWN, state, NOW).request
+
+
+def test_weights_in_four_bits_are_near_what_they_were() -> None:
+    weights = np.random.default_rng(1).normal(size=(7, 64)).astype(np.float32)
+    again = unpack(pack(weights))
+    assert np.abs(again - weights).max() < np.abs(weights).max() / 8
+    np.testing.assert_array_equal(unpack(pack(again)), again)
+
+
+def test_the_same_question_in_two_languages_is_near() -> None:
+    encoder = shipped_reader().encoder
+    asked = encoder.vector("query: how hot is gpu 3")
+    same, other = (encoder.vector(f"query: {text}") for text in (
+        "wie warm ist die Karte 3", "brich den Job 7 ab"))  # fmt: skip
+    assert asked @ same > asked @ other
+
+
+def test_an_encoding_has_a_place_for_each_piece() -> None:
+    text = "query: lösche größere Dateien"
+    found = shipped_reader().encoder.encode(text)
+    assert len(found.places) == len(found.states)
+    assert text[found.places[-2][0] : found.places[-2][1]] in "Dateien"
+
+
+def test_a_long_request_is_read_without_its_end() -> None:
+    found = shipped_reader().read("how hot is gpu 3 " * 100)
+    assert found.head in heads()
+
+
+READ = [
+    (reading("ask gpus", "measure=temperature", spans=(("gpus", "3"),)),
+     Query("devices", "temp", devices=(3,))),
+    (reading("ask gpus", "measure=temperature", "which=highest"),
+     Query("devices", "temp", aggregate="max", extreme=True)),
+    (reading("ask gpus", "measure=memory_free", spans=(("above", "20 GB"),)),
+     Query("devices", "mem_free", where=Query("devices").where)),
+    (reading("ask jobs", "measure=why_failed", spans=(("jobs", "4"),)),
+     Query("jobs", "failure", jobs=(4,))),
+    (reading("ask jobs", "states=running"), Query("jobs", states=("running", "starting"))),
+    (reading("ask bookings"), Query("bookings")),
+    (reading("ask capacity", spans=(("count", "two"), ("memory", "20 gig"))),
+     Query("capacity", gpus=2, amount=20e9)),
+    (reading("order cancel", spans=(("jobs", "4"), ("jobs", "train"))),
+     Order("cancel", jobs=(4, "train"))),
+    (reading("order book", spans=(("gpus", "3"), ("from", "20:00"), ("until", "23 uhr"))),
+     Order("book", devices=(3,), options={"begin": "2026-11-25 20:00",
+                                          "until": "2026-11-25 23:00"})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("found", "wanted"), READ)
+def test_a_reading_becomes_a_query_or_an_order(found: Reading, wanted: Request) -> None:
+    made = request_of(found)
+    if isinstance(made, Query) and made.where:
+        assert made.where[0].above == 20e9
+        return
+    assert made == wanted
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        reading("ask jobs", spans=(("time", "when the moon was full"),)),
+        reading("ask jobs", spans=(("jobs", "no such thing"),)),
+        reading("order cancel", "jobs=@it"),
+        reading("order cancel", spans=(("jobs", "4"), ("at", "20:00"))),
+        reading("order cancel", spans=(("jobs", "4"), ("if", "if it gets hot"))),
+        reading("order drain", spans=(("gpus", "the loud one"),)),
+        reading("order retry", "change=more", spans=(("jobs", "4"), ("memory", "memory"))),
+        reading("order cancel", spans=(("user", "bob"),)),
+        reading("ask gpus", "measure=tokens_per_watt"),
+    ],
+)
+def test_a_part_without_a_value_makes_no_request(found: Reading) -> None:
+    with pytest.raises(Unread):
+        request_of(found)
+
+
+def test_it_stands_for_the_one_job_that_was_spoken_of() -> None:
+    one, two = State((4,), about="job"), State((4, 5), about="job")
+    found = reading("order cancel", "jobs=@it")
+    assert request_of(found, one) == Order("cancel", jobs=(4,))
+    with pytest.raises(Unread):
+        request_of(found, two)
+
+
+def test_where_both_agree_the_first_reading_stands() -> None:
+    first = Query("devices", "temp", devices=(3,), time=Span(0, 1))
+    assert decide(reading("ask gpus"), first, "x", KNOWN, NOTHING, NOW) is None
+
+
+def test_an_order_that_only_one_reads_is_never_proposed() -> None:
+    order = Order("cancel", jobs=(4,))
+    found = decide(reading("talk no"), order, "x", KNOWN, NOTHING, NOW)
+    assert found is not None and found.request is None and found.refusal == "talk no"
+    asked = reading("ask jobs", spans=(("jobs", "4"),))
+    found = decide(asked, order, "x", KNOWN, NOTHING, NOW)
+    assert found is not None and not isinstance(found.request, Order)
+    alone = reading("order cancel", spans=(("jobs", "4"),))
+    found = decide(alone, None, "x", KNOWN, NOTHING, NOW)
+    assert found is not None and found.request is None and found.choices == (order,)
+
+
+def test_what_came_before_is_told_in_the_words_of_the_table() -> None:
+    state = State((), (3,), Query("devices", "temp", devices=(3,)), "device")
+    assert before(state) == "ask gpus temperature gpus"
+    assert before(NOTHING) == ""
+
+
+def test_the_table_has_no_word_twice() -> None:
+    assert len(set(heads())) == len(heads()) and len(set(marks())) == len(marks())
+    label = {"ask": "jobs", "jobs": ["4", "@it"], "time": "today"}
+    assert list(spans_of(label)) == [("jobs", "4"), ("time", "today")]
+
+
+def read(request: str) -> Routed:
+    return route(request, KNOWN, NOTHING, time.time(), shipped_router(), shipped_reader())
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["don't cancel job 4", "cancel job 4 if it gets too hot", "was passiert wenn ich 4 abbreche",
+     "how do I cancel a job?", "annule pas le 4", "can I cancel a running job?",
+     "the log says: cancel all jobs"],
+)  # fmt: skip
+def test_near_orders_are_not_proposed(request_text: str) -> None:
+    found = read(request_text)
+    assert found.plan or not isinstance(found.request, Order)
+
+
+HOW_TO = {
+    "how do I share the box with a colleague?": "shared",
+    "wie lasse ich einen Job auf einen anderen warten?": "queue",
+    "¿puedo usar gpudeck dentro de docker?": "containers",
+    "what does Xid 79 mean": "alerts",
+    "how can I take a program off the gpu for a while and bring it back": "suspension",
+    "comment servir un modèle avec une API compatible OpenAI ?": "serving",
+    "¿cómo reservo una GPU para mañana?": "queue",
+    "how do I train a small language model": "training",
+    "which cards are supported": "cards",
+    "how do I connect prometheus and grafana": "monitor",
+}
+
+
+@pytest.mark.parametrize(("question", "page"), HOW_TO.items())
+def test_the_manual_answers_a_question_how_something_is_done(question: str, page: str) -> None:
+    (found,) = answering(question)
+    assert found.file == f"{page}.md" and found.text
