@@ -146,24 +146,37 @@ def read_config(folder: Path) -> Config:
         ModelRefused: It is missing or malformed, or the model cannot be served.
     """
     raw = read_json(folder / "config.json")
+    return config_of(raw, folder.name, _ends(folder, raw))
+
+
+def config_of(raw: Mapping[str, Any], name: str, ends: tuple[int, ...]) -> Config:
+    """Return what a config.json says.
+
+    Args:
+        raw: Its contents.
+        name: The model's name, for messages.
+        ends: Tokens that end a text.
+
+    Raises:
+        ModelRefused: It is malformed, or the model cannot be served.
+    """
     if isinstance(raw.get("text_config"), dict):
         raise ModelRefused(
-            f"{folder.name} also reads pictures ({raw.get('model_type')}), which is not supported. "
+            f"{name} also reads pictures ({raw.get('model_type')}), which is not supported. "
             "Use the family's text model"
         )
     kind = raw.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
         known = ", ".join(sorted(FAMILIES))
         raise ModelRefused(
-            f"{folder.name} is of the family {kind!r:.60}, which is not supported. Supported: "
-            f"{known}"
+            f"{name} is of the family {kind!r:.60}, which is not supported. Supported: {known}"
         )
     try:
-        return _config(FAMILIES[kind], raw, _ends(folder, raw))
+        return _config(FAMILIES[kind], raw, ends)
     except (TypeError, ValueError, KeyError, OverflowError) as e:
         if isinstance(e, ModelRefused):
             raise
-        raise ModelRefused(f"config.json in {folder} is malformed: {e!s:.200}") from e
+        raise ModelRefused(f"config.json of {name} is malformed: {e!s:.200}") from e
 
 
 def read_json(path: Path) -> dict[str, Any]:

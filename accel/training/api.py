@@ -11,6 +11,7 @@ import torch
 
 from gpudeck.accel.runtime import state_files
 from gpudeck.accel.runtime.capability import ComputeDevice
+from gpudeck.accel.training import adapters
 from gpudeck.accel.training.batches import Batches
 from gpudeck.accel.training.checkpoint import Checkpoints
 from gpudeck.accel.training.determinism import determinism
@@ -19,8 +20,8 @@ from gpudeck.accel.training.export import write_model
 from gpudeck.accel.training.journal import Journal
 from gpudeck.accel.training.loop import Run, Watch
 from gpudeck.accel.training.settings import AUTO, Settings, write
-from gpudeck.accel.training.shapes import shape_of
 from gpudeck.accel.training.shards import Report, TokenData, prepare
+from gpudeck.accel.training.start import start_of
 from gpudeck.accel.training.tokenizers import Tokenizer, load_tokenizer
 from gpudeck.language.text import phrase
 
@@ -42,15 +43,26 @@ def opened(
 
     Raises:
         Refused: if settings, data or folder cannot be used.
+        ModelRefused: if the model that is trained further cannot be used.
         OSError: if a file cannot be read or written.
     """
     if settings.precision == "bfloat16" and (device.capability or (8, 0)) < (8, 0):
         raise Refused(phrase("{device} has no bfloat16. Choose float32", device=str(device)))
-    tokenizer = load_tokenizer(settings.tokenizer)
+    tokenizer = load_tokenizer(settings.base if settings.tokenizer == AUTO else settings.tokenizer)
+    start = start_of(settings, tokenizer)
     data = open_data(settings, tokenizer, report)
+    if data.index.highest >= start.config.vocabulary:
+        raise Refused(
+            phrase(
+                "the tokenizer makes tokens up to {highest}, but the model has only {count}. Choose"
+                " its own tokenizer",
+                highest=data.index.highest,
+                count=start.config.vocabulary,
+            )
+        )
     with torch.enable_grad(), determinism(wanted=settings.deterministic):
         run = Run(
-            settings, shape_of(settings.model, tokenizer.vocabulary), tokenizer,
+            settings, start, tokenizer,
             Batches(data, settings), data.index.fingerprint, device,
             Checkpoints(out, settings.keep), Journal(out), watch,
         )  # fmt: skip
@@ -63,8 +75,10 @@ def opened(
 
 
 def write_out(run: Run, out: Path) -> None:
-    """Write the model of a run in Hugging Face's layout. Raises OSError."""
-    write_model(run.model, run.tokenizer, run.settings.tokens, run.dtype, out)
+    """Write the model of a run in Hugging Face's layout, and what LoRA trained. Raises OSError."""
+    if run.settings.method == "lora":
+        adapters.write_adapter(run.model, run.settings, out / adapters.FOLDER)
+    write_model(run.model, run.start.raw, run.tokenizer, run.dtype, out)
 
 
 def open_data(settings: Settings, tokenizer: Tokenizer, report: Report) -> TokenData:

@@ -33,6 +33,8 @@ class About(msgspec.Struct, frozen=True):
     settings: Settings
     data: str
     """The fingerprint of the tokens."""
+    frozen: str
+    """The fingerprint of weights that are in no checkpoint."""
     device: str
     threads: int
     """The threads that torch used on a CPU, on which sums depend."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
 
+from gpudeck.accel.training.adapters import merged
 from gpudeck.accel.training.model import LanguageModel
 from gpudeck.accel.training.tokenizers import Tokenizer
 
@@ -15,22 +17,26 @@ WEIGHTS = "model.safetensors"
 
 
 def write_model(
-    model: LanguageModel, tokenizer: Tokenizer, tokens: int, dtype: torch.dtype, out: Path
+    model: LanguageModel,
+    raw: dict[str, Any],
+    tokenizer: Tokenizer,
+    dtype: torch.dtype,
+    out: Path,
 ) -> None:
     """Write weights, configuration and tokenizer; the weights appear completely or not at all.
 
     Args:
         model: what was trained.
+        raw: its config.json.
         tokenizer: what it was trained with.
-        tokens: the longest sequence it was trained on.
         dtype: of the stored weights.
         out: the folder.
     """
-    name = str(dtype).removeprefix("torch.")
-    config = model.shape.config(tokens, tokenizer.end, name)
-    (out / "config.json").write_text(json.dumps(config, indent=1))
+    said = {name: value for name, value in raw.items() if name not in ("dtype", "torch_dtype")}
+    said["torch_dtype"] = str(dtype).removeprefix("torch.")
+    (out / "config.json").write_text(json.dumps(said, indent=1))
     tokenizer.write(out)
-    weights = {key: t.detach().to("cpu", dtype) for key, t in model.state_dict().items()}
+    weights = {key: t.detach().to("cpu", dtype) for key, t in merged(model).items()}
     new = out / f"{WEIGHTS}.new"
     save_file(weights, new, {"format": "pt"})
     new.replace(out / WEIGHTS)

@@ -29,9 +29,9 @@ from gpudeck.accel.training.checkpoint import About, Checkpoints
 from gpudeck.accel.training.errors import Diverged, Refused, Stopped
 from gpudeck.accel.training.journal import Journal, Measured
 from gpudeck.accel.training.loss import cross_entropy, part_entropy
-from gpudeck.accel.training.model import LanguageModel
+from gpudeck.accel.training.model import attention_options
 from gpudeck.accel.training.settings import Settings, differing
-from gpudeck.accel.training.shapes import Shape
+from gpudeck.accel.training.start import Start
 from gpudeck.accel.training.tokenizers import Tokenizer
 from gpudeck.language.text import Message, phrase
 
@@ -58,7 +58,7 @@ class Run:
     """Hold the parts of a run."""
 
     settings: Settings
-    shape: Shape
+    start: Start
     tokenizer: Tokenizer
     batches: Batches
     data: str
@@ -77,9 +77,7 @@ class Run:
     def __post_init__(self) -> None:
         s = self.settings
         self.dtype = getattr(torch, s.precision)
-        self.model = LanguageModel(self.shape, s.tokens, recompute=s.recompute)
-        self.model.draw(s.seed)
-        self.model.to(self.device.torch_device)
+        self.model = self.start.make(self.device.torch_device, self.dtype)
         self.optimizer = optimizers.make_optimizer(self.model, s)
         self.forward: Callable[..., Tensor] = self.model
         self.entropy = part_entropy
@@ -142,8 +140,9 @@ class Run:
         documents = self._documents(batch) if self.settings.documents else None
         hidden = self.forward(tokens, self.dtype, documents)
         return cross_entropy(
-            hidden.flatten(0, 1), self.model.head, targets.flatten(), scale, self.entropy
-        )
+            hidden.flatten(0, 1), self.model.head, targets.flatten(), scale, self.entropy,
+            self.start.config.final_softcap,
+        )  # fmt: skip
 
     def _documents(self, batch: Batch) -> Ragged:
         filled = -len(batch.lengths) % DOCUMENT_STEP
@@ -153,21 +152,23 @@ class Run:
         return Ragged(made.starts_q, made.starts_k, longest, longest, made.total_q, made.total_k)
 
     def attention_choice(self) -> Choice:
-        """Return what computes attention, and why."""
-        shape, s = self.shape, self.settings
+        """Return what computes attention in the first layer, and why."""
+        config, s = self.start.config, self.settings
         size = s.batch // s.accumulate
         q, k = (
             torch.empty(
-                (size, s.tokens, heads, shape.head_dim),
+                (size, s.tokens, heads, config.head_dim),
                 dtype=self.dtype, device=self.device.torch_device, requires_grad=True,
             )
-            for heads in (shape.heads, shape.kv_heads)
+            for heads in (config.heads, config.kv_heads)
         )  # fmt: skip
+        options = attention_options(config, 0)
         if not s.documents:
-            return explain(q, k, k, causal=True, layout="bshd")[0]
-        rows = Ragged.of([s.tokens] * size, device=self.device.torch_device)
+            options["layout"] = "bshd"
+            return explain(q, k, k, **options)[0]
+        options["seqlens"] = Ragged.of([s.tokens] * size, device=self.device.torch_device)
         q, k = q.flatten(0, 1), k.flatten(0, 1)
-        return explain(q, k, k, causal=True, seqlens=rows)[0]
+        return explain(q, k, k, **options)[0]
 
     @torch.no_grad()
     def evaluate(self) -> float | None:
@@ -193,11 +194,11 @@ class Run:
             self.best, self.best_step = held_out, self.step
         self.journal.sync()
         about = About(
-            self.step, self.settings, self.data, str(self.device), torch.get_num_threads(),
-            versions(), self.seconds, self.best, self.best_step,
+            self.step, self.settings, self.data, self.start.fingerprint, str(self.device),
+            torch.get_num_threads(), versions(), self.seconds, self.best, self.best_step,
         )  # fmt: skip
         memory = optimizers.states(self.model, self.optimizer)
-        state = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        state = {f"model.{name}": weight for name, weight in self.model.trained().items()}
         self.checkpoints.save(about, state | {f"optimizer.{n}": v for n, v in memory.items()})
 
     def resume(self) -> None:
@@ -216,6 +217,7 @@ class Run:
             raise Refused(phrase("no checkpoint of this run can be read. Choose another folder"))
         self.journal.begin(-1)
 
+    @torch.no_grad()
     def _restore(self, about: About, state: dict[str, Tensor]) -> None:
         self._refuse_another(about)
         torch.set_num_threads(about.threads)
@@ -223,7 +225,8 @@ class Run:
         for name, value in state.items():
             part, _, rest = name.partition(".")
             parts[part][rest] = value
-        self.model.load_state_dict(parts["model"])
+        for name, weight in self.model.trained().items():
+            weight.copy_(parts["model"][name])
         optimizers.load_states(self.model, self.optimizer, parts["optimizer"])
         self.step, self.seconds = about.step, about.seconds
         self.best, self.best_step = about.best, about.best_step
@@ -248,6 +251,10 @@ class Run:
             )
         if about.data != self.data:
             raise Refused(phrase("the data has changed since the run began. Choose another folder"))
+        if about.frozen != self.start.fingerprint:
+            raise Refused(
+                phrase("the model in base has changed since the run began. Choose another folder")
+            )
 
     def _record(self, row: Measured) -> None:
         self.journal.add(row)

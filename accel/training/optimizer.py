@@ -15,12 +15,12 @@ EPS = 1e-8
 
 def make_optimizer(model: nn.Module, settings: Settings) -> torch.optim.AdamW:
     """Return AdamW in one kernel for all weights; weights of norms do not decay."""
-    weights = list(model.parameters())
+    weights = [w for w in model.parameters() if w.requires_grad]
     groups = [
         {"params": [w for w in weights if w.dim() > 1], "weight_decay": settings.weight_decay},
         {"params": [w for w in weights if w.dim() == 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=settings.rate, betas=BETAS, eps=EPS, fused=True)
+    return torch.optim.AdamW(groups, lr=settings.highest_rate, betas=BETAS, eps=EPS, fused=True)
 
 
 def rate_at(step: int, settings: Settings) -> float:
@@ -29,16 +29,16 @@ def rate_at(step: int, settings: Settings) -> float:
     It rises linearly during warm-up. Then it falls along half a cosine (`cosine`), or stays and
     falls linearly at the end (`wsd`), to the share `final`.
     """
-    warm = settings.warmup * settings.steps
+    warm, highest = settings.warmup * settings.steps, settings.highest_rate
     if step < warm:
-        return settings.rate * (step + 1) / (warm + 1)
+        return highest * (step + 1) / (warm + 1)
     if settings.schedule == "cosine":
         done = (step - warm) / max(settings.steps - warm, 1)
         share = 0.5 * (1 + math.cos(math.pi * done))
     else:
         left = (settings.steps - step) / max(settings.decay * settings.steps, 1)
         share = min(1.0, left)
-    return settings.rate * (settings.final + (1 - settings.final) * share)
+    return highest * (settings.final + (1 - settings.final) * share)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -42,9 +42,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Literal["tiny", "15M", "124M", "350M", "774M", "1.5B"],
         _meta("Model", "size of the new model", group="Shape", cpu="tiny"),
     ] = "124M"
+    base: Annotated[
+        str,
+        _meta("Train further", "the folder of a model, in Hugging Face's layout", auto="a new one"),
+    ] = AUTO
+    method: Annotated[
+        Literal["full", "lora"],
+        _meta("Method", "with base: change all weights, or train small matrices beside them"),
+    ] = "full"
+    rank: Annotated[int, _meta("Rank", "lora: the size of the small matrices", 1, 4096)] = 16
+    alpha: Annotated[
+        float, _meta("Alpha", "lora: the small matrices count alpha / rank times", 0.0, 1e6)
+    ] = 32.0
     tokenizer: Annotated[
         str,
-        _meta("Tokenizer", "a tokenizer.json, or a model's folder", auto="one token for each byte"),
+        _meta(
+            "Tokenizer",
+            "a tokenizer.json, or a model's folder",
+            auto="that of base; for a new model, one token for each byte",
+        ),
     ] = AUTO
     out: Annotated[
         str,
@@ -94,7 +110,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         bool,
         _meta("Recompute", "compute layers again in the backward pass, to save memory"),
     ] = False
-    rate: Annotated[float, _meta("Rate", "highest learning rate", 0.0, 1.0, cpu="0.003")] = 6e-4
+    rate: Annotated[
+        float, _meta("Rate", "highest learning rate", 0.0, 1.0, auto="by model and method")
+    ] = 0
     warmup: Annotated[float, _meta("Warm-up", "share of the steps", 0.0, 1.0)] = 0.05
     schedule: Annotated[
         Literal["cosine", "wsd"],
@@ -126,7 +144,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = False
     seed: Annotated[int, _meta("Seed", "of the weights and of the data's order", 0, 2**31)] = 0
 
+    @property
+    def highest_rate(self) -> float:
+        """Return the highest learning rate, chosen if it is not given."""
+        if self.rate:
+            return self.rate
+        if self.base == AUTO:
+            return 3e-3 if self.model == "tiny" else 6e-4
+        return 2e-4 if self.method == "lora" else 2e-5
+
     def __post_init__(self) -> None:
+        if self.method == "lora" and self.base == AUTO:
+            raise Refused(phrase("LoRA trains a model that there is. Name its folder as base"))
         if self.batch % self.accumulate:
             raise Refused(
                 phrase(

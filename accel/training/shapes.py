@@ -1,23 +1,20 @@
-"""Name the sizes of new models, and count their parameters and operations.
+"""Name the sizes of new models, and count the operations of a step.
 
-The models are shaped like Llama: norms before attention and feed-forward, rotary positions, a gated
-feed-forward, and the embedding as output matrix.
+New models are of the family Llama. The embedding is also their output matrix.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+from gpudeck.accel.serving.families import Config
 
 VOCABULARY_STEP = 64
 """The rows of the embedding are a multiple of it, for aligned matrix products."""
-ROPE_THETA = 10000.0
-NORM_EPS = 1e-5
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Describe the matrices of a model."""
+class Shape(NamedTuple):
+    """Describe the matrices of a new model."""
 
     layers: int
     width: int
@@ -25,58 +22,6 @@ class Shape:
     kv_heads: int
     inner: int
     """The features within a feed-forward."""
-    vocabulary: int = 0
-    """The rows of the embedding."""
-
-    @property
-    def head_dim(self) -> int:
-        """Return the elements of a head."""
-        return self.width // self.heads
-
-    @property
-    def parameters(self) -> int:
-        """Return the number of weights; the embedding, which is also the output, counts once."""
-        return self.layers * self._layer + self.width * (self.vocabulary + 1)
-
-    @property
-    def _layer(self) -> int:
-        attention = self.width * self.head_dim * 2 * (self.heads + self.kv_heads)
-        return attention + 3 * self.width * self.inner + 2 * self.width
-
-    def flops(self, tokens: int) -> float:
-        """Return the operations of a training step for each token in sequences of `tokens`.
-
-        Six for each weight of a matrix, and 12 x layers x width x tokens for attention, as if a
-        token saw the whole sequence.
-
-        Source: arXiv 2204.02311, appendix B.
-        """
-        matrices = self.parameters - self.width * (2 * self.layers + 1)
-        return 6.0 * matrices + 12.0 * self.layers * self.width * tokens
-
-    def config(self, tokens: int, end: int, dtype: str) -> dict[str, Any]:
-        """Return the config.json of the model, as transformers reads it."""
-        return {
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
-            "hidden_size": self.width,
-            "intermediate_size": self.inner,
-            "num_hidden_layers": self.layers,
-            "num_attention_heads": self.heads,
-            "num_key_value_heads": self.kv_heads,
-            "head_dim": self.head_dim,
-            "hidden_act": "silu",
-            "rms_norm_eps": NORM_EPS,
-            "rope_theta": ROPE_THETA,
-            "max_position_embeddings": tokens,
-            "vocab_size": self.vocabulary,
-            "tie_word_embeddings": True,
-            "attention_bias": False,
-            "mlp_bias": False,
-            "bos_token_id": end,
-            "eos_token_id": end,
-            "torch_dtype": dtype,
-        }
 
 
 SHAPES = {
@@ -91,9 +36,50 @@ SHAPES = {
 its 50,257 tokens."""
 
 
-def shape_of(name: str, vocabulary: int) -> Shape:
-    """Return the shape of a size by its name, for a number of tokens."""
-    from dataclasses import replace
+def new_config(name: str, vocabulary: int, tokens: int, end: int) -> dict[str, Any]:
+    """Return the config.json of a new model, as transformers reads it.
 
-    rows = -(-vocabulary // VOCABULARY_STEP) * VOCABULARY_STEP
-    return replace(SHAPES[name], vocabulary=rows)
+    Args:
+        name: of the size.
+        vocabulary: the number of tokens that there are.
+        tokens: the longest sequence.
+        end: the token that begins and ends a text.
+    """
+    shape = SHAPES[name]
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": shape.width,
+        "intermediate_size": shape.inner,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "head_dim": shape.width // shape.heads,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "max_position_embeddings": tokens,
+        "vocab_size": -(-vocabulary // VOCABULARY_STEP) * VOCABULARY_STEP,
+        "tie_word_embeddings": True,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "bos_token_id": end,
+        "eos_token_id": end,
+    }
+
+
+def flops(config: Config, tokens: int, *, frozen: bool) -> float:
+    """Return the operations of a training step for each token in sequences of `tokens`.
+
+    They are six for each weight of a matrix that a token is multiplied with, four where the weights
+    are frozen and have no gradients, and 12 x layers x heads x head size x tokens for attention, as
+    if a token saw the whole sequence.
+
+    Source: arXiv 2204.02311, appendix B.
+    """
+    matrices = config.parameters - (0 if config.tied else config.vocabulary * config.hidden)
+    for experts in filter(None, config.experts):
+        idle = experts.count - experts.chosen
+        matrices -= 3 * config.hidden * experts.intermediate * idle
+    attention = 12.0 * config.layers * config.heads * config.head_dim * tokens
+    return (4.0 if frozen else 6.0) * matrices + attention

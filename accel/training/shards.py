@@ -25,7 +25,7 @@ from gpudeck.language.text import Message, Text, phrase, phrase_count
 
 UNLEARNED = 1 << 31
 """The bit of a token that is read and not predicted."""
-_VERSION = 1
+_VERSION = 2
 _SHARD_TOKENS = 2**26
 _BATCH_CHARACTERS = 2**22
 """Characters that are tokenized together."""
@@ -48,7 +48,8 @@ class Index(msgspec.Struct, frozen=True):
 
     version: int
     tokens: int
-    vocabulary: int
+    highest: int
+    """The highest token; -1 if there are none."""
     starts: str
     """The checksum of starts.npy."""
     shards: tuple[Shard, ...]
@@ -184,7 +185,7 @@ def _write(folder: Path, files: Sequence[Path], tokenizer: Tokenizer, report: Re
     shards, count = writer.close()
     np.save(folder / "starts.npy", np.asarray(writer.starts, np.int64))
     index = Index(
-        _VERSION, count, tokenizer.vocabulary, checksum(folder / "starts.npy"), shards,
+        _VERSION, count, writer.highest, checksum(folder / "starts.npy"), shards,
         tuple(broken),
     )  # fmt: skip
     with (folder / "index.json").open("wb") as f:
@@ -218,13 +219,16 @@ class _Writer:
         self._within = False
         """A document has begun and not ended."""
         self.starts: list[int] = []
+        self.highest = -1
 
     def add(self, tokens: Tokens, *, learned: bool, ends: bool) -> None:
         """Write a part of a document; a document without tokens leaves nothing."""
         if len(tokens) and not self._within:
             self.starts.append(self._before + self._count)
             self._put(self._end)
+            self.highest = max(self.highest, int(self._end[0]))
             self._within = True
+        self.highest = max(self.highest, int(tokens.max(initial=0)))
         self._put(tokens if learned else tokens | np.uint32(UNLEARNED))
         self._within = self._within and not ends
 

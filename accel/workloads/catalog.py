@@ -703,7 +703,8 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload(
         "train",
         "Training",
-        "A new language model from text; a run that was interrupted continues to the last bit",
+        "A language model from text, new or trained further; an interrupted run continues to the"
+        " last bit",
         "gpudeck.accel.workloads.train",
         params_of(TrainingSettings),
     ),

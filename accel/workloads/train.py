@@ -144,7 +144,7 @@ class Follower:
         """Return the operations of a step."""
         assert self._run is not None
         s = self._settings
-        return s.batch * s.tokens * self._run.shape.flops(s.tokens)
+        return s.batch * s.tokens * flops_of(self._run)
 
     def estimate(self) -> Estimate:
         """Return what the run needs, by the steps that were done."""
@@ -204,6 +204,14 @@ def curves_of(rows: Sequence[Measured]) -> Iterator[Curve]:
         yield Curve(name, tuple(row.step for row in kept), values, unit)
 
 
+def flops_of(run: Run) -> float:
+    """Return the operations of a step for each token."""
+    from gpudeck.accel.training.shapes import flops
+
+    s = run.settings
+    return flops(run.start.config, s.tokens, frozen=s.method == "lora")
+
+
 def figures_of(
     run: Run, estimate: Estimate, early: Estimate | None, energy: EnergyWatch
 ) -> Iterator[Figure]:
@@ -216,7 +224,8 @@ def figures_of(
     held = [row.held_out for row in run.journal.rows if row.held_out is not None]
     if held:
         yield Figure("held-out loss", held[-1])
-    yield Figure(mark_phrase("parameters"), run.shape.parameters)
+    parameters = sum(weight.numel() for weight in run.model.parameters())
+    yield Figure(mark_phrase("parameters"), parameters)
     yield Figure(mark_phrase("memory at most"), estimate.memory / 2**30, "GiB")
     if not estimate.seconds:
         return
@@ -226,8 +235,7 @@ def figures_of(
     yield Figure("speed", estimate.tokens_per_second, "tokens/s")
     peak = peak_tflops(run.device.name, run.settings.precision)
     if peak is not None:
-        work = run.shape.flops(run.settings.tokens) * estimate.tokens_per_second
-        yield Figure("MFU", work / 1e12 / peak)
+        yield Figure("MFU", flops_of(run) * estimate.tokens_per_second / 1e12 / peak)
     if energy.watts is not None:
         yield Figure(
             mark_phrase("energy"), 1e3 * energy.watts / estimate.tokens_per_second, "mJ/token"

@@ -23,9 +23,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks import rows
+
+if TYPE_CHECKING:
+    from gpudeck.accel.serving.families import Config
 
 TURNS = 3
 OURS = "--ours"
@@ -84,7 +87,7 @@ def plain(args: argparse.Namespace) -> None:
 
     from gpudeck.accel.runtime.capability import find_device
     from gpudeck.accel.training import model as ours
-    from gpudeck.accel.training.shapes import shape_of
+    from gpudeck.accel.training.start import draw
 
     def attend(q: Any, k: Any, v: Any, **_: Any) -> Any:
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
@@ -96,8 +99,8 @@ def plain(args: argparse.Namespace) -> None:
     device = find_device().torch_device
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
-    model = ours.LanguageModel(shape_of(args.model, args.vocabulary), args.tokens)
-    model.draw(0)
+    model = ours.LanguageModel(config_of_size(args), args.tokens)
+    draw(model, 0)
     model.to(device)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, betas=(0.9, 0.95), fused=True)
@@ -108,9 +111,11 @@ def plain(args: argparse.Namespace) -> None:
         return functional.cross_entropy(scores.float().flatten(0, 1), targets.flatten())
 
     step_loss = torch.compile(loss_of) if device.type == "cuda" else loss_of
-    draw = torch.Generator().manual_seed(0)
+    numbers = torch.Generator().manual_seed(0)
     batches = [
-        torch.randint(0, args.vocabulary, (args.batch, args.tokens + 1), generator=draw).to(device)
+        torch.randint(0, args.vocabulary, (args.batch, args.tokens + 1), generator=numbers).to(
+            device
+        )
         for _ in range(4)
     ]
     seconds, loss = [], torch.zeros(())
@@ -130,11 +135,19 @@ def plain(args: argparse.Namespace) -> None:
     print(json.dumps({"seconds": median, "memory": memory, "loss": loss.item()}))
 
 
+def config_of_size(args: argparse.Namespace) -> Config:
+    """Return the model of the size that is measured."""
+    from gpudeck.accel.serving.families import config_of
+    from gpudeck.accel.training.shapes import new_config
+
+    return config_of(new_config(args.model, args.vocabulary, args.tokens, 0), args.model, ())
+
+
 def speed(args: argparse.Namespace, folder: Path) -> None:
     """Write training_speed.csv: ours with and without document masks and determinism, and plain."""
     from gpudeck.accel.runtime.capability import find_device
     from gpudeck.accel.runtime.peaks import peak_tflops
-    from gpudeck.accel.training.shapes import shape_of
+    from gpudeck.accel.training.shapes import flops
 
     device = find_device()
     on_gpu = device.kind == "cuda"
@@ -160,8 +173,8 @@ def speed(args: argparse.Namespace, folder: Path) -> None:
             )
             found[name].append(result["timing"]["median"] / 1e3)
         found["plain"].append(child("--plain", *sizes)["seconds"])
-    shape = shape_of(args.model, args.vocabulary)
-    work = args.batch * args.tokens * shape.flops(args.tokens)
+    per_token = flops(config_of_size(args), args.tokens, frozen=False)
+    work = args.batch * args.tokens * per_token
     peak = peak_tflops(device.name, precision)
     made = []
     for name, seconds in found.items():

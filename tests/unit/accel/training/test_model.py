@@ -9,19 +9,23 @@ import torch
 from torch.nn import functional
 
 from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.serving.families import config_of
 from gpudeck.accel.training import loss as losses
 from gpudeck.accel.training.export import write_model
 from gpudeck.accel.training.loss import IGNORED, cross_entropy
 from gpudeck.accel.training.model import LanguageModel
 from gpudeck.accel.training.optimizer import make_optimizer, rate_at
 from gpudeck.accel.training.settings import Settings
-from gpudeck.accel.training.shapes import SHAPES, shape_of
+from gpudeck.accel.training.shapes import SHAPES, flops, new_config
+from gpudeck.accel.training.start import draw
 from gpudeck.accel.training.tokenizers import ByteTokenizer
+
+RAW = new_config("tiny", 257, 64, 256)
 
 
 def made(**options: bool) -> LanguageModel:
-    model = LanguageModel(shape_of("tiny", 257), 64, **options)
-    model.draw(3)
+    model = LanguageModel(config_of(RAW, "tiny", ()), 64, **options)
+    draw(model, 3)
     return model
 
 
@@ -29,22 +33,22 @@ def test_transformers_computes_the_same_scores(tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = made()
-    write_model(model, ByteTokenizer(), 64, torch.float32, tmp_path)
+    write_model(model, RAW, ByteTokenizer(), torch.float32, tmp_path)
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
     tokens = torch.tensor(AutoTokenizer.from_pretrained(tmp_path)(["Hello, world"])["input_ids"])
     assert tokens.tolist() == [list(b"Hello, world")]
     with torch.no_grad():
         hidden = model(tokens, torch.float32, None)
         torch.testing.assert_close(hidden @ model.head.T, theirs(tokens).logits)
-    assert theirs.num_parameters() == model.shape.parameters
+    assert theirs.num_parameters() == sum(w.numel() for w in model.parameters())
 
 
 def test_sizes_are_what_their_names_say() -> None:
     for name, wanted in (("124M", 124e6), ("350M", 350e6), ("774M", 774e6), ("1.5B", 1.5e9)):
-        assert shape_of(name, 50257).parameters == pytest.approx(wanted, rel=0.05)
-    with torch.device("meta"):
-        model = LanguageModel(shape_of("15M", 257), 8)
-    assert sum(w.numel() for w in model.parameters()) == model.shape.parameters
+        config = config_of(new_config(name, 50257, 1024, 50256), name, ())
+        assert config.parameters == pytest.approx(wanted, rel=0.05)
+        assert flops(config, 0, frozen=False) == 6 * config.parameters
+        assert flops(config, 0, frozen=True) == 4 * config.parameters
     assert all(shape.width % shape.heads == 0 for shape in SHAPES.values())
 
 

@@ -1,0 +1,115 @@
+"""Make the model that a run begins with: a new one, or that of a folder."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from gpudeck.accel.serving.checkpoint import Checkpoint
+from gpudeck.accel.serving.families import Config, config_of, read_config, read_json
+from gpudeck.accel.serving.files import weight_files
+from gpudeck.accel.training.adapters import adapt
+from gpudeck.accel.training.errors import Refused
+from gpudeck.accel.training.model import LanguageModel, Projection
+from gpudeck.accel.training.settings import AUTO, Settings
+from gpudeck.accel.training.shapes import new_config
+from gpudeck.accel.training.shards import checksum
+from gpudeck.accel.training.tokenizers import Tokenizer
+from gpudeck.language.text import phrase
+
+
+@dataclass(frozen=True)
+class Start:
+    """Say what a run begins with."""
+
+    settings: Settings
+    raw: dict[str, Any]
+    """The config.json."""
+    config: Config
+    fingerprint: str = ""
+    """Of weights that stay as they are, and are in no checkpoint."""
+
+    def make(self, device: torch.device, frozen: torch.dtype) -> LanguageModel:
+        """Return the model on a device.
+
+        Args:
+            device: what computes.
+            frozen: the dtype of weights that stay as they are; others are float32.
+
+        Raises:
+            ModelRefused: if the weights in the folder cannot be used.
+        """
+        s = self.settings
+        if s.base == AUTO:
+            model = LanguageModel(self.config, s.tokens, recompute=s.recompute)
+            draw(model, s.seed)
+            return model.to(device)
+        with torch.device("meta"):
+            model = LanguageModel(self.config, s.tokens, recompute=s.recompute)
+        source = Checkpoint(Path(s.base).expanduser(), self.config)
+        read(model, source, device, frozen if s.method == "lora" else torch.float32)
+        if s.method == "lora":
+            adapt(model, s)
+        return model.to(device)
+
+
+def start_of(settings: Settings, tokenizer: Tokenizer) -> Start:
+    """Return what a run begins with.
+
+    Raises:
+        Refused: if the model in the folder cannot be trained with these settings.
+        ModelRefused: if the folder holds no model of a family that is served.
+    """
+    if settings.base == AUTO:
+        raw = new_config(settings.model, tokenizer.vocabulary, settings.tokens, tokenizer.end)
+        return Start(settings, raw, config_of(raw, settings.model, (tokenizer.end,)))
+    folder = Path(settings.base).expanduser()
+    config = read_config(folder)
+    if config.quantization:
+        raise Refused(
+            phrase("the weights in {folder} are quantized. Choose the model without that",
+                   folder=str(folder))
+        )  # fmt: skip
+    if settings.tokens > config.context:
+        raise Refused(
+            phrase("the model in {folder} reads at most {most} tokens. Choose fewer tokens",
+                   folder=str(folder), most=config.context)
+        )  # fmt: skip
+    sums = "".join(map(checksum, weight_files(folder))) if settings.method == "lora" else ""
+    raw = read_json(folder / "config.json")
+    return Start(settings, raw, config, hashlib.sha256(sums.encode()).hexdigest() if sums else "")
+
+
+@torch.no_grad()
+def draw(model: LanguageModel, seed: int) -> None:
+    """Draw all weights on the CPU, so that they are equal on every device.
+
+    Matrices are normal with deviation 0.02, and those that end a branch 0.02 / sqrt(2 layers), as
+    in GPT-2.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    last = 0.02 / (2 * model.config.layers) ** 0.5
+    for name, weight in model.named_parameters():
+        if weight.dim() == 1:
+            weight.fill_(1.0)
+            continue
+        ends = name.endswith(("o_proj.weight", "down_proj.weight"))
+        weight.normal_(0.0, last if ends else 0.02, generator=generator)
+
+
+def read(
+    model: LanguageModel, source: Checkpoint, device: torch.device, dtype: torch.dtype
+) -> None:
+    """Put the weights of a folder into a model that has none. Raises ModelRefused."""
+    for name, part in model.named_modules():
+        if isinstance(part, Projection) and f"{name}.bias" in source:
+            part.bias = nn.Parameter(torch.empty(part.out_features, device="meta"))
+    for name, described in list(model.named_parameters()):
+        weight = source.tensor(name, *described.shape).to(device, dtype)
+        parent, _, last = name.rpartition(".")
+        setattr(model.get_submodule(parent), last, nn.Parameter(weight))

@@ -1,0 +1,227 @@
+"""Models in folders are trained further: with transformers' gradients, and with LoRA as peft's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
+from serving_models import FAMILIES, oracle
+
+from gpudeck.accel.runtime.capability import find_device
+from gpudeck.accel.serving import tiny
+from gpudeck.accel.serving.errors import ModelRefused
+from gpudeck.accel.training.adapters import FOLDER, Adapted
+from gpudeck.accel.training.api import opened, write_out
+from gpudeck.accel.training.errors import Refused
+from gpudeck.accel.training.loop import Run
+from gpudeck.accel.training.loss import cross_entropy
+from gpudeck.accel.training.model import LanguageModel
+from gpudeck.accel.training.settings import Settings
+from gpudeck.accel.training.start import start_of
+from gpudeck.accel.training.tokenizers import ByteTokenizer
+
+PEFT = pytest.mark.filterwarnings("default")  # peft uses deprecated names of transformers
+TOKENS = torch.randint(3, 320, (2, 41), generator=torch.Generator().manual_seed(2))
+SMALL: dict[str, Any] = {
+    "tokens": 32, "batch": 4, "steps": 6, "checkpoint": 3, "evaluate": 6, "precision": "float32",
+    "compile": False, "deterministic": True, "rate": 1e-2,
+}  # fmt: skip
+
+
+def made(folder: Path, **more: Any) -> LanguageModel:
+    settings = Settings(base=str(folder), **{"tokens": 64, **more})
+    return start_of(settings, ByteTokenizer()).make(torch.device("cpu"), torch.float32)
+
+
+def loss_of(model: LanguageModel) -> torch.Tensor:
+    hidden = model(TOKENS[:, :-1], torch.float32, None).flatten(0, 1)
+    softcap = model.config.final_softcap
+    return cross_entropy(hidden, model.head, TOKENS[:, 1:].flatten(), 1 / 80, None, softcap)
+
+
+def gradients(theirs: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield gradients by the names of files, in which experts are apart from each other."""
+    for name, weight in theirs.named_parameters():
+        if ".experts." not in name:
+            yield name, weight.grad
+            continue
+        at = name.rpartition(".")[0]
+        for i, one in enumerate(weight.grad):
+            if name.endswith("gate_up_proj"):
+                for part, half in zip(("gate_proj", "up_proj"), one.chunk(2), strict=True):
+                    yield f"{at}.{i}.{part}.weight", half
+            else:
+                yield f"{at}.{i}.down_proj.weight", one
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients_are_those_of_transformers(family: str, tmp_path: Path) -> None:
+    theirs = oracle(family, tmp_path)
+    wanted = torch.nn.functional.cross_entropy(
+        theirs(TOKENS[:, :-1]).logits.flatten(0, 1), TOKENS[:, 1:].flatten()
+    )
+    wanted.backward()
+    model = made(tmp_path)
+    found = loss_of(model)
+    found.backward()
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    ours = dict(model.named_parameters())
+    names = set()
+    for name, gradient in gradients(theirs):
+        names.add(name)
+        distance = (ours[name].grad - gradient).norm() / gradient.norm().clamp(min=1e-6)
+        assert distance < 2e-4, name
+    assert names == set(ours)
+
+
+class Quiet:
+    """Follow a run, and stop it after a step if asked."""
+
+    def __init__(self, stop: int = 0) -> None:
+        self._stop, self._step = stop, 0
+
+    def say(self, text: object) -> None:
+        pass
+
+    def measured(self, row: Any) -> None:
+        self._step = row.step
+
+    def stopping(self) -> bool:
+        return bool(self._stop) and self._step >= self._stop
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
+    tiny.make(tmp_path / "base")
+    rows = "".join(f'{{"text": {msgspec.json.encode(s).decode()}}}\n' for s in tiny.sentences(200))
+    (tmp_path / "data.jsonl").write_text(rows)
+    return tmp_path / "base"
+
+
+def train(base: Path, out: Path, stop: int = 0, **more: Any) -> Run:
+    settings = Settings(base=str(base), data=str(base.parent / "data.jsonl"), **{**SMALL, **more})
+    with opened(settings, out, find_device(), Quiet(stop), lambda *_: None) as run:
+        run.train()
+        write_out(run, out)
+    return run
+
+
+@pytest.mark.parametrize("method", ["full", "lora"])
+def test_the_result_opens_in_transformers_and_where_models_are_served(
+    method: str, base: Path, tmp_path: Path
+) -> None:
+    from serving_models import logits
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from gpudeck.accel.serving.transformer import load
+
+    out = tmp_path / "out"
+    run = train(base, out, method=method)
+    losses = [row.loss for row in run.journal.rows if row.loss is not None]
+    assert losses[-1] < losses[0] - 0.3
+    tokens = TOKENS[:1]
+    with torch.no_grad():
+        hidden = run.model(tokens[:, :32], torch.float32, None)
+        wanted = (hidden @ run.model.head.T)[0]
+        theirs = AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32)
+        torch.testing.assert_close(theirs(tokens[:, :32]).logits[0], wanted, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(logits(load(out), tokens[0, :32]), wanted, rtol=1e-3, atol=1e-3)
+    said = AutoTokenizer.from_pretrained(out)
+    assert said.chat_template == tiny.TEMPLATE
+
+
+@PEFT
+def test_lora_is_the_file_that_peft_reads(base: Path, tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft", reason="make frameworks installs it")
+    from transformers import AutoModelForCausalLM
+
+    out = tmp_path / "out"
+    run = train(base, out, method="lora", rank=4, alpha=12.0)
+    plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    theirs = peft.PeftModel.from_pretrained(plain, out / FOLDER)
+    tokens = TOKENS[:, :32]
+    with torch.no_grad():
+        wanted = run.model(tokens, torch.float32, None) @ run.model.head.T
+        torch.testing.assert_close(theirs(tokens).logits, wanted, rtol=1e-3, atol=1e-3)
+        merged = theirs.merge_and_unload()
+        opened_again = AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32)
+        for name, weight in merged.named_parameters():
+            torch.testing.assert_close(opened_again.get_parameter(name), weight)
+
+
+@PEFT
+def test_lora_has_pefts_gradients(base: Path) -> None:
+    peft = pytest.importorskip("peft", reason="make frameworks installs it")
+    from transformers import AutoModelForCausalLM
+
+    ours = made(base, method="lora", rank=4, alpha=8.0)
+    plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    config = peft.LoraConfig(r=4, lora_alpha=8.0, target_modules="all-linear")
+    theirs = peft.get_peft_model(plain, config)
+    layers = {name: part for name, part in ours.named_modules() if isinstance(part, Adapted)}
+    draw = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for name, part in layers.items():
+            part.lora_B.normal_(0, 0.02, generator=draw)
+            other = theirs.get_submodule(f"base_model.model.{name}")
+            other.lora_A["default"].weight.copy_(part.lora_A)
+            other.lora_B["default"].weight.copy_(part.lora_B)
+    loss_of(ours).backward()
+    logits = theirs(TOKENS[:, :-1]).logits.flatten(0, 1)
+    torch.nn.functional.cross_entropy(logits, TOKENS[:, 1:].flatten()).backward()
+    trained = {name for name, w in theirs.named_parameters() if w.requires_grad}
+    assert len(trained) == len(ours.trained()) == 2 * len(layers)
+    for name, part in layers.items():
+        other = theirs.get_submodule(f"base_model.model.{name}")
+        for small in ("lora_A", "lora_B"):
+            gradient = getattr(other, small)["default"].weight.grad
+            torch.testing.assert_close(getattr(part, small).grad, gradient, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["full", "lora"])
+def test_a_run_that_continues_is_equal_to_the_last_bit(
+    method: str, base: Path, tmp_path: Path
+) -> None:
+    from gpudeck.accel.training.errors import Stopped
+
+    whole = train(base, tmp_path / "whole", method=method)
+    with pytest.raises(Stopped):
+        train(base, tmp_path / "parts", stop=2, method=method)
+    again = train(base, tmp_path / "parts", method=method)
+    for name, weight in whole.model.trained().items():
+        assert torch.equal(weight, again.model.trained()[name])
+    for one, other in zip(whole.journal.rows, again.journal.rows, strict=True):
+        assert (one.loss, one.norm, one.held_out) == (other.loss, other.norm, other.held_out)
+    if method == "lora":
+        tiny.make(base, seed=1)
+        with pytest.raises(Refused, match="the model in base has changed"):
+            train(base, tmp_path / "parts", method=method)
+
+
+def test_what_cannot_be_trained_is_refused(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="Name its folder as base"):
+        Settings(method="lora")
+    with pytest.raises(Refused, match="reads at most 1024 tokens"):
+        made(base, tokens=2048)
+    with pytest.raises(ModelRefused, match=r"cannot read .*config\.json"):
+        made(tmp_path / "none")
+    raw = msgspec.json.decode((base / "config.json").read_bytes())
+    raw["quantization_config"] = {"quant_method": "gptq", "bits": 4}
+    (base / "config.json").write_bytes(msgspec.json.encode(raw))
+    with pytest.raises(Refused, match="are quantized"):
+        made(base)
+
+
+def test_a_tokenizer_of_another_model_is_refused(base: Path, tmp_path: Path) -> None:
+    raw = msgspec.json.decode((base / "config.json").read_bytes())
+    (base / "config.json").write_bytes(msgspec.json.encode(raw | {"vocab_size": 100}))
+    with pytest.raises(Refused, match="but the model has only 100"):
+        train(base, tmp_path / "out")
