@@ -232,7 +232,7 @@ class Assistant:
         """Send a request that has one reply."""
         connection = Connection(socket_path(), self._timeout)
         try:
-            connection.send(_ENCODE(request))
+            connection.send(_encode(request))
             return _checked(_DECODE(connection.receive()))
         finally:
             connection.close()
@@ -266,11 +266,12 @@ class Assistant:
 
     def _attempt(self, request: m.Work, events: _NewEvents) -> m.Reply:
         """Send a request once, pass its events on, and return its last reply."""
+        sent = set(self._signals)
+        device: DeviceChoice = "cpu" if m.UseCpu in sent else request.device
+        line = _encode(msgspec.structs.replace(request, device=device))
         connection = self._connect()
         try:
-            sent = set(self._signals)
-            device: DeviceChoice = "cpu" if m.UseCpu in sent else request.device
-            connection.send(_ENCODE(msgspec.structs.replace(request, device=device)))
+            connection.send(line)
             events.begin_attempt()
             while isinstance(reply := _DECODE(connection.receive()), Event):
                 for kind in self._signals - sent:  # came while the request was on its way
@@ -334,6 +335,16 @@ class _NewEvents:
             self._waiting = event
         if self._on_event is not None:
             self._on_event(event)
+
+
+def _encode(request: m.Request) -> bytes:
+    """Encode a request. Raises UserError where it holds text that is not UTF-8."""
+    try:
+        return _ENCODE(request)
+    except UnicodeEncodeError as e:
+        raise UserError(
+            phrase("this cannot be read, as it is not UTF-8: {text}", text=ascii(e.object[:200]))
+        ) from e
 
 
 def _checked(reply: m.Reply) -> m.Reply:

@@ -18,6 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 OPEN = frozenset({"/"})
 """The paths that need no token, beside the files below /static/: they hold no data."""
+MOST_PATH = 200
+"""Characters of a path, of which the longest that there is has a quarter."""
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -62,6 +64,8 @@ class Guard:
             return 403, "address this page as 127.0.0.1 or localhost"
         if scope["method"] != "GET":
             return 403, "this page can only be read"
+        if len(scope["path"]) > MOST_PATH:
+            return 403, "there is no such page"
         if scope["path"] in OPEN or scope["path"].startswith("/static/"):
             return None
         given = headers.get("authorization", "").removeprefix("Bearer ")

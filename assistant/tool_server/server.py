@@ -84,6 +84,8 @@ def query(
     now = time.time()
     if not 0 <= last_hours <= MOST_HOURS:
         raise ToolError(f"last_hours is from 0 to {MOST_HOURS:.0f}; got {last_hours:g}")
+    if min(limit, job_gpus, *(gpus or ()), *(jobs or ()), 0) < 0:  # elsewhere -1 is the last job
+        raise ToolError("a limit, a number of GPUs, and the numbers of GPUs and jobs are 0 or more")
     if not 0 <= job_memory_gib <= MOST_GIB:
         raise ToolError(f"job_memory_gib is from 0 to {MOST_GIB:.0f}; got {job_memory_gib:g}")
     if aggregate and aggregate not in AGGREGATES:

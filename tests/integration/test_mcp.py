@@ -84,3 +84,13 @@ def test_a_query_without_measure_is_refused_in_a_line(busy: int) -> None:
     for answer, (_, message) in zip(answers, asked, strict=True):
         assert answer.is_error and message in answer.content[0].text
         assert "\n" not in answer.content[0].text
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"jobs": [-1]}, {"gpus": [0, -1]}, {"limit": -5}, {"job_gpus": -1}]
+)
+def test_a_negative_number_is_refused(arguments: dict[str, Any]) -> None:
+    from gpudeck.assistant.tool_server.server import ToolError, query
+
+    with pytest.raises(ToolError, match="are 0 or more"):
+        query("jobs", **arguments)

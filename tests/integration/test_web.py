@@ -94,7 +94,15 @@ def test_nothing_can_be_changed(page: Page, method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/x", "/static/", "/static/../server.py", "/static/%2e%2e%2fserver.py", "/api/jobs/x"]
+    "path",
+    [
+        "/x",
+        "/static/",
+        "/static/../server.py",
+        "/static/%2e%2e%2fserver.py",
+        "/api/jobs/x",
+        "/api/jobs/" + "9" * 5000,
+    ],
 )
 def test_there_are_no_other_paths(page: Page, path: str) -> None:
     assert page.ask(path, token=page.token)[0] == 403

@@ -403,6 +403,16 @@ def test_an_unknown_request_gets_an_error_and_does_no_harm(home) -> None:
     assert Assistant().ask("is it idle?").text
 
 
+@pytest.mark.parametrize("text", ["\ud800", os.fsdecode(b"gpu \xff?")])
+def test_a_request_that_is_not_utf_8_is_refused_before_a_process_starts(
+    tmp_path, monkeypatch, text
+) -> None:
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
+    with pytest.raises(UserError, match="not UTF-8"):
+        Assistant().ask(text)
+    assert not socket_path().exists()
+
+
 def test_a_client_without_start_starts_nothing(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "elsewhere"))
     with pytest.raises(DaemonGone, match="is not running"):
