@@ -213,7 +213,7 @@ def _hidden(job: Job) -> Job:
         state = msgspec.structs.replace(state, result=NO_RESULT, large=False)
     if isinstance(state, Failed):
         reason = "could not be started" if state.code is None else f"exit status {state.code}"
-        state = msgspec.structs.replace(state, reason=reason)
+        state = msgspec.structs.replace(state, reason=reason, quote="")
     elif isinstance(state, Running):
         state = msgspec.structs.replace(state, attempt="", note="", progress=None)
     elif not isinstance(state, Queued) and hasattr(state, "attempt"):

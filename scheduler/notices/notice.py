@@ -56,6 +56,8 @@ def job_notice(job: Job) -> Notice:
         ran = Span(round(seconds / unit) * unit)
         text = phrase("It ran for {time} on {machine}.", time=ran, machine=host)
     reason = "" if isinstance(state, Done) else state.reason
+    if isinstance(state, Failed) and state.quote:  # what a job printed may be a secret
+        reason = str(reason).removesuffix(f": {state.quote}")
     if reason:
         text = phrase("{text} Reason: {reason}", text=text, reason=reason)
     fields = {

@@ -291,6 +291,8 @@ class Failed(msgspec.Struct, frozen=True, gc=False, tag="failed"):
     """As in Done."""
     suspended: float = 0.0
     """As in Done."""
+    quote: str = ""
+    """What the reason quotes, after a colon at its end, of the job's output."""
 
 
 class Cancelled(msgspec.Struct, frozen=True, gc=False, tag="cancelled"):

@@ -227,9 +227,11 @@ def ended(state: Starting | Running, record: Exit, result: msgspec.Raw, last_lin
     if record.code == 0 and not record.over:
         return Done(record.started, record.ended, state.devices, result, suspended=off)
     reason = _failure(record, last_line)
+    quote = last_line if reason != _failure(record, "") else ""
     return Failed(
-        record.started, record.ended, reason, record.code, state.devices, result, suspended=off
-    )
+        record.started, record.ended, reason, record.code, state.devices, result, suspended=off,
+        quote=quote,
+    )  # fmt: skip
 
 
 def _failure(record: Exit, last_line: str) -> str:

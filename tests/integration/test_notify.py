@@ -34,9 +34,11 @@ def test_the_end_of_a_job_is_told_also_after_a_crash_of_the_daemon(
     assert [m["event"] for m in hook.got] == ["test"]
     with Client() as deck:
         ready(deck).submit(["true"])
-        bad = deck.submit(["sh", "-c", "exit 3"], name="bad")
+        bad = deck.submit(["sh", "-c", "echo printed-key; exit 3"], name="bad")
         eventually(lambda: len(hook.got) == 2)
         assert (hook.got[1]["event"], hook.got[1]["job"]) == ("failed", bad.id)
+        assert "printed-key" in str(deck.job(bad.id).state.reason)  # type: ignore[union-attr]
+        assert hook.got[1]["reason"] == "exit code 3" and "printed-key" not in str(hook.got)
         runs = deck.submit(["sleep", "1"], name="told", notify=["here"])
         running(deck, deck.job(runs.id))
         with pytest.raises(UserError, match="no destination nowhere"):

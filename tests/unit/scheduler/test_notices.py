@@ -300,6 +300,7 @@ def ended(state: Any, notify: tuple[str, ...] = (), user: int | None = None) -> 
     [
         (Done(10.0, 14400.0), "end", "Job 7 succeeded: train", "It ran for 4 h on "),
         (Failed(0.0, 60.0, "exit status 1", 1), "fail", "Job 7 failed: train", "exit status 1"),
+        (Failed(0.0, 1.0, "exit code 3: k=s3cret", 3, quote="k=s3cret"), "fail", "Job 7", "code 3"),
         (Lost(0.0, 60.0, "a power cut"), "fail", "Job 7 was lost: train", "a power cut"),
         (Cancelled(60.0), "end", "Job 7 was cancelled: train", "It had not started"),
     ],
@@ -312,6 +313,7 @@ def test_what_is_told_of_a_job(state: Any, event: str, title: str, text: str) ->
     assert text in str(notice.text)
     assert notice.fields["job"] == 7
     assert notice.urgent == (event == "fail")
+    assert "s3cret" not in f"{notice.text} {notice.fields}"
 
 
 class Told(Courier):
