@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpudeck.app.format.values import Meaning, clock, duration
-from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.app.language.texts import tr, tr_noop, tr_text
 from gpudeck.language.numbers import capitalized
 from gpudeck.scheduler.protocol.snapshot import Alert, Snapshot
 
@@ -85,7 +85,7 @@ def _row(alert: Alert, now: float) -> AlertRow:
     meaning = _MEANINGS.get(alert.rule, "warm")
     if alert.cleared is not None:
         state, meaning = "resolved", ""
-    text = tr_sentence(alert.text)
+    text = tr_text(alert.text)
     lasted = duration((now if alert.cleared is None else alert.cleared) - alert.since)
     return AlertRow(
         alert.id,

@@ -210,7 +210,7 @@ class AlertsPage(QWidget):
 
     def _copy(self) -> None:
         if (alert := self.chosen()) is not None:
-            QGuiApplication.clipboard().setText(alert.text)
+            QGuiApplication.clipboard().setText(str(alert.text))
 
     def _acknowledge(self, alerts: Iterable[AlertRow | None]) -> None:
         for alert in alerts:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from gpudeck.app.format.job_rows import device_labels, ended, meaning, started, state_word
 from gpudeck.app.format.values import Meaning, clock, duration
-from gpudeck.app.language.texts import tr, tr_noop, tr_sentence, tr_text
+from gpudeck.app.language.texts import tr, tr_noop, tr_text
+from gpudeck.language.text import Message, Text, phrase
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.jobs import Queued
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -112,12 +113,12 @@ def past_job_spans(
     found: dict[tuple[int, float, str], JobSpan] = {}
     for a in annotations:
         if a.kind == "job" and a.job is not None and a.device in devices and _in(a, start, end):
-            # the text is "job 77 (train): failed"
-            name, _, status = a.text.removeprefix("job ").rpartition(": ")
-            failed: Meaning = "failed" if status in ("failed", "lost") else ""
+            values = dict(a.text.values) if isinstance(a.text, Text) else {}
+            name, status = values.get("name", ""), values.get("status", "")
+            failed: Meaning = "failed" if status in (Text("failed"), Text("lost")) else ""
             span = JobSpan(
                 a.job,
-                tr("{what}: {text}", what=name, text=tr(status)),
+                tr_text(phrase("{job} ({name}): {status}", job=a.job, name=name, status=status)),
                 _tooltip(a, end),
                 a.time,
                 end if a.until is None else a.until,
@@ -139,7 +140,7 @@ def event_marks(
             EVENT_MEANINGS[a.kind],
             _tooltip(a, end),
             a.kind != "throttle",
-            _reasons(a.text) if a.kind == "throttle" else tr(_WORDS[a.kind]),
+            tr_text(_reasons(a.text)) if a.kind == "throttle" else tr(_WORDS[a.kind]),
         )
         for a in annotations
         if a.kind in EVENT_MEANINGS and (not a.device or a.device in devices) and _in(a, start, end)
@@ -165,9 +166,11 @@ def _in(a: Annotation, start: float, end: float) -> bool:
 def _tooltip(a: Annotation, now: float) -> str:
     until = now if a.until is None else a.until
     lasted = "" if a.until == a.time else f", {duration(until - a.time)}"
-    return f"{tr_sentence(a.text)}\n{clock(a.time, now)}{lasted}"
+    return f"{tr_text(a.text)}\n{clock(a.time, now)}{lasted}"
 
 
-def _reasons(text: str) -> str:
-    """Return why a device was throttled, from the text of its annotation."""
-    return ", ".join(map(tr_sentence, text.removeprefix("Throttled: ").split(", ")))
+def _reasons(text: Message) -> Message:
+    """Return why a device was throttled; older versions stored it in a sentence."""
+    if isinstance(text, str):
+        return text
+    return phrase("{text}", text=dict(text.values)["rest"])

@@ -16,7 +16,7 @@ from html import escape
 from gpudeck.app.alerts.alert_rows import newly_raised
 from gpudeck.app.format.job_rows import ended, meaning, started
 from gpudeck.app.format.values import duration
-from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.language.texts import tr, tr_sentence, tr_text
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.settings import is_quiet
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -55,7 +55,7 @@ class Notifier:
             return
         for alert in newly_raised(snapshot, self._shown, self._since):
             self._shown.add(alert.id)
-            self._show(f"GPU Deck: {tr_sentence(alert.rule)}", tr_sentence(alert.text))
+            self._show(f"GPU Deck: {tr_sentence(alert.rule)}", tr_text(alert.text))
 
     def _long_jobs(self, snapshot: Snapshot) -> list[Job]:
         """Return the jobs that ended since the last snapshot, after the time of the settings."""

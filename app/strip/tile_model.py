@@ -21,6 +21,7 @@ from gpudeck.app.language.texts import (
     tr_text,
 )
 from gpudeck.language.numbers import amount, clock
+from gpudeck.language.text import Text
 from gpudeck.scheduler.protocol.absence import Unavailable
 from gpudeck.scheduler.protocol.busy_causes import (
     Asleep,
@@ -124,7 +125,7 @@ def throttle_reasons(reading: Reading) -> tuple[str, ...]:
 
 def _with_duration(reading: Reading, reason: str) -> str:
     began = reading.since.get(reason)
-    reason = tr_sentence(reason)
+    reason = tr_text(Text(reason))
     if began is None:
         return reason
     return tr("{reason} (for {time})", reason=reason, time=duration(reading.time - began))
@@ -272,7 +273,7 @@ def _warning(reading: Reading) -> str:
     """Return why the device is slowed down, or how hot it is; empty if nothing is the matter."""
     heat, reasons = temperature_meaning(reading), reading.texts.get("throttle", "none").split(", ")
     slowed = [reason for reason in reasons if reason not in _NO_THROTTLE]
-    return tr_sentence(slowed[0]) if slowed and "power" in reading.values else tr(heat)
+    return tr_text(Text(slowed[0])) if slowed and "power" in reading.values else tr(heat)
 
 
 def _holder(state: DeviceState, jobs: dict[int, Job]) -> tuple[Usage, str, str]:

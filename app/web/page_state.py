@@ -11,7 +11,7 @@ from gpudeck.app.format.free_devices import free_devices, is_free
 from gpudeck.app.format.job_rows import JobRow, ended, job_row
 from gpudeck.app.format.values import Meaning, ago, device_label
 from gpudeck.app.jobs.queue_timeline import QueueTimeline, queue_timeline
-from gpudeck.app.language.texts import tr, tr_count, tr_date, tr_sentence
+from gpudeck.app.language.texts import tr, tr_count, tr_date, tr_sentence, tr_text
 from gpudeck.app.strip.tile_model import Tile, tiles
 from gpudeck.language.numbers import clock
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Starting, turn
@@ -148,5 +148,5 @@ def _listed(job: Job, labels: dict[str, str], start: float | None, now: float) -
 
 
 def _notices(snapshot: Snapshot) -> tuple[tuple[str, bool], ...]:
-    alerts = ((tr_sentence(alert.text), True) for alert in snapshot.alerts)
+    alerts = ((tr_text(alert.text), True) for alert in snapshot.alerts)
     return (*alerts, *((tr_sentence(notice), False) for notice in snapshot.notices))

@@ -11,6 +11,7 @@ from gpudeck.assistant.query.find import MAX_JOBS
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.query.setting_units import BELOW_SLOWDOWN, shown
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
+from gpudeck.language.rendering import render
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.executors.remote_runner import TERM_GRACE_S
 from gpudeck.scheduler.protocol import settings
@@ -205,7 +206,7 @@ def acknowledge(context: ToolContext, order: Order) -> PlannedAction:
         context,
         order,
         words.text("Acknowledge alert {n}", n=found.id),
-        phrases.plain(found.text, 300),
+        phrases.plain(render(found.text, words.language), 300),
         lambda daemon: daemon.acknowledge(found.id),
         words.text("Alert {n} is acknowledged.", n=found.id),
         f"gpudeck alerts --acknowledge {found.id}",

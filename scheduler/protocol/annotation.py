@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from gpudeck.language.text import Message
+
 Kind = Literal["job", "throttle", "alert", "xid"]
 
 
@@ -21,7 +23,7 @@ class Annotation(msgspec.Struct, frozen=True):
     until: float | None
     """None while it lasts."""
     kind: Kind
-    text: str
+    text: Message
     """One line, for people."""
     device: str = ""
     """The id of the device; empty: the machine."""

@@ -65,7 +65,7 @@ class Alert(msgspec.Struct, frozen=True):
     device: str
     """Id of the device it is about; empty where it is about a job alone."""
     job: int | None
-    text: str
+    text: Message
     """The problem, in one line."""
     since: float
     """When its cause began, seconds since the epoch."""
@@ -75,7 +75,7 @@ class Alert(msgspec.Struct, frozen=True):
     """True once somebody has acknowledged it."""
     peak: float | None = None
     """The highest level that the rule compared while the alert was raised."""
-    cleared_text: str = ""
+    cleared_text: Message = ""
     """The text once it is cleared; empty where it stays the same."""
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpudeck.language.storing import read_text, stored_text
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.store.database import Database
@@ -197,14 +198,20 @@ class Archive(Database):
         with self._transaction():
             self.connection.executemany(
                 self._q["annotate"],
-                [(a.time, a.until, a.kind, a.text, a.device, a.job, a.name) for a in annotations],
+                [
+                    (a.time, a.until, a.kind, stored_text(a.text), a.device, a.job, a.name)
+                    for a in annotations
+                ],
             )
 
     def annotations(self, since: float, until: float, limit: int) -> list[Annotation]:
         """Return the newest that overlap this time, oldest first."""
         with self._translated():
             rows = self.connection.execute(self._q["annotations"], (until, since, limit)).fetchall()
-        return [Annotation(*row) for row in reversed(rows)]
+        return [
+            Annotation(time, until, kind, read_text(text), *rest)
+            for time, until, kind, text, *rest in reversed(rows)
+        ]
 
     def end_annotations(self, at: float) -> None:
         """End the open annotations: nothing was observed while the daemon was away."""

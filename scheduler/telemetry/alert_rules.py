@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from gpudeck.language.numbers import span
+from gpudeck.language.text import Span, Text, Value, joined, mark_phrase, phrase
 from gpudeck.scheduler.protocol.devices import NA, Device, Reading
 from gpudeck.scheduler.protocol.jobs import Job
-from gpudeck.scheduler.protocol.recovery import recovery_text
+from gpudeck.scheduler.protocol.recovery import recovery_action
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import HostState
 from gpudeck.scheduler.telemetry.hysteresis import Thresholds
@@ -21,15 +21,20 @@ from gpudeck.scheduler.telemetry.hysteresis import Thresholds
 DEFAULT_SLOWDOWN_TEMP = 90.0
 """°C; assumed for a GPU that does not report its slow-down temperature."""
 SLOWED = frozenset(
-    {"hardware slow-down", "too hot (software)", "too hot (hardware)", "power brake"}
+    {
+        mark_phrase("hardware slow-down"),
+        mark_phrase("too hot (software)"),
+        mark_phrase("too hot (hardware)"),
+        mark_phrase("power brake"),
+    }
 )
 """Unwanted reasons to hold the clocks down; a power limit is the user's own choice."""
-CAPPED = frozenset({"power limit"})
+CAPPED = frozenset({mark_phrase("power limit")})
 CORRECTED = "ecc_corrected"
 _ERRORS = {
-    "ecc_uncorrected": "memory errors that could not be corrected",
-    "rows_failure": "failed remapping of a memory row",
-    "xid_count": "Xid errors of the driver",
+    "ecc_uncorrected": mark_phrase("{n} memory errors that could not be corrected"),
+    "rows_failure": mark_phrase("{n} failed remapping of a memory row"),
+    "xid_count": mark_phrase("{n} Xid errors of the driver"),
 }
 _MINUTE = 60.0
 Subject = TypeVar("Subject")
@@ -38,9 +43,9 @@ Subject = TypeVar("Subject")
 class Wording(NamedTuple):
     """Hold what an alert tells people."""
 
-    now: str
+    now: Text
     """While its cause lasts."""
-    over: str
+    over: Text
     """Once it is cleared."""
 
 
@@ -102,25 +107,28 @@ def _above_limit(subject: DeviceSubject) -> float | None:
     return temp - subject.reading.values.get("temp_limit", DEFAULT_SLOWDOWN_TEMP)
 
 
-def _tenses(subject: str, verbs: tuple[str, str], rest: str) -> Wording:
-    """Return a sentence with the verb of the present, and with that of the past."""
-    now, over = verbs
-    return Wording(f"{subject} {now} {rest}", f"{subject} {over} {rest}")
-
-
-_BE, _HAVE_BEEN = ("is", "was"), ("has been", "was")
-
-
 def _hot(subject: DeviceSubject, thresholds: Thresholds) -> Wording:
-    values = subject.reading.values
+    values, device = subject.reading.values, subject.label
     peak = values["temp"]
-    limit = peak - (_above_limit(subject) or 0.0) + thresholds.raise_at
-    rest = f"over {limit:.0f} °C, peak {peak:.0f} °C"
-    if round(peak) <= round(limit):
-        rest = f"at its alert level of {limit:.0f} °C"
-    if "temp_limit" not in values and "temp_margin" not in values:
-        rest += f" (assumed to slow down at {DEFAULT_SLOWDOWN_TEMP:.0f} °C)"
-    return _tenses(subject.label, _BE, rest)
+    limit = round(peak - (_above_limit(subject) or 0.0) + thresholds.raise_at)
+    if round(peak) <= limit:
+        now = phrase("{device} is at its alert level of {degrees} °C", device=device, degrees=limit)
+        over = phrase(
+            "{device} was at its alert level of {degrees} °C", device=device, degrees=limit
+        )
+    else:
+        shown: dict[str, Value] = {"device": device, "degrees": limit, "peak": round(peak)}
+        now = phrase("{device} is over {degrees} °C, peak {peak} °C", **shown)
+        over = phrase("{device} was over {degrees} °C, peak {peak} °C", **shown)
+    if "temp_limit" in values or "temp_margin" in values:
+        return Wording(now, over)
+    return Wording(_assumed(now), _assumed(over))
+
+
+def _assumed(text: Text) -> Text:
+    return phrase(
+        "{text} (assumed to slow down at {limit} °C)", text=text, limit=round(DEFAULT_SLOWDOWN_TEMP)
+    )
 
 
 def _memory(subject: DeviceSubject) -> float | None:
@@ -131,8 +139,15 @@ def _memory(subject: DeviceSubject) -> float | None:
 
 
 def _full(subject: DeviceSubject, thresholds: Thresholds) -> Wording:
-    rest = f"over {thresholds.raise_at:.0f} % full, peak {_memory(subject) or 0:.0f} %"
-    return _tenses(f"the memory of {subject.label}", _BE, rest)
+    shown: dict[str, Value] = {
+        "device": subject.label,
+        "percent": round(thresholds.raise_at),
+        "peak": round(_memory(subject) or 0),
+    }
+    return Wording(
+        phrase("the memory of {device} is over {percent} % full, peak {peak} %", **shown),
+        phrase("the memory of {device} was over {percent} % full, peak {peak} %", **shown),
+    )
 
 
 def _throttled_by(reasons: frozenset[str]) -> Callable[[DeviceSubject], float | None]:
@@ -145,14 +160,33 @@ def _throttled_by(reasons: frozenset[str]) -> Callable[[DeviceSubject], float | 
 
 def _slowed(subject: DeviceSubject, thresholds: Thresholds) -> Wording:
     reasons = subject.reading.texts["throttle"].split(", ")
-    why = ", ".join(r for r in reasons if r in SLOWED)
-    rest = f"throttled for over {span(thresholds.raise_s)}: {why}"
-    return _tenses(subject.label, _HAVE_BEEN, rest)
+    why = joined(Text(reason) for reason in reasons if reason in SLOWED)
+    device, least = subject.label, Span(thresholds.raise_s)
+    return Wording(
+        phrase(
+            "{device} has been throttled for over {span}: {rest}",
+            device=device,
+            span=least,
+            rest=why,
+        ),
+        phrase(
+            "{device} was throttled for over {span}: {rest}", device=device, span=least, rest=why
+        ),
+    )
 
 
 def _capped(subject: DeviceSubject, thresholds: Thresholds) -> Wording:
-    rest = f"throttled by its power limit for over {span(thresholds.raise_s)}"
-    return _tenses(subject.label, _HAVE_BEEN, rest)
+    device, least = subject.label, Span(thresholds.raise_s)
+    return Wording(
+        phrase(
+            "{device} has been throttled by its power limit for over {span}",
+            device=device,
+            span=least,
+        ),
+        phrase(
+            "{device} was throttled by its power limit for over {span}", device=device, span=least
+        ),
+    )
 
 
 def _errors(subject: DeviceSubject) -> float | None:
@@ -161,21 +195,42 @@ def _errors(subject: DeviceSubject) -> float | None:
 
 
 def _faulty(subject: DeviceSubject, _: Thresholds) -> Wording:
-    values = subject.reading.values
-    found = [f"{v:.0f} {name}" for field, name in _ERRORS.items() if (v := values.get(field))]
-    last = f" (the last: Xid {values['xid']:.0f})" if values.get("xid") else ""
-    return _tenses(subject.label, ("has had", "had"), f"{', '.join(found)}{last}")
+    values, device = subject.reading.values, subject.label
+    faults = joined(
+        Text(name, (("n", round(count)),))
+        for field, name in _ERRORS.items()
+        if (count := values.get(field))
+    )
+    if not (xid := values.get("xid")):
+        return Wording(
+            phrase("{device} has had {faults}", device=device, faults=faults),
+            phrase("{device} had {faults}", device=device, faults=faults),
+        )
+    shown: dict[str, Value] = {"device": device, "faults": faults, "n": round(xid)}
+    return Wording(
+        phrase("{device} has had {faults} (the last: Xid {n})", **shown),
+        phrase("{device} had {faults} (the last: Xid {n})", **shown),
+    )
 
 
 def _recover(subject: DeviceSubject, _: Thresholds) -> Wording:
-    action = recovery_text(subject.reading.values["recovery_action"])
-    return _tenses(f"{subject.label}: the driver", ("asks for", "asked for"), action)
+    device, action = subject.label, recovery_action(subject.reading.values["recovery_action"])
+    return Wording(
+        phrase("{device}: the driver asks for {action}", device=device, action=action),
+        phrase("{device}: the driver asked for {action}", device=device, action=action),
+    )
 
 
 def _corrected(subject: DeviceSubject, thresholds: Thresholds) -> Wording:
-    rest = f"{subject.corrected or 0:.0f} memory errors within an hour"
-    limit = f"(limit {thresholds.raise_at:.0f})"
-    return _tenses(subject.label, ("has corrected", "corrected"), f"{rest} {limit}")
+    shown: dict[str, Value] = {
+        "device": subject.label,
+        "n": round(subject.corrected or 0),
+        "limit": round(thresholds.raise_at),
+    }
+    return Wording(
+        phrase("{device} has corrected {n} memory errors within an hour (limit {limit})", **shown),
+        phrase("{device} corrected {n} memory errors within an hour (limit {limit})", **shown),
+    )
 
 
 def _unused(subject: DeviceSubject) -> float | None:
@@ -188,23 +243,39 @@ def _unused(subject: DeviceSubject) -> float | None:
 def _held_idle(subject: DeviceSubject, thresholds: Thresholds) -> Wording:
     job = subject.job
     assert job is not None, "the rule is about a job"
-    holder, least = f"held by job {job.id} ({job.spec.name})", span(thresholds.raise_s)
+    shown: dict[str, Value] = {
+        "device": subject.label,
+        "job": job.id,
+        "name": job.spec.name,
+        "span": Span(thresholds.raise_s),
+    }
     return Wording(
-        f"{subject.label} is {holder}, and has been idle for over {least}",
-        f"{subject.label} was {holder}, and idle for over {least}",
+        phrase(
+            "{device} is held by job {job} ({name}), and has been idle for over {span}", **shown
+        ),
+        phrase("{device} was held by job {job} ({name}), and idle for over {span}", **shown),
     )
 
 
 def _unreachable(subject: HostSubject, thresholds: Thresholds) -> Wording:
-    least = span(thresholds.raise_at * _MINUTE)
-    rest = f"unreachable for over {least}: {subject.host.problem}"
-    return _tenses(subject.host.name, _HAVE_BEEN, rest)
+    shown: dict[str, Value] = {
+        "host": subject.host.name,
+        "span": Span(thresholds.raise_at * _MINUTE),
+        "problem": subject.host.problem or "",
+    }
+    return Wording(
+        phrase("{host} has been unreachable for over {span}: {problem}", **shown),
+        phrase("{host} was unreachable for over {span}: {problem}", **shown),
+    )
 
 
 def _stalled(subject: JobSubject, thresholds: Thresholds) -> Wording:
-    job, limit = subject.job, span(thresholds.raise_at * _MINUTE)
-    rest = f"no progress for over {limit}"
-    return _tenses(f"job {job.id} ({job.spec.name})", ("has made", "made"), rest)
+    job, least = subject.job, Span(thresholds.raise_at * _MINUTE)
+    shown: dict[str, Value] = {"job": job.id, "name": job.spec.name, "span": least}
+    return Wording(
+        phrase("job {job} ({name}) has made no progress for over {span}", **shown),
+        phrase("job {job} ({name}) made no progress for over {span}", **shown),
+    )
 
 
 DEVICE_RULES: tuple[AlertRule[DeviceSubject], ...] = (

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.protocol.devices import Device, Reading
 from gpudeck.scheduler.protocol.errors import NotFound
 from gpudeck.scheduler.protocol.jobs import Job, Running, held_devices
@@ -34,8 +35,11 @@ from gpudeck.scheduler.telemetry.hysteresis import AlertState, Calm, Raised, Thr
 GAP_S = 5.0
 """Evaluations further apart than this (or three intervals) have a gap between them."""
 HOUR_S, _MINUTE_S = 3600.0, 60.0
-CLEARS = "clears soon"
-"""What is told of an alert whose cause is over, but not for long enough."""
+
+
+def _unworded() -> Wording:
+    """Word nothing: a rule without a reading raises no alert."""
+    return Wording(Text(""), Text(""))
 
 
 class AlertKey(NamedTuple):
@@ -92,7 +96,9 @@ class AlertEvaluator:
         state = self._states.get(key)
         if not isinstance(state, Raised) or state.under is None or not alert.cleared_text:
             return alert
-        return msgspec.structs.replace(alert, text=f"{alert.cleared_text}; {CLEARS}")
+        return msgspec.structs.replace(
+            alert, text=phrase("{sub}; clears soon", sub=alert.cleared_text)
+        )
 
     def evaluate(
         self,
@@ -194,7 +200,7 @@ class AlertEvaluator:
                 for job in holders if rule.per_job else (None,):
                     key = AlertKey(rule.name, device.id, job.id if job else None)
                     if reading is None:
-                        yield AlertLevel(key, None, thresholds, partial(Wording, "", ""))
+                        yield AlertLevel(key, None, thresholds, _unworded)
                         continue
                     subject = DeviceSubject(
                         called(device), device, reading, job, settings, corrected

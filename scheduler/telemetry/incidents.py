@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gpudeck.language.text import Text, joined, phrase
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.devices import Reading
 
@@ -65,10 +66,10 @@ class IncidentDetector:
         self._xids[reading.device] = count
         if count <= before:
             return []
-        text = reading.texts.get("xid", "Xid event")
+        text = reading.texts.get("xid", phrase("Xid event"))
         return [Annotation(reading.time, reading.time, "xid", text, reading.device)]
 
 
 def _annotation(device: str, span: _ThrottleSpan, until: float | None) -> Annotation:
-    text = f"Throttled: {', '.join(span.reasons)}"
+    text = phrase("Throttled: {rest}", rest=joined(map(Text, span.reasons)))
     return Annotation(span.since, until, "throttle", text, device)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.protocol.errors import NotFound
@@ -109,7 +110,12 @@ class GetAnnotations(Request[tuple[Annotation, ...]], frozen=True, tag="annotati
             )
             if began is None or began > self.until or (ended is not None and ended < self.since):
                 continue
-            text = f"job {job.id} ({job.spec.name}): {job.status}"
+            text = phrase(
+                "job {job} ({name}): {status}",
+                job=job.id,
+                name=job.spec.name,
+                status=Text(job.status),
+            )
             found += [
                 Annotation(began, ended, "job", text, device, job.id) for device in state.devices
             ]

@@ -10,11 +10,17 @@ from PySide6.QtTest import QTest
 
 from gpudeck.app.charts.past_curves import LoadPast, past_curves
 from gpudeck.app.dashboard.history_export import ExportHistory
+from gpudeck.language.text import Text, joined, phrase
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.devices import Reading
 from gpudeck.scheduler.store.keeper import HistoryKeeper
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
+
+
+def held(job: int, name: str, status: str) -> Text:
+    return phrase("job {job} ({name}): {status}", job=job, name=name, status=Text(status))
+
 
 GPUS = [snapshots.gpu(i).id for i in range(2)]
 GAP = (NOW - 50_000, NOW - 40_000)
@@ -43,9 +49,15 @@ def keeper(tmp_path_factory):
                 made.merge(ready)
     made.annotate(
         [
-            Annotation(NOW - 30_000, NOW - 20_000, "job", "job 77 (train): failed", GPUS[0], 77),
-            Annotation(NOW - 80_000, NOW - 70_000, "job", "job 76 (prepare): done", GPUS[1], 76),
-            Annotation(NOW - 25_000, NOW - 24_000, "throttle", "Throttled: power limit", GPUS[0]),
+            Annotation(NOW - 30_000, NOW - 20_000, "job", held(77, "train", "failed"), GPUS[0], 77),
+            Annotation(NOW - 80_000, NOW - 70_000, "job", held(76, "prepare", "done"), GPUS[1], 76),
+            Annotation(
+                NOW - 25_000,
+                NOW - 24_000,
+                "throttle",
+                phrase("Throttled: {rest}", rest=joined([Text("power limit")])),
+                GPUS[0],
+            ),
             Annotation(NOW - 22_000, NOW - 21_000, "alert", "GPU 0 is at 93 °C", GPUS[0]),
             Annotation(
                 NOW - 10_000, NOW - 10_000, "xid", "79: fell off the bus", "GPU-of-another-machine"

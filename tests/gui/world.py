@@ -21,6 +21,7 @@ from gpudeck.accel.result import Cell, Check, Result, Sensors, Timing
 from gpudeck.app.assistant.message_tree import Curve
 from gpudeck.app.assistant.requests import FinishedAnswer
 from gpudeck.app.assistant.session_files import Summary
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.devices import Detail, Process, Reading
 from gpudeck.scheduler.protocol.jobs import (
     Cancelled,
@@ -39,7 +40,6 @@ from gpudeck.scheduler.protocol.jobs import (
 from gpudeck.scheduler.protocol.schedule import Landing
 from gpudeck.scheduler.protocol.snapshot import Alert
 from gpudeck.scheduler.protocol.wait_reasons import Behind, ReplayShown, render
-from gpudeck.scheduler.telemetry.alerts import CLEARS
 from tests.gui.snapshots import GIB, H100, NOW, raw
 
 MEASURED = Path(__file__).parents[1] / "benchmarks/results/attention_grid_2026-11-22_h100.csv"
@@ -341,10 +341,14 @@ def alerts(history: dict[str, list[Reading]]) -> list[Alert]:
         for start, end, peak in _warm(readings):
             open_still = end > NOW - 5
             warm = end == readings[-1].time
-            text = f"GPU {at} {'is' if warm else 'was'} over {89 - WARN_BELOW:.0f} °C"
-            text += f", peak {peak:.0f} °C" + (f"; {CLEARS}" if open_still and not warm else "")
+            shown = {"device": f"GPU {at}", "degrees": 89 - WARN_BELOW, "peak": round(peak)}
+            text = phrase("{device} was over {degrees} °C, peak {peak} °C", **shown)
+            if warm:
+                text = phrase("{device} is over {degrees} °C, peak {peak} °C", **shown)
+            elif open_still:
+                text = phrase("{sub}; clears soon", sub=text)
             found.append((start, end, device, text, open_still))
-    found.sort()
+    found.sort(key=lambda row: row[:3])
     return [
         Alert(
             number, "too hot", device, None, text, start, start + _RAISE_S,

@@ -52,7 +52,7 @@ def test_a_recorded_gpu_raises_an_alert_that_is_logged_sent_and_cleared(
             "REPLAY-0",
             None,
         )
-        assert raised.text.startswith("REPLAY GPU 0 "), (
+        assert str(raised.text).startswith("REPLAY GPU 0 "), (
             "it goes to a webhook, where nothing else says so"
         )
         deck.acknowledge(raised.id)

@@ -47,4 +47,10 @@ def _row(alert: Alert, now: float) -> tuple[str, ...]:
     end = now
     if alert.cleared is not None:
         state, end = "resolved", alert.cleared
-    return str(alert.id), state, clock(alert.since, now), duration(end - alert.since), alert.text
+    return (
+        str(alert.id),
+        state,
+        clock(alert.since, now),
+        duration(end - alert.since),
+        str(alert.text),
+    )

@@ -47,7 +47,7 @@ def watch_lines(
     """
     shown = tiles(snapshot)
     alerts = [
-        *((StyledText(alert.text, "hot"),) for alert in snapshot.alerts),
+        *((StyledText(str(alert.text), "hot"),) for alert in snapshot.alerts),
         *((StyledText(str(notice), "warm"),) for notice in snapshot.notices),
     ]
     jobs = _job_lines(snapshot)

@@ -12,11 +12,11 @@ from gpudeck.assistant.housekeeping.leftovers import REASON
 from gpudeck.assistant.housekeeping.restoring import TAKEN
 from gpudeck.assistant.language.sentences import dated, translated
 from gpudeck.language.languages import Language
-from gpudeck.language.text import Message, phrase
+from gpudeck.language.text import Message, Text, phrase
 from gpudeck.language.words import words
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Spec
-from gpudeck.scheduler.protocol.recovery import recovery_text
+from gpudeck.scheduler.protocol.recovery import recovery_action, recovery_text
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import HostState
 from gpudeck.scheduler.protocol.wait_reasons import (
@@ -185,7 +185,6 @@ STORED = (
     "by a daemon that was restarted",
     "20 GiB reserved on each device",
     "2 h for each attempt",
-    "Throttled: too hot (software), power brake",
     "REPLAY of h100.gdt: recorded, not live",
     "of job 3 (x1), failed",
     "of a former job 3; the queue has a newer one of that number",
@@ -198,7 +197,7 @@ STORED = (
 )
 
 
-def alerts() -> list[str]:
+def alerts() -> list[Text]:
     """Return the texts of all alerts, while their causes last and after that."""
     job = Job(12, Spec(("x",), "/x", "x1"), NOW, Queued())
     values = {
@@ -218,7 +217,11 @@ def alerts() -> list[str]:
     host = HostState("lab1", "lab1", NOW, "x1")
     found += (rule.text(HostSubject(host, 5.0), Thresholds(5, 5)) for rule in HOST_RULES)
     found += (rule.text(JobSubject(job, 5.0), Thresholds(5, 5)) for rule in JOB_RULES)
-    return [text for wording in found for text in (*wording, f"{wording.over}; clears soon")]
+    return [
+        text
+        for wording in found
+        for text in (*wording, phrase("{sub}; clears soon", sub=wording.over))
+    ]
 
 
 def check(sentence: Message) -> None:
@@ -254,7 +257,7 @@ def test_every_alert_is_translated() -> None:
     for sentence in alerts():
         check(sentence)
     assert recovery_text(8.0) == "recovery action 8"
-    check("GPU 0: the driver asks for recovery action 8")
+    check(recovery_action(8.0))
 
 
 def test_days_and_months_are_named_in_the_language() -> None:

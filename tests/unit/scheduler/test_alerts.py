@@ -142,20 +142,20 @@ def test_too_hot_by_the_cards_own_limit() -> None:
     machine = Machine()
     assert machine.run_for(60, temp=83.0, temp_limit=89.0) == []
     (raised,) = machine.run_for(60, temp=84.0, temp_limit=89.0)
-    assert raised.text == "GPU 0 is at its alert level of 84 °C"
+    assert str(raised.text) == "GPU 0 is at its alert level of 84 °C"
     assert raised.raised - raised.since == 10
     assert machine.run_for(20, temp=88.0, temp_limit=89.0) == [], "it is the same alert"
-    assert machine.alerts.active[0].text == "GPU 0 is over 84 °C, peak 88 °C"
+    assert str(machine.alerts.active[0].text) == "GPU 0 is over 84 °C, peak 88 °C"
     assert machine.run_for(60, temp=82.0, temp_limit=89.0) == [], "cooler, and not yet well"
-    assert machine.alerts.active[0].text == "GPU 0 is over 84 °C, peak 88 °C"
+    assert str(machine.alerts.active[0].text) == "GPU 0 is over 84 °C, peak 88 °C"
     assert machine.alerts.worded == machine.alerts.active
     assert machine.run_for(10, temp=42.0, temp_limit=89.0) == []
-    assert machine.alerts.worded[0].text == "GPU 0 was over 84 °C, peak 88 °C; clears soon"
+    assert str(machine.alerts.worded[0].text) == "GPU 0 was over 84 °C, peak 88 °C; clears soon"
     assert machine.run_for(1, temp=83.0, temp_limit=89.0) == [], "warm again before it is cleared"
-    assert machine.alerts.worded[0].text == "GPU 0 is over 84 °C, peak 88 °C"
+    assert str(machine.alerts.worded[0].text) == "GPU 0 is over 84 °C, peak 88 °C"
     (cleared,) = machine.run_for(31, temp=80.0, temp_limit=89.0)
     assert (cleared.id, cleared.cleared) == (raised.id, machine.now - 0.5)
-    assert cleared.text == "GPU 0 was over 84 °C, peak 88 °C"
+    assert str(cleared.text) == "GPU 0 was over 84 °C, peak 88 °C"
     assert machine.alerts.active == ()
 
 
@@ -163,14 +163,14 @@ def test_the_cards_own_margin_comes_before_its_limit() -> None:
     machine = Machine()
     assert machine.run_for(60, temp=88.0, temp_limit=89.0, temp_margin=6.0) == []
     (raised,) = machine.run_for(60, temp=70.0, temp_limit=89.0, temp_margin=4.0)
-    assert raised.text == "GPU 0 is over 69 °C, peak 70 °C"
+    assert str(raised.text) == "GPU 0 is over 69 °C, peak 70 °C"
 
 
 @pytest.mark.parametrize("field", ["ecc_uncorrected", "rows_failure", "xid_count"])
 def test_every_kind_of_hardware_error_raises_an_alert(field: str) -> None:
     (raised,) = Machine(alert_errors=1.0).run_for(5, **{field: 1.0})
     assert raised.rule == "hardware errors"
-    assert raised.text.startswith("GPU 0 has had 1 ")
+    assert str(raised.text).startswith("GPU 0 has had 1 ")
 
 
 def test_what_the_driver_asks_for_raises_an_alert_until_it_asks_no_more() -> None:
@@ -178,7 +178,7 @@ def test_what_the_driver_asks_for_raises_an_alert_until_it_asks_no_more() -> Non
     assert machine.run_for(5, recovery_action=0.0) == []
     (raised,) = machine.run_for(5, recovery_action=4.0)
     assert raised.rule == "recovery needed"
-    assert raised.text == (
+    assert str(raised.text) == (
         "GPU 0: the driver asks for an end of its jobs, and then a reset of the GPU"
     )
     assert rules(machine.run_for(5, recovery_action=0.0)) == [("recovery needed", False)]
@@ -195,7 +195,7 @@ def test_a_machine_that_is_unreachable_raises_an_alert_until_it_answers() -> Non
     assert check(1119.0, "Connection refused") == []
     (raised,) = check(1120.0, "Connection refused")
     assert (raised.rule, raised.device) == ("machine unreachable", "lab1")
-    assert raised.text == "lab1 has been unreachable for over 2 min: Connection refused"
+    assert str(raised.text) == "lab1 has been unreachable for over 2 min: Connection refused"
     assert check(1500.0, "No route to host") == []
     assert [a.cleared for a in check(1501.0, None, 1501.0)] == [1501.0]
     check(1502.0, "x", 1000.0)
@@ -266,7 +266,7 @@ def test_the_next_job_on_a_gpu_starts_a_new_span() -> None:
     assert machine.run_for(50, util=0.0, jobs=(job(3),)) == []
     assert machine.run_for(50, util=0.0, jobs=(job(4),)) == []
     (raised,) = machine.run_for(15, util=0.0, jobs=(job(4),))
-    assert raised.text == "GPU 0 is held by job 4 (train), and has been idle for over 1 min"
+    assert str(raised.text) == "GPU 0 is held by job 4 (train), and has been idle for over 1 min"
     assert rules(machine.run_for(1, util=0.0)) == [("reserved but idle", False)], (
         "the job has ended"
     )
@@ -287,7 +287,10 @@ def test_a_job_that_goes_on_makes_progress() -> None:
     for done in (1.0, 2.0, 3.0):
         assert machine.run_for(50, jobs=(job(done=done),)) == []
     (raised,) = machine.run_for(15, jobs=(job(done=3.0),))
-    assert (raised.job, raised.text) == (3, "job 3 (train) has made no progress for over 1 min")
+    assert (raised.job, str(raised.text)) == (
+        3,
+        "job 3 (train) has made no progress for over 1 min",
+    )
     assert rules(machine.run_for(1, jobs=(job(done=4.0),))) == [("no progress", False)]
     assert machine.run_for(200, jobs=(job(done=10.0),)) == [], "all is done: it winds up"
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpudeck.language.text import Text
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.devices import Reading
 from gpudeck.scheduler.protocol.errors import UserError
@@ -286,7 +287,7 @@ def test_annotations_are_replaced_by_name_and_ended_by_the_next_daemon(file: Pat
     keeper.annotate(
         [
             begun,
-            Annotation(NOW + 60, None, "throttle", "power limit", "GPU-0"),
+            Annotation(NOW + 60, None, "throttle", Text("power limit"), "GPU-0"),
             Annotation(NOW + 70, NOW + 70, "xid", "79", "GPU-0"),
         ]
     )
@@ -297,7 +298,7 @@ def test_annotations_are_replaced_by_name_and_ended_by_the_next_daemon(file: Pat
     keeper = HistoryKeeper(file, pytest.fail)
     assert keeper.annotations(0.0, 1e18) == [
         ended,
-        Annotation(NOW + 60, NOW + 99, "throttle", "power limit", "GPU-0"),
+        Annotation(NOW + 60, NOW + 99, "throttle", Text("power limit"), "GPU-0"),
         Annotation(NOW + 70, NOW + 70, "xid", "79", "GPU-0"),
     ]
     keeper.close()

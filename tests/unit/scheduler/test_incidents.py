@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from gpudeck.language.text import Text, joined, phrase
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.devices import Reading
 from gpudeck.scheduler.telemetry.incidents import IncidentDetector
+
+
+def throttled(*reasons: str) -> Text:
+    return phrase("Throttled: {rest}", rest=joined(map(Text, reasons)))
 
 
 def spans(*readings: tuple[float, str]) -> dict[float, tuple[float | None, str]]:
@@ -28,8 +33,8 @@ def test_throttling_is_a_span_that_short_pauses_do_not_end() -> None:
         (21.0, "power limit"),
     ]
     assert spans(*readings) == {
-        1.0: (3.0, "Throttled: power limit"),
-        21.0: (None, "Throttled: power limit"),
+        1.0: (3.0, throttled("power limit")),
+        21.0: (None, throttled("power limit")),
     }
 
 
@@ -39,7 +44,7 @@ def test_a_span_names_all_that_held_the_clocks_down() -> None:
         (2.0, "power limit, too hot (hardware)"),
         (3.0, "power limit"),
         (30.0, "none"),
-    ) == {1.0: (3.0, "Throttled: power limit, too hot (hardware)")}
+    ) == {1.0: (3.0, throttled("power limit", "too hot (hardware)"))}
 
 
 def test_clocks_that_somebody_set_are_not_throttled() -> None:
@@ -48,8 +53,8 @@ def test_clocks_that_somebody_set_are_not_throttled() -> None:
 
 def test_a_clock_that_is_set_back_ends_the_span() -> None:
     assert spans((100.0, "power limit"), (101.0, "power limit"), (50.0, "power limit")) == {
-        100.0: (101.0, "Throttled: power limit"),
-        50.0: (None, "Throttled: power limit"),
+        100.0: (101.0, throttled("power limit")),
+        50.0: (None, throttled("power limit")),
     }
 
 
