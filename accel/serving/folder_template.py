@@ -47,10 +47,14 @@ class FolderTemplate:
         self._start()
 
     def render(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        prompt: bool = True,
     ) -> str:
         """Return the prompt for the next message; see `Template.render`."""
-        asked = {"messages": list(messages), "tools": list(tools)}
+        asked = {"messages": list(messages), "tools": list(tools), "prompt": prompt}
         with self._lock:
             if self._process.poll() is not None:
                 self._start()

@@ -22,13 +22,18 @@ class Template(Protocol):
     """Render chats."""
 
     def render(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        prompt: bool = True,
     ) -> str:
         """Return the prompt for the next message.
 
         Args:
             messages: With `role` and `content`, as OpenAI's API has them.
             tools: The functions that the model may call, likewise.
+            prompt: End with what the model's next answer follows; else with the last message.
 
         Raises:
             RequestRefused: The template refuses the chat, or fails.
@@ -61,12 +66,16 @@ class ChatTemplate:
         self._tokens = dict(tokens)
 
     def render(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        prompt: bool = True,
     ) -> str:
         """Return the prompt for the next message; see `Template.render`."""
         values = {
             **self._tokens, "messages": list(messages), "tools": list(tools) or None,
-            "add_generation_prompt": True,
+            "add_generation_prompt": prompt,
         }  # fmt: skip
         try:
             return self._template.render(values)

@@ -2,9 +2,9 @@
 
     python -m gpudeck.accel.serving.template_process
 
-It reads JSON, one value a line: first {"source", "tokens"}, then chats as {"messages", "tools"}.
-It answers each line by {"text"} or {"refused"}, and ends with its standard input. The kernel ends
-it where it computes for too long.
+It reads JSON, one value a line: first {"source", "tokens"}, then chats as {"messages", "tools",
+"prompt"}. It answers each line by {"text"} or {"refused"}, and ends with its standard input. The
+kernel ends it where it computes for too long.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _rendered(template: ChatTemplate, asked: dict[str, Any]) -> str:
-    text = template.render(asked["messages"], asked["tools"])
+    text = template.render(asked["messages"], asked["tools"], prompt=asked["prompt"])
     if len(text) > MOST_TEXT:
         raise RequestRefused(
             f"the model's chat template was stopped: it wrote more than {MOST_TEXT} characters"

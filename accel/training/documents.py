@@ -1,36 +1,45 @@
 """Read texts from files, and report every place that cannot be read.
 
-A file that ends with .jsonl holds a JSON object in each line: {"text": ...}, or {"prompt": ...,
-"answer": ...}, of which only the answer is learned. Any other file is one text in UTF-8. The files
-of a folder are read in the order of their names; hidden files and folders are not read.
+A file that ends with .jsonl holds a JSON object in each line: {"text": ...}; {"prompt": ...,
+"answer": ...}, of which only the answer is learned; or {"messages": [...]}, a chat of which only
+the assistant's messages are learned. The rows of a .parquet file are read likewise. Any other file
+is one text in UTF-8. The files of a folder are read in the order of their names; hidden files and
+folders are not read.
 """
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
+from gpudeck.accel.serving.errors import RequestRefused
 from gpudeck.accel.training.errors import Refused
 from gpudeck.language.text import Text, phrase
 
+if TYPE_CHECKING:
+    from gpudeck.accel.serving.template import Template
+
+FindTemplate = Callable[[], "Template | None"]
+"""Returns the model's chat template."""
 MOST_LINE = 64 * 2**20
 """The most bytes of a line of JSON."""
 _PIECE = 2**20
 """The bytes of a text that are read at a time."""
 _JSON = (".jsonl", ".ndjson")
 _FOREIGN = {
-    ".parquet": phrase("Parquet is not read yet. Convert it to JSONL"),
     ".json": phrase("JSON is read line by line. Convert it to .jsonl with an object in each line"),
     ".gz": phrase("it is compressed. Unpack it"),
     ".zst": phrase("it is compressed. Unpack it"),
     ".zip": phrase("it is compressed. Unpack it"),
 }
 _PREFERENCES = {"chosen", "rejected"}
+_NAMES = {"text", "prompt", "answer", "completion", "messages", *_PREFERENCES}
+_UNNAMED = phrase('it has no "text", no "prompt" with "answer", and no "messages"')
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,8 @@ class Piece:
     learned: bool
     """False for a prompt, which is read and not predicted."""
     ends: bool
+    bare: bool = False
+    """True for a chat, whose template writes its first and last tokens itself."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +93,13 @@ def files_of(path: Path) -> list[Path]:
     return found
 
 
-def read_file(file: Path) -> Iterator[Piece | Broken]:
-    """Yield the documents of a file in pieces, and what of it cannot be used."""
+def read_file(file: Path, find_template: FindTemplate = lambda: None) -> Iterator[Piece | Broken]:
+    """Yield the documents of a file in pieces, and what of it cannot be used.
+
+    Raises:
+        ModelRefused: if the data has chats, and the model's chat template cannot be used.
+        ModuleNotFoundError: if the package pyarrow is needed and not installed.
+    """
     if (why := _FOREIGN.get(file.suffix.lower())) is not None:
         yield Broken(file, 0, why)
         return
@@ -94,7 +110,9 @@ def read_file(file: Path) -> Iterator[Piece | Broken]:
             elif opened.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
                 yield Broken(file, 0, phrase("it is in UTF-16. Convert it to UTF-8"))
             elif file.suffix.lower() in _JSON:
-                yield from _read_lines(file, opened)
+                yield from _read_lines(file, opened, find_template)
+            elif file.suffix.lower() == ".parquet":
+                yield from _read_rows(file, opened, find_template)
             else:
                 yield from _read_text(file, opened)
     except OSError as e:
@@ -121,7 +139,42 @@ def _read_text(file: Path, opened: BinaryIO) -> Iterator[Piece | Broken]:
         data = following
 
 
-def _read_lines(file: Path, opened: BinaryIO) -> Iterator[Piece | Broken]:
+def _read_rows(
+    file: Path, opened: BinaryIO, find_template: FindTemplate
+) -> Iterator[Piece | Broken]:
+    from pyarrow import ArrowException, parquet
+
+    number = 0
+    try:
+        table = parquet.ParquetFile(opened)
+        names = [name for name in table.schema_arrow.names if name in _NAMES]
+        if not names:
+            yield Broken(file, 0, _UNNAMED)
+            return
+        for batch in table.iter_batches(columns=names):
+            for at in range(batch.num_rows):
+                number += 1
+                try:
+                    row = batch.slice(at, 1).to_pylist()[0]
+                except UnicodeDecodeError:
+                    yield Broken(file, number, phrase("it is not UTF-8"))
+                    continue
+                given = {name: value for name, value in row.items() if value is not None}
+                yield from _placed(file, number, _document(given, find_template))
+    except ArrowException as e:
+        yield Broken(file, 0, phrase("it is not valid Parquet: {why}", why=str(e)[:200]))
+        return
+    if not number:
+        yield Broken(file, 0, phrase("it has no rows"))
+
+
+def _placed(file: Path, number: int, found: tuple[Piece, ...] | Text) -> tuple[Piece | Broken, ...]:
+    return (Broken(file, number, found),) if isinstance(found, Text) else found
+
+
+def _read_lines(
+    file: Path, opened: BinaryIO, find_template: FindTemplate
+) -> Iterator[Piece | Broken]:
     number, found = 0, False
     while raw := opened.readline(MOST_LINE + 1):
         number += 1
@@ -135,16 +188,12 @@ def _read_lines(file: Path, opened: BinaryIO) -> Iterator[Piece | Broken]:
         if not line.strip():
             continue
         found = True
-        pieces = _parse(line)
-        if isinstance(pieces, Text):
-            yield Broken(file, number, pieces)
-        else:
-            yield from pieces
+        yield from _placed(file, number, _parse(line, find_template))
     if not found:
         yield Broken(file, 0, phrase("it has no lines with JSON"))
 
 
-def _parse(line: bytes) -> tuple[Piece, ...] | Text:
+def _parse(line: bytes, find_template: FindTemplate) -> tuple[Piece, ...] | Text:
     """Return the pieces of a document, or why the line is none."""
     try:
         row: Any = msgspec.json.decode(line)
@@ -152,15 +201,20 @@ def _parse(line: bytes) -> tuple[Piece, ...] | Text:
         return phrase("it is not valid JSON: {why}", why=str(e))
     if not isinstance(row, dict):
         return phrase("it is not a JSON object")
+    return _document(row, find_template)
+
+
+def _document(row: dict[str, Any], find_template: FindTemplate) -> tuple[Piece, ...] | Text:
+    """Return the pieces of a document, or why there is none."""
     if row.keys() & _PREFERENCES:
         return phrase("it is a pair of preferences, which this training cannot use")
     if "messages" in row:
-        return phrase("it is a chat. Convert it to lines with prompt and answer")
+        return _chat(row["messages"], find_template)
     if "text" in row:
         return _pieces(row, "text")
     if "prompt" in row:
         return _pieces(row, "prompt", "answer" if "answer" in row else "completion")
-    return phrase('it has no "text", and no "prompt" with "answer"')
+    return _UNNAMED
 
 
 def _pieces(row: dict[str, Any], *names: str) -> tuple[Piece, ...] | Text:
@@ -171,3 +225,45 @@ def _pieces(row: dict[str, Any], *names: str) -> tuple[Piece, ...] | Text:
         if name != "prompt" and not value:
             return phrase("{name} is empty", name=name)
     return tuple(Piece(row[n], learned=n != "prompt", ends=n == names[-1]) for n in names)
+
+
+def _chat(messages: Any, find_template: FindTemplate) -> tuple[Piece, ...] | Text:
+    """Return the pieces of a chat, as the model's template writes it.
+
+    Each answer follows the prompt that the model is given when it is served. A template that writes
+    earlier answers in another way when the chat goes on, for example without their reasoning,
+    begins a new document there.
+    """
+    if not isinstance(messages, list) or not all(map(_is_message, messages)):
+        return phrase('a message lacks "role" or "content", or one of them is not a text')
+    if not messages or messages[-1]["role"] != "assistant":
+        return phrase("its last message is not the assistant's, so there is nothing to learn")
+    template = find_template()
+    if template is None:
+        return phrase(
+            "it is a chat, but the tokenizer's folder has no chat template. Choose one that has it"
+        )
+    pieces: list[Piece] = []
+    done = ""
+    for i, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        try:
+            prompt = template.render(messages[:i])
+            answered = template.render(messages[: i + 1], prompt=False)
+        except RequestRefused as e:
+            return phrase("the chat cannot be written: {why}", why=str(e))
+        if not answered.startswith(prompt):
+            return phrase("the chat template does not continue its own prompt with the answer")
+        if not prompt.startswith(done):
+            pieces[-1], done = replace(pieces[-1], ends=True), ""
+        pieces.append(Piece(prompt[len(done) :], learned=False, ends=False, bare=True))
+        pieces.append(Piece(answered[len(prompt) :], learned=True, ends=False, bare=True))
+        done = answered
+    return *pieces[:-1], replace(pieces[-1], ends=True)
+
+
+def _is_message(given: Any) -> bool:
+    return isinstance(given, dict) and all(
+        isinstance(given.get(name), str) for name in ("role", "content")
+    )

@@ -36,7 +36,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     data: Annotated[
         str,
-        _meta("Data", "text or JSONL file, or a folder of them", auto="the manual of GPU Deck"),
+        _meta(
+            "Data",
+            "a file of text, JSONL or Parquet, or a folder of them",
+            auto="the manual of GPU Deck",
+        ),
     ] = AUTO
     model: Annotated[
         Literal["tiny", "15M", "124M", "350M", "774M", "1.5B"],

@@ -1,9 +1,10 @@
 """Keep the tokens of data in memory-mapped files, which are made once and checked before each use.
 
 A folder holds tokens-00000.bin, ... (uint32, little-endian, all documents end to end), starts.npy
-(where documents begin, int64) and index.json with the checksums. Each document begins with the
-token that ends the one before it; one more such token ends the last document. The highest bit of a
-token is set where it is read and not predicted.
+(where documents begin, int64) and index.json with the checksums. Around each document are the
+tokens that begin and end a text; where these are equal, one stands between two documents. Chats
+have only what their template writes. The highest bit of a token is set where it is read and not
+predicted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gpudeck.language.text import Message, Text, phrase, phrase_count
 
 UNLEARNED = 1 << 31
 """The bit of a token that is read and not predicted."""
-_VERSION = 2
+_VERSION = 3
 _SHARD_TOKENS = 2**26
 _BATCH_CHARACTERS = 2**22
 """Characters that are tokenized together."""
@@ -171,14 +172,14 @@ def _make(folder: Path, files: Sequence[Path], tokenizer: Tokenizer, report: Rep
 
 def _write(folder: Path, files: Sequence[Path], tokenizer: Tokenizer, report: Report) -> None:
     total = float(sum(file.stat().st_size for file in files)) or 1.0
-    writer, broken, done = _Writer(folder, tokenizer.end), [], 0.0
+    writer, broken, done = _Writer(folder, tokenizer), [], 0.0
     for file in files:
-        for batch in _batches(read_file(file)):
+        for batch in _batches(read_file(file, tokenizer.chat_template)):
             broken += [found.text for found in batch if isinstance(found, Broken)]
             pieces = [found for found in batch if isinstance(found, Piece)]
             made = tokenizer.encode([piece.text for piece in pieces])
             for piece, tokens in zip(pieces, made, strict=True):
-                writer.add(tokens, learned=piece.learned, ends=piece.ends)
+                writer.add(tokens, piece)
             report(min(done + sum(len(p.text) for p in pieces), total), total)
         done += file.stat().st_size
         report(min(done, total), total)
@@ -211,28 +212,42 @@ def _batches(found: Iterator[Piece | Broken]) -> Iterator[list[Piece | Broken]]:
 class _Writer:
     """Write documents end to end into files of limited size."""
 
-    def __init__(self, folder: Path, end: int) -> None:
-        self._folder, self._end = folder, np.asarray([end], np.uint32)
+    def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
+        self._folder = folder
+        self._begin, self._end = (
+            np.asarray([token], np.uint32) for token in (tokenizer.begin, tokenizer.end)
+        )
         self._shards: list[Shard] = []
         self._file = (folder / "tokens-00000.bin").open("wb")
         self._sum, self._count, self._before = hashlib.sha256(), 0, 0
         self._within = False
         """A document has begun and not ended."""
+        self._owed = False
+        """The token that ends the last document is not written yet."""
         self.starts: list[int] = []
         self.highest = -1
 
-    def add(self, tokens: Tokens, *, learned: bool, ends: bool) -> None:
+    def add(self, tokens: Tokens, piece: Piece) -> None:
         """Write a part of a document; a document without tokens leaves nothing."""
         if len(tokens) and not self._within:
-            self.starts.append(self._before + self._count)
-            self._put(self._end)
-            self.highest = max(self.highest, int(self._end[0]))
+            self._begin_document(bare=piece.bare)
             self._within = True
-        self.highest = max(self.highest, int(tokens.max(initial=0)))
-        self._put(tokens if learned else tokens | np.uint32(UNLEARNED))
-        self._within = self._within and not ends
+        self._put(tokens, learned=piece.learned)
+        self._within = self._within and not piece.ends
 
-    def _put(self, tokens: Tokens) -> None:
+    def _begin_document(self, *, bare: bool) -> None:
+        """Write what stands between two documents, and before the first."""
+        shared = self._owed and not bare and self._begin == self._end
+        if self._owed and not shared:
+            self._put(self._end)
+        self.starts.append(self._before + self._count)
+        if not bare:
+            self._put(self._begin, learned=shared)
+        self._owed = not bare
+
+    def _put(self, tokens: Tokens, *, learned: bool = True) -> None:
+        self.highest = max(self.highest, int(tokens.max(initial=0)))
+        tokens = tokens if learned else tokens | np.uint32(UNLEARNED)
         data = tokens.astype("<u4").tobytes()
         self._file.write(data)
         self._sum.update(data)
@@ -252,7 +267,7 @@ class _Writer:
 
     def close(self) -> tuple[tuple[Shard, ...], int]:
         """End the last document and file; return the files, and the number of all tokens."""
-        if self.starts:
+        if self._owed:
             self._put(self._end)
         if self._count:
             self._finish()

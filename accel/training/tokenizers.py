@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +16,17 @@ from gpudeck.accel.training.errors import Refused
 from gpudeck.accel.training.settings import AUTO
 from gpudeck.language.text import phrase
 
+if TYPE_CHECKING:
+    from gpudeck.accel.serving.template import Template
+
 Tokens = NDArray[np.uint32]
 END = "<|endoftext|>"
 _ENDS = (END, "<|end_of_text|>", "</s>", "<eos>", "<|im_end|>")
 """Names of the token that ends a text, for tokenizers that do not say which one it is."""
-_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+_FILES = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
+    "generation_config.json",
+)  # fmt: skip
 
 
 class Tokenizer(Protocol):
@@ -27,10 +34,15 @@ class Tokenizer(Protocol):
 
     vocabulary: int
     """The number of tokens."""
+    begin: int
+    """The token before a text."""
     end: int
-    """The token between two documents."""
+    """The token after a text."""
     fingerprint: str
     """Differs between tokenizers that make different tokens."""
+
+    def chat_template(self) -> Template | None:
+        """Return what writes chats; None if the model has none. Raises ModelRefused."""
 
     def encode(self, texts: Sequence[str]) -> list[Tokens]:
         """Return the tokens of each text, without special ones."""
@@ -55,7 +67,10 @@ def load_tokenizer(path: str) -> Tokenizer:
 class ByteTokenizer:
     """Make a token of each byte of UTF-8."""
 
-    vocabulary, end, fingerprint = 257, 256, "bytes"
+    vocabulary, begin, end, fingerprint = 257, 256, 256, "bytes"
+
+    def chat_template(self) -> None:
+        """Return None, as a new model has no template."""
 
     def encode(self, texts: Sequence[str]) -> list[Tokens]:
         """Return the bytes of each text."""
@@ -99,7 +114,17 @@ class FileTokenizer:
         self._file = file
         self.vocabulary = self._backend.get_vocab_size(with_added_tokens=True)
         self.end = self._find_end()
-        self.fingerprint = hashlib.sha256(f"{self.end} {text}".encode()).hexdigest()
+        added = self._backend.encode("", add_special_tokens=True).ids
+        self.begin: int = added[0] if added else self.end
+        said = [file.with_name(name) for name in _FILES[1:]]
+        parts = [text.encode(), *(one.read_bytes() for one in said if one.is_file())]
+        self.fingerprint = hashlib.sha256(b"\0".join(parts)).hexdigest()
+        self.chat_template = cache(self._load_template)
+
+    def _load_template(self) -> Template | None:
+        from gpudeck.accel.serving.folder_template import load_template
+
+        return load_template(self._file.parent)
 
     def _find_end(self) -> int:
         named = _name_of(_read_object(self._file.with_name(_FILES[1])).get("eos_token"))

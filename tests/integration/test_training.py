@@ -56,6 +56,34 @@ def test_a_model_is_trained_from_the_queue_and_served(
     assert "holds a run with other settings (seed)" in newest_log(sh)
 
 
+def test_a_model_in_a_folder_learns_chats_from_the_queue(sh: Shell, tmp_path: Path) -> None:
+    from gpudeck.accel.serving import tiny
+    from gpudeck.accel.serving.transformer import load
+
+    base, out, chats = tmp_path / "base", tmp_path / "out", tmp_path / "chats.jsonl"
+    tiny.make(base)
+    chat = [{"role": "user", "content": "Which GPU?"}, {"role": "assistant", "content": "GPU 1."}]
+    chats.write_text(f"{json.dumps({'messages': chat})}\n" * 60)
+    sh(
+        "run",
+        "train",
+        f"data={chats}",
+        f"base={base}",
+        "method=lora",
+        f"out={out}",
+        *SMALL,
+        "--wait",
+    )
+    result = sh.json("results", str(sh.json("jobs", "--limit", "1")[0]["id"]))
+    curves = {curve["name"]: curve["values"] for curve in result["curves"]}
+    assert curves["loss"][-1] < curves["loss"][0]
+    assert load(out).config.vocabulary == 512
+    assert (out / "adapter" / "adapter_config.json").is_file()
+    assert (out / "tokenizer_config.json").read_bytes() == (
+        base / "tokenizer_config.json"
+    ).read_bytes()
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

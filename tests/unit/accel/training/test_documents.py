@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpudeck.accel.serving import tiny
+from gpudeck.accel.serving.template import ChatTemplate
 from gpudeck.accel.training import documents
 from gpudeck.accel.training.documents import Broken, Piece, read_file
 from gpudeck.accel.training.errors import Refused
@@ -39,11 +41,19 @@ def tokens_of(path: Path, cache: Path, *, skip_broken: bool = False) -> TokenDat
         ("a.jsonl", b'{"text": 1}\n', 1, "text is not a text"),
         ("a.jsonl", b'{"text": ""}\n', 1, "text is empty"),
         ("a.jsonl", b'{"chosen": "a", "rejected": "b"}\n', 1, "a pair of preferences"),
-        ("a.jsonl", b'{"messages": []}\n', 1, "it is a chat"),
+        ("a.jsonl", b'{"messages": []}\n', 1, "its last message is not the assistant's"),
+        ("a.jsonl", b'{"messages": "hi"}\n', 1, 'a message lacks "role" or "content"'),
+        ("a.jsonl", b'{"messages": [{"role": "user", "content": "a"}]}\n', 1, "nothing to learn"),
+        (
+            "a.jsonl",
+            b'{"messages": [{"role": "assistant", "content": "a"}]}\n',
+            1,
+            "has no chat template",
+        ),
         ("a.jsonl", b'{"prompt": "a"}\n', 1, "completion is not a text"),
         ("a.jsonl", b'{"b": "a"}\n', 1, 'it has no "text"'),
         ("a.jsonl", b"\n \n", 0, "it has no lines with JSON"),
-        ("a.parquet", b"PAR1", 0, "Parquet is not read yet"),
+        ("a.parquet", b"PAR1", 0, "it is not valid Parquet"),
     ],
 )
 def test_what_cannot_be_used_is_reported(
@@ -90,7 +100,7 @@ def test_tokens_hold_documents_and_what_is_not_learned(tmp_path: Path) -> None:
     (folder / "a.jsonl").write_text('{"prompt": "p", "answer": "q"}\n{"text": "a"}\n')
     (folder / "bad.txt").write_bytes(b"ok\n\xff")
     data = tokens_of(folder, tmp_path / "cache", skip_broken=True)
-    wanted = [END, ord("p") | UNLEARNED, ord("q"), END, ord("a"), END, *b"bc", END]
+    wanted = [END | UNLEARNED, ord("p") | UNLEARNED, ord("q"), END, ord("a"), END, *b"bc", END]
     assert data.take(0, len(data)).tolist() == wanted
     assert data.starts.tolist() == [0, 3, 5]
     assert [str(text).split(": ")[1] for text in data.index.broken] == [
@@ -121,7 +131,7 @@ def test_tokens_cross_the_ends_of_files(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "a.txt").write_text("abcdefghij\n" * 2)
     data = tokens_of(tmp_path / "a.txt", tmp_path / "cache")
     assert len(data.index.shards) > 2
-    whole = [END, *(b"abcdefghij\n" * 2), END]
+    whole = [END | UNLEARNED, *(b"abcdefghij\n" * 2), END]
     for begin in range(len(whole)):
         for count in range(1, len(whole) - begin + 1):
             assert data.take(begin, count).tolist() == whole[begin : begin + count]
@@ -149,3 +159,97 @@ def test_bytes_are_the_tokens_of_their_tokenizer_json(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("{}")
     with pytest.raises(Refused, match=r"is no tokenizer\.json"):
         load_tokenizer(str(tmp_path / "bad.json"))
+
+
+CHAT = [
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": "one"},
+    {"role": "user", "content": "More"},
+    {"role": "assistant", "content": "two"},
+]
+
+
+def pieces_of(folder: Path, template: str) -> list[Piece | Broken]:
+    file = folder / "chat.jsonl"
+    file.write_text(json.dumps({"messages": CHAT}) + "\n")
+    return list(read_file(file, lambda: ChatTemplate(template, {})))
+
+
+def test_only_the_answers_of_a_chat_are_learned(tmp_path: Path) -> None:
+    found = [one for one in pieces_of(tmp_path, tiny.TEMPLATE) if isinstance(one, Piece)]
+    whole = ChatTemplate(tiny.TEMPLATE, {}).render(CHAT, prompt=False)
+    assert "".join(one.text for one in found) == whole
+    assert [one.text for one in found if one.learned] == ["one<|im_end|>\n", "two<|im_end|>\n"]
+    assert [one.ends for one in found] == [False, False, False, True]
+
+
+def test_a_template_that_forgets_its_reasoning_begins_a_document(tmp_path: Path) -> None:
+    template = (
+        "{% for m in messages %}[{{ m.role }}]{% if loop.last and m.role == 'assistant' %}(why)"
+        "{% endif %}{{ m.content }};{% endfor %}"
+        "{% if add_generation_prompt %}[assistant]{% endif %}"
+    )
+    found = [one for one in pieces_of(tmp_path, template) if isinstance(one, Piece)]
+    assert [(one.text, one.learned, one.ends) for one in found] == [
+        ("[user]Hi;[assistant]", False, False), ("(why)one;", True, True),
+        ("[user]Hi;[assistant]one;[user]More;[assistant]", False, False), ("(why)two;", True, True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("{{ raise_exception('no') }}", "the chat cannot be written"),
+        ("{{ add_generation_prompt }}", "does not continue its own prompt"),
+    ],
+)
+def test_a_template_that_fails_is_reported(tmp_path: Path, template: str, why: str) -> None:
+    (broken,) = pieces_of(tmp_path, template)
+    assert isinstance(broken, Broken)
+    assert broken.line == 1
+    assert why in str(broken.text)
+
+
+def test_chats_become_tokens_by_the_models_own_template(tmp_path: Path) -> None:
+    tiny.make(tmp_path / "model")
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"text": "job"}\n' + json.dumps({"messages": CHAT}) + '\n{"text": "GPU"}\n')
+    tokenizer = load_tokenizer(str(tmp_path / "model"))
+    data = prepare(file, tokenizer, tmp_path / "cache", skip_broken=False, report=quiet)
+    raw = data.take(0, len(data))
+    begins = data.starts.tolist()
+    job, chat, gpu = np.split(raw, begins[1:])
+    (text,) = tokenizer.encode([ChatTemplate(tiny.TEMPLATE, {}).render(CHAT, prompt=False)])
+    assert (chat & (UNLEARNED - 1)).tolist() == text.tolist()
+    learned = [int(token) for token in chat if not token & UNLEARNED]
+    answers = tokenizer.encode(["one<|im_end|>\n", "two<|im_end|>\n"])
+    assert learned == [*answers[0], *answers[1]]
+    end = tokenizer.end
+    assert (job[0], job[-1]) == (end | UNLEARNED, end)
+    assert (gpu[0], gpu[-1]) == (end | UNLEARNED, end)
+
+
+def test_rows_of_parquet_are_read_like_lines(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows = [
+        {"text": "a"}, {"prompt": "p", "answer": "q"}, {"messages": CHAT}, {"text": ""},
+        {"chosen": "a", "rejected": "b"}, {"text": "bad"}, {},
+    ]  # fmt: skip
+    names = ("text", "prompt", "answer", "messages", "chosen", "rejected")
+    table = pyarrow.table({name: [row.get(name) for row in rows] for name in names})
+    bad = pyarrow.array([None if "text" not in r else r["text"].encode() for r in rows])
+    bad = pyarrow.array([b"\xff" if v.as_py() == b"bad" else v.as_py() for v in bad]).view("string")
+    file = tmp_path / "a.parquet"
+    parquet.write_table(table.set_column(0, "text", bad), file)
+    found = list(read_file(file, lambda: ChatTemplate(tiny.TEMPLATE, {})))
+    assert [one.text for one in found if isinstance(one, Piece)][:3] == ["a", "p", "q"]
+    assert sum(one.bare for one in found if isinstance(one, Piece)) == 4
+    assert [(one.line, str(one.why)[:12]) for one in found if isinstance(one, Broken)] == [
+        (4, "text is empt"), (5, "it is a pair"), (6, "it is not UT"), (7, 'it has no "t'),
+    ]  # fmt: skip
+    parquet.write_table(pyarrow.table({"other": [1]}), file)
+    (broken,) = read_file(file)
+    assert isinstance(broken, Broken)
+    assert 'it has no "text"' in str(broken.text)
