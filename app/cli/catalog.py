@@ -33,7 +33,7 @@ class Command(NamedTuple):
 _REMOTE = frozenset(
     ("status", "watch", "power", "alerts", "drain", "undrain", "submit", "jobs", "logs", "retry",
      "wait", "pause", "resume", "edit", "move", "note", "groups", "cancel", "usage", "reserve",
-     "notify", "settings", "web", "runs", "curves")
+     "notify", "settings", "web", "runs", "curves", "verdict")
 )  # fmt: skip
 """Commands that need nothing but the daemon, and so can use that of another machine."""
 
@@ -135,6 +135,12 @@ COMMANDS = (
     ),
     Command("retry", "cli.queue.retry", "queue jobs that have ended once more, as new jobs"),
     Command("results", "cli.queue.results", "print what a job measured, or write it to a file"),
+    Command(
+        "verdict",
+        "cli.queue.verdict",
+        "judge how a job used its devices: pauses, a hang, a leak of memory, clocks held down, "
+        "energy",
+    ),
     Command(
         "runs",
         "cli.queue.runs",

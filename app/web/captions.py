@@ -22,6 +22,7 @@ def captions() -> dict[str, str]:
         "details": tr("Details"),
         "history": tr("Timeline"),
         "printed": tr("What the job prints"),
+        "verdicts": tr("Verdicts"),
         "usage": tr("Use of its devices"),
         "utilisation": tr("Utilisation"),
         "memory": tr("Memory"),

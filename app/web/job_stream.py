@@ -15,6 +15,7 @@ from gpudeck.app.format.values import clock, device_label
 from gpudeck.app.jobs.log_tail import LogTail
 from gpudeck.app.language.texts import tr, tr_sentence
 from gpudeck.app.runs.run_curves import printed_curves
+from gpudeck.app.runs.verdicts import read_verdicts
 from gpudeck.app.web.feed import Event
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
@@ -22,6 +23,8 @@ from gpudeck.scheduler.protocol.jobs import Queued
 
 _EVERY_S, _BEHIND_S = 1.0, 0.1
 """The time between two reads, and while the log is still being read."""
+_JUDGE_S = 15.0
+"""The time between two verdicts, which read the history of the devices."""
 _TAIL = 2**20
 """Bytes of the log that are read at first."""
 
@@ -73,6 +76,7 @@ class _Follower:
         self._client: Client | None = None
         self._tail, self._printed = LogTail(number), PrintedCurves()
         self._sent: dict[str, bytes] = {}
+        self._judged_at = -_JUDGE_S
         self.behind = False
         """The last read returned output, so there may be more."""
         self.over = False
@@ -86,7 +90,8 @@ class _Follower:
         self.over = view.ended is not None and not self.behind
         log = [("log", msgspec.json.encode(text))] if text else []
         curves = printed_curves(self._printed)
-        return [*self._changed("job", view), *log, *self._changed("curves", curves)]
+        judged = self._judged(self._client, view)
+        return [*self._changed("job", view), *log, *self._changed("curves", curves), *judged]
 
     def close(self) -> None:
         """Close the connection."""
@@ -122,6 +127,15 @@ class _Follower:
         self.behind = bool(part.data)
         self._printed.feed(part.data)
         return self._tail.feed(*part)
+
+    def _judged(self, client: Client, view: JobView) -> list[Event]:
+        """Return the verdicts from time to time, and once the job has ended."""
+        now = time.monotonic()
+        if view.started is None or (now - self._judged_at < _JUDGE_S and view.ended is None):
+            return []
+        self._judged_at = now
+        found = [(tr(v.certainty), v.text) for v in read_verdicts(client, self._number)]
+        return self._changed("verdicts", found)
 
     def _changed(self, name: str, value: object) -> list[Event]:
         """Return the event, unless it is what was sent last."""

@@ -66,6 +66,12 @@ def test_runs_are_drawn_on_one_scale(sh: Shell, sweep: list[int], tmp_path: Path
     assert "There are: loss" in sh.fails("curves", words[0], "--value", "nope")
 
 
+def test_a_verdict_is_given_on_any_job(sh: Shell, sweep: list[int]) -> None:
+    assert sh.json("verdict", str(sweep[0])) == []
+    assert sh("verdict", str(sweep[0])) == "Nothing stands out in the readings of this job.\n"
+    assert "no job 999999" in sh.fails("verdict", "999999")
+
+
 def test_event_files_of_a_job_are_read(sh: Shell, shared: Client, tmp_path: Path) -> None:
     job = shared.submit(python(LOGS, RECORDED), cwd=str(tmp_path))
     shared.wait(job.id, WAIT_S)

@@ -146,7 +146,7 @@ def test_the_stream_tells_of_jobs_as_they_come(page: Page, deck: Client, tmp_pat
     events = page.events(f"/api/jobs/{job.id}", 99)
     assert events[-1] == ("end", {})
     kinds = {name for name, _ in events}
-    assert kinds == {"job", "log", "curves", "end"}
+    assert kinds == {"job", "log", "curves", "verdicts", "end"}
     log = "".join(value for name, value in events if name == "log")
     assert log.startswith("<script>document.title=1</script> &amp; <b>bold</b>\n")
     assert "\x1b" not in log

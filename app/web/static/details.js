@@ -68,14 +68,16 @@ export class JobPage {
     this.curves = h("div", { class: "charts" });
     this.log = h("pre", { class: "log", tabindex: "0", "aria-label": texts.log }, h("span", { class: "empty" }, texts.no_output));
     const card = (title, content) => h("section", { class: "card" }, h("h2", {}, title), content);
+    this.verdicts = h("ul", { class: "verdicts" });
+    this.verdictCard = card(texts.verdicts, this.verdicts);
     this.printedCard = card(texts.printed, this.curves);
     this.usageCard = card(texts.usage, this.usage.element);
-    this.printedCard.hidden = this.usageCard.hidden = true;
+    this.verdictCard.hidden = this.printedCard.hidden = this.usageCard.hidden = true;
     this.element = h("div", { class: "details" }, back(texts),
       h("section", { class: "hero" }, h("div", {}, this.title, this.doing), this.state), this.progress,
       h("div", { class: "columns" },
         h("div", { class: "stack" }, this.printedCard, this.usageCard, card(texts.log, this.log)),
-        h("div", { class: "stack" }, card(texts.details, this.facts), card(texts.history, this.events))));
+        h("div", { class: "stack" }, this.verdictCard, card(texts.details, this.facts), card(texts.history, this.events))));
     this.unfollow = follow(`/api/jobs/${number}`, (name, value) => this.#take(name, value), onLink);
   }
 
@@ -95,6 +97,7 @@ export class JobPage {
     if (name === "job") this.#showJob(value);
     if (name === "log") this.#append(value);
     if (name === "curves") this.#showCurves(value);
+    if (name === "verdicts") this.#showVerdicts(value);
   }
 
   #showJob(job) {
@@ -126,6 +129,11 @@ export class JobPage {
     this.log.append(document.createTextNode(text));
     while (this.log.textContent.length > MOST_LOG && this.log.childNodes.length > 1) this.log.firstChild.remove();
     if (follows) this.log.scrollTop = this.log.scrollHeight;
+  }
+
+  #showVerdicts(verdicts) {
+    this.verdictCard.hidden = !verdicts.length;
+    this.verdicts.replaceChildren(...verdicts.map(([certainty, text]) => h("li", {}, h("small", {}, certainty), text)));
   }
 
   #showCurves(curves) {

@@ -1,0 +1,99 @@
+"""Verdicts on jobs: what is told of readings, and what is not."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+
+from gpudeck.app.runs.verdicts import judge
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.jobs import Done, Job, Progress, Running, Spec, Usage
+from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import Columns
+
+GIB = 2.0**30
+GPU = "GPU-0"
+BEGAN, N, STEP = 1000.0, 120, 10.0
+NOW = BEGAN + N * STEP
+TIMES = [BEGAN + STEP * i for i in range(1, N + 1)]
+DONE = Job(1, Spec(("x",), "x", "/"), 0.0, Done(BEGAN, NOW, (GPU,)))
+RUNS = Job(1, Spec(("x",), "x", "/"), 0.0, Running("a", (GPU,), BEGAN, 1, 1, ""))
+
+
+def told(
+    job: Job, util: list[float | None], memory: list[float | None] | None = None, *notes: Annotation
+) -> list[tuple[str, str]]:
+    columns = {"util": util, "mem_used": memory or [GIB] * N, "mem_total": [80 * GIB] * N}
+    found = judge(job, {GPU: Columns(TIMES, columns)}, notes, {GPU: "GPU 0"}, Settings(), NOW)
+    return [(verdict.certainty, verdict.text) for verdict in found]
+
+
+def test_a_busy_job_has_no_verdict() -> None:
+    busy = [90 + 5 * math.sin(i) for i in range(N)]
+    waves = [(40 + 3 * math.sin(i)) * GIB for i in range(N)]
+    for job in (DONE, RUNS):
+        assert told(job, busy, waves) == []
+
+
+def test_pauses_are_measured() -> None:
+    found = told(DONE, [0.0 if i % 10 < 4 else 95.0 for i in range(N)])
+    assert found == [
+        (
+            "measured",
+            "GPU 0 did nothing for 40 % of the time: 8 min 00 s in all; pauses: 12",
+        )
+    ]
+
+
+def test_absent_readings_are_no_pauses() -> None:
+    assert told(DONE, [None] * N) == []
+    assert told(DONE, [None if i % 2 else 95.0 for i in range(N)]) == []
+
+
+def test_a_job_that_stopped_computing_hangs_unless_it_reports_progress() -> None:
+    util: list[float | None] = [95.0] * 60 + [0.0] * 60
+    assert told(RUNS, util) == [
+        (
+            "likely",
+            "It hangs: GPU 0 has done nothing and the job has reported no progress for 10 min 00 s",
+        )
+    ]
+    state = msgspec.structs.replace(RUNS.state, progress=Progress(1, 2, time=NOW - 20))
+    assert [kind for kind, _ in told(msgspec.structs.replace(RUNS, state=state), util)] == [
+        "measured"
+    ]
+    assert [kind for kind, _ in told(DONE, util)] == ["measured"]
+
+
+def test_memory_that_grows_on_a_line_is_a_leak() -> None:
+    busy: list[float | None] = [95.0] * N
+    grows: list[float | None] = [(20 + 0.1 * i) * GIB for i in range(N)]
+    ((kind, text),) = told(RUNS, busy, grows)
+    assert kind == "likely"
+    assert text == (
+        "Memory leaks: on GPU 0 it grows by 0.60 GiB a minute, and is full in 1 h 20 min"
+    )
+    assert told(DONE, busy, grows) == [], "it is over"
+    once: list[float | None] = [20 * GIB if i < 30 else 60 * GIB for i in range(N)]
+    assert told(RUNS, busy, once) == [], "memory that was taken once"
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(240.0, 1), (5.0, 0)])
+def test_clocks_that_were_held_down_are_told(seconds: float, count: int) -> None:
+    note = Annotation(BEGAN + 60, BEGAN + 60 + seconds, "throttle", "Throttled: power cap", GPU)
+    other = Annotation(BEGAN, None, "throttle", "Throttled: heat", "GPU-7")
+    found = told(DONE, [95.0] * N, None, note, other)
+    assert len(found) == count
+    if found:
+        text = "GPU 0: clocks were held down for 20 % of the time. Throttled: power cap"
+        assert found == [("measured", text)]
+
+
+def test_energy_has_its_price() -> None:
+    job = msgspec.structs.replace(DONE, usage=Usage(1200.0, GIB, 7.2e6, 90.0))
+    columns = Columns(TIMES, {"util": [95.0] * N})
+    settings = Settings(energy_price=0.3, currency="EUR")
+    found = judge(job, {GPU: columns}, (), {}, settings, NOW)
+    assert [verdict.text for verdict in found] == ["It used 2.00 kWh: 0.60 EUR"]
