@@ -63,11 +63,14 @@ function askForToken() {
 async function begin() {
   watchTips(document.getElementById("tip"));
   if (!takeToken()) return askForToken();
-  try {
-    texts = await get("/api/captions");
-  } catch (error) {
-    if (error instanceof WrongToken) return askForToken();
-    throw error;
+  while (!texts) {
+    try {
+      texts = await get("/api/captions");
+    } catch (error) {
+      if (error instanceof WrongToken) return askForToken();
+      link.className = "link lost";
+      await new Promise((done) => setTimeout(done, 1000));
+    }
   }
   document.documentElement.lang = texts.language;
   addEventListener("hashchange", () => (takeToken(), route()));
