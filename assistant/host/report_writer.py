@@ -35,8 +35,8 @@ from gpudeck.assistant.reports.schedule import (
 )
 from gpudeck.scheduler.background.instance import run_alone
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.notices.envelope import COMMAND, Envelope
 from gpudeck.scheduler.notices.notice import Notice
-from gpudeck.scheduler.notices.sender import COMMAND, Envelope
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import DaemonGone, NotFound, UserError
 from gpudeck.scheduler.protocol.settings import Settings

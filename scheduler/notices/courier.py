@@ -11,15 +11,13 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from gpudeck.language.languages import Language
 from gpudeck.scheduler.background import children
-from gpudeck.scheduler.background.user import identity_of
+from gpudeck.scheduler.notices.envelope import COMMAND, Envelope
 from gpudeck.scheduler.notices.notice import Notice, combined
-from gpudeck.scheduler.notices.sender import COMMAND, Envelope
 from gpudeck.scheduler.protocol.destinations import Destination
 
 PAUSES_S = (0.0, 2.0, 10.0, 60.0, 300.0)
@@ -94,7 +92,8 @@ class Courier:
     async def attempt(self, notice: Notice, language: Language = "en") -> str:
         """Make one attempt; return why it failed, an empty text where it did not."""
         destination = self.destination
-        envelope = Envelope(destination.kind, destination.address, notice, language)
+        kind, address = destination.kind, destination.address
+        envelope = Envelope(kind, address, notice, language, self._user)
         try:
             sender = await asyncio.create_subprocess_exec(
                 *COMMAND,
@@ -103,7 +102,7 @@ class Courier:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
                 cwd="/",
-                **_as_user(self._user),
+                env=_environment(self._user),
             )
         except OSError as e:
             return f"no process can be started: {e.strerror}"
@@ -158,13 +157,10 @@ class Courier:
         return combined(notices), language
 
 
-def _as_user(user: int | None) -> dict[str, Any]:
-    """Return what makes a process one of this user. Raises OSError."""
+def _environment(user: int | None) -> dict[str, str] | None:
+    """Return the environment of a sender; None for that of this process."""
     if user is None:
-        return {}
-    found, env = identity_of(user), {"PYTHONNOUSERSITE": "1"}
-    for name in _PASSED:
-        value = os.environ.get(name, "")
-        if value and "@" not in value:  # the login of a proxy is root's
-            env[name] = value
-    return {"user": found.uid, "group": found.gid, "extra_groups": found.groups, "env": env}
+        return None
+    known = {name: os.environ.get(name, "") for name in _PASSED}
+    # the login of a proxy is root's
+    return {name: value for name, value in known.items() if value and "@" not in value}

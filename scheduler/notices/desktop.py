@@ -1,11 +1,16 @@
 """Show a notice on the desktop of the user who runs this process, over D-Bus.
 
+Importing this needs jeepney, of the extra `window`.
+
 Source: the Desktop Notifications Specification of freedesktop.org.
 """
 
 from __future__ import annotations
 
 import os
+
+from jeepney import DBusAddress, DBusErrorResponse, MessageType, new_method_call
+from jeepney.io.blocking import open_dbus_connection
 
 from gpudeck.scheduler.notices.bodies import Wording
 
@@ -16,13 +21,6 @@ _USUAL, _CRITICAL = 1, 2
 
 def show(wording: Wording) -> None:
     """Show the notice. Raises OSError where there is no desktop, or it does not answer."""
-    try:
-        from jeepney import DBusAddress, DBusErrorResponse, MessageType, new_method_call
-        from jeepney.io.blocking import open_dbus_connection
-    except ModuleNotFoundError as e:
-        from gpudeck.extras import missing_by
-
-        raise OSError(0, str(missing_by(e) or e)) from e
     # a daemon that was started at boot has no such variable
     os.environ.setdefault("DBUS_SESSION_BUS_ADDRESS", f"unix:path=/run/user/{os.getuid()}/bus")
     address = DBusAddress(_PATH, _NAME, _NAME)

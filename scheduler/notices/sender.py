@@ -8,38 +8,33 @@ error contains it. It prints why it failed.
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401 - names of servers are encoded by it
 import http.client
+import os
+import pwd
 import smtplib
 import ssl
 import sys
+import urllib.error
+import urllib.request
 from email.message import EmailMessage
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
-from gpudeck.language.languages import Language
+from gpudeck.extras import missing_by
 from gpudeck.language.rendering import render
+from gpudeck.scheduler.background.user import identity_of
 from gpudeck.scheduler.notices.bodies import Post, Wording, post_of
-from gpudeck.scheduler.notices.notice import Notice
-from gpudeck.scheduler.protocol.destinations import Kind
+from gpudeck.scheduler.notices.envelope import Envelope
 from gpudeck.scheduler.protocol.progress import printable
 
-COMMAND = (sys.executable, "-P", "-m", "gpudeck.scheduler.notices.sender")
 _USER_AGENT = "gpudeck"
 _SUBMISSION, _SUBMISSION_TLS = 587, 465
 """The usual ports of mail servers, with STARTTLS and with TLS from the beginning."""
 _MOST_SAID = 200
 """Characters of what a server says in a refusal."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
-class Envelope(msgspec.Struct, frozen=True):
-    """Hold a notice and where it goes."""
-
-    kind: Kind
-    address: str
-    notice: Notice
-    language: Language = "en"
 
 
 class NotSent(Exception):
@@ -49,13 +44,15 @@ class NotSent(Exception):
 def send(envelope: Envelope, timeout: float) -> None:
     """Send the notice. Raises NotSent."""
     notice = envelope.notice
-    title, text = (render(part, envelope.language) for part in (notice.title, notice.text))
-    clean = "\n".join(map(printable, text.split("\n")))  # a folder may have any name
-    wording = Wording(printable(title), clean, notice.fields, notice.urgent)
     try:
+        title, text = (render(part, envelope.language) for part in (notice.title, notice.text))
+        clean = "\n".join(map(printable, text.split("\n")))  # a folder may have any name
+        wording = Wording(printable(title), clean, notice.fields, notice.urgent)
         if envelope.kind == "desktop":
             from gpudeck.scheduler.notices.desktop import show
-
+        if envelope.user is not None:
+            _become(envelope.user)
+        if envelope.kind == "desktop":
             show(wording)
         elif envelope.kind == "mail":
             _mail(envelope.address, wording, timeout)
@@ -63,6 +60,18 @@ def send(envelope: Envelope, timeout: float) -> None:
             _post(post_of(envelope.kind, envelope.address, wording), timeout)
     except (smtplib.SMTPException, http.client.HTTPException, OSError, ValueError) as e:
         raise NotSent(_problem(e)) from e
+    except ModuleNotFoundError as e:
+        raise NotSent(str(missing_by(e) or e)) from e
+
+
+def _become(user: int) -> None:
+    """Become a user for good, once all modules are imported: root's may be hidden. Raises OSError.
+
+    The kernel hides the memory and the environment of such a process from the user.
+    """
+    identity_of(user).assume("/")
+    os.environ["HOME"] = pwd.getpwuid(user).pw_dir
+    os.environ["DBUS_SESSION_BUS_ADDRESS"] = f"unix:path=/run/user/{user}/bus"
 
 
 def _problem(error: Exception) -> str:
@@ -88,8 +97,6 @@ def _post(post: Post, timeout: float) -> None:
     No redirect is followed: it would lead to a server that the user did not name, and most
     redirects turn the message into a request without a body.
     """
-    import urllib.error
-    import urllib.request
 
     class NoRedirect(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *_: object) -> None:

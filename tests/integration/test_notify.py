@@ -68,7 +68,7 @@ def test_no_listing_shows_an_address(
         ready(deck).submit(["true"], notify=["here"]).wait()
         eventually(lambda: len(hook.got) == 1)
     for command in (["notify"], ["notify", "--json"], ["status", "--json"], ["jobs", "--json"],
-                    ["jobs", "1", "--json"], ["diagnostics"]):  # fmt: skip
+                    ["jobs", "1", "--json"], ["diagnostics"], ["settings"]):  # fmt: skip
         assert main(command) == 0
     printed = capsys.readouterr().out
     assert "127.0.0.1" in printed and "here" in printed

@@ -484,3 +484,22 @@ def test_only_administrators_limit_users_and_the_reason_is_shown(users, root):
         a("cancel", str(first), str(second))
     finally:
         root.configure(limits={})
+
+
+def test_each_user_is_told_by_a_process_of_their_own(users, root, hook):
+    a, b = users
+    code = (
+        "from gpudeck.scheduler.client import Client;"
+        "from gpudeck.scheduler.protocol.destinations import Destination;"
+        f"Client().set_destination('here', Destination('webhook', '{hook.url}', ('fail',)))"
+    )
+    assert a.run("-c", code).returncode == 0
+    assert "here" in a("notify") and "here" not in b("notify")
+    assert "no destination here" in b("notify", "test", "here", status=1)
+    assert "A test was sent" in a("notify", "test", "here")
+    assert ended(root, b.submit("false")) == "failed"
+    failed = a.submit("false")
+    eventually(lambda: len(hook.got) == 2)
+    assert (hook.got[1]["event"], hook.got[1]["job"]) == ("failed", failed)
+    assert "s3cret" not in a("notify", "--json") + a("status", "--json")
+    a("notify", "remove", "here")

@@ -10,6 +10,7 @@ from gpudeck.app.settings.form import SETTINGS, Setting, change, text_of
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.snapshot import NOT_SHOWN
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -45,9 +46,15 @@ def run(args: Namespace) -> int:
             print_line(f"  {setting.help}")
     else:
         defaults = Settings()
-        rows = [(s.name, text_of(settings, s), text_of(defaults, s)) for s in shown]
+        rows = [(s.name, _listed(settings, s), text_of(defaults, s)) for s in shown]
         print_table([("SETTING", "VALUE", "DEFAULT"), *rows])
     return 0
+
+
+def _listed(settings: Settings, setting: Setting) -> str:
+    """Return the value of a setting in a list, which shows no secret."""
+    text = text_of(settings, setting)
+    return NOT_SHOWN if setting.name == "webhook" and text else text
 
 
 def _parts(items: list[str]) -> list[tuple[str, str, str]]:

@@ -485,3 +485,13 @@ def test_a_missing_desktop_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", f"unix:path={tmp_path}/nobody")
     (problem,) = deliver(Destination("desktop"))
     assert problem is not None and "no desktop" in problem
+
+
+def test_a_notice_is_written_in_the_language_of_its_reader(hook: Hook) -> None:
+    async def run() -> str:
+        courier = Courier(Destination("webhook", hook.url))
+        return await courier.attempt(job_notice(ended(Done(0.0, 60.0))), "de")
+
+    assert asyncio.run(run()) == ""
+    assert str(hook.got[0]["title"]).startswith("Job 7 war erfolgreich: train")
+    assert str(hook.got[0]["text"]).startswith("Er lief 1 min auf ")
