@@ -111,6 +111,7 @@ def _post(post: Post, timeout: float) -> None:
             return
     except urllib.error.HTTPError as e:
         more = ". Name the address it redirects to" if 300 <= e.code < 400 else ""
+        e.close()
         said = printable(str(e.reason))[:_MOST_SAID]
         raise NotSent(f"it answered {e.code} {said}{more}") from e
     except urllib.error.URLError as e:
