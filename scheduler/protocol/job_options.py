@@ -127,15 +127,19 @@ def _parse_cpus(text: str) -> float:
 def _parse_signal(text: str) -> str:
     """Read the name of a signal, such as TERM or SIGUSR1. Raises UserError."""
     name = text.strip().upper().removeprefix("SIG")
+    _check_signal(name, text)
+    return name
+
+
+def _check_signal(name: str, text: str) -> None:
     if name not in SIGNALS:
         raise UserError(
             phrase(
                 "a job can be asked to end by {signals}; got {text}",
                 signals=Listed(SIGNALS, "or"),
-                text=repr(text),
+                text=repr(text[:40]),
             )
         )
-    return name
 
 
 def parse_time(text: str) -> float:
@@ -330,6 +334,8 @@ def check_limits(spec: Spec) -> None:
             write = span if option.parse is parse_time else str
             least, greatest = map(write, option.limits)
             raise UserError(f"{name} must be from {least} to {greatest}, not {value}")
+    if spec.resumable:
+        _check_signal(spec.resumable, spec.resumable)
     if spec.container and (problem := container_problem(spec.container, (spec.cwd, *spec.mounts))):
         raise UserError(problem)
     if spec.mounts and not spec.container:

@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 
 from gpudeck.accel.serving import folder_template, template_process
+from gpudeck.app.web import guard
+from gpudeck.app.web import server as web_server
 from gpudeck.assistant.library import hub
 from gpudeck.assistant.query import table
 from gpudeck.assistant.serve import endpoint, requests, server
 from gpudeck.assistant.serve.served_model import ServedModel
+from gpudeck.scheduler.executors import containers
 from gpudeck.scheduler.hosts import connection, messages, tunnel
+from gpudeck.scheduler.notices import courier
 from gpudeck.scheduler.protocol import tcp_peers, traffic, wire
+from gpudeck.scheduler.protocol.destinations import MOST_DESTINATIONS
+from gpudeck.scheduler.queue import admission
+from gpudeck.scheduler.suspension import helper_process
 from gpudeck.scheduler.verbs import registry
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +49,11 @@ MIB = 2**20
         ("a user of a shared daemon", [traffic.MAX_CONNECTIONS, traffic.DESCRIPTORS,
                                        traffic.MAX_UNSENT / MIB, traffic.RATE, traffic.BURST]),
         ("a query over MCP", [table.MOST_NAMED]),
+        ("a client of the page in the browser", [guard.MOST_PATH, web_server.MOST_POINTS]),
+        ("a destination of notices", [MOST_DESTINATIONS, courier.TIMEOUT_S, courier.MAX_WAITING,
+                                      courier.MOST_PRINTED]),
+        ("a container of a job", [admission.MAX_CHARACTERS, containers.REMOVE_S]),
+        ("a suspension", [helper_process.CALL_S]),
     ],
 )  # fmt: skip
 def test_the_limits_of_the_manual_are_those_of_the_code(row: str, limits: list[float]) -> None:

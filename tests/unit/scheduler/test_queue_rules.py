@@ -225,6 +225,10 @@ def test_an_edit_that_could_never_run_is_refused_and_changes_nothing(queue: Queu
         contained = {"container": "podman:x", field: value}
         with pytest.raises(UserError, match="hold up to 10000 characters"):
             submit(queue, **contained)
+    for signal in ("KILL", "SIGTERM", "term", "x" * 10**6):
+        with pytest.raises(UserError, match="can be asked to end by TERM") as refused:
+            submit(queue, resumable=signal)
+        assert len(str(refused.value)) < 200
     with pytest.raises(UserError, match="up to 1000 parameters, folders and variables"):
         submit(queue, container="podman:x", container_env=("",) * 1001)
     with pytest.raises(UserError, match="a job has up to 100 tags"):

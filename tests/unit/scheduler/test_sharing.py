@@ -162,3 +162,23 @@ def test_a_job_of_another_user_that_could_not_be_started_says_no_exit_status():
     assert sharing.visible(job, B).state.reason == "could not be started"
     printed = Job(1, spec, 0.0, Failed(1.0, 2.0, "exit code 3: secret", 3, quote="secret"))
     assert "secret" not in str(sharing.visible(printed, B))
+
+
+SEEN = {
+    "name", "gpus", "kind", "memory", "gpu_type", "priority", "timeout", "retries", "backoff",
+    "after", "after_any", "group", "hold", "index", "where", "begin", "retry_lost", "nice",
+    "host_memory", "cpus", "user", "resumable", "artefacts_of",
+}  # fmt: skip
+"""The fields of a job that everybody sees: each is short, and none holds what a user wrote but
+the names."""
+
+
+def test_what_is_not_known_to_be_public_of_a_job_is_hidden():
+    private = {
+        "argv": ("s3cret",), "cwd": "/s3cret", "env": {"s3cret": ""}, "workload": "s3cret",
+        "params": {"s3cret": ""}, "notes": "s3cret", "tags": ("s3cret",), "notify": ("s3cret",),
+        "container": "podman:s3cret", "mounts": ("/s3cret",), "container_env": ("s3cret",),
+    }  # fmt: skip
+    assert SEEN | set(private) | {"inherited"} == set(Spec.__struct_fields__), "decide on new ones"
+    job = Job(1, Spec(**{"name": "x", **private, "user": A}), 0.0, Failed(1.0, 2.0, "no", 1))
+    assert "s3cret" not in str(sharing.visible(job, B))
