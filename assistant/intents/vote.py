@@ -13,6 +13,7 @@ from gpudeck.assistant.intents.choices import MAX_CHOICES
 from gpudeck.assistant.intents.composed import Composed, Unread, compose
 from gpudeck.assistant.intents.spots import Known
 from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.submission import read_submission
 from gpudeck.assistant.intents.times import read_time
 from gpudeck.assistant.intents.tokens import tokens
 from gpudeck.assistant.query.request import Order, Query, Request
@@ -54,6 +55,10 @@ def agrees(found: Reading, request: Request) -> bool:
 def composed(found: Reading, text: str, known: Known, state: State, now: float) -> list[Composed]:
     """Return the requests that the encoder may have read, the likeliest first."""
     read: list[Composed] = []
+    if found.head == "order submit":
+        job = read_submission(text, known.jobs, now)
+        order = Order("submit", command=job.command, options=job.options)
+        return [Composed(order)] if job.command and not job.unread else []
     if _loses(found, text, known, now):
         return [Composed(Query("manual", text=text))] if found.head == "manual" else []
     for head, chance in found.heads:

@@ -4,7 +4,8 @@
 
 `head` is the share of requests whose kind is read right, `top 3` of those whose kind is among the
 first three. The rest is for requests that open a conversation, as the program decides them: `right`
-and `wrong` answers and cards, `offered` choices with the right one, and `asked` for all else.
+and `wrong` kinds of answers and cards, `offered` choices with the right kind, and `asked` for all
+else; by both readers, and by the rules and the router alone.
 """
 
 from __future__ import annotations
@@ -35,13 +36,21 @@ HELD_OUT = (3, 9, 12, 19, 25, 33)
 NOTHING, NOBODY = State(), Known((), ())
 
 
-def decided(found: Routed, wanted: str) -> str:
+_REFUSALS = {"notify": "order notify", "negated": "talk no", "cannot": "talk outside",
+             "unclear": "talk unclear"}  # fmt: skip
+
+
+def decided(found: Routed, label: dict[str, Any]) -> str:
     """Return what a decision is worth."""
+    wanted = label_head(label)
     if found.choices:
         return "offered" if wanted in map(head_of, found.choices) else "asked"
-    if found.refusal:
-        return "right" if found.refusal == wanted else "asked"
-    if found.parsed.refusal is not None or found.request is None:
+    refused = found.parsed.refusal
+    if found.refusal or refused is not None:
+        conditional = {"if", "at"} & label.keys() and wanted.startswith("order")
+        fits = _REFUSALS.get(found.refusal, found.refusal) == wanted
+        return "right" if fits or conditional else "asked"
+    if found.request is None:
         return "asked"
     return "right" if head_of(found.request) == wanted else "wrong"
 
@@ -63,18 +72,23 @@ def main() -> None:
         said = ["requests", *["head"] * (found.head == wanted)]
         said += ["top 3"] * (wanted in [head for head, _ in found.heads])
         if row["turn"] == 1:
-            routed = route(row["text"], NOBODY, NOTHING, time.time(), router, reader)
-            said += ["first", decided(routed, wanted)]
+            said.append("first")
+            for name, asked in (("both", reader), ("first reader", None)):
+                routed = route(row["text"], NOBODY, NOTHING, time.time(), router, asked)
+                said.append(f"{name} {decided(routed, row['label'][0])}")
         for language in (row["language"], "all"):
             counts[language].update(said)
         before = before if "talk" in row["label"][-1] else row["label"][-1]
-    rows = []
-    for language, found_ in sorted(counts.items()):
-        shares = {name: f"{found_[name] / found_['requests']:.3f}" for name in ("head", "top 3")}
-        firsts = {name: f"{found_[name] / found_['first']:.3f}"
-                  for name in ("right", "offered", "asked", "wrong")}  # fmt: skip
-        rows.append({"language": language, "requests": found_["requests"], **shares,
-                     "first requests": found_["first"], **firsts})  # fmt: skip
+    rows = [
+        {"language": language, "requests": of["requests"], "read by": name,
+         "head": f"{of['head'] / of['requests']:.3f}" if name == "both" else "",
+         "top 3": f"{of['top 3'] / of['requests']:.3f}" if name == "both" else "",
+         "first requests": of["first"],
+         **{kind: f"{of[f'{name} {kind}'] / of['first']:.3f}"
+            for kind in ("right", "offered", "asked", "wrong")}}
+        for language, of in sorted(counts.items())
+        for name in ("both", "first reader")
+    ]  # fmt: skip
     slow = sorted(spent)[int(len(spent) * 0.95)]
     print(
         f"CPU time of a reading: {1e3 * statistics.median(spent):.0f} ms, P95 {1e3 * slow:.0f} ms"

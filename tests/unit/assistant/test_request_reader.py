@@ -185,3 +185,20 @@ HOW_TO = {
 def test_the_manual_answers_a_question_how_something_is_done(question: str, page: str) -> None:
     (found,) = answering(question)
     assert found.file == f"{page}.md" and found.text
+
+
+def test_a_new_job_in_words_that_the_rules_lack_is_a_choice() -> None:
+    text = "queue python finetune.py on 2 gpus unless it rains"
+    assert decide(reading("order submit"), None, text, KNOWN, NOTHING, NOW) is None
+    text = "queue job: python finetune.py --model phi4, on 2 gpus"
+    found = decide(reading("order submit"), None, text, KNOWN, NOTHING, NOW)
+    wanted = Order("submit", command="python finetune.py --model phi4", options={"gpus": "2"})
+    assert found is not None and found.request is None and found.choices == (wanted,)
+
+
+@pytest.mark.parametrize(
+    "text", ["temp of gpus 2 through 5", "is train done?", "how hot was it last night"]
+)
+def test_a_reading_that_loses_a_value_is_not_answered(text: str) -> None:
+    found = reading("ask gpus", "measure=temperature")
+    assert decide(found, None, text, KNOWN, NOTHING, NOW) is None
