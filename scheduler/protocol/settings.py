@@ -29,10 +29,14 @@ CLUSTER = "^(ray|slurm):[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 """The kind of a cluster, and the name that the user gives it."""
 
 
+ADDRESS = "^(https?://[^/\\s]+\\S*)?$"
+"""The address of Ray's dashboard; empty for Slurm."""
+
+
 class ClusterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Describe how to reach a cluster."""
 
-    address: Annotated[str, msgspec.Meta(pattern="^(https?://[^/\\s]+\\S*)?$")] = ""
+    address: Annotated[str, msgspec.Meta(pattern=ADDRESS)] = ""
     """The dashboard of Ray, such as http://head:8265; Slurm is reached by its own commands."""
     token_file: str = ""
     """The file that holds its token; nobody else may read it."""

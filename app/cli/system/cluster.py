@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from argparse import ArgumentParser, Namespace
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated
 from urllib.parse import urlsplit
-
-import msgspec
 
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_table
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Running
-from gpudeck.scheduler.protocol.settings import CLUSTER, ClusterSettings
+from gpudeck.scheduler.protocol.settings import ADDRESS, CLUSTER, ClusterSettings
 from gpudeck.scheduler.protocol.wait_reasons import render
 
 _ADD_EXAMPLE = "gpudeck cluster add ray:lab http://head:8265 --token-file ~/.ray/auth_token"
@@ -96,21 +94,16 @@ def _cluster(args: Namespace) -> ClusterSettings:
     file = str(Path(args.token_file).expanduser().absolute()) if args.token_file else ""
     if file and not os.access(file, os.R_OK):
         raise UserError(f"cannot read the token file {file}. Name another one with --token-file")
-    cluster = ClusterSettings(args.address or "", file)
-    try:
-        msgspec.convert(
-            {args.name: msgspec.to_builtins(cluster)},
-            dict[Annotated[str, msgspec.Meta(pattern=CLUSTER)], ClusterSettings],
+    if not re.search(ADDRESS, args.address or ""):
+        raise UsageError(
+            "an address begins with http:// or https://, as in http://head:8265; "
+            f"got {args.address!r}"
         )
-    except msgspec.ValidationError as e:
-        if "address" in str(e):
-            raise UsageError(
-                f"an address begins with http:// or https://, as in http://head:8265; "
-                f"got {args.address!r}"
-            ) from e
+    if not re.search(CLUSTER, args.name):
         raise UsageError(
             f"a cluster is named ray:NAME or slurm:NAME, as in ray:lab; got {args.name!r}"
-        ) from e
+        )
+    cluster = ClusterSettings(args.address or "", file)
     return cluster
 
 
