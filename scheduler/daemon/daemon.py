@@ -144,6 +144,7 @@ class Daemon:
         self.queue = Queue(
             store, executors, self._job_ended, self._lease_service.evict, self._half_life,
             lambda job: self.job_suspensions.bring_back(job),  # noqa: PLW0108
+            lambda job: self.job_suspensions.preempt(job),  # noqa: PLW0108
             lambda user: limits_of(state.settings.limits, user),
         )  # fmt: skip
         self.polling = PollingController(

@@ -66,7 +66,7 @@ class Freeing:
             pause: How long ago a job must have been tried, in seconds.
         """
         left, asked, stayed, now = list[int](), list[int](), dict[int, Message](), time.time()
-        if not (booking.frees and booking.is_on(now)):
+        if not booking.is_on(now):
             return Freed()
         for job in [job for job in self._running() if _is_in_the_way(job, booking)]:
             if time.monotonic() - self._tried.get(job.id, -AGAIN_S) < pause:
@@ -93,5 +93,6 @@ class Freeing:
 
 def _is_in_the_way(job: Job, booking: Booking) -> bool:
     """Return whether a job holds one of the GPUs that are kept for others."""
-    held = not booking.admits(job.spec.user, job.spec.group)
-    return held and not set(held_devices(job)).isdisjoint(booking.gpus)
+    kept_out = not booking.admits(job.spec.user, job.spec.group)
+    moves = booking.frees or job.spec.preemptible
+    return kept_out and moves and not set(held_devices(job)).isdisjoint(booking.gpus)

@@ -87,6 +87,14 @@ class JobSuspensions:
             self.ask_again()
         return self._queue().get(job_id)
 
+    def preempt(self, job: Job) -> None:
+        """Suspend a job for another one that waits; it comes back in its turn."""
+        self._start(self._preempt(job.id))
+
+    async def _preempt(self, job_id: int) -> None:
+        with suppress(UserError):  # its timeline says why, and the plan leaves it alone for a while
+            await self.suspend(job_id, time.time())
+
     def ask_again(self) -> None:
         """Ask those jobs to end that must be queued again: a runner that just started may not have
         heard it."""

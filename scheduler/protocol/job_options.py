@@ -59,6 +59,7 @@ class JobOptions(TypedDict, total=False):
     backoff: float | str
     retry_lost: bool
     resumable: str
+    preemptible: bool
     begin: float | str
     after: Sequence[int]
     after_any: Sequence[int]
@@ -252,6 +253,12 @@ JOB_OPTIONS = (
         "with --retries: also run the job again if an attempt is lost, for example after a power "
         "cut; the job then repeats what it had already done",
         None, write=lambda _: "yes", editable=False,
+    ),
+    JobOption(
+        "preemptible", "Preemptible",
+        "suspend the job for a waiting job of a higher priority, or for a booking; it comes back "
+        "in its turn",
+        None, write=lambda _: "yes", local=True, editable=False,
     ),
     JobOption(
         "resumable", "Resumable",

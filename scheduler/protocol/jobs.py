@@ -109,6 +109,8 @@ class Spec(msgspec.Struct, frozen=True, gc=False):
     resumable: str = ""
     """The signal, such as TERM, on which it saves its state and ends, so that it can be queued
     again with its artefacts; empty: none."""
+    preemptible: bool = False
+    """True where it is suspended for a waiting job of a higher priority, or for a booking."""
     artefacts_of: int | None = None
     """The ended job whose folder of artefacts it uses; None: it has its own."""
 
@@ -248,6 +250,8 @@ class Running(msgspec.Struct, frozen=True, gc=False, tag="running"):
     suspended: float = 0.0
     """How long its earlier suspensions took, in seconds."""
 
+    returned: float = 0.0
+    """When it last came back from a suspension, in seconds since the epoch; 0: it never did."""
     yielding: Literal["", "queue", "hold"] = ""
     """Set once it was asked to end in order to be queued again, or on hold."""
 

@@ -200,6 +200,14 @@ class BehindUser(_Value, frozen=True):
     """GPU-hours of the other user."""
 
 
+class Preempts(_Value, frozen=True):
+    """Running jobs of a lower priority are suspended for the job."""
+
+    jobs: tuple[int, ...]
+    seconds: float
+    """What that takes at most, with their return."""
+
+
 class NoDevices(_Value, frozen=True):
     """No device can be read."""
 
@@ -373,7 +381,7 @@ WaitReason = (
     | SpecDamaged | AfterJobs | DependencyFailed | NotBefore | RetryLater | StartFailed
     | FolderUnreadable | JustTaken | GroupPaused | GroupFull | UserGpus | UserHours
     | NoProcessor | ClusterUnavailable | ClusterMissing | ClusterFull | Behind | BehindUser
-    | NoDevices | ReplayShown | OtherDevices | Unsatisfiable | NoRoom
+    | Preempts | NoDevices | ReplayShown | OtherDevices | Unsatisfiable | NoRoom
 )  # fmt: skip
 
 _KINDS = {
@@ -490,6 +498,8 @@ def explain(reason: WaitReason, now: float) -> Message:  # noqa: PLR0912 - one l
             return phrase("{cluster} is not in the settings", cluster=cluster)
         case ClusterFull(cluster, jobs):
             return phrase("{cluster} already has {n} jobs from this queue", cluster=cluster, n=jobs)
+        case Preempts(jobs):
+            return phrase("takes the GPU of {jobs}, suspended for it", jobs=list_jobs(jobs))
         case Behind(job):
             return phrase("job {job} is ahead of it", job=job)
         case BehindUser(job, used, less):

@@ -17,7 +17,14 @@ import msgspec
 
 from gpudeck.scheduler import attempts
 from gpudeck.scheduler.protocol.devices import Device
-from gpudeck.scheduler.protocol.jobs import Forecast, Job, Running, suspension_of, turn
+from gpudeck.scheduler.protocol.jobs import (
+    Forecast,
+    Job,
+    JobSuspension,
+    Running,
+    suspension_of,
+    turn,
+)
 from gpudeck.scheduler.protocol.schedule import Landing
 from gpudeck.scheduler.protocol.wait_reasons import End, NotBefore, WaitReason, render
 from gpudeck.scheduler.queue.lanes import Requirements, requirements
@@ -122,6 +129,16 @@ def _play(
         begun = {start.job.id for start in plan.starts}
         for key in {requirements(start.job.spec) for start in plan.starts}:
             waiting[key] = [j for j in waiting[key] if j.id not in begun]
+        if plan.victims:
+            for number in plan.victims:
+                active[number] = _moved_off(active[number], conditions.now)
+                if number in ends:
+                    left[number] = ends.pop(number).at - conditions.now
+                availability = _without(conditions.availability, number)
+                conditions = conditions._replace(availability=availability)
+            cost = max(offer.cost for offer in plan.room.offers.values())
+            conditions = conditions._replace(hours=plan.hours, ends=ends, now=conditions.now + cost)
+            continue
         known = [n for n, j in active.items() if n in ends and isinstance(j.state, Running)]
         over = min(known, key=lambda number: (ends[number].at, number), default=None)
         bookings = (booking.end for booking in conditions.availability.bookings)
@@ -140,6 +157,14 @@ def _play(
             ends=ends,
             now=max(ends[over].at, conditions.now),
         )
+
+
+def _moved_off(job: Job, now: float) -> Job:
+    """Return a running job as it is suspended for another one."""
+    off = JobSuspension("suspended", now, now)
+    return with_state(
+        job, msgspec.structs.replace(attempts.running(job), suspension=off, returned=now)
+    )
 
 
 def _begun(lanes: Mapping[Requirements, Sequence[Job]], now: float) -> JobsByLane:

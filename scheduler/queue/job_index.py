@@ -52,6 +52,8 @@ class JobIndex:
         """Jobs that wait and do not start before a time of their user's choice."""
         self.not_started: dict[int, tuple[float, WaitReason]] = {}
         """Jobs that could not be started: when to try again (monotonic seconds), and why."""
+        self.unmoved: dict[int, float] = {}
+        """Jobs that could not be suspended: when to try again (monotonic seconds)."""
         self.unknown: dict[int, FolderUnreadable] = {}
         """Jobs that wait, and may have run, as their folders cannot be read: none is started."""
         self.unrestored = ""

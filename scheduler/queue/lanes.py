@@ -30,6 +30,7 @@ class Requirements(NamedTuple):
     hold: bool
     where: str
     user: int | None
+    preemptible: bool
 
 
 def requirements(spec: Spec) -> Requirements:

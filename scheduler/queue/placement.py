@@ -139,12 +139,12 @@ class Slot:
         """Return the first booking that keeps the job from starting here at this time.
 
         One that is to begin does so unless the job's time limit is up by then, or the job is
-        suspended when it begins.
+        suspended when it begins, as by a booking that frees its GPUs, or as a preemptible job.
         """
         over = at + spec.timeout + MARGIN_S if spec.timeout else math.inf
         for booking in self.bookings:
             meets = booking.begin < over and at < booking.end
-            if booking.frees and at < booking.begin:
+            if (booking.frees or spec.preemptible) and at < booking.begin:
                 continue
             if meets and not booking.admits(spec.user, spec.group):
                 return booking

@@ -196,6 +196,7 @@ class Planner:
             os.cpu_count() or 1,
             self._hours(now),
             self._weekly.allowances(self._users(), self._index.running.values(), now),
+            frozenset(n for n, until in self._index.unmoved.items() if time.monotonic() < until),
         )
 
     def _users(self) -> set[User]:

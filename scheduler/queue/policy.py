@@ -17,7 +17,7 @@ start, and at one more in each lane. The reason why a job waits is worked out fo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace, merge
 from itertools import chain, islice
 from typing import NamedTuple
@@ -30,6 +30,7 @@ from gpudeck.scheduler.queue.blockers import no_room
 from gpudeck.scheduler.queue.fair_share import Order, User
 from gpudeck.scheduler.queue.lanes import Requirements, Turn, requirements
 from gpudeck.scheduler.queue.placement import Availability, Slot, choose, make_slots
+from gpudeck.scheduler.queue.preemption import Offer, find_offer
 from gpudeck.scheduler.queue.reservations import MAX_CONSIDERED, Backfill, reserve
 from gpudeck.scheduler.queue.user_limits import Allowance
 
@@ -62,6 +63,8 @@ class Conditions(NamedTuple):
     """The GPU-hours of each user; empty where users are not told apart."""
     allowances: Mapping[User, Allowance] = {}
     """What users with a limit may use and have used."""
+    kept: Collection[int] = ()
+    """Running jobs that could not be suspended a while ago, and are not tried again yet."""
 
 
 JobsByLane = Mapping[Requirements, Iterable[Job]]
@@ -263,6 +266,9 @@ class _Room:
         self._backfill = Backfill((), {}, 0.0)
         self._refused: set[tuple[object, ...]] = set()
         """What jobs need that could not be placed."""
+        self.offers: dict[int, Offer] = {}
+        """For jobs that wait: the running jobs that are suspended for them."""
+        self._kept = conditions.kept
         self._first: dict[str, Job] = {}
         """For each type of GPU: the first job that could not start."""
         self._measure()
@@ -295,6 +301,9 @@ class _Room:
         self._refused.add(self._need(spec))
         if spec.gpu_type not in self._first and self._may_reserve(spec):
             self._first[spec.gpu_type] = job
+            offer = find_offer(job, self._slots, self._ends, self._now, self._kept)
+            if offer is not None:
+                self.offers[job.id] = offer
             reserve(job, self._slots, self._ends, self._now)
             self._measure()
         return None
@@ -328,7 +337,7 @@ class _Room:
         """Return what decides whether there is room for a job."""
         if not self._booked:
             return _need(spec)
-        return (*_need(spec), spec.user, spec.group, spec.timeout)
+        return (*_need(spec), spec.user, spec.group, spec.timeout, spec.preemptible)
 
     def begin_backfill(self) -> bool:
         """Return whether a reserved device can be used before it is needed."""
@@ -352,6 +361,8 @@ class _Room:
         do not share, always.
         """
         spec = job.spec
+        if (offer := self.offers.get(job.id)) is not None and offer.victims:
+            return w.Preempts(tuple(sorted(offer.victims)), offer.cost)
         reserved = (slot.reserved_for for slot in self._slots if slot.suits(spec))
         for other in (self._first.get(spec.gpu_type), *reserved):
             if other is not None and self._order.key(other) < self._order.key(job):
@@ -413,6 +424,11 @@ class Plan(NamedTuple):
     """The GPU-hours of each user, with the jobs that start; empty where users are alike."""
     returns: Sequence[Job] = ()
     """The suspended jobs that come back to their GPUs."""
+
+    @property
+    def victims(self) -> frozenset[int]:
+        """Return the running jobs that are suspended for jobs that wait."""
+        return frozenset[int]().union(*(offer.victims for offer in self.room.offers.values()))
 
     def reservations(self) -> dict[str, int]:
         """Return the devices that are kept for a job which cannot start yet, and its number."""

@@ -61,6 +61,7 @@ class Queue:
         evict: Callable[[str, Message], None] = lambda device, why: None,
         half_life: Callable[[], float] = lambda: 0.0,
         bring_back: Callable[[Job], None] = lambda job: None,
+        preempt: Callable[[Job], None] = lambda job: None,
         limits_of: LimitsOf = lambda user: None,
     ) -> None:
         """Read the jobs from the store; start nothing yet.
@@ -72,6 +73,7 @@ class Queue:
             half_life: returns the seconds after which GPU-hours of a user count half; 0 where users
                 are not told apart.
             bring_back: called with each suspended job whose devices have room for it.
+            preempt: called with each running job that is to be suspended for another one.
             limits_of: returns the limits of a user; None where there are none.
         """
         self._store, self._executors = store, executors
@@ -87,7 +89,7 @@ class Queue:
         self.groups = GroupLimits(store, self._index)
         self._planner = Planner(self._index, self.groups, executors, shares, weekly)
         self.queries = JobQueries(store, self._index, self._planner)
-        self.suspender = Suspender(self._index, self.queries, self._planner, bring_back)
+        self.suspender = Suspender(self._index, self.queries, self._planner, bring_back, preempt)
         self._submission = Submission(store, self._index, self.queries, self._planner, executors)
         self._progress = ProgressFollower(self._index)
         self._usage = UsageCollector()

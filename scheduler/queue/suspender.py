@@ -25,6 +25,7 @@ from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.queue.placement import Availability
 from gpudeck.scheduler.queue.planner import Planner
 from gpudeck.scheduler.queue.policy import is_due
+from gpudeck.scheduler.queue.preemption import PAUSE_S
 from gpudeck.scheduler.queue.queries import JobQueries
 from gpudeck.scheduler.queue.transitions import Change
 
@@ -38,14 +39,16 @@ class Suspender:
         queries: JobQueries,
         planner: Planner,
         bring_back: Callable[[Job], None],
+        preempt: Callable[[Job], None],
     ) -> None:
         """Suspend nothing yet.
 
         Args:
             bring_back: Called with each suspended job whose devices have room for it.
+            preempt: Called with each running job that is to be suspended for another one.
         """
         self._index, self._queries, self._planner = index, queries, planner
-        self._bring_back = bring_back
+        self._bring_back, self._preempt = bring_back, preempt
 
     @property
     def jobs(self) -> list[Job]:
@@ -159,7 +162,11 @@ class Suspender:
             self._show((transitions.never_back(job, running(job), why), ()))
 
     def return_planned(self, availability: Availability) -> None:
-        """Bring the jobs back that the latest plan gives their devices."""
+        """Suspend the jobs that leave their devices by the latest plan, and bring those back that
+        get them."""
+        for number in self._planner.latest.victims:
+            self._index.unmoved[number] = time.monotonic() + PAUSE_S
+            self._preempt(self._index.running[number])
         for job in self._planner.latest.returns:
             if not availability.leased & set(running(job).devices):
                 self._bring_back(job)

@@ -157,8 +157,9 @@ def on_again(job: Job, state: Running, event: Event) -> Change:
     if progress is not None:
         progress = msgspec.structs.replace(progress, time=progress.time + took)
     state = msgspec.structs.replace(
-        state, suspension=None, suspended=state.suspended + took, progress=progress
-    )
+        state, suspension=None, suspended=state.suspended + took, progress=progress,
+        returned=event.time,
+    )  # fmt: skip
     return with_state(job, state), (event,)
 
 

@@ -19,6 +19,7 @@ from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Failed, Job, Lost, Running, suspension_of
+from gpudeck.scheduler.protocol.wait_reasons import Preempts
 from tests.integration.deck import daemon_pid, kill_daemon, ready, running
 from tests.integration.test_suspend import SIZE, gpu
 from tests.support import command_of, eventually, send
@@ -276,6 +277,34 @@ def test_a_reservation_that_frees_suspends_jobs_when_it_begins(machine: Machine)
     eventually(lambda: machine.off(job))
     eventually(lambda: machine.on(job))
     assert time.time() >= begin + 1.0 and goes_on(job)
+
+
+def test_a_preemptible_job_makes_way_for_a_higher_priority_and_comes_back(
+    machine: Machine,
+) -> None:
+    deck, job = machine.deck, machine.train(preemptible=True)
+    machine.write("stay", "")
+    foreseen = deck.foresee(["sh", "-c", OTHER], gpus=1, priority=1)
+    assert isinstance(foreseen.wait, Preempts) and foreseen.wait.jobs == (job.id,)
+    urgent = deck.submit(["sh", "-c", OTHER], gpus=1, priority=1, env=dict(os.environ)).job
+    running(deck, urgent)
+    assert machine.off(job) and state_of(machine) == "2"
+    (machine.folder / "stay").unlink()
+    eventually(lambda: machine.on(job))
+    assert goes_on(job) and deck.wait(urgent.id).status == "done"
+    machine.write("stay", "")
+    again = deck.submit(["sh", "-c", OTHER], gpus=1, priority=1, env=dict(os.environ)).job
+    eventually(lambda: "held by job" in str(describe(deck.job(again.id))))
+    assert machine.on(job), "it was moved less than ten minutes ago"
+
+
+def test_a_preemptible_job_makes_way_for_a_booking(machine: Machine) -> None:
+    job = machine.train(preemptible=True)
+    begin = time.time() + 0.5
+    machine.deck.reserve(Booking((machine.uuid,), begin, begin + 1.5, group="guests"))
+    eventually(lambda: machine.off(job))
+    eventually(lambda: machine.on(job))
+    assert time.time() >= begin + 1.5 and goes_on(job)
 
 
 def test_a_job_that_stays_on_a_freed_gpu_is_named(

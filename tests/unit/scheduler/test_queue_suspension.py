@@ -179,3 +179,64 @@ def test_the_clock_of_a_time_limit_stops_while_a_job_is_suspended(
     signal.raise_signal(signal.SIGTERM)  # a cancellation kills it after its grace period
     signal.raise_signal(CONTINUE_CLOCK)
     assert 0.0 < left() < 100.0
+
+
+def test_a_preemptible_job_gives_its_gpu_to_a_higher_priority() -> None:
+    victim, urgent = on(1, 0, preemptible=True), job(2, Queued(), priority=1)
+    found = plan(victim, urgent)
+    assert found.victims == {1} and not found.starts
+    assert found.reason(urgent) == w.Preempts((1,), found.room.offers[2].cost)
+    assert not plan(victim, job(2, Queued())).victims, "a job of the same priority waits"
+    assert not plan(on(1, 0), urgent).victims
+    assert isinstance(victim.state, Running)
+    moved = msgspec.structs.replace(victim.state, returned=NOW - 599.0)
+    assert not plan(msgspec.structs.replace(victim, state=moved), urgent).victims
+    leaving = on(1, 0, JobSuspension("suspending", NOW), preemptible=True)
+    running, lanes = laned([leaving, on(3, 1, preemptible=True), urgent])
+    assert not make_plan(running, lanes, GPUS[:2], Conditions(now=NOW)).victims, "one is enough"
+
+
+def test_a_job_that_ends_soon_is_not_preempted() -> None:
+    running, lanes = laned([on(1, 0, preemptible=True), job(2, Queued(), priority=1)])
+    for seconds, victims in ((100.0, set()), (10_000.0, {1})):
+        conditions = Conditions(ends={1: w.End(NOW + seconds)}, now=NOW)
+        assert make_plan(running, lanes, GPUS[:1], conditions).victims == victims
+
+
+@given(st.data())
+def test_the_forecast_of_a_preempting_job_is_what_happens(data: st.DataObject) -> None:
+    """Victims are preemptible, of a lower priority and not moved lately; once they left, the job
+    starts when its forecast said so."""
+    running = [
+        on(
+            number,
+            number - 1,
+            preemptible=data.draw(st.booleans()),
+            priority=data.draw(st.integers(0, 2)),
+            timeout=data.draw(st.sampled_from((0.0, 1000.0, 5000.0, 90_000.0))),
+        )
+        for number in (1, 2, 3)
+    ]
+    urgent = job(9, Queued(), gpus=data.draw(st.integers(1, 3)), priority=2)
+    ends = {each.id: end for each in running if (end := expected_end(each, NOW)) is not None}
+    conditions = Conditions(ends=ends, now=NOW)
+    lanes = laned([urgent])[1]
+    found = make_plan(running, lanes, GPUS, conditions)
+    for each in running:
+        if each.id in found.victims:
+            assert each.spec.preemptible and each.spec.priority < urgent.spec.priority
+    at = forecast(urgent, running, {}, GPUS, conditions).at
+    if not found.victims:
+        assert not found.starts and (at is None or at >= min(end.at for end in ends.values()))
+        return
+    cost = found.room.offers[9].cost
+    assert at == NOW + cost
+    off = JobSuspension("suspended", NOW, NOW)
+    left = [
+        on(each.id, each.id - 1, off, preemptible=True, priority=each.spec.priority)
+        if each.id in found.victims
+        else each
+        for each in running
+    ]
+    after = make_plan(left, laned([urgent])[1], GPUS, conditions._replace(now=NOW + cost))
+    assert [start.job.id for start in after.starts] == [9] and not after.victims
