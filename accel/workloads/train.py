@@ -8,6 +8,7 @@ continues.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import time
@@ -64,13 +65,16 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
         with opened(settings, out, device, follower, follower.read) as run:
             follower.begin(run)
             ended, began = "", time.time()
+            place = phrase("the folder of the run is {out}", out=str(out))
             with _stop_requests(follower), EnergyWatch(device.torch_device) as energy:
                 try:
                     run.train()
                     write_out(run, out)
+                    command = f"gpudeck serve {shlex.quote(str(out.absolute()))}"
+                    place = phrase("the model is ready. Try it with: {command}", command=command)
                 except (Stopped, Diverged) as e:
                     ended = str(e)
-            follower.say(phrase("the folder of the run is {out}", out=str(out)))
+            follower.say(place)
             return follower.outcome(energy, began, "" if follower.estimated_only else ended)
     except Refused as e:
         raise ValueError(str(e)) from e

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.endpoint import serving
 from tests.integration.shell import Shell
 
 STEPS = 8
@@ -82,6 +84,14 @@ def test_a_model_in_a_folder_learns_chats_from_the_queue(sh: Shell, tmp_path: Pa
     assert (out / "tokenizer_config.json").read_bytes() == (
         base / "tokenizer_config.json"
     ).read_bytes()
+    command = re.search(r"Try it with: gpudeck serve (\S+)", newest_log(sh))
+    assert command is not None
+    home = Path(os.environ["GPUDECK_HOME"])
+    with serving(home, command[1], "--cpu", "--cache-tokens", "512") as served:
+        asked = {"model": "out", "messages": chat[:1], "max_tokens": 4}
+        status, _, answer = served.ask("/v1/chat/completions", asked)
+    assert status == 200
+    assert answer["usage"]["completion_tokens"] >= 1
 
 
 @pytest.mark.parametrize(
