@@ -167,7 +167,7 @@ def test_a_job_of_another_user_that_could_not_be_started_says_no_exit_status():
 SEEN = {
     "name", "gpus", "kind", "memory", "gpu_type", "priority", "timeout", "retries", "backoff",
     "after", "after_any", "group", "hold", "index", "where", "begin", "retry_lost", "nice",
-    "host_memory", "cpus", "user", "resumable", "artefacts_of",
+    "host_memory", "cpus", "user", "resumable", "artefacts_of", "preemptible",
 }  # fmt: skip
 """The fields of a job that everybody sees: each is short, and none holds what a user wrote but
 the names."""
