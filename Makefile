@@ -59,10 +59,10 @@ ray: $(STAMP)
 slurm: $(STAMP)
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n 0 -m slurm --timeout 600 tests/clusters
 
-# Attention in JAX, in transformers with Trainer and PEFT, in diffusers and, where it is installed, timm, and on several processes.
+# Attention in JAX, in transformers with Trainer and PEFT, in diffusers and, where it is installed, timm, and on several processes; LoRA as peft reads it.
 frameworks: $(STAMP)
 	@$(BIN)/python -c 'import diffusers, jax, peft' 2>/dev/null || $(INSTALL) '.[frameworks]'
-	$(BIN)/python -m pytest -n 0 -rs -m 'slow or not slow' --timeout 600 tests/unit/accel/frameworks
+	$(BIN)/python -m pytest -n 0 -rs -m 'slow or not slow' --timeout 600 tests/unit/accel/frameworks tests/unit/accel/training/test_tuning.py
 
 matrix: $(STAMP)
 	@$(BIN)/python -c 'from gpudeck.accel.runtime.nvrtc import library; library()' 2>/dev/null || $(INSTALL) '.[nvrtc]'
