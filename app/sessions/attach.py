@@ -36,7 +36,7 @@ def attach(file: Path) -> bool:
     before = termios.tcgetattr(keys)
     resized = signal.signal(signal.SIGWINCH, lambda *_: _send_size(door))
     try:
-        tty.setraw(keys)
+        tty.setraw(keys, termios.TCSADRAIN)  # what was typed ahead goes to the shell
         _send_size(door)
         return _exchange(door, keys, screen)
     finally:

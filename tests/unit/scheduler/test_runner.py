@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -81,7 +82,7 @@ def test_a_job_at_its_time_limit_is_ended_and_says_so(tmp_path: Path) -> None:
 
 def test_a_job_gets_the_priority_it_asked_for(tmp_path: Path) -> None:
     run(tmp_path, ["/bin/sh", "-c", "nice"], nice=7)
-    assert (tmp_path / "log").read_text() == "7\n"
+    assert int((tmp_path / "log").read_text()) == min(os.nice(0) + 7, 19)
 
 
 def test_what_no_process_can_be_given_is_a_failure_with_a_record(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_a_job_whose_attempts_never_begin_fails_with_the_reason(
     state = store.get(job).state
     assert isinstance(state, Failed)
     why = "its runner ended before it ran anything"
-    assert state.reason == f"none of {MAX_UNBEGUN} attempts began: {why}"
+    assert str(state.reason) == f"none of {MAX_UNBEGUN} attempts began: {why}"
     what = [event.what for event in store.timeline(job)]
     assert what == [
         "submitted",
