@@ -51,14 +51,20 @@ def command_warning(argv: Sequence[str], folder: str, path: str) -> str:
 
 def _script_warning(argv: Sequence[str], folder: str) -> str:
     """Return why an interpreter will not find the script that it is to run."""
-    if not _INTERPRETER.fullmatch(Path(argv[0]).name):
+    script = script_of(argv)
+    file = Path(folder) / script
+    return "" if not script or file.exists() else _missing_warning(file, script, folder)
+
+
+def script_of(argv: Sequence[str]) -> str:
+    """Return the script that an interpreter runs; empty for other programs, and inline code."""
+    if not argv or not _INTERPRETER.fullmatch(Path(argv[0]).name):
         return ""
     for word in argv[1:]:
         if word in _INLINE:
             return ""
         if _SCRIPT.fullmatch(word) and not word.startswith("-"):
-            file = Path(folder) / word
-            return "" if file.exists() else _missing_warning(file, word, folder)
+            return word
     return ""
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gpudeck.accel.result import Result
 from gpudeck.app.format.failure import attempts_text
 from gpudeck.app.format.results import own_result, result_of, summarize_result
 from gpudeck.app.format.values import Meaning, ago, clock, device_label, duration, significant
@@ -33,6 +34,7 @@ from gpudeck.scheduler.protocol.jobs import (
     Progress,
     Queued,
     Running,
+    Spec,
     Starting,
     suspended_seconds,
     suspension_of,
@@ -40,6 +42,7 @@ from gpudeck.scheduler.protocol.jobs import (
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, explain, headline
 
+_WEEK = 6 * 86_400.0
 _NAMED = 2
 """Devices whose names a column has room for."""
 STATES = (
@@ -75,8 +78,8 @@ class JobRow:
     duration: str
     tflops: str
     active: bool
-    eta: str = ""
-    """The time of day at which it will end at its pace; empty where that is unknown."""
+    end: str = ""
+    """When it ended, or with ≈ when it will at its pace; empty where that is unknown."""
 
 
 @dataclass(frozen=True)
@@ -106,19 +109,27 @@ def job_row(job: Job, labels: dict[str, str], now: float) -> JobRow:
         duration=_duration(job, now),
         tflops=significant(result.tflops) if result else "",
         active=job.active,
-        eta=_eta(job, now),
+        end=_end(job, now),
     )
 
 
-def _eta(job: Job, now: float) -> str:
+def _end(job: Job, now: float) -> str:
     state = job.state
+    if (at := ended(job)) is not None:
+        return _day_clock(at, time.time())  # lines of ended jobs are kept
     if not isinstance(state, Running) or state.progress is None or state.suspension is not None:
         return ""
     if (left := time_left(state.progress, state.worked_from, now)) is None:
         return ""
-    end, today = time.localtime(now + left), time.localtime(now)
-    same_day = (end.tm_year, end.tm_yday) == (today.tm_year, today.tm_yday)
-    return tr_date(time.strftime("%H:%M" if same_day else "%a %H:%M", end))
+    return f"≈ {_day_clock(now + left, now)}"
+
+
+def _day_clock(at: float, now: float) -> str:
+    """Return a time of day; on another day with the weekday, or long ago the date alone."""
+    then, today = time.localtime(at), time.localtime(now)
+    if (then.tm_year, then.tm_yday) == (today.tm_year, today.tm_yday):
+        return time.strftime("%H:%M", then)
+    return tr_date(time.strftime("%a %H:%M" if abs(now - at) < _WEEK else "%Y-%m-%d", then))
 
 
 def _together(names: Sequence[str]) -> str:
@@ -129,7 +140,7 @@ def _together(names: Sequence[str]) -> str:
 def details(job: Job, snapshot: Snapshot) -> JobFacts:
     """Everything known of one job but its log."""
     r = job_row(job, device_labels(snapshot), snapshot.time)
-    facts = [(tr("Command"), shlex.join(job.spec.argv)), (tr("Folder"), job.spec.cwd)]
+    facts = [(tr("Command"), typed_command(job.spec)), (tr("Folder"), job.spec.cwd)]
     facts += _place(job) or _held(job, snapshot)
     facts += _needs(job)
     facts += _times(job, snapshot.time)
@@ -163,6 +174,14 @@ def details(job: Job, snapshot: Snapshot) -> JobFacts:
         r.share,
         r.doing,
     )
+
+
+def typed_command(spec: Spec) -> str:
+    """Return the command as a person types it: a workload is started by `gpudeck run`."""
+    if spec.workload is None or "-m" not in spec.argv:
+        return shlex.join(spec.argv)
+    options = spec.argv[spec.argv.index("-m") + 2 :]
+    return shlex.join(("gpudeck", "run", spec.workload, *options))
 
 
 def _held(job: Job, snapshot: Snapshot) -> list[tuple[str, str]]:
@@ -294,10 +313,20 @@ def _doing(job: Job, now: float) -> str:
         case Failed() | Lost() | Cancelled():
             text = tr_sentence(state.reason)
         case Done() if (result := result_of(job)) is not None:
-            text = tr_sentence(result.verdict)
+            text = _outcome(job, result)
+        case Done():
+            text = own_result(job)
     if (attempts := attempts_text(job)) is not None and not isinstance(state, Queued):
         text = ", ".join(filter(None, (text, tr_text(attempts))))
     return text
+
+
+def _outcome(job: Job, result: Result) -> str:
+    """Return what a workload measured, such as "606 TFLOP/s"; why its check failed if it did."""
+    summary = summarize_result(job)
+    if summary is None or not result.passed:
+        return tr_sentence(result.verdict)
+    return " ".join(filter(None, summary.headline))
 
 
 def _describe_suspension(suspension: JobSuspension, now: float) -> Text:
@@ -391,11 +420,11 @@ def forecast_text(forecast: Forecast, labels: Mapping[str, str], now: float) -> 
     """
     where = tr_list([labels.get(d, d) for d in forecast.devices])
     if forecast.wait is None:
-        return tr("Would start now on {devices}", devices=where) if where else tr("Would start now")
-    why = tr_text(explain(forecast.wait, now))
+        return tr("Starts now on {devices}", devices=where) if where else tr("Starts now")
+    why = tr_text(headline(forecast.wait, now))
     if forecast.at is None:
-        return tr("Would wait; start time unknown: {why}", why=why)
+        return tr("{why}; when it starts is not known", why=why)
     at = clock(forecast.at, now)
     if where:
-        return tr("Would start about {time} on {devices}: {why}", time=at, devices=where, why=why)
-    return tr("Would start about {time}: {why}", time=at, why=why)
+        return tr("Starts about {time} on {devices}. {why}", time=at, devices=where, why=why)
+    return tr("Starts about {time}. {why}", time=at, why=why)

@@ -10,7 +10,7 @@ from gpudeck.app.jobs.job_keys import KINDS
 from gpudeck.app.jobs.listing import EVERY, TIMES, parse_search
 from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import Stretch, choice_box, filter_box, row
+from gpudeck.app.widgets.controls import Stretch, button, choice_box, filter_box, row
 from gpudeck.scheduler.protocol.search import Search
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 
@@ -39,14 +39,23 @@ class JobFilter(QWidget):
         for choice in (self.kinds, self.times):
             choice.currentIndexChanged.connect(self.changed)
             choice.setMaximumWidth(theme.px(_WIDEST))
-        layout = row(Stretch(self.box, 1000), self.kinds, self.times, Stretch(), spacing=theme.M)
-        self.setLayout(layout)
+        self.cleared = button(
+            tr("Clear filter"), self.clear, kind="link", tooltip=tr("List all jobs")
+        )
+        self.cleared.hide()
+        self.changed.connect(self._offer_clearing)
+        shown = (self.kinds, self.times, self.cleared)
+        self.setLayout(row(Stretch(self.box, 1000), *shown, Stretch(), spacing=theme.M))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Leave out the box of times where there is little room; "Any time" is usual."""
         super().resizeEvent(event)
         room = self.width() >= theme.px(_LEAST)
         self.times.setVisible(room or self.times.currentIndex() > 0)
+
+    def _offer_clearing(self) -> None:
+        chosen = self.kinds.currentIndex() > 0 or self.times.currentIndex() > 0
+        self.cleared.setVisible(chosen or bool(self.box.text()))
 
     def minimumSizeHint(self) -> QSize:
         times = self.times.sizeHint().width() + theme.M if self.times.isVisibleTo(self) else 0

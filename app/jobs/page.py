@@ -49,7 +49,7 @@ from gpudeck.app.widgets.controls import (
 )
 from gpudeck.app.widgets.list_table import height_of_rows, list_card
 from gpudeck.app.widgets.toast import open_path
-from gpudeck.scheduler.protocol.jobs import Job, Running, suspension_of
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, suspension_of
 from gpudeck.scheduler.protocol.search import Search
 from gpudeck.scheduler.verbs.change import Move
 from gpudeck.scheduler.verbs.groups import Pause
@@ -404,7 +404,28 @@ class JobsPage(QWidget):
             self.details.show_job(job, snapshot)
             if self.details.isVisibleTo(self):
                 self.details.draw(job)
+        self._enable_actions(job, active)
         self._divide()
+
+    def _enable_actions(self, job: Job | None, active: int) -> None:
+        """Offer only the actions that apply to the chosen job.
+
+        Args:
+            active: How many jobs are selected that have not ended, where there are several.
+        """
+        waits = job is not None and isinstance(job.state, Queued)
+        runs = job is not None and job.active
+        applies = {
+            "job.cancel": runs or active > 0 or self.fold.isVisibleTo(self),
+            "job.notify": runs,
+            "job.suspend": job is not None and isinstance(job.state, Running),
+            "job.folder": job is not None and not job.spec.where,
+        }
+        applies |= dict.fromkeys(("job.hold", "job.earlier", "job.later"), waits)
+        one = ("job.repeat", "job.report", "job.copy", "job.template")
+        applies |= dict.fromkeys(one, job is not None)
+        for name, wanted in applies.items():
+            self.acts[name].setEnabled(wanted)
 
     def _choose_in_timeline(self, number: int) -> None:
         """Show a job of the timeline, which the filter of the table may hide."""

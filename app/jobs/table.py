@@ -32,16 +32,16 @@ HEADINGS = (
     tr_noop("Needs"),
     tr_noop("Progress"),
     tr_noop("Duration"),
-    tr_noop("ETA"),
+    tr_noop("End"),
     "TFLOP/s",
 )
-WIDTHS = (64, 170, 104, 76, 140, 0, 96, 78, 76)
+WIDTHS = (56, 150, 104, 76, 140, 0, 92, 92, 76)
 """Pixels; 0 for all the width that is left."""
 PROGRESS = HEADINGS.index("Progress")
 DURATION = HEADINGS.index("Duration")
-OPTIONAL = tuple(map(HEADINGS.index, ("Needs", "TFLOP/s", "Device", "ETA")))
+OPTIONAL = tuple(map(HEADINGS.index, ("Needs", "TFLOP/s", "Device", "End")))
 """The columns that a narrow table leaves out, in this order."""
-_RIGHT = tuple(map(HEADINGS.index, ("Duration", "ETA", "TFLOP/s")))
+_RIGHT = tuple(map(HEADINGS.index, ("Duration", "End", "TFLOP/s")))
 STATE = HEADINGS.index("State")
 NAME = HEADINGS.index("Name")
 _NUMBER = HEADINGS.index("Job")
@@ -211,7 +211,7 @@ class JobTable(QAbstractTableModel):
                 line.needs,
                 row.doing,
                 row.duration,
-                row.eta,
+                row.end,
                 row.tflops,
             )[column]
             return plain_cell(text) if role == Qt.ItemDataRole.DisplayRole else plain_tooltip(text)

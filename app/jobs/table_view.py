@@ -24,7 +24,7 @@ from gpudeck.app.widgets.list_table import Index, ListTable, set_up_table
 from gpudeck.app.widgets.share_delegate import ShareDelegate
 from gpudeck.app.widgets.state_pill import StateDelegate
 
-_LEAST_PROGRESS = 170
+_LEAST_PROGRESS = 210
 """Pixels of the column that takes what is left; below them, others are left out."""
 _SCARCE_PROGRESS = 90
 """Pixels of that column below which durations are left out, too, and not scrolled sideways."""

@@ -104,7 +104,7 @@ class ProcessesPage(QWidget):
         self.table = ProcessTableView(self.model)
         self.header = self.table.horizontalHeader()
         self.header.sortIndicatorChanged.connect(self.refresh)
-        self.table.selectionModel().currentRowChanged.connect(self._enable)
+        self.table.selectionModel().selectionChanged.connect(self._enable)
         self.table.toggled.connect(self._toggle)
         self.table.menu_wanted.connect(lambda at: show_menu(self, self.acts, MENU, at))
         self.end = button(
@@ -228,8 +228,6 @@ class ProcessesPage(QWidget):
         scrolled = self.table.verticalScrollBar().value()
         self.model.show_order(by, descending)
         self.model.show_rows(lines)
-        if lines and not self.table.selectionModel().hasSelection():
-            self.table.selectRow(0)
         keys = [line.key for line in lines]
         if chosen is not None and chosen.key in keys:
             self.table.choose_row(keys.index(chosen.key), column_)
@@ -282,7 +280,9 @@ class ProcessesPage(QWidget):
             self.refresh()
 
     def _chosen_line(self) -> Line | None:
-        return chosen_row(self.table, self.model)
+        """Return the selected line; the current one may be none that the user chose."""
+        selected = self.table.selectionModel().hasSelection()
+        return chosen_row(self.table, self.model) if selected else None
 
     def chosen(self) -> ProcessRow | None:
         """Return the process that the user chose; None for a group."""

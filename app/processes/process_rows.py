@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
+from gpudeck.app.format.command_check import script_of
 from gpudeck.app.format.values import NOT_AVAILABLE, device_label, duration, memory
 from gpudeck.app.language.texts import tr, tr_decimal, tr_noop
 from gpudeck.scheduler.protocol.devices import Detail, Device, Process
@@ -142,7 +144,7 @@ def _row(process: Process, device: Device | None, now: float) -> ProcessRow:
     command = process.command or (process.name if process.name != "?" else tr(UNKNOWN_COMMAND))
     computes = process.kind != "cpu"
     cells = (
-        process.name if process.name != "?" else NOT_AVAILABLE,
+        _called(process),
         str(process.pid),
         process.user or NOT_AVAILABLE,
         tr("assistant") if process.assistant else job,
@@ -172,6 +174,14 @@ def _row(process: Process, device: Device | None, now: float) -> ProcessRow:
     lines = (_explained(at, cell) for at, cell in enumerate(cells) if cell)
     searched = " ".join((*cells, process.name)).lower()
     return ProcessRow(process, device, cells, order, "\n".join(lines), searched)
+
+
+def _called(process: Process) -> str:
+    """Return the name of the program, with the script that it runs: "train.py · python"."""
+    if process.name == "?":
+        return NOT_AVAILABLE
+    script = script_of(process.command.split())
+    return f"{Path(script).name} · {process.name}" if script else process.name
 
 
 def _explained(column: int, cell: str) -> str:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QGridLayout, QPushButton, QSizePolicy, QWidget
 from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_sentence
 from gpudeck.app.state import State
 from gpudeck.app.widgets import icons, theme
-from gpudeck.app.widgets.controls import NO_LIMIT, Stretch, column, label, row, set_text
+from gpudeck.app.widgets.controls import NO_LIMIT, Stretch, button, column, label, row, set_text
 from gpudeck.scheduler.protocol import paths
 
 _WIDEST, _STEP, _ICON = 1180, 330, 26
@@ -72,6 +72,9 @@ STEPS = (
     ),
 )
 
+RECORDED = "h100.trace.gz"
+"""The recording that comes with GPU Deck."""
+
 
 class StepCard(QPushButton):
     """Lead to a page: its icon, what to do there and why."""
@@ -131,11 +134,16 @@ class Welcome(QWidget):
 
     chosen = Signal(str)
     """The user chose the page with this name."""
+    source_wanted = Signal(str)
+    """The user wants the readings of this source, as the setting names it."""
 
     def __init__(self, state: State) -> None:
         super().__init__()
         self._state = state
         self.devices = label(wrap=True, meaning="muted")
+        self.replay = button("", self._change_source, kind="link")
+        """Offers the recorded GPU where there is none, and leads back."""
+        self._source = ""
         self.steps: dict[str, QPushButton] = {}
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._grid = QGridLayout()
@@ -146,7 +154,7 @@ class Welcome(QWidget):
             made.clicked.connect(lambda _=False, page=step.page: self.chosen.emit(page))
         inner = column(
             label(tr("Welcome to GPU Deck"), size="huge", wrap=True),
-            self.devices,
+            row(Stretch(self.devices), self.replay),
             self._grid,
             label(background_text(), size="small", meaning="muted", wrap=True),
             spacing=theme.L,
@@ -174,6 +182,21 @@ class Welcome(QWidget):
     def refresh(self) -> None:
         """Show the devices that were found."""
         set_text(self.devices, device_text(self._state))
+        self._offer_source()
+
+    def _offer_source(self) -> None:
+        """Offer the recorded GPU on a machine without one, and the machine's devices after it."""
+        states = self._state.snapshot.devices if self._state.snapshot else ()
+        kinds = {state.device.kind for state in states}
+        self.replay.setVisible(kinds in ({"cpu"}, {"replay"}))
+        recorded = kinds == {"replay"}
+        self._source = "auto" if recorded else f"replay:{paths.assets() / RECORDED}"
+        self.replay.setText(
+            tr("Use this machine's devices") if recorded else tr("Look around with a recorded H100")
+        )
+
+    def _change_source(self) -> None:
+        self.source_wanted.emit(self._source)
 
 
 def device_text(state: State) -> str:

@@ -37,6 +37,7 @@ from gpudeck.app.widgets.controls import REACHES_EDGE, EdgeScrollArea, PageStack
 from gpudeck.app.widgets.toast import ToastStack
 from gpudeck.scheduler.protocol.settings import Settings as SchedulerSettings
 from gpudeck.scheduler.protocol.snapshot import Columns, Snapshot
+from gpudeck.scheduler.verbs.control import Configure
 
 if TYPE_CHECKING:  # a page is imported when it is first shown
     from gpudeck.app.alerts.page import AlertsPage
@@ -238,6 +239,9 @@ class MainWindow(QWidget):
         page = Welcome(self.state)
         page.setAccessibleName(tr("Welcome"))
         page.chosen.connect(self.show_page)
+        page.source_wanted.connect(
+            lambda source: self.link.send(self, Configure({"source": source}), self._take_settings)
+        )
         self.pages.addWidget(page)
         return page
 

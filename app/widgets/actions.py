@@ -51,7 +51,9 @@ def menu_of(owner: QWidget, actions: list[QAction | None]) -> QMenu:
 def show_menu(
     owner: QWidget, actions: Mapping[str, QAction], names: Sequence[str], at: QPoint
 ) -> None:
-    """Show a menu of the named actions at a place of the screen; an empty name is a separator."""
-    menu = menu_of(owner, [actions[name] if name else None for name in names])
+    """Show a menu of those of the named actions that apply; an empty name is a separator."""
+    shown = [actions[name] if name else None for name in names]
+    menu = menu_of(owner, [action for action in shown if action is None or action.isEnabled()])
+    menu.setSeparatorsCollapsible(True)
     menu.aboutToHide.connect(menu.deleteLater)
     menu.popup(at)

@@ -6,7 +6,9 @@ No value refers back to what holds it, so that the garbage collector need not tr
 
 from __future__ import annotations
 
-from typing import assert_never
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, assert_never
 
 import msgspec
 
@@ -616,7 +618,34 @@ def headline(reason: WaitReason, now: float) -> Text:  # noqa: PLR0912 - one lin
             return phrase(
                 "Waiting for a CPU slot ({n} of {limit} in use)", n=running, limit=processors
             )
+        case NoRoom(_, blockers) if (found := _next_end(blockers)) is not None:
+            return found.headline(now)
     return phrase("Waiting: {why}", why=explain(reason, now))
+
+
+class _NextEnd(NamedTuple):
+    """Name the job whose end frees a device first."""
+
+    name: str
+    device: str
+    end: End | None
+
+    def headline(self, now: float) -> Text:
+        if self.end is None:
+            return phrase("Waits for {name} on {device}", name=self.name, device=self.device)
+        at = moment(self.end.at, now)
+        if self.end.latest:
+            return phrase("Waits for {name}, free by {time} at the latest", name=self.name, time=at)
+        return phrase("Waits for {name}, free about {time}", name=self.name, time=at)
+
+
+def _next_end(blockers: Sequence[Blocker]) -> _NextEnd | None:
+    """Return the job whose end frees a device first; None where jobs are not all that holds it."""
+    held = [b for b in blockers if isinstance(b, HeldBy)]
+    if not held:
+        return None
+    first = min(held, key=lambda b: math.inf if b.end is None else b.end.at)
+    return _NextEnd(first.name or f"job {first.job}", first.device, first.end)
 
 
 def _blocker(blocker: Blocker, now: float) -> Text:  # noqa: PLR0912 - one line a blocker

@@ -79,7 +79,9 @@ def test_the_compact_strip_stays_small_and_on_top(qapp, count):
     assert strip.windowFlags() & Qt.WindowType.WindowStaysOnTopHint
     assert strip.width() < 400
     assert strip.height() < 25 * (min(count, LISTED) + 2)
-    assert strip.accessibleDescription().count("GPU ") == min(count, LISTED)
+    free, *lines = strip.accessibleDescription().splitlines()
+    assert "in use" in free or " free" in free
+    assert sum(line.startswith("GPU ") for line in lines) == min(count, LISTED)
     assert ("and 60 more" in strip.accessibleDescription()) == (count == 72)
     image = strip.grab().toImage()
     assert theme.LIGHT.accent in {
@@ -150,3 +152,23 @@ def test_the_size_setting_scales_everything(home):
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(said.stdout) == pytest.approx(1.5, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "offered", "source"),
+    [
+        (snapshots.cpu_snapshot(), "Look around with a recorded H100", "replay:"),
+        (snapshots.gpu_snapshot(1, replay=True), "Use this machine's devices", "auto"),
+        (snapshots.gpu_snapshot(1), "", ""),
+    ],
+    ids=["cpu", "replay", "gpu"],
+)
+def test_a_machine_without_a_gpu_is_offered_the_recorded_one(fed, snapshot, offered, source):
+    fed.feed(snapshot)
+    fed.window.show_welcome()
+    replay = fed.window.welcome.replay
+    assert replay.isVisible() == bool(offered)
+    if offered:
+        assert replay.text() == offered
+        replay.click()
+        assert fed.asked[-1].changes["source"].startswith(source)

@@ -213,14 +213,41 @@ def test_home_end_and_ctrl_a_select(fed, page):
     assert page.several.text() == "Cancel 10 jobs…", "also those of folded arrays"
 
 
-def test_the_menu_has_the_actions_with_their_keys(fed, page, monkeypatch):
+WAITING_ONLY = ("job.hold", "job.earlier", "job.later")
+ACTIVE_ONLY = (*WAITING_ONLY, "job.notify", "job.cancel", "job.suspend")
+
+
+@pytest.mark.parametrize(
+    ("state", "left_out"),
+    [
+        (WAITS, ("job.suspend",)),
+        (running(), WAITING_ONLY),
+        (Failed(NOW - 700, NOW - 600, "exit code 1", 1), ACTIVE_ONLY),
+    ],
+    ids=["waiting", "running", "failed"],
+)
+def test_the_menu_has_the_actions_that_apply(fed, page, monkeypatch, state, left_out):
     menus: list[QMenu] = []
     monkeypatch.setattr(QMenu, "popup", lambda self, at: menus.append(self))
-    box = page.table.visualRect(page.model.index(0, NAME))
+    feed(fed, snapshots.job(60, state, "alone", None))
+    page.choose(60)
+    box = page.table.visualRect(page.model.index(row_of(page, "alone"), NAME))
     page.table.customContextMenuRequested.emit(box.center())
     (menu,) = menus
     texts = [action.text() for action in menu.actions() if not action.isSeparator()]
-    assert texts == [action_info(name).title for name in MENU if name]
+    wanted = [name for name in MENU if name and name not in left_out]
+    assert texts == [action_info(name).title for name in wanted]
+    menu.deleteLater()
+
+
+def test_the_menu_of_a_row_that_stands_for_several_cancels_them(fed, page, monkeypatch):
+    menus: list[QMenu] = []
+    monkeypatch.setattr(QMenu, "popup", lambda self, at: menus.append(self))
+    box = page.table.visualRect(page.model.index(row_of(page, "sweep"), NAME))
+    page.table.customContextMenuRequested.emit(box.center())
+    (menu,) = menus
+    texts = [action.text() for action in menu.actions() if not action.isSeparator()]
+    assert texts == [action_info("job.cancel").title]
     menu.deleteLater()
 
 

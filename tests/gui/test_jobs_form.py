@@ -179,10 +179,10 @@ def test_the_forecast_follows_typing(fed, page, qtbot):
     qtbot.waitUntil(lambda: bool(of(fed, Foresee)), timeout=PATIENCE_MS)
     asked = of(fed, Foresee)[-1]
     fed.reply(asked, Forecast((snapshots.gpu(1).id,), NOW))
-    assert said.text() == "Would start now on GPU 1."
+    assert said.text() == "Starts now on GPU 1."
     fed.feed(snapshots.gpu_snapshot(2, NOW + 3))
     fed.reply(asked, Forecast((), None, "the queue is paused", QueuePaused()))
-    assert said.text() == "Would wait; start time unknown: the queue is paused."
+    assert said.text() == "Waiting: the queue is paused; when it starts is not known."
     QTest.keyClicks(editor, " x")
     qtbot.waitUntil(lambda: of(fed, Foresee)[-1].spec.argv == ("true", "x"), timeout=PATIENCE_MS)
     fed.reply(asked, Forecast((), NOW))
@@ -194,7 +194,7 @@ def test_the_forecast_follows_typing(fed, page, qtbot):
     page.form.editors["array"].setText("0-199")
     qtbot.waitUntil(lambda: len(of(fed, Foresee)) > 2, timeout=PATIENCE_MS)
     fed.reply(of(fed, Foresee)[-1], Forecast((snapshots.gpu(1).id,), NOW))
-    assert said.text() == "First of 200 jobs: Would start now on GPU 1."
+    assert said.text() == "First of 200 jobs: Starts now on GPU 1."
 
 
 @pytest.mark.parametrize(

@@ -373,3 +373,17 @@ def test_a_report_on_a_job_is_saved_in_the_chosen_file(fed, page, monkeypatch):
     assert fed.window.toasts.toasts[-1].text.text() == "Report saved as x.pdf"
     fed.fail(request, "cannot write /data/x.pdf: No space left on device")
     assert "No space left on device" in message.text() and message.property("meaning") == "failed"
+
+
+def test_the_filter_is_cleared_by_one_press(fed):
+    fed.window.show_page("jobs")
+    fed.feed(snapshots.gpu_snapshot(2))
+    page = fed.window.jobs
+    clear = page.chooser.cleared
+    assert not clear.isVisible()
+    page.filter.setText("nothing like this")
+    page.kinds.setCurrentIndex(1)
+    assert clear.isVisible()
+    clear.click()
+    assert (page.filter.text(), page.kinds.currentIndex()) == ("", 0)
+    assert not clear.isVisible()

@@ -69,6 +69,7 @@ def page(fed):
     fed.details = (Detail(ids[0], NOW, (), (TRAIN, DRAW)), Detail(ids[1], NOW, (), (STRANGER,)))
     fed.reply(GetDetails, fed.details)
     fed.settle()
+    fed.window.processes.table.selectRow(0)
     return fed.window.processes
 
 
@@ -86,7 +87,7 @@ def column(page, name):
 def test_each_process_is_described(page):
     train, draw, stranger = shown(page)
     assert train == [
-        "python", "4711", "ada", "3", "GPU 0", "–", "40.0 GiB", "87 %", "1 h 00 min", "compute", "0123456789ab", "python train.py --epochs 3",  # noqa: E501
+        "train.py · python", "4711", "ada", "3", "GPU 0", "–", "40.0 GiB", "87 %", "1 h 00 min", "compute", "0123456789ab", "python train.py --epochs 3",  # noqa: E501
     ]  # fmt: skip
     assert draw[:7] == ["Xorg", "812", "root", "", "GPU 0", "–", "200 MiB"]
     assert stranger[:9] == ["–", "99", "–", "", "GPU 1", "–", "–", "–", "–"]
@@ -199,7 +200,7 @@ def test_groups_fold_and_sum_what_their_processes_use(page, fed):
     page.grouping.setCurrentText("By user")
     assert column(page, "Name") == [
         "▾  ada",
-        "      python",
+        "      train.py · python",
         "▾  root",
         "      Xorg",
         "▾  no known user",
@@ -241,6 +242,8 @@ def test_processes_of_a_cpu_are_listed_by_load(page, fed):
     page._sorted = False
     fed.reply(GetDetails, (Detail(device, NOW, cpu_processes=(calm, busy)),))
     fed.settle()
+    fed.window.processes.table.selectRow(0)
+    fed.settle()
     assert column(page, "CPU") == ["151 %", "0.2 %"]
     assert column(page, "SM") == ["", ""]
     hidden = {name for at, name in enumerate(FIELDS) if page.table.isColumnHidden(at)}
@@ -278,6 +281,8 @@ def test_the_chosen_process_is_described_in_every_window(fed, size):
     fed.window.show_page("processes")
     fed.feed(snapshots.gpu_snapshot(1))
     fed.reply(GetDetails, (Detail(snapshots.gpu(0).id, NOW, (), (TRAIN, DRAW)),))
+    fed.settle()
+    fed.window.processes.table.selectRow(0)
     fed.settle()
     page = fed.window.processes
     assert page.about.isVisible() and page.rect().contains(page.about.geometry())
@@ -333,3 +338,15 @@ def test_memory_of_processes_that_are_not_listed_is_explained(fed):
     fed.reply(GetDetails, (Detail(snapshots.gpu(0).id, NOW, (), (whole,)),))
     assert page.bar.hidden == 0
     assert page.unlisted.isHidden()
+
+
+def test_no_process_is_chosen_before_the_user_does(fed):
+    fed.window.show_page("processes")
+    page = fed.window.processes
+    fed.feed(snapshots.gpu_snapshot(1))
+    device = fed.window.state.snapshot.devices[0].device.id
+    fed.reply(GetDetails, (Detail(device, NOW, (), (TRAIN, DRAW)),))
+    fed.settle()
+    assert page.model.rowCount() and page.chosen() is None
+    QTest.keyClick(page.table, Qt.Key.Key_Delete)
+    assert not page.question.isVisible(), "nothing is armed at first"

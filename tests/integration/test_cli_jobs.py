@@ -109,7 +109,7 @@ def test_cancel_several_jobs_arrays_and_groups(sh: Shell, shared: Client, tmp_pa
     held, other = shared.submit(["true"], hold=True), shared.submit(["true"], hold=True)
     assert f"job {held.id}: On hold; to release it" in sh("pause", str(held.id))
     foretold = sh("submit", "--dry-run", "--after", str(held.id), "true")
-    assert foretold == f"Would wait; start time unknown: waits for job {held.id} (true)\n"
+    assert foretold == f"Waiting for job {held.id} (true); when it starts is not known\n"
     assert (
         sh("cancel", str(held.id), str(other.id)) == f"jobs {held.id} and {other.id}: cancelled\n"
     )

@@ -1,7 +1,16 @@
+import time
+
 import msgspec
 import pytest
 
-from gpudeck.app.format.job_rows import describe, details, device_labels, job_row, time_left
+from gpudeck.app.format.job_rows import (
+    describe,
+    details,
+    device_labels,
+    job_row,
+    time_left,
+    typed_command,
+)
 from gpudeck.app.format.results import earlier_results, summarize_result
 from gpudeck.app.jobs.job_details import fact_table
 from gpudeck.app.jobs.log_tail import LogTail
@@ -188,3 +197,33 @@ def test_a_list_says_why_a_job_waits(wait: w.WaitReason, shown: str) -> None:
     job = snapshots.job(9, queued(wait, NOW))
     assert job_row(job, {}, NOW).doing == shown
     assert describe(job).startswith(shown)
+
+
+def test_the_command_of_a_workload_is_shown_as_it_is_typed():
+    spec = job(1, Done(1.0, 2.0)).spec
+    assert typed_command(spec) == "gpudeck run attention --seq=1024"
+    plain = msgspec.structs.replace(spec, workload=None, argv=("sh", "-c", "echo hi"))
+    assert typed_command(plain) == "sh -c 'echo hi'"
+
+
+def test_a_job_waits_for_the_one_that_frees_a_device_first():
+    now = time.time()
+    needs = w.Needs(1)
+    soon = w.HeldBy("GPU 1", 4, "train-long", w.End(now + 600))
+    late = w.HeldBy("GPU 0", 3, "eval", w.End(now + 6000))
+    at = time.strftime("%H:%M", time.localtime(now + 600))
+    said = str(w.headline(w.NoRoom(needs, (late, soon), 0, 0), now))
+    assert said == f"Waits for train-long, free about {at}"
+    limit = w.HeldBy("GPU 1", 4, "train-long", w.End(now + 600, latest=True))
+    said = str(w.headline(w.NoRoom(needs, (limit,), 0, 0), now))
+    assert said == f"Waits for train-long, free by {at} at the latest"
+    unknown = w.HeldBy("GPU 1", 4, "train-long", None)
+    said = str(w.headline(w.NoRoom(needs, (unknown,), 0, 0), now))
+    assert said == "Waits for train-long on GPU 1"
+
+
+def test_an_ended_job_says_when_and_what_it_measured():
+    result = snapshots.raw(snapshots.result())
+    row = job_row(job(1, Done(NOW - 60, NOW, (), result)), {}, NOW)
+    assert row.doing == "0.085 TFLOP/s"
+    assert row.end == time.strftime("%Y-%m-%d", time.localtime(NOW)), "long ago"
