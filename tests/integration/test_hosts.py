@@ -84,7 +84,7 @@ def test_alerts_name_the_machine(sshd, cpu_home):
     with Client() as deck:
         deck.set_host("lab1", sshd.settings)
         (alert,) = eventually(lambda: deck.snapshot().alerts)
-        assert alert.text == "lab1 GPU 0 has had 2 memory errors that could not be corrected"
+        assert str(alert.text) == "lab1 GPU 0 has had 2 memory errors that could not be corrected"
         assert alert.device == "lab1/GPU-1"
         deck.set_host("lab1", None)
         eventually(lambda: not deck.snapshot().alerts)
@@ -100,7 +100,7 @@ def test_an_unreachable_machine_raises_an_alert(sshd, cpu_home):
         sshd.signal_sessions(signal.SIGKILL)
         (alert,) = eventually(lambda: deck.snapshot().alerts)
         assert (alert.rule, alert.device) == ("machine unreachable", "lab1")
-        assert alert.text.startswith("lab1 has been unreachable for ")
+        assert str(alert.text).startswith("lab1 has been unreachable for ")
         deck.set_host("lab1", None)
         eventually(lambda: not deck.snapshot().alerts)
 
