@@ -191,7 +191,7 @@ def test_the_command_line_changes_waiting_jobs(sh: Shell, deck: Client, tmp_path
     )["id"]
     third = sh.json("submit", "--hold", "--gpus", "1", "--group", "g2", "--", "true")["id"]
     assert f"job {third}: On hold; to release it" in sh("pause", str(third))
-    assert "Waiting: " in sh("resume", str(third))
+    assert "Waits for python, free by " in sh("resume", str(third))
     assert sh("pause", "--group", "g2") == "Group g2 is paused; no new jobs start.\n"
     assert reason(deck, third) == "group g2 is paused"
     assert "g2" in sh("groups") and "paused" in sh("groups", "g2", "--limit", "3")
