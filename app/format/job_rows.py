@@ -13,7 +13,6 @@ from gpudeck.app.format.results import own_result, result_of, summarize_result
 from gpudeck.app.format.values import Meaning, ago, clock, device_label, duration, significant
 from gpudeck.app.language.texts import (
     tr,
-    tr_date,
     tr_decimal,
     tr_list,
     tr_noop,
@@ -125,11 +124,11 @@ def _end(job: Job, now: float) -> str:
 
 
 def _day_clock(at: float, now: float) -> str:
-    """Return a time of day; on another day with the weekday, or long ago the date alone."""
+    """Return a time of day; on another day with the date, or long ago the date alone."""
     then, today = time.localtime(at), time.localtime(now)
     if (then.tm_year, then.tm_yday) == (today.tm_year, today.tm_yday):
         return time.strftime("%H:%M", then)
-    return tr_date(time.strftime("%a %H:%M" if abs(now - at) < _WEEK else "%Y-%m-%d", then))
+    return time.strftime("%m-%d %H:%M" if abs(now - at) < _WEEK else "%Y-%m-%d", then)
 
 
 def _together(names: Sequence[str]) -> str:
