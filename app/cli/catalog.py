@@ -138,7 +138,7 @@ COMMANDS = (
     Command(
         "verdict",
         "cli.queue.verdict",
-        "judge how a job used its devices: pauses, a hang, a leak of memory, clocks held down, "
+        "judge how a job used its devices: pauses, a hang, a leak of memory, limited clocks, "
         "energy",
     ),
     Command(

@@ -32,7 +32,7 @@ LEAK_FIT, LEAK_SHARE, LEAK_POINTS = 0.9, 0.05, 20
 """How well memory must lie on a rising line (R²), how much of all memory it must grow by in the
 second half of the time, and the least readings of that half."""
 THROTTLE_SHARE = 0.02
-"""The share of the time from which on clocks that were held down are told of."""
+"""The share of the time from which on limited clocks are reported."""
 
 Certainty = Literal["measured", "likely"]
 CERTAINTIES = (tr_noop("measured"), tr_noop("likely"))
@@ -169,7 +169,7 @@ def _throttled(
         return None
     names = tr_list([labels.get(d, d) for d in dict.fromkeys(note.device for note in spans)])
     why = "; ".join(dict.fromkeys(tr_sentence(note.text) for note in spans))
-    text = tr("{devices}: clocks were held down for {share} % of the time. {why}",
+    text = tr("{devices}: clocks were limited for {share} % of the time. {why}",
               devices=names, share=f"{100 * min(share, 1.0):.0f}", why=why)  # fmt: skip
     return Verdict("measured", text)
 

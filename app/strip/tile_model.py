@@ -118,7 +118,7 @@ def temperature_meaning(reading: Reading) -> Meaning:
 
 
 def throttle_reasons(reading: Reading) -> tuple[str, ...]:
-    """Return why the clocks are held down, apart from idling and the user's own settings."""
+    """Return why the clocks are limited, apart from idling and the user's own settings."""
     reasons = reading.texts.get("throttle", "none").split(", ")
     return tuple(_with_duration(reading, r) for r in reasons if r not in _NO_THROTTLE)
 

@@ -32,6 +32,7 @@ _NEAR = frozenset({
     frozenset({"ask overview", "ask gpus"}), frozenset({"ask jobs", "ask log_search"}),
     frozenset({"order cancel", "order kill"}), frozenset({"order edit", "order move"}),
     frozenset({"ask gpus", "ask conversion"}), frozenset({"ask gpus", "ask capacity"}),
+    frozenset({"ask settings", "manual"}),  # the rules found the setting by its name
 })  # fmt: skip
 """Heads that ask for the same in other words."""
 

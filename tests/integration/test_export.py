@@ -104,6 +104,6 @@ def test_a_job_stands_on_the_time_axis_of_its_device(deck: Client) -> None:
     before = time.time()
     job = deck.wait(deck.submit(["true"], name="quick", gpus=1).id)
     (span,) = [a for a in deck.annotations(before) if a.kind == "job"]
-    assert (span.job, span.device, span.text) == (job.id, "cpu", f"job {job.id} (quick): done")
+    assert (span.job, span.device, str(span.text)) == (job.id, "cpu", f"job {job.id} (quick): done")
     assert before <= span.time <= span.until <= time.time()
     assert deck.annotations(0.0, before - 1) == ()

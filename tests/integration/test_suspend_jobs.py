@@ -18,8 +18,8 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.jobs import Failed, Job, Lost, Running, suspension_of
-from gpudeck.scheduler.protocol.wait_reasons import Preempts
+from gpudeck.scheduler.protocol.jobs import Failed, Job, Lost, Queued, Running, suspension_of
+from gpudeck.scheduler.protocol.wait_reasons import NoRoom, Preempts, WaitReason
 from tests.integration.deck import daemon_pid, kill_daemon, ready, running
 from tests.integration.test_suspend import SIZE, gpu
 from tests.support import command_of, eventually, send
@@ -279,6 +279,10 @@ def test_a_reservation_that_frees_suspends_jobs_when_it_begins(machine: Machine)
     assert time.time() >= begin + 1.0 and goes_on(job)
 
 
+def wait_of(job: Job) -> WaitReason | None:
+    return job.state.wait if isinstance(job.state, Queued) else None
+
+
 def test_a_preemptible_job_makes_way_for_a_higher_priority_and_comes_back(
     machine: Machine,
 ) -> None:
@@ -294,7 +298,7 @@ def test_a_preemptible_job_makes_way_for_a_higher_priority_and_comes_back(
     assert goes_on(job) and deck.wait(urgent.id).status == "done"
     machine.write("stay", "")
     again = deck.submit(["sh", "-c", OTHER], gpus=1, priority=1, env=dict(os.environ)).job
-    eventually(lambda: "held by job" in str(describe(deck.job(again.id))))
+    eventually(lambda: isinstance(wait_of(deck.job(again.id)), NoRoom))
     assert machine.on(job), "it was moved less than ten minutes ago"
 
 

@@ -17,7 +17,6 @@ from gpudeck.scheduler.devices.nvidia.gpu_processes import GpuProcesses
 from gpudeck.scheduler.devices.nvidia.links import NvLinks, PcieMeter
 from gpudeck.scheduler.devices.nvidia.mig import MigInstances
 from gpudeck.scheduler.devices.nvidia.queries import SLOW_S, Scalars
-from gpudeck.scheduler.devices.utilisation import raise_to_active
 from gpudeck.scheduler.protocol import calibration
 from gpudeck.scheduler.protocol.absence import Absence, explain
 from gpudeck.scheduler.protocol.devices import Detail, Device, DevicesChanged, Reading
@@ -123,7 +122,6 @@ class Gpu:
         if "throttle" in values:
             texts["throttle"] = ", ".join(since) or "none"
         self._counters.read(values, absent, methods)
-        raise_to_active(values, methods)
         if not self._counters.available:
             self._pcie.read(steady, values, absent, methods)
         self._links.read(steady, values, absent, self._counters.available)

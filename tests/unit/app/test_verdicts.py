@@ -87,7 +87,7 @@ def test_clocks_that_were_held_down_are_told(seconds: float, count: int) -> None
     found = told(DONE, [95.0] * N, None, note, other)
     assert len(found) == count
     if found:
-        text = "GPU 0: clocks were held down for 20 % of the time. Throttled: power cap"
+        text = "GPU 0: clocks were limited for 20 % of the time. Throttled: power cap"
         assert found == [("measured", text)]
 
 

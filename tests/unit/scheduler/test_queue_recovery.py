@@ -53,7 +53,7 @@ def ended(code: int | None, error: str = "") -> Exit:
             RUNNING,
             ended(3),
             False,
-            Failed(11.0, 12.0, "exit code 3: last words", 3, ("cpu",), RESULT),
+            Failed(11.0, 12.0, "exit code 3: last words", 3, ("cpu",), RESULT, quote="last words"),
         ),
         (STOPPING, ended(-15), False, Cancelled(12.0, 11.0, ("cpu",))),
         (STOPPING, GONE, False, Cancelled(20.0, 10.0, ("cpu",))),

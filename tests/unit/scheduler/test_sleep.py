@@ -83,7 +83,7 @@ def test_a_gpu_that_sleeps_is_not_opened_for_an_hour(laptop):
         (reading,) = source.read(NOW + tick / 2)
     assert laptop.opened == []
     assert reading.asleep == NOW and reading.values == {}
-    assert "wake it" in explain(reading.otherwise)
+    assert "wake it" in str(explain(reading.otherwise))
     assert [device.id for device in source.devices()] == ["pci-0000:01:00.0"]
 
 
@@ -102,7 +102,7 @@ def test_a_gpu_that_somebody_wakes_is_read_and_closed_once_nobody_uses_it(laptop
     assert laptop.open
     (reading,) = source.read(NOW + 200 + QUIET_S)
     assert not laptop.open and reading.asleep is None
-    assert "fall asleep" in explain(reading.otherwise)
+    assert "fall asleep" in str(explain(reading.otherwise))
     tree.set("0000:01:00.0", "suspended")
     for tick in range(int(SETTLE_S) * 4):
         (reading,) = source.read(NOW + 300 + tick)
