@@ -99,7 +99,7 @@ def make_plan(
             first is None or limits.order.key(back) < limits.order.key(heads[first][0].job)
         ):
             due.remove(back)
-            if limits.room.take_back(back):
+            if limits.take_back(back):
                 returns.append(back)
             continue
         assert first is not None
@@ -202,6 +202,19 @@ class _Limits:
             self._count(job.spec)
         return placed
 
+    def take_back(self, job: Job) -> bool:
+        """Give a suspended job its devices back, or keep them from the jobs after it.
+
+        A user who suspends a job and starts another one gets no more GPUs at once by that.
+        """
+        limit = self._user_limit(job.spec)
+        if isinstance(limit, w.UserGpus):
+            self.room.returns_refused[job.id] = limit
+            return False
+        back = self.room.take_back(job)
+        self._started_gpus[job.spec.user] += job.spec.gpus if back else 0
+        return back
+
     def _count(self, spec: Spec) -> None:
         """Count a job that starts."""
         self._by_group[spec.group] += 1
@@ -268,6 +281,8 @@ class _Room:
         """What jobs need that could not be placed."""
         self.offers: dict[int, Offer] = {}
         """For jobs that wait: the running jobs that are suspended for them."""
+        self.returns_refused: dict[int, w.UserGpus] = {}
+        """Suspended jobs whose return is against a limit of their user."""
         self._kept = conditions.kept
         self._first: dict[str, Job] = {}
         """For each type of GPU: the first job that could not start."""
@@ -313,16 +328,20 @@ class _Room:
         held = self._slots_of(job)
         whole = len(held) == len(running(job).devices)
         back = whole and all(slot.takes_back(job) for slot in held)
+        # where one of them cannot be had for long, the others would idle all that time
+        may_reserve = whole and not any(slot.is_kept_from(job.spec) for slot in held)
         for slot in held:
             if back:
                 slot.place(job)
-            elif slot.reserved_for is None and not slot.is_kept_from(job.spec):
+            elif may_reserve and slot.reserved_for is None:
                 slot.reserve(job)
         self._measure()
         return back
 
     def return_reason(self, job: Job) -> w.WaitReason:
         """Return why a suspended job cannot come back yet."""
+        if job.id in self.returns_refused:
+            return self.returns_refused[job.id]
         held = self._slots_of(job)
         for slot in held:
             if slot.reserved_for is not None and slot.reserved_for.id != job.id:
@@ -341,7 +360,7 @@ class _Room:
 
     def begin_backfill(self) -> bool:
         """Return whether a reserved device can be used before it is needed."""
-        self._backfill = Backfill(self._slots, self._ends, self._now)
+        self._backfill = Backfill(self._slots, self._ends, self._now, self.offers)
         return self._backfill.possible
 
     def backfill(self, job: Job, limited: bool) -> tuple[str, ...] | None:

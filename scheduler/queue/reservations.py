@@ -14,7 +14,7 @@ which reserves for every job that waits, costs time for each of them and starts 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Spec
 from gpudeck.scheduler.protocol.wait_reasons import End
@@ -25,12 +25,25 @@ MAX_CONSIDERED = 500
 
 
 class Backfill:
-    """Keep until when each device is free for jobs that leave it in time, during one pass."""
+    """Keep until when each device is free for jobs that leave it in time, during one pass.
 
-    def __init__(self, slots: Sequence[Slot], ends: Mapping[int, End], now: float) -> None:
+    Args:
+        preempting: Jobs for which others are suspended now, so that they start at once.
+    """
+
+    def __init__(
+        self,
+        slots: Sequence[Slot],
+        ends: Mapping[int, End],
+        now: float,
+        preempting: Container[int] = (),
+    ) -> None:
         self._slots, self._now = slots, now
         waiting = {job.id: job for slot in slots if (job := slot.reserved_for) is not None}
-        at = {n: earliest_start(job.spec, slots, ends, now) for n, job in waiting.items()}
+        at = {
+            n: now if n in preempting else earliest_start(job.spec, slots, ends, now)
+            for n, job in waiting.items()
+        }
         self._until = [
             min((at[n] for n, job in waiting.items() if _needs(job, slot)), default=math.inf)
             for slot in slots

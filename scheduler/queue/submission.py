@@ -133,6 +133,7 @@ class Submission:
                 fitting.append(bound(spec, devices))
             yield
         self._check_dependencies(specs)
+        self._check_all_artefacts(specs)  # again: other jobs may have come since
         if len(specs) > staging.PART:
             return (yield from self._stage(fitting, token or new_token(), contents))
         jobs = self._store.insert_all(fitting, time.time(), Queued(), token, contents)
@@ -169,6 +170,16 @@ class Submission:
         check_cluster(spec.where, self._executors.clusters().keys())
         if spec.artefacts_of is not None:
             self._check_artefacts(spec, spec.artefacts_of)
+
+    def _check_all_artefacts(self, specs: Sequence[Spec]) -> None:
+        """Raise NotFound, UserError where jobs that come together may not use old artefacts."""
+        used = {spec.artefacts_of: spec for spec in specs if spec.artefacts_of is not None}
+        if len(used) < sum(spec.artefacts_of is not None for spec in specs):
+            raise UserError(
+                phrase("two jobs of one submission cannot use the artefacts of the same job")
+            )
+        for number, spec in used.items():
+            self._check_artefacts(spec, number)
 
     def _check_artefacts(self, spec: Spec, number: int) -> None:
         """Raise NotFound, UserError where a job may not use the artefacts of another one."""

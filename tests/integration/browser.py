@@ -7,8 +7,10 @@ import json
 import shutil
 import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,6 +23,8 @@ _ARGUMENTS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--hide-scrollbars",
 )  # fmt: skip
+LOADING_S = 30.0
+"""Seconds for which no page may be there while another one is loaded."""
 
 
 def need_chromium() -> None:
@@ -63,19 +67,26 @@ class Browser:
 
     def open(self, address: str) -> None:
         """Load an address."""
-        self._send("POST", "/url", {"url": address})
+        self._repeat("/url", {"url": address})
 
     def run(self, script: str, *arguments: object) -> Any:
         """Run the body of a function in the page, and return its result."""
-        return self._send("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+        return self._repeat("/execute/sync", {"script": script, "args": list(arguments)})
+
+    def _repeat(self, path: str, body: dict[str, Any]) -> Any:
+        """Send a command, again where it met a page that was just being left for another one."""
+        end = time.monotonic() + LOADING_S
+        while True:
+            try:
+                return self._send("POST", path, body)
+            except urllib.error.HTTPError as e:
+                if e.code != HTTPStatus.NOT_FOUND or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
 
     def text(self, selector: str) -> str:
-        """Return the text of the first such element; empty where there is none, or no page yet."""
-        script = "return document.querySelector(arguments[0])?.textContent"
-        try:
-            return self.run(script, selector) or ""
-        except urllib.error.HTTPError:  # another page is being loaded
-            return ""
+        """Return the text of the first such element; empty where there is none."""
+        return self.run("return document.querySelector(arguments[0])?.textContent", selector) or ""
 
     def emulate(self, width: int, height: int, scheme: str) -> None:
         """Show the page on a screen of this size, in the light or the dark scheme."""

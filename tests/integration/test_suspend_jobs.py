@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gpudeck.app.cli import main as cli
@@ -377,6 +378,9 @@ def test_a_retried_job_goes_on_with_its_artefacts(
     assert deck.artefacts(job.id)[0].read_text() == "step\nstep\n"
     fresh = deck.wait(deck.retry(again.id).id)
     assert fresh.spec.artefacts_of is None and deck.artefacts(fresh.id)[0].read_text() == "step\n"
+    twice = [msgspec.structs.replace(fresh.spec, artefacts_of=job.id, env={})] * 2
+    with pytest.raises(UserError, match="the artefacts of the same job"):
+        deck.submit_many(twice)
     endless = deck.submit(["sleep", "1000"]).job
     with pytest.raises(UserError, match="has not ended yet"):
         deck.retry(endless.id, artefacts=True)

@@ -79,7 +79,8 @@ def test_one_that_was_named_is_not_replaced_and_lacking_memory_is_not_its_fault(
 def test_if_every_backend_fails_the_error_says_so_and_the_next_call_why(flash_fails, monkeypatch):
     q, k, v = inputs()
     flash_fails("forward", RuntimeError("first"))
-    monkeypatch.setattr(type(BACKENDS["math"]), "forward", Flash.forward)
+    for backend in BACKENDS.values():  # others compute here, too, once Triton is interpreted
+        monkeypatch.setattr(type(backend), "forward", Flash.forward)
     forget_choices()
     with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="first"):
         attention(q, k, v)

@@ -28,10 +28,13 @@ from gpudeck.scheduler.protocol.jobs import (
     held_seconds,
 )
 from gpudeck.scheduler.protocol.schedule import expected_end
+from gpudeck.scheduler.protocol.user_limits import UserLimits
+from gpudeck.scheduler.protocol.wait_reasons import End
 from gpudeck.scheduler.queue.forecast import forecast
 from gpudeck.scheduler.queue.placement import Availability
 from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan
 from gpudeck.scheduler.queue.transitions import ended, on_again
+from gpudeck.scheduler.queue.user_limits import Allowance
 from tests.unit.scheduler.planning import laned
 
 GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(3)]
@@ -84,6 +87,46 @@ def test_a_booking_keeps_a_job_away_only_while_it_lasts() -> None:
     assert plan(on(1, 0, DUE), availability=booked, now=2000.0).returns
     later = Availability(bookings=(msgspec.structs.replace(booking, begin=1500.0),))
     assert plan(on(1, 0, DUE), availability=later).returns
+
+
+def both(suspension: JobSuspension | None = None, **options: object) -> Job:
+    """Return job 1, which runs on the first two GPUs."""
+    devices = tuple(gpu.id for gpu in GPUS[:2])
+    state = Running("nonce", devices, 100.0, 1, 1, "boot", suspension=suspension)
+    return job(1, state, gpus=2, **options)
+
+
+def test_a_booking_of_one_gpu_leaves_the_others_of_a_suspended_job_to_all() -> None:
+    booked = Availability(bookings=(Booking((GPUS[0].id,), 900.0, 30_000.0),))
+    running, lanes = laned([both(DUE), job(2, Queued())])
+    found = make_plan(running, lanes, GPUS[:2], Conditions(booked, {}, NOW))
+    assert not found.returns
+    assert [(start.job.id, start.devices) for start in found.starts] == [(2, (GPUS[1].id,))]
+
+
+def test_suspended_jobs_give_no_user_more_gpus_than_the_limit() -> None:
+    limit = Allowance(UserLimits(gpus=1), held=1, hours=0.0)
+    back = on(1, 0, DUE, user=7)
+    running, lanes = laned([back, on(2, 1, user=7)])
+    found = make_plan(running, lanes, GPUS, Conditions(now=NOW, allowances={7: limit}))
+    assert not found.returns
+    assert isinstance(found.room.return_reason(back), w.UserGpus)
+    free = Allowance(UserLimits(gpus=1), held=0, hours=0.0)
+    running, lanes = laned([back, job(3, Queued(), user=7)])
+    found = make_plan(running, lanes, GPUS, Conditions(now=NOW, allowances={7: free}))
+    assert [each.id for each in found.returns] == [1] and not found.starts
+
+
+def test_nothing_starts_on_a_gpu_for_whose_job_another_is_suspended_now() -> None:
+    ends = {1: End(NOW + 7200.0), 2: End(NOW + 3600.0)}
+    jobs = [
+        on(1, 1, preemptible=True), on(2, 2), job(3, Queued(), gpus=2, priority=1),
+        job(4, Queued(), timeout=1800.0),
+    ]  # fmt: skip
+    running, lanes = laned(jobs)
+    found = make_plan(running, lanes, GPUS, Conditions(now=NOW, ends=ends))
+    assert isinstance(found.room.reason(jobs[2]), w.Preempts)
+    assert not found.starts
 
 
 @given(st.data())
