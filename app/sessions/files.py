@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -34,8 +35,13 @@ def own_folder() -> Path:
 
 
 def write(session: Session) -> None:
-    """Store the state of this process's session, readable by its user alone."""
-    paths.replace_file(own_folder() / _FILE, msgspec.json.encode(session))
+    """Store the state of this process's session, readable by its user alone.
+
+    If that fails, the earlier state stays.
+    """
+    # a full disk must not end the session and lose what it computed; the next check writes again
+    with suppress(OSError):
+        paths.replace_file(own_folder() / _FILE, msgspec.json.encode(session))
 
 
 def read(artefacts: Path) -> Session | None:

@@ -14,6 +14,8 @@ from gpudeck.scheduler.protocol.jobs import held_devices
 
 BUSY_CPU = 0.1
 """The share of one processor from which on the session's processes compute."""
+PAUSE_S = 60.0
+"""A longer time between two checks means that the session was suspended: it was not idle then."""
 _ANSWER_S = 5.0
 
 
@@ -43,6 +45,8 @@ class IdleClock:
             active: When a person or a kernel was last active, in seconds since the epoch.
         """
         now, used = time.time(), self._cpu_seconds()
+        if (gap := now - self._checked) > PAUSE_S:
+            self.active = min(self.active + gap, now)
         computed = used - self._used > BUSY_CPU * (now - self._checked)
         self._used, self._checked = used, now
         self.active = max(self.active, min(active, now))

@@ -34,8 +34,8 @@ HEAD = struct.Struct("!cI")
 WINDOW = struct.Struct("!HH")
 CHECK_S = 5.0
 _KEPT, _MOST, _UNSENT = 32 * 2**10, 2**20, 2**20
-"""Bytes of output that a new window is shown, of a frame, and that wait for a slow window, at
-most."""
+"""Bytes of output that a new window is shown, of a frame, and that wait for a slow window or for a
+command that does not read, at most."""
 
 
 class _Window:
@@ -76,7 +76,7 @@ class Terminal:
     def __init__(self, command: Sequence[str], idle: float) -> None:
         self._selector = selectors.DefaultSelector()
         self._windows: set[_Window] = set()
-        self._shown, self._used = b"", time.time()
+        self._shown, self._typed, self._used = b"", bytearray(), time.time()
         folder = files.own_folder()
         with paths.short(folder / files.SOCKET) as name:
             self._door = socket.socket(socket.AF_UNIX)
@@ -95,6 +95,8 @@ class Terminal:
         """Serve until the command ends or nobody uses it; return the exit status."""
         check = time.monotonic()
         while True:
+            self._type()
+            self._listen()
             for key, _ in self._selector.select(0.5):
                 key.data()
             for window in tuple(self._windows):
@@ -121,23 +123,41 @@ class Terminal:
         with suppress(OSError):
             connection, _ = self._door.accept()
             connection.setblocking(False)
-            window = _Window(connection, self._shown)
-            self._windows.add(window)
+            self._windows.add(_Window(connection, self._shown))
             self._used = time.time()
-            self._selector.register(
-                connection,
-                selectors.EVENT_READ,
-                partial(self._guard, window, partial(self._take, window)),
-            )
+
+    def _listen(self) -> None:
+        """Wait for what the windows send, but not while too much waits for the command."""
+        full = len(self._typed) >= _UNSENT
+        for window in self._windows:
+            if full:
+                self._ignore(window)
+            elif window.connection not in self._selector.get_map():
+                act = partial(self._guard, window, partial(self._take, window))
+                self._selector.register(window.connection, selectors.EVENT_READ, act)
+
+    def _ignore(self, window: _Window) -> None:
+        if window.connection in self._selector.get_map():
+            self._selector.unregister(window.connection)
+
+    def _type(self) -> None:
+        """Give the command as much of what was typed as it takes now."""
+        try:
+            while self._typed:
+                del self._typed[: os.write(self._master, self._typed)]
+        except BlockingIOError:
+            pass  # it does not read now, which must not stop the windows
+        except OSError:  # EIO: the command has closed its terminal
+            self._typed.clear()
+        writes = selectors.EVENT_WRITE if self._typed else 0
+        self._selector.modify(self._master, selectors.EVENT_READ | writes, self._show)
 
     def _take(self, window: _Window) -> None:
-        """Pass on what was typed, and the size of the window."""
+        """Keep what was typed for the command, and pass on the size of the window."""
         for kind, body in window.frames():
             self._used = time.time()
             if kind == INPUT:
-                os.set_blocking(self._master, True)
-                os.write(self._master, body)
-                os.set_blocking(self._master, False)
+                self._typed += body
             elif kind == SIZE and len(body) == WINDOW.size:
                 rows, columns = WINDOW.unpack(body)
                 size = struct.pack("HHHH", rows, columns, 0, 0)
@@ -159,7 +179,7 @@ class Terminal:
         try:
             act()
         except OSError:
-            self._selector.unregister(window.connection)
+            self._ignore(window)
             window.connection.close()
             self._windows.discard(window)
 

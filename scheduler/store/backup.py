@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import time
 from contextlib import closing
@@ -10,7 +11,7 @@ from pathlib import Path
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.durable import sync
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.store.database import translated_errors
+from gpudeck.scheduler.store.database import Damaged, translated_errors
 from gpudeck.scheduler.store.migrate import SCHEMA_VERSION, copy_store, named_queries
 
 _BESIDE = ("-wal", "-shm")
@@ -73,13 +74,26 @@ def _replace(file: Path, new: Path) -> Path | None:
     kept = None
     if file.exists():
         kept = file.with_name(f"{file.name}.before-restore-{int(time.time())}")
-        with translated_errors(file), closing(sqlite3.connect(file)) as db:
-            copy_store(db, kept)
+        try:
+            # read-only, as closing would move the log of a damaged store into it
+            address = f"{file.absolute().as_uri()}?mode=ro"
+            with translated_errors(file), closing(sqlite3.connect(address, uri=True)) as db:
+                copy_store(db, kept)
+        except Damaged:  # which is when a backup is needed most
+            _copy_as_it_is(file, kept)
     for suffix in _BESIDE:  # they belong to the store that is replaced
         file.with_name(f"{file.name}{suffix}").unlink(missing_ok=True)
     new.replace(file)
     sync(file.parent)
     return kept
+
+
+def _copy_as_it_is(file: Path, to: Path) -> None:
+    """Copy a damaged store and its log byte by byte, for those who repair it. Raises OSError."""
+    for suffix in ("", "-wal"):
+        part = file.with_name(f"{file.name}{suffix}")
+        if part.exists():
+            sync(Path(shutil.copy2(part, to.with_name(f"{to.name}{suffix}"))))
 
 
 def _check_version(db: sqlite3.Connection, file: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from importlib import resources
 from pathlib import Path
 
@@ -64,11 +65,12 @@ def copy_store(db: sqlite3.Connection, to: Path) -> None:
     new = to.with_name(to.name + ".new")
     new.unlink(missing_ok=True)
     new.touch(mode=paths.PRIVATE_FILE)
-    copy = sqlite3.connect(new)
     try:
-        db.backup(copy)
-    finally:
-        copy.close()
+        with closing(sqlite3.connect(new)) as copy:
+            db.backup(copy)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
     for path, rename in ((new, True), (to.parent, False)):
         sync(path)
         if rename:

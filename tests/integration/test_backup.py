@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import tarfile
 from pathlib import Path
+
+import pytest
 
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
@@ -47,6 +50,30 @@ def test_a_restored_queue_is_paused_and_runs_nothing_twice(alone: Shell, tmp_pat
     assert sorted(map(int, ran.read_text().split())) == [
         old.id, waits.id, stays.id, later.id, new.id,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("log", [b"", b"the newest changes"], ids=["alone", "with its log"])
+def test_a_damaged_store_is_kept_as_it_is_and_replaced(
+    alone: Shell, tmp_path: Path, log: bytes
+) -> None:
+    with Client() as deck:
+        job = ready(deck).submit(["true"]).wait()
+        alone("backup", str(tmp_path / "backup.tar.gz"))
+    alone("daemon", "stop")
+    store = paths.store_file()
+    damaged = b"no store" * 1000
+    store.write_bytes(damaged)
+    if log:
+        store.with_name(f"{store.name}-wal").write_bytes(log)
+    found = json.loads(alone("restore", str(tmp_path / "backup.tar.gz"), "--yes", "--json"))
+    kept = Path(found["kept"])
+    assert kept.read_bytes() == damaged
+    copied = {file.name.removeprefix(kept.name) for file in kept.parent.glob(f"{kept.name}*")}
+    assert copied == ({"", "-wal"} if log else {""})
+    if log:
+        assert kept.with_name(f"{kept.name}-wal").read_bytes() == log
+    with Client() as deck:
+        assert ready(deck).job(job.id).status == "done"
 
 
 def test_what_is_no_backup_changes_nothing(alone: Shell, tmp_path: Path) -> None:

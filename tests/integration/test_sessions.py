@@ -7,8 +7,10 @@ import os
 import pty
 import select
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -18,8 +20,9 @@ from pathlib import Path
 
 import pytest
 
-from gpudeck.app.sessions import files
+from gpudeck.app.sessions import files, terminal
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.jobs import Running
 from tests.integration.deck import kill_daemon, log_of, ready
 from tests.integration.shell import Shell
@@ -125,6 +128,59 @@ def test_a_cancelled_shell_ends_with_what_runs_in_it(alone: Shell, tmp_path: Pat
         assert deck.wait(number).status == "cancelled"
         pid = int((tmp_path / "pid").read_text())
         assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_program_that_does_not_read_stops_no_window(tmp_path: Path) -> None:
+    script = (
+        f"stty raw -echo; echo begun; until [ -e {tmp_path}/go ]; do sleep 0.05; done; "
+        f"head -c {(most := 3 * 2**20)} | wc -c; echo counted; read end"
+    )
+    command = [sys.executable, "-m", "gpudeck.app.sessions.terminal", "0", "sh", "-c", script]
+    env = {**os.environ, "GPUDECK_ARTEFACTS": str(tmp_path), "GPUDECK_JOB": "1"}
+    process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
+    try:
+        first = eventually(lambda: connected(tmp_path))
+        read_until(first, b"begun")
+        # more than the kernel, the socket and the session hold
+        frame = terminal.HEAD.pack(terminal.INPUT, 2**16) + b"x" * 2**16
+        frames = frame * (most // 2**16)
+        typing = threading.Thread(target=first.sendall, args=(frames,), daemon=True)
+        typing.start()
+        second = eventually(lambda: connected(tmp_path))
+        read_until(second, b"begun")
+        assert typing.is_alive(), "what waits for the program is bounded"
+        (tmp_path / "go").touch()
+        assert str(most).encode() in read_until(second, b"counted")
+        typing.join(60)
+        first.close()
+        second.sendall(terminal.HEAD.pack(terminal.INPUT, 1) + b"\n")
+        assert process.wait(60) == 0
+        second.close()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def connected(folder: Path) -> socket.socket | None:
+    """Return a window of the session in this folder; None where it has not begun."""
+    made = socket.socket(socket.AF_UNIX)
+    made.settimeout(60)
+    try:
+        with paths.short(files.socket_of(folder)) as name:
+            made.connect(name)
+    except OSError:
+        made.close()
+        return None
+    return made
+
+
+def read_until(window: socket.socket, text: bytes) -> bytes:
+    seen = b""
+    while text not in seen:
+        data = window.recv(4096)
+        assert data, f"the session ended: {seen!r}"
+        seen += data
+    return seen
 
 
 def test_what_cannot_be_is_refused(alone: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,23 +35,26 @@ HOSTILE = (
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     with state_folder(tmp_path_factory.mktemp("web") / "home"):
         settings.save(Settings(source="cpu", model_folder=TEMPLATE, language="en"))
-        process = subprocess.Popen(
-            [sys.executable, "-m", "gpudeck", "web", "--port", "0"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        line = process.stdout.readline()
+        process, made = start_web()
         with Client() as deck:
             ready(deck)
-        made = Page(line.split()[-1])
         yield made
         with closing(HTTPConnection("127.0.0.1", made.port, timeout=60)) as watching:
             watching.request("GET", "/api/live", headers={"Authorization": f"Bearer {made.token}"})
             assert watching.getresponse().read(1) == b"e"
             process.send_signal(signal.SIGTERM)
             assert process.communicate(timeout=60)[1] == "", "it ends quietly while one watches"
+
+
+def start_web() -> tuple[subprocess.Popen[str], Page]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gpudeck", "web", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    return process, Page(process.stdout.readline().split()[-1])
 
 
 @pytest.fixture
@@ -65,6 +68,16 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     need_chromium()
     with Browser(tmp_path_factory.mktemp("profile")) as made:
         yield made
+
+
+def test_the_token_of_one_start_opens_no_other(page: Page) -> None:
+    process, other = start_web()
+    try:
+        assert other.ask("/api/captions", token=other.token)[0] == 200
+        assert other.ask("/api/captions", token=page.token)[0] == 401
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
 
 
 DATA = ("/api/captions", "/api/live", "/api/jobs/1", "/api/history?device=cpu")

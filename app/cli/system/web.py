@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
+import secrets
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 
 from gpudeck.app.cli import arguments
 from gpudeck.app.cli.output import print_error, print_line
-from gpudeck.app.cli.token import read_token
 from gpudeck.app.language import texts
 from gpudeck.extras import missing_of
 from gpudeck.scheduler.client import Client
-from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import PartMissing
 
 PORT = 8430
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the port and the token."""
+    """Add the port."""
     parser.add_argument(
         "--port",
         type=arguments.count,
         default=PORT,
         metavar="N",
         help=f"port to listen on; 0 chooses a free one (default: {PORT})",
-    )
-    parser.add_argument(
-        "--new-token",
-        action="store_true",
-        help="create a new token; links with the old one no longer work",
     )
 
 
@@ -42,9 +35,9 @@ def run(args: Namespace) -> int:
 
     with Client() as client:  # starts the daemon, or says why it cannot
         texts.use(client.snapshot(live=False).settings.language)
-    if args.new_token:
-        token_file().unlink(missing_ok=True)
-    token, _ = read_token(token_file())
+    # a new one at each start: after this ends, another user can listen on the port, and a tab that
+    # is still open sends its token there
+    token = secrets.token_urlsafe(32)
     with listen(args.port) as sock:
         port = sock.getsockname()[1]
         print_line(f"Open this link on this machine; it holds the token: {link(port, token)}")
@@ -60,8 +53,3 @@ def run(args: Namespace) -> int:
 def link(port: int, token: str) -> str:
     """Return the address of the page; browsers do not send what follows the #."""
     return f"http://127.0.0.1:{port}/#{token}"
-
-
-def token_file() -> Path:
-    """Return the file that holds the token of the page."""
-    return paths.home() / "web.token"

@@ -50,6 +50,19 @@ def test_a_gpu_that_computes_and_processes_that_compute_are_use(world: World) ->
     assert watched.check(1000)
 
 
+def test_time_in_which_a_session_was_suspended_is_not_idle_time(world: World) -> None:
+    watched = clock(world, 90.0)
+    world.now = 1050
+    assert not watched.check(1000)
+    world.now += 86_400
+    assert not watched.check(1000), "it has just come back"
+    assert watched.active == 1000 + 86_400
+    world.now += 39
+    assert not watched.check(1000)
+    world.now += 1
+    assert watched.check(1000), "what it was idle before still counts"
+
+
 def test_without_a_limit_no_session_ends_and_a_wrong_clock_ends_none_later(world: World) -> None:
     watched = clock(world, 0.0)
     world.now = 1e9
@@ -70,5 +83,8 @@ def test_the_state_of_a_session_is_private(tmp_path: Path, monkeypatch: pytest.M
     (file,) = tmp_path.rglob("session.json")
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o777 == 0o700
+    (file.parent / "session.new").symlink_to("/dev/full")
+    files.write(Session("notebook", 0.0))
+    assert files.read(tmp_path) == session, "a full disk ends no session"
     file.write_text("{")
     assert files.read(tmp_path) is None
