@@ -18,6 +18,7 @@ from contextlib import suppress
 from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.attempts import Executor, running
 from gpudeck.scheduler.executors.inspection import is_elsewhere
+from gpudeck.scheduler.protocol.containers import split_container
 from gpudeck.scheduler.protocol.devices import Detail
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, JobSuspension, Running, suspension_of
@@ -66,8 +67,8 @@ class JobSuspensions:
     async def suspend(self, job_id: int, resume_at: float | None = None) -> Job:
         """Take a job off its GPUs; return it once they are free.
 
-        A resumable job that cannot be suspended is asked to end, and is queued again then, on hold
-        if nobody said when it comes back.
+        A resumable job that cannot be suspended is asked to end, and is queued again then. It does
+        not start before `resume_at`, and is on hold if nobody said when it comes back.
 
         Args:
             resume_at: As in `JobSuspension`.
@@ -83,7 +84,7 @@ class JobSuspensions:
         except UserError:
             if not job.spec.resumable or not self._runs(job_id):
                 raise
-            self._queue().suspender.ask_to_yield(job_id, resume_at is None)
+            self._queue().suspender.ask_to_yield(job_id, resume_at)
             self.ask_again()
         return self._queue().get(job_id)
 
@@ -215,6 +216,8 @@ class JobSuspensions:
             raise UserError(
                 phrase("job {job} runs in another container, so it is not suspended", job=job.id)
             )
+        if split_container(job.spec.container)[0] == "docker":  # its processes are not the runner's
+            raise UserError(phrase("job {job} runs in Docker, so it is not suspended", job=job.id))
         details = await self._details()
         return program.find_job(job, Member(state.runner, state.started), details)
 

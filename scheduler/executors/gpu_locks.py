@@ -57,12 +57,15 @@ class GpuLocks:
         Raises UserError where the kernel forbids that.
         """
         opened: list[LockFile] = []
-        names = {str(file): file for file in lock_files()}
+        names = {os.path.realpath(file): file for file in lock_files()}
         try:
             with open_pidfd(runner) as process:
                 for number in os.listdir(f"/proc/{runner}/fd"):  # noqa: PTH208 - names of numbers
-                    file = names.get(os.readlink(f"/proc/{runner}/fd/{number}"))  # noqa: PTH115
-                    if file is not None:
+                    try:
+                        name = os.readlink(f"/proc/{runner}/fd/{number}")  # noqa: PTH115
+                    except FileNotFoundError:
+                        continue  # it was closed in this moment
+                    if (file := names.get(name)) is not None:
                         opened.append(LockFile(file, copy_descriptor(process, int(number))))
         except OSError as e:
             cls(opened).close()

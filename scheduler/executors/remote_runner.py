@@ -199,7 +199,7 @@ class EndRequest:
             self._left, _ = signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def _on_continue(self, number: int, frame: object) -> None:
-        if self._left and not self.asked:
+        if self._left and not (self.asked or self._yields):
             signal.setitimer(signal.ITIMER_REAL, self._left)
         self._left = 0.0
 

@@ -86,18 +86,19 @@ class Suspender:
             )
         return self._commit(transitions.leaving(job, state, resume_at, time.time()))
 
-    def ask_to_yield(self, job_id: int, held: bool) -> Job:
+    def ask_to_yield(self, job_id: int, resume_at: float | None) -> Job:
         """Store that a resumable job is asked to end, and is queued again then.
 
         Args:
-            held: It is put on hold then.
+            resume_at: It does not start before that then (seconds since the epoch); None: it is put
+                on hold.
 
         Raises UserError.
         """
         job = self._index.running.get(job_id)
         if job is None or not isinstance(job.state, Running) or job.state.stopping:
             raise UserError(phrase("job {job} does not run, so it is not suspended", job=job_id))
-        return self._commit(transitions.yielding(job, job.state, held, time.time()))
+        return self._commit(transitions.yielding(job, job.state, resume_at, time.time()))
 
     def report_off(self, job_id: int, memory: int) -> None:
         """Show that a job has left its devices, which others may use from now on; store it where

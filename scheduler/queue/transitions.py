@@ -182,15 +182,18 @@ def with_suspension(job: Job, state: Running, suspension: JobSuspension) -> Job:
     return with_state(job, msgspec.structs.replace(state, suspension=suspension))
 
 
-def yielding(job: Job, state: Running, held: bool, now: float) -> Change:
+def yielding(job: Job, state: Running, resume_at: float | None, now: float) -> Change:
     """Return the resumable job as it is asked to end.
 
     Args:
-        held: It is put on hold when it is queued again.
+        resume_at: It does not start before that when it is queued again (seconds since the epoch);
+            None: it is put on hold.
     """
-    state = msgspec.structs.replace(state, yielding="hold" if held else "queue")
+    state = msgspec.structs.replace(state, yielding="hold" if resume_at is None else "queue")
+    spec = msgspec.structs.replace(job.spec, begin=resume_at or job.spec.begin)
     text = phrase("by SIG{name}", name=job.spec.resumable)
-    return with_state(job, state), (Event(now, "asked to end", text),)
+    asked = msgspec.structs.replace(job, spec=spec, state=state)
+    return asked, (Event(now, "asked to end", text),)
 
 
 def yielded(job: Job, state: Running, now: float) -> Change:

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -195,14 +196,23 @@ def is_stopped(member: Member) -> bool:
 
 def _signal(tree: Iterable[Member], number: signal.Signals) -> None:
     for member in tree:
-        try:
-            fd = os.pidfd_open(member.pid)
-        except ProcessLookupError:
-            continue
-        try:
-            if member.lives:
-                signal.pidfd_send_signal(fd, number)
-        except (ProcessLookupError, PermissionError):
-            continue  # it ended in this moment, or is another user's, as by sudo
-        finally:
-            os.close(fd)
+        # it ended in this moment, or is another user's, as by sudo
+        with suppress(ProcessLookupError, PermissionError):
+            _send(member, number)
+
+
+def _send(member: Member, number: signal.Signals) -> None:
+    """Send a signal to a process if it lives. Raises ProcessLookupError, PermissionError."""
+    try:
+        fd = os.pidfd_open(member.pid)
+    except ProcessLookupError:
+        raise
+    except OSError:  # no more files can be opened
+        if member.lives:
+            os.kill(member.pid, number)
+        return
+    try:
+        if member.lives:
+            signal.pidfd_send_signal(fd, number)
+    finally:
+        os.close(fd)

@@ -78,6 +78,7 @@ class SuspensionService:
 
     async def _take_off(self, found: Suspension) -> SuspendedProgram:
         async with self._turn:
+            self._check_list()
             self.describe()  # forgets one that ended, whose number this program may have
             if found.pid in self._suspensions:
                 raise UserError(phrase("{name} is suspended already", name=found.name))
@@ -140,6 +141,9 @@ class SuspensionService:
         if not self.recovered:
             self._suspensions = {found.pid: found for found in read_suspensions(self._file)}
             self.recovered = True
+            for found in self._suspensions.values():
+                if found.phase == "suspended" and found.lives:
+                    program.stop(found)  # that daemon may have ended just before it did
         problem: UserError | None = None
         for found in tuple(self._suspensions.values()):
             if not found.lives:
@@ -183,6 +187,17 @@ class SuspensionService:
             raise
         self._forget(found)
 
+    def _check_list(self) -> None:
+        """Raise UserError while the list of an earlier daemon, which is to be kept, is unread."""
+        if not self.recovered:
+            raise UserError(
+                phrase(
+                    "nothing is suspended until the list of what an earlier daemon suspended, "
+                    "{file}, can be read",
+                    file=str(self._file),
+                )
+            )
+
     def _check_memory(self, found: Suspension) -> None:
         """Raise UserError where the host has too little memory for what the GPU holds."""
         free, spare = find_free_memory(found.pid), self._spare()
@@ -211,7 +226,7 @@ class SuspensionService:
     def _forget(self, found: Suspension) -> None:
         """Drop a program that runs or is lost. If the disk keeps it, a later daemon asks the driver
         for its state and drops it then."""
-        del self._suspensions[found.pid]
+        self._suspensions.pop(found.pid, None)  # one that ended may be gone already
         with suppress(OSError):
             write_suspensions(self._file, tuple(self._suspensions.values()))
         self._on_change()

@@ -153,6 +153,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> list[dict[str,
     helper = TimedHelper()
     service = SuspensionService(folder / "suspensions.json", lambda: None, lambda: 2**31)
     service._helper = helper
+    await service.recover()
     base = {"gpu": card.name, "driver": card.driver, "uid": os.getuid(),
             "date": time.strftime("%Y-%m-%d")}  # fmt: skip
     print(await helper.check(), "in use before:", card.all_used() / 2**20, "MiB", flush=True)

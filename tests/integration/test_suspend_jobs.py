@@ -20,7 +20,7 @@ from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Failed, Job, Lost, Queued, Running, suspension_of
-from gpudeck.scheduler.protocol.wait_reasons import NoRoom, Preempts, WaitReason
+from gpudeck.scheduler.protocol.wait_reasons import NoRoom, NotBefore, Preempts, WaitReason
 from tests.integration.deck import daemon_pid, kill_daemon, ready, running
 from tests.integration.test_suspend import SIZE, gpu
 from tests.support import command_of, eventually, send
@@ -363,6 +363,34 @@ def test_a_resumable_job_that_a_person_suspends_waits_for_them(machine: Machine)
     assert deck.job(job.id).spec.hold
     deck.hold(job.id, False)
     assert isinstance(deck.wait(job.id).state, Failed)
+
+
+def test_a_resumable_job_does_not_start_before_its_return(machine: Machine) -> None:
+    deck, job = machine.deck, start_resumable(machine)
+    at = time.time() + 1000.0
+    deck.suspend_job(job.id, at)
+    eventually(lambda: deck.job(job.id).status == "queued")
+    restart(machine)
+    found = machine.deck.job(job.id)
+    assert found.spec.begin == at and not found.spec.hold
+    eventually(lambda: isinstance(wait_of(machine.deck.job(job.id)), NotBefore))
+    assert machine.events(job).count("started") == 1
+
+
+def test_a_job_in_docker_is_not_suspended(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its processes are those of Docker's own daemon, so they would run on."""
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\ntest "$1" = run && exec sleep 1000\n')
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    job = machine.deck.submit(["true"], gpus=1, container="docker:image", env=dict(os.environ)).job
+    running(machine.deck, job)
+    with pytest.raises(UserError, match="in Docker"):
+        machine.deck.suspend_job(job.id)
+    assert machine.on(job)
+    machine.deck.cancel(job.id)
 
 
 def test_a_retried_job_goes_on_with_its_artefacts(

@@ -88,6 +88,23 @@ def test_a_gpu_that_a_job_has_to_itself_is_refused_to_all_others(locks: GpuLocks
     locks.claim(0, TOTAL)
 
 
+def test_locks_in_a_linked_folder_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "locks").touch()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.setenv("GPUDECK_GPU_LOCKS", str(tmp_path / "link" / "locks"))
+    command = [sys.executable, "-c", HOLD, "0", A]
+    with GpuLocks.open() as mine, subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"locked\n"
+        assert mine.reserved(A) == math.inf
+        with GpuLocks.of(holder.pid) as found:
+            found.release()
+        assert mine.reserved(A) == 0
+        holder.kill()
+
+
 def test_all_gpus_are_locked_or_none(locks: GpuLocks) -> None:
     other, third = GpuLocks.open(), GpuLocks.open()
     other.claim(0, {B: 1.0})

@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudeck.scheduler.attempts import Exit
-from gpudeck.scheduler.executors.remote_runner import CONTINUE_CLOCK, PAUSE_CLOCK, EndRequest
+from gpudeck.scheduler.executors.remote_runner import (
+    CONTINUE_CLOCK,
+    PAUSE_CLOCK,
+    YIELD,
+    EndRequest,
+)
 from gpudeck.scheduler.protocol import wait_reasons as w
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.devices import Device
@@ -196,7 +201,7 @@ def test_suspended_time_counts_neither_for_the_pace_nor_for_the_gpu_hours() -> N
 
 @pytest.fixture
 def request_to_end() -> Iterator[EndRequest]:
-    numbers = (signal.SIGALRM, signal.SIGTERM, PAUSE_CLOCK, CONTINUE_CLOCK)
+    numbers = (signal.SIGALRM, signal.SIGTERM, PAUSE_CLOCK, CONTINUE_CLOCK, YIELD)
     before = {number: signal.getsignal(number) for number in numbers}
     yield EndRequest(lambda number: None)
     signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -220,6 +225,15 @@ def test_the_clock_of_a_time_limit_stops_while_a_job_is_suspended(
         assert 0.0 < left() <= 1000.0
     signal.raise_signal(PAUSE_CLOCK)
     signal.raise_signal(signal.SIGTERM)  # a cancellation kills it after its grace period
+    signal.raise_signal(CONTINUE_CLOCK)
+    assert 0.0 < left() < 100.0
+
+
+def test_a_job_that_is_asked_to_end_keeps_its_grace_period(request_to_end: EndRequest) -> None:
+    request_to_end.limit(1000.0)
+    request_to_end.allow_yield(signal.SIGUSR1)
+    signal.raise_signal(PAUSE_CLOCK)
+    signal.raise_signal(YIELD)
     signal.raise_signal(CONTINUE_CLOCK)
     assert 0.0 < left() < 100.0
 

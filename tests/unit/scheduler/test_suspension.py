@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
 import signal
@@ -294,6 +295,57 @@ def test_what_an_earlier_daemon_suspended_stays_so(machine: Machine) -> None:
 
     serve(machine, first)
     serve(machine, second)
+    assert machine.runs(member)
+
+
+def test_what_was_not_stopped_before_a_crash_is_stopped_afterwards(machine: Machine) -> None:
+    member = machine.start(GIB)
+
+    async def first(service: SuspensionService) -> None:
+        await suspend(service, member)
+
+    async def second(service: SuspensionService) -> None:
+        assert machine.is_off(member)
+        await service.resume(member.pid, None)
+
+    serve(machine, first)
+    os.kill(member.pid, signal.SIGCONT)  # as if the daemon had ended after it wrote the list
+    serve(machine, second)
+    assert machine.runs(member)
+
+
+def test_an_unreadable_list_is_kept(machine: Machine) -> None:
+    member = machine.start(GIB)
+    machine.file.write_bytes(b"damaged")
+
+    async def run() -> None:
+        service = SuspensionService(machine.file, lambda: None, lambda: 0)
+        with pytest.raises(UserError, match="cannot be read"):
+            await service.recover()
+        with pytest.raises(UserError, match="nothing is suspended until"):
+            await suspend(service, member)
+        await service.stop()
+
+    asyncio.run(run())
+    assert machine.file.read_bytes() == b"damaged" and machine.runs(member)
+
+
+def test_a_process_is_stopped_where_no_more_files_can_be_opened(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = machine.start(GIB)
+
+    def refuse(pid: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr("os.pidfd_open", refuse)
+
+    async def work(service: SuspensionService) -> None:
+        await suspend(service, member)
+        assert machine.is_off(member)
+        await service.resume(member.pid, None)
+
+    serve(machine, work)
     assert machine.runs(member)
 
 
