@@ -132,7 +132,8 @@ def test_a_cancelled_shell_ends_with_what_runs_in_it(alone: Shell, tmp_path: Pat
 
 def test_a_program_that_does_not_read_stops_no_window(tmp_path: Path) -> None:
     script = (
-        f"stty raw -echo; echo begun; until [ -e {tmp_path}/go ]; do sleep 0.05; done; "
+        "stty raw -echo; echo begun; until [ \"$(stty size)\" = '33 77' ]; do sleep 0.05; done; "
+        f"echo resized; until [ -e {tmp_path}/go ]; do sleep 0.05; done; "
         f"head -c {(most := 3 * 2**20)} | wc -c; echo counted; read end"
     )
     command = [sys.executable, "-m", "gpudeck.app.sessions.terminal", "0", "sh", "-c", script]
@@ -141,9 +142,12 @@ def test_a_program_that_does_not_read_stops_no_window(tmp_path: Path) -> None:
     try:
         first = eventually(lambda: connected(tmp_path))
         read_until(first, b"begun")
-        # more than the kernel, the socket and the session hold
         frame = terminal.HEAD.pack(terminal.INPUT, 2**16) + b"x" * 2**16
-        frames = frame * (most // 2**16)
+        size = terminal.WINDOW.pack(33, 77)
+        first.sendall(frame + terminal.HEAD.pack(terminal.SIZE, len(size)) + size)
+        read_until(first, b"resized")  # after more was typed than the kernel holds
+        # more than the socket and the session hold
+        frames = frame * (most // 2**16 - 1)
         typing = threading.Thread(target=first.sendall, args=(frames,), daemon=True)
         typing.start()
         second = eventually(lambda: connected(tmp_path))
