@@ -148,9 +148,7 @@ class JobSuspensions:
     async def _take_off(self, job: Job) -> None:
         """Take a job off its GPUs whose suspension is stored. Raises UserError; it runs on."""
         try:
-            found = await self._find(job)
-            self._executor.pause_clock(job, True)
-            await self._service.take_off(found)
+            found, _ = await self._service.take_off(lambda: self._find(job))
             if not found.members:
                 await self._check_unused(found)
             self._executor.release_devices(job)
@@ -210,7 +208,7 @@ class JobSuspensions:
         self._queue().suspender.report_on(job.id, what, why)
 
     async def _find(self, job: Job) -> Suspension:
-        """Return the processes of a job, and what they hold. Raises UserError."""
+        """Return the processes of a job and what they hold; stop its clock. Raises UserError."""
         state = running(job)
         if is_elsewhere(state):
             raise UserError(
@@ -219,7 +217,9 @@ class JobSuspensions:
         if split_container(job.spec.container)[0] == "docker":  # its processes are not the runner's
             raise UserError(phrase("job {job} runs in Docker, so it is not suspended", job=job.id))
         details = await self._details()
-        return program.find_job(job, Member(state.runner, state.started), details)
+        found = program.find_job(job, Member(state.runner, state.started), details)
+        self._executor.pause_clock(job, True)
+        return found
 
     async def _check_unused(self, found: Suspension) -> None:
         """Raise UserError where a job that used no GPU has just begun to."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,6 +22,9 @@ from gpudeck.scheduler.suspension.host_memory import find_free_memory
 from gpudeck.scheduler.suspension.program import Suspension
 
 _ROOT = 0
+T = TypeVar("T")
+Found = tuple[Process, Sequence[Detail]]
+"""The first process of a program, and the details that list it."""
 
 
 class SuspensionService:
@@ -37,7 +41,7 @@ class SuspensionService:
         self._file, self._on_change, self._spare = file, on_change, spare
         self._helper, self._turn = HelperProcess(), asyncio.Lock()
         self._suspensions: dict[int, Suspension] = {}
-        self._steps: set[asyncio.Task[SuspendedProgram]] = set()
+        self._steps = set[asyncio.Task[Any]]()
         self.recovered = False
         """Whether the list of an earlier daemon was read."""
 
@@ -53,32 +57,45 @@ class SuspensionService:
         return {each.job: each for each in self._suspensions.values() if each.job is not None}
 
     async def suspend(
-        self, process: Process, details: Sequence[Detail], user: int | None
+        self, look: Callable[[], Awaitable[Found]], user: int | None
     ) -> SuspendedProgram:
         """Take a program off the GPU; return it once it is off and stopped.
 
         Args:
-            process: Its first process, of those that `details` list.
+            look: Returns its first process, and the details that list it. It is called once nothing
+                else is on its way, and may raise UserError.
             user: Who asks, and may suspend their own programs only; None or 0 for any.
 
         Raises:
             NotFound: It has ended.
             UserError: It cannot be suspended; it runs on.
         """
-        found = program.find_program(process, details)
-        _check_owner(found, user)
-        return await self.take_off(found)
 
-    async def take_off(self, found: Suspension) -> SuspendedProgram:
-        """Take a program off the GPU that was just looked at; return it once it is stopped.
+        async def find() -> Suspension:
+            process, details = await look()
+            found = program.find_program(process, details)
+            _check_owner(found, user)
+            return found
+
+        return _describe(*await self.take_off(find))
+
+    async def take_off(self, find: Callable[[], Awaitable[Suspension]]) -> tuple[Suspension, float]:
+        """Take a program off the GPU; return it once it is stopped, and how many seconds that took.
+
+        Args:
+            find: Returns the program, and what it holds now. It is called once nothing else is on
+                its way.
 
         Raises UserError where it cannot be suspended; it runs on.
         """
-        return await self._finish(self._take_off(found))
+        return await self._finish(self._take_off(find))
 
-    async def _take_off(self, found: Suspension) -> SuspendedProgram:
+    async def _take_off(
+        self, find: Callable[[], Awaitable[Suspension]]
+    ) -> tuple[Suspension, float]:
         async with self._turn:
             self._check_list()
+            found = await find()
             self.describe()  # forgets one that ended, whose number this program may have
             if found.pid in self._suspensions:
                 raise UserError(phrase("{name} is suspended already", name=found.name))
@@ -104,7 +121,7 @@ class SuspensionService:
                 except UserError as worse:
                     raise worse from e
                 raise
-            return _describe(suspended, time.monotonic() - started)
+            return suspended, time.monotonic() - started
 
     async def resume(self, pid: int, user: int | None) -> SuspendedProgram:
         """Bring a program back; return it once it runs.
@@ -161,7 +178,7 @@ class SuspensionService:
         await asyncio.gather(*self._steps, return_exceptions=True)
         await self._helper.stop()
 
-    async def _finish(self, step: Coroutine[None, None, SuspendedProgram]) -> SuspendedProgram:
+    async def _finish(self, step: Coroutine[None, None, T]) -> T:
         """Wait for a step, which ends also if the client that asked for it is gone."""
         task = asyncio.create_task(step)
         self._steps.add(task)

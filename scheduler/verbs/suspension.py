@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.bookings import Moment
@@ -48,6 +48,10 @@ class SuspendProcess(Request[SuspendedProgram], frozen=True, tag="suspend"):
     ticks: int
 
     async def handle(self, daemon: Daemon, peer: Peer) -> SuspendedProgram:
+        return await daemon.suspensions.suspend(lambda: self._look(daemon), daemon.owner(peer))
+
+    async def _look(self, daemon: Daemon) -> tuple[Process, Sequence[Detail]]:
+        """Return the process as it is now. Raises NotFound, UserError where it belongs to a job."""
         details = await daemon.polling.details()
         process = self._find(details)
         if process.job is not None:
@@ -58,7 +62,7 @@ class SuspendProcess(Request[SuspendedProgram], frozen=True, tag="suspend"):
                     job=process.job,
                 )
             )
-        return await daemon.suspensions.suspend(process, details, daemon.owner(peer))
+        return process, details
 
     def _find(self, details: Iterable[Detail]) -> Process:
         for detail in details:

@@ -113,7 +113,7 @@ class Card:
     def all_used(self) -> int:
         return int(pynvml.nvmlDeviceGetMemoryInfo(self.handle, pynvml.nvmlMemory_v2).used)
 
-    def program(self, pid: int) -> tuple[Process, list[Detail]]:
+    async def program(self, pid: int) -> tuple[Process, list[Detail]]:
         ticks = start_time(pid)
         assert ticks is not None
         process = Process(pid, "training", memory=float(self.used(pid)), ticks=ticks)
@@ -140,7 +140,7 @@ async def suspend(service: SuspensionService, card: Card, pid: int, row: dict[st
                   helper: TimedHelper) -> None:  # fmt: skip
     """Take a program off and bring it back; put the times into the row."""
     helper.take()
-    found = await service.suspend(*card.program(pid), None)
+    found = await service.suspend(lambda: card.program(pid), None)
     driver, _ = helper.take()
     row |= {"out_s": found.seconds, "out_driver_s": driver, "left_mib": card.all_used() / 2**20}
     back = await service.resume(pid, None)
@@ -188,7 +188,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> list[dict[str,
     # another program takes the room: nothing is lost
     stop = folder / "stop-foreign"
     training = start(TRAINING, 45, stop, 0)
-    await service.suspend(*card.program(training.pid), None)
+    await service.suspend(lambda: card.program(training.pid), None)
     other = start(FOREIGN, 50)
     try:
         await service.resume(training.pid, None)
@@ -202,13 +202,13 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> list[dict[str,
     await service.resume(training.pid, None)
     # two programs that do not fit together take turns
     second_stop = folder / "stop-second"
-    await service.suspend(*card.program(training.pid), None)
+    await service.suspend(lambda: card.program(training.pid), None)
     second = start(TRAINING, 45, second_stop, 0)
     began = time.monotonic()
     for _ in range(arguments.exchanges):
-        await service.suspend(*card.program(second.pid), None)
+        await service.suspend(lambda: card.program(second.pid), None)
         await service.resume(training.pid, None)
-        await service.suspend(*card.program(training.pid), None)
+        await service.suspend(lambda: card.program(training.pid), None)
         await service.resume(second.pid, None)
     took = time.monotonic() - began
     second_stop.touch()

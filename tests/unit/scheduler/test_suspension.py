@@ -114,7 +114,11 @@ def stops(member: Member) -> bool:
 async def suspend(service: SuspensionService, *members: Member) -> SuspendedProgram:
     """Suspend the program of these processes, as a client would."""
     found = [Process(m.pid, "train", memory=m.rooms[0].memory, ticks=m.ticks) for m in members]
-    return await service.suspend(found[0], [Detail(GPU, 0.0, processes=tuple(found))], None)
+
+    async def look() -> tuple[Process, list[Detail]]:
+        return found[0], [Detail(GPU, 0.0, processes=tuple(found))]
+
+    return await service.suspend(look, None)
 
 
 def serve(machine: Machine, work: Callable[[SuspensionService], Awaitable[None]]) -> None:
@@ -314,6 +318,28 @@ def test_what_was_not_stopped_before_a_crash_is_stopped_afterwards(machine: Mach
     assert machine.runs(member)
 
 
+def test_a_program_is_measured_when_its_turn_has_come(machine: Machine) -> None:
+    first, second = machine.start(GIB), machine.start(30 * GIB)
+    machine.write("checkpoint.slow", 100)
+
+    async def work(service: SuspensionService) -> None:
+        async def look() -> tuple[Process, list[Detail]]:
+            assert machine.state(first) == 2
+            process = Process(second.pid, "train", memory=30.0 * GIB, ticks=second.ticks)
+            return process, [Detail(GPU, 0.0, processes=(process,))]
+
+        task = asyncio.create_task(suspend(service, first))
+        while not machine.calls():
+            await asyncio.sleep(0.005)
+        assert (await service.suspend(look, None)).memory == 30 * GIB
+        await task
+        await service.resume(second.pid, None)
+        await service.resume(first.pid, None)
+
+    serve(machine, work)
+    assert machine.runs(first) and machine.runs(second)
+
+
 def test_an_unreadable_list_is_kept(machine: Machine) -> None:
     member = machine.start(GIB)
     machine.file.write_bytes(b"damaged")
@@ -395,9 +421,11 @@ async def run():
     await service.recover()
     process = Process(int(sys.argv[2]), "train", memory=2**30, ticks=int(sys.argv[3]))
     detail = Detail(sys.argv[4], 0.0, processes=(process,))
+    async def look():
+        return process, [detail]
     print("ready", flush=True)
     while True:
-        await service.suspend(process, [detail], None)
+        await service.suspend(look, None)
         await service.resume(process.pid, None)
 
 asyncio.run(run())
