@@ -114,6 +114,8 @@ class Courier:
                 try:
                     printed = await sender.stdout.readexactly(MOST_PRINTED)
                     children.kill(sender)
+                    while await sender.stdout.read(MOST_PRINTED):
+                        pass  # a pipe that is full and not read would delay the process' end
                 except asyncio.IncompleteReadError as e:
                     printed = e.partial
                 await sender.wait()
