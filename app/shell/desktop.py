@@ -17,6 +17,7 @@ from PySide6.QtCore import (
     Qt,
     QTimer,
     QTranslator,
+    Signal,
 )
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
@@ -27,12 +28,13 @@ from gpudeck.app.language import texts
 from gpudeck.app.link.link import Link
 from gpudeck.app.link.snapshots import SnapshotFeed
 from gpudeck.app.shell.memory import WindowMemory
-from gpudeck.app.shell.notifications import Notifier, notify
+from gpudeck.app.shell.notifications import Notifier, send_notice
 from gpudeck.app.shell.tray import Tray
 from gpudeck.app.shell.window import MainWindow
 from gpudeck.app.strip.compact import CompactStrip
 from gpudeck.app.strip.summary import summarize
 from gpudeck.app.widgets import theme
+from gpudeck.scheduler.notices.notice import Notice
 from gpudeck.scheduler.protocol import paths, settings
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -42,6 +44,8 @@ _PRELOAD_MS = 2500
 
 class Desktop(QObject):
     """Hold the window, its feed, its link, the tray icon and the compact strip."""
+
+    _unsent = Signal(Notice)
 
     def __init__(self, app: QApplication) -> None:
         super().__init__()
@@ -54,6 +58,7 @@ class Desktop(QObject):
         self._preload_timer.setSingleShot(True)
         self._preload_timer.setInterval(_PRELOAD_MS)
         self.tray, self.compact = Tray(), CompactStrip()
+        self._unsent.connect(self.tray.notify)
         self.link, self.feed = Link(), SnapshotFeed(SECONDS)
         self.window = MainWindow(self.link)
         self.feed.arrived.connect(self._take)
@@ -121,9 +126,8 @@ class Desktop(QObject):
         schemes: dict[str, theme.Scheme] = {"dark": "dark", "light": "light"}
         theme.apply(self._app, schemes.get(name) or theme.system_scheme(self._app))
 
-    def _notify(self, title: str, text: str) -> None:
-        if not notify(title, text):
-            self.tray.notify(title, text)
+    def _notify(self, notice: Notice) -> None:
+        send_notice(notice, self._unsent.emit)
 
     def _toggle_compact(self) -> None:
         if self.compact.isVisible():

@@ -6,9 +6,10 @@ from PySide6.QtCore import QObject, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QIcon, QPainter, QPixmap
 from PySide6.QtWidgets import QMenu, QSystemTrayIcon
 
-from gpudeck.app.language.texts import tr
+from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.strip.summary import StripSummary
 from gpudeck.app.widgets import theme
+from gpudeck.scheduler.notices.notice import Notice
 
 _SIZE = 64
 
@@ -51,10 +52,10 @@ class Tray(QObject):
             self.icon.setToolTip(text)
         self._paint(summary.figure, summary.alarm)
 
-    def notify(self, title: str, text: str) -> None:
-        """Show a notification on desktops that have no command for it."""
+    def notify(self, notice: Notice) -> None:
+        """Show a notification, without its actions, where the desktop took none over D-Bus."""
         if self.icon.isVisible():
-            self.icon.showMessage(title, text)
+            self.icon.showMessage(tr_text(notice.title), tr_text(notice.text))
 
     def _paint(self, figure: str, alarm: bool) -> None:
         wanted = (figure, alarm, theme.tokens().scheme)

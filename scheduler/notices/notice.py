@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from gpudeck.language.text import Listed, Message, Moment, Span, Text, phrase, phrase_count
+from gpudeck.scheduler.attempts import LOG_FILE
+from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.destinations import NoticeEvent
 from gpudeck.scheduler.protocol.jobs import Done, Ended, Failed, Job, Lost
@@ -18,6 +20,16 @@ from gpudeck.scheduler.protocol.snapshot import Alert
 
 MOST_LINES = 10
 """The notices that one message names which stands for many."""
+
+
+class Action(msgspec.Struct, frozen=True):
+    """Offer something to do about a notice: on a desktop, a button of it."""
+
+    label: Text
+    command: tuple[str, ...] = ()
+    """What is done, as words after `gpudeck`."""
+    file: str = ""
+    """What is opened instead."""
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -30,6 +42,7 @@ class Notice(msgspec.Struct, frozen=True):
     """What a webhook gets besides title and text."""
     urgent: bool = False
     """Something failed."""
+    actions: tuple[Action, ...] = ()
 
 
 def job_notice(job: Job) -> Notice:
@@ -65,7 +78,14 @@ def job_notice(job: Job) -> Notice:
         "devices": list(state.devices), "reason": str(reason),
         "started": None if started is None else utc(started), "ended": utc(state.at),
     }  # fmt: skip
-    return Notice("fail" if failed else "end", title, text, fields, failed)
+    actions = [] if started is None else [_open_log(job.id)]
+    if failed:
+        actions.append(Action(phrase("Retry"), ("retry", str(job.id))))
+    return Notice("fail" if failed else "end", title, text, fields, failed, tuple(actions))
+
+
+def _open_log(job: int) -> Action:
+    return Action(phrase("Open log"), file=str(paths.job_folder(job) / LOG_FILE))
 
 
 def alert_notice(alert: Alert) -> Notice:
@@ -83,7 +103,11 @@ def alert_notice(alert: Alert) -> Notice:
         "device": alert.device, "job": alert.job, "host": host, "since": utc(alert.since),
         "raised": utc(alert.raised), "cleared": cleared,
     }  # fmt: skip
-    return Notice("alert", title, alert.text, fields, raised)
+    actions: tuple[Action, ...] = ()
+    if raised and alert.job is not None:
+        cancel = Action(phrase("Cancel the job"), ("cancel", str(alert.job)))
+        actions = (_open_log(alert.job), cancel)
+    return Notice("alert", title, alert.text, fields, raised, actions)
 
 
 def booking_notice(number: str, booking: Booking, names: Sequence[str]) -> Notice:

@@ -53,7 +53,8 @@ def send(envelope: Envelope, timeout: float) -> None:
         if envelope.user is not None:
             _become(envelope.user)
         if envelope.kind == "desktop":
-            show(wording)
+            labels = (render(action.label, envelope.language) for action in notice.actions)
+            show(wording, list(zip(labels, notice.actions, strict=True)))
         elif envelope.kind == "mail":
             _mail(envelope.address, wording, timeout)
         else:

@@ -165,7 +165,7 @@ def test_a_threshold_moves_by_whole_degrees_and_off_above_the_limit(level, steps
 
 def test_new_alerts_are_notified_once_outside_quiet_hours():
     told: list[tuple[str, str]] = []
-    notifier = Notifier(lambda title, text: told.append((title, text)))
+    notifier = Notifier(lambda notice: told.append((str(notice.title), str(notice.text))))
     now = time.time() + 5
     old, new = (
         msgspec.structs.replace(HOT, raised=now - 60),

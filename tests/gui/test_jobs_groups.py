@@ -191,7 +191,7 @@ def test_notify_me_tells_the_end_of_a_short_job_even_in_quiet_hours(fed: Fed) ->
     page.choose(7)
     assert not page.details.notify.isChecked()
     told: list[str] = []
-    notifier = Notifier(lambda title, text: told.append(title))
+    notifier = Notifier(lambda notice: told.append(str(notice.title)))
     made = snapshots.cpu_snapshot(NOW + 1)
     settings = msgspec.structs.replace(
         made.settings, notify_minutes="off", quiet_hours="00:00-23:59"

@@ -18,7 +18,7 @@ FAILED = Failed(NOW - 400, NOW, "exited with status 1", 1)
 def ending(state: State, settings: Settings) -> list[tuple[str, str]]:
     """What is told where job 8 runs and then ends so, while many jobs have ended before."""
     told: list[tuple[str, str]] = []
-    notifier = Notifier(lambda title, text: told.append((title, text)))
+    notifier = Notifier(lambda notice: told.append((str(notice.title), str(notice.text))))
     made = msgspec.structs.replace(snapshots.cpu_snapshot(), settings=settings)
     notifier.update(made)
     over = tuple(msgspec.structs.replace(j, state=state) if j.id == 8 else j for j in made.jobs)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
-import shutil
 import socket
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +21,13 @@ from gpudeck.language.text import phrase
 from gpudeck.scheduler.notices import courier
 from gpudeck.scheduler.notices.book import DestinationBook
 from gpudeck.scheduler.notices.courier import BURST, MAX_WAITING, Courier
-from gpudeck.scheduler.notices.notice import MOST_LINES, Notice, booking_notice, job_notice
+from gpudeck.scheduler.notices.notice import (
+    MOST_LINES,
+    Action,
+    Notice,
+    booking_notice,
+    job_notice,
+)
 from gpudeck.scheduler.notices.notifier import Notifier, Roles
 from gpudeck.scheduler.notices.sender import Envelope, NotSent, send
 from gpudeck.scheduler.protocol.bookings import Booking
@@ -38,8 +42,10 @@ from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Lost, Spec
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Alert
+from tests.desktop_session import FakeDesktop, session
 from tests.hook import Hook
 from tests.smtp import MailServer
+from tests.support import eventually
 
 NOTICE = Notice("fail", phrase("A test"), "<b>Text</b> & more", {"event": "test"}, urgent=True)
 
@@ -437,48 +443,42 @@ def test_destinations_are_kept_private_and_limited(tmp_path: Path) -> None:
     assert set(KINDS) >= {"ntfy", "slack", "discord", "telegram", "mail", "webhook", "desktop"}
 
 
-SERVER = textwrap.dedent("""
-    import sys
-    from jeepney import DBusAddress, MessageType, new_method_return, message_bus
-    from jeepney.io.blocking import open_dbus_connection
-    with open_dbus_connection() as bus:
-        bus.send_and_get_reply(message_bus.RequestName("org.freedesktop.Notifications"))
-        print("ready", flush=True)
-        while True:
-            message = bus.receive()
-            if message.header.message_type is MessageType.method_call:
-                bus.send(new_method_return(message, "u", (1,)))
-                print(message.body[3], message.body[4], message.body[6]["urgency"][1], flush=True)
-""")
-
-
 @pytest.fixture
-def desktop(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[str]]:
-    """Return a program that shows the notices of a real session bus."""
-    if shutil.which("dbus-daemon") is None:
-        pytest.skip("dbus-daemon is not installed")
-    bus = subprocess.Popen(
-        ["dbus-daemon", "--session", "--nofork", "--print-address=1"],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert bus.stdout is not None
-    monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", bus.stdout.readline().strip())
-    shows = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
-    try:
-        assert shows.stdout is not None and shows.stdout.readline() == "ready\n"
-        yield shows
-    finally:
-        for process in (shows, bus):
-            process.kill()
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
+def desktop(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDesktop]:
+    """Return a desktop on a real session bus."""
+    yield from session(monkeypatch)
 
 
-def test_the_desktop_shows_a_notice(desktop: subprocess.Popen[str]) -> None:
+def test_the_desktop_shows_a_notice(desktop: FakeDesktop) -> None:
     assert deliver(Destination("desktop")) == [None]
-    assert desktop.stdout is not None
-    assert desktop.stdout.readline() == "A test &lt;b>Text&lt;/b> &amp; more 2\n"
+    shown = desktop.next()
+    assert shown == {
+        "number": 1, "title": "A test", "text": "&lt;b>Text&lt;/b> &amp; more", "actions": [],
+        "urgency": 2, "replaces": 0,
+    }  # fmt: skip
+
+
+def test_a_notice_that_is_chosen_opens_the_log_and_a_closed_one_leaves_no_process(
+    desktop: FakeDesktop, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.write_text("out of memory")
+    action = Action(phrase("Open log"), file=str(log))
+    notice = msgspec.structs.replace(NOTICE, actions=(action,))
+
+    async def send() -> None:
+        assert await Courier(Destination("desktop")).attempt(notice, "de") == ""
+
+    asyncio.run(send())
+    assert desktop.next()["actions"] == ["0", "Log öffnen"]
+    desktop.choose(1, "0")
+    assert desktop.next() == {"opened": "out of memory"}
+    assert desktop.next()["text"] == str(log)
+    asyncio.run(send())
+    number = desktop.next()["number"]
+    assert desktop.clients() == 1
+    desktop.close(number)
+    eventually(lambda: desktop.clients() == 0)
 
 
 def test_a_missing_desktop_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
