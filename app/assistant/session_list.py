@@ -41,7 +41,8 @@ from gpudeck.app.widgets.controls import (
 from gpudeck.app.widgets.icon_button import IconButton
 
 _KEY, _BELOW = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
-_HIGH = 42
+_LINE, _MARGIN = 18, 4
+"""Pixels of a line at the usual size of text, and above and below both lines."""
 _SEARCH_MS = 200
 
 
@@ -186,7 +187,7 @@ class _TwoLineDelegate(QStyledItemDelegate):
     def sizeHint(
         self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
     ) -> QSize:
-        return QSize(100, _HIGH)
+        return QSize(100, 2 * (theme.px(_LINE) + _MARGIN))
 
     def paint(
         self,
@@ -202,8 +203,8 @@ class _TwoLineDelegate(QStyledItemDelegate):
             painter.setPen(QColor(t.accent if state & state.State_HasFocus else t.accent_soft))
             painter.setBrush(QColor(t.accent_soft))
             painter.drawRoundedRect(QRectF(rect).adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
-        inner = rect.adjusted(theme.S, 4, -theme.S, -4)
-        first = QRect(inner.left(), inner.top(), inner.width(), theme.px(18))
+        inner = rect.adjusted(theme.S, _MARGIN, -theme.S, -_MARGIN)
+        first = QRect(inner.left(), inner.top(), inner.width(), theme.px(_LINE))
         second = first.translated(0, first.height())
         for text, size, color, box in (
             (index.data(), theme.BASE, t.text, first),

@@ -38,7 +38,7 @@ def lanes_height(count: int) -> int:
 
 def lane_font(height: float) -> QFont:
     """Return the font of the texts beside lanes of this height."""
-    return theme.font(_SMALL_LABEL if height < _LABEL else theme.SMALL)
+    return theme.font(_SMALL_LABEL if height < theme.px(_LABEL) else theme.SMALL)
 
 
 EDGE_WIDTH = 1
@@ -282,9 +282,9 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
     def _label_lanes(self) -> None:
         """Name as many lanes beside the axis as there is room for."""
         count = len(self._lanes)
-        small = self.box.height() < _LABEL * count
+        small = self.box.height() < theme.px(_LABEL) * count
         self.axis.setStyle(tickFont=lane_font(self.box.height() / max(count, 1)))
-        needed = _DENSE_LABEL if small else _LABEL
+        needed = theme.px(_DENSE_LABEL if small else _LABEL)
         every = -(-needed * count // max(int(self.box.height()), 1))
         chosen = [(count - 0.5 - at, name) for at, name in enumerate(self._lanes)][:: max(every, 1)]
         self.axis_labels = [name for _, name in chosen]
@@ -309,7 +309,7 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         if self._lanes:
             self._label_lanes()
             return
-        scale = (self._scale[0], min(max(int(self.box.height()) // _LABEL, 1), _STEPS))
+        scale = (self._scale[0], min(max(int(self.box.height()) // theme.px(_LABEL), 1), _STEPS))
         if scale != self._scale:
             self._scale = scale
             values = [at for at in ticks(*scale) if at >= self._floor]

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from gpudeck.app.charts.plotting import pg
 from gpudeck.app.language.texts import tr_date
+from gpudeck.app.widgets import theme
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _SECONDS = (1, 2, 5, 10, 15, 30)
@@ -35,7 +36,8 @@ class ClockAxis(pg.AxisItem):  # type: ignore[misc]
         low, high = self.range
         if not high > low:
             return []
-        step = next((s for s in _STEPS if (high - low) / s * _LABEL_WIDTH <= width), _STEPS[-1])
+        most = width / theme.px(_LABEL_WIDTH)
+        step = next((s for s in _STEPS if (high - low) / s <= most), _STEPS[-1])
         # round in local time, since some zones are off by half an hour
         shift = time.localtime(high).tm_gmtoff
         first = -(-(low + shift) // step) * step - shift
@@ -58,7 +60,7 @@ class ClockAxis(pg.AxisItem):  # type: ignore[misc]
         painter.drawLine(0, 0, int(width), 0)
         painter.setPen(self.textPen())
         painter.setFont(self.style["tickFont"])
-        half = _LABEL_WIDTH / 2
+        half = theme.px(_LABEL_WIDTH) / 2
         for x, text in self.labels(width):
             painter.drawText(
                 QRectF(x - half, 2, 2 * half, height - 2), int(Qt.AlignmentFlag.AlignCenter), text

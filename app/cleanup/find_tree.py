@@ -177,8 +177,6 @@ class FindTree(QTreeView):
         header = self.header()
         header.setStretchLastSection(True)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
-        for at, width in enumerate(_WIDTHS):
-            header.resizeSection(at, width)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -187,6 +185,8 @@ class FindTree(QTreeView):
     def _fit_items(self) -> None:
         """Show the items whole where the reasons leave room for them."""
         header, width = self.header(), self.viewport().width()
+        for at in (1, 2):
+            header.resizeSection(at, max(self.sizeHintForColumn(at), theme.px(_WIDTHS[at])))
         needed = max(self.sizeHintForColumn(0), theme.px(_WIDTHS[0]))
         both = width - header.sectionSize(1) - header.sectionSize(2)
         spare = min(both - self.sizeHintForColumn(3), both // 2 - 1)  # the reason decides

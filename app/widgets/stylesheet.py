@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtGui import QColor, QPalette
+from PySide6.QtGui import QColor, QFontMetrics, QPalette
 
 from gpudeck.app.widgets import theme
 from gpudeck.scheduler.protocol import paths
@@ -38,6 +38,8 @@ def palette(t: theme.Tokens) -> QPalette:
 
 PILL_SHARE = 0.13
 """The share of a state's colour in the ground of its pill."""
+_PILL_PADDING = 1
+"""Pixels between the text of a pill and its border, above and below."""
 
 
 def pill_colors(t: theme.Tokens) -> dict[str, str]:
@@ -48,6 +50,12 @@ def pill_colors(t: theme.Tokens) -> dict[str, str]:
 
 def _pale(color: str, t: theme.Tokens, share: float) -> str:
     return theme.blend(QColor(color), QColor(t.surface), share).name()
+
+
+def _pill_radius() -> int:
+    """Return half of a pill's height: with a larger radius Qt draws no round corners at all."""
+    metrics = QFontMetrics(theme.font(theme.SMALL, strong=True))
+    return (metrics.height() + 2 * _PILL_PADDING) // 2
 
 
 def _icon(name: str, t: theme.Tokens) -> str:
@@ -62,10 +70,12 @@ def stylesheet(t: theme.Tokens) -> str:
         f'QLabel[meaning="{name}"] {{ color: {getattr(t, name)}; }}\n'
         for name in ("warm", "hot", "throttled", "failed", "muted")
     )
+    radius = _pill_radius()
     pills = "".join(
         f'QLabel[pill="{name}"] {{ background: {_pale(color, t, PILL_SHARE)}; color: {color};'
-        f" border: 1px solid {_pale(color, t, 3 * PILL_SHARE)}; border-radius: {theme.px(9)}px;"
-        f" padding: 1px 8px; font-size: {theme.px(theme.SMALL)}px; font-weight: 600; }}\n"
+        f" border: 1px solid {_pale(color, t, 3 * PILL_SHARE)}; border-radius: {radius}px;"
+        f" padding: {_PILL_PADDING}px 8px; font-weight: 600;"
+        f" font-size: {theme.px(theme.SMALL)}px; }}\n"
         for name, color in pill_colors(t).items()
     )
     return (

@@ -1,0 +1,89 @@
+"""Where text has 14 points, no text that the window paints itself is cut off or covered.
+
+`test_scales.py` looks at the texts of labels and buttons; these are painted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent
+from PySide6.QtGui import QFontMetrics
+from PySide6.QtWidgets import QApplication, QStyleOptionViewItem
+
+from gpudeck.app.assistant.session_files import Summary
+from gpudeck.app.assistant.session_list import SessionList
+from gpudeck.app.cleanup.find_tree import FindTree
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import pill, set_pill
+from gpudeck.assistant.housekeeping import Finding
+from gpudeck.assistant.housekeeping.findings import encoded
+from tests.gui import snapshots
+from tests.gui.conftest import Fed
+
+GIB = 2**30
+
+
+@pytest.fixture
+def large(qapp: QApplication, clean_qt: None) -> Iterator[QApplication]:
+    """Let text have 14 points."""
+    theme.set_text_size(qapp, 14)
+    theme.apply(qapp, "light")
+    yield qapp
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    theme.set_text_size(qapp, theme.POINTS)
+    theme.apply(qapp, "light")
+
+
+def test_a_pill_is_round(large: QApplication) -> None:
+    made = pill()
+    set_pill(made, "Running", "accent")
+    made.adjustSize()
+    made.show()
+    picture = made.grab().toImage()
+    border = picture.pixelColor(picture.width() // 2, 0)
+    assert picture.pixelColor(0, 0) != border
+    assert picture.pixelColor(0, picture.height() - 1) != border
+    made.close()
+
+
+def test_conversations_do_not_cover_each_other(large: QApplication) -> None:
+    made = SessionList()
+    made.show_sessions((Summary("a", "Why does it wait?", 0.0), Summary("b", "And now?", 0.0)), "")
+    option = QStyleOptionViewItem()
+    high = made.list.itemDelegate().sizeHint(option, made.list.model().index(0, 0)).height()
+    lines = (QFontMetrics(theme.font(size)).height() for size in (theme.BASE, theme.SMALL))
+    assert high >= sum(lines) + theme.S
+    made.deleteLater()
+
+
+def test_sizes_and_ages_of_items_to_clean_up_are_shown_whole(large: QApplication) -> None:
+    made = FindTree()
+    made.resize(1100, 500)
+    made.show()
+    reason = "of job 171 (finetune-llama), done"
+    made.show_finds(
+        [
+            Finding("artefacts", encoded("/data/171"), encoded("/data"), 1000 * GIB, reason,
+                    1000 * 86400.0, "seal")
+        ]
+    )  # fmt: skip
+    for column in (1, 2):
+        assert made.sizeHintForColumn(column) <= made.columnWidth(column)
+    made.close()
+    made.deleteLater()
+
+
+def test_the_values_beside_an_axis_do_not_touch_each_other(large: QApplication) -> None:
+    fed = Fed(large)
+    fed.window.resize(1280, 640)
+    fed.feed(snapshots.gpu_snapshot(1), history=True)
+    high = QFontMetrics(theme.font(theme.SMALL)).ascent()
+    for chart in fed.window.dashboard.charts.values():
+        if chart.frame.isVisible() and len(chart.view.axis_labels) > 1:
+            steps = len(chart.view.axis_labels) - 1
+            assert chart.view.box.height() / steps >= high, chart.title.text()
+    fed.window.close()
+    fed.window.deleteLater()
+    fed.settle()
