@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
@@ -15,7 +15,7 @@ from gpudeck.app.charts.chart_view import LANE_TOP, ChartView, clock_height, lan
 from gpudeck.app.charts.fleet_curves import FleetCurves
 from gpudeck.app.charts.heat_scale import HeatScale
 from gpudeck.app.charts.lanes import FROM as LANES_FROM
-from gpudeck.app.charts.lanes import floors, in_lanes
+from gpudeck.app.charts.lanes import floors, in_lanes, lane_levels
 from gpudeck.app.charts.scales import AxisTop, round_floor
 from gpudeck.app.charts.series import Floats
 from gpudeck.app.charts.value_line import LaneValues, ValueLine
@@ -33,6 +33,7 @@ from gpudeck.app.widgets.controls import (
     set_tooltip,
     show_if_any,
 )
+from gpudeck.app.widgets.icon_button import IconButton
 
 _SHARE_FIELD = "util"
 """The field whose axis always ends at 100 %."""
@@ -40,6 +41,8 @@ _HEAT_ROW = 1
 """The least pixels of a device's row in a heat map."""
 _LOWEST = 72
 """The least height of a plot at the usual size of text."""
+_MARK = 0.12
+"""The share of a lane's height, from its upper edge, that a mark takes."""
 
 
 class SpanSummary(QWidget):
@@ -88,11 +91,18 @@ class ChartCard:
         """Whether the visible span has any value."""
         self.top: float | None = None
         """The highest value of the axis; None while each device has a lane."""
+        self._lanes: tuple[tuple[str, ...], float, float] = (), 0.0, 0.0
+        """The devices that have lanes, and the values at both edges of each lane."""
+        self.enlarge = IconButton(
+            "enlarge", tr("Enlarge"), tr("Give this value the full lanes (V)")
+        )
+        self.enlarge.hide()
         header = row(self.title, self.values, Stretch(self.absent))
         self.summary = SpanSummary()
         self.heat_scale = HeatScale()
         header.addWidget(self.summary)
         header.addWidget(self.heat_scale)
+        header.addWidget(self.enlarge)
         plot = row(Stretch(self.view), self.lane_values, spacing=0)
         layout = column(header, Stretch(plot), spacing=theme.XS)
         if above is not None:
@@ -161,6 +171,8 @@ class ChartCard:
             self.view.show_empty(not self.has_data)
         self.view.show_gap(_read_times(contents))
         self.top = None if lanes else top
+        self._lanes = (devices, floor, top) if lanes else ((), 0.0, 0.0)
+        curves.levels, curves.marks = [], []
         curves.limit = None if lanes else chart.limit
         bands = (contents.past, limits, tuple(colors.values()), lanes and (floor, top))
         if self._bands != bands:  # these are many rectangles that seldom change
@@ -181,6 +193,8 @@ class ChartCard:
         fleet: FleetCurves,
         labels: Mapping[str, str],
         moments: Sequence[tuple[float, str]] = (),
+        *,
+        named: bool = False,
     ) -> None:
         """Draw so many devices that their curves could not be told apart, as a heat map.
 
@@ -188,15 +202,19 @@ class ChartCard:
             limits: Both ends of the time axis.
             labels: The names of the devices.
             moments: Times of vertical lines, and their colours.
+            named: Each row is high enough for its name and its value.
         """
         self._show_head(chart, chart.absent or "")
         self.has_data, self.top = not fleet.empty, None
-        self.lane_values.show_texts([])
+        self._lanes = fleet.devices, 0.0, 0.0
         self.view.show_begin(None, *limits)
         self.view.show_lanes(*limits, [lane_label(labels[d]) for d in fleet.devices])
         filled = ~np.isnan(fleet.means).all(axis=0)
         self.view.show_gap(np.asarray(fleet.start + np.flatnonzero(filled) * fleet.step, float))
-        least = clock_height() + LANE_TOP + _HEAT_ROW * len(fleet.devices)
+        count = len(fleet.devices)
+        least = clock_height() + LANE_TOP + _HEAT_ROW * count
+        if named:
+            least = lanes_height(count)
         self.view.setMinimumHeight(max(theme.px(_LOWEST), least))
         floor, top = self._lane_range(chart, [fleet.means.ravel()])
         low, high = (tr_decimal(f"{value:g}") for value in (floor, top))
@@ -204,6 +222,7 @@ class ChartCard:
         self.heat_scale.setVisible(self.has_data)
         curves, self._bands = self.view.curves, ()
         curves.show_heat(fleet, floor, top)
+        curves.levels, curves.marks = [], []
         curves.grid, curves.limit, curves.moments = [], None, list(moments)
         curves.show_bands({}, {}, fleet.step)
         curves.show_ghosts({}, {})
@@ -211,9 +230,35 @@ class ChartCard:
         curves.show_fill({}, {}, {}, (1, 1))
         curves.show_paths({}, {})
 
-    def show_fleet_values(self, chart: ChartModel, values: list[str]) -> None:
-        """Show these values of a heat map."""
+    def show_fleet_values(
+        self, chart: ChartModel, values: list[str], rows: Sequence[str] = ()
+    ) -> None:
+        """Show these values of a heat map, and those of its rows at their right ends."""
+        self.lane_values.show_texts([*rows])
         self.values.show_values([(text, None) for text in values], chart.unit if values else "")
+
+    def show_lane_levels(self, chart: ChartModel, alert: float | None) -> None:
+        """Draw the limit and the alert's threshold in every lane that reaches them."""
+        t, (devices, floor, top) = theme.tokens(), self._lanes
+        self.view.curves.levels = [
+            (level, color)
+            for value, color in ((chart.limit, t.muted), (alert, t.hot))
+            if value is not None
+            for level in lane_levels(devices, value, floor, top)
+        ]
+
+    def show_lane_marks(self, marks: Iterable[tuple[str, float, float, str]]) -> None:
+        """Mark what happened to a device in its own lane.
+
+        Args:
+            marks: The device, begin and end in seconds since the epoch, and the colour.
+        """
+        low = floors(self._lanes[0])
+        self.view.curves.marks = [
+            (QRectF(start, low[device] + 1 - _MARK, end - start, _MARK), color)
+            for device, start, end, color in marks
+            if device in low
+        ]
 
     def _lane_range(self, chart: ChartModel, values: Sequence[Floats]) -> tuple[float, float]:
         """Return the values at the lower and the upper edge of each lane.

@@ -25,6 +25,8 @@ _PALE = 0.3
 _GHOST, _BEHIND = 0.5, 0.35
 """Opacity of the curves of another time, and of those behind the curve in focus."""
 _FILL = 0.13
+_LEAST_MARK = 3.0
+"""The least pixels of the width and the height of a mark."""
 _SHADES = 256
 """The number of colours of a heat map."""
 _LINED = 8
@@ -47,6 +49,10 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
         """Value of the dashed line."""
         self.threshold: float | None = None
         """Value of the line that the user can drag."""
+        self.levels: list[tuple[float, str]] = []
+        """Values and colours of dashed lines in lanes."""
+        self.marks: list[tuple[QRectF, str]] = []
+        """What happened in a lane: the part of the plane along its upper edge, and a colour."""
         self._grid_pen = self._limit_pen = QPen()
         self.paths: dict[str, tuple[QPen, QPainterPath]] = {}
         self.behind: list[tuple[QPen, QPainterPath]] = []
@@ -197,6 +203,11 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
         if self.threshold is not None:
             painter.setPen(_pen(theme.tokens().hot, _GHOST))
             painter.drawLine(QLineF(left, self.threshold, right, self.threshold))
+        for level, color in self.levels:
+            dashed = _pen(color, _GHOST)
+            dashed.setStyle(Qt.PenStyle.DashLine)
+            painter.setPen(dashed)
+            painter.drawLine(QLineF(left, level, right, level))
         painter.setPen(Qt.PenStyle.NoPen)
         for shade, boxes in self.bands:
             painter.setBrush(shade)
@@ -212,6 +223,7 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
             painter.setPen(pen)
             painter.drawPath(path)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
+        self._paint_marks(painter)
         moments = list(self.moments)
         if self.cursor is not None:
             moments.append((self.cursor, self._limit_pen.color().name()))
@@ -232,6 +244,19 @@ class Curves(pg.GraphicsObject):  # type: ignore[misc]
             painter.setPen(QColor(theme.tokens().surface))
             lines = (area.top() + at * pitch for at in range(1, image.height()))
             painter.drawLines([QLineF(inside.left(), y, inside.right(), y) for y in lines])
+        painter.restore()
+
+    def _paint_marks(self, painter: QPainter) -> None:
+        """Paint the marks; however short they are, they can be seen."""
+        moved = painter.worldTransform()
+        inside = moved.mapRect(self._box)
+        painter.save()
+        painter.resetTransform()
+        for place, color in self.marks:
+            box = moved.mapRect(place)
+            box.setWidth(max(box.width(), _LEAST_MARK))
+            box.setHeight(max(box.height(), _LEAST_MARK))
+            painter.fillRect(box & inside, QColor(color))
         painter.restore()
 
     def _paint_fill(self, painter: QPainter) -> None:

@@ -19,6 +19,18 @@ def floors(devices: Sequence[str]) -> dict[str, float]:
     return {device: float(len(devices) - 1 - at) for at, device in enumerate(devices)}
 
 
+def lane_levels(devices: Sequence[str], value: float, floor: float, top: float) -> list[float]:
+    """Return where a value lies in each device's lane; nothing if the lanes do not reach it.
+
+    Args:
+        floor: The value at the lower edge of a lane.
+        top: The value that fills a lane.
+    """
+    if not floor < value <= top + (1 / _SHARE - 1) * (top - floor):
+        return []
+    return [low + _SHARE * (value - floor) / (top - floor) for low in floors(devices).values()]
+
+
 def in_lanes(
     contents: ChartContents, devices: Sequence[str], floor: float, top: float
 ) -> ChartContents:

@@ -10,8 +10,6 @@ from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import (
     Stretch,
     card,
-    column,
-    elided,
     label,
     row,
     set_text,
@@ -24,25 +22,21 @@ _MOST = 5
 _TITLE = tr_noop("Last 24 hours")
 _WHOLE = 23.5
 """Hours of readings of each device from which on the day counts as whole."""
-_LOW = 640
-"""Pixels of the height of a window that is too low for a sentence."""
 _EDGES = 40
 """Pixels of the card's edges."""
 
 
 class DayCard:
-    """Show a line of figures above a sentence. The card is hidden until there is a day."""
+    """Show a line of figures, with a sentence on hover. Hidden until there is a day."""
 
     def __init__(self) -> None:
         self.captions = [label(meaning="muted", size="small") for _ in range(_MOST)]
         self.values = [label(strong=True) for _ in range(_MOST)]
-        self.text = elided(size="small", meaning="muted")
         pairs = [
             row(*pair, spacing=theme.XS) for pair in zip(self.captions, self.values, strict=True)
         ]
         self.title = label(tr(_TITLE), strong=True)
-        line = row(self.title, *pairs, Stretch(), spacing=theme.L)
-        inner = column(line, self.text, spacing=2)
+        inner = row(self.title, *pairs, Stretch(), spacing=theme.L)
         self.frame: QFrame = card(inner)
         inner.setContentsMargins(theme.M, theme.S, theme.M, theme.S)
         # figures without room are hidden, so the card needs no width of its own
@@ -61,9 +55,9 @@ class DayCard:
             caption, value = shown[at] if at < len(shown) else ("", "")
             set_text(self.captions[at], caption)
             set_text(self.values[at], value)
-        set_text(self.text, sentence(day, settings, devices))
         self.fit()
-        set_tooltip(self.frame, "\n".join([*(": ".join(pair) for pair in shown), self.text.text()]))
+        lines = (*(": ".join(pair) for pair in shown), sentence(day, settings, devices))
+        set_tooltip(self.frame, "\n".join(lines))
         self.frame.setVisible(day.hours > 0)
 
     def fit(self) -> None:
@@ -79,7 +73,3 @@ class DayCard:
             fits = bool(value.text()) and room >= 0
             caption.setVisible(fits)
             value.setVisible(fits)
-        # half a sentence says nothing, and a low window has no room for it
-        wide = self.text.fontMetrics().horizontalAdvance(self.text.text())
-        whole = above is not None and wide <= above.width() - theme.px(_EDGES)
-        self.text.setVisible(whole and self.frame.window().height() >= theme.px(_LOW))

@@ -10,7 +10,7 @@ from gpudeck.app.charts.chart_card import ChartCard
 from gpudeck.app.charts.chart_model import ChartModel, scale
 from gpudeck.app.charts.chart_source import ChartSource, Limits
 from gpudeck.app.charts.fleet_curves import FleetCurves
-from gpudeck.app.format.values import device_label, format_field
+from gpudeck.app.format.values import NOT_AVAILABLE, device_label, format_field
 from gpudeck.app.language.texts import tr
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 
@@ -40,6 +40,8 @@ class FleetCharts(QObject):
         limits: Limits,
         cursor: float | None,
         moments: Sequence[tuple[float, str]],
+        *,
+        named: bool = False,
     ) -> None:
         """Draw a chart.
 
@@ -48,19 +50,25 @@ class FleetCharts(QObject):
             limits: Both ends of the time axis.
             cursor: The moment of the cursor; None without one.
             moments: Times of vertical lines, and their colours.
+            named: Each row has its name and its value beside it.
         """
         card, field = self._cards[chart.field], chart.field
         labels = {state.device.id: device_label(state.device) for state in snapshot.devices}
         devices, hz = tuple(labels), snapshot.settings.telemetry_hz
         fleet = self._source.fleet(field, devices, limits, card.view.pixels, hz)
-        card.show_fleet(chart, limits, fleet, labels, moments)
+        card.show_fleet(chart, limits, fleet, labels, moments, named=named)
         card.view.show_threshold(None, "")
         card.view.curves.cursor = cursor
         self._devices = devices
         moment = min(limits[1] - fleet.step / 2, snapshot.time) if cursor is None else cursor
-        level = card.view.box.level
-        pointed = None if level is None else self._device_at(level)
-        card.show_fleet_values(chart, _values(field, fleet.values_at(moment), labels, pointed))
+        known = fleet.values_at(moment)
+        if named:
+            rows = [_number(field, known[d]) if d in known else NOT_AVAILABLE for d in devices]
+            card.show_fleet_values(chart, [], rows)
+        else:
+            level = card.view.box.level
+            pointed = None if level is None else self._device_at(level)
+            card.show_fleet_values(chart, _values(field, known, labels, pointed))
         card.summary.show_text(_extremes(field, fleet, labels))
 
     def _device_at(self, level: float) -> str | None:

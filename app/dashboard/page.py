@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 import msgspec
@@ -68,6 +68,8 @@ from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 _FIRST_LINE, _COLUMNS = 4, 2
 """The grid's line of the first chart, and the columns of charts."""
+_FRONT_STRETCH, _STRETCH = 5, 3
+"""How the height is shared between the chart with full lanes and each line of strips."""
 _REACH = 2.5
 """Bins beside the cursor whose values still count as those at the cursor."""
 _FORMATS = tr_noop("CSV (*.csv);;Parquet (*.parquet);;Picture (*.png)")
@@ -106,6 +108,10 @@ class DashboardPage(QWidget):
         """The field whose alert is being dragged."""
         self._heat = False
         """There are so many devices that each chart is a heat map."""
+        self.front = HEADLINE[0]
+        """The value that has full lanes while those of several devices are strips."""
+        self._strips = False
+        """Each device has a lane in the chart of `front`, and a row of a heat map in the others."""
         self.cursor_share: float | None = None
         """The cursor's place on the time axis, 0 to 1."""
         self.compared: float | None = None
@@ -131,6 +137,8 @@ class DashboardPage(QWidget):
         """Names the charts that are not shown, as they have no data."""
         self._shown: tuple[str, ...] = ()
         """The fields whose charts are shown."""
+        self._placed_front = ""
+        """The field whose chart has full lanes; empty while all charts are alike."""
         self._folded_span: object = None
         self._folds_due = 0.0
         """When charts that are not shown are looked at again, and the stretch of time they had."""
@@ -173,6 +181,7 @@ class DashboardPage(QWidget):
             chart.view.box.panned.connect(self.pan)
             chart.view.box.zoomed.connect(self.zoom)
             chart.view.box.hovered.connect(self.point)
+            chart.enlarge.clicked.connect(lambda _=False, f=field: self.bring_forward(f))
         for side in range(_COLUMNS):
             grid.setColumnStretch(side, 1)
 
@@ -188,6 +197,9 @@ class DashboardPage(QWidget):
         colors = {device.id: series[i % len(series)] for i, device in enumerate(devices)}
         labels = {device.id: device_label(device) for device in devices}
         many = self._heat = len(colors) > MANY
+        self._strips = (
+            LANES_FROM <= len(colors) <= MANY and self.focus is None and self.compared is None
+        )
         self.bar.compare.setVisible(not many)
         if many and self.compared is not None:
             self.compare(False)
@@ -233,23 +245,36 @@ class DashboardPage(QWidget):
 
         The others have no data; a line names them.
         """
-        if fields == self._shown:
+        front = self.front if self._strips and self.front in fields else ""
+        if (fields, front) == (self._shown, self._placed_front):
             return
-        self._shown = fields
+        self._shown, self._placed_front = fields, front
+        fields = tuple(sorted(fields, key=lambda field: field != front))  # all else keeps its order
         for line in range(len(self.charts)):
             self._grid.setRowStretch(_FIRST_LINE + line, 0)
         for chart in self.charts.values():
             self._grid.removeWidget(chart.frame)
-        alone = len(fields) % _COLUMNS  # the first chart has a line of its own
+        alone = 1 if front else len(fields) % _COLUMNS  # the first chart has a line of its own
         for at, field in enumerate(fields):
             line, side = divmod(at - alone, _COLUMNS) if at >= alone else (-1, 0)
             line += _FIRST_LINE + alone
             span = 1 if at >= alone else _COLUMNS
             self._grid.addWidget(self.charts[field].frame, line, side, 1, span)
-            self._grid.setRowStretch(line, 1)
+            self._grid.setRowStretch(line, _FRONT_STRETCH if field == front else _STRETCH)
         for field, chart in self.charts.items():
             chart.frame.setParent(self)
             chart.frame.setVisible(field in fields)
+            chart.enlarge.setVisible(bool(front) and field != front)
+
+    def bring_forward(self, field: str) -> None:
+        """Give a value the full lanes, and make strips of the others."""
+        self.front = field
+        self._schedule, self._folded_span = RedrawSchedule(), None
+        self.refresh()
+
+    def _bring_next_forward(self) -> None:
+        at = self._shown.index(self.front) if self.front in self._shown else -1
+        self.bring_forward(self._shown[(at + 1) % len(self._shown)])
 
     def _load_past(self, request: LoadPast) -> None:
         self._link.send(
@@ -364,6 +389,7 @@ class DashboardPage(QWidget):
                 "time.next": lambda: self._show_next_job(1),
                 "time.previous": lambda: self._show_next_job(-1),
                 "time.export": self.export,
+                "time.value": self._bring_next_forward,
             },
         )
 
@@ -410,7 +436,7 @@ class DashboardPage(QWidget):
             chart.view.recolor()
 
     def _draw(self, snapshot: Snapshot, colors: dict[str, str]) -> None:
-        widths = {field: chart.view.pixels for field, chart in self.charts.items()}
+        widths = self._widths()
         limits = self.axis.limits
         recent = self.source.recent(limits)
         alone = self.cursor_share is None and self.compared is None
@@ -425,7 +451,7 @@ class DashboardPage(QWidget):
         spans = current_job_spans(snapshot, colors, *limits)
         if not recent:
             spans = past_job_spans(annotations, tuple(colors), *limits)
-        self._draw_charts(snapshot, colors, limits, widths, events, stepping)
+        self._draw_charts(snapshot, colors, limits, events, stepping)
         rows = {s.device.id: shortest_label(device_label(s.device)) for s in snapshot.devices}
         if self.focus is not None:
             spans = tuple(span for span in spans if span.device == self.focus)
@@ -451,7 +477,6 @@ class DashboardPage(QWidget):
         snapshot: Snapshot,
         colors: dict[str, str],
         limits: Limits,
-        widths: dict[str, int],
         events: tuple[EventMark, ...],
         stepping: bool,
     ) -> None:
@@ -460,28 +485,52 @@ class DashboardPage(QWidget):
         moments = [
             (event.start, theme.meaning_color(event.meaning))
             for event in events
-            if event.line and event.start >= limits[0]
+            if event.line and event.start >= limits[0] and not (self._strips and event.device)
         ]
         appearance: object = object()
         if stepping:
             loads = self._state.history.loads
-            sizes = tuple(widths.values())
-            look = (tuple(colors.items()), self.focus, self._shown)
+            sizes = tuple(self._widths().values())
+            look = (tuple(colors.items()), self.focus, self._shown, self._placed_front)
             appearance = (look, self.axis.seconds, sizes, loads, tuple(moments))
         fields = self._schedule.next_charts(self._charts_to_draw(snapshot), limits, appearance, hz)
-        if self._heat:
-            for chart in chart_models(snapshot, fields):
-                self.fleet.draw(chart, snapshot, limits, self._cursor_time(), moments)
-            if fields:
-                self._fold_charts(snapshot)
-            return
-        self.fleet.forget()
-        contents = self.source.contents(fields, tuple(colors), limits, self.compared, widths)
-        self._texts.begin(hz)
+        if not self._heat:
+            self._place_charts(self._shown)  # there may be more or fewer devices than before
+        front = self._placed_front
+        strips = {field for field in self.charts if self._heat or (front and field != front)}
+        if not strips:
+            self.fleet.forget()
+        for chart in chart_models(snapshot, [field for field in fields if field in strips]):
+            cursor = self._cursor_time()
+            self.fleet.draw(chart, snapshot, limits, cursor, moments, named=not self._heat)
+        if not self._heat:
+            self._draw_curves(snapshot, colors, limits, fields, strips, moments, stepping)
+            marks = [(e.device, e.start, e.end, theme.meaning_color(e.meaning)) for e in events]
+            for field in fields:
+                self.charts[field].show_lane_marks(marks)
+        if fields:
+            self._fold_charts(snapshot)
+
+    def _draw_curves(
+        self,
+        snapshot: Snapshot,
+        colors: dict[str, str],
+        limits: Limits,
+        fields: Collection[str],
+        strips: Collection[str],
+        moments: list[tuple[float, str]],
+        stepping: bool,
+    ) -> None:
+        """Draw the charts of `fields` that are no strips, and renew the texts of some others."""
+        fields = [field for field in fields if field not in strips]
+        contents = self.source.contents(
+            fields, tuple(colors), limits, self.compared, self._widths()
+        )
+        self._texts.begin(snapshot.settings.telemetry_hz)
         renewed = [
             field
             for at, field in enumerate(self.charts)
-            if not stepping or field in fields or self._texts.includes(at)
+            if field not in strips and (not stepping or field in fields or self._texts.includes(at))
         ]
         front = {d: c for d, c in colors.items() if self.focus in (None, d)}
         for band in (self.jobs, self.events):
@@ -493,11 +542,12 @@ class DashboardPage(QWidget):
                 card.show_contents(chart, limits, shown, front, moments, behind)
             card.show_chart(chart, front)  # it names the scale of the contents
             if chart.field in fields:
-                self._show_threshold(card, chart.field, snapshot, front)
+                self._show_threshold(card, chart, snapshot, front)
                 card.summary.show_text(self._summary(chart, limits, shown))
                 self._show_cursor(card, chart, shown, front)
-        if fields:
-            self._fold_charts(snapshot)
+
+    def _widths(self) -> dict[str, int]:
+        return {field: chart.view.pixels for field, chart in self.charts.items()}
 
     def _charts_to_draw(self, snapshot: Snapshot) -> tuple[str, ...]:
         """Return the fields of the charts that are shown, and of those that may have data now.
@@ -513,13 +563,16 @@ class DashboardPage(QWidget):
         return tuple(field for field in self.charts if field in self._shown or field in known)
 
     def _show_threshold(
-        self, card: ChartCard, field: str, snapshot: Snapshot, devices: Iterable[str]
+        self, card: ChartCard, chart: ChartModel, snapshot: Snapshot, devices: Iterable[str]
     ) -> None:
         """Show the alert on a chart that has one, unless it is being dragged."""
-        if field == self._dragged:
+        if chart.field == self._dragged:
             return
-        known = threshold(field, snapshot, devices) if card.has_data else None
-        if known is None or card.top is None:
+        known = threshold(chart.field, snapshot, devices) if card.has_data else None
+        if card.top is None:
+            card.view.show_threshold(None, "")
+            card.show_lane_levels(chart, known.level if known else None)
+        elif known is None:
             card.view.show_threshold(None, "")
         elif known.level is None:
             card.view.show_threshold(card.top, tr("No alert"))

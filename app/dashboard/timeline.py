@@ -46,6 +46,8 @@ class EventMark:
     """Draw a line through all charts."""
     label: str
     """What happened, in a word or two."""
+    device: str = ""
+    """The device that it happened to; empty if it is about the machine."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,7 @@ def event_marks(
             _tooltip(a, end),
             a.kind != "throttle",
             tr_text(_reasons(a.text)) if a.kind == "throttle" else tr(_WORDS[a.kind]),
+            a.device,
         )
         for a in annotations
         if a.kind in EVENT_MEANINGS and (not a.device or a.device in devices) and _in(a, start, end)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import msgspec
 
 from gpudeck.app.format.free_devices import is_free
+from gpudeck.app.format.peak_share import peak_share
 from gpudeck.app.format.values import Meaning, device_label, duration, format_field, significant
 from gpudeck.app.language.texts import (
     tr,
@@ -34,7 +35,7 @@ from gpudeck.scheduler.protocol.busy_causes import (
 from gpudeck.scheduler.protocol.devices import NA, Reading
 from gpudeck.scheduler.protocol.jobs import Job, Running
 from gpudeck.scheduler.protocol.settings import Settings
-from gpudeck.scheduler.protocol.snapshot import Busy, DeviceState, Snapshot
+from gpudeck.scheduler.protocol.snapshot import Alert, Busy, DeviceState, Snapshot
 from gpudeck.scheduler.protocol.users import user_name
 
 Usage = Literal["held", "in use", "idle", "recorded", "asleep", "reserved", "unreachable"]
@@ -63,6 +64,8 @@ class TileMetric(msgspec.Struct, frozen=True):
     """Draw the share as a bar under the value."""
     value: float | None = None
     """The value itself in the field's unit; None if it is not known."""
+    short_text: str = ""
+    """The text where there is no room for the whole one; empty if it is the same."""
 
 
 class Tile(msgspec.Struct, frozen=True):
@@ -86,6 +89,8 @@ class Tile(msgspec.Struct, frozen=True):
     """A job could have the device to itself now."""
     progress: float | None = None
     """The share of the job that holds it which is done, 0 to 1; None if it is not known."""
+    alert: str = ""
+    """The alerts about it that are raised, a line for each."""
 
     @property
     def quiet(self) -> bool:
@@ -94,7 +99,12 @@ class Tile(msgspec.Struct, frozen=True):
 
     @property
     def meaning(self) -> Meaning:
-        """Return the most serious meaning of all values."""
+        """Return the most serious meaning of all values and alerts."""
+        return "hot" if self.alert and self.worst != "failed" else self.worst
+
+    @property
+    def worst(self) -> Meaning:
+        """Return the most serious meaning of the values alone."""
         found = {metric.meaning for metric in self.metrics}
         order: tuple[Meaning, ...] = ("failed", "hot", "throttled", "warm")
         return next((meaning for meaning in order if meaning in found), "")
@@ -103,7 +113,15 @@ class Tile(msgspec.Struct, frozen=True):
 def tiles(snapshot: Snapshot) -> tuple[Tile, ...]:
     """Return a tile for each device."""
     jobs = {job.id: job for job in snapshot.jobs}
-    return tuple(_tile(state, jobs, snapshot.settings) for state in snapshot.devices)
+    return tuple(
+        _tile(
+            state,
+            jobs,
+            snapshot.settings,
+            [alert for alert in snapshot.alerts if alert.device == state.device.id],
+        )
+        for state in snapshot.devices
+    )
 
 
 def temperature_meaning(reading: Reading) -> Meaning:
@@ -183,6 +201,19 @@ def rates_by_type(reading: Reading) -> str:
     )
 
 
+def _with_peak_share(shown: TileMetric, device: str) -> TileMetric:
+    """Add which share of the card's peak a rate is, where that is known."""
+    found = peak_share(device, shown.value) if shown.value else None
+    if found is None:
+        return shown
+    share, about = found
+    percent = f"{100 * share:.0f}"
+    text = tr("{rate} · {percent} % of peak", rate=shown.text, percent=percent)
+    return msgspec.structs.replace(
+        shown, text=text, tooltip=f"{shown.tooltip}\n{about}", short_text=shown.text
+    )
+
+
 def _temperature(reading: Reading) -> TileMetric:
     share = _share(reading, "temp", _temperature_limit(reading))
     return _metric(tr("Temperature"), reading, "temp", temperature_meaning(reading), share)
@@ -233,7 +264,9 @@ def _share(reading: Reading, field: str, whole: float) -> float | None:
     return None if value is None or not whole > 0 else min(max(value / whole, 0.0), 1.0)
 
 
-def _tile(state: DeviceState, jobs: dict[int, Job], settings: Settings) -> Tile:
+def _tile(
+    state: DeviceState, jobs: dict[int, Job], settings: Settings, alerts: Iterable[Alert]
+) -> Tile:
     device = state.device
     reading = state.reading
     if reading is None:
@@ -242,6 +275,8 @@ def _tile(state: DeviceState, jobs: dict[int, Job], settings: Settings) -> Tile:
         why = explain(cause) if isinstance(cause, Unreachable) else Unavailable("unread")
         reading = Reading("", 0.0, {}, absent=dict.fromkeys(fields, why))
     usage, holder, tooltip = _holder(state, jobs)
+    metrics = [metric(reading) for metric in METRICS]
+    metrics[COMPUTE_RATE] = _with_peak_share(metrics[COMPUTE_RATE], device.name)
     # a badge says that it is a replay
     name = device.name.removeprefix("REPLAY ").removeprefix("NVIDIA ")
     return Tile(
@@ -253,11 +288,12 @@ def _tile(state: DeviceState, jobs: dict[int, Job], settings: Settings) -> Tile:
         usage=usage,
         holder=holder,
         holder_tooltip=tooltip,
-        metrics=tuple(metric(reading) for metric in METRICS),
+        metrics=tuple(metrics),
         host=device.host,
         warning=_warning(reading),
         free=device.kind != "cpu" and not device.host and is_free(state, settings),
         progress=_progress(state, jobs),
+        alert="\n".join(tr_text(alert.text) for alert in alerts),
     )
 
 

@@ -222,7 +222,12 @@ class TileView(QFrame):
             wide = min(_advance(self._small, tile.warning), right - left)
             shown = _elided(self._small, tile.warning, wide)
             box = self._box(left, wide)
-            texts.append(TileText(box, shown, self._small, tile.meaning, tile.warning))
+            texts.append(TileText(box, shown, self._small, tile.worst, tile.warning))
+            left = box.right() + theme.S
+        if tile.alert:
+            word = tr("alert")
+            box = self._box(left, min(_advance(self._small, word), max(right - left, 0.0)))
+            texts.append(TileText(box, word, self._small, "hot", tile.alert))
             left = box.right() + theme.S
         held = self._place_holder(texts, tile, left, right)
         room = max(right - held - (theme.S if held else 0) - left, 0.0)
@@ -286,6 +291,8 @@ class TileView(QFrame):
         text = metric.slim_text if slim else metric.text
         if start == end:
             text = ""
+        elif metric.short_text and not slim and _advance(self._bold, text) > box.width():
+            text = metric.short_text
         return TileText(
             box,
             text,
@@ -304,7 +311,7 @@ class TileView(QFrame):
 def _without_values(tile: Tile) -> tuple[object, ...]:
     return (
         *(tile.title, tile.name, tile.note, tile.replay, tile.holder, tile.holder_tooltip),
-        *(tile.warning, tile.meaning, tile.free, tile.progress),
+        *(tile.warning, tile.meaning, tile.free, tile.progress, tile.alert),
     )
 
 

@@ -49,6 +49,7 @@ ACTIONS = (
         A("time.compare", "Compare with the time before", ("B",), words="charts"),
         A("time.next", "Go to the next job", ("J",), words="charts time"),
         A("time.previous", "Go to the previous job", ("Shift+J",), words="charts time"),
+        A("time.value", "Give the next value the full lanes", ("V",), words="charts metric"),
         A("time.export", "Export what the charts show", ("Ctrl+E",), words="csv save file"),
     ),
     *_page(

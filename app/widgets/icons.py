@@ -67,6 +67,15 @@ def _assistant() -> QPainterPath:
     return path
 
 
+def _enlarge() -> QPainterPath:
+    path = QPainterPath()
+    _line(path, (14, 4), (20, 4), (20, 10))
+    _line(path, (10, 20), (4, 20), (4, 14))
+    _line(path, (20, 4), (13.5, 10.5))
+    _line(path, (4, 20), (10.5, 13.5))
+    return path
+
+
 def _alerts() -> QPainterPath:
     path = QPainterPath()
     path.moveTo(QPointF(5, 17))
@@ -171,6 +180,7 @@ _SHAPES: dict[str, Callable[[], QPainterPath]] = {
     "hosts": _hosts,
     "cleanup": _cleanup,
     "settings": _settings,
+    "enlarge": _enlarge,
     "copy": _copy,
     "code": _code,
     "again": _again,

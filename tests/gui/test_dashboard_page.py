@@ -9,8 +9,12 @@ from PySide6.QtGui import QFontMetricsF
 from PySide6.QtTest import QTest
 
 from gpudeck.app.charts.chart_model import scale
+from gpudeck.app.charts.lanes import lane_levels
 from gpudeck.app.charts.thresholds import moved, threshold
 from gpudeck.app.charts.value_line import ValueLine
+from gpudeck.app.widgets import theme
+from gpudeck.scheduler.protocol.annotation import Annotation
+from gpudeck.scheduler.protocol.snapshot import Alert
 from gpudeck.scheduler.verbs.control import Configure
 from tests.gui import snapshots
 from tests.gui.readable import texts
@@ -352,6 +356,7 @@ def test_a_gap_in_the_readings_is_named(fed, count):
 def test_lanes_tell_their_scale_and_differ_where_the_values_do(fed):
     fed.window.resize(1280, 800)
     fed.feed(snapshots.gpu_snapshot(8), history=True)
+    fed.window.dashboard.bring_forward("temp")
     card = fed.window.dashboard.charts["temp"]
     low, _, high = card.values.unit.partition("each lane ")[2].partition(" ")[0].partition("–")
     found = fed.window.dashboard.source.summary(
@@ -359,3 +364,71 @@ def test_lanes_tell_their_scale_and_differ_where_the_values_do(fed):
     )
     assert float(low) <= found[0] and found[2] <= float(high)
     assert float(high) < 1.2 * found[2], "the lanes are full"
+
+
+def heat_rows(card) -> int:
+    heat = card.view.curves._heat
+    return 0 if heat is None else heat[0].height()
+
+
+def test_one_value_of_several_devices_has_lanes_and_the_others_are_strips(fed):
+    fed.feed(snapshots.gpu_snapshot(8), history=True)
+    page = fed.window.dashboard
+    for front in ("util", "power"):
+        if front != page.front:
+            page.charts[front].enlarge.click()
+            fed.settle()
+        for field, card in page.charts.items():
+            strip = field != front
+            assert heat_rows(card) == (8 if strip else 0), field
+            assert len(card.view.curves.paths) == (0 if strip else 8), field
+            assert card.enlarge.isVisible() == strip
+            assert len(card.lane_values.texts) == 8, "each row has its value beside it"
+        high = page.charts[front].frame.height()
+        assert all(high > page.charts[f].frame.height() for f in page.charts if f != front)
+    QTest.keyClick(page, Qt.Key.Key_V)
+    assert page.front == "util", "after the last value comes the first"
+    page.legend.chips[GPU0].click()
+    assert not any(heat_rows(card) for card in page.charts.values()), "one device has curves"
+    assert not any(card.enlarge.isVisible() for card in page.charts.values())
+    page.legend.chips[GPU0].click()
+    page.compare(True)
+    assert not any(heat_rows(card) for card in page.charts.values()), "colours cannot be compared"
+
+
+def test_limits_alerts_and_events_are_on_the_lane_of_their_device(fed):
+    fed.feed(snapshots.gpu_snapshot(8), history=True)
+    page, gpu = fed.window.dashboard, snapshots.gpu(3).id
+    page.bring_forward("temp")
+    fed.settle()
+    raised = Annotation(NOW - 60, None, "alert", "GPU 3 is over 80 °C", gpu)
+    page.source.annotations = lambda limits: (raised,)
+    page.refresh()
+    for card in page.charts.values():
+        ((place, color),) = card.view.curves.marks
+        assert 4 < place.top() < place.bottom() <= 5, "the fourth lane from the top"
+        assert (place.left(), color) == (NOW - 60, theme.LIGHT.hot)
+        assert card.view.curves.moments == [], "no line through the lanes of others"
+    t = theme.LIGHT
+    levels = page.charts["temp"].view.curves.levels
+    assert {color for _, color in levels} <= {t.muted, t.hot}
+
+
+@pytest.mark.parametrize(("value", "count"), [(70.0, 4), (20.0, 0), (200.0, 0)])
+def test_a_limit_is_drawn_in_each_lane_that_reaches_it(value, count):
+    found = lane_levels(("a", "b", "c", "d"), value, 30.0, 80.0)
+    assert len(found) == count
+    assert [int(level) for level in found] == [3, 2, 1, 0][:count]
+
+
+def test_a_raised_alert_is_on_the_tile_of_its_device(fed):
+    made = snapshots.gpu_snapshot(4)
+    gpu = made.devices[2].device.id
+    alert = Alert(1, "temperature", gpu, None, "GPU 2 is over 80 °C, peak 84 °C", NOW - 9, NOW - 4)
+    fed.feed(snapshots.msgspec.structs.replace(made, alerts=(alert,)))
+    shown = {
+        device: [text.tooltip for text in tile.texts if text.text == "alert"]
+        for device, tile in fed.window.strip.tiles.items()
+    }
+    assert shown.pop(gpu) == ["GPU 2 is over 80 °C, peak 84 °C"]
+    assert not any(shown.values())

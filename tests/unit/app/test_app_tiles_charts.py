@@ -22,7 +22,10 @@ def test_a_gpu_tile_has_all_values_and_the_method_of_tflops():
     tile = tiles(snapshots.gpu_snapshot(3))[0]
     assert tile.name == "H100 80GB HBM3"
     assert all(m.text != "–" for m in tile.metrics)
-    assert tile.metrics[2].tooltip == snapshots.TFLOPS_METHOD
+    peak = "the vendor's peak of this card for BF16 is 989 TFLOP/s"
+    assert tile.metrics[2].tooltip == f"{snapshots.TFLOPS_METHOD}\n{peak}"
+    assert tile.metrics[2].text.endswith("% of peak")
+    assert tile.metrics[2].short_text.endswith("TFLOP/s"), "where there is less room"
     assert 0 < tile.metrics[0].share <= 1
 
 
@@ -33,8 +36,8 @@ def test_tflops_of_counters_are_shown_with_their_error_and_for_each_data_type():
     reading = msgspec.structs.replace(state.reading, values=values)
     state = msgspec.structs.replace(state, reading=reading)
     shown = tiles(msgspec.structs.replace(made, devices=(state,)))[0].metrics[2]
-    assert shown.text == "≈ 740 ±12 %"
-    assert shown.tooltip == (
+    assert shown.text == "≈ 740 ±12 % · 75 % of peak"
+    assert shown.tooltip.startswith(
         "740 TFLOP/s if this is FP16, BF16 or FP32, 1480 if FP8, 370 if TF32, each ±12 %: "
         + snapshots.TFLOPS_METHOD
     )
