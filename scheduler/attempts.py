@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol import log_file as logs
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.devices import Device
@@ -47,7 +48,8 @@ class Exit(msgspec.Struct, frozen=True):
     started: float
     ended: float
     code: int | None
-    error: str
+    error: Message
+    """Why it could not be started; empty where it was."""
     over: float = 0.0
     """The time limit that ended it, in seconds; 0 where none did."""
     uncapped: str = ""
@@ -58,12 +60,18 @@ class Exit(msgspec.Struct, frozen=True):
     """The limit of host memory that ended it, in bytes; 0 where none did."""
     left: tuple[int, ...] = ()
     """Processes that it left behind, and that only another user may kill."""
+    program: str = ""
+    """The program that could not be started; empty where one was, and where `error` says all."""
+    folder: str = ""
+    """The folder in which it could not be started."""
+    folder_gone: bool = False
+    """True where there is no such folder, which is why."""
 
 
 class NeverRan(NamedTuple):
     """An attempt that ended before it ran anything."""
 
-    why: str
+    why: Message
     passing: bool = False
     """True where the cause is not the job's and passes, as a full disk: the job waits for that,
     however often it is tried."""
@@ -72,7 +80,7 @@ class NeverRan(NamedTuple):
 class Untraceable(NamedTuple):
     """An attempt that may have run, but left no record of its end."""
 
-    why: str
+    why: Message
 
 
 class Unreadable(NamedTuple):

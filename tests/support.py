@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import msgspec
 import pytest
 
+from gpudeck.language.rendering import json_in_english
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import DaemonGone
 
@@ -93,3 +95,8 @@ def lives(pid: int) -> bool:
     except OSError:
         return False
     return stat[stat.rindex(b")") + 2 : stat.rindex(b")") + 3] not in (b"Z", b"X")
+
+
+def in_english(value: Any) -> Any:
+    """Return a value as programs read it: as JSON has it, with its texts in English."""
+    return msgspec.json.decode(json_in_english(msgspec.json.encode(value)))

@@ -360,10 +360,7 @@ def _reason(job: Job, now: float) -> str:
     if isinstance(state, Queued):
         return tr_text(headline(state.wait, now))
     if isinstance(state, Failed):
-        reason = tr_sentence(state.reason)
-        if state.code is None or "exit code" in str(state.reason):
-            return reason
-        return tr("{reason} (exit status {n})", reason=reason, n=state.code)
+        return tr_text(state.reason)
     if isinstance(state, Running) and state.unreadable is not None:
         return tr_text(explain(state.unreadable, now))
     return tr_sentence(state.reason) if isinstance(state, Lost | Cancelled) else ""

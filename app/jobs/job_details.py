@@ -29,7 +29,7 @@ from gpudeck.app.jobs.log_tail import LogTail
 from gpudeck.app.jobs.log_view import LogView
 from gpudeck.app.jobs.requests import ReadLog
 from gpudeck.app.jobs.table import pill_meaning
-from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.link.link import Link
 from gpudeck.app.report.file import FILTER, WriteReport
 from gpudeck.app.state import State
@@ -478,8 +478,8 @@ def fact_table(
 
 def _event(event: Event) -> str:
     """Return an event of the timeline, such as "failed: exit code 1"."""
-    what = tr_sentence(event.what)
-    return tr("{what}: {text}", what=what, text=tr_sentence(event.text)) if event.text else what
+    what = tr(event.what)
+    return tr("{what}: {text}", what=what, text=tr_text(event.text)) if event.text else what
 
 
 def _beginning(text: str) -> str:

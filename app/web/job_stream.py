@@ -13,7 +13,7 @@ from gpudeck.app.charts.printed_curves import PrintedCurves
 from gpudeck.app.format.job_rows import JobFacts, details, ended, started
 from gpudeck.app.format.values import clock, device_label
 from gpudeck.app.jobs.log_tail import LogTail
-from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.language.texts import tr, tr_sentence, tr_text
 from gpudeck.app.runs.run_curves import printed_curves
 from gpudeck.app.runs.verdicts import read_verdicts
 from gpudeck.app.web.feed import Event
@@ -110,7 +110,7 @@ class _Follower:
         return JobView(
             facts,
             tr(facts.state),
-            tuple((clock(e.time, time.time()), tr(e.what), tr_sentence(e.text)) for e in events),
+            tuple((clock(e.time, time.time()), tr(e.what), tr_text(e.text)) for e in events),
             tuple((device, labels.get(device, device)) for device in held),
             started(job),
             ended(job),

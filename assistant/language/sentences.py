@@ -41,8 +41,6 @@ PATTERNS = (
     "HF_ENDPOINT.",
     "the server ended at once; see {file}",
     "replay of {file}",
-    "exit code {n}: {quote}",
-    "exit code {n}",
     "there is no job {job}. See: {command}",
     "there is no job called {name}",
     "there is no job yet",
@@ -51,14 +49,10 @@ PATTERNS = (
     "there is no group {group}. See: {command}",
     "there is no clean-up to undo: the trash holds no files from one",
     "several jobs are called {name}: {numbers}. Name one by its number",
-    "attempt {n} on {devices}",
-    "attempt {n}",
-    "for attempt {n} of {limit}, in {span}",
     "{source} readings of its power, added up, history",
     "{source} readings of its energy counter, history",
     "{source} readings, history",
     "{source} readings",
-    "its runner was killed before it could record how the job ended",
 )
 """The more specific first; those of `state_sentences` and `result_sentences` come before all of
 these, and those of `device_sentences` after them."""

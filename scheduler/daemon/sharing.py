@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
@@ -212,7 +213,11 @@ def _hidden(job: Job) -> Job:
     if isinstance(state, Done | Failed):
         state = msgspec.structs.replace(state, result=NO_RESULT, large=False)
     if isinstance(state, Failed):
-        reason = "could not be started" if state.code is None else f"exit status {state.code}"
+        reason = (
+            phrase("could not be started")
+            if state.code is None
+            else phrase("exit status {n}", n=state.code)
+        )
         state = msgspec.structs.replace(state, reason=reason, quote="")
     elif isinstance(state, Running):
         state = msgspec.structs.replace(state, attempt="", note="", progress=None)

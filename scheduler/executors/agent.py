@@ -18,6 +18,7 @@ from queue import Empty, SimpleQueue
 
 import msgspec
 
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.attempts import LOG_FILE, Exit
 from gpudeck.scheduler.executors import agent_protocol as a
 from gpudeck.scheduler.executors import output_copy
@@ -49,7 +50,7 @@ class FollowedAttempt:
         self.job, self.attempt, self._log_limit = job, attempt, log_limit
         self.folder = paths.job_folder(job)
         self.acknowledged = False
-        self.note: str | None = None
+        self.note: Message | None = None
         self.unread = 0
         """How often its output could not be read after its end."""
         self._output: a.Output | None = None
@@ -200,10 +201,15 @@ class Agent:
             read = followed.copy_all(self._backend)
             self._finish(followed, *_ending(followed.attempt, status, read.report, read.uncapped))
         except OSError as problem:
-            self._report_note(followed, f"its output cannot be stored: {problem.strerror}")
+            self._report_note(
+                followed,
+                phrase("its output cannot be stored: {problem}", problem=str(problem.strerror)),
+            )
         except a.Unreadable as problem:
             followed.unread += 1
-            self._report_note(followed, f"its output cannot be read: {problem}")
+            self._report_note(
+                followed, phrase("its output cannot be read: {problem}", problem=str(problem))
+            )
             if followed.unread > MAX_UNREAD:  # the machine it ran on is gone
                 self._finish(followed, *_ending(followed.attempt, status, None))
 
@@ -217,10 +223,11 @@ class Agent:
             followed.acknowledged = True
             self._report(a.Acknowledged(followed.job, followed.attempt))
 
-    def _report_note(self, followed: FollowedAttempt, note: str) -> None:
-        if followed.note != note[:MAX_NOTE]:
-            followed.note = note[:MAX_NOTE]
-            self._report(a.Progressing(followed.job, followed.attempt, followed.note))
+    def _report_note(self, followed: FollowedAttempt, note: Message) -> None:
+        note = note[:MAX_NOTE] if isinstance(note, str) else note
+        if followed.note != note:
+            followed.note = note
+            self._report(a.Progressing(followed.job, followed.attempt, note))
 
 
 def _ending(
@@ -234,7 +241,7 @@ def _ending(
     started = status.started or ended
     if not status.failed:
         return Exit(attempt, started, ended, 0, "", uncapped=uncapped), ""
-    error = status.note or "the cluster does not report how it ended"
+    error = status.note or phrase("the cluster does not report how it ended")
     return Exit(attempt, started, ended, None, error, uncapped=uncapped), ""
 
 

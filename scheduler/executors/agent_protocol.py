@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Spec
 
@@ -111,7 +112,7 @@ class Progressing(_Message, frozen=True):
 
     job: int
     attempt: str
-    note: str
+    note: Message
 
 
 class Ended(_Message, frozen=True):
@@ -140,8 +141,8 @@ class Status(NamedTuple):
     """Describe an attempt as the cluster does."""
 
     phase: Literal["pending", "running", "over"]
-    note: str
-    """The cluster's own words about it."""
+    note: Message
+    """What the cluster says about it."""
     failed: bool = False
     started: float = 0.0
     """Seconds since the epoch; 0 where the cluster does not know."""

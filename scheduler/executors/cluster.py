@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
-from gpudeck.language.text import Message
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.attempts import Executor, NeverRan, Outcome, Untraceable, attempt_of, running
 from gpudeck.scheduler.executors import agent_protocol as a
 from gpudeck.scheduler.executors.attempt_folder import ATTEMPT_FILE, exit_record, next_folder
@@ -25,8 +25,7 @@ from gpudeck.scheduler.protocol.jobs import Job, Running
 from gpudeck.scheduler.protocol.submissions import SubmissionRecord
 from gpudeck.scheduler.protocol.wait_reasons import ClusterUnavailable, explain
 
-GONE = "{} was removed from the settings while it ran there"
-RESTARTED = "the cluster was restarted, and no longer has it"
+RESTARTED = phrase("the cluster was restarted, and no longer has it")
 
 
 class Hub(Protocol):
@@ -87,7 +86,7 @@ class Cluster(Executor):
         if self._session is None:
             raise UserError(self._status())
         next_folder(job)
-        note = f"is being submitted to {self.where}"
+        note = phrase("is being submitted to {cluster}", cluster=self.where)
         return Running(attempt, devices, time.time(), 0, 0, self._session, note=note)
 
     def release(
@@ -108,7 +107,7 @@ class Cluster(Executor):
 
     def outcome(self, job: Job) -> Outcome:
         attempt = attempt_of(job).attempt
-        unknown = Untraceable("nothing is known of how it ended")
+        unknown = Untraceable(phrase("nothing is known of how it ended"))
         return exit_record(job.id, attempt) or self._ends.get(attempt, unknown)
 
     # What the agent reports
@@ -123,11 +122,11 @@ class Cluster(Executor):
             case a.Acknowledged(job_id, attempt) if self._job(job_id, attempt):
                 self._hub.acknowledge(job_id)
             case a.Progressing(job_id, attempt, note) if self._job(job_id, attempt):
-                self._hub.set_note(job_id, f"{self.where}: {note}" if note else "")
+                self._hub.set_note(job_id, self._quote(note) if note else "")
             case a.Ended(job_id, attempt) if self._job(job_id, attempt):
                 self._hub.attempt_ended(job_id)
             case a.NotSubmitted(job_id, attempt, why) if self._job(job_id, attempt):
-                never_ran = NeverRan(f"{self.where}: {why}", passing=True)
+                never_ran = NeverRan(self._quote(why), passing=True)
                 self._end_without_record(job_id, attempt, never_ran)
             case a.Missing(job_id, attempt) if job := self._job(job_id, attempt):
                 self._resubmit_or_lose(job, report)
@@ -146,9 +145,15 @@ class Cluster(Executor):
     def remove(self) -> None:
         """Give up the jobs that run there, as the cluster is in the settings no more."""
         for job in self._hub.jobs_on(self.where):
-            end = Untraceable(GONE.format(self.where))
+            removed = phrase(
+                "{cluster} was removed from the settings while it ran there", cluster=self.where
+            )
+            end = Untraceable(removed)
             self._end_without_record(job.id, attempt_of(job).attempt, end)
         self._hub.cluster_changed(self.where, None)
+
+    def _quote(self, note: Message) -> Message:
+        return phrase("{cluster}: {note}", cluster=self.where, note=note)
 
     def _status(self) -> Message:
         return explain(self.unavailable, time.time()) if self.unavailable else ""
@@ -207,7 +212,7 @@ def decide_missing(running: Running, session: str) -> Untraceable | Literal["sub
     if running.boot != session:
         return Untraceable(RESTARTED)
     if running.known:
-        return Untraceable("the cluster no longer has it: somebody deleted it there")
+        return Untraceable(phrase("the cluster no longer has it: somebody deleted it there"))
     if running.stopping:
-        return Untraceable("it was cancelled before the cluster had it")
+        return Untraceable(phrase("it was cancelled before the cluster had it"))
     return "submit"

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.attempts import (
     ARTEFACTS,
     Begun,
@@ -329,23 +330,27 @@ class Local(Executor):
         if (found := exit_record(job.id, state.attempt)) is not None:
             return found
         if (refusal := self._refusals.get(state.attempt)) is not None:
-            why = f"its runner could not record that it begins: {os.strerror(refusal)}"
+            why = phrase(
+                "its runner could not record that it begins: {problem}",
+                problem=os.strerror(refusal),
+            )
             return NeverRan(why, passing=refusal in (errno.ENOSPC, errno.EDQUOT))
         try:
             if tickets.is_untaken(ticket_of(state.attempt)):
-                return NeverRan("its runner ended before it ran anything")
+                return NeverRan(phrase("its runner ended before it ran anything"))
         except OSError as e:
             if (problem := folder_problem(e)) is not None:
                 return problem
         if isinstance(state, Running) and state.boot != boot_id():
-            was = "was suspended" if state.suspension is not None else "ran"
-            return Untraceable(f"the machine was restarted while it {was}")
+            if state.suspension is not None:
+                return Untraceable(phrase("the machine was restarted while it was suspended"))
+            return Untraceable(phrase("the machine was restarted while it ran"))
         try:
             (paths.job_folder(job.id) / ARTEFACTS).lstat()  # prepare made it
         except OSError as e:
-            deleted = "its folder was deleted while it ran, with the record of its end"
+            deleted = phrase("its folder was deleted while it ran, with the record of its end")
             return folder_problem(e) or Untraceable(deleted)
-        return Untraceable("its runner was killed before it could record how the job ended")
+        return Untraceable(phrase("its runner was killed before it could record how the job ended"))
 
     def forget(self, attempt: str, job: Job) -> None:
         note_end(attempt, job)

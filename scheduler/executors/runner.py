@@ -205,13 +205,14 @@ def _run(launch: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bool]:
                 "limited": inheritance.denied, "starved": _starved(group, launch),
             }, asked  # fmt: skip
     except OSError as e:
-        why = e.strerror
-        if uid is None and not Path(launch["cwd"]).is_dir():  # root sees more than the user may
-            why = "there is no such folder any more"
-        error = f"cannot start {argv[0]!r} in {launch['cwd']}: {why}"
-        return {"code": None, "error": error}, False
+        # root sees more than the user may
+        gone = uid is None and not Path(launch["cwd"]).is_dir()
+        return {
+            "code": None, "error": e.strerror, "program": argv[0], "folder": launch["cwd"],
+            "folder_gone": gone,
+        }, False  # fmt: skip
     except ValueError as e:  # a NUL somewhere: a runner that dies leaves no record of the end
-        return {"code": None, "error": f"cannot start {argv[0]!r}: {e}"}, False
+        return {"code": None, "error": str(e), "program": argv[0]}, False
     except subprocess.SubprocessError as e:  # of `inheritance.apply`
         who = "" if uid is None else f" as user {uid} in {launch['cwd']}"
         return {"code": None, "error": f"cannot start {launch['argv'][0]!r}{who}: {e}"}, False

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.executors import remote_runner
 from gpudeck.scheduler.executors.agent_protocol import (
     PREFIX,
@@ -127,15 +128,16 @@ class Slurm:
         if job is None:
             if not remote_runner.claim(folder, attempt).exists():
                 return None
-            note = "Slurm no longer has it, and it could not record how it ended"
+            note = phrase("Slurm no longer has it, and it could not record how it ended")
             return Status("over", note, failed=True)
         if job.state in _WAITS:
-            return Status("pending", f"waits in Slurm: {job.reason}")
+            return Status("pending", phrase("waits in Slurm: {reason}", reason=job.reason))
         if job.state in _RUNS:
             return Status("running" if _output_file(folder, attempt).exists() else "pending", "")
         why = f" ({job.reason})" if job.reason not in ("", "None") else ""
         state = job.state.lower().replace("_", " ")
-        return Status("over", f"Slurm reports {state}{why}", job.state != "COMPLETED")
+        reported = phrase("Slurm reports {state}", state=f"{state}{why}")
+        return Status("over", reported, job.state != "COMPLETED")
 
     def halt(self, attempt: str) -> None:
         self._listed = float("-inf")

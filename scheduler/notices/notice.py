@@ -14,7 +14,7 @@ from gpudeck.scheduler.attempts import LOG_FILE
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.destinations import NoticeEvent
-from gpudeck.scheduler.protocol.jobs import Done, Ended, Failed, Job, Lost
+from gpudeck.scheduler.protocol.jobs import Done, Ended, Failed, Job, Lost, unquoted_reason
 from gpudeck.scheduler.protocol.progress import printable
 from gpudeck.scheduler.protocol.snapshot import Alert
 
@@ -68,9 +68,8 @@ def job_notice(job: Job) -> Notice:
         unit = next((u for u in (3600, 60) if seconds >= 3 * u), 1)
         ran = Span(round(seconds / unit) * unit)
         text = phrase("It ran for {time} on {machine}.", time=ran, machine=host)
-    reason = "" if isinstance(state, Done) else state.reason
-    if isinstance(state, Failed) and state.quote:  # what a job printed may be a secret
-        reason = str(reason).removesuffix(f": {state.quote}")
+    # what a job printed may be a secret
+    reason = "" if isinstance(state, Done) else unquoted_reason(state)
     if reason:
         text = phrase("{text} Reason: {reason}", text=text, reason=reason)
     fields = {

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpudeck.language.text import Message
+from gpudeck.language.text import Message, Text, mark_phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.suspended import Phase
 from gpudeck.scheduler.protocol.wait_reasons import (
@@ -327,6 +327,17 @@ Active = Queued | Starting | Running
 Ended = Done | Failed | Cancelled | Lost
 
 
+def unquoted_reason(state: Failed | Cancelled | Lost) -> Message:
+    """Return why a job ended without what that quotes of its output."""
+    if not isinstance(state, Failed) or not state.quote:
+        return state.reason
+    if isinstance(state.reason, str):  # of an older version
+        return state.reason.removesuffix(f": {state.quote}")
+    reason = dict(state.reason.values)["reason"]
+    assert isinstance(reason, Text)
+    return reason
+
+
 def status_of(state: State) -> str:
     """Return the state's name in lower case, as the store and every list show it."""
     return type(state).__name__.lower()
@@ -347,13 +358,45 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     """Why figures are missing, by their names."""
 
 
+EVENTS = (
+    mark_phrase("submitted"),
+    mark_phrase("queued"),
+    mark_phrase("queued again"),
+    mark_phrase("started"),
+    mark_phrase("done"),
+    mark_phrase("failed"),
+    mark_phrase("cancelled"),
+    mark_phrase("lost"),
+    mark_phrase("edited"),
+    mark_phrase("moved"),
+    mark_phrase("restored"),
+    mark_phrase("recovered"),
+    mark_phrase("stop requested"),
+    mark_phrase("asked to end"),
+    mark_phrase("suspending"),
+    mark_phrase("suspended"),
+    mark_phrase("resuming"),
+    mark_phrase("resumed"),
+    mark_phrase("not suspended"),
+    mark_phrase("adopted"),
+    mark_phrase("acknowledged"),
+    mark_phrase("unreadable"),
+    mark_phrase("limited"),
+    mark_phrase("log over its limit"),
+    mark_phrase("without result"),
+    mark_phrase("held"),
+    mark_phrase("store damaged"),
+)
+"""What may happen to a job, as `Event.what` says."""
+
+
 class Event(msgspec.Struct, frozen=True):
     """Describe an event in a job's timeline."""
 
     time: float
     """Seconds since the epoch."""
     what: str
-    """A word or two: submitted, started, failed, ..."""
+    """One of EVENTS."""
     text: Message = ""
     """The rest of the sentence, for a person to read."""
 

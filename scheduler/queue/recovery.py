@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.attempts import (
     Ending,
     Executors,
@@ -168,7 +169,7 @@ class Recovery:
     def _take(self, jobs: Sequence[Job]) -> None:
         """Store jobs as they were after attempts whose ends the store lost. Raises UserError."""
         now = time.time()
-        event = Event(now, "recovered", "the store had lost how its last attempt ended")
+        event = Event(now, "recovered", phrase("the store had lost how its last attempt ended"))
         try:
             self._index.commit_all([(job, (event,)) for job in jobs])
         except UserError as e:
@@ -199,7 +200,7 @@ class Recovery:
         if isinstance(ending.outcome, Exit):
             state = self._reaper.end_state(job, ending.outcome, ending.result)
             return self._reaper.conclude(job, state, ending)
-        why = "it was started, and the store lost the record of it"
+        why = phrase("it was started, and the store lost the record of it")
         return self._reaper.conclude(job, Lost(job.submitted, time.time(), why), ending)
 
 
@@ -208,7 +209,7 @@ def _without_environment(job: Job) -> Job:
     job = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, retries=job.tries))
     if not isinstance(job.state, Queued):
         return job
-    why = "the store lost its environment, without which it cannot be tried again"
+    why = phrase("the store lost its environment, without which it cannot be tried again")
     return with_state(job, Lost(job.submitted, time.time(), why))
 
 
@@ -231,7 +232,7 @@ def decide(
             return None
         return transitions.ended(state, outcome, result, last_line)
     if isinstance(state, Starting):
-        return NeverRan("the daemon ended before it started")
+        return NeverRan(phrase("the daemon ended before it started"))
     if alive:
         return None
     if isinstance(outcome, NeverRan) and not state.stopping:

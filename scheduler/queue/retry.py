@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gpudeck.language.numbers import amount, span
+from gpudeck.language.text import Bytes, Span, phrase
 from gpudeck.scheduler.protocol.jobs import Event, Failed, Job, Lost, Queued, Spec, queued
 from gpudeck.scheduler.protocol.memory_errors import needed_memory, next_memory, out_of_memory
 from gpudeck.scheduler.protocol.wait_reasons import NotConsidered
@@ -32,14 +32,21 @@ def next_attempt(
     if isinstance(ended, Failed) and spec.memory and out_of_memory(log):
         peak = job.usage.memory if job.usage else 0.0
         memory = next_memory(spec.memory, needed_memory(log, peak), largest)
-        more = f"with {amount(memory)}" if memory else "with a GPU to itself"
-        text = f"{more}, as {amount(spec.memory)} were not enough"
+        size = Bytes(spec.memory)
+        if memory:
+            more = Bytes(memory)
+            text = phrase("with {amount}, as {size} were not enough", amount=more, size=size)
+        else:
+            text = phrase("with a GPU to itself, as {size} were not enough", size=size)
         spec = msgspec.structs.replace(spec, memory=memory, retries=spec.retries + 1)
         state = queued(NotConsidered(), now)
     elif job.tries < spec.retries:
         wait = retry_delay(spec, job.tries)
-        text = f"for attempt {job.tries + 2} of {spec.retries + 1}"
-        text += f", in {span(round(wait, 1))}" if wait else ""
+        n, limit, later = job.tries + 2, spec.retries + 1, Span(round(wait, 1))
+        if wait:
+            text = phrase("for attempt {n} of {limit}, in {span}", n=n, limit=limit, span=later)
+        else:
+            text = phrase("for attempt {n} of {limit}", n=n, limit=limit)
         state = queued(NotConsidered(), now, until=now + wait)
     else:
         return None

@@ -270,7 +270,12 @@ class Submission:
             UserError: One of them does not wait, or the mover would overtake another user.
         """
         found = self._moved(Moved(job_id, beside, after), mover)
-        event = Event(time.time(), "moved", f"{'after' if after else 'before'} job {beside}")
+        place = (
+            phrase("after job {job}", job=beside)
+            if after
+            else phrase("before job {job}", job=beside)
+        )
+        event = Event(time.time(), "moved", place)
         self._index.commit_all(
             [(changed, (event,) if changed.id == job_id else ()) for changed in found]
         )

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpudeck.language.numbers import amount, span
-from gpudeck.language.text import Message, phrase
+from gpudeck.language.text import Bytes, Listed, Message, Span, phrase
 from gpudeck.scheduler.attempts import Ending, Exit, NeverRan, running
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import (
@@ -57,9 +56,20 @@ def with_spec(job: Job, spec: Spec) -> Job:
 
 def started(job: Job, state: Running, devices: Sequence[Device], now: float) -> Change:
     """Return the job as its runner was prepared."""
-    where = job.spec.where or " and ".join(label(d) for d in devices if d.id in state.devices)
-    memory = f", {amount(job.spec.memory)} reserved" if job.spec.memory else ""
-    text = f"attempt {job.tries + 1}" + (f" on {where}{memory}" if where else "")
+    held = (
+        (job.spec.where,)
+        if job.spec.where
+        else [label(d) for d in devices if d.id in state.devices]
+    )
+    where, n, memory = Listed(tuple(held)), job.tries + 1, Bytes(job.spec.memory)
+    if not held:
+        text = phrase("attempt {n}", n=n)
+    elif not job.spec.memory:
+        text = phrase("attempt {n} on {devices}", n=n, devices=where)
+    else:
+        text = phrase(
+            "attempt {n} on {devices}, {amount} reserved", n=n, devices=where, amount=memory
+        )
     assert isinstance(job.state, Queued)
     state = msgspec.structs.replace(state, unbegun=job.state.unbegun)
     return with_state(job, state), (Event(now, "started", text),)
@@ -86,7 +96,7 @@ def queued_again(job: Job, outcome: NeverRan, now: float) -> Change:
 
 def cancelled_before_start(job: Job, now: float) -> Change:
     """Return the job as it was cancelled while it waited."""
-    return with_state(job, Cancelled(now)), (Event(now, "cancelled", "before it ran"),)
+    return with_state(job, Cancelled(now)), (Event(now, "cancelled", phrase("before it ran")),)
 
 
 def cancelled_for_dependency(job: Job, why: Message, now: float) -> Change:
@@ -102,13 +112,14 @@ def stopping(job: Job, state: Running, now: float) -> Change:
 
 def adopted(job: Job, now: float) -> Change:
     """Return the job as a new daemon took it over."""
-    return job, (Event(now, "adopted", "by a daemon that was restarted"),)
+    return job, (Event(now, "adopted", phrase("by a daemon that was restarted")),)
 
 
 def acknowledged(job: Job, state: Running, now: float) -> Change:
     """Return the job as its cluster acknowledged its attempt."""
     state = msgspec.structs.replace(state, known=True)
-    return with_state(job, state), (Event(now, "acknowledged", f"by {job.spec.where}"),)
+    text = phrase("by {cluster}", cluster=job.spec.where)
+    return with_state(job, state), (Event(now, "acknowledged", text),)
 
 
 def leaving(job: Job, state: Running, resume_at: float | None, now: float) -> Change:
@@ -125,7 +136,8 @@ def off(job: Job, state: Running, memory: int, now: float) -> Change:
     """
     assert state.suspension is not None
     left = msgspec.structs.replace(state.suspension, phase="suspended", memory=memory)
-    return with_suspension(job, state, left), (Event(now, "suspended", amount(memory)),)
+    text = phrase("{text}", text=Bytes(memory))
+    return with_suspension(job, state, left), (Event(now, "suspended", text),)
 
 
 def returning(job: Job, state: Running, now: float) -> Change:
@@ -230,32 +242,49 @@ def ended(state: Starting | Running, record: Exit, result: msgspec.Raw, last_lin
         return Lost(record.started, record.ended, state.suspension.loss, state.devices, off)
     if record.code == 0 and not record.over:
         return Done(record.started, record.ended, state.devices, result, suspended=off)
-    reason = _failure(record, last_line)
-    quote = last_line if reason != _failure(record, "") else ""
+    reason = _explain_failure(record)
+    printed = record.over or (record.code is not None and (record.code >= 0 or record.starved))
+    quote = last_line if printed else ""
+    if quote:
+        reason = phrase("{reason}: {quote}", reason=reason, quote=quote)
     return Failed(
         record.started, record.ended, reason, record.code, state.devices, result, suspended=off,
         quote=quote,
     )  # fmt: skip
 
 
-def _failure(record: Exit, last_line: str) -> str:
-    quote = f": {last_line}" if last_line else ""
+def _explain_failure(record: Exit) -> Message:
     if record.over:
-        return f"ran longer than its limit of {span(record.over)}{quote}"
+        return phrase("ran longer than its limit of {span}", span=Span(record.over))
     if record.code is None:
-        return record.error
+        return _explain_start(record)
     if record.starved and record.code:
-        return f"needed more than its {amount(record.starved)} of host memory{quote}"
+        return phrase("needed more than its {amount} of host memory", amount=Bytes(record.starved))
     if record.code >= 0:
-        return f"exit code {record.code}{quote}"
+        return phrase("exit code {n}", n=record.code)
     if record.code == -signal.SIGKILL:
-        return "killed by SIGKILL (often the kernel, out of memory)"
+        return phrase("killed by SIGKILL (often the kernel, out of memory)")
     known = -record.code in set(signal.Signals)
     name = signal.Signals(-record.code).name if known else f"signal {-record.code}"
-    return f"killed by {name}"
+    return phrase("killed by {signal}", signal=name)
 
 
-def vanished(state: Running, why: str, now: float) -> Cancelled | Lost:
+def _explain_start(record: Exit) -> Message:
+    """Return why the command could not be started."""
+    if not record.program:
+        return record.error
+    gone = phrase("there is no such folder any more")
+    problem: Message = gone if record.folder_gone else record.error
+    program = repr(record.program)
+    if not record.folder:
+        return phrase("cannot start {program}: {problem}", program=program, problem=problem)
+    return phrase(
+        "cannot start {program} in {path}: {problem}",
+        program=program, path=record.folder, problem=problem,
+    )  # fmt: skip
+
+
+def vanished(state: Running, why: Message, now: float) -> Cancelled | Lost:
     """Return the state after an attempt that left no record; cancelled where that was asked for."""
     off = state.suspended_by(now)
     if state.stopping:
@@ -265,7 +294,7 @@ def vanished(state: Running, why: str, now: float) -> Cancelled | Lost:
 
 def end_event(state: Ended) -> Event:
     """Return the event of the timeline for the end of a job or of an attempt."""
-    reason = state.reason if isinstance(state, Failed | Lost) else ""
+    reason: Message = state.reason if isinstance(state, Failed | Lost) else ""
     return Event(state.at, status_of(state), reason)
 
 
@@ -283,7 +312,7 @@ def with_folder(job: Job, state: Running, unreadable: FolderUnreadable | None) -
 
 def cancelled_unreadable(job: Job, state: Running, now: float) -> Change:
     """Return the job as it was cancelled after its processes ended without a readable record."""
-    why = "how it ended could not be read"
+    why = phrase("how it ended could not be read")
     ended = Cancelled(now, state.at, state.devices, why)
     return with_state(job, ended), (Event(now, "cancelled", why),)
 
@@ -294,9 +323,13 @@ def record_events(ending: Ending) -> tuple[Event, ...]:
     if isinstance(ending.outcome, Exit) and ending.outcome.limited:
         events.append(Event(ending.outcome.ended, "limited", ending.outcome.limited))
     if isinstance(ending.outcome, Exit) and ending.outcome.uncapped:
-        text = f"all of it was kept, as nothing could be dropped: {ending.outcome.uncapped}"
+        text = phrase(
+            "all of it was kept, as nothing could be dropped: {problem}",
+            problem=ending.outcome.uncapped,
+        )
         events.append(Event(ending.outcome.ended, "log over its limit", text))
     if isinstance(ending.outcome, Exit) and ending.result_problem:
-        text = f"the job left one that cannot be read: {ending.result_problem}"
+        problem = ending.result_problem
+        text = phrase("the job left one that cannot be read: {problem}", problem=problem)
         events.append(Event(ending.outcome.ended, "without result", text))
     return tuple(events)

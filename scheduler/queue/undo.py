@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gpudeck.language.numbers import span
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import MAX_BATCH
 from gpudeck.scheduler.protocol.jobs import UNDO_S, Event, Job, Queued
@@ -95,7 +96,7 @@ class UndoBuffer:
         for number, kept in sorted(self._kept.items()):  # a job has a higher number than those
             if kept.followed and wanted & set(kept.job.spec.after):  # it runs after
                 wanted.add(number)
-        event = Event(time.time(), "restored", "its cancellation was undone")
+        event = Event(time.time(), "restored", phrase("its cancellation was undone"))
         restored: list[Job] = []
         for part in parts(sorted(wanted), STORED):
             found = [self._kept[number] for number in part if number in self._kept]

@@ -9,6 +9,7 @@ import hashlib
 
 import msgspec
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.jobs import Event, Job, Queued, queued
 from gpudeck.scheduler.protocol.wait_reasons import EnvironmentMissing
@@ -40,7 +41,7 @@ def held(job: Job, now: float) -> tuple[Job, Event]:
     """Return the job as it waits without its environment, and the event for its timeline."""
     spec = msgspec.structs.replace(job.spec, hold=True)
     waits = msgspec.structs.replace(job, spec=spec, state=queued(EnvironmentMissing(), now))
-    return waits, Event(now, "held", "its environment is lost or damaged in the store")
+    return waits, Event(now, "held", phrase("its environment is lost or damaged in the store"))
 
 
 def is_held(job: Job) -> bool:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpudeck.language.storing import read_text
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.durable import sync
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.jobs import Event, Group, Job, Queued, Spec, State, Usage, status_of
@@ -131,7 +132,8 @@ def _rebuilt(file: Path, known: Iterable[int]) -> RepairSummary:
     known = (*known, read_level(mark_of(file)).jobs)
     highest = max((*jobs, *known, *(job for job, _ in events)), default=0)
     changed = [number for number, (job, _) in jobs.items() if job.damaged]
-    told = Event(time.time(), "store damaged", "its command or options were changed or damaged")
+    text = phrase("its command or options were changed or damaged")
+    told = Event(time.time(), "store damaged", text)
     new = file.with_name(f"{file.name}.new")
     for left in (*_parts(new), mark_of(new)):
         left.unlink(missing_ok=True)

@@ -133,7 +133,8 @@ class Store(Database):
     def _report_loss(self, missing: Sequence[int], highest: int) -> None:
         """Put a lost job in the place of each that is gone, and tell those that wait or run."""
         now = time.time()
-        gone = Event(now, "store damaged", "its newest changes are gone, perhaps some of this job")
+        text = phrase("its newest changes are gone, perhaps some of this job")
+        gone = Event(now, "store damaged", text)
         with self._transaction():
             active = self.connection.execute(self._q["active_numbers"]).fetchall()
             self._add_events((number, gone) for (number,) in active)
@@ -338,7 +339,7 @@ class Store(Database):
 
     def refill(self, jobs: Sequence[Job]) -> list[Job]:
         """Add jobs, with their environments, in the places of jobs that are gone, all or none."""
-        again = "submitted again, with the token of the submission that the store had lost"
+        again = phrase("submitted again, with the token of the submission that the store had lost")
         with self._transaction():
             self.connection.executemany(self._q["delete_job"], [(job.id,) for job in jobs])
             self._insert(jobs)
@@ -407,7 +408,7 @@ class Store(Database):
             and all(n in numbers or self._is_lost(n) for n in found.numbers)
         ]
         others = {number for found in records for number in found.numbers} - numbers
-        text = "the store had lost it, and it is known from the evidence that it began"
+        text = phrase("the store had lost it, and it is known from the evidence that it began")
         event = Event(now, "recovered", text)
         with self._transaction():
             self.connection.executemany(self._q["delete_job"], [(job.id,) for job in lost])
@@ -428,7 +429,8 @@ class Store(Database):
 
     def _put_missing(self, numbers: Iterable[int], now: float) -> None:
         """Put a lost job in each of these places."""
-        lost = Lost(now, now, "the store lost all records of it: whether it ran is unknown")
+        why = phrase("the store lost all records of it: whether it ran is unknown")
+        lost = Lost(now, now, why)
         jobs = [Job(number, _GONE, now, lost) for number in numbers]
         self._restore_jobs([(job, None) for job in jobs])
         self._add_events((job.id, Event(now, "lost", lost.reason)) for job in jobs)

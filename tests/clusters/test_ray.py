@@ -68,7 +68,7 @@ def test_a_failure_has_the_same_reason_as_here_and_is_retried(deck: Client, tmp_
     slow = deck.submit(shell(RAN + "echo begun; sleep 600", ran), where="ray:lab", timeout=1)
     ends = [deck.wait(job.id, WAIT_S).state for job in (bad, absent, slow)]
     assert all(isinstance(end, Failed) for end in ends)
-    assert [end.reason for end in ends if isinstance(end, Failed)] == [
+    assert [str(end.reason) for end in ends if isinstance(end, Failed)] == [
         "exit code 3: oops",
         f"cannot start 'no-such-command' in '{Path.cwd()}' on {os.uname().nodename}: "
         "No such file or directory. The folder and the command must exist there, too.",
@@ -148,7 +148,7 @@ def test_a_head_that_is_killed_and_restarted_runs_nothing_twice(
     head.start()
     lost = deck.wait(job.id, WAIT_S).state
     assert isinstance(lost, Lost)
-    assert lost.reason == "the cluster was restarted, and no longer has it"
+    assert str(lost.reason) == "the cluster was restarted, and no longer has it"
     assert isinstance(deck.wait(waiting.id, WAIT_S).state, Done)
     assert [int(number) for number, _, _ in lines(ran)] == [job.id, waiting.id]
 
@@ -250,7 +250,7 @@ def test_jobs_in_a_cluster_that_is_removed_from_the_settings_are_lost(
     deck.configure(clusters={})
     lost = deck.wait(job.id, WAIT_S).state
     assert isinstance(lost, Lost)
-    assert lost.reason == "ray:lab was removed from the settings while it ran there"
+    assert str(lost.reason) == "ray:lab was removed from the settings while it ran there"
     deck.configure(clusters={"ray:lab": ClusterSettings(ADDRESS, str(head.token_file))})
     eventually(lambda: not lives(int(lines(ran)[0][2])), WAIT_S)
     assert len(lines(ran)) == 1, "once the cluster is back, the attempt is ended"

@@ -45,7 +45,7 @@ def test_jobs_run_and_fail_there_as_they_would_here(deck: Client, tmp_path: Path
     assert json.loads(done.result or b"") == {"tflops": 2}
     assert log_of(done) == "a b\n/usr\nend"
     assert [file.read_text() for file in deck.artefacts(done.id)] == ["kept\n"]
-    reasons = [end.state.reason for end in ends if isinstance(end.state, Failed)]
+    reasons = [str(end.state.reason) for end in ends if isinstance(end.state, Failed)]
     assert reasons == ["exit code 3: oops", "ran longer than its limit of 1 s: begun"]
 
 

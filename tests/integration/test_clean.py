@@ -144,7 +144,7 @@ def test_files_of_ended_jobs_are_moved_but_not_those_of_running_jobs(deck: Clien
         find for find in scan(deck) if find.kind in ("log", "artefacts")
     ]  # other tests leave other debris
     assert sorted(find.path for find in finds) == [logs[1].parent / "artefacts", logs[1]]
-    assert f"of job {ended.id} (" in finds[0].reason
+    assert f"of job {ended.id} (" in str(finds[0].reason)
     eventually(
         lambda: not move_to_trash(deck, [find for find in finds if find.path.exists()]).left
     )  # once its runner has ended, too

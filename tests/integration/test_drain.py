@@ -60,7 +60,7 @@ def test_a_gpu_with_a_fault_gets_no_new_job_until_it_is_taken_back(
         both = deck.submit(["true"], gpus=2)
         state = deck.job(both.id).state
         assert isinstance(state, Queued)
-        assert state.reason == "needs 2 GPUs; drained: GPU 0"
+        assert str(state.reason) == "needs 2 GPUs; drained: GPU 0"
     kill_daemon()
     with client() as deck:
         assert deck.job(both.id).status == "queued"

@@ -128,7 +128,7 @@ def test_a_result_that_its_job_protects_is_given_up_and_the_timeline_says_so(
     ended = deck.wait(job.id, 30.0)
     assert isinstance(ended.state, Done) and ended.result is None
     (event,) = [e for e in deck.timeline(job.id) if e.what == "without result"]
-    assert "Permission denied" in event.text
+    assert "Permission denied" in str(event.text)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,9 @@ def test_a_folder_that_was_opened_to_others_fails_the_next_attempt_once(
     job = deck.submit(["sh", "-c", f'chmod g+w "{folder}"; false'], retries=5, backoff=0.01)
     ended = deck.wait(job.id, 30.0)
     assert isinstance(ended.state, Failed)
-    assert ended.state.reason.startswith(f"other users may write to {paths.job_folder(job.id)}")
+    assert str(ended.state.reason).startswith(
+        f"other users may write to {paths.job_folder(job.id)}"
+    )
     assert [e.what for e in deck.timeline(job.id)].count("started") == 1
     serves_others(deck)
 

@@ -26,7 +26,7 @@ def test_a_job_over_its_time_limit_is_ended_and_fails(shared: Client) -> None:
         shared.submit(["sh", "-c", "echo begun; sleep 600"], timeout="0.3s").id, WAIT_S
     ).state
     assert isinstance(state, Failed)
-    assert state.reason == "ran longer than its limit of 0.3 s: begun"
+    assert str(state.reason) == "ran longer than its limit of 0.3 s: begun"
     assert state.code == -15
     inside = shared.wait(shared.submit(["true"], timeout=60).id, WAIT_S).state
     assert isinstance(inside, Done)
@@ -41,7 +41,7 @@ def test_a_job_that_exits_cleanly_at_its_time_limit_fails_too(
     )
     state = shared.wait(shared.submit(python(code), timeout=1.0).id, WAIT_S).state
     assert isinstance(state, Failed)
-    assert (state.reason, state.code) == ("ran longer than its limit of 1 s: saved", 0)
+    assert (str(state.reason), state.code) == ("ran longer than its limit of 1 s: saved", 0)
 
 
 def test_a_time_limit_holds_while_no_daemon_runs_and_ends_the_whole_tree(
@@ -60,7 +60,7 @@ def test_a_time_limit_holds_while_no_daemon_runs_and_ends_the_whole_tree(
     with Client() as deck:
         state = deck.wait(job.id, WAIT_S).state
         assert isinstance(state, Failed)
-        assert (state.reason, state.code) == ("ran longer than its limit of 1 s", -9)
+        assert (str(state.reason), state.code) == ("ran longer than its limit of 1 s", -9)
 
 
 COUNT = (
@@ -98,7 +98,7 @@ def test_a_job_is_retried_as_often_as_requested(shared: Client, tmp_path: Path) 
     job = shared.submit(python(COUNT + "sys.exit(7)", tmp_path / "tries"), retries=2, backoff=0.02)
     state = shared.wait(job.id, WAIT_S).state
     assert isinstance(state, Failed)
-    assert (state.reason, (tmp_path / "tries").read_text()) == ("exit code 7: try 3", "123")
+    assert (str(state.reason), (tmp_path / "tries").read_text()) == ("exit code 7: try 3", "123")
     assert words(shared, job.id).count("failed") == 3
 
 
@@ -151,7 +151,7 @@ def test_a_job_that_ran_out_of_memory_gets_more_until_it_has_the_device(
     assert isinstance(ended.state, Failed)
     assert ended.spec.memory == 0, "at last it had the device for itself"
     assert (tmp_path / "tries").read_text() == "123"
-    told = [e.text for e in shared.timeline(job.id) if e.what in ("queued again", "started")]
+    told = [str(e.text) for e in shared.timeline(job.id) if e.what in ("queued again", "started")]
     assert told == [
         "attempt 1 on CPU, 1 GiB reserved",
         "with 2 GiB, as 1 GiB were not enough",

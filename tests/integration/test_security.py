@@ -118,7 +118,7 @@ def test_a_command_of_one_word_is_the_name_of_a_program(
     state = shared.wait(job.id, WAIT_S).state
     assert isinstance(state, Failed)
     assert state.code is None
-    assert "No such file" in state.reason
+    assert "No such file" in str(state.reason)
     assert not (tmp_path / "mark").exists()
 
 
@@ -135,7 +135,7 @@ def test_a_log_that_is_a_link_is_not_followed(shared: Client, tmp_path: Path) ->
     job = shared.submit(python(code, tmp_path / "key"))
     state = shared.wait(job.id, WAIT_S).state
     assert isinstance(state, Failed)
-    assert "private" not in state.reason
+    assert "private" not in str(state.reason)
     with pytest.raises(UserError, match="cannot be read"):
         shared.log(job.id)
 

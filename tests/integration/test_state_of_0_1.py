@@ -59,7 +59,7 @@ def test_every_job_and_its_state_is_kept(old_home: Path) -> None:
 def test_the_queue_goes_on_where_the_old_daemon_stopped(old_home: Path) -> None:
     with Client() as deck:
         ready(deck)
-        assert deck.job(9).state.reason == "waits for job 8 (held)"
+        assert str(deck.job(9).state.reason) == "waits for job 8 (held)"
         deck.hold(8, held=False)
         eventually(lambda: deck.job(9).status == "done")
         assert log_of(deck.job(9)) == "after\n"

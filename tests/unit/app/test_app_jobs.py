@@ -86,7 +86,7 @@ def test_details_have_the_result_or_the_reason():
     assert found[6]["Backend"].startswith("flash: auto")
     assert found[6]["Verdict"] == "pass"
     assert "P99 15.8 ms" in found[6]["Timing"]
-    assert found[4]["Reason"] == "exited with status 1: CUDA out of memory (exit status 1)"
+    assert found[4]["Reason"] == "exited with status 1: CUDA out of memory"
     once = job(4, Failed(NOW, NOW, "exit code 3: ValueError", 3))
     assert dict(details(once, SNAPSHOT).facts)["Reason"] == "exit code 3: ValueError", (
         "what the reason says already"

@@ -12,7 +12,6 @@ from gpudeck.assistant.intents.repair import distance, mended
 from gpudeck.assistant.intents.spots import Known
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.tokens import tokens
-from gpudeck.assistant.language.sentences import translated
 from gpudeck.assistant.query.request import NEWEST, Order, Query, Span, Where
 from gpudeck.assistant.query.rows import Note, Rows
 from gpudeck.language.words import words
@@ -259,18 +258,6 @@ def test_few_known_words_make_no_question_of_many_others() -> None:
 
 def test_a_time_that_is_not_understood_is_never_now() -> None:
     assert read("temperatura pasado mañana").request is None
-
-
-@pytest.mark.parametrize(
-    ("sentence", "german"),
-    [
-        ("exit code 1: RuntimeError: x", "Exit-Code 1: RuntimeError: x"),
-        ("a reason that nobody knows", "a reason that nobody knows"),
-    ],
-)  # fmt: skip
-def test_sentences_of_the_scheduler_are_translated_or_stay(sentence: str, german: str) -> None:
-    assert translated(sentence, words("de")) == german
-    assert translated(sentence, words("en")) == sentence
 
 
 @pytest.mark.parametrize(

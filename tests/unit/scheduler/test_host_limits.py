@@ -76,7 +76,7 @@ def test_a_job_is_limited_by_its_group_and_fails_for_want_of_memory(
     assert (group / "cgroup.procs").read_text() == "0", "the command entered its group"
     state = queue.get(starved).state
     assert isinstance(state, Failed)
-    assert state.reason == "needed more than its 1 GiB of host memory"
+    assert str(state.reason) == "needed more than its 1 GiB of host memory"
     free = submit(queue, "true")
     queue.step([CPU])
     eventually(lambda: ended(queue, free))

@@ -180,7 +180,7 @@ def test_a_log_is_kept_whole_and_noted_in_the_timeline_if_no_hole_can_be_made(
     eventually((paths.job_folder(job.id) / "exit.json").exists)
     queue.reap([job.id])
     assert store.get(job.id).status == "done"
-    events = {event.what: event.text for event in store.timeline(job.id)}
+    events = {event.what: str(event.text) for event in store.timeline(job.id)}
     assert (
         events["log over its limit"]
         == "all of it was kept, as nothing could be dropped: Operation not supported"

@@ -70,7 +70,9 @@ def test_a_job_whose_folder_cannot_be_moved_fails_and_delays_no_other(
     queue.step([CPU])
     state = queue.get(first.id).state
     assert isinstance(state, Failed)
-    assert f"{first.id} holds an older job of this number, and cannot be moved: " in state.reason
+    assert f"{first.id} holds an older job of this number, and cannot be moved: " in str(
+        state.reason
+    )
     queue.step([CPU])
     eventually(lambda: ended(queue, second.id))
     assert isinstance(queue.get(second.id).state, Done)

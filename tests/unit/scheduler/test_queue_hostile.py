@@ -83,7 +83,8 @@ def test_a_working_folder_that_was_deleted_is_named_in_the_failure(
     state = queue.get(job).state
     assert (
         isinstance(state, Failed)
-        and state.reason == f"cannot start 'true' in {folder}: there is no such folder any more"
+        and str(state.reason)
+        == f"cannot start 'true' in {folder}: there is no such folder any more"
     )
 
 

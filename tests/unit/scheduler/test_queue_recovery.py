@@ -8,6 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gpudeck.language.rendering import render
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.attempts import Exit, NeverRan, Outcome, Untraceable
 from gpudeck.scheduler.background.process_stat import boot_id, start_time
 from gpudeck.scheduler.executors.local import Local
@@ -23,6 +25,7 @@ from gpudeck.scheduler.protocol.jobs import (
     Starting,
 )
 from gpudeck.scheduler.queue.recovery import decide
+from tests.support import in_english
 
 STARTING = Starting("nonce", ("cpu",), 10.0)
 RUNNING = Running("nonce", ("cpu",), 10.0, 4711, 99, "boot")
@@ -67,7 +70,7 @@ def test_the_state_of_each_outcome(
 ) -> None:
     verdict = decide(state, outcome, alive, RESULT, "last words", 20.0)
     assert type(verdict) is type(becomes)
-    assert msgspec.json.encode(verdict) == msgspec.json.encode(becomes)
+    assert in_english(verdict) == in_english(becomes)
 
 
 def test_a_runner_with_the_same_pid_after_a_reboot_is_not_ours(home: Path) -> None:
@@ -76,7 +79,9 @@ def test_a_runner_with_the_same_pid_after_a_reboot_is_not_ours(home: Path) -> No
     assert executor.alive(me)
     before = msgspec.structs.replace(me, boot="before the power cut")
     assert not executor.alive(before)
-    assert executor.outcome(job(before)) == Untraceable("the machine was restarted while it ran")
+    assert executor.outcome(job(before)) == Untraceable(
+        phrase("the machine was restarted while it ran")
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,4 +106,20 @@ def test_a_runner_with_the_same_pid_after_a_reboot_is_not_ours(home: Path) -> No
 def test_a_failure_has_a_reason(found: Exit, words: str) -> None:
     verdict = decide(RUNNING, found, False, NO_RESULT, "last words", 20.0)
     assert isinstance(verdict, Failed)
-    assert verdict.reason == words
+    assert str(verdict.reason) == words
+
+
+def test_a_failure_is_told_in_the_readers_language() -> None:
+    assert found_reason(ended(1)) == "Exit-Code 1: letzte Worte"
+    program = Exit("nonce", 1.0, 2.0, None, "", program="nope", folder="/gone", folder_gone=True)
+    assert found_reason(program) == (
+        "'nope' kann in /gone nicht gestartet werden: diesen Ordner gibt es nicht mehr"
+    )
+    older = ended(None, "cannot start 'nope' in '/': No such file or directory")
+    assert found_reason(older) == older.error, "a runner of an older version wrote a sentence"
+
+
+def found_reason(record: Exit) -> str:
+    verdict = decide(RUNNING, record, False, NO_RESULT, "letzte Worte", 20.0)
+    assert isinstance(verdict, Failed)
+    return render(verdict.reason, "de")

@@ -101,7 +101,7 @@ def test_an_attempt_that_lacked_memory_takes_no_retry() -> None:
     )
     assert found is not None
     assert (found[0].spec.memory, found[0].spec.retries, found[0].tries) == (6 * GIB, 2, 1)
-    assert (found[1][0].what, found[1][0].text) == (
+    assert (found[1][0].what, str(found[1][0].text)) == (
         "queued again",
         "with 6 GiB, as 4 GiB were not enough",
     )

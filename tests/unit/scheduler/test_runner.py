@@ -88,4 +88,4 @@ def test_a_job_gets_the_priority_it_asked_for(tmp_path: Path) -> None:
 def test_what_no_process_can_be_given_is_a_failure_with_a_record(tmp_path: Path) -> None:
     record = run(tmp_path, ["/bin/true", "a\0b"])
     assert record["code"] is None
-    assert record["error"] == "cannot start '/bin/true': embedded null byte"
+    assert (record["program"], record["error"]) == ("/bin/true", "embedded null byte")
