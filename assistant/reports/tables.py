@@ -393,6 +393,8 @@ class Cells:
 
     def _why(self, fact: Fact) -> str:
         """Return why a fact has no value."""
+        if fact.worded is not None:
+            return escaped(render(fact.worded, self.words.language))
         why = fact.said.removeprefix("N/A (").removesuffix(")") or "nothing reported it"
         return self.words.text(why) if why in _REASONS else self.local(why)
 
