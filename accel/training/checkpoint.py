@@ -86,17 +86,26 @@ class Checkpoints:
     def load(self) -> Iterator[tuple[About, dict[str, Tensor]] | Text]:
         """Yield the newest checkpoint and what is older, or why one cannot be used."""
         for step in reversed(self.steps()):
-            place = self._place(step)
             try:
-                about = msgspec.json.decode((place / _ABOUT).read_bytes(), type=About)
-                if checksum(place / _STATE) != about.sha256:
-                    yield phrase("the checkpoint {place} is damaged", place=str(place))
-                    continue
-                yield about, load_file(place / _STATE)
-            except (OSError, msgspec.MsgspecError, Refused) as e:
-                yield phrase(
-                    "the checkpoint {place} cannot be read: {why}", place=str(place), why=str(e)
-                )
+                yield self.load_step(step)
+            except Refused as e:
+                yield e.text
+
+    def load_step(self, step: int) -> tuple[About, dict[str, Tensor]]:
+        """Return the checkpoint of a step. Raises Refused if it cannot be used."""
+        place = self._place(step)
+        try:
+            about = msgspec.json.decode((place / _ABOUT).read_bytes(), type=About)
+            intact = checksum(place / _STATE) == about.sha256
+            state = load_file(place / _STATE) if intact else {}
+        except (OSError, msgspec.MsgspecError, Refused) as e:
+            raise Refused(
+                phrase("the checkpoint {place} cannot be read: {why}",
+                       place=str(place), why=str(e))
+            ) from e  # fmt: skip
+        if not intact:
+            raise Refused(phrase("the checkpoint {place} is damaged", place=str(place)))
+        return about, state
 
     def _place(self, step: int) -> Path:
         return self._folder / f"step-{step:08}"

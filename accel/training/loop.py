@@ -23,13 +23,13 @@ from gpudeck.accel.attention.api import explain
 from gpudeck.accel.attention.dispatch import Choice
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.runtime.capability import ComputeDevice, versions
-from gpudeck.accel.training import optimizer as optimizers
 from gpudeck.accel.training.batches import Batch, Batches
 from gpudeck.accel.training.checkpoint import About, Checkpoints
 from gpudeck.accel.training.errors import Diverged, Refused, Stopped
 from gpudeck.accel.training.journal import Journal, Measured
 from gpudeck.accel.training.loss import cross_entropy, part_entropy
 from gpudeck.accel.training.model import attention_options
+from gpudeck.accel.training.optimizer import Optimizers, rate_at
 from gpudeck.accel.training.settings import Settings, differing
 from gpudeck.accel.training.start import Start
 from gpudeck.accel.training.tokenizers import Tokenizer
@@ -78,7 +78,7 @@ class Run:
         s = self.settings
         self.dtype = getattr(torch, s.precision)
         self.model = self.start.make(self.device.torch_device, self.dtype)
-        self.optimizer = optimizers.make_optimizer(self.model, s)
+        self.optimizer = Optimizers(self.model, s)
         self.forward: Callable[..., Tensor] = self.model
         self.entropy = part_entropy
         if s.compile:
@@ -97,14 +97,15 @@ class Run:
         if self.step == 0:
             self.evaluate()
         for batch in self._prefetched():
-            rate = optimizers.rate_at(self.step, s)
-            optimizers.set_rate(self.optimizer, rate)
+            if self.exhausted:
+                break
+            rate = rate_at(self.step, s)
+            self.optimizer.set_rate(rate)
             loss = self.accumulate(batch)
             norm = torch.nn.utils.get_total_norm(_gradients(self.model))
             if s.clip:
                 torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), s.clip, norm)
             self.optimizer.step()
-            self.optimizer.zero_grad(set_to_none=True)
             self.step += 1
             pending.put(loss, norm, rate)
             last, stopping = self.step == s.steps, self.watch.stopping()
@@ -123,6 +124,27 @@ class Run:
                         steps=s.steps,
                     )
                 )
+        if self.exhausted:
+            self._take_best()
+
+    @property
+    def exhausted(self) -> bool:
+        """Return whether the held-out loss has not fallen for as long as `patience` allows."""
+        most = self.settings.most_without_gain
+        return most is not None and self.best is not None and self.step - self.best_step >= most
+
+    def _take_best(self) -> None:
+        """Take the weights of the checkpoint with the lowest held-out loss."""
+        about, state = self.checkpoints.load_step(self.best_step)
+        self._load_weights(state)
+        self.watch.say(
+            phrase(
+                "ended after step {step}, as patience asks: the held-out loss was lowest after step"
+                " {best}, whose weights are taken",
+                step=self.step,
+                best=about.step,
+            )
+        )
 
     def accumulate(self, batch: Batch) -> Tensor:
         """Add the gradients of a batch, part by part; return its loss for each target."""
@@ -197,7 +219,7 @@ class Run:
             self.step, self.settings, self.data, self.start.fingerprint, str(self.device),
             torch.get_num_threads(), versions(), self.seconds, self.best, self.best_step,
         )  # fmt: skip
-        memory = optimizers.states(self.model, self.optimizer)
+        memory = self.optimizer.states()
         state = {f"model.{name}": weight for name, weight in self.model.trained().items()}
         self.checkpoints.save(about, state | {f"optimizer.{n}": v for n, v in memory.items()})
 
@@ -221,13 +243,10 @@ class Run:
     def _restore(self, about: About, state: dict[str, Tensor]) -> None:
         self._refuse_another(about)
         torch.set_num_threads(about.threads)
-        parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
-        for name, value in state.items():
-            part, _, rest = name.partition(".")
-            parts[part][rest] = value
-        for name, weight in self.model.trained().items():
-            weight.copy_(parts["model"][name])
-        optimizers.load_states(self.model, self.optimizer, parts["optimizer"])
+        self._load_weights(state)
+        kept = "optimizer."
+        memory = {n.removeprefix(kept): v for n, v in state.items() if n.startswith(kept)}
+        self.optimizer.load_states(memory)
         self.step, self.seconds = about.step, about.seconds
         self.best, self.best_step = about.best, about.best_step
         self.journal.begin(about.step)
@@ -239,6 +258,11 @@ class Run:
                     "earlier steps ran on another device or version, so the last bits may differ"
                 )
             )
+
+    @torch.no_grad()
+    def _load_weights(self, state: dict[str, Tensor]) -> None:
+        for name, weight in self.model.trained().items():
+            weight.copy_(state[f"model.{name}"])
 
     def _refuse_another(self, about: About) -> None:
         if names := differing(about.settings, self.settings):

@@ -1,8 +1,10 @@
-"""The optimizer, and the course of its learning rate."""
+"""The optimizers, and the course of their learning rate."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,17 +12,114 @@ from torch import Tensor, nn
 from gpudeck.accel.training.settings import Settings
 
 BETAS = (0.9, 0.95)
+LION_BETAS = (0.9, 0.99)
 EPS = 1e-8
+MOMENTUM = 0.95
 
 
-def make_optimizer(model: nn.Module, settings: Settings) -> torch.optim.AdamW:
-    """Return AdamW in one kernel for all weights; weights of norms do not decay."""
-    weights = [w for w in model.parameters() if w.requires_grad]
-    groups = [
-        {"params": [w for w in weights if w.dim() > 1], "weight_decay": settings.weight_decay},
-        {"params": [w for w in weights if w.dim() == 1], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=settings.highest_rate, betas=BETAS, eps=EPS, fused=True)
+class Lion(torch.optim.Optimizer):
+    """Move each weight by the sign of a mean of its gradients; only one mean is remembered.
+
+    Source: Chen et al., Symbolic Discovery of Optimization Algorithms, arXiv 2302.06675,
+    algorithm 2.
+    """
+
+    def __init__(self, weights: Iterable[dict[str, Any]], lr: float) -> None:
+        super().__init__(weights, {"lr": lr, "weight_decay": 0.0})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Change all weights that have a gradient."""
+        assert closure is None
+        slow, fast = LION_BETAS
+        for group in self.param_groups:
+            weights = [w for w in group["params"] if w.grad is not None]
+            if not weights:
+                continue
+            gradients = [w.grad for w in weights]
+            means = [self._mean(w) for w in weights]
+            moves = torch._foreach_lerp(means, gradients, 1 - slow)
+            torch._foreach_sign_(moves)
+            torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
+            torch._foreach_add_(weights, moves, alpha=-group["lr"])
+            torch._foreach_lerp_(means, gradients, 1 - fast)
+
+    def _mean(self, weight: Tensor) -> Tensor:
+        mean: Tensor = self.state[weight].setdefault("mean", torch.zeros_like(weight))
+        return mean
+
+
+class Optimizers:
+    """Change the weights of a model: one optimizer for all, or another one for some of them."""
+
+    def __init__(self, model: nn.Module, settings: Settings) -> None:
+        """Choose the optimizer of each weight by the setting `optimizer`.
+
+        Weights of norms do not decay. Muon changes the matrices of the layers, and AdamW what Muon
+        is not made for: embedding, output matrix and vectors. Muon's steps are scaled to the size
+        of AdamW's (Liu et al., Muon is Scalable for LLM Training, arXiv 2502.16982, section 2.2),
+        so both use the same rate.
+        """
+        trained = {name: w for name, w in model.named_parameters() if w.requires_grad}
+        self._weights = dict(model.named_parameters())
+        rate, decay = settings.highest_rate, settings.weight_decay
+        matrices = {name: w for name, w in trained.items() if w.dim() > 1}
+        vectors = [w for w in trained.values() if w.dim() == 1]
+        inner = {}
+        if settings.optimizer == "muon":
+            inner = {name: w for name, w in matrices.items() if ".layers." in name}
+        rest = [w for name, w in matrices.items() if name not in inner]
+        groups = [
+            {"params": rest, "weight_decay": decay},
+            {"params": vectors, "weight_decay": 0.0},
+        ]
+        self.parts: list[torch.optim.Optimizer] = []
+        if settings.optimizer == "lion":
+            self.parts.append(Lion(groups, rate))
+        else:
+            self.parts.append(torch.optim.AdamW(groups, rate, BETAS, EPS, fused=True))
+        if inner:
+            self.parts.append(
+                torch.optim.Muon(
+                    inner.values(), rate, decay, MOMENTUM, adjust_lr_fn="match_rms_adamw"
+                )
+            )
+
+    def step(self) -> None:
+        """Change the weights by their gradients, and forget these."""
+        for part in self.parts:
+            part.step()
+            part.zero_grad(set_to_none=True)
+
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate of all weights."""
+        for part in self.parts:
+            for group in part.param_groups:
+                group["lr"] = rate
+
+    def states(self) -> dict[str, Tensor]:
+        """Return everything that the optimizers remember, by weight and name."""
+        return {
+            f"{name}/{kind}": value
+            for part in self.parts
+            for name, weight in self._weights.items()
+            if weight in part.state
+            for kind, value in part.state[weight].items()
+        }
+
+    @torch.no_grad()
+    def load_states(self, saved: dict[str, Tensor]) -> None:
+        """Restore what `states` returned."""
+        owners = {
+            weight: part
+            for part in self.parts
+            for group in part.param_groups
+            for weight in group["params"]
+        }
+        for key, value in saved.items():
+            name, kind = key.rsplit("/", 1)
+            weight = self._weights[name]
+            owners[weight].state[weight][kind] = value.to(weight.device)
 
 
 def rate_at(step: int, settings: Settings) -> float:
@@ -39,29 +138,3 @@ def rate_at(step: int, settings: Settings) -> float:
         left = (settings.steps - step) / max(settings.decay * settings.steps, 1)
         share = min(1.0, left)
     return highest * (settings.final + (1 - settings.final) * share)
-
-
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Set the learning rate of all weights."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-
-
-def states(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return everything that the optimizer remembers, by weight and name."""
-    return {
-        f"{name}/{kind}": value
-        for name, weight in model.named_parameters()
-        for kind, value in optimizer.state[weight].items()
-    }
-
-
-@torch.no_grad()
-def load_states(
-    model: nn.Module, optimizer: torch.optim.Optimizer, saved: dict[str, Tensor]
-) -> None:
-    """Restore what `states` returned."""
-    weights = dict(model.named_parameters())
-    for key, value in saved.items():
-        name, kind = key.rsplit("/", 1)
-        optimizer.state[weights[name]][kind] = value.to(weights[name].device)

@@ -19,6 +19,9 @@ from gpudeck.language.text import phrase
 
 AUTO = "0"
 """The value of a text that is chosen by itself."""
+LION_RATE = 0.2
+"""The chosen rate for Lion as a share of AdamW's: its steps are larger, and its paper advises a
+rate 3 to 10 times smaller (arXiv 2302.06675, section 5)."""
 
 
 def _meta(
@@ -114,8 +117,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         bool,
         _meta("Recompute", "compute layers again in the backward pass, to save memory"),
     ] = False
+    optimizer: Annotated[
+        Literal["adamw", "lion", "muon"],
+        _meta(
+            "Optimizer",
+            "lion remembers half as much; muon changes the matrices of layers, adamw the rest",
+        ),
+    ] = "adamw"
     rate: Annotated[
-        float, _meta("Rate", "highest learning rate", 0.0, 1.0, auto="by model and method")
+        float,
+        _meta("Rate", "highest learning rate", 0.0, 1.0, auto="by model, method and optimizer"),
     ] = 0
     warmup: Annotated[float, _meta("Warm-up", "share of the steps", 0.0, 1.0)] = 0.05
     schedule: Annotated[
@@ -139,6 +150,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     checkpoint: Annotated[
         int, _meta("Checkpoint", "steps between two checkpoints", 1, 10**9, cpu="20")
     ] = 100
+    patience: Annotated[
+        int,
+        _meta(
+            "Patience",
+            "checkpoints without a lower held-out loss after which the run ends early; 0: never",
+            0,
+            10**6,
+        ),
+    ] = 0
     keep: Annotated[int, _meta("Keep", "newest checkpoints, beside the best", 1, 1000)] = 2
     skip_broken: Annotated[
         bool, _meta("Skip broken", "train without the parts of the data that cannot be read")
@@ -153,13 +173,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Return the highest learning rate, chosen if it is not given."""
         if self.rate:
             return self.rate
+        share = LION_RATE if self.optimizer == "lion" else 1.0
         if self.base == AUTO:
-            return 3e-3 if self.model == "tiny" else 6e-4
-        return 2e-4 if self.method == "lora" else 2e-5
+            return share * (3e-3 if self.model == "tiny" else 6e-4)
+        return share * (2e-4 if self.method == "lora" else 2e-5)
+
+    @property
+    def most_without_gain(self) -> int | None:
+        """Return the steps without a lower held-out loss that end a run; None if none do."""
+        return self.patience * self.checkpoint or None
 
     def __post_init__(self) -> None:
         if self.method == "lora" and self.base == AUTO:
             raise Refused(phrase("LoRA trains a model that there is. Name its folder as base"))
+        if self.patience and not self.held_out:
+            raise Refused(
+                phrase("patience compares held-out losses. Choose a share held_out above 0")
+            )
         if self.batch % self.accumulate:
             raise Refused(
                 phrase(
@@ -171,7 +201,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             )
 
 
-CHANGEABLE = ("data", "out", "evaluate", "checkpoint", "keep", "skip_broken", "estimate")
+CHANGEABLE = (
+    "data", "out", "evaluate", "checkpoint", "patience", "keep", "skip_broken", "estimate",
+)  # fmt: skip
 """Settings that a continued run may change; others would make it another run. The data is compared
 by its tokens, wherever it lies."""
 

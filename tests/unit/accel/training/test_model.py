@@ -14,7 +14,7 @@ from gpudeck.accel.training import loss as losses
 from gpudeck.accel.training.export import write_model
 from gpudeck.accel.training.loss import IGNORED, cross_entropy
 from gpudeck.accel.training.model import LanguageModel
-from gpudeck.accel.training.optimizer import make_optimizer, rate_at
+from gpudeck.accel.training.optimizer import Lion, Optimizers, rate_at
 from gpudeck.accel.training.settings import Settings
 from gpudeck.accel.training.shapes import SHAPES, flops, new_config
 from gpudeck.accel.training.start import draw
@@ -115,7 +115,35 @@ def test_the_rate_rises_stays_and_falls() -> None:
 
 
 def test_only_matrices_decay() -> None:
-    groups = make_optimizer(made(), Settings(weight_decay=0.3)).param_groups
+    (part,) = Optimizers(made(), Settings(weight_decay=0.3)).parts
+    groups = part.param_groups
     assert [g["weight_decay"] for g in groups] == [0.3, 0.0]
     assert {w.dim() for w in groups[0]["params"]} == {2}
     assert {w.dim() for w in groups[1]["params"]} == {1}
+
+
+def test_lion_moves_by_the_sign_of_a_mean() -> None:
+    weight = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
+    lion = Lion([{"params": [weight], "weight_decay": 0.5}], 0.1)
+    weight.grad = torch.tensor([3.0, -0.1])
+    lion.step()
+    torch.testing.assert_close(weight.detach(), torch.tensor([0.95 - 0.1, -1.9 + 0.1]))
+    torch.testing.assert_close(lion.state[weight]["mean"], torch.tensor([0.03, -0.001]))
+    weight.grad = torch.tensor([-0.1, 0.0])  # 0.9 x 0.03 - 0.1 x 0.1 is still above 0
+    lion.step()
+    torch.testing.assert_close(
+        weight.detach(), torch.tensor([0.85 * 0.95 - 0.1, -1.8 * 0.95 + 0.1])
+    )
+
+
+def test_muon_changes_the_matrices_of_layers_and_adamw_the_rest() -> None:
+    model = made()
+    optimizers = Optimizers(model, Settings(optimizer="muon"))
+    adamw, muon = optimizers.parts
+    names = {weight: name for name, weight in model.named_parameters()}
+    by_muon = {names[w] for group in muon.param_groups for w in group["params"]}
+    by_adamw = {names[w] for group in adamw.param_groups for w in group["params"]}
+    assert by_muon | by_adamw == set(names.values())
+    assert not by_muon & by_adamw
+    assert "model.embed_tokens.weight" in by_adamw
+    assert all(".layers." in name and "norm" not in name for name in by_muon)

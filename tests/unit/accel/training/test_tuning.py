@@ -19,7 +19,7 @@ from gpudeck.accel.serving import tiny
 from gpudeck.accel.serving.errors import ModelRefused
 from gpudeck.accel.training.adapters import FOLDER, Adapted
 from gpudeck.accel.training.api import opened, write_out
-from gpudeck.accel.training.errors import Refused
+from gpudeck.accel.training.errors import Refused, Stopped
 from gpudeck.accel.training.loop import Run
 from gpudeck.accel.training.loss import cross_entropy
 from gpudeck.accel.training.model import LanguageModel
@@ -186,16 +186,18 @@ def test_lora_has_pefts_gradients(base: Path) -> None:
             torch.testing.assert_close(getattr(part, small).grad, gradient, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["full", "lora"])
+@pytest.mark.parametrize(
+    ("method", "optimizer"),
+    [("full", "adamw"), ("full", "lion"), ("full", "muon"), ("lora", "adamw"), ("lora", "muon")],
+)
 def test_a_run_that_continues_is_equal_to_the_last_bit(
-    method: str, base: Path, tmp_path: Path
+    method: str, optimizer: str, base: Path, tmp_path: Path
 ) -> None:
-    from gpudeck.accel.training.errors import Stopped
-
-    whole = train(base, tmp_path / "whole", method=method)
+    how = {"method": method, "optimizer": optimizer}
+    whole = train(base, tmp_path / "whole", **how)
     with pytest.raises(Stopped):
-        train(base, tmp_path / "parts", stop=2, method=method)
-    again = train(base, tmp_path / "parts", method=method)
+        train(base, tmp_path / "parts", stop=2, **how)
+    again = train(base, tmp_path / "parts", **how)
     for name, weight in whole.model.trained().items():
         assert torch.equal(weight, again.model.trained()[name])
     for one, other in zip(whole.journal.rows, again.journal.rows, strict=True):
@@ -203,7 +205,27 @@ def test_a_run_that_continues_is_equal_to_the_last_bit(
     if method == "lora":
         tiny.make(base, seed=1)
         with pytest.raises(Refused, match="the model in base has changed"):
-            train(base, tmp_path / "parts", method=method)
+            train(base, tmp_path / "parts", **how)
+
+
+def test_patience_ends_a_run_with_its_best_weights(base: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    # a rate at which the held-out loss rises after the first checkpoints
+    how = {"rate": 0.3, "steps": 60, "checkpoint": 2, "warmup": 0.2, "keep": 1, "patience": 3}
+    run = train(base, tmp_path / "out", **how)
+    held = {row.step: row.held_out for row in run.journal.rows if row.held_out is not None}
+    at_checkpoints = {step: loss for step, loss in held.items() if step and step % 2 == 0}
+    best = min(at_checkpoints, key=lambda step: (at_checkpoints[step], step))
+    assert run.step == best + 6 < 60
+    file = tmp_path / "out" / "checkpoints" / f"step-{best:08}" / "state.safetensors"
+    saved = load_file(file)
+    for name, weight in run.model.trained().items():
+        assert torch.equal(weight, saved[f"model.{name}"])
+    again = train(base, tmp_path / "out", **how)
+    assert again.step == run.step, "a run that patience ended does not go on"
+    with pytest.raises(Refused, match="held_out above 0"):
+        Settings(patience=2, held_out=0.0)
 
 
 def test_what_cannot_be_trained_is_refused(base: Path, tmp_path: Path) -> None:
