@@ -13,10 +13,15 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gpudeck.accel.training.model import FeedForward, LanguageModel, Projection, SelfAttention
+from gpudeck.accel.training.model import FeedForward, LanguageModel, SelfAttention
+from gpudeck.accel.training.projection import Projection
+from gpudeck.accel.training.recurrent import ChannelMix, RecurrentModel, TimeMix
 from gpudeck.accel.training.settings import Settings
 
 FOLDER = "adapter"
+Model = LanguageModel | RecurrentModel
+_ADAPTED = SelfAttention | FeedForward | TimeMix | ChannelMix
+"""Parts of a model whose projections get small matrices."""
 
 
 class Adapted(nn.Module):
@@ -43,7 +48,7 @@ class Adapted(nn.Module):
         return self.base_layer.weight.float() + self.scale * self.lora_B @ self.lora_A
 
 
-def adapt(model: LanguageModel, settings: Settings) -> None:
+def adapt(model: Model, settings: Settings) -> None:
     """Freeze a model, and add small matrices to attention and feed-forward.
 
     Experts are frozen and have none.
@@ -52,14 +57,14 @@ def adapt(model: LanguageModel, settings: Settings) -> None:
     draw = torch.Generator().manual_seed(settings.seed)
     scale = settings.alpha / settings.rank
     for path, part in list(model.named_modules()):
-        if isinstance(part, SelfAttention | FeedForward) and ".experts." not in path:
+        if isinstance(part, _ADAPTED) and ".experts." not in path:
             for name, found in list(part.named_children()):
                 if isinstance(found, Projection):
                     setattr(part, name, Adapted(found, settings.rank, scale, draw))
 
 
 @torch.no_grad()
-def merged(model: LanguageModel) -> dict[str, Tensor]:
+def merged(model: Model) -> dict[str, Tensor]:
     """Return the weights of a model by the names they have without LoRA."""
     weights = {
         name.replace(".base_layer.", "."): value
@@ -69,7 +74,7 @@ def merged(model: LanguageModel) -> dict[str, Tensor]:
     return weights | {f"{name}.weight": layer.merged() for name, layer in _adapted(model).items()}
 
 
-def write_adapter(model: LanguageModel, settings: Settings, out: Path) -> None:
+def write_adapter(model: Model, settings: Settings, out: Path) -> None:
     """Write the small matrices in peft's format; they appear completely or not at all.
 
     Source: peft's documentation, "PEFT checkpoint format".
@@ -99,5 +104,5 @@ def write_adapter(model: LanguageModel, settings: Settings, out: Path) -> None:
     new.replace(file)
 
 
-def _adapted(model: LanguageModel) -> dict[str, Adapted]:
+def _adapted(model: Model) -> dict[str, Adapted]:
     return {name: part for name, part in model.named_modules() if isinstance(part, Adapted)}

@@ -21,8 +21,8 @@ from gpudeck.accel.training.journal import Journal
 from gpudeck.accel.training.loop import Run, Watch
 from gpudeck.accel.training.settings import AUTO, Settings, write
 from gpudeck.accel.training.shards import Report, TokenData, prepare
-from gpudeck.accel.training.start import start_of
-from gpudeck.accel.training.tokenizers import Tokenizer, load_tokenizer
+from gpudeck.accel.training.start import start_of, tokenizer_of
+from gpudeck.accel.training.tokenizers import Tokenizer
 from gpudeck.language.text import phrase
 
 SETTINGS_FILE = "settings.toml"
@@ -48,7 +48,7 @@ def opened(
     """
     if settings.precision == "bfloat16" and (device.capability or (8, 0)) < (8, 0):
         raise Refused(phrase("{device} has no bfloat16. Choose float32", device=str(device)))
-    tokenizer = load_tokenizer(settings.base if settings.tokenizer == AUTO else settings.tokenizer)
+    tokenizer = tokenizer_of(settings)
     start = start_of(settings, tokenizer)
     data = open_data(settings, tokenizer, report)
     if data.index.highest >= start.config.vocabulary:

@@ -9,15 +9,14 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from gpudeck.accel.training.adapters import merged
-from gpudeck.accel.training.model import LanguageModel
+from gpudeck.accel.training.adapters import Model, merged
 from gpudeck.accel.training.tokenizers import Tokenizer
 
 WEIGHTS = "model.safetensors"
 
 
 def write_model(
-    model: LanguageModel,
+    model: Model,
     raw: dict[str, Any],
     tokenizer: Tokenizer,
     dtype: torch.dtype,

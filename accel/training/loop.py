@@ -19,8 +19,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gpudeck.accel.attention.api import explain
-from gpudeck.accel.attention.dispatch import Choice
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.runtime.capability import ComputeDevice, versions
 from gpudeck.accel.training.batches import Batch, Batches
@@ -28,7 +26,6 @@ from gpudeck.accel.training.checkpoint import About, Checkpoints
 from gpudeck.accel.training.errors import Diverged, Refused, Stopped
 from gpudeck.accel.training.journal import Journal, Measured
 from gpudeck.accel.training.loss import cross_entropy, part_entropy
-from gpudeck.accel.training.model import attention_options
 from gpudeck.accel.training.optimizer import Optimizers, rate_at
 from gpudeck.accel.training.settings import Settings, differing
 from gpudeck.accel.training.start import Start
@@ -173,24 +170,11 @@ class Run:
         longest = self.settings.tokens
         return Ragged(made.starts_q, made.starts_k, longest, longest, made.total_q, made.total_k)
 
-    def attention_choice(self) -> Choice:
-        """Return what computes attention in the first layer, and why."""
-        config, s = self.start.config, self.settings
-        size = s.batch // s.accumulate
-        q, k = (
-            torch.empty(
-                (size, s.tokens, heads, config.head_dim),
-                dtype=self.dtype, device=self.device.torch_device, requires_grad=True,
-            )
-            for heads in (config.heads, config.kv_heads)
-        )  # fmt: skip
-        options = attention_options(config, 0)
-        if not s.documents:
-            options["layout"] = "bshd"
-            return explain(q, k, k, **options)[0]
-        options["seqlens"] = Ragged.of([s.tokens] * size, device=self.device.torch_device)
-        q, k = q.flatten(0, 1), k.flatten(0, 1)
-        return explain(q, k, k, **options)[0]
+    def backend(self) -> tuple[str, str]:
+        """Return what computes attention or the recurrence in the first layer, and why."""
+        s = self.settings
+        rows = s.batch // s.accumulate
+        return self.model.explain(rows, s.tokens, self.dtype, documents=s.documents)
 
     @torch.no_grad()
     def evaluate(self) -> float | None:

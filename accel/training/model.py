@@ -7,10 +7,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from gpudeck.accel.attention.api import ProblemOptions, attention
+from gpudeck.accel.attention.api import ProblemOptions, attention, explain
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.serving.families import Config, Experts
 from gpudeck.accel.serving.transformer import rotation
+from gpudeck.accel.training.projection import Projection
+from gpudeck.accel.training.shapes import flops
 
 Turn = tuple[Tensor, Tensor]
 """The cosines and sines of rotary positions, float32 [tokens, rotated part of a head / 2]."""
@@ -28,18 +30,6 @@ class Norm(nn.Module):
         """Return the norm of x in its dtype."""
         weight = (self.weight + self.offset).to(x.dtype)
         return functional.rms_norm(x, self.weight.shape, weight, self.eps)
-
-
-class Projection(nn.Linear):
-    """Multiply by a matrix that is rounded to the dtype of the input."""
-
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__(inputs, outputs, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return x Wᵀ, plus a bias where the model has one."""
-        bias = None if self.bias is None else self.bias.to(x.dtype)
-        return functional.linear(x, self.weight.to(x.dtype), bias)
 
 
 class SelfAttention(nn.Module):
@@ -200,6 +190,35 @@ class LanguageModel(nn.Module):
     def trained(self) -> dict[str, nn.Parameter]:
         """Return the weights that training changes, by their names."""
         return {name: w for name, w in self.named_parameters() if w.requires_grad}
+
+    def matrices(self) -> dict[str, nn.Parameter]:
+        """Return the trained weights that are no vectors."""
+        return {name: w for name, w in self.trained().items() if w.dim() > 1}
+
+    def flops(self, tokens: int, *, frozen: bool) -> float:
+        """Return the operations of a step for each token, in sequences of `tokens`."""
+        return flops(self.config, tokens, frozen=frozen)
+
+    def explain(
+        self, rows: int, tokens: int, dtype: torch.dtype, *, documents: bool
+    ) -> tuple[str, str]:
+        """Return what computes attention in the first layer of a batch, and why."""
+        config = self.config
+        q, k = (
+            torch.empty(
+                (rows, tokens, heads, config.head_dim),
+                dtype=dtype, device=self.head.device, requires_grad=True,
+            )
+            for heads in (config.heads, config.kv_heads)
+        )  # fmt: skip
+        options = attention_options(config, 0)
+        if documents:
+            options["seqlens"] = Ragged.of([tokens] * rows, device=self.head.device)
+            q, k = q.flatten(0, 1), k.flatten(0, 1)
+        else:
+            options["layout"] = "bshd"
+        choice = explain(q, k, k, **options)[0]
+        return choice.backend, choice.reason
 
     def forward(self, tokens: Tensor, dtype: torch.dtype, documents: Ragged | None) -> Tensor:
         """Return the last hidden states, of which `head` makes scores.

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from gpudeck.accel.training.adapters import Model
 from gpudeck.accel.training.settings import Settings
 
 BETAS = (0.9, 0.95)
@@ -52,7 +53,7 @@ class Lion(torch.optim.Optimizer):
 class Optimizers:
     """Change the weights of a model: one optimizer for all, or another one for some of them."""
 
-    def __init__(self, model: nn.Module, settings: Settings) -> None:
+    def __init__(self, model: Model, settings: Settings) -> None:
         """Choose the optimizer of each weight by the setting `optimizer`.
 
         Weights of norms do not decay. Muon changes the matrices of the layers, and AdamW what Muon
@@ -60,11 +61,10 @@ class Optimizers:
         of AdamW's (Liu et al., Muon is Scalable for LLM Training, arXiv 2502.16982, section 2.2),
         so both use the same rate.
         """
-        trained = {name: w for name, w in model.named_parameters() if w.requires_grad}
-        self._weights = dict(model.named_parameters())
+        self._weights = model.trained()
         rate, decay = settings.highest_rate, settings.weight_decay
-        matrices = {name: w for name, w in trained.items() if w.dim() > 1}
-        vectors = [w for w in trained.values() if w.dim() == 1]
+        matrices = model.matrices()
+        vectors = [w for name, w in self._weights.items() if name not in matrices]
         inner = {}
         if settings.optimizer == "muon":
             inner = {name: w for name, w in matrices.items() if ".layers." in name}

@@ -46,8 +46,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         ),
     ] = AUTO
     model: Annotated[
-        Literal["tiny", "15M", "124M", "350M", "774M", "1.5B"],
-        _meta("Model", "size of the new model", group="Shape", cpu="tiny"),
+        Literal[
+            "tiny",
+            "15M",
+            "124M",
+            "350M",
+            "774M",
+            "1.5B",
+            "rwkv7-tiny",
+            "rwkv7-0.1B",
+            "rwkv7-0.4B",
+            "rwkv7-1.5B",
+        ],
+        _meta(
+            "Model",
+            "size of the new model; rwkv7: an RWKV-7 instead of a transformer",
+            group="Shape",
+            cpu="tiny",
+        ),
     ] = "124M"
     base: Annotated[
         str,
@@ -65,7 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str,
         _meta(
             "Tokenizer",
-            "a tokenizer.json, or a model's folder",
+            "a tokenizer.json, or a model's folder; for RWKV-7 its vocabulary",
             auto="that of base; for a new model, one token for each byte",
         ),
     ] = AUTO
@@ -175,7 +191,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             return self.rate
         share = LION_RATE if self.optimizer == "lion" else 1.0
         if self.base == AUTO:
-            return share * (3e-3 if self.model == "tiny" else 6e-4)
+            return share * (3e-3 if self.model in ("tiny", "rwkv7-tiny") else 6e-4)
         return share * (2e-4 if self.method == "lora" else 2e-5)
 
     @property

@@ -1,6 +1,7 @@
 """Name the sizes of new models, and count the operations of a step.
 
-New models are of the family Llama. The embedding is also their output matrix.
+New transformers are of the family Llama, and the embedding is also their output matrix. The others
+are RWKV-7.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from gpudeck.accel.serving.families import Config
 
 VOCABULARY_STEP = 64
 """The rows of the embedding are a multiple of it, for aligned matrix products."""
+HEAD = 64
+"""The channels of a head of RWKV-7."""
 
 
 class Shape(NamedTuple):
@@ -83,3 +86,82 @@ def flops(config: Config, tokens: int, *, frozen: bool) -> float:
         matrices -= 3 * config.hidden * experts.intermediate * idle
     attention = 12.0 * config.layers * config.heads * config.head_dim * tokens
     return (4.0 if frozen else 6.0) * matrices + attention
+
+
+class RecurrentConfig(NamedTuple):
+    """Describe the matrices of an RWKV-7."""
+
+    layers: int
+    hidden: int
+    intermediate: int
+    """The features within a feed-forward."""
+    vocabulary: int
+    decay: int
+    """The rank of the map that makes decays; the following are those of the other maps."""
+    rate: int
+    residual: int
+    gate: int
+
+    @property
+    def final_softcap(self) -> float:
+        """Return 0: scores are not limited."""
+        return 0.0
+
+    @property
+    def matrices(self) -> int:
+        """Return the number of weights that each token is multiplied with."""
+        ranks = 2 * (self.decay + self.rate + self.gate)
+        layer = self.hidden * (4 * self.hidden + 2 * self.intermediate + ranks)
+        residuals = (self.layers - 1) * 2 * self.hidden * self.residual
+        return self.layers * layer + residuals + self.vocabulary * self.hidden
+
+    def flops(self, *, frozen: bool) -> float:
+        """Return the operations of a training step for each token.
+
+        They are six for each weight of a matrix, four where the weights are frozen, and those of
+        the recurrence as it is defined: four products of a head's state with a vector, once
+        forward and twice backward.
+        """
+        recurrence = 3.0 * 2 * 4 * HEAD * self.hidden * self.layers
+        return (4.0 if frozen else 6.0) * self.matrices + recurrence
+
+
+RECURRENT_SHAPES = {
+    "rwkv7-tiny": (4, 128, 16, 16, 16, 32),
+    "rwkv7-0.1B": (12, 768, 64, 64, 32, 128),
+    "rwkv7-0.4B": (24, 1024, 64, 64, 32, 128),
+    "rwkv7-1.5B": (24, 2048, 96, 96, 64, 256),
+}
+"""Layers, width and the four ranks of new RWKV-7 models. Those from 0.1B on are the released World
+models' (https://huggingface.co/BlinkDL/rwkv-7-world)."""
+
+
+def new_recurrent_config(name: str, vocabulary: int) -> RecurrentConfig:
+    """Return the matrices of a new RWKV-7 of a size, for a number of tokens."""
+    layers, width, *ranks = RECURRENT_SHAPES[name]
+    rows = -(-vocabulary // VOCABULARY_STEP) * VOCABULARY_STEP
+    return RecurrentConfig(layers, width, 4 * width, rows, *ranks)
+
+
+def recurrent_json(config: RecurrentConfig) -> dict[str, Any]:
+    """Return the config.json of an RWKV-7, as flash-linear-attention writes it."""
+    return {
+        "architectures": ["RWKV7ForCausalLM"],
+        "model_type": "rwkv7",
+        "hidden_size": config.hidden,
+        "intermediate_size": config.intermediate,
+        "num_hidden_layers": config.layers,
+        "head_dim": HEAD,
+        "decay_low_rank_dim": config.decay,
+        "a_low_rank_dim": config.rate,
+        "v_low_rank_dim": config.residual,
+        "gate_low_rank_dim": config.gate,
+        "hidden_act": "sqrelu",
+        "norm_first": True,
+        "norm_bias": True,
+        "norm_eps": 1e-5,
+        "vocab_size": config.vocabulary,
+        "tie_word_embeddings": False,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+    }

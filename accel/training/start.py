@@ -11,15 +11,31 @@ import torch
 from torch import nn
 
 from gpudeck.accel.serving.checkpoint import Checkpoint
-from gpudeck.accel.serving.families import Config, config_of, read_config, read_json
+from gpudeck.accel.serving.families import (
+    Config,
+    config_of,
+    is_recurrent,
+    read_config,
+    read_json,
+)
 from gpudeck.accel.serving.files import weight_files
-from gpudeck.accel.training.adapters import adapt
+from gpudeck.accel.training import recurrent_weights
+from gpudeck.accel.training.adapters import Model, adapt
 from gpudeck.accel.training.errors import Refused
-from gpudeck.accel.training.model import LanguageModel, Projection
+from gpudeck.accel.training.model import LanguageModel
+from gpudeck.accel.training.projection import Projection
+from gpudeck.accel.training.recurrent import RecurrentModel
 from gpudeck.accel.training.settings import AUTO, Settings
-from gpudeck.accel.training.shapes import new_config
+from gpudeck.accel.training.shapes import (
+    RECURRENT_SHAPES,
+    RecurrentConfig,
+    new_config,
+    new_recurrent_config,
+    recurrent_json,
+)
 from gpudeck.accel.training.shards import checksum
-from gpudeck.accel.training.tokenizers import Tokenizer
+from gpudeck.accel.training.tokenizers import Tokenizer, load_tokenizer
+from gpudeck.accel.training.vocabulary import VocabularyTokenizer, byte_vocabulary
 from gpudeck.language.text import phrase
 
 
@@ -30,11 +46,11 @@ class Start:
     settings: Settings
     raw: dict[str, Any]
     """The config.json."""
-    config: Config
+    config: Config | RecurrentConfig
     fingerprint: str = ""
     """Of weights that stay as they are, and are in no checkpoint."""
 
-    def make(self, device: torch.device, frozen: torch.dtype) -> LanguageModel:
+    def make(self, device: torch.device, frozen: torch.dtype) -> Model:
         """Return the model on a device.
 
         Args:
@@ -42,9 +58,11 @@ class Start:
             frozen: the dtype of weights that stay as they are; others are float32.
 
         Raises:
-            ModelRefused: if the weights in the folder cannot be used.
+            ModelRefused, Refused: if the weights in the folder cannot be used.
         """
         s = self.settings
+        if isinstance(self.config, RecurrentConfig):
+            return self._make_recurrent(self.config, device, frozen)
         if s.base == AUTO:
             model = LanguageModel(self.config, s.tokens, recompute=s.recompute)
             draw(model, s.seed)
@@ -57,6 +75,40 @@ class Start:
             adapt(model, s)
         return model.to(device)
 
+    def _make_recurrent(
+        self, config: RecurrentConfig, device: torch.device, frozen: torch.dtype
+    ) -> RecurrentModel:
+        s = self.settings
+        model = RecurrentModel(config, recompute=s.recompute)
+        if s.base == AUTO:
+            recurrent_weights.draw(model, s.seed)
+        else:
+            recurrent_weights.read(model, Path(s.base).expanduser())
+        if s.method == "lora":
+            model.to(frozen)
+            adapt(model, s)
+        return model.to(device)
+
+
+def trains_recurrent(settings: Settings) -> bool:
+    """Return whether a run trains an RWKV-7. Raises ModelRefused."""
+    if settings.base == AUTO:
+        return settings.model in RECURRENT_SHAPES
+    return is_recurrent(Path(settings.base).expanduser())
+
+
+def tokenizer_of(settings: Settings) -> Tokenizer:
+    """Return the tokenizer of a run: the one that it names, the model's own, or bytes.
+
+    Raises:
+        Refused: if it cannot be used.
+        ModelRefused: if the model that is trained further cannot be read.
+    """
+    named = settings.base if settings.tokenizer == AUTO else settings.tokenizer
+    if not trains_recurrent(settings):
+        return load_tokenizer(named)
+    return byte_vocabulary() if named == AUTO else VocabularyTokenizer.load(Path(named))
+
 
 def start_of(settings: Settings, tokenizer: Tokenizer) -> Start:
     """Return what a run begins with.
@@ -65,6 +117,8 @@ def start_of(settings: Settings, tokenizer: Tokenizer) -> Start:
         Refused: if the model in the folder cannot be trained with these settings.
         ModelRefused: if the folder holds no model of a family that is served.
     """
+    if trains_recurrent(settings):
+        return _recurrent_start(settings, tokenizer)
     if settings.base == AUTO:
         raw = new_config(settings.model, tokenizer.vocabulary, settings.tokens, tokenizer.end)
         return Start(settings, raw, config_of(raw, settings.model, (tokenizer.end,)))
@@ -80,9 +134,24 @@ def start_of(settings: Settings, tokenizer: Tokenizer) -> Start:
             phrase("the model in {folder} reads at most {most} tokens. Choose fewer tokens",
                    folder=str(folder), most=config.context)
         )  # fmt: skip
-    sums = "".join(map(checksum, weight_files(folder))) if settings.method == "lora" else ""
     raw = read_json(folder / "config.json")
-    return Start(settings, raw, config, hashlib.sha256(sums.encode()).hexdigest() if sums else "")
+    return Start(settings, raw, config, _fingerprint_frozen(settings))
+
+
+def _recurrent_start(settings: Settings, tokenizer: Tokenizer) -> Start:
+    if settings.base == AUTO:
+        config = new_recurrent_config(settings.model, tokenizer.vocabulary)
+    else:
+        config = recurrent_weights.config_in(Path(settings.base).expanduser())
+    return Start(settings, recurrent_json(config), config, _fingerprint_frozen(settings))
+
+
+def _fingerprint_frozen(settings: Settings) -> str:
+    """Return the fingerprint of the weights that LoRA leaves as they are; "" without LoRA."""
+    if settings.method != "lora":
+        return ""
+    sums = "".join(map(checksum, weight_files(Path(settings.base).expanduser())))
+    return hashlib.sha256(sums.encode()).hexdigest()
 
 
 @torch.no_grad()

@@ -163,11 +163,9 @@ class Follower:
 
         assert self._run is not None
         run, rows = self._run, self._run.journal.rows
-        choice = run.attention_choice()
         seconds = sum(self.milliseconds) / 1e3
         return Outcome(
-            choice.backend,
-            choice.reason,
+            *run.backend(),
             (),
             timing_of(self.milliseconds) if self.milliseconds else NOT_TIMED,
             self.flops,
@@ -210,10 +208,8 @@ def curves_of(rows: Sequence[Measured]) -> Iterator[Curve]:
 
 def flops_of(run: Run) -> float:
     """Return the operations of a step for each token."""
-    from gpudeck.accel.training.shapes import flops
-
     s = run.settings
-    return flops(run.start.config, s.tokens, frozen=s.method == "lora")
+    return run.model.flops(s.tokens, frozen=s.method == "lora")
 
 
 def figures_of(
