@@ -72,7 +72,7 @@ from gpudeck.scheduler.suspension.service import SuspensionService
 from gpudeck.scheduler.telemetry.monitor import Monitor
 from gpudeck.scheduler.verbs.control import GetSnapshot
 from gpudeck.scheduler.verbs.registry import decoding
-from gpudeck.scheduler.verbs.request import Error, encode_message, encode_reply
+from gpudeck.scheduler.verbs.request import Error, encode_message, encode_reply, encoding_reply
 
 PROGRESS_S = 0.25
 """The interval at which the logs of running jobs are read for progress."""
@@ -446,8 +446,12 @@ class Daemon:
         return Editor(peer.uid, sharing.is_admin(peer.uid)) if self._shared else OWNER
 
     def _encode_for(self, value: object, uid: int) -> bytes:
-        """Encode a reply as its user may see it."""
-        return encode_reply(sharing.visible(value, uid) if self._shared else value)
+        """Encode a snapshot as its user may see it."""
+        return encode_reply(self._seen(value, uid))
+
+    def _seen(self, value: object, uid: int) -> object:
+        """Return a reply as its user may see it."""
+        return sharing.visible(value, uid) if self._shared else value
 
     async def _handle(self, line: bytes, peer: wire.Peer) -> None:
         """Carry out one request and send the reply."""
@@ -458,7 +462,8 @@ class Daemon:
                 bookings = self._state.settings.reservations.values()
                 sharing.check_groups(request, peer.uid, bookings)
             self.polling.requested(not isinstance(request, GetSnapshot) or request.live)
-            reply = self._encode_for(await request.handle(self, peer), peer.uid)
+            value = await request.handle(self, peer)
+            reply = await in_turns(encoding_reply(value, lambda v: self._seen(v, peer.uid)))
         except UserError as e:
             reply = encode_message(Error.of(e))
         await peer.send(reply)

@@ -7,7 +7,7 @@ it made. What it found before a pause may have changed after it.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -23,6 +23,25 @@ def parts(items: Sequence[T], size: int = PART) -> Iterator[Sequence[T]]:
     """Yield the items in parts of this size."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def light_parts(
+    items: Sequence[T], size: int, weight: Callable[[T], int], most: int
+) -> Iterator[Sequence[T]]:
+    """Yield the items in parts of up to this size, each of which weighs little.
+
+    Args:
+        weight: Returns what an item weighs.
+        most: What a part of several items weighs at most.
+    """
+    start, total = 0, 0
+    for number, item in enumerate(items):
+        total += weight(item)
+        if number > start and (number - start == size or total > most):
+            yield items[start:number]
+            start, total = number, weight(item)
+    if items:
+        yield items[start:]
 
 
 def finish(work: Work[R]) -> R:

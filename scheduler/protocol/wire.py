@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE = 64 * 2**20
 """Bytes of a message; a longer one is refused."""
+SENT = 2**18
+"""Bytes of a long message that are handed to the kernel at a time."""
 MAX_REPLY = 4 * MAX_MESSAGE
 """Bytes of a reply; a server that sends a longer one is left. It may be on another machine."""
 REPLY_S, REPLY_RATE = 10.0, 2.0**13
@@ -68,6 +70,9 @@ class Peer:
         """Its user."""
         self.pid = pid
         """The process that connected."""
+        self._sends = False
+        self._later: list[bytes] = []
+        """What is to follow the message that is being sent."""
 
     @property
     def gone(self) -> bool:
@@ -78,13 +83,24 @@ class Peer:
 
     async def send(self, message: bytes) -> None:
         """Send a message, waiting for a slow reader. Raises ConnectionError where it is gone."""
-        self.write(message)
         with self._traffic.sending(len(message)):
+            whole = memoryview(message)
+            self._sends = True
+            for start in range(0, len(whole) - SENT, SENT):
+                self._writer.write(whole[start : start + SENT])
+                await self._writer.drain()
+            self._sends = False
+            last = max(0, (len(whole) - 1) // SENT * SENT)
+            self._writer.write(bytes(whole[last:]) + b"\n" + b"".join(self._later))
+            self._later.clear()
             await self._writer.drain()
 
     def write(self, message: bytes) -> None:
         """Send a message without waiting; what the client does not read yet is buffered."""
-        self._writer.write(message + b"\n")
+        if self._sends:
+            self._later.append(message + b"\n")
+        else:
+            self._writer.write(message + b"\n")
 
 
 def listen(path: Path) -> socket.socket:

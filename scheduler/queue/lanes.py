@@ -6,7 +6,8 @@ A pass over the queue looks at the head of each lane, not at each job.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Set
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from heapq import merge
 from itertools import islice
 from typing import NamedTuple
@@ -44,6 +45,8 @@ class Lanes:
     def __init__(self) -> None:
         self._lanes: dict[Requirements, list[Turn]] = {}
         self._places: dict[int, tuple[Requirements, Turn]] = {}
+        self._count = Counter[int | None]()
+        """The lanes of each user."""
 
     def __len__(self) -> int:
         return len(self._places)
@@ -59,12 +62,12 @@ class Lanes:
         """Return the numbers of the waiting jobs."""
         return self._places.keys()
 
-    def by_requirements(self) -> dict[Requirements, Iterator[int]]:
-        """Return for each lane its jobs' numbers, the first to be served first.
+    def by_requirements(self) -> Mapping[Requirements, Sequence[Turn]]:
+        """Return for each lane its jobs' turns, which end in their numbers, the first first.
 
-        The iterators are not valid after a change.
+        They are not valid after a change.
         """
-        return {key: (job_id for _, _, job_id in lane) for key, lane in self._lanes.items()}
+        return self._lanes
 
     def next(self, count: int) -> list[int]:
         """Return the first `count` jobs, and the first job that needs a device, wherever it is."""
@@ -73,9 +76,13 @@ class Lanes:
         first = min(heads, default=None)
         return ids if first is None or first[2] in ids else [*ids, first[2]]
 
-    def users(self) -> set[int | None]:
+    def users(self) -> Set[int | None]:
         """Return the users whose jobs wait."""
-        return {key.user for key in self._lanes}
+        return self._count.keys()
+
+    def count_with(self, user: int | None, keys: Set[Requirements]) -> int:
+        """Return how many lanes the user would have with jobs that need this."""
+        return self._count[user] + len(keys - self._lanes.keys())
 
     @property
     def need_devices(self) -> bool:
@@ -94,6 +101,11 @@ class Lanes:
             del lane[bisect_left(lane, place)]
             if not lane:
                 del self._lanes[key]
+                self._count[key.user] -= 1
+                if not self._count[key.user]:
+                    del self._count[key.user]
         if new is not None:
-            insort(self._lanes.setdefault(new[0], []), new[1])
+            key = new[0]
+            self._count[key.user] += key not in self._lanes
+            insort(self._lanes.setdefault(key, []), new[1])
             self._places[job.id] = new

@@ -19,6 +19,7 @@ from gpudeck.scheduler.queue.dependencies import failed_dependency, open_depende
 from gpudeck.scheduler.queue.fair_share import FairShare, User
 from gpudeck.scheduler.queue.forecast import forecast, make_forecast, make_schedule
 from gpudeck.scheduler.queue.job_index import JobIndex
+from gpudeck.scheduler.queue.lanes import Turn
 from gpudeck.scheduler.queue.placement import Availability
 from gpudeck.scheduler.queue.policy import (
     EMPTY_PLAN,
@@ -217,8 +218,8 @@ class Planner:
         kept = index.dependents.ids() | index.suspects | delayed | index.unknown.keys() | later
         kept |= index.damaged | index.leaving
 
-        def ready(lane: Iterable[int]) -> Iterable[Job]:
-            return (index.active[number] for number in lane if number not in kept)
+        def ready(lane: Iterable[Turn]) -> Iterable[Job]:
+            return (index.active[number] for _, _, number in lane if number not in kept)
 
         lanes = index.waiting.by_requirements()
         return {key: ready(lane) for key, lane in lanes.items()}

@@ -67,6 +67,9 @@ class Conditions(NamedTuple):
     """Running jobs that could not be suspended a while ago, and are not tried again yet."""
 
 
+_Sharers = tuple[User, bool]
+"""A user, and whether the jobs need GPUs: those with and without wait for different things."""
+
 JobsByLane = Mapping[Requirements, Iterable[Job]]
 """For each lane its jobs that wait and may start, the first to be served first."""
 
@@ -84,26 +87,20 @@ def make_plan(
     limits = _Limits(started, devices, conditions)
     due = [job for job in started if is_due(job, conditions.now)]
     returns: list[Job] = []
-    heads: dict[tuple[User, bool], list[_Head]] = {}
-    """For each user the lanes with and without GPUs, as these wait for different things."""
-    for key, lane in lanes.items():
-        if not key.hold and (head := _head(key, iter(lane))) is not None:
-            heads.setdefault((key.user, bool(key.gpus)), []).append(head)
-    for heap in heads.values():
-        heapify(heap)
+    heads, order = _heads(lanes), limits.order
+    firsts = [(order.key(heap[0].job), sharers) for sharers, heap in heads.items()]
+    """The first job of each, in its order: the start of a job moves those of its user alone."""
+    heapify(firsts)
     refused: list[Iterator[Job]] = []
-    while heads or due:
-        back = min(due, key=limits.order.key, default=None)
-        first = min(heads, key=lambda each: limits.order.key(heads[each][0].job), default=None)
-        if back is not None and (
-            first is None or limits.order.key(back) < limits.order.key(heads[first][0].job)
-        ):
+    while firsts or due:
+        back = min(due, key=order.key, default=None)
+        if back is not None and (not firsts or order.key(back) < firsts[0][0]):
             due.remove(back)
             if limits.take_back(back):
                 returns.append(back)
             continue
-        assert first is not None
-        heap = heads[first]
+        sharers = firsts[0][1]
+        heap = heads[sharers]
         key, job, lane = heap[0][1:]
         placed = limits.place(job)
         head = None
@@ -118,10 +115,23 @@ def make_plan(
             heapreplace(heap, head)
         else:
             heappop(heap)
-        if not heap:
-            del heads[first]
+        if heap:
+            heapreplace(firsts, (order.key(heap[0].job), sharers))
+        else:
+            heappop(firsts)
     backfilled = list(_backfilled(refused, limits))
     return Plan([*starts, *backfilled], refusals, limits.room, limits.order.hours, returns)
+
+
+def _heads(lanes: JobsByLane) -> dict[_Sharers, list[_Head]]:
+    """Return the first job of each lane, in a heap for each user."""
+    heads: dict[_Sharers, list[_Head]] = {}
+    for key, lane in lanes.items():
+        if not key.hold and (head := _head(key, iter(lane))) is not None:
+            heads.setdefault((key.user, bool(key.gpus)), []).append(head)
+    for heap in heads.values():
+        heapify(heap)
+    return heads
 
 
 def _backfilled(lanes: Sequence[Iterator[Job]], limits: _Limits) -> Iterator[Start]:

@@ -22,6 +22,7 @@ from gpudeck.scheduler.protocol.jobs import (
     Progress,
     Running,
     Spec,
+    listed,
 )
 from gpudeck.scheduler.protocol.schedule import Landing, Moved
 from gpudeck.scheduler.protocol.turns import Work, finish, parts
@@ -123,11 +124,11 @@ class Queue:
         """Return a job. Raises NotFound."""
         return self.queries.get(job_id)
 
-    def get_all(self, jobs: Sequence[int]) -> Work[list[Job]]:
-        """Return jobs, part by part. Raises NotFound."""
+    def listed(self, jobs: Sequence[int]) -> Work[list[Job]]:
+        """Return jobs in the short form of a list, part by part. Raises NotFound."""
         found: list[Job] = []
         for part in parts(jobs):
-            found += [self.get(number) for number in part]
+            found += [listed(self.get(number)) for number in part]
             yield
         return found
 
@@ -311,7 +312,8 @@ class Queue:
     @property
     def unfinished(self) -> bool:
         """Return whether the next step has to go on with what this one began."""
-        return self._canceller.unfinished or self._launcher.unfinished
+        parts = (self._canceller, self._launcher, self._submission)
+        return any(part.unfinished for part in parts)
 
     def retry_is_ready(self, now: float) -> bool:
         """Return whether the delay of a job that failed is over."""

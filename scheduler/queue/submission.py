@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from heapq import nsmallest
 from typing import NamedTuple
 
 import msgspec
@@ -25,7 +26,7 @@ from gpudeck.scheduler.protocol.jobs import (
 )
 from gpudeck.scheduler.protocol.schedule import Landing, Moved
 from gpudeck.scheduler.protocol.submissions import digesting, new_token
-from gpudeck.scheduler.protocol.turns import Work, parts
+from gpudeck.scheduler.protocol.turns import PART, Work, finish, light_parts, parts
 from gpudeck.scheduler.protocol.wait_reasons import explain
 from gpudeck.scheduler.queue.admission import (
     bound,
@@ -38,6 +39,7 @@ from gpudeck.scheduler.queue.admission import (
 )
 from gpudeck.scheduler.queue.dependencies import failed_dependency
 from gpudeck.scheduler.queue.job_index import JobIndex
+from gpudeck.scheduler.queue.lanes import Requirements, requirements
 from gpudeck.scheduler.queue.placement import Availability
 from gpudeck.scheduler.queue.planner import Planner
 from gpudeck.scheduler.queue.queries import JobQueries
@@ -47,6 +49,11 @@ from gpudeck.scheduler.store import Store, staging
 
 APART = 2.0**-10
 """The distance between jobs that get new places, so that many others fit between them."""
+MAX_LANES = 2000
+"""Waiting jobs of one user differ in up to so many combinations of what they need: every pass over
+the queue looks at each (see `lanes`)."""
+HANDLED_BYTES = 2**17
+"""What jobs have that are checked, or shown, between two looks at the clock."""
 UNNAMED = "-"
 """Stands for the digest of a submission without a token."""
 _ALWAYS = {"name", "notes", "tags", "notify"}
@@ -80,6 +87,8 @@ class Submission:
         self._again = Resubmission(store, index)
         self._under_way: set[str] = set()
         """The tokens of submissions that are being stored."""
+        self.unfinished = False
+        """Whether jobs are left to be bound to a kind of device."""
 
     def submit(
         self,
@@ -124,21 +133,24 @@ class Submission:
         contents: str,
     ) -> Work[list[Job]]:
         distinct = {(id(spec.env), spec.where): spec for spec in specs}  # mostly one for all
-        for spec in distinct.values():
-            check_environment(spec.env, spec.where)
+        for part in parts(list(distinct.values())):
+            for spec in part:
+                check_environment(spec.env, spec.where)
+            yield
         fitting: list[Spec] = []
         for part in parts(specs):
             for spec in part:
                 self._check(spec, devices, availability)
                 fitting.append(bound(spec, devices))
             yield
-        self._check_dependencies(specs)
+        yield from self._check_dependencies(specs)
         self._check_all_artefacts(specs)  # again: other jobs may have come since
-        if len(specs) > staging.PART:
+        self._check_variety(fitting)
+        if len(specs) > staging.PART or sum(map(staging.weight, specs)) > staging.PART_BYTES:
             return (yield from self._stage(fitting, token or new_token(), contents))
         jobs = self._store.insert_all(fitting, time.time(), Queued(), token, contents)
         for job in jobs:
-            self._index.update(job)
+            self._index.add(job)
         return jobs
 
     def _stage(self, specs: Sequence[Spec], token: str, contents: str) -> Work[list[Job]]:
@@ -146,14 +158,14 @@ class Submission:
         staged = staging.Staging(self._store, len(specs), time.time(), Queued(), token)
         jobs: list[Job] = []
         try:
-            for part in parts(specs, staging.PART):
+            for part in light_parts(specs, staging.PART, staging.weight, staging.PART_BYTES):
                 jobs += staged.add(part)
                 yield
             staged.commit(contents or UNNAMED)
         except Exception:
             staged.give_up()
             raise
-        for some in parts(jobs):
+        for some in light_parts(jobs, PART, lambda job: staging.weight(job.spec), HANDLED_BYTES):
             for job in some:
                 self._index.add(job)
                 staged.show(job)
@@ -194,14 +206,33 @@ class Submission:
                 phrase("job {user} uses the artefacts of job {job} now", user=users[0], job=number)
             )
 
-    def _check_dependencies(self, specs: Sequence[Spec]) -> None:
-        """Raise NotFound, UserError where a job can never run because of one that comes before."""
+    def _check_dependencies(self, specs: Sequence[Spec]) -> Work[None]:
+        """Raise NotFound, UserError where a job can never run because of one that comes before.
+
+        A job that ends without success meanwhile cancels those after it once they are stored.
+        """
         check_dependencies(specs)
         named = {number for spec in specs for number in (*spec.after, *spec.after_any)}
         self._index.read_outcomes(named)
+        for part in light_parts(specs, PART, staging.weight, HANDLED_BYTES):
+            for spec in part:
+                if (failed := failed_dependency(spec, self._index.outcome)) is not None:
+                    raise UserError(phrase("the job can't run: {sub}", sub=explain(failed, 0.0)))
+            yield
+
+    def _check_variety(self, specs: Sequence[Spec]) -> None:
+        """Raise UserError where the jobs of a user would differ in too much of what they need."""
+        by_user: dict[int | None, set[Requirements]] = {}
         for spec in specs:
-            if (failed := failed_dependency(spec, self._index.outcome)) is not None:
-                raise UserError(phrase("the job can't run: {sub}", sub=explain(failed, 0.0)))
+            by_user.setdefault(spec.user, set()).add(requirements(spec))
+        if any(self._index.waiting.count_with(*of_user) > MAX_LANES for of_user in by_user.items()):
+            raise UserError(
+                phrase(
+                    "your waiting jobs may ask for up to {most} different combinations of GPUs, "
+                    "memory, type of GPU and group. Give more of them the same, or submit fewer",
+                    most=MAX_LANES,
+                )
+            )
 
     def forecast(
         self, spec: Spec, devices: Sequence[Device], availability: Availability, count: int = 1
@@ -210,7 +241,7 @@ class Submission:
         self._store.check_room()
         check_environment(spec.env, spec.where)
         self._check(spec, devices, availability)
-        self._check_dependencies([spec])
+        finish(self._check_dependencies([spec]))
         known = (*self._index.active, *(job.id for job in self._index.ended))
         first, spec, now = 1 + max(known, default=0), bound(spec, devices), time.time()
         *before, job = (Job(first + i, spec, now, Queued()) for i in range(count))
@@ -242,6 +273,7 @@ class Submission:
         spec = edited(job, changes)
         check_text(spec)
         if isinstance(job.state, Queued):
+            self._check_variety([spec])
             same = all(
                 getattr(spec, name) == getattr(job.spec, name)
                 for name in ("gpus", "memory", "gpu_type")
@@ -311,10 +343,16 @@ class Submission:
         return moved(waiting, job, other, move.after)
 
     def bind(self, devices: Sequence[Device]) -> None:
-        """Bind jobs to the kind of device there is, if that was unknown when they came."""
-        jobs = [self._index.active[job_id] for job_id in sorted(self._index.unbound)]
+        """Bind jobs to the kind of device there is, if that was unknown when they came.
+
+        The first of them, in one transaction; `unfinished` says whether others are left.
+        """
+        unbound = self._index.unbound
+        jobs = [self._index.active[job_id] for job_id in nsmallest(staging.PART, unbound)]
         specs = [(job, bound(job.spec, devices)) for job in jobs]
-        self._index.commit_all([(with_spec(job, spec), ()) for job, spec in specs if spec.kind])
+        known = [(with_spec(job, spec), ()) for job, spec in specs if spec.kind]
+        self._index.commit_all(known)
+        self.unfinished = bool(known and unbound)
 
 
 def uses_artefacts(job: Job, number: int) -> bool:

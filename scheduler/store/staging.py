@@ -13,8 +13,15 @@ from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, Spec, State
 from gpudeck.scheduler.store.store import Store
 
-PART = 100
-"""Jobs in one transaction."""
+PART, PART_BYTES = 100, 2**20
+"""Jobs in one transaction, and about how many bytes these have."""
+NUMBER_BYTES = 16
+
+
+def weight(spec: Spec) -> int:
+    """Return about how many bytes a job has in the store."""
+    texts = (*spec.argv, *spec.env.values(), *spec.params.values(), spec.notes, *spec.mounts)
+    return sum(map(len, texts)) + NUMBER_BYTES * (len(spec.after) + len(spec.after_any))
 
 
 class Staging:

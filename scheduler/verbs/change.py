@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudeck.scheduler.protocol.jobs import Cancelling, Changes, Job, listed
+from gpudeck.scheduler.protocol.jobs import Cancelling, Changes, Job
 from gpudeck.scheduler.protocol.schedule import Landing, Moved
 from gpudeck.scheduler.protocol.turns import in_turns
 from gpudeck.scheduler.protocol.wire import Peer
@@ -90,8 +90,7 @@ class Restore(Request[tuple[Job, ...]], frozen=True, tag="restore"):
             restored = await in_turns(daemon.queue.restore(self.jobs))
         finally:
             daemon.queue_changed()
-        jobs = await in_turns(daemon.queue.get_all([job.id for job in restored]))
-        return tuple(listed(job) for job in jobs)
+        return tuple(await in_turns(daemon.queue.listed([job.id for job in restored])))
 
 
 def _changed(daemon: Daemon, job_id: int) -> Job:

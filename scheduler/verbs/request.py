@@ -7,7 +7,7 @@ neither the queue nor the store: a handler reaches them through the `Daemon` tha
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, get_args
 
@@ -16,6 +16,7 @@ import msgspec
 from gpudeck.language.numbers import amount
 from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, Refused, Unsettled, UserError
+from gpudeck.scheduler.protocol.turns import Work, parts
 from gpudeck.scheduler.protocol.wire import MAX_MESSAGE, Peer
 
 if TYPE_CHECKING:  # types of the handlers, which run in the daemon
@@ -129,6 +130,21 @@ class Error(msgspec.Struct, frozen=True, tag="error"):
 def encode_reply(value: object) -> bytes:
     """Encode what a handler returned."""
     return encode_message(Ok() if value is None else Value(value))
+
+
+def encoding_reply(value: object, seen: Callable[[Any], object]) -> Work[bytes]:
+    """Encode what a handler returned, a long list part by part.
+
+    Args:
+        seen: Returns a value as the client may see it.
+    """
+    if not isinstance(value, tuple):
+        return encode_reply(seen(value))
+    found: list[bytes] = []
+    for part in parts(value):
+        found.append(encode_message(seen(part))[1:-1])  # without the brackets of the list
+        yield
+    return encode_reply(msgspec.Raw(b"[" + b",".join(found) + b"]"))
 
 
 def encode_request(request: Request[Any]) -> bytes:

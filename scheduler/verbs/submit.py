@@ -11,7 +11,7 @@ import msgspec
 
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import check_indices
-from gpudeck.scheduler.protocol.jobs import Forecast, Job, Spec, listed
+from gpudeck.scheduler.protocol.jobs import Forecast, Job, Spec
 from gpudeck.scheduler.protocol.submissions import check_token, indexed, new_token
 from gpudeck.scheduler.protocol.turns import Work, in_turns, parts
 from gpudeck.scheduler.protocol.wire import Peer
@@ -49,11 +49,12 @@ class Submit(Request[Job], frozen=True, tag="submit"):
         check_folders([self.spec])
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Job:
-        return (await _submit(daemon, peer, [self.spec], {}, self.token))[0]
+        (job,) = await _submit(daemon, peer, [self.spec], {}, self.token)
+        return daemon.queue.get(job.id)
 
 
 class SubmitMany(Request[tuple[Job, ...]], frozen=True, tag="submit_many"):
-    """Queue several jobs, all or none. Returns them, oldest first.
+    """Queue several jobs, all or none. Returns them abridged (see `jobs.listed`), oldest first.
 
     With a token that was used before, return the jobs of that submission.
     """
@@ -104,7 +105,7 @@ class GetSubmission(Request[tuple[Job, ...]], frozen=True, tag="submission"):
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Job, ...]:
         jobs = await in_turns(daemon.queue.submitted(_own(daemon, peer, self.token)))
-        return tuple(listed(job) for job in jobs)
+        return tuple(await in_turns(daemon.queue.listed([job.id for job in jobs])))
 
 
 class Foresee(Request[Forecast], frozen=True, tag="foresee"):
@@ -153,7 +154,7 @@ async def _submit(
     devices, availability = daemon.monitor.devices, daemon.availability()
     jobs = await in_turns(daemon.queue.submitting(specs, devices, availability, token))
     daemon.queue_changed()
-    return await in_turns(daemon.queue.get_all([job.id for job in jobs]))
+    return await in_turns(daemon.queue.listed([job.id for job in jobs]))
 
 
 def _owned(specs: Sequence[Spec], env: dict[str, str], user: int | None) -> Work[list[Spec]]:

@@ -24,7 +24,7 @@ def laned(active: Sequence[Job]) -> tuple[list[Job], dict[Requirements, list[Job
     jobs, waiting = {job.id: job for job in active}, Lanes()
     for job in active:
         waiting.update(job)
-    lanes = {key: [jobs[n] for n in lane] for key, lane in waiting.by_requirements().items()}
+    lanes = {key: [jobs[n] for *_, n in lane] for key, lane in waiting.by_requirements().items()}
     return [job for job in active if job.active and not isinstance(job.state, Queued)], lanes
 
 

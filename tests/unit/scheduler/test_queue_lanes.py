@@ -58,7 +58,7 @@ def test_lanes_hold_each_job_once_and_next_includes_one_that_needs_a_device(
             number, Spec(("x",), "x", "/", gpus=gpus, priority=priority, hold=hold), 0.0, Queued()
         )
         lanes.update(jobs[number])
-    by_need = {key: list(lane) for key, lane in lanes.by_requirements().items()}
+    by_need = {key: [n for *_, n in lane] for key, lane in lanes.by_requirements().items()}
     ordered = [job.id for job in sorted(jobs.values(), key=turn)]
     assert all(
         lane == [n for n in ordered if requirements(jobs[n].spec) == key]

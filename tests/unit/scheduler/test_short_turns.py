@@ -1,0 +1,149 @@
+"""What the daemon does in one go has a bounded size, however much a client asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpudeck.scheduler.protocol import wire
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.jobs import Changes, Job, Queued, Spec
+from gpudeck.scheduler.protocol.turns import finish, light_parts
+from gpudeck.scheduler.queue import submission
+from gpudeck.scheduler.queue.placement import Availability
+from gpudeck.scheduler.queue.queue import Queue
+from gpudeck.scheduler.store import Store, staging
+from gpudeck.scheduler.verbs.request import encode_reply, encoding_reply
+from tests.support import eventually
+from tests.unit.scheduler.own_queue import CPU, GPU, ended, submit
+
+NOBODY = Availability()
+
+
+def grouped(count: int, user: int | None = None, **more: object) -> list[Spec]:
+    """Return jobs that are each in a group of their own."""
+    options = {"gpus": 1, "hold": True, "user": user, **more}
+    return [Spec(("true",), "x", "/", group=f"g{n}", **options) for n in range(count)]  # type: ignore[arg-type]
+
+
+def test_waiting_jobs_of_a_user_ask_for_a_limited_number_of_combinations(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refuse what would make every pass over the queue longer for everybody."""
+    monkeypatch.setattr(submission, "MAX_LANES", 5)
+    first, *_ = queue.submit(grouped(5, user=7), [GPU])
+    queue.submit(grouped(5, user=7) * 3, [GPU])  # more of the same needs no more time
+    with pytest.raises(UserError, match="up to 5 different combinations of GPUs, memory"):
+        queue.submit(grouped(6, user=7), [GPU])
+    with pytest.raises(UserError, match="up to 5 different combinations"):
+        queue.submit(grouped(1, user=7, memory=2**30), [GPU])
+    with pytest.raises(UserError, match="up to 5 different combinations"):
+        queue.edit(first.id, Changes(group="another"), [GPU])
+    queue.edit(first.id, Changes(notes="what needs nothing new stays possible"), [GPU])
+    queue.submit(grouped(5, user=8), [GPU])
+    assert len(queue.queries.overview()) == 25
+    finish(queue.cancel_many([], [(1, 20)], None, ""))
+    queue.submit(grouped(5, user=7, memory=2**30), [GPU])
+
+
+def test_many_jobs_are_bound_to_the_kind_of_device_part_by_part(store: Store, queue: Queue) -> None:
+    """Bind jobs that were submitted before the devices were known, some in each step."""
+    count = 2 * staging.PART + 10
+    finish(queue.submitting([Spec(("true",), "x", "/", gpus=1, hold=True)] * count, [], NOBODY, ""))
+    bound = []
+    for _ in range(4):
+        queue.step([GPU])
+        bound.append(sum(job.spec.kind == "nvidia" for job in store.active()))
+        if not queue.unfinished:
+            break
+    assert bound == [staging.PART, 2 * staging.PART, count]
+
+
+def test_jobs_with_long_commands_are_stored_few_at_a_time(
+    store: Store, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored: list[int] = []
+    add = Store.add_staged
+
+    def noted(store: Store, jobs: list[Job]) -> list[Job]:
+        stored.append(sum(len(job.spec.argv[1]) for job in jobs))
+        return add(store, jobs)
+
+    monkeypatch.setattr(Store, "add_staged", noted)
+    queue.submit([Spec(("echo", "x" * 100_000), "x", "/", hold=True)] * 50, [CPU])
+    assert max(stored) <= staging.PART_BYTES
+    assert sum(stored) == 50 * 100_000
+    assert {len(job.spec.argv[1]) for job in store.active()} == {100_000}
+
+
+@given(st.lists(st.integers(0, 9)), st.integers(1, 5), st.integers(0, 20))
+def test_parts_hold_all_items_and_only_a_heavy_one_alone(
+    weights: list[int], size: int, most: int
+) -> None:
+    found = list(light_parts(weights, size, lambda weight: weight, most))
+    assert [weight for part in found for weight in part] == weights
+    assert all(len(part) == 1 or (len(part) <= size and sum(part) <= most) for part in found)
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 200])
+def test_a_long_reply_is_encoded_part_by_part(count: int) -> None:
+    jobs = tuple(Job(n, Spec(("true",), "x", "/"), 0.0, Queued()) for n in range(count))
+    shown: list[int] = []
+
+    def seen(value: tuple[Job, ...]) -> tuple[Job, ...]:
+        shown.append(len(value))
+        return value
+
+    assert finish(encoding_reply(jobs, seen)) == encode_reply(jobs)
+    assert max(shown, default=0) <= 32
+    assert finish(encoding_reply(None, lambda value: value)) == encode_reply(None)
+
+
+@pytest.mark.parametrize("size", [1, wire.SENT - 1, wire.SENT, wire.SENT + 1, 5 * wire.SENT])
+def test_a_long_message_is_sent_part_by_part_and_nothing_comes_between(
+    tmp_path: Path, size: int
+) -> None:
+    message = os.urandom(size // 2 + 1).hex()[:size].encode()
+    received: list[bytes] = []
+
+    async def handle(line: bytes, peer: wire.Peer) -> None:
+        sending = asyncio.ensure_future(peer.send(message))
+        await asyncio.sleep(0)
+        peer.write(b"an eviction")
+        await sending
+
+    def ask(path: Path) -> None:
+        connection = wire.Connection(path, timeout=10.0)
+        connection.send(b"x")
+        received.extend([connection.receive(), connection.receive()])
+        connection.close()
+
+    async def serve(sock: socket.socket, client: threading.Thread) -> None:
+        server = await wire.serve(sock, handle)
+        client.start()
+        while client.is_alive():
+            await asyncio.sleep(0.01)
+        server.close()
+
+    path = tmp_path / "sock"
+    sock = wire.listen(path)
+    client = threading.Thread(target=ask, args=(path,))
+    asyncio.run(serve(sock, client))
+    assert [line.strip() for line in received] == [message, b"an eviction"]
+
+
+def test_a_job_that_comes_while_others_are_bound_is_served(queue: Queue) -> None:
+    """Start a job without a GPU although hundreds wait to be bound."""
+    many = [Spec(("true",), "x", "/", gpus=1, hold=True)] * (2 * staging.PART)
+    queue.submit(many, [])
+    job = submit(queue, "true")
+    queue.step([GPU])
+    assert queue.unfinished
+    eventually(lambda: ended(queue, job))
