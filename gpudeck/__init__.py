@@ -9,9 +9,6 @@
 computes on tensors; it needs the extra `compute`, and `gpudeck.app` the extra `window`.
 """
 
-from __future__ import annotations
-
-import importlib
 import os.path
 
 _FOLDER = os.path.dirname(__file__)
@@ -53,7 +50,9 @@ _HOME = {
 """The module and the name there of what is imported at its first use."""
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
+    import importlib  # later: Ctrl+C in its import would print a traceback
+
     if name == "accel":
         return importlib.import_module("gpudeck.accel")
     if name not in _HOME:

@@ -169,6 +169,16 @@ def test_ctrl_c_at_any_moment_prints_no_traceback(cpu_home: Path, tmp_path: Path
     assert done.stderr == b""
 
 
+def test_nothing_but_gpudeck_is_imported_before_ctrl_c_is_handled() -> None:
+    """Import next to nothing: Ctrl+C prints a traceback until the first line of `run`."""
+    code = (
+        "import sys\nbefore = set(sys.modules)\nfrom gpudeck.__main__ import run\n"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["gpudeck", "gpudeck.__main__"]
+
+
 def test_a_command_that_ignores_ctrl_c_goes_on_ignoring_it(cpu_home: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(_EARLY)
     done = subprocess.run(
