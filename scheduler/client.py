@@ -697,7 +697,7 @@ class Client:
             if self._shared:
                 raise DaemonGone(
                     "the shared daemon of this machine does not answer. Its administrator sees "
-                    "why with: systemctl status gpudeck"
+                    "why with: service gpudeck status"
                 ) from e
             if not self._start:
                 raise DaemonGone(

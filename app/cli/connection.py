@@ -35,7 +35,8 @@ class DaemonStatus(msgspec.Struct):
 
 def daemon_status() -> DaemonStatus:
     """Return the daemon's status without starting one."""
-    home, log = str(paths.home()), str(paths.daemon_log())
+    folder = paths.shared_home() if paths.uses_shared() else paths.home()
+    home, log = str(folder), str(folder / paths.daemon_log().name)
     try:
         connection = Connection(paths.client_socket(), ANSWER_S, paths.daemon_owner())
     except (DaemonGone, FileNotFoundError):

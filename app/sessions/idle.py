@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import psutil
 
@@ -19,22 +20,32 @@ PAUSE_S = 60.0
 _ANSWER_S = 5.0
 
 
+class Seen(NamedTuple):
+    """Hold what the daemon tells of a session."""
+
+    gpu_busy: bool
+    """Whether the job's GPUs compute."""
+    most: float
+    """Seconds without use after which any session is over (the setting `session_idle`); 0: any."""
+
+
 class IdleClock:
     """Remember when a session was last used.
 
     Args:
         limit: Seconds without use after which it is over; 0: never.
-        gpu_busy: Returns whether the job's GPUs compute.
+        look: Returns what the daemon tells.
         cpu_seconds: Returns the processor time of the session's processes.
     """
 
     def __init__(
         self,
         limit: float,
-        gpu_busy: Callable[[], bool],
+        look: Callable[[], Seen],
         cpu_seconds: Callable[[], float],
     ) -> None:
-        self._limit, self._gpu_busy, self._cpu_seconds = limit, gpu_busy, cpu_seconds
+        self.limit = self._own = limit
+        self._look, self._cpu_seconds = look, cpu_seconds
         self.active = self._checked = time.time()
         self._used = cpu_seconds()
 
@@ -50,26 +61,30 @@ class IdleClock:
         computed = used - self._used > BUSY_CPU * (now - self._checked)
         self._used, self._checked = used, now
         self.active = max(self.active, min(active, now))
-        if computed or self._gpu_busy():
+        seen = self._look()
+        self.limit = min(filter(None, (self._own, seen.most)), default=0.0)
+        if computed or seen.gpu_busy:
             self.active = now
-        return 0 < self._limit <= now - self.active
+        return 0 < self.limit <= now - self.active
 
 
-def gpu_busy() -> bool:
-    """Return whether the GPUs of this process's job compute; True where nobody can tell."""
+def look() -> Seen:
+    """Return what the daemon tells of this process's job; it is busy where nobody can tell."""
     try:
         with Client(start=False, timeout=_ANSWER_S) as daemon:
             snapshot = daemon.snapshot(live=False)
             job = daemon.job(int(os.environ["GPUDECK_JOB"]))
     except UserError:
-        return True
+        return Seen(True, 0.0)
     held, least = held_devices(job), snapshot.settings.idle_util_percent
+    minutes, busy = snapshot.settings.session_idle, False
+    most = 0.0 if minutes == "off" else 60.0 * minutes
     for state in snapshot.devices:
         if state.device.id in held and state.device.kind != "cpu" and state.reading is not None:
             util = state.reading.get("util")
             if isinstance(util, int | float) and util > least:
-                return True
-    return False
+                busy = True
+    return Seen(busy, most)
 
 
 def cpu_seconds() -> float:

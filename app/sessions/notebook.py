@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudeck.app.sessions import files
-from gpudeck.app.sessions.idle import IdleClock, cpu_seconds, gpu_busy
+from gpudeck.app.sessions.idle import IdleClock, cpu_seconds, look
 from gpudeck.language.numbers import span
 
 CHECK_S = 5.0
@@ -38,17 +38,17 @@ def main(idle: float, command: list[str]) -> int:
     options += ["--allow-root"] if os.getuid() == 0 else []
     server = subprocess.Popen([*command, *options], env=env)
     signal.signal(signal.SIGTERM, lambda *_: server.terminate())
-    clock = IdleClock(idle, gpu_busy, cpu_seconds)
+    clock = IdleClock(idle, look, cpu_seconds)
     url = ""
-    while (status := _wait(server, min(CHECK_S, idle / 4 or CHECK_S))) is None:
+    while (status := _wait(server, min(CHECK_S, clock.limit / 4 or CHECK_S))) is None:
         url = url or _address(folder, server.pid)
         if not url:
             continue
         over = clock.check(_last_use(url, token))
         opens = f"{url}?token={token}"
-        files.write(files.Session(files.NOTEBOOK, clock.active, idle, opens))
+        files.write(files.Session(files.NOTEBOOK, clock.active, clock.limit, opens))
         if over:
-            print(f"The notebook ends, as nobody used it for {span(idle)}.", flush=True)
+            print(f"The notebook ends, as nobody used it for {span(clock.limit)}.", flush=True)
             return _end(server)
     return status
 

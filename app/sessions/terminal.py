@@ -23,7 +23,7 @@ from contextlib import suppress
 from functools import partial
 
 from gpudeck.app.sessions import files
-from gpudeck.app.sessions.idle import IdleClock, cpu_seconds, gpu_busy
+from gpudeck.app.sessions.idle import IdleClock, cpu_seconds, look
 from gpudeck.language.numbers import span
 from gpudeck.scheduler.protocol import paths
 
@@ -89,7 +89,7 @@ class Terminal:
         os.set_blocking(self._master, False)
         self._selector.register(self._door, selectors.EVENT_READ, self._accept)
         self._selector.register(self._master, selectors.EVENT_READ, self._show)
-        self._idle, self._clock = idle, IdleClock(idle, gpu_busy, cpu_seconds)
+        self._clock = IdleClock(idle, look, cpu_seconds)
 
     def run(self) -> int:
         """Serve until the command ends or nobody uses it; return the exit status."""
@@ -106,11 +106,12 @@ class Terminal:
                 self._show()
                 return os.waitstatus_to_exitcode(status) & 0xFF
             if time.monotonic() >= check:
-                check = time.monotonic() + min(CHECK_S, self._idle / 4 or CHECK_S)
+                check = time.monotonic() + min(CHECK_S, self._clock.limit / 4 or CHECK_S)
                 over = self._clock.check(self._used)
-                files.write(files.Session(files.TERMINAL, self._clock.active, self._idle))
+                idle = self._clock.limit
+                files.write(files.Session(files.TERMINAL, self._clock.active, idle))
                 if over:
-                    print(f"The shell ends, as nobody used it for {span(self._idle)}.", flush=True)
+                    print(f"The shell ends, as nobody used it for {span(idle)}.", flush=True)
                     self.hang_up()
                     return 0
 

@@ -121,6 +121,28 @@ SETTINGS = (
         group="Jobs",
     ),
     Setting(
+        "preemptible_groups",
+        tr_noop("Preemptible groups"),
+        tr_noop(
+            "The jobs of these groups are preemptible. More urgent jobs and reservations suspend "
+            "them, as with --preemptible. Separate the names by commas. Applies to jobs that are "
+            "submitted later."
+        ),
+        "open choice",
+        group="Jobs",
+    ),
+    Setting(
+        "session_idle",
+        tr_noop("End unused sessions"),
+        tr_noop(
+            "End a notebook or a shell that nobody has used for this time. Sessions with a shorter "
+            "time of their own (--idle) keep it. off: only these end."
+        ),
+        "threshold",
+        unit=tr_noop("min without use"),
+        group="Jobs",
+    ),
+    Setting(
         "suspend_spare",
         tr_noop("Host memory kept free"),
         tr_noop(

@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -44,10 +44,11 @@ from gpudeck.scheduler.protocol.bookings import Booking, Freed
 from gpudeck.scheduler.protocol.devices import Process
 from gpudeck.scheduler.protocol.draining import is_drained
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.jobs import Job, held_devices
+from gpudeck.scheduler.protocol.jobs import Job, Spec, held_devices
+from gpudeck.scheduler.protocol.settings import listed
 from gpudeck.scheduler.protocol.snapshot import STARTING, Alert, DeviceState, Snapshot
 from gpudeck.scheduler.protocol.turns import in_turns
-from gpudeck.scheduler.protocol.user_limits import limits_of
+from gpudeck.scheduler.protocol.user_limits import UserLimits, limits_of
 from gpudeck.scheduler.queue.placement import Availability, device_use
 from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.queue.submission import OWNER, Editor
@@ -145,7 +146,7 @@ class Daemon:
             store, executors, self._job_ended, self._lease_service.evict, self._half_life,
             lambda job: self.job_suspensions.bring_back(job),  # noqa: PLW0108
             lambda job: self.job_suspensions.preempt(job),  # noqa: PLW0108
-            lambda user: limits_of(state.settings.limits, user),
+            self._limits_of,
         )  # fmt: skip
         self.polling = PollingController(
             self._supervisor,
@@ -166,8 +167,9 @@ class Daemon:
             paths.suspensions_file(), self.touch, lambda: state.settings.suspend_spare_bytes
         )
         self.job_suspensions = JobSuspensions(
-            lambda: self.queue, self._local, self.suspensions, self.polling.details, self.start_soon
-        )
+            lambda: self.queue, self._local, self.suspensions, self.polling.details,
+            self.start_soon, self._limits_of,
+        )  # fmt: skip
         self._freeing = Freeing(
             lambda: state.settings, lambda: self.queue.running, self.job_suspensions,
             self.configure, notices.catch,
@@ -313,6 +315,9 @@ class Daemon:
     def _log_limit(self) -> int:
         return self._state.settings.log_bytes
 
+    def _limits_of(self, user: int | None) -> UserLimits | None:
+        return limits_of(self._state.settings.limits, user)
+
     def _half_life(self) -> float:
         """Return after how many seconds GPU-hours of a user count half; 0 where nobody shares."""
         hours = self._state.settings.fair_share
@@ -432,6 +437,17 @@ class Daemon:
     def owner(self, peer: wire.Peer) -> int | None:
         """Return the user whose jobs a client submits; None where all are of who runs us."""
         return peer.uid if self._shared else None
+
+    def preempts(self, user: int | None) -> Callable[[Spec], bool]:
+        """Return what tells whether a job of a user is preemptible: as it says, or by default."""
+        groups, limits = listed(self._state.settings.preemptible_groups), self._limits_of(user)
+        always = limits is not None and limits.preemptible
+
+        def preempts(spec: Spec) -> bool:
+            by_default = (always or spec.group in groups) and spec.gpus > 0 and not spec.where
+            return spec.preemptible or by_default
+
+        return preempts
 
     def viewer(self, peer: wire.Peer) -> int | None:
         """Return the user from whom parts of other users' jobs are hidden; None: nothing is."""

@@ -15,13 +15,15 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 
-from gpudeck.language.text import Message, phrase
+from gpudeck.language.numbers import GIB
+from gpudeck.language.text import Bytes, Message, phrase
 from gpudeck.scheduler.attempts import Executor, running
 from gpudeck.scheduler.executors.inspection import is_elsewhere
 from gpudeck.scheduler.protocol.containers import split_container
 from gpudeck.scheduler.protocol.devices import Detail
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, JobSuspension, Running, suspension_of
+from gpudeck.scheduler.protocol.user_limits import UserLimits
 from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.suspension import program
 from gpudeck.scheduler.suspension.program import Member, Suspension
@@ -46,6 +48,7 @@ class JobSuspensions:
         service: SuspensionService,
         details: Callable[[], Awaitable[Sequence[Detail]]],
         changed: Callable[[], None],
+        limits_of: Callable[[int | None], UserLimits | None],
     ) -> None:
         """Suspend nothing yet.
 
@@ -55,9 +58,10 @@ class JobSuspensions:
             service: Moves the memory of programs.
             details: Reads which processes use the GPUs.
             changed: Called after each step: jobs may start, and clients see it.
+            limits_of: Returns the limits of a user.
         """
         self._queue, self._executor, self._service = queue, executor, service
-        self._details, self._changed = details, changed
+        self._details, self._changed, self._limits_of = details, changed, limits_of
         self._returning: dict[int, float] = {}
         """When each job may be brought back that is on its way, or was refused (monotonic)."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -218,8 +222,30 @@ class JobSuspensions:
             raise UserError(phrase("job {job} runs in Docker, so it is not suspended", job=job.id))
         details = await self._details()
         found = program.find_job(job, Member(state.runner, state.started), details)
+        self._check_limit(job, found)
         self._executor.pause_clock(job, True)
         return found
+
+    def _check_limit(self, job: Job, found: Suspension) -> None:
+        """Raise UserError where the user's suspended jobs would hold too much host memory."""
+        limits = self._limits_of(job.spec.user)
+        if limits is None or not limits.suspended_memory:
+            return
+        held, most = 0, round(limits.suspended_memory * GIB)
+        for each in self._queue().suspender.jobs:
+            if each.spec.user == job.spec.user and (away := suspension_of(each)) is not None:
+                held += away.memory
+        if held + found.memory > most:
+            raise UserError(
+                phrase(
+                    "{name} holds {size} on the GPU; suspended jobs of its user hold {held} of "
+                    "host memory already, and may hold {most} (see: gpudeck limits)",
+                    name=found.name,
+                    size=Bytes(found.memory),
+                    held=Bytes(held),
+                    most=Bytes(most),
+                )
+            )
 
     async def _check_unused(self, found: Suspension) -> None:
         """Raise UserError where a job that used no GPU has just begun to."""

@@ -91,6 +91,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     GPUDECK_NAME name the job."""
     notify_minutes: Threshold = 5.0
     """The window notifies about the end of jobs that ran this long; "off": about none."""
+    preemptible_groups: str = ""
+    """Groups whose jobs are preemptible without saying so, separated by commas."""
+    session_idle: Threshold = "off"
+    """Minutes without use after which a notebook or a shell ends that names no shorter time."""
     suspend_spare: Annotated[float, msgspec.Meta(ge=0, le=2**20)] = 2.0
     """GiB of the machine's memory that suspended programs leave free."""
     log_limit: Annotated[float, msgspec.Meta(ge=0, le=2**20)] | Literal["off"] = 1.0

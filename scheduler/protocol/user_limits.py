@@ -20,6 +20,10 @@ class UserLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     """How many GPUs the user's jobs may hold at once; 0: any number."""
     gpu_hours: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 0.0
     """The GPU-hours of seven days after which no further job starts; 0: any number."""
+    suspended_memory: Annotated[float, msgspec.Meta(ge=0, le=2**20)] = 0.0
+    """GiB of host memory that the user's suspended jobs may hold; 0: any number."""
+    preemptible: bool = False
+    """Whether the user's jobs are preemptible without saying so."""
 
 
 def limits_of(known: Mapping[str, UserLimits], user: int | None) -> UserLimits | None:

@@ -121,7 +121,9 @@ class Foresee(Request[Forecast], frozen=True, tag="foresee"):
         check_folders([self.spec])
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Forecast:
-        spec = msgspec.structs.replace(self.spec, user=daemon.owner(peer))
+        user = daemon.owner(peer)
+        preempts = daemon.preempts(user)(self.spec)
+        spec = msgspec.structs.replace(self.spec, user=user, preemptible=preempts)
         return daemon.queue.forecast(
             spec, daemon.monitor.devices, daemon.availability(), self.count
         )
@@ -148,7 +150,7 @@ async def _submit(
     if peer.gone:  # it gave up, perhaps while this process was stopped, and may submit again
         raise ConnectionAbortedError("the client is gone")
     check_token(token)
-    specs = await in_turns(_owned(specs, env, daemon.owner(peer)))
+    specs = await in_turns(_own_specs(daemon, daemon.owner(peer), specs, env))
     daemon.notifier.check_names(daemon.owner(peer), {name for s in specs for name in s.notify})
     token = _own(daemon, peer, token)
     devices, availability = daemon.monitor.devices, daemon.availability()
@@ -157,10 +159,17 @@ async def _submit(
     return await in_turns(daemon.queue.listed([job.id for job in jobs]))
 
 
-def _owned(specs: Sequence[Spec], env: dict[str, str], user: int | None) -> Work[list[Spec]]:
-    """Return the jobs with their environments, and whose they are: no request chooses that."""
+def _own_specs(
+    daemon: Daemon, user: int | None, specs: Sequence[Spec], env: dict[str, str]
+) -> Work[list[Spec]]:
+    """Return the jobs with their environments, whose they are, as no request chooses that, and
+    whether they are preemptible by default."""
     found: list[Spec] = []
+    preempts = daemon.preempts(user)
     for part in parts(specs):
-        found += [msgspec.structs.replace(s, env=s.env or env, user=user) for s in part]
+        found += [
+            msgspec.structs.replace(s, env=s.env or env, user=user, preemptible=preempts(s))
+            for s in part
+        ]
         yield
     return found

@@ -466,6 +466,27 @@ def test_lists_in_requests_are_limited(users):
     assert "up to 2000 characters" in done.stderr
 
 
+def test_jobs_are_preemptible_by_their_group_or_their_user(users, root):
+    a, b = users
+    root.configure(preemptible_groups="night, sweeps")
+    root.set_limits(a.name, UserLimits(preemptible=True))
+    try:
+        jobs = {
+            "by its user": (a.submit("true", "--gpus", "1", "--hold"), True),
+            "without a GPU": (a.submit("true", "--hold"), False),
+            "of another user": (b.submit("true", "--gpus", "1", "--hold"), False),
+            "by its group": (b.submit("true", "--gpus", "1", "--group", "night", "--hold"), True),
+            "by its own word": (b.submit("true", "--gpus", "1", "--preemptible", "--hold"), True),
+        }
+        for which, (job, preemptible) in jobs.items():
+            assert root.job(job).spec.preemptible is preemptible, which
+        assert "preemptible" in b("limits")
+    finally:
+        root.configure(preemptible_groups="")
+        root.set_limits(a.name, None)
+        root.cancel_many([job for job, _ in jobs.values()])
+
+
 def test_only_administrators_limit_users_and_the_reason_is_shown(users, root):
     a, b = users
     assert "administrators" in a("limits", a.name, "--gpus", "1", status=1)

@@ -20,10 +20,11 @@ from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Failed, Job, Lost, Queued, Running, suspension_of
+from gpudeck.scheduler.protocol.user_limits import UserLimits
 from gpudeck.scheduler.protocol.wait_reasons import NoRoom, NotBefore, Preempts, WaitReason
 from tests.integration.deck import daemon_pid, kill_daemon, ready, running
 from tests.integration.test_suspend import SIZE, gpu
-from tests.support import command_of, eventually, send
+from tests.support import LACKS, command_of, eventually, send
 
 __all__ = ["gpu"]  # the fixture
 TRAINING = """
@@ -167,6 +168,29 @@ def test_too_little_host_memory_is_refused(machine: Machine) -> None:
     with pytest.raises(UserError, match="stay free for other programs"):
         machine.deck.suspend_job(job.id)
     assert machine.on(job) and goes_on(job)
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the daemon be shared, with root as a user."""
+    if os.getuid() != 0:
+        pytest.skip(f"{LACKS} root, who runs the shared daemon")
+    monkeypatch.setenv("GPUDECK_SYSTEM", "1")
+    monkeypatch.setenv("GPUDECK_GROUP", "root")
+
+
+def test_the_suspended_jobs_of_a_user_hold_so_much_host_memory(
+    shared: None, machine: Machine
+) -> None:
+    gib = SIZE / 2**30
+    deck, job = machine.deck, machine.train()
+    deck.set_limits("root", UserLimits(suspended_memory=0.9 * gib))
+    with pytest.raises(UserError, match="jobs of its user hold 0 MiB of host memory already"):
+        deck.suspend_job(job.id)
+    assert machine.on(job) and goes_on(job)
+    deck.set_limits("root", UserLimits(suspended_memory=1.1 * gib))
+    deck.suspend_job(job.id)
+    assert machine.off(job)
 
 
 def test_a_job_waits_for_its_memory_beside_a_foreign_program(machine: Machine) -> None:

@@ -13,8 +13,10 @@ from pathlib import Path
 from gpudeck.app.cli.connection import DaemonStatus, daemon_status, wait_for_reading
 from gpudeck.app.cli.output import confirm, print_line, print_result
 from gpudeck.app.cli.system import boot_unit, system_unit
+from gpudeck.scheduler.background.instance import hold_lock
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.devices.sources import open_source
+from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 from gpudeck.scheduler.protocol.snapshot import STARTING
 
@@ -30,10 +32,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the action, and the source of readings."""
     parser.add_argument(
         "action",
-        choices=("start", "stop", "status", "install", "uninstall"),
-        metavar="start|stop|status|install|uninstall",
+        choices=("start", "stop", "status", "install", "uninstall", "run"),
+        metavar="start|stop|status|install|uninstall|run",
         help="what to do; install makes systemd start the daemon at boot, so that queued jobs "
-        "continue",
+        "continue; run stays in the foreground, for supervisors and containers",
     )
     parser.add_argument(
         "--source",
@@ -45,8 +47,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--system",
         action="store_true",
-        help="with install and uninstall, as root: one daemon for all users of this machine; each "
-        "job runs as the user who submitted it",
+        help="with install, uninstall and run, as root: one daemon for all users of this machine; "
+        "each job runs as the user who submitted it",
     )
     parser.add_argument(
         "--locks",
@@ -70,6 +72,7 @@ def run(args: Namespace) -> int:
         "status": _print_status,
         "install": _install,
         "uninstall": _uninstall,
+        "run": _run,
     }
     return actions[args.action](args)
 
@@ -161,16 +164,15 @@ def _install(args: Namespace) -> int:
         return 0
     if args.system:
         done = system_unit.install()
-        first = f"systemd runs the daemon of all users (unit {done.file})"
+        _wait_until_it_answers(done.active)
+        first = f"The daemon of all users is started at boot by {done.file}"
         print_result(args, done, *(f"{line}." for line in (first, *done.notes)))
         return 0
     if daemon_status().answers:
         _ends_itself()
     try:
         done = boot_unit.install()
-        end = time.monotonic() + START_S
-        while done.active and not daemon_status().answers and time.monotonic() < end:
-            time.sleep(0.1)  # systemctl does not wait for the daemon's first answer
+        _wait_until_it_answers(done.active)
     finally:
         Client().close()  # queued jobs go on, also where systemd does not start the daemon
     first = f"systemd starts the daemon at boot (unit {done.file})"
@@ -178,11 +180,31 @@ def _install(args: Namespace) -> int:
     return 0
 
 
+def _wait_until_it_answers(active: bool) -> None:
+    """Wait for the first answer of a daemon that is active, as what starts it does not wait."""
+    end = time.monotonic() + START_S
+    while active and not daemon_status().answers and time.monotonic() < end:
+        time.sleep(0.1)
+
+
 def _uninstall(args: Namespace) -> int:
     done = system_unit.uninstall() if args.system else boot_unit.uninstall()
-    first = f"The unit {done.file} was removed. The next command starts the daemon again"
+    first = f"{done.file} was removed"
+    if not args.system:
+        first += ". The next command starts the daemon again"
     print_result(args, done, *(f"{line}." for line in (first, *done.notes)))
     return 0
+
+
+def _run(args: Namespace) -> int:
+    """Become the daemon. Raises UserError where it runs already."""
+    if args.system:
+        system_unit.prepare()
+        os.environ["GPUDECK_HOME"], os.environ["GPUDECK_SYSTEM"] = str(paths.shared_home()), "1"
+    with hold_lock(paths.daemon_lock(), f"the daemon of {paths.home()} runs already"):
+        pass
+    os.chdir("/")
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "gpudeck.scheduler.daemon"])
 
 
 def _print_status(args: Namespace) -> int:

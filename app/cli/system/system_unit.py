@@ -1,4 +1,4 @@
-"""Have systemd run one daemon for all users of this machine, or remove it again.
+"""Run one daemon for all users of this machine, at boot by systemd where there is one.
 
 It runs as root, as jobs run as who submitted them. So everything that it executes must be root's:
 whoever may write to its Python would be root.
@@ -12,6 +12,7 @@ import stat
 import sys
 from pathlib import Path
 
+from gpudeck.app.cli.system import init_script
 from gpudeck.app.cli.system.boot_unit import Installed, quoted, service_lines
 from gpudeck.scheduler.background import unit
 from gpudeck.scheduler.executors import lock_places
@@ -42,18 +43,32 @@ WantedBy=multi-user.target
 """
 
 
-def install() -> Installed:
-    """Write the unit, make the groups, and start it. Raises UserError where that is impossible."""
+def prepare() -> None:
+    """Make the groups. Raises UserError where this is not root, or root would run others' code."""
     if os.getuid() != 0:
-        raise UserError(
-            "only root installs the shared daemon: sudo gpudeck daemon install --system"
-        )
-    if not unit.BOOTED.exists():
-        raise UserError("this machine does not run systemd, which runs the shared daemon")
+        raise UserError("only root runs the shared daemon: name the command after sudo")
     for place in (Path(sys.executable).resolve(), Path(paths.__file__).parents[2]):
         check_trusted(place)
-    for group in (MEMBERS, ADMINS):
+    for group in (_members(), ADMINS):
         _make_group(group)
+
+
+def install() -> Installed:
+    """Make the groups, and have systemd or a script of /etc/init.d run the daemon.
+
+    Raises UserError where that is impossible.
+    """
+    prepare()
+    done = _install_unit() if unit.BOOTED.exists() else init_script.install()
+    members = (
+        f"Let a user in with: usermod -aG {_members()} NAME, and make one an administrator with: "
+        f"usermod -aG {ADMINS} NAME. They have to log in anew"
+    )
+    return done._replace(notes=(members, *done.notes))
+
+
+def _install_unit() -> Installed:
+    """Write the unit and start it. Raises UserError where that is impossible."""
     try:
         UNIT_FILE.write_text(unit_text())
         UNIT_FILE.chmod(0o644)
@@ -62,11 +77,7 @@ def install() -> Installed:
     problem = unit.run("systemctl", "daemon-reload") or unit.run(
         "systemctl", "enable", "--now", UNIT_FILE.name
     )
-    notes = (
-        f"Let a user in with: usermod -aG {MEMBERS} NAME, and make one an administrator with: "
-        f"usermod -aG {ADMINS} NAME. They have to log in anew",
-        *((f"It could not be started now: {problem}",) if problem else ()),
-    )
+    notes = (f"It could not be started now: {problem}",) if problem else ()
     return Installed(str(UNIT_FILE), not problem, notes)
 
 
@@ -76,7 +87,7 @@ def install_locks(*, mixed: bool) -> Installed:
     Args:
         mixed: queues are left that lock GPUs in the file which everybody can open.
     """
-    place, group = paths.MEMBERS_LOCKS, os.environ.get("GPUDECK_GROUP") or MEMBERS
+    place, group = paths.MEMBERS_LOCKS, _members()
     if os.getuid() != 0:
         raise UserError(f"only root makes {place}: sudo gpudeck daemon install --locks mixed")
     _make_group(group)
@@ -101,6 +112,11 @@ def install_locks(*, mixed: bool) -> Installed:
     return Installed(str(place), False, (first, then, again))
 
 
+def _members() -> str:
+    """Return the group of the users who are let in."""
+    return os.environ.get("GPUDECK_GROUP") or MEMBERS
+
+
 def _make_group(name: str) -> None:
     if problem := unit.run("groupadd", "--system", "--force", name):
         raise UserError(f"the group {name} cannot be made: {problem}")
@@ -120,9 +136,12 @@ def check_trusted(place: Path) -> None:
 
 
 def uninstall() -> Installed:
-    """Stop the shared daemon and remove its unit. Raises UserError."""
+    """Stop the shared daemon and remove what starts it. Raises UserError."""
     if os.getuid() != 0:
         raise UserError("only root removes the shared daemon")
+    note = f"Its jobs and their outputs stay in {paths.shared_home()}, and its groups stay"
+    if init_script.SCRIPT.exists():
+        return init_script.uninstall()._replace(notes=(note,))
     if not UNIT_FILE.exists():
         raise UserError(f"there is no unit {UNIT_FILE}, so nothing was removed")
     unit.run("systemctl", "disable", "--now", UNIT_FILE.name)
@@ -131,5 +150,4 @@ def uninstall() -> Installed:
     except OSError as e:
         raise UserError(f"the unit {UNIT_FILE} cannot be removed: {e.strerror}") from e
     unit.run("systemctl", "daemon-reload")
-    note = f"Its jobs and their outputs stay in {paths.shared_home()}, and its groups stay"
     return Installed(str(UNIT_FILE), False, (note,))

@@ -15,7 +15,7 @@ class World:
     """What a clock sees: the time, the GPUs, and the processor time of the session."""
 
     def __init__(self) -> None:
-        self.now, self.busy, self.cpu = 1000.0, False, 0.0
+        self.now, self.busy, self.cpu, self.most = 1000.0, False, 0.0, 0.0
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def clock(world: World, limit: float = 60.0) -> idle.IdleClock:
-    return idle.IdleClock(limit, lambda: world.busy, lambda: world.cpu)
+    return idle.IdleClock(limit, lambda: idle.Seen(world.busy, world.most), lambda: world.cpu)
 
 
 def test_a_session_ends_after_its_time_without_use(world: World) -> None:
@@ -72,6 +72,23 @@ def test_without_a_limit_no_session_ends_and_a_wrong_clock_ends_none_later(world
     assert not watched.check(world.now + 1e6), "a kernel's clock is ahead"
     world.now += 60
     assert watched.check(0.0)
+
+
+def test_the_administrators_time_ends_sessions_that_name_none_or_a_longer_one(
+    world: World,
+) -> None:
+    world.most = 30.0
+    for limit, wanted in ((0.0, 30.0), (60.0, 30.0), (20.0, 20.0)):
+        world.now = 1000.0
+        watched = clock(world, limit)
+        world.now += wanted - 1
+        assert not watched.check(1000)
+        world.now += 1
+        assert watched.check(1000)
+        assert watched.limit == wanted
+    world.most = 0.0
+    watched.check(1000)
+    assert watched.limit == 20.0
 
 
 def test_the_state_of_a_session_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from gpudeck.app.cli.queue.usage import _cells, _write, add_up
+from gpudeck.app.cli.queue.usage import _cells, _write
+from gpudeck.app.format.usage import UsageRow, add_up
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Failed, Job, Queued, Spec, Usage
 
@@ -61,3 +62,21 @@ def test_the_table_is_written_as_csv(tmp_path):
     ]
     with pytest.raises(UserError, match="Is a directory"):
         _write(tmp_path, [])
+
+
+def test_the_page_has_a_table_for_each_month_and_no_markup_of_users(tmp_path):
+    file = tmp_path / "usage.html"
+    rows = [
+        UsageRow("2026-12", "<b>ann</b>", 2, 1, 30.0, 0.0, 3.6e6),
+        UsageRow("2026-12", "bob", 1, 1, 60.0, 1.0),
+        UsageRow("2026-11", "bob", 1, 0, 0.0, 2.0),
+    ]
+    _write(file, rows)
+    page = file.read_text()
+    order = [page.index(text) for text in (">2026-12<", "bob", "&lt;b&gt;ann", ">2026-11<")]
+    assert order == sorted(order)
+    assert "<b>" not in page and "http" not in page
+    assert "<td>All</td><td>3</td><td>2</td><td>90.0</td>" in page
+    assert 'style="width:50.0%"' in page and "1.00 kWh" in page
+    _write(file, [])
+    assert "No job has ended" in file.read_text()
