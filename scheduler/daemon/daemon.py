@@ -97,18 +97,13 @@ class Daemon:
         self._stop = asyncio.Event()
         self._shared = paths.shared()
         self.publisher = Publisher(self.snapshot, self._encode_for)
-        self._notices = notices = NoticeBoard(self.touch)
+        touch = self.publisher.touch
+        self._notices = notices = NoticeBoard(touch)
         if note := paths.network_note():
             notices.set("state folder", note)
             sys.stderr.write(f"{note}\n")
         notices.set("place of locks", shared_note() or None)
-        # parts that are made further below are reached through functions
-        self._supervisor = Supervisor(
-            lambda hello: self._flow.probe_started(hello),  # noqa: PLW0108
-            lambda readings: self._flow.add(readings),  # noqa: PLW0108
-            lambda problem: self._flow.lose_probe(problem),  # noqa: PLW0108
-            lambda readings: self._flow.add_occupancy(readings),  # noqa: PLW0108
-        )
+        self._supervisor = Supervisor()
         self._job_end_command = JobEndCommand(lambda text: notices.set("callback", text))
         self._helpers = (
             HelperService(
@@ -130,15 +125,16 @@ class Daemon:
         locks = GpuLockWatch(notices.catch)
         self._gpu_locks, self._sharing = locks, GpuSharing(state, self.monitor, locks)
         self._lease_service = LeaseService(
-            self.monitor, self._supervisor.request_occupancy, self._step, self.touch, locks.is_lent
+            self.monitor, self._supervisor.request_occupancy, self._step, touch, locks.is_lent
         )
+        # parts that are made further below are reached through functions
         self.runners = RunnerWatch(
             lambda jobs: self.queue.reap(jobs),  # noqa: PLW0108
             notices,
             self._step,
             self._tidy,
         )
-        hub = ClusterHub(lambda: self.queue, self.runners, notices, self._step, self.touch)
+        hub = ClusterHub(lambda: self.queue, self.runners, notices, self._step, touch)
         self._clusters = Clusters(hub, state.settings.clusters, self._log_limit)
         self._local = Local(self.runners.watch, self._log_limit, self._sharing.memory_of)
         executors = ExecutorRegistry(self._local, self._clusters)
@@ -164,7 +160,7 @@ class Daemon:
             self.recorder.forget,
         )
         self.suspensions = SuspensionService(
-            paths.suspensions_file(), self.touch, lambda: state.settings.suspend_spare_bytes
+            paths.suspensions_file(), touch, lambda: state.settings.suspend_spare_bytes
         )
         self.job_suspensions = JobSuspensions(
             lambda: self.queue, self._local, self.suspensions, self.polling.details,
@@ -183,11 +179,12 @@ class Daemon:
         self._flow = ReadingFlow(
             state, self.queue, self.monitor, self.recorder, self.polling, self._lease_service,
             self.alerts, FaultDrain(paths.faults_file(), notices), self._sharing, self._hosts,
-            notices, step=self._step, touch=self.touch,
+            notices, step=self._step, touch=touch,
         )  # fmt: skip
+        self._supervisor.listener = self._flow
         self._upkeep = Upkeep(
             state, self.queue, self._local, self.runners, self.monitor, notices,
-            start_soon=self.start_soon, stop=self._stop.set, touch=self.touch,
+            start_soon=self.start_soon, stop=self._stop.set, touch=touch,
         )  # fmt: skip
 
     async def run(self, listening: socket.socket) -> None:
@@ -259,7 +256,7 @@ class Daemon:
                 self.monitor.add_progress(job, reports)
             if progress:
                 self.monitor.forget({job.id for job in self.queue.running})
-                self.touch()
+                self.publisher.touch()
             self.runners.retry()
             names = {device.id: device.name for device in self.monitor.devices}
             self.notifier.check_bookings(self._state.settings.reservations, names)
@@ -306,7 +303,7 @@ class Daemon:
             pause = START_RETRY_S if "queue" in self._notices else PAUSE_S
             loop.call_later(pause, self.start_soon)
         loop.call_later(SPARE_S, self._local.start_spare)
-        self.touch()
+        self.publisher.touch()
 
     def start_soon(self) -> None:
         """Start what can start, once this turn of the loop is over."""
@@ -339,10 +336,6 @@ class Daemon:
         self.notifier.alert_changed(alert, next(owners, None))
 
     # What handlers use; see `verbs.request.Daemon`
-
-    def touch(self) -> None:
-        """Publish a new snapshot soon."""
-        self.publisher.touch()
 
     def queue_changed(self) -> None:
         """Plan anew, and start what can start once the handler has returned."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -35,22 +36,26 @@ _GPU_FOLDERS = Path("/proc/driver/nvidia/gpus")
 _ENCODE = msgspec.json.Encoder().encode
 
 
-class Supervisor:
-    """Run probes one after the other. All callbacks are called in the event loop."""
+class Listener(Protocol):
+    """Describe what takes the messages of probes, in the event loop."""
 
-    def __init__(
-        self,
-        on_hello: Callable[[Hello], None],
-        on_readings: Callable[[Readings], None],
-        on_trouble: Callable[[str], None],
-        on_occupancy: Callable[[Sequence[Reading]], None],
-    ) -> None:
-        self._on_hello, self._on_readings = on_hello, on_readings
-        self._on_trouble, self._on_occupancy = on_trouble, on_occupancy
+    def probe_started(self, hello: Hello) -> None: ...
+    def add(self, message: Readings) -> None: ...
+    def add_occupancy(self, readings: Sequence[Reading]) -> None: ...
+    def lose_probe(self, problem: str) -> None: ...
+
+
+class Supervisor:
+    """Run probes one after the other."""
+
+    listener: Listener
+    """It is set before the first start."""
+
+    def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self.crashed = asyncio.get_running_loop().create_future()
-        """Fails with the error of a callback that raised one."""
+        """Fails with the error of a listener that raised one."""
         self.pid: int | None = None
         self._hz, self._wake = 1.0, False
         self._probe: asyncio.subprocess.Process | None = None
@@ -141,7 +146,7 @@ class Supervisor:
                     if isinstance(message, Hello):
                         if message.source == "nvml":
                             source = "nvml"  # while a driver reloads, `auto` would choose the CPU
-                        self._on_hello(message)
+                        self.listener.probe_started(message)
                         if self._waiters:
                             self._send(ReadDetails())
                     elif isinstance(message, Refusal):
@@ -158,14 +163,14 @@ class Supervisor:
                 self._probe = None
                 if probe is not None:
                     await children.end(probe)
-            self._on_trouble(trouble)
+            self.listener.lose_probe(trouble)
             await backoff.pause()
 
     def _dispatch(self, message: Readings | Occupancy | Details) -> None:
         if isinstance(message, Readings):
-            self._on_readings(message)
+            self.listener.add(message)
         elif isinstance(message, Occupancy):
-            self._on_occupancy(message.readings)
+            self.listener.add_occupancy(message.readings)
         else:
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:

@@ -28,4 +28,4 @@ class Acknowledge(Request[None], frozen=True, tag="acknowledge"):
 
     async def handle(self, daemon: Daemon, peer: Peer) -> None:
         daemon.alerts.acknowledge(self.alert)
-        daemon.touch()
+        daemon.publisher.touch()

@@ -32,7 +32,7 @@ SECTIONS = {
             "JobQueries.overview", "LeaseService.problem", "LeaseService.device",
             "NoticeBoard.texts", "AlertService.active", "Queue.waiting", "Clusters.unavailable",
             "HostService.states", "Local.limit_problem",
-            "judge", "is_quiet", "dwell_time",
+            "Monitor._policy", "judge", "_quiet_hours", "_reserved",
         ),
     ),
     "feed": Section(first="Client.subscribe", last="SnapshotFeed.put"),
@@ -48,6 +48,8 @@ SECTIONS = {
             "Header.show_free", "free_devices", "unacknowledged", "RailButton.show_badge",
             "DashboardPage.refresh", "StatusLine.refresh", "Banner.show_notices",
             "show_tooltip",
+            # the rest of the tile
+            "History.update", "MainWindow._load", "TileView._paint_load", "_holder", "is_free",
         ),
     ),
 }  # fmt: skip

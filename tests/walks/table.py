@@ -57,10 +57,5 @@ WALKS = (
             )
         ),
     ),
-    Walk(
-        "**A reading to the pixels of a tile**",
-        29,
-        reading_to_pixel,
-        frozenset(("app.shell.window", "scheduler.daemon.daemon")),
-    ),
+    Walk("**A reading to the pixels of a tile**", 24, reading_to_pixel),
 )

@@ -5,19 +5,39 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from gpudeck.scheduler.background import children
 from gpudeck.scheduler.devices import supervisor
-from gpudeck.scheduler.devices.probe import Hello
+from gpudeck.scheduler.devices.probe import Hello, Readings
 from gpudeck.scheduler.devices.supervisor import Supervisor
+from gpudeck.scheduler.protocol.devices import Reading
 from tests.support import lives
 
 
-def ignore(*said: object) -> None:
-    pass
+class Listener:
+    """Ignore what probes send."""
+
+    def probe_started(self, hello: Hello) -> None:
+        pass
+
+    def add(self, message: Readings) -> None:
+        pass
+
+    def add_occupancy(self, readings: Sequence[Reading]) -> None:
+        pass
+
+    def lose_probe(self, problem: str) -> None:
+        pass
+
+
+def watch_with(listener: Listener) -> Supervisor:
+    watcher = Supervisor()
+    watcher.listener = listener
+    return watcher
 
 
 HELLO = '{"type":"hello","source":"cpu","devices":[]}'
@@ -54,12 +74,13 @@ def test_a_faulty_probe_is_reported_and_replaced(
         messages: list[str] = []
         enough = asyncio.Event()
 
-        def trouble(text: str) -> None:
-            messages.append(text)
-            if len(messages) == 2:
-                enough.set()
+        class Trouble(Listener):
+            def lose_probe(self, problem: str) -> None:
+                messages.append(problem)
+                if len(messages) == 2:
+                    enough.set()
 
-        watcher = Supervisor(lambda hello: None, lambda readings: None, trouble, ignore)
+        watcher = watch_with(Trouble())
         await watcher.start("cpu", 1000.0)
         async with asyncio.timeout(20):
             await enough.wait()
@@ -90,9 +111,12 @@ def test_concurrent_starts_leave_one_probe_and_a_stop_leaves_none(noted: Path) -
 
     async def restart() -> None:
         ready = asyncio.Event()
-        watcher = Supervisor(
-            lambda hello: ready.set(), lambda readings: None, lambda words: None, ignore
-        )
+
+        class Starts(Listener):
+            def probe_started(self, hello: Hello) -> None:
+                ready.set()
+
+        watcher = watch_with(Starts())
         for _ in range(3):
             await watcher.start("cpu", 2.0)
             async with asyncio.timeout(20):
@@ -120,9 +144,12 @@ def test_a_probe_that_sends_without_pause_can_be_stopped(
 
     async def stop_often() -> None:
         messages = asyncio.Event()
-        watcher = Supervisor(
-            lambda hello: None, lambda readings: messages.set(), lambda words: None, ignore
-        )
+
+        class Messages(Listener):
+            def add(self, message: Readings) -> None:
+                messages.set()
+
+        watcher = watch_with(Messages())
         for _ in range(10):
             messages.clear()
             await watcher.start("cpu", 1000.0)
@@ -134,11 +161,12 @@ def test_a_probe_that_sends_without_pause_can_be_stopped(
 
 
 def test_an_error_in_a_callback_is_passed_on(noted: Path) -> None:
-    def bug(hello: Hello) -> None:
-        raise ZeroDivisionError
+    class Bug(Listener):
+        def probe_started(self, hello: Hello) -> None:
+            raise ZeroDivisionError
 
     async def watch() -> None:
-        watcher = Supervisor(bug, lambda readings: None, lambda words: None, ignore)
+        watcher = watch_with(Bug())
         await watcher.start("cpu", 2.0)
         async with asyncio.timeout(20):
             with pytest.raises(ZeroDivisionError):
