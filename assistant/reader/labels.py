@@ -15,29 +15,31 @@ REFERENCES = ("@it", "@them", "@first", "@second", "@third", "@last", "@others",
 
 _MEASURES = {
     "gpus": "use util memory_used memory_free memory_total temperature memory_temperature power "
-            "power_limit energy cost clock fan rate bandwidth slowed health link model driver "
-            "holder flops_per_watt tokens_per_watt cpu other",
+            "power_limit energy cost clock fan rate bandwidth slowed health link model serial "
+            "mode uptime driver holder flops_per_watt tokens_per_watt cpu other",
     "jobs": "state why_waiting why_failed why_slow progress loss time_left start end duration "
             "waited submitted user command output files result memory host_memory util rate "
-            "energy cost gpu_hours gpus priority place options stuck retries group tags other",
+            "energy cost gpu_hours gpus priority place options stuck retries checkpoint group tags "
+            "other",
     "processes": "memory util user command pid job duration other",
     "alerts": "list thresholds other",
     "queue": "state length order groups other",
-    "users": "jobs gpus gpu_hours memory energy limits other",
-    "models": "fits served installed assistant speed other",
+    "users": "jobs gpus gpu_hours memory energy limits access activity other",
+    "models": "fits served installed assistant speed requests progress size other",
 }  # fmt: skip
 _PLAIN = ("bookings", "capacity", "settings", "backend", "log_search", "conversion", "disk", "code",
-          "machines", "overview", "other")  # fmt: skip
+          "machines", "overview", "actions", "other")  # fmt: skip
 SUBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {name: tuple(text.split()) for name, text in _MEASURES.items()} | dict.fromkeys(_PLAIN, ())
 )
 """The subjects of questions with their measures."""
 _ORDERS = """
 submit retry edit cancel pause resume move kill free drain undrain book unbook limit note
-acknowledge set notify clean undo report export open serve unserve download other
+acknowledge set notify message account clean file undo report export open serve unserve download
+shutdown other
 """
 ORDERS = tuple(_ORDERS.split())
-TALK = ("hello", "thanks", "bye", "yes", "no", "praise", "complaint", "abilities", "self",
+TALK = ("hello", "thanks", "bye", "yes", "no", "complaint", "abilities", "self",
         "outside", "unclear")  # fmt: skip
 PAGES = ("alerts", "assistant", "attention", "cards", "cleaning-up", "clusters", "containers",
          "distributed", "environment", "injection", "install", "machines", "models", "monitor",

@@ -8,14 +8,15 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from gpudeck.assistant.reader.encoder import Array, Encoder
-from gpudeck.assistant.reader.labels import SPANS, heads, marks
+from gpudeck.assistant.reader.labels import SPANS
 from gpudeck.scheduler.protocol import paths
 
-HEADS, MARKS = heads(), marks()
 TAGS = ("", *(f"{start}-{name}" for name in SPANS for start in "BI"))
+CLASSES = "classes.json"
 _MOST = 3
 _WORD = re.compile(r"[@\w](?:[\w*@%°€$]|[-.:/=,'’](?=\w))*%?|-+\w[\w=.-]*")
 """A word of a request: a name, a number with its sign, a path or a time."""
@@ -47,11 +48,18 @@ class Reading(NamedTuple):
         return self.heads[0][1]
 
 
+class Classes(msgspec.Struct, frozen=True):
+    """Name what the weights tell apart: a table of labels may grow before they do."""
+
+    heads: tuple[str, ...]
+    marks: tuple[str, ...]
+
+
 class Reader:
     """Hold the encoder and its heads."""
 
-    def __init__(self, encoder: Encoder, weights: dict[str, Array]) -> None:
-        self.encoder, self._weights = encoder, weights
+    def __init__(self, encoder: Encoder, weights: dict[str, Array], classes: Classes) -> None:
+        self.encoder, self._weights, self._classes = encoder, weights, classes
 
     @classmethod
     def load(cls, folder: Path) -> Reader:
@@ -60,7 +68,8 @@ class Reader:
         names = ("head", "second", "mark", "page", "tag")
         weights = {f"{name}.{kind}": encoder.weights[f"{name}.{kind}"] for name in names
                    for kind in "wb"}  # fmt: skip
-        return cls(encoder, weights)
+        classes = msgspec.json.decode((folder / CLASSES).read_bytes(), type=Classes)
+        return cls(encoder, weights, classes)
 
     def read(self, request: str, before: str = "") -> Reading:
         """Return what a request means.
@@ -78,12 +87,13 @@ class Reader:
         second = int(self._logits("second", whole).argmax())
         marked = np.flatnonzero(self._logits("mark", whole) > 0)
         tags = self._logits("tag", x).argmax(axis=-1)
+        heads, marks = self._classes.heads, self._classes.marks
         found = _whole(request, _joined(tags.tolist(), encoded.places, len(start)))
         places = tuple((first, last) for _, first, last in found)
         return Reading(
-            tuple((HEADS[i], float(chances[i])) for i in best),
-            HEADS[second] if second < len(HEADS) else "",
-            frozenset(MARKS[i] for i in marked),
+            tuple((heads[i], float(chances[i])) for i in best),
+            heads[second] if second < len(heads) else "",
+            frozenset(marks[i] for i in marked),
             tuple((field, request[first:last]) for field, first, last in found),
             places,
             tuple(map(float, _softmax(self._logits("page", whole)))),

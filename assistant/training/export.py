@@ -1,8 +1,9 @@
 """Write a trained reader in the form that ships.
 
-    python -m gpudeck.assistant.training.export RUN/reader.pt FOLDER
+    python -m gpudeck.assistant.training.export RUN/reader.pt... --out FOLDER
 
-FOLDER holds the encoder (`cut`). The trained layers are written in eight bits, a scale each row.
+Several readers are written as their mean. FOLDER holds the encoder (`cut`). The trained layers are
+written in eight bits, a scale each row.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
-import torch
 from safetensors.numpy import save_file
 
 from gpudeck.assistant.reader.encoder import Encoder
+from gpudeck.assistant.reader.reading import CLASSES, Classes
 from gpudeck.assistant.retrieval.sections import passage, sections
-from gpudeck.assistant.training.reader import FIXED
+from gpudeck.assistant.training.reader import FIXED, HEADS, MARKS, load
 
 _HEADS = ("head", "second", "mark", "page")
 
@@ -25,10 +27,10 @@ _HEADS = ("head", "second", "mark", "page")
 def main() -> None:
     """Write the trained layers, the heads, and the vectors of the manual's sections."""
     parser = argparse.ArgumentParser(description="Write a trained reader.")
-    parser.add_argument("reader", type=Path)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("reader", type=Path, nargs="+")
+    parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    state = {k: v.numpy() for k, v in torch.load(args.reader, weights_only=True).items()}
+    state = {name: array.numpy() for name, array in load(args.reader).items()}
     found: dict[str, npt.NDArray[np.generic]] = {}
     for name, array in state.items():
         part, _, rest = name.partition(".")
@@ -50,11 +52,12 @@ def main() -> None:
         found[f"{name}.b"] = state[f"{name}.bias"] - weight @ state["mean"]
     found["tag.w"] = np.ascontiguousarray(state["tag.weight"].T)
     found["tag.b"] = state["tag.bias"]
-    save_file(found, args.folder / "reader.safetensors")
-    encoder = Encoder.load(args.folder)
+    save_file(found, args.out / "reader.safetensors")
+    (args.out / CLASSES).write_bytes(msgspec.json.encode(Classes(HEADS, MARKS)))
+    encoder = Encoder.load(args.out)
     vectors = np.array([encoder.vector(passage(one)) for one in sections()], np.float16)
     keys = np.array([one.key for one in sections()])
-    np.savez(args.folder / "sections.npz", keys=keys, vectors=vectors)
+    np.savez(args.out / "sections.npz", keys=keys, vectors=vectors)
 
 
 if __name__ == "__main__":

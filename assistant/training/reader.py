@@ -1,8 +1,9 @@
 """Train the reader of requests: the encoder and its heads, on what people wrote.
 
-    python -m gpudeck.assistant.training.reader ENCODER DATA FOLDER --epochs 4
+    python -m gpudeck.assistant.training.reader ENCODER DATA... --out FOLDER --epochs 4
 
-DATA is a file of `requests` (see there). Whole profiles are held out, never single requests.
+DATA are files of `requests` (see there). Whole profiles are held out, never single requests.
+Several processes can train on shares of the data; `--start` and `export` take the mean of theirs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +37,8 @@ TAGS = ("", *(f"{start}-{name}" for name in SPANS for start in "BI"))
 _HEAD = {name: i for i, name in enumerate(HEADS)}
 _MARK = {name: i for i, name in enumerate(MARKS)}
 _TAG = {name: i for i, name in enumerate(TAGS)}
+_DECAY = 0.9
+"""The learning rate of a layer, compared with the one above it."""
 _PAGE = {name: i for i, name in enumerate(PAGES)}
 
 
@@ -240,6 +243,32 @@ def begin(model: Reader, found: Sequence[Row]) -> None:
     model.train()
 
 
+_NAMES = {"head": HEADS, "second": (*HEADS, ""), "mark": MARKS}
+_UNKNOWN = -4.0
+"""The bias of a class that a reader has not learnt yet."""
+
+
+def named(state: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Return weights with the names of their classes, for a table of labels may grow."""
+    return {"state": dict(state), "names": {name: list(of) for name, of in _NAMES.items()}}
+
+
+def load(files: Sequence[Path]) -> dict[str, Tensor]:
+    """Return the mean of readers' weights, for the classes of today's table."""
+    saved = [torch.load(file, weights_only=True) for file in files]
+    state = {key: torch.stack([one["state"][key] for one in saved]).mean(0)
+             for key in saved[0]["state"]}  # fmt: skip
+    for name, wanted in _NAMES.items():
+        place = {one: i for i, one in enumerate(saved[0]["names"][name])}
+        known = [i for i, one in enumerate(wanted) if one in place]
+        for kind, empty in (("weight", 0.0), ("bias", _UNKNOWN)):
+            old = state[f"{name}.{kind}"]
+            new = torch.full((len(wanted), *old.shape[1:]), empty)
+            new[known] = old[[place[wanted[i]] for i in known]]
+            state[f"{name}.{kind}"] = new
+    return state
+
+
 def train(
     model: Reader,
     found: Sequence[Row],
@@ -248,18 +277,30 @@ def train(
     rate: float,
     size: int,
     file: Path,
+    fresh: float = 10.0,
+    last: float = 0.0,
 ) -> None:
-    """Train a reader, and keep it in a file after every pass over the requests."""
-    fresh = {"head", "second", "mark", "page", "tag"}
-    groups = [
-        {"params": [p for n, p in model.named_parameters() if n.split(".")[0] in fresh],
-         "lr": rate * 10, "times": 10.0},
-        {"params": [p for n, p in model.named_parameters() if n.split(".")[0] not in fresh],
-         "lr": rate, "times": 1.0},
-    ]  # fmt: skip
+    """Train a reader, and keep it in a file after every pass over the requests.
+
+    Args:
+        model: The reader.
+        found: What it learns from.
+        held: What it is judged by.
+        epochs: Passes over the requests.
+        rate: The highest learning rate, which is that of the last layer.
+        size: Requests in a batch.
+        file: Where it is kept.
+        fresh: The rate of the heads, compared with that of the last layer.
+        last: The share of the rate that is left at the end.
+    """
     for parameter in (*model.norm.parameters(), *model.layers[: model.fixed].parameters()):
         parameter.requires_grad = False
-    optimiser = torch.optim.AdamW(groups, weight_decay=0.01, betas=(0.9, 0.98))
+    heads_ = (model.head, model.second, model.mark, model.page, model.tag)
+    parts: list[tuple[nn.Module, float]] = [(head, fresh) for head in heads_]
+    parts += [(layer, _DECAY ** (_LAYERS - 1 - i)) for i, layer in enumerate(model.layers)
+              if i >= model.fixed]  # fmt: skip
+    groups = [{"params": list(part.parameters()), "times": times} for part, times in parts]
+    optimiser = torch.optim.AdamW(groups, rate, weight_decay=0.01, betas=(0.9, 0.98))
     each = math.ceil(len(found) / size)
     total = math.ceil(epochs * math.ceil(len(found) / size))
     step, began, losses = 0, time.monotonic(), []
@@ -268,7 +309,8 @@ def train(
             if step >= total:
                 break
             wanted = tensors(batch)
-            share = min(1.0, (step + 1) / (0.06 * total + 1)) * (1 - step / total) + 0.01
+            share = min(1.0, (step + 1) / (0.06 * total + 1))
+            share = share * (1 - (1 - last) * step / total) + 0.01
             for group in optimiser.param_groups:
                 group["lr"] = rate * group["times"] * share
             with torch.autocast("cpu", torch.bfloat16):
@@ -286,7 +328,7 @@ def train(
                     f"{step}/{total} loss {mean:.3f} {time.monotonic() - began:.0f} s", flush=True
                 )
             if step % each == 0 or step == total:
-                torch.save(model.state_dict(), file)
+                torch.save(named(model.state_dict()), file)
                 print(json.dumps(judge(model, held)) if held else "saved", flush=True)
 
 
@@ -319,39 +361,46 @@ def main() -> None:
     """Train a reader, and print what it reads of the profiles that were held out."""
     parser = argparse.ArgumentParser(description="Train the reader of requests.")
     parser.add_argument("encoder", type=Path)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("data", type=Path, nargs="+")
+    parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--held-out", nargs="*", type=int, default=[])
     parser.add_argument("--profiles", nargs="*", type=int, default=[], help="train on these alone")
+    parser.add_argument("--share", nargs=2, type=int, default=(0, 1), metavar=("I", "N"),
+                        help="train on the I-th of N shares")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--epochs", type=float, default=4.0)
     parser.add_argument("--fixed", type=int, default=FIXED, help="layers that stay as they are")
     parser.add_argument("--rate", type=float, default=8e-5)
+    parser.add_argument("--last", type=float, default=0.0, help="share of the rate at the end")
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--start", type=Path, help="a reader to go on with")
+    parser.add_argument("--start", type=Path, nargs="*", help="readers to go on with")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
-    torch.manual_seed(1)
+    torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
     weights = load_file(args.encoder / "encoder.safetensors")
     tokenizer = Tokenizer.from_file(str(args.encoder / "tokenizer.json"))
-    found = examples(args.data)
+    found = [one for file in args.data for one in examples(file)]
     kept = [one for one in found if one.profile not in args.held_out
             and (not args.profiles or one.profile in args.profiles)]  # fmt: skip
+    random.Random(args.seed).shuffle(kept)
+    kept = kept[args.share[0] :: args.share[1]]
     held = [one for one in found if one.profile in args.held_out]
     model = Reader(weights, args.fixed)
-    args.folder.mkdir(parents=True, exist_ok=True)
+    args.out.mkdir(parents=True, exist_ok=True)
     learnt, judged = rows(kept, tokenizer, model), rows(held, tokenizer, model)
     if args.start:
-        model.load_state_dict(torch.load(args.start, weights_only=True))
+        model.load_state_dict(load(args.start))
     else:
         begin(model, learnt)
     if held:
         print(json.dumps(judge(model, judged)), flush=True)
-    train(model, learnt, judged, args.epochs, args.rate, args.batch, args.folder / "reader.pt")
+    train(model, learnt, judged, args.epochs, args.rate, args.batch, args.out / "reader.pt",
+          3.0 if args.start else 10.0, args.last)  # fmt: skip
     report: dict[str, Any] = {"requests": len(kept), "profiles": len({o.profile for o in kept})}
     if held:
         report |= judge(model, judged)
-    (args.folder / "report.json").write_text(json.dumps(report))
+    (args.out / "report.json").write_text(json.dumps(report))
     print(json.dumps(report))
 
 

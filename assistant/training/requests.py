@@ -31,7 +31,10 @@ class Example(NamedTuple):
 
 
 def examples(file: Path) -> list[Example]:
-    """Return the examples of a file."""
+    """Return the examples of a file.
+
+    A row with the key `before` says itself what was meant before it; composed phrases have it.
+    """
     raw = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
     found, before, scene = [], None, ""
     for line in raw.decode().splitlines():
@@ -40,28 +43,33 @@ def examples(file: Path) -> list[Example]:
             before, scene = None, row["scene"]
         label = row["label"]
         found.append(Example(
-            row["profile"], row["language"], described(before), row["text"],
+            row["profile"], row["language"], row.get("before", described(before)), row["text"],
             tuple(head_of(one) for one in label), tuple(marks_of(label[0])),
             tuple(_places(row["text"], label)), str(label[0].get("manual", "")),
         ))  # fmt: skip
-        last = label[-1]
-        before = before if "talk" in last else last
+        before = next((one for one in reversed(label) if "talk" not in one), before)
     return found
 
 
 def _places(text: str, label: list[dict[str, Any]]) -> Iterator[tuple[str, int, int]]:
     """Yield where the spans of a label stand in the text; the same letters stand for one span."""
-    low, taken = text.casefold(), set[int]()
-    whole = len(low) == len(text)
+    low, taken = text.lower(), set[int]()  # `casefold` would make ß two letters
     for meaning in label:
         for field, letters in spans_of(meaning):
-            wanted, start = letters.casefold().strip(), 0
-            while whole and (at := low.find(wanted, start)) >= 0:
-                end = at + len(wanted)
-                joined = (at and low[at - 1].isalnum() and wanted[0].isalnum()) or (
-                    end < len(low) and low[end].isalnum() and wanted[-1].isalnum())  # fmt: skip
-                if not joined and not taken & set(range(at, end)):
-                    taken |= set(range(at, end))
-                    yield field, at, end
-                    break
-                start = at + 1
+            wanted = letters.lower().strip()
+            places = [
+                range(at, at + len(wanted))
+                for at in range(len(low))
+                if low.startswith(wanted, at) and not taken & {*range(at, at + len(wanted))}
+            ]
+            places.sort(key=lambda place: _inside(low, place))
+            if places and len(low) == len(text):
+                taken |= set(places[0])
+                yield field, places[0].start, places[0].stop
+
+
+def _inside(text: str, place: range) -> bool:
+    """Return whether the letters of a place are a part of a word, as 1 in gpu1."""
+    first, last = place.start, place.stop
+    before = first > 0 and text[first - 1].isalnum() and text[first].isalnum()
+    return before or (last < len(text) and text[last].isalnum() and text[last - 1].isalnum())

@@ -3,100 +3,69 @@
     python -m tests.benchmarks.request_reader
 
 `head` is the share of requests whose kind is read right, `top 3` of those whose kind is among the
-first three. The rest is for requests that open a conversation, as the program decides them: `right`
-and `wrong` kinds of answers and cards, `offered` choices with the right kind, and `asked` for all
-else; by both readers, and by the rules and the router alone.
+first three; `marks` and `spans` of those whose measures and other marks, and whose letters of
+times, numbers and names are all found and no others. `sure` is the share that is read with a
+probability above 0.8, and `sure right` the part of it that is right.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
 import statistics
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any
 
 from gpudeck.assistant import one_thread
 
 one_thread.import_numpy()
 
-from gpudeck.assistant.intents.router import Routed, route, shipped_router  # noqa: E402
-from gpudeck.assistant.intents.spots import Known  # noqa: E402
-from gpudeck.assistant.intents.state import State  # noqa: E402
-from gpudeck.assistant.intents.vote import head_of  # noqa: E402
-from gpudeck.assistant.reader.labels import described  # noqa: E402
-from gpudeck.assistant.reader.labels import head_of as label_head  # noqa: E402
 from gpudeck.assistant.reader.reading import shipped_reader  # noqa: E402
+from gpudeck.assistant.training.requests import examples  # noqa: E402
 from tests.benchmarks.rows import context, write  # noqa: E402
 
 DATA = Path(__file__).parents[2] / "assistant" / "training" / "data" / "requests.jsonl.gz"
-HELD_OUT = (3, 9, 12, 19, 25, 33)
-NOTHING, NOBODY = State(), Known((), ())
-
-
-_REFUSALS = {"notify": "order notify", "negated": "talk no", "cannot": "talk outside",
-             "unclear": "talk unclear"}  # fmt: skip
-
-
-def decided(found: Routed, label: dict[str, Any]) -> str:
-    """Return what a decision is worth."""
-    wanted = label_head(label)
-    if found.choices:
-        return "offered" if wanted in map(head_of, found.choices) else "asked"
-    refused = found.parsed.refusal
-    if found.refusal or refused is not None:
-        conditional = {"if", "at"} & label.keys() and wanted.startswith("order")
-        fits = _REFUSALS.get(found.refusal, found.refusal) == wanted
-        return "right" if fits or conditional else "asked"
-    if found.request is None:
-        return "asked"
-    return "right" if head_of(found.request) == wanted else "wrong"
+HELD_OUT = {"free": (3, 9, 12, 19, 25, 33), "direct": (47, 50, 55, 65, 67)}
+SURE = 0.8
+COLUMNS = ("head", "top 3", "marks", "spans", "sure")
 
 
 def main() -> None:
-    """Write a row for each language and one for all."""
-    reader, router = shipped_reader(), shipped_router()
-    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    """Write a row for each language of each set, and one for the whole set."""
+    reader = shipped_reader()
+    counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     spent: list[float] = []
-    before: dict[str, Any] | None = None
-    for line in gzip.decompress(DATA.read_bytes()).decode().splitlines():
-        row = json.loads(line)
-        if row["profile"] not in HELD_OUT:
+    sets = {profile: name for name, profiles in HELD_OUT.items() for profile in profiles}
+    for one in examples(DATA):
+        if one.profile not in sets:
             continue
-        before = None if row["turn"] == 1 else before
-        wanted, began = label_head(row["label"][0]), time.process_time()
-        found = reader.read(row["text"], described(before))
+        began = time.process_time()
+        found = reader.read(one.text, one.before)
         spent.append(time.process_time() - began)
-        said = ["requests", *["head"] * (found.head == wanted)]
-        said += ["top 3"] * (wanted in [head for head, _ in found.heads])
-        if row["turn"] == 1:
-            said.append("first")
-            for name, asked in (("both", reader), ("first reader", None)):
-                routed = route(row["text"], NOBODY, NOTHING, time.time(), router, asked)
-                said.append(f"{name} {decided(routed, row['label'][0])}")
-        for language in (row["language"], "all"):
-            counts[language].update(said)
-        before = before if "talk" in row["label"][-1] else row["label"][-1]
-    rows = [
-        {"language": language, "requests": of["requests"], "read by": name,
-         "head": f"{of['head'] / of['requests']:.3f}" if name == "both" else "",
-         "top 3": f"{of['top 3'] / of['requests']:.3f}" if name == "both" else "",
-         "first requests": of["first"],
-         **{kind: f"{of[f'{name} {kind}'] / of['first']:.3f}"
-            for kind in ("right", "offered", "asked", "wrong")}}
-        for language, of in sorted(counts.items())
-        for name in ("both", "first reader")
-    ]  # fmt: skip
+        wanted = {(field, one.text[first:last].lower()) for field, first, last in one.spans}
+        right = found.head == one.heads[0]
+        said = {
+            "requests": True, "head": right, "sure": found.chance > SURE,
+            "sure right": right and found.chance > SURE,
+            "top 3": one.heads[0] in [head for head, _ in found.heads],
+            "marks": found.marks == {*one.marks},
+            "spans": {(field, letters.lower()) for field, letters in found.spans} == wanted,
+        }  # fmt: skip
+        for language in (one.language, "all"):
+            counts[sets[one.profile], language].update(
+                name for name, is_so in said.items() if is_so
+            )
     slow = sorted(spent)[int(len(spent) * 0.95)]
-    print(
-        f"CPU time of a reading: {1e3 * statistics.median(spent):.0f} ms, P95 {1e3 * slow:.0f} ms"
-    )
-    for one in rows:
-        print(one)
+    cost = {"ms": f"{1e3 * statistics.median(spent):.0f}", "ms P95": f"{1e3 * slow:.0f}"}
     about = context("CPU", ("numpy", "tokenizers"))
-    write("request_reader", [one | about for one in rows])
+    rows = [
+        {"set": name, "language": language, "requests": of["requests"],
+         **{column: f"{of[column] / of['requests']:.3f}" for column in COLUMNS},
+         "sure right": f"{of['sure right'] / max(of['sure'], 1):.3f}", **cost}
+        for (name, language), of in sorted(counts.items())
+    ]  # fmt: skip
+    for row in rows:
+        print(row)
+    write("request_reader", [row | about for row in rows])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,49 @@
+"""Test the requests that people wrote: what they mean is in the table of labels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpudeck.assistant.reader.labels import PAGES, SUBJECTS, heads, marks
+from gpudeck.assistant.training.requests import Example, examples
+
+DATA = Path(__file__).parents[3] / "assistant" / "training" / "data" / "requests.jsonl.gz"
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Example]:
+    return examples(DATA)
+
+
+def test_all_that_is_meant_is_in_the_table(found: list[Example]) -> None:
+    assert {head for one in found for head in one.heads} <= {*heads()}
+    assert {one.page for one in found if one.page} <= {*PAGES}
+    assert {f"measure={name}" for names in SUBJECTS.values() for name in names} <= {*marks()}
+
+
+def test_nearly_all_requests_have_a_meaning(found: list[Example]) -> None:
+    other = [one for one in found if "measure=other" in one.marks
+             or {"ask other", "order other"} & {*one.heads}]  # fmt: skip
+    assert len(other) < len(found) * 0.02
+
+
+def test_small_talk_stands_behind_what_is_meant(found: list[Example]) -> None:
+    for one in found:
+        talk = [head.startswith("talk") for head in one.heads]
+        assert talk == sorted(talk), one.text
+
+
+def places(tmp_path: Path, text: str, label: dict[str, object]) -> list[str]:
+    row = {"profile": 1, "language": "de", "scene": "a", "turn": 1, "text": text, "label": [label]}
+    file = tmp_path / "requests.jsonl"
+    file.write_text(json.dumps(row), encoding="utf-8")
+    return [text[first:last] for _, first, last in examples(file)[0].spans]
+
+
+def test_letters_are_found_beside_a_sharp_s_and_inside_a_word(tmp_path: Path) -> None:
+    assert places(tmp_path, "Wie groß ist Llama?", {"ask": "models", "model": "llama"}) == ["Llama"]
+    assert places(tmp_path, "1 of gpu10 or 10?", {"ask": "gpus", "gpus": ["10"]}) == ["10"]
+    assert places(tmp_path, "temp gpu1", {"ask": "gpus", "gpus": ["1"]}) == ["1"]
