@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeView
 
 from gpudeck.app.cleanup.summary import FindingGroup, age, groups
 from gpudeck.app.format.values import memory
-from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.app.language.texts import tr, tr_noop, tr_text
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import plain_tooltip
 from gpudeck.app.widgets.list_table import LEFT, NO_PARENT, RIGHT, Index, plain_cell
@@ -148,7 +148,7 @@ class FindModel(QAbstractItemModel):
             hint = tr(PROCESS_HINT) if group.kind == "process" else ""
             return (group.title, memory(group.bytes), "", hint)[index.column()]
         find = group.finds[index.row()]
-        reason = tr_sentence(find.reason)
+        reason = tr_text(find.reason)
         return (find.shown, memory(find.bytes), age(find.age), reason)[index.column()]
 
 
@@ -206,7 +206,7 @@ class FindTree(QTreeView):
             (tr("Item"), find.shown),
             (tr("Size"), memory(find.bytes)),
             (tr("Unused"), age(find.age)),
-            (tr("Reason"), tr_sentence(find.reason)),
+            (tr("Reason"), tr_text(find.reason)),
         )
 
     def show_finds(self, finds: Iterable[Finding]) -> None:

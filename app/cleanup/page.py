@@ -20,7 +20,7 @@ from gpudeck.app.cleanup.requests import (
     TrashContents,
 )
 from gpudeck.app.cleanup.summary import count_findings, items_and_size, skip_reason
-from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.app.language.texts import tr, tr_noop, tr_text
 from gpudeck.app.link.call import Call, Request
 from gpudeck.app.link.link import Link
 from gpudeck.app.widgets import theme
@@ -163,12 +163,12 @@ class CleanupPage(QWidget):
             self.tree.setFocus()
         parts = [tr("{items} found", items=count_findings(finds))] if finds else []
         if result.stopped is not None:
-            why = tr_sentence(result.stopped)
+            why = tr_text(result.stopped)
             parts.append(tr("there may be more: {why}", why=why))
         if unread:
             parts.append(tr("{n} could not be read", n=len(unread)))
         set_text(self.progress, " · ".join(parts))
-        set_tooltip(self.progress, "\n".join(unread[:_MOST_LISTED]))
+        set_tooltip(self.progress, "\n".join(map(tr_text, unread[:_MOST_LISTED])))
 
     def _show_moved(self, receipt: Receipt) -> None:
         gone = {item.find.place for item in receipt.items}
@@ -242,7 +242,7 @@ class CleanupPage(QWidget):
 
     def _fail(self, message: str) -> None:
         self._call = None
-        self._show_outcome(tr_sentence(message))
+        self._show_outcome(message)
         self._show_state()
 
     def _cancel(self) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from gpudeck.app.language.texts import tr
 from gpudeck.app.link.call import Call
+from gpudeck.language.text import Message
 
 if TYPE_CHECKING:
     from gpudeck.assistant.housekeeping import EmptyResult, Finding, Receipt, UndoResult
@@ -31,9 +32,9 @@ class ScanResult(msgspec.Struct, frozen=True):
     """Describe what a search found."""
 
     finds: tuple[Finding, ...]
-    unread: tuple[str, ...] = ()
+    unread: tuple[Message, ...] = ()
     """Paths that could not be read, each with the reason."""
-    stopped: str | None = None
+    stopped: Message | None = None
     """The reason why the search ended early; None if it did not."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpudeck.app.format.values import memory
-from gpudeck.app.language.texts import tr, tr_count, tr_sentence
+from gpudeck.app.language.texts import tr, tr_count, tr_text
 from gpudeck.assistant.housekeeping import KINDS, TITLES, Finding, Kind, Skipped
 from gpudeck.scheduler.protocol.progress import printable
 
@@ -64,4 +64,4 @@ def count_findings(finds: Iterable[Finding]) -> str:
 
 def skip_reason(skipped: Skipped) -> str:
     """Explain why an item was not moved or not put back."""
-    return printable(f"{skipped.find.shown}: {tr_sentence(skipped.why)}")
+    return printable(f"{skipped.find.shown}: {tr_text(skipped.why)}")

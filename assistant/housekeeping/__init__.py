@@ -33,6 +33,7 @@ from gpudeck.assistant.housekeeping.moving import move
 from gpudeck.assistant.housekeeping.restoring import UndoResult, undo
 from gpudeck.assistant.housekeeping.scanning import find_debris
 from gpudeck.assistant.housekeeping.scope import Scope, scope_from
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.errors import UserError
@@ -74,7 +75,7 @@ def scan(deck: Client, monitor: ScanMonitor | None = None) -> tuple[Finding, ...
         details = deck.details()
     except UserError as e:
         details = ()
-        monitor.unseen.append(f"processes on GPUs: {e}")
+        monitor.unseen.append(phrase("processes on GPUs: {problem}", problem=e.message))
     return find_debris(_read_scope(deck), monitor, deck.job, details)
 
 

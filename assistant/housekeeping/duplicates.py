@@ -23,6 +23,7 @@ from gpudeck.assistant.housekeeping.findings import (
 )
 from gpudeck.assistant.housekeeping.scope import Scope
 from gpudeck.assistant.housekeeping.walk import Candidate, measured
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import paths
 
 LEAST = 32 * 2**20
@@ -57,7 +58,7 @@ def find_duplicates(
                 except (StaysError, OSError) as e:
                     monitor.note_unreadable(path, e)
                     continue
-                reason = f"the same as {shown(keeper.path)}, which stays"
+                reason = phrase("the same as {path}, which stays", path=shown(keeper.path))
                 yield Finding(
                     "duplicate",
                     encoded(path),

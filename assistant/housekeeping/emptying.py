@@ -11,7 +11,7 @@ import time
 
 import msgspec
 
-from gpudeck.assistant.housekeeping.findings import StaysError, decoded
+from gpudeck.assistant.housekeeping.findings import StaysError, decoded, explain_error
 from gpudeck.assistant.housekeeping.journal import (
     Skipped,
     TrashItem,
@@ -23,6 +23,7 @@ from gpudeck.assistant.housekeeping.journal import (
 from gpudeck.assistant.housekeeping.restoring import drop_note
 from gpudeck.assistant.housekeeping.trash import FILES, Mounts, inside
 from gpudeck.assistant.housekeeping.walk import DEEPEST, folder_in
+from gpudeck.language.text import phrase
 
 _DOOMED = ".deleting"
 """A suffix for what is being deleted: a half-deleted folder must not be put back."""
@@ -55,7 +56,7 @@ def empty(older_than: float = 0.0, now: float | None = None) -> EmptyResult:
                 try:
                     deleted = _delete(item, mounts)
                 except (StaysError, OSError) as e:
-                    left.append(Skipped(item.find, str(e)))
+                    left.append(Skipped(item.find, explain_error(e)))
                 else:
                     count, freed = count + deleted, freed + item.find.bytes * deleted
             if len(left) == failed:
@@ -75,7 +76,7 @@ def _delete(item: TrashItem, mounts: Mounts) -> bool:
                 pass
             drop_note(item)
             if mounts.covers(trash / FILES / (name + _DOOMED)):
-                raise StaysError("something is mounted there")
+                raise StaysError(phrase("something is mounted there"))
             return _remove(files, name + _DOOMED, os.fstat(files).st_dev, DEEPEST)
     except FileNotFoundError:
         return False  # The trash folder itself is gone.
@@ -87,12 +88,12 @@ def _remove(folder: int, name: str, device: int, depth: int) -> bool:
     except FileNotFoundError:
         return False
     if info.st_dev != device:
-        raise StaysError("something is mounted in it")
+        raise StaysError(phrase("something is mounted in it"))
     if not stat.S_ISDIR(info.st_mode):
         os.unlink(name, dir_fd=folder)
         return True
     if not depth:
-        raise StaysError(f"it holds more than {DEEPEST} nested folders")
+        raise StaysError(phrase("it holds more than {n} nested folders", n=DEEPEST))
     with folder_in(folder, name) as fd:
         with os.scandir(fd) as entries:
             names = [entry.name for entry in entries]

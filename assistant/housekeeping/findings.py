@@ -11,6 +11,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 import msgspec
 
+from gpudeck.language.text import Message, Span, phrase
 from gpudeck.scheduler.protocol.devices import Process
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -31,6 +32,13 @@ class StaysError(UserError):
     """Report why something stays where it is."""
 
 
+def explain_error(error: Exception) -> Message:
+    """Return why something stays or could not be read."""
+    if isinstance(error, StaysError):
+        return error.message
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 class Finding(msgspec.Struct, frozen=True):
     """Describe something that may go.
 
@@ -46,7 +54,7 @@ class Finding(msgspec.Struct, frozen=True):
     """Allocated bytes that its removal frees, without those shared with other files; for a process,
     bytes of GPU memory.
     """
-    reason: str
+    reason: Message
     """Why it may go, for a person to read. It may quote file names, without control characters."""
     age: float
     """Seconds since its last use, at the time of the scan."""
@@ -134,22 +142,19 @@ class ScanMonitor:
         self._seconds = seconds
         self._end = time.monotonic() + seconds
         self._next = 0.0
-        self.stopped = ""
+        self.stopped: Message = ""
         """Why the scan ended early; empty if it did not."""
-        self.unseen: list[str] = []
+        self.unseen: list[Message] = []
         """Lines for a person on everything that could not be read."""
 
     def must_stop(self, path: Path | None = None) -> bool:
         """Return True if the scan must end now. `path` is the one being searched."""
         now = time.monotonic()
         if not self.stopped:
-            self.stopped = (
-                "cancelled"
-                if self._cancelled()
-                else f"not done after {self._seconds:.0f} s"
-                if now > self._end
-                else ""
-            )
+            if self._cancelled():
+                self.stopped = phrase("cancelled")
+            elif now > self._end:
+                self.stopped = phrase("not done after {span}", span=Span(round(self._seconds)))
         if path and now >= self._next:
             self._next = now + _TELL_S
             self._report(shown(path))
@@ -157,5 +162,5 @@ class ScanMonitor:
 
     def note_unreadable(self, path: Path, error: Exception) -> None:
         """Record that a path could not be read."""
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        self.unseen.append(f"{shown(path)}: {why}")
+        where, why = shown(path), explain_error(error)
+        self.unseen.append(phrase("{what}: {text}", what=where, text=why))

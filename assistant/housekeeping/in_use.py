@@ -16,10 +16,11 @@ from pathlib import Path
 from gpudeck.assistant.housekeeping.findings import Finding, StaysError
 from gpudeck.assistant.housekeeping.scope import Scope
 from gpudeck.assistant.housekeeping.walk import Entry, Measure, measure
+from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.jobs import Job
 
-CHANGED = "it has changed since the scan"
+CHANGED = phrase("it has changed since the scan")
 _NAMELESS = (b"/memfd:", b"/dev/zero (deleted)", b"/SYSV")
 """What maps show for memory that no folder has, whose inodes are numbered apart from those of
 files."""
@@ -145,10 +146,12 @@ def check_unused(
     if seal and found.seal != seal:
         raise StaysError(CHANGED)
     if who := (holders or OpenFiles()).of(found.inodes):
-        raise StaysError(f"{who} has it open")
+        raise StaysError(phrase("{name} has it open", name=who))
     if held:
         raise StaysError(
-            "a process has a file in it open" if held[0].below else "a process has it open"
+            phrase("a process has a file in it open")
+            if held[0].below
+            else phrase("a process has it open")
         )
     return found
 
@@ -180,28 +183,28 @@ class Needs:
     """
 
     def __init__(self, scope: Scope) -> None:
-        self._named: dict[Path, str] = {}
+        self._named: dict[Path, Text] = {}
         """Paths that are needed, with everything below them."""
-        self._above: dict[Path, str] = {}
+        self._above: dict[Path, Text] = {}
         """Folders that hold something needed."""
-        self._work: dict[Path, str] = {}
+        self._work: dict[Path, Text] = {}
         for job in scope.active:
             cwd = _real(job.spec.cwd)
-            self._work[cwd] = f"job {job.id} works in {cwd}"
+            self._work[cwd] = phrase("job {job} works in {path}", job=job.id, path=str(cwd))
             for path in _paths(job, cwd):
-                self._add(path, f"job {job.id} needs it")
+                self._add(path, phrase("job {job} needs it", job=job.id))
         if scope.model:
-            self._add(scope.model, "it belongs to the assistant's model")
+            self._add(scope.model, phrase("it belongs to the assistant's model"))
 
-    def of(self, find: Finding) -> str:
-        """Return why a finding may be needed, or an empty string."""
+    def of(self, find: Finding) -> Text | None:
+        """Return why a finding may be needed; None if it is not."""
         path = find.path
         where = (path, *path.parents)
         if why := self._above.get(path) or _first(self._named, where):
             return why
-        return _first(self._work, where) if find.kind in _WHERE_THEY_WORK else ""
+        return _first(self._work, where) if find.kind in _WHERE_THEY_WORK else None
 
-    def _add(self, path: Path, why: str) -> None:
+    def _add(self, path: Path, why: Text) -> None:
         self._named[path] = why
         self._above |= dict.fromkeys(path.parents, why)
 
@@ -221,5 +224,5 @@ def _real(path: str | Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _first(found: dict[Path, str], where: Iterable[Path]) -> str:
-    return next((found[path] for path in where if path in found), "")
+def _first(found: dict[Path, Text], where: Iterable[Path]) -> Text | None:
+    return next((found[path] for path in where if path in found), None)

@@ -20,6 +20,7 @@ import msgspec
 
 from gpudeck.assistant.housekeeping.findings import Finding, decoded
 from gpudeck.assistant.housekeeping.trash import FILES
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.durable import sync
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
@@ -54,7 +55,7 @@ class Skipped(msgspec.Struct, frozen=True):
     """Report something that stays where it is, and why."""
 
     find: Finding
-    why: str
+    why: Message
 
 
 class Receipt(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from gpudeck.assistant.housekeeping.findings import Finding, ScanMonitor, StaysE
 from gpudeck.assistant.housekeeping.in_use import OpenFiles, check_unused
 from gpudeck.assistant.housekeeping.scope import Scope
 from gpudeck.assistant.housekeeping.walk import Candidate, directly_in, measured, parent
+from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.protocol.errors import NotFound
@@ -59,7 +60,7 @@ def find_core_dumps(
             encoded(path),
             encoded(root),
             found.bytes,
-            "left by a program that crashed",
+            phrase("left by a program that crashed"),
             now - info.st_mtime,
             found.seal,
         )
@@ -72,7 +73,7 @@ def _is_core(path: Path) -> bool:
     return head.startswith(_ELF) and (path.suffix == ".nvcudmp" or kind == _CORE)
 
 
-REASON = "shared memory that no process has open; it is memory until the trash is emptied"
+REASON = phrase("shared memory that no process has open; it is memory until the trash is emptied")
 
 
 def find_shared_memory(scope: Scope, monitor: ScanMonitor) -> Iterator[Finding]:
@@ -130,7 +131,10 @@ def find_processes(
         if _was_started_by(pid, scope.jobs, process.job) and (
             status := _how_it_ended(process.job, job)
         ):
-            reason = f"{process.name} holds a GPU for job {process.job}, which has ended ({status})"
+            reason = phrase(
+                "{name} holds a GPU for job {job}, which has ended ({status})",
+                name=process.name, job=process.job, status=status,
+            )  # fmt: skip
             yield Finding(
                 "process", "", "", int(memory[pid]), reason, now - process.start, process=process
             )
@@ -151,9 +155,10 @@ def _was_started_by(pid: int, jobs: Path | None, job: int) -> bool:
     return jobs is not None and Path(os.path.realpath(os.fsdecode(named))).parent == jobs / str(job)
 
 
-def _how_it_ended(number: int, job: Callable[[int], Job]) -> str:
+def _how_it_ended(number: int, job: Callable[[int], Job]) -> Text | None:
+    """Return how a job ended; None while it is active."""
     try:
         found = job(number)
     except NotFound:
-        return "the queue does not know it"
-    return "" if found.active else found.status
+        return phrase("the queue does not know it")
+    return None if found.active else Text(found.status)

@@ -19,6 +19,7 @@ from gpudeck.assistant.housekeeping.findings import (
     StaysError,
     decoded,
     encoded,
+    explain_error,
     is_in_trash,
     within,
 )
@@ -44,12 +45,15 @@ from gpudeck.assistant.housekeeping.trash import (
     trash_for,
 )
 from gpudeck.assistant.housekeeping.walk import measured, parent
+from gpudeck.language.text import phrase
 
 _AT_ONCE = 256
 """Findings that are checked against one record of all open files."""
 _IN_OTHER_WORDS = {
-    errno.ENOENT: "it no longer exists",
-    errno.EXDEV: "it cannot be renamed into a trash, as in the layers of a container's image",
+    errno.ENOENT: phrase("it no longer exists"),
+    errno.EXDEV: phrase(
+        "it cannot be renamed into a trash, as in the layers of a container's image"
+    ),
 }
 
 
@@ -90,7 +94,7 @@ class _Checks:
     def check(self, find: Finding, holders: OpenFiles, mounts: Mounts) -> None:
         """Raise StaysError or OSError if the finding must stay."""
         if find.kind == "process":
-            raise StaysError("a process is ended, not moved: gpudeck kill PID")
+            raise StaysError(phrase("a process is ended, not moved: gpudeck kill PID"))
         if (
             find.root not in self._roots
             or ".." in find.path.parts
@@ -98,12 +102,15 @@ class _Checks:
             or is_in_trash(find.path)
         ):
             raise StaysError(
-                "it lies outside the folders that may be cleaned up (see: Settings), or in a trash"
+                phrase(
+                    "it lies outside the folders that may be cleaned up (see: Settings), or in a "
+                    "trash"
+                )
             )
         if why := self._needs.of(find):
             raise StaysError(why)
         if mounts.covers(find.path):
-            raise StaysError("something is mounted there")
+            raise StaysError(phrase("something is mounted there"))
         if find.twin:
             self._check_twin(find)
         with parent(find.path) as (folder, name):
@@ -113,13 +120,13 @@ class _Checks:
         """Check that the copy that stays exists, is unchanged, and does not move as well."""
         twin = decoded(find.twin)
         if not self._going.isdisjoint((twin, *twin.parents)):
-            raise StaysError("the identical file would be moved as well")
+            raise StaysError(phrase("the identical file would be moved as well"))
         try:
             seal = measured(twin).seal
         except (StaysError, OSError) as e:
-            raise StaysError("the identical file no longer exists") from e
+            raise StaysError(phrase("the identical file no longer exists")) from e
         if seal != find.twin_seal:
-            raise StaysError("the identical file has changed")
+            raise StaysError(phrase("the identical file has changed"))
 
 
 def _plan(
@@ -198,11 +205,11 @@ def _keep_back(taken: Sequence[TrashItem], left: list[Skipped]) -> Iterator[Tras
             try:
                 put_back(item)
             except (StaysError, OSError) as trouble:
-                left[-1] = Skipped(
-                    item.find,
-                    f"{left[-1].why}; it is in the trash all the same: "
-                    f"{_left(item.find, trouble).why}",
-                )
+                why = phrase(
+                    "{problem}; it is in the trash all the same: {why}",
+                    problem=left[-1].why, why=_left(item.find, trouble).why,
+                )  # fmt: skip
+                left[-1] = Skipped(item.find, why)
                 yield item
         else:
             yield item
@@ -210,5 +217,4 @@ def _keep_back(taken: Sequence[TrashItem], left: list[Skipped]) -> Iterator[Tras
 
 def _left(find: Finding, error: StaysError | OSError) -> Skipped:
     number = error.errno if isinstance(error, OSError) else None
-    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return Skipped(find, _IN_OTHER_WORDS.get(number or 0, why))
+    return Skipped(find, _IN_OTHER_WORDS.get(number or 0, explain_error(error)))

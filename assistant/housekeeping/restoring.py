@@ -8,7 +8,7 @@ import stat
 
 import msgspec
 
-from gpudeck.assistant.housekeeping.findings import Finding, StaysError, decoded
+from gpudeck.assistant.housekeeping.findings import Finding, StaysError, decoded, explain_error
 from gpudeck.assistant.housekeeping.journal import (
     Receipt,
     Skipped,
@@ -20,9 +20,10 @@ from gpudeck.assistant.housekeeping.journal import (
 )
 from gpudeck.assistant.housekeeping.trash import ENDING, FILES, INFO, inside
 from gpudeck.assistant.housekeeping.walk import parent
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.renames import UNABLE, rename_to_free_name
 
-TAKEN = "something else is in its place now; move that away and undo again"
+TAKEN = phrase("something else is in its place now; move that away and undo again")
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 """The errors of file systems that have no hard links, such as exFAT, or that allow no more."""
 _FULL = (FileExistsError, NotADirectoryError, IsADirectoryError)
@@ -54,9 +55,7 @@ def undo(receipt: Receipt | str) -> UndoResult:
             try:
                 put_back(item)
             except (StaysError, OSError) as e:
-                left.append(
-                    Skipped(item.find, (e.strerror if isinstance(e, OSError) else None) or str(e))
-                )
+                left.append(Skipped(item.find, explain_error(e)))
             else:
                 restored.append(item.find)
         if not left:
@@ -81,7 +80,9 @@ def put_back(item: TrashItem) -> None:
             else:
                 _link_back(files, name, folder, old)
     except FileNotFoundError as e:
-        raise StaysError("its folder no longer exists; create the folder and undo again") from e
+        raise StaysError(
+            phrase("its folder no longer exists; create the folder and undo again")
+        ) from e
     except _FULL as e:
         raise StaysError(TAKEN) from e
     except OSError as e:

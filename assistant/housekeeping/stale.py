@@ -18,6 +18,7 @@ from gpudeck.assistant.housekeeping.findings import (
 )
 from gpudeck.assistant.housekeeping.scope import Cache, Scope
 from gpudeck.assistant.housekeeping.walk import measured
+from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.protocol.errors import NotFound
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.progress import printable
@@ -40,7 +41,9 @@ def find_caches(scope: Scope, monitor: ScanMonitor) -> Iterator[Finding]:
                 monitor.note_unreadable(path, e)
                 continue
             if now - found.used >= oldest:
-                reason = f"compiled for {cache.program}; recompiled when needed"
+                reason = phrase(
+                    "compiled for {program}; recompiled when needed", program=cache.program
+                )
                 yield Finding(
                     "cache",
                     encoded(path),
@@ -145,12 +148,15 @@ def _old(
             yield kind, path, found.bytes, found.used, found.seal
 
 
-def _why_removable(number: int, former: bool, job: Callable[[int], Job]) -> str:
-    """Return why the files of a job may go, or an empty string if they may not."""
+def _why_removable(number: int, former: bool, job: Callable[[int], Job]) -> Text | None:
+    """Return why the files of a job may go; None if they may not."""
     if former:
-        return f"of a former job {number}; the queue has a newer one of that number"
+        return phrase("of a former job {job}; the queue has a newer one of that number", job=number)
     try:
         found = job(number)
     except NotFound:
-        return f"of job {number}, which the queue does not know"
-    return "" if found.active else f"of job {number} ({printable(found.spec.name)}), {found.status}"
+        return phrase("of job {job}, which the queue does not know", job=number)
+    if found.active:
+        return None
+    name, status = printable(found.spec.name), Text(found.status)
+    return phrase("of job {job} ({name}), {status}", job=number, name=name, status=status)

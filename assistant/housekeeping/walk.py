@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpudeck.assistant.housekeeping.findings import ScanMonitor, StaysError, is_in_trash
+from gpudeck.language.text import phrase
 
 DEEPEST = 100
 """The depth of folders that a walk enters; each level holds one file open."""
@@ -103,20 +104,20 @@ def walk(folder: int, name: str) -> Iterator[Entry]:
 def _walk(entry: Entry, device: int, depth: int) -> Iterator[Entry]:
     if entry.info.st_uid != os.geteuid():
         raise StaysError(
-            "something in it belongs to another user"
+            phrase("something in it belongs to another user")
             if entry.below
-            else "it belongs to another user"
+            else phrase("it belongs to another user")
         )
     if entry.info.st_dev != device:
-        raise StaysError("another file system is mounted in it")
+        raise StaysError(phrase("another file system is mounted in it"))
     yield entry
     if not stat.S_ISDIR(entry.info.st_mode):
         return
     if not depth:
-        raise StaysError(f"it holds more than {DEEPEST} nested folders")
+        raise StaysError(phrase("it holds more than {n} nested folders", n=DEEPEST))
     with folder_in(entry.folder, entry.name) as fd:
         if not os.path.samestat(os.fstat(fd), entry.info):
-            raise StaysError("it changed during the scan")
+            raise StaysError(phrase("it changed during the scan"))
         with os.scandir(fd) as inside:
             names = sorted(found.name for found in inside)
         for name in names:
@@ -192,7 +193,7 @@ class _Search:
             return
         try:
             if not depth:
-                raise StaysError(f"more than {DEEPEST} nested folders")
+                raise StaysError(phrase("it holds more than {n} nested folders", n=DEEPEST))
             with folder_in(above, name) as fd:
                 for inner, info in _entries(fd):
                     if stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode):

@@ -169,7 +169,7 @@ def test_files_named_at_the_end_of_a_long_command_are_kept(deck: Client, tmp_pat
         hold=True,
     )
     assert [find.path for find in scan(deck) if find.kind == "core"] == dumps[1:]
-    assert [left.why for left in move_to_trash(deck, finds).left] == [f"job {job.id} needs it"]
+    assert [str(left.why) for left in move_to_trash(deck, finds).left] == [f"job {job.id} needs it"]
     deck.cancel(job.id)
 
 
@@ -211,8 +211,10 @@ def test_a_process_that_a_job_left_on_a_gpu_is_listed_and_can_be_killed(
                 process.stdout.readline()
                 [find] = eventually(lambda: scan(deck, ScanMonitor()))
                 assert (find.kind, find.bytes) == ("process", 2**30)
-                assert find.reason.endswith(f"holds a GPU for job {job.id}, which has ended (done)")
-                assert "gpudeck kill" in move_to_trash(deck, [find]).left[0].why
+                assert str(find.reason).endswith(
+                    f"holds a GPU for job {job.id}, which has ended (done)"
+                )
+                assert "gpudeck kill" in str(move_to_trash(deck, [find]).left[0].why)
                 assert f"to end process {process.pid}: gpudeck kill {process.pid}" in printed(
                     capsys, "clean", "--yes"
                 )

@@ -103,8 +103,8 @@ def _clean(client: Client, args: Namespace, finds: list[Finding], monitor: ScanM
         print_json(
             {
                 "finds": [_as_json(find) for find in finds],
-                "unseen": monitor.unseen,
-                "stopped": monitor.stopped,
+                "unseen": list(map(str, monitor.unseen)),
+                "stopped": str(monitor.stopped),
             }
         )
         return 0
@@ -188,7 +188,7 @@ def _confirm(args: Namespace, question: str, declined: str) -> bool:
 def _print_finds(finds: Sequence[Finding], monitor: ScanMonitor) -> None:
     if finds:
         rows = [
-            (TITLES[find.kind], memory(find.bytes), age(find.age), find.shown, find.reason)
+            (TITLES[find.kind], memory(find.bytes), age(find.age), find.shown, str(find.reason))
             for find in finds[:MAX_ROWS]
         ]
         print_table([("KIND", "SIZE", "AGE", "WHERE", "WHY"), *rows], right=(1, 2))
@@ -210,7 +210,7 @@ def _print_finds(finds: Sequence[Finding], monitor: ScanMonitor) -> None:
 
 
 def _reasons(left: Iterable[Skipped]) -> list[dict[str, str]]:
-    return [{"path": each.find.shown, "why": each.why} for each in left]
+    return [{"path": each.find.shown, "why": str(each.why)} for each in left]
 
 
 def _as_json(find: Finding) -> dict[str, Any]:

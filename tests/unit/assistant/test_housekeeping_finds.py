@@ -59,11 +59,11 @@ def test_one_of_several_copies_stays_and_similar_files_are_not_found(
     write(place.models / "d" / "small too.safetensors")
     [find] = found(place)
     assert (find.kind, find.path.name) == ("duplicate", "copy.safetensors")
-    assert find.reason.endswith("/a/model.safetensors, which stays")
+    assert str(find.reason).endswith("/a/model.safetensors, which stays")
     assert find.bytes >= small
     first.unlink()
     [left] = move(place.scope, [find]).left
-    assert "no longer exists" in left.why, "it is the only one now"
+    assert "no longer exists" in str(left.why), "it is the only one now"
 
 
 def test_a_copy_stays_once_the_other_has_changed(place: World, small: int) -> None:
@@ -73,7 +73,7 @@ def test_a_copy_stays_once_the_other_has_changed(place: World, small: int) -> No
     with first.open("r+b") as f:
         f.write(b"trained on")
     [left] = move(place.scope, [find]).left
-    assert left.why == "the identical file has changed"
+    assert str(left.why) == "the identical file has changed"
 
 
 def test_targets_of_links_hard_links_and_spared_files_stay(
@@ -180,7 +180,7 @@ def test_files_of_jobs_that_ended_long_ago_are_found(place: World, tmp_path: Pat
         *("artefacts 1/artefacts", "artefacts 3/artefacts", "log 1.old-12345/log"),
         *("log 1/log", "log 1/log.1", "log 3/log", "log 3/log.1", "log 4/log", "log 4/log.1"),
     ]  # fmt: skip
-    reasons = {str(find.path.relative_to(jobs)): find.reason for find in finds}
+    reasons = {str(find.path.relative_to(jobs)): str(find.reason) for find in finds}
     assert reasons["1/log"] == "of job 1 (train  [31m), done"
     assert reasons["3/log"] == "of job 3, which the queue does not know"
     assert "newer one" in reasons["1.old-12345/log"]
@@ -257,7 +257,7 @@ def test_shared_memory_is_found_once_nobody_has_it_open(
         assert process.stdout is not None
         process.stdout.readline()
         assert not proposed()
-        assert "open" in move(here.scope, [find]).left[0].why
+        assert "open" in str(move(here.scope, [find]).left[0].why)
         process.kill()
     aged(file, 0.5)
     assert not proposed(), "too young"
@@ -269,7 +269,9 @@ def test_missing_folders_are_reported(place: World, tmp_path: Path) -> None:
     )
     watch = ScanMonitor()
     assert found(gone, watch) == ()
-    assert watch.unseen == [f"{shown(tmp_path / 'gone')}: No such file or directory"]
+    assert list(map(str, watch.unseen)) == [
+        f"{shown(tmp_path / 'gone')}: No such file or directory"
+    ]
 
 
 def test_two_copies_are_never_both_moved(place: World, small: int) -> None:
@@ -281,7 +283,7 @@ def test_two_copies_are_never_both_moved(place: World, small: int) -> None:
     [second] = found(place)
     link.unlink()
     assert (first.path, second.path) == (two, one)
-    assert {left.why for left in move(place.scope, [first, second]).left} == {
+    assert {str(left.why) for left in move(place.scope, [first, second]).left} == {
         "the identical file would be moved as well"
     }
     assert one.exists()
@@ -293,6 +295,6 @@ def test_the_assistants_model_stays_even_if_chosen_after_the_scan(place: World, 
     model(place.models / "b" / "w.pt")
     finds = found(place)
     chosen = replace(place.scope, model=place.models / "b")
-    assert [left.why for left in move(chosen, finds).left] == [
+    assert [str(left.why) for left in move(chosen, finds).left] == [
         "it belongs to the assistant's model"
     ]

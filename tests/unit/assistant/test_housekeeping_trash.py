@@ -75,7 +75,7 @@ def test_files_of_any_name_are_moved_and_put_back(place: World, tmp_path: Path) 
         find.kind == "cache"
         and find.bytes > 0
         and 399 < find.age / 86400 < 401
-        and "Triton" in find.reason
+        and "Triton" in str(find.reason)
         for find in finds
     )
     assert all(find.shown.isprintable() for find in finds)
@@ -181,7 +181,7 @@ def test_a_mapped_file_of_the_same_number_elsewhere_keeps_nothing(
         finds, others = found(here), found(there)
         with other.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):
             [left] = move(there.scope, others).left
-            assert "open" in left.why
+            assert "open" in str(left.why)
             assert move(here.scope, finds).left == ()
 
 
@@ -256,7 +256,7 @@ def test_undo_overwrites_nothing(place: World, tmp_path: Path) -> None:
         "file",
         "core.1",
     }
-    assert all("something else is in its place" in left.why for left in undone.left)
+    assert all("something else is in its place" in str(left.why) for left in undone.left)
     assert (
         dump.read_text()
         == (place.cache / "file").read_text()
@@ -275,7 +275,7 @@ def test_undo_names_a_folder_that_no_longer_exists(place: World) -> None:
     receipt = move(place.scope, found(place))
     place.cache.rmdir()
     [left] = undo(receipt).left
-    assert "folder no longer exists" in left.why
+    assert "folder no longer exists" in str(left.why)
 
 
 def test_emptying_deletes_only_our_items_that_are_old_enough(place: World, tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_files_in_a_trash_are_not_found_again(
     assert found(place) == ()
     inside = place.models / "share" / "Trash" / "files" / receipt.items[0].name
     forged = msgspec.structs.replace(find, place=encoded(inside))
-    assert "in a trash" in move(place.scope, [forged]).left[0].why
+    assert "in a trash" in str(move(place.scope, [forged]).left[0].why)
 
 
 def test_on_a_full_disk_nothing_unrecorded_is_moved(
