@@ -22,7 +22,7 @@ from gpudeck.app.format.values import clock, duration
 from gpudeck.app.language.texts import tr, tr_decimal, tr_noop
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import Stretch, column, label, set_text
+from gpudeck.app.widgets.controls import NO_LIMIT, Stretch, column, label, set_text
 from gpudeck.scheduler.protocol.jobs import Job, Queued
 
 SHOWN = (*FIELDS, "temp", "power")
@@ -44,16 +44,18 @@ class JobCharts(QWidget):
             made.frame.setMaximumHeight(theme.px(_HIGHEST))
             self._grid.addWidget(made.frame)
         self.setLayout(column(self.span, self._grid, Stretch(), spacing=theme.XS))
-        self._across = 0
+        self._across, self._filling = 0, False
         self.arrange(1)
         self._recolor()
 
-    def arrange(self, across: int) -> None:
-        """Put this number of charts side by side."""
-        if across == self._across:
+    def arrange(self, across: int, *, filling: bool = False) -> None:
+        """Put this number of charts side by side, as wide as usual or filling all the width."""
+        if (across, filling) == (self._across, self._filling):
             return
-        self._across = across
-        self.setFixedWidth(across * (theme.px(_WIDTH) + theme.S) - theme.S)
+        self._across, self._filling = across, filling
+        width = across * (theme.px(_WIDTH) + theme.S) - theme.S
+        self.setMinimumWidth(1 if filling else width)
+        self.setMaximumWidth(NO_LIMIT if filling else width)
         for at, made in enumerate(self.cards.values()):
             self._grid.removeWidget(made.frame)
             self._grid.addWidget(made.frame, *divmod(at, across))
@@ -67,7 +69,7 @@ class JobCharts(QWidget):
         return QSize(self.width(), 2 * theme.px(_LOWEST))
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(self.width(), theme.px(_LOWEST))
+        return QSize(self.minimumWidth(), theme.px(_LOWEST))
 
     def _fit(self) -> None:
         """Leave out the charts that have no room, the last ones first."""

@@ -27,11 +27,13 @@ from gpudeck.app.jobs.failure_view import FailureCard
 from gpudeck.app.jobs.job_charts import JobCharts
 from gpudeck.app.jobs.log_tail import LogTail
 from gpudeck.app.jobs.log_view import LogView
-from gpudeck.app.jobs.requests import ReadLog
+from gpudeck.app.jobs.requests import ReadLog, ReadVerdicts
 from gpudeck.app.jobs.table import pill_meaning
+from gpudeck.app.jobs.verdict_view import VerdictView
 from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.link.link import Link
 from gpudeck.app.report.file import FILTER, WriteReport
+from gpudeck.app.runs.verdicts import Verdict
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.action_table import hint
@@ -56,7 +58,7 @@ from gpudeck.scheduler.protocol.snapshot import Snapshot
 from gpudeck.scheduler.verbs.change import Edit
 from gpudeck.scheduler.verbs.jobs import GetTimeline
 
-_BELOW_SIZES, _BESIDE_SIZES, _STACKED_SIZES = (570, 430), (400, 600), (520, 480)
+_BELOW_SIZES, _BESIDE_SIZES, _STACKED_SIZES = (570, 430), (400, 600), (560, 440)
 """The shares of the facts and the log where the job is below the table, beside it, and beside it
 with the charts below the facts."""
 _STACKED, _STACKED_HIGH = 640, 150
@@ -135,6 +137,9 @@ class JobDetails(QWidget):
         self.attempts.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         self.attempts.setAccessibleName(tr("Attempt whose log is shown"))
         self.attempts.activated.connect(self._choose_attempt)
+        self.verdicts = VerdictView()
+        self._judged: object = None
+        """What the newest request for verdicts was about: the job, its state and the time."""
         self.facts = SafeText()
         self.facts.setAccessibleName(tr("About the job"))
         self.output = LogView()
@@ -182,6 +187,7 @@ class JobDetails(QWidget):
         inner.setSpacing(theme.S)
         inner.addLayout(header)
         inner.addWidget(self.failure)
+        inner.addWidget(self.verdicts)
         inner.addWidget(both, 1)
         self.setLayout(column(card(inner)))
 
@@ -189,6 +195,7 @@ class JobDetails(QWidget):
         """Show a job of the snapshot; request its log and timeline after each change."""
         if self.tail is None or self.tail.job != job.id:
             self._events, self._table = (), ()
+            self.verdicts.show_verdicts(())
             self._begin_log(job.id)
         self._offer_attempts(job)
         ended = (
@@ -221,9 +228,29 @@ class JobDetails(QWidget):
                 self._retry_events,
                 background=True,
             )
+        self._judge(job, snapshot.time)
         unread = self.tail is not None and self.tail.offset is None
         if job.active or ended or unread:
             self._load_log()
+
+    def _judge(self, job: Job, now: float) -> None:
+        """Request the verdicts on a job that began: from time to time, and once it has ended."""
+        key = (job.id, job.status, job.tries, now // JUDGE_S if job.active else 0)
+        if isinstance(job.state, Queued) or job.spec.where or key == self._judged:
+            return
+        self._judged = key
+        self._link.send(
+            self,
+            ReadVerdicts(job.id),
+            partial(self._take_verdicts, job.id),
+            lambda _: None,
+            background=True,
+        )
+
+    def _take_verdicts(self, job: int, found: tuple[Verdict, ...]) -> None:
+        if self._shown is not None and job == self._shown.id:
+            self.verdicts.show_verdicts(found)
+            self.verdicts.setVisible(bool(found) and self._parts.isVisibleTo(self))
 
     def _begin_log(self, job: int, attempt: int | None = None) -> None:
         """Forget the log that is shown, and read another one at the next refresh."""
@@ -264,6 +291,7 @@ class JobDetails(QWidget):
         self.more.setChecked(opened)
         self._parts.setVisible(opened)
         self.failure.setVisible(opened and self.failure.explains)
+        self.verdicts.setVisible(opened and bool(self.verdicts.shown))
         self.setMaximumHeight(NO_LIMIT if opened else self.minimumSizeHint().height())
 
     def _open(self, wanted: bool) -> None:
@@ -309,7 +337,8 @@ class JobDetails(QWidget):
     def _turn(self) -> None:
         """Put log and charts below the facts, or beside them where there is room."""
         stacked = self._beside and self.width() < theme.px(_STACKED)
-        self.charts.arrange(2 if stacked or self.width() >= theme.px(_WIDE) else 1)
+        two = stacked or self.width() >= theme.px(_WIDE)
+        self.charts.arrange(2 if two else 1, filling=stacked)
         below = self._beside or self.width() < theme.px(_BELOW)
         side = Qt.Orientation.Vertical if below else Qt.Orientation.Horizontal
         directions = QBoxLayout.Direction
@@ -439,6 +468,8 @@ class JobDetails(QWidget):
             )
 
 
+JUDGE_S = 30.0
+"""Seconds after which a job that runs is judged again."""
 RENEW_S = 5.0
 """Seconds after which a timeline is read again: other programs may add to it."""
 

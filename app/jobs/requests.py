@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from gpudeck.app.link.call import Call
+from gpudeck.app.runs.verdicts import Verdict, read_verdicts
 from gpudeck.scheduler.protocol.job_options import environment_of
 from gpudeck.scheduler.protocol.jobs import Job, repeated
 from gpudeck.scheduler.protocol.log_file import Output
@@ -57,6 +58,17 @@ class SearchJobs(msgspec.Struct, frozen=True):
         """Return the page, newest job first, and where the next page begins, if there is one."""
         with call.client() as client:
             return client.find(self.search, PAGE, self.before)
+
+
+class ReadVerdicts(msgspec.Struct, frozen=True):
+    """Judge by readings how a job used its devices."""
+
+    job: int
+
+    def carry_out(self, call: Call) -> tuple[Verdict, ...]:
+        """Return the verdicts."""
+        with call.client() as client:
+            return read_verdicts(client, self.job)
 
 
 class ReadLog(msgspec.Struct, frozen=True):

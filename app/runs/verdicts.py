@@ -11,7 +11,9 @@ import numpy as np
 
 from gpudeck.app.charts.series import Floats
 from gpudeck.app.format.job_rows import device_labels, ended, started
-from gpudeck.app.format.values import GIB, duration
+from gpudeck.app.format.peak_share import PeakShare, peak_share
+from gpudeck.app.format.results import result_of
+from gpudeck.app.format.values import GIB, duration, significant
 from gpudeck.app.language.texts import tr, tr_decimal, tr_list, tr_noop, tr_sentence
 from gpudeck.language.numbers import energy
 from gpudeck.scheduler.client import Client
@@ -20,7 +22,7 @@ from gpudeck.scheduler.protocol.jobs import Job, Queued, Running
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Columns
 
-FIELDS = ("util", "mem_used", "mem_total")
+FIELDS = ("util", "mem_used", "mem_total", "tflops")
 POINTS = 600
 IDLE_BELOW, IDLE_SHARE = 10.0, 0.2
 """Percent of utilisation below which a device is idle, and the share of the time to tell of."""
@@ -31,6 +33,11 @@ HANG_S = 300.0
 LEAK_FIT, LEAK_SHARE, LEAK_POINTS = 0.9, 0.05, 20
 """How well memory must lie on a rising line (R²), how much of all memory it must grow by in the
 second half of the time, and the least readings of that half."""
+EDGE_SHARE = 0.5
+"""The share of all idle time at the begin or the end from which on that is what is told of."""
+REGULAR_GAPS, REGULAR_SPREAD = 5, 0.4
+"""The least pauses that can be regular, and how much the times between them may differ, as the
+standard deviation in shares of the mean."""
 THROTTLE_SHARE = 0.02
 """The share of the time from which on limited clocks are reported."""
 
@@ -55,7 +62,8 @@ def read_verdicts(client: Client, number: int) -> tuple[Verdict, ...]:
     until = ended(job) or snapshot.time
     held = {d: client.history(d, FIELDS, began, until, POINTS) for d in job.state.devices}
     notes = client.annotations(began, until)
-    return judge(job, held, notes, labels, snapshot.settings, until)
+    cards = {state.device.id: state.device.name for state in snapshot.devices}
+    return judge(job, held, notes, labels, snapshot.settings, until, cards)
 
 
 def judge(
@@ -65,6 +73,7 @@ def judge(
     labels: Mapping[str, str],
     settings: Settings,
     until: float,
+    cards: Mapping[str, str] | None = None,
 ) -> tuple[Verdict, ...]:
     """Return the verdicts on a job.
 
@@ -73,16 +82,21 @@ def judge(
         notes: What happened meanwhile.
         labels: The labels of the devices.
         until: When it ended, or now.
+        cards: The names that the driver gives to the devices, from which their peaks follow.
     """
     began = started(job) or until
     found: list[Verdict | None] = []
     for device, columns in held.items():
         name, times = labels.get(device, device), np.asarray(columns.times)
-        util, used, total = (_column(columns, field) for field in FIELDS)
+        util, used, total, rate = (_column(columns, field) for field in FIELDS)
+        card = (cards or {}).get(device, "")
         found += [
+            _counted_rate(job, name, card, util, rate),
             _hanging(job, name, times, util, until) or _idle(name, util, until - began),
+            _why_idle(job, name, times, util, until),
             _leaking(name, times, used, total) if job.active else None,
         ]
+    found.insert(0, _result_rate(job))
     found += [_throttled(labels, held, notes, began, until), _energy(job, settings)]
     return tuple(verdict for verdict in found if verdict is not None)
 
@@ -108,6 +122,72 @@ def _idle(name: str, util: Floats, seconds: float) -> Verdict | None:
             n=gaps,
         ),
     )
+
+
+def _result_rate(job: Job) -> Verdict | None:
+    """Return which share of the card's peak the job reached by its own result."""
+    result = result_of(job)
+    if result is None or not result.tflops:
+        return None
+    found = peak_share(result.device, result.tflops, str(result.params.get("dtype", "")))
+    if found is None:
+        return None
+    text = tr(
+        "It reached {rate} TFLOP/s, {percent} % of the card's peak ({peak} for {precision})",
+        **_peak_values(result.tflops, found),
+    )
+    return Verdict("measured", text)
+
+
+def _peak_values(rate: float, found: PeakShare) -> dict[str, str]:
+    return {
+        "rate": significant(rate),
+        "percent": f"{found.percent:.0f}",
+        "peak": significant(found.peak),
+        "precision": found.precision,
+    }
+
+
+def _counted_rate(job: Job, name: str, card: str, util: Floats, rate: Floats) -> Verdict | None:
+    """Return the share of the peak by the readings, whose precision is not known."""
+    busy = rate[(np.nan_to_num(util) >= IDLE_BELOW) & (np.nan_to_num(rate) > 0)]
+    if result_of(job) is not None or not len(busy):
+        return None
+    mean = float(busy.mean())
+    found = peak_share(card, mean)
+    if found is None:
+        return None
+    text = tr(
+        "Busy, {device} computed {rate} TFLOP/s, {percent} % of its peak ({peak} for {precision})",
+        device=name,
+        **_peak_values(mean, found),
+    )
+    return Verdict("likely", text)
+
+
+def _why_idle(job: Job, name: str, times: Floats, util: Floats, until: float) -> Verdict | None:
+    """Return the likely cause of idle time: before or after the work, or at regular pauses."""
+    began, known = started(job) or until, ~np.isnan(util)
+    times, busy = times[known], util[known] >= IDLE_BELOW
+    if not busy.any() or np.mean(~busy) < IDLE_SHARE or until - began < SHORT_S:
+        return None
+    first, last = int(np.argmax(busy)), len(busy) - 1 - int(np.argmax(busy[::-1]))
+    idle = float(np.mean(~busy)) * (until - began)
+    before, after = float(times[first]) - began, until - float(times[last])
+    if before >= EDGE_SHARE * idle:
+        text = tr("It loaded data or a model first: {device} began to compute after {time}",
+                  device=name, time=duration(before))  # fmt: skip
+    elif not job.active and after >= EDGE_SHARE * idle:
+        text = tr("It did something else at the end: {device} last computed {time} before",
+                  device=name, time=duration(after))  # fmt: skip
+    else:
+        ends = times[first : last + 1][:-1][np.diff(busy[first : last + 1].astype(int)) < 0]
+        apart = np.diff(ends)
+        if len(ends) < REGULAR_GAPS or np.std(apart) > REGULAR_SPREAD * np.mean(apart):
+            return None
+        text = tr("The GPU waits for data or for checkpoints: {device} pauses every {time}",
+                  device=name, time=duration(float(np.mean(apart))))  # fmt: skip
+    return Verdict("likely", text)
 
 
 def _hanging(job: Job, name: str, times: Floats, util: Floats, now: float) -> Verdict | None:

@@ -206,9 +206,13 @@ def _with_peak_share(shown: TileMetric, device: str) -> TileMetric:
     found = peak_share(device, shown.value) if shown.value else None
     if found is None:
         return shown
-    share, about = found
-    percent = f"{100 * share:.0f}"
-    text = tr("{rate} · {percent} % of peak", rate=shown.text, percent=percent)
+    percent, peak, precision = found
+    text = tr("{rate} · {percent} % of peak", rate=shown.text, percent=f"{percent:.0f}")
+    about = tr(
+        "the vendor's peak of this card for {precision} is {peak} TFLOP/s",
+        precision=precision,
+        peak=significant(peak),
+    )
     return msgspec.structs.replace(
         shown, text=text, tooltip=f"{shown.tooltip}\n{about}", short_text=shown.text
     )

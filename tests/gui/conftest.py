@@ -38,7 +38,7 @@ from gpudeck.app.assistant.requests import (
 )
 from gpudeck.app.charts.past_curves import LoadPast
 from gpudeck.app.dashboard.day import LoadDay
-from gpudeck.app.jobs.requests import SearchJobs
+from gpudeck.app.jobs.requests import ReadVerdicts, SearchJobs
 from gpudeck.app.language import texts
 from gpudeck.app.link.call import Call
 from gpudeck.app.link.link import Link
@@ -136,7 +136,7 @@ class Fed:
             self.remember.append(request)
         elif isinstance(request, ListModels):
             self.models.append(request)
-        elif isinstance(request, GetDestinations):
+        elif isinstance(request, GetDestinations | ReadVerdicts):
             pass
         elif isinstance(request, FindServed):
             self.looks.append(request)

@@ -9,14 +9,16 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog
 
-from gpudeck.app.jobs.job_details import RENEW_S
-from gpudeck.app.jobs.requests import ReadLog
+from gpudeck.app.jobs.job_details import JUDGE_S, RENEW_S
+from gpudeck.app.jobs.requests import ReadLog, ReadVerdicts
 from gpudeck.app.report.file import WriteReport
+from gpudeck.app.runs.verdicts import Verdict
 from gpudeck.scheduler.protocol.jobs import Event, Usage, queued
 from gpudeck.scheduler.protocol.log_file import Output
 from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from gpudeck.scheduler.verbs.jobs import GetTimeline
 from tests.gui import snapshots
+from tests.gui.readable import texts
 from tests.gui.snapshots import NOW
 
 CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
@@ -387,3 +389,27 @@ def test_the_filter_is_cleared_by_one_press(fed):
     clear.click()
     assert (page.filter.text(), page.kinds.currentIndex()) == ("", 0)
     assert not clear.isVisible()
+
+
+def test_verdicts_are_shown_with_their_certainty_and_asked_for_again(fed, page):
+    page.choose(8)
+    fed.settle()
+    judged = [call.request.job for call in fed.link.calls if isinstance(call.request, ReadVerdicts)]
+    assert judged[-1] == 8
+    view = page.details.verdicts
+    assert not view.isVisible()
+    found = (
+        Verdict("measured", "It used 2.00 kWh: 0.60 EUR"),
+        Verdict("likely", "Memory leaks: on GPU 0 it is full in 8 min 00 s"),
+    )
+    fed.reply(ReadVerdicts, found)
+    fed.settle()
+    assert view.isVisible()
+    lines = [f"{word}\n{one.text}" for word, one in zip(("Measured", "Likely"), found, strict=True)]
+    assert texts(view) == "\n".join(lines)
+    fed.feed(snapshots.cpu_snapshot(NOW + JUDGE_S))
+    again = [call.request.job for call in fed.link.calls if isinstance(call.request, ReadVerdicts)]
+    assert again.count(8) == judged.count(8) + 1, "it still runs"
+    page.choose(9)
+    fed.settle()
+    assert not view.isVisible(), "a job that waits has used nothing"
