@@ -57,6 +57,9 @@ class Availability(NamedTuple):
     """The processes that hold devices for other users' queues, as far as they are known."""
 
 
+ALL_FREE = Availability()
+
+
 def device_use(
     reading: Reading | None, jobs: Iterable[int], ignored: frozenset[str] = _NOTHING
 ) -> DeviceUse:

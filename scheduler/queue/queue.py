@@ -1,7 +1,7 @@
 """The queue: the one place where a job changes its state.
 
 Every change is committed before anybody learns of it. The work is done by collaborators around an
-index of jobs; this facade combines them.
+index of jobs; this class combines them.
 """
 
 from __future__ import annotations
@@ -14,31 +14,26 @@ from gpudeck.scheduler.attempts import Executors, attempt_of
 from gpudeck.scheduler.protocol.devices import Device, Reading
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import (
-    Cancelling,
-    Changes,
     Event,
-    Forecast,
     Job,
     Progress,
     Running,
-    Spec,
     listed,
 )
-from gpudeck.scheduler.protocol.schedule import Landing, Moved
-from gpudeck.scheduler.protocol.turns import Work, finish, parts
+from gpudeck.scheduler.protocol.turns import Work, parts
 from gpudeck.scheduler.protocol.units import numbered
 from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed, explain
 from gpudeck.scheduler.queue.cancellation import Canceller
 from gpudeck.scheduler.queue.fair_share import FairShare
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.queue.launcher import Launcher
-from gpudeck.scheduler.queue.placement import Availability
+from gpudeck.scheduler.queue.placement import ALL_FREE, Availability
 from gpudeck.scheduler.queue.planner import GroupLimits, Planner
 from gpudeck.scheduler.queue.progress_reader import ProgressFollower
 from gpudeck.scheduler.queue.queries import JobQueries
 from gpudeck.scheduler.queue.reaper import Reaper
 from gpudeck.scheduler.queue.recovery import Recovery
-from gpudeck.scheduler.queue.submission import OWNER, Editor, Submission
+from gpudeck.scheduler.queue.submission import Submission
 from gpudeck.scheduler.queue.suspender import Suspender
 from gpudeck.scheduler.queue.transitions import acknowledged, with_note
 from gpudeck.scheduler.queue.usage import UsageCollector
@@ -47,8 +42,6 @@ from gpudeck.scheduler.store import Store
 
 NAMED = 5
 """Jobs that a notice names."""
-UNKNOWN = Availability()
-"""All devices are taken to be free."""
 
 
 class Queue:
@@ -91,16 +84,16 @@ class Queue:
         self._planner = Planner(self._index, self.groups, executors, shares, weekly)
         self.queries = JobQueries(store, self._index, self._planner)
         self.suspender = Suspender(self._index, self.queries, self._planner, bring_back, preempt)
-        self._submission = Submission(store, self._index, self.queries, self._planner, executors)
+        self.submission = Submission(store, self._index, self.queries, self._planner, executors)
         self._progress = ProgressFollower(self._index)
         self._usage = UsageCollector()
         self._launcher = Launcher(
             store, self._index, self._planner, executors, self._progress, evict
         )
-        self._canceller = Canceller(store, self._index, self.queries, executors)
+        self.canceller = Canceller(store, self._index, self.queries, executors)
         self._reaper = Reaper(self._index, executors, self._launcher, self._progress, self._usage)
         self._recovery = Recovery(
-            self._index, executors, self._reaper, self._canceller, self._progress
+            self._index, executors, self._reaper, self.canceller, self._progress
         )
 
     # The jobs
@@ -131,88 +124,6 @@ class Queue:
             found += [listed(self.get(number)) for number in part]
             yield
         return found
-
-    # What users request
-
-    def submit(
-        self,
-        specs: Sequence[Spec],
-        devices: Sequence[Device],
-        availability: Availability = UNKNOWN,
-        token: str = "",
-    ) -> list[Job]:
-        """Submit all of the jobs at once, or none; see `Submission.submit`."""
-        return finish(self.submitting(specs, devices, availability, token))
-
-    def submitting(
-        self,
-        specs: Sequence[Spec],
-        devices: Sequence[Device],
-        availability: Availability,
-        token: str,
-    ) -> Work[list[Job]]:
-        """Submit all of the jobs, or none; see `Submission.submit`."""
-        return self._submission.submit(specs, devices, availability, token)
-
-    def submitted(self, token: str) -> Work[list[Job]]:
-        """Return the jobs that were submitted with this token. Raises NotFound."""
-        return self._submission.submitted(token)
-
-    def forecast(
-        self,
-        spec: Spec,
-        devices: Sequence[Device],
-        availability: Availability = UNKNOWN,
-        count: int = 1,
-    ) -> Forecast:
-        """Return where and when the last of equal jobs would start; see `Submission.forecast`."""
-        return self._submission.forecast(spec, devices, availability, count)
-
-    def forecast_job(
-        self, job_id: int, devices: Sequence[Device], availability: Availability = UNKNOWN
-    ) -> Forecast:
-        """Return where and when a waiting job will start; see `Submission.forecast_job`."""
-        return self._submission.forecast_job(job_id, devices, availability)
-
-    def edit(
-        self,
-        job_id: int,
-        changes: Changes,
-        devices: Sequence[Device],
-        availability: Availability = UNKNOWN,
-        editor: Editor = OWNER,
-    ) -> Job:
-        """Change a job; see `Submission.edit`."""
-        return self._submission.edit(job_id, changes, devices, availability, editor)
-
-    def move(self, job_id: int, beside: int, after: bool, mover: int | None = None) -> Job:
-        """Move a job beside another; see `Submission.move`."""
-        return self._submission.move(job_id, beside, after, mover)
-
-    def schedule(
-        self,
-        devices: Sequence[Device],
-        availability: Availability = UNKNOWN,
-        move: Moved | None = None,
-        mover: int | None = None,
-    ) -> tuple[Landing, ...]:
-        """Return where and when waiting jobs are expected to start; see `Submission.schedule`."""
-        return self._submission.schedule(devices, availability, move, mover)
-
-    def cancel(self, job_id: int) -> Job:
-        """Cancel a job, or have it end where it runs. Raises NotFound, UserError if it ended."""
-        self._canceller.cancel(job_id)
-        return self.get(job_id)
-
-    def cancel_many(
-        self, jobs: Sequence[int], ranges: Sequence[tuple[int, int]], array: int | None, group: str
-    ) -> Work[Cancelling]:
-        """Cancel all jobs that are named; see `Canceller.cancel_many`."""
-        return self._canceller.cancel_many(jobs, ranges, array, group)
-
-    def restore(self, jobs: Sequence[int]) -> Work[list[Job]]:
-        """Undo the cancellation of jobs that waited; see `UndoBuffer.restore`."""
-        return self._canceller.undo.restore(jobs)
 
     def add_event(self, job_id: int, what: str, text: str) -> Job:
         """Add an event to the timeline of a job in any state. Raises NotFound, UserError."""
@@ -277,7 +188,7 @@ class Queue:
         """Take over how the attempts of these jobs ended; see `Reaper.reap`."""
         self._reaper.reap(job_ids)
 
-    def plan(self, devices: Sequence[Device], availability: Availability = UNKNOWN) -> None:
+    def plan(self, devices: Sequence[Device], availability: Availability = ALL_FREE) -> None:
         """Decide what can start, and why the rest waits; nothing is started.
 
         The assistant has to leave at once what is needed.
@@ -285,21 +196,21 @@ class Queue:
         self._planner.plan(devices, availability)
         self._launcher.evict_assistant(availability)
 
-    def step(self, devices: Sequence[Device], availability: Availability = UNKNOWN) -> None:
+    def step(self, devices: Sequence[Device], availability: Availability = ALL_FREE) -> None:
         """Start what can start.
 
         Raises UserError, at the end, while there is a job that could not be started.
         """
-        self._canceller.end_next()
-        self._canceller.undo.forget()
+        self.canceller.end_next()
+        self.canceller.undo.forget()
         self._planner.end_delays()
-        self._submission.bind(devices)
-        self._canceller.cancel_unable()
+        self.submission.bind(devices)
+        self.canceller.cancel_unable()
         self.plan(devices, availability)
         self._launcher.release(devices, availability)
         self.suspender.return_planned(availability)
         while self._launcher.start_planned(devices, availability):
-            self._canceller.cancel_unable()
+            self.canceller.cancel_unable()
             self.plan(devices, availability)
         for number, (_, reason) in self._index.not_started.items():
             if isinstance(reason, StartFailed):
@@ -312,7 +223,7 @@ class Queue:
     @property
     def unfinished(self) -> bool:
         """Return whether the next step has to go on with what this one began."""
-        parts = (self._canceller, self._launcher, self._submission)
+        parts = (self.canceller, self._launcher, self.submission)
         return any(part.unfinished for part in parts)
 
     def retry_is_ready(self, now: float) -> bool:

@@ -40,7 +40,7 @@ from gpudeck.scheduler.queue.admission import (
 from gpudeck.scheduler.queue.dependencies import failed_dependency
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.queue.lanes import Requirements, requirements
-from gpudeck.scheduler.queue.placement import Availability
+from gpudeck.scheduler.queue.placement import ALL_FREE, Availability
 from gpudeck.scheduler.queue.planner import Planner
 from gpudeck.scheduler.queue.queries import JobQueries
 from gpudeck.scheduler.queue.resubmission import Resubmission
@@ -94,8 +94,8 @@ class Submission:
         self,
         specs: Sequence[Spec],
         devices: Sequence[Device],
-        availability: Availability,
-        token: str,
+        availability: Availability = ALL_FREE,
+        token: str = "",
     ) -> Work[list[Job]]:
         """Submit all of the jobs, or none of them, part by part.
 
@@ -235,7 +235,11 @@ class Submission:
             )
 
     def forecast(
-        self, spec: Spec, devices: Sequence[Device], availability: Availability, count: int = 1
+        self,
+        spec: Spec,
+        devices: Sequence[Device],
+        availability: Availability = ALL_FREE,
+        count: int = 1,
     ) -> Forecast:
         """Return where and when the last of equal jobs would start. Raises what `submit` raises."""
         self._store.check_room()
@@ -248,7 +252,7 @@ class Submission:
         return self._planner.forecast(job, devices, availability, before)
 
     def forecast_job(
-        self, job_id: int, devices: Sequence[Device], availability: Availability
+        self, job_id: int, devices: Sequence[Device], availability: Availability = ALL_FREE
     ) -> Forecast:
         """Return where and when a waiting job will start. Raises NotFound, UserError."""
         job = self._queries.get(job_id)
@@ -261,7 +265,7 @@ class Submission:
         job_id: int,
         changes: Changes,
         devices: Sequence[Device],
-        availability: Availability,
+        availability: Availability = ALL_FREE,
         editor: Editor = OWNER,
     ) -> Job:
         """Change a job.
@@ -316,7 +320,7 @@ class Submission:
     def schedule(
         self,
         devices: Sequence[Device],
-        availability: Availability,
+        availability: Availability = ALL_FREE,
         move: Moved | None = None,
         mover: int | None = None,
     ) -> tuple[Landing, ...]:

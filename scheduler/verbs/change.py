@@ -20,7 +20,9 @@ class Edit(Request[Job], frozen=True, tag="edit"):
             owner = daemon.queue.get(self.job).spec.user
             daemon.notifier.check_names(owner, self.changes.notify)
         devices, availability = daemon.monitor.devices, daemon.availability()
-        daemon.queue.edit(self.job, self.changes, devices, availability, daemon.editor(peer))
+        daemon.queue.submission.edit(
+            self.job, self.changes, devices, availability, daemon.editor(peer)
+        )
         return _changed(daemon, self.job)
 
 
@@ -32,7 +34,7 @@ class Move(Request[Job], frozen=True, tag="move"):
     after: bool = False
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Job:
-        daemon.queue.move(self.job, self.beside, self.after, daemon.mover(peer))
+        daemon.queue.submission.move(self.job, self.beside, self.after, daemon.mover(peer))
         return _changed(daemon, self.job)
 
 
@@ -43,7 +45,9 @@ class GetSchedule(Request[tuple[Landing, ...]], frozen=True, tag="schedule"):
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Landing, ...]:
         devices, availability = daemon.monitor.devices, daemon.availability()
-        return daemon.queue.schedule(devices, availability, self.move, daemon.mover(peer))
+        return daemon.queue.submission.schedule(
+            devices, availability, self.move, daemon.mover(peer)
+        )
 
 
 class Cancel(Request[Job], frozen=True, tag="cancel"):
@@ -52,7 +56,7 @@ class Cancel(Request[Job], frozen=True, tag="cancel"):
     job: int
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Job:
-        daemon.queue.cancel(self.job)
+        daemon.queue.canceller.cancel(self.job)
         return _changed(daemon, self.job)
 
 
@@ -70,7 +74,7 @@ class CancelMany(Request[Cancelling], frozen=True, tag="cancel_many"):
     group: str = ""
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Cancelling:
-        work = daemon.queue.cancel_many(self.jobs, self.ranges, self.array, self.group)
+        work = daemon.queue.canceller.cancel_many(self.jobs, self.ranges, self.array, self.group)
         try:
             return await in_turns(work)
         finally:
@@ -87,7 +91,7 @@ class Restore(Request[tuple[Job, ...]], frozen=True, tag="restore"):
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Job, ...]:
         try:
-            restored = await in_turns(daemon.queue.restore(self.jobs))
+            restored = await in_turns(daemon.queue.canceller.undo.restore(self.jobs))
         finally:
             daemon.queue_changed()
         return tuple(await in_turns(daemon.queue.listed([job.id for job in restored])))

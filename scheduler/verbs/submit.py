@@ -104,7 +104,7 @@ class GetSubmission(Request[tuple[Job, ...]], frozen=True, tag="submission"):
     token: str
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Job, ...]:
-        jobs = await in_turns(daemon.queue.submitted(_own(daemon, peer, self.token)))
+        jobs = await in_turns(daemon.queue.submission.submitted(_own(daemon, peer, self.token)))
         return tuple(await in_turns(daemon.queue.listed([job.id for job in jobs])))
 
 
@@ -124,7 +124,7 @@ class Foresee(Request[Forecast], frozen=True, tag="foresee"):
         user = daemon.owner(peer)
         preempts = daemon.preempts(user)(self.spec)
         spec = msgspec.structs.replace(self.spec, user=user, preemptible=preempts)
-        return daemon.queue.forecast(
+        return daemon.queue.submission.forecast(
             spec, daemon.monitor.devices, daemon.availability(), self.count
         )
 
@@ -135,7 +135,9 @@ class ForeseeJob(Request[Forecast], frozen=True, tag="foresee_job"):
     job: int
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Forecast:
-        return daemon.queue.forecast_job(self.job, daemon.monitor.devices, daemon.availability())
+        return daemon.queue.submission.forecast_job(
+            self.job, daemon.monitor.devices, daemon.availability()
+        )
 
 
 def _own(daemon: Daemon, peer: Peer, token: str) -> str:
@@ -151,10 +153,11 @@ async def _submit(
         raise ConnectionAbortedError("the client is gone")
     check_token(token)
     specs = await in_turns(_own_specs(daemon, daemon.owner(peer), specs, env))
-    daemon.notifier.check_names(daemon.owner(peer), {name for s in specs for name in s.notify})
+    if names := {name for s in specs for name in s.notify}:
+        daemon.notifier.check_names(daemon.owner(peer), names)
     token = _own(daemon, peer, token)
     devices, availability = daemon.monitor.devices, daemon.availability()
-    jobs = await in_turns(daemon.queue.submitting(specs, devices, availability, token))
+    jobs = await in_turns(daemon.queue.submission.submit(specs, devices, availability, token))
     daemon.queue_changed()
     return await in_turns(daemon.queue.listed([job.id for job in jobs]))
 

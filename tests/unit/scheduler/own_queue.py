@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from gpudeck.scheduler.executors.cluster import Cluster
 from gpudeck.scheduler.executors.local import Local
 from gpudeck.scheduler.executors.registry import ExecutorRegistry
 from gpudeck.scheduler.protocol.devices import Device
-from gpudeck.scheduler.protocol.jobs import Queued, Running, Spec
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Spec
+from gpudeck.scheduler.protocol.turns import finish
 from gpudeck.scheduler.protocol.wait_reasons import WaitReason
+from gpudeck.scheduler.queue.placement import ALL_FREE, Availability
 from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.store import Store
 from tests.support import lives
@@ -32,9 +34,20 @@ def make_queue(
     return Queue(store, ExecutorRegistry(local or Local(watch), clusters or {}))
 
 
+def submit_all(
+    queue: Queue,
+    specs: Sequence[Spec],
+    devices: Sequence[Device],
+    availability: Availability = ALL_FREE,
+    token: str = "",
+) -> list[Job]:
+    """Submit jobs at once, all or none."""
+    return finish(queue.submission.submit(specs, devices, availability, token))
+
+
 def submit(queue: Queue, *argv: str, **more: object) -> int:
     """Submit a job, and return its number."""
-    return queue.submit([Spec(argv or ("true",), "x", "/", **more)], [CPU])[0].id  # type: ignore[arg-type]
+    return submit_all(queue, [Spec(argv or ("true",), "x", "/", **more)], [CPU])[0].id  # type: ignore[arg-type]
 
 
 def ended(queue: Queue, job: int) -> bool:

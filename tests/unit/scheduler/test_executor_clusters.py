@@ -35,7 +35,7 @@ from gpudeck.scheduler.protocol.wait_reasons import (
 from gpudeck.scheduler.queue import policy
 from gpudeck.scheduler.store import Store
 from tests.support import eventually, in_english, lives
-from tests.unit.scheduler.own_queue import make_queue, wait_reason
+from tests.unit.scheduler.own_queue import make_queue, submit_all, wait_reason
 
 NONCE = "0123456789abcdef"
 BEGIN, END = remote_runner.begin_line(NONCE), remote_runner.end_mark(NONCE)
@@ -165,8 +165,8 @@ def test_an_attempt_is_on_disk_before_it_is_submitted_and_is_the_same_for_the_ne
 ) -> None:
     store = Store(paths.store_file())
     first = ClusterQueue(store)
-    (job,) = first.queue.submit(
-        [Spec(("x",), "x", "/", env={"MINE": "1"}, gpus=8, where="ray:lab")], []
+    (job,) = submit_all(
+        first.queue, [Spec(("x",), "x", "/", env={"MINE": "1"}, gpus=8, where="ray:lab")], []
     )
     first.queue.step([])
     assert isinstance(wait_reason(first.queue, job.id), ClusterUnavailable)
@@ -206,7 +206,7 @@ def test_a_job_that_was_not_submitted_waits_for_a_new_attempt(home: Path) -> Non
     store = Store(paths.store_file())
     hub = ClusterQueue(store)
     hub.cluster.receive(a.Available("session-a"))
-    (job,) = hub.queue.submit([Spec(("x",), "x", "/", where="ray:lab")], [])
+    (job,) = submit_all(hub.queue, [Spec(("x",), "x", "/", where="ray:lab")], [])
     hub.queue.step([])
     (asked,) = hub.sent
     assert isinstance(asked, a.SubmitAttempt)
@@ -224,11 +224,11 @@ def test_the_jobs_given_to_a_cluster_are_limited_and_do_not_count_here(
     store = Store(paths.store_file())
     hub = ClusterQueue(store)
     hub.cluster.receive(a.Available("session-a"))
-    jobs = hub.queue.submit([Spec(("x",), "x", "/", where="ray:lab", gpus=1)] * 3, [])
+    jobs = submit_all(hub.queue, [Spec(("x",), "x", "/", where="ray:lab", gpus=1)] * 3, [])
     hub.queue.step([])
     assert [hub.queue.get(job.id).status for job in jobs] == ["running", "running", "queued"]
     assert wait_reason(hub.queue, jobs[2].id) == ClusterFull("ray:lab", 2)
-    assert hub.queue.forecast(Spec(("x",), "x", "/"), []).at is not None
+    assert hub.queue.submission.forecast(Spec(("x",), "x", "/"), []).at is not None
     for spec, words in (
         (
             Spec(("x",), "x", "/", where="ray:other"),
@@ -244,7 +244,7 @@ def test_the_jobs_given_to_a_cluster_are_limited_and_do_not_count_here(
         ),
     ):
         with pytest.raises(UserError, match=words):
-            hub.queue.submit([spec], [])
+            submit_all(hub.queue, [spec], [])
     store.close()
 
 
@@ -252,7 +252,7 @@ def test_jobs_in_a_cluster_that_is_no_longer_in_the_settings_are_lost(home: Path
     store = Store(paths.store_file())
     hub = ClusterQueue(store)
     hub.cluster.receive(a.Available("session-a"))
-    (job,) = hub.queue.submit([Spec(("x",), "x", "/", where="ray:lab", retries=3)], [])
+    (job,) = submit_all(hub.queue, [Spec(("x",), "x", "/", where="ray:lab", retries=3)], [])
     hub.queue.step([])
     without = make_queue(store)
     without.recover()

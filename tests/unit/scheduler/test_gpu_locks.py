@@ -32,7 +32,7 @@ from gpudeck.scheduler.protocol.wait_reasons import JustTaken, LockHolder, Start
 from gpudeck.scheduler.queue import job_index
 from gpudeck.scheduler.store import Store
 from tests.support import eventually, lives
-from tests.unit.scheduler.own_queue import GPU, ended, make_queue, wait_reason
+from tests.unit.scheduler.own_queue import GPU, ended, make_queue, submit_all, wait_reason
 
 A, B, C = (f"GPU-{name}" for name in "abc")
 MIB = 2**20
@@ -268,7 +268,7 @@ def test_a_gpu_that_another_queue_takes_at_the_last_moment_costs_the_job_nothing
     other = GpuLocks.open()
     other.claim(0, {GPU.id: 1.0})
     before = set(psutil.Process().children())
-    (job,) = queue.submit([Spec(("true",), "x", "/", gpus=1)], [GPU])
+    (job,) = submit_all(queue, [Spec(("true",), "x", "/", gpus=1)], [GPU])
     for _ in range(3):
         queue.step([GPU])  # no plan here knows of the other queue
         assert wait_reason(queue, job.id) == JustTaken("GPU 0")
@@ -288,7 +288,7 @@ def test_a_gpu_that_another_queue_takes_at_the_last_moment_costs_the_job_nothing
 def test_the_runner_holds_the_gpu_and_the_command_does_not(file: Path, store: Store) -> None:
     queue = make_queue(store, local=Local(lambda job, runner: None, memory_of=lambda d: 2.0**36))
     script = "setsid sleep 600 & echo $!; exec sleep 600"
-    (job,) = queue.submit([Spec(("sh", "-c", script), "x", "/", gpus=1)], [GPU])
+    (job,) = submit_all(queue, [Spec(("sh", "-c", script), "x", "/", gpus=1)], [GPU])
     queue.step([GPU])
     state = running(queue.get(job.id))
     with GpuLocks.open() as observer:
@@ -424,7 +424,7 @@ def test_a_job_of_a_user_who_is_no_member_waits_and_says_whom_to_ask(
     lock_places.make_place(place, 4242, mixed=False)
     monkeypatch.setattr(os, "access", lambda path, mode, **_: Path(path) != place / "gpus")
     queue = make_queue(store, local=Local(lambda job, runner: None, memory_of=lambda d: 2.0**36))
-    (job,) = queue.submit([Spec(("true",), "x", "/", gpus=1)], [GPU])
+    (job,) = submit_all(queue, [Spec(("true",), "x", "/", gpus=1)], [GPU])
     with pytest.raises(UserError, match="usermod -aG"):
         queue.step([GPU])
     found = wait_reason(queue, job.id)

@@ -21,7 +21,7 @@ from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import Spec
 from gpudeck.scheduler.store import Store
 from tests.support import eventually
-from tests.unit.scheduler.own_queue import make_queue
+from tests.unit.scheduler.own_queue import make_queue, submit_all
 
 MIB = 2**20
 LINES = 20 * MIB // 1024
@@ -175,7 +175,7 @@ def test_a_log_is_kept_whole_and_noted_in_the_timeline_if_no_hole_can_be_made(
     monkeypatch.setattr(local, "start_runner", refusing)
     store = Store(paths.store_file())
     queue = make_queue(store, local=Local(lambda job, runner: None, lambda: MIB))
-    job = queue.submit([Spec((sys.executable, "-S", "-c", FLOOD), "a", "/")], [])[0]
+    job = submit_all(queue, [Spec((sys.executable, "-S", "-c", FLOOD), "a", "/")], [])[0]
     queue.step([Device("cpu", 0, "EPYC", "cpu")])
     eventually((paths.job_folder(job.id) / "exit.json").exists)
     queue.reap([job.id])

@@ -18,7 +18,7 @@ from gpudeck.scheduler.protocol.wait_reasons import OtherDevices, StartFailed
 from gpudeck.scheduler.queue import job_index, planner, queries
 from gpudeck.scheduler.store import Store
 from tests.support import eventually, lives
-from tests.unit.scheduler.own_queue import CPU, GPU, ended, make_queue, wait_reason
+from tests.unit.scheduler.own_queue import CPU, GPU, ended, make_queue, submit_all, wait_reason
 
 
 def test_a_job_submitted_before_the_devices_are_known_is_for_the_first_that_are(
@@ -26,7 +26,7 @@ def test_a_job_submitted_before_the_devices_are_known_is_for_the_first_that_are(
 ) -> None:
     queue = make_queue(store)
     queue.groups.pause(True)
-    job = queue.submit([Spec(("true",), "a", "/", gpus=1)], [])[0]
+    job = submit_all(queue, [Spec(("true",), "a", "/", gpus=1)], [])[0]
     queue.step([GPU])
     assert store.get(job.id).spec.kind == "nvidia"
     again = make_queue(store)
@@ -65,7 +65,9 @@ def test_a_job_whose_folder_cannot_be_moved_fails_and_delays_no_other(
     store: Store, immovable: Callable[[int], None]
 ) -> None:
     queue = make_queue(store)
-    first, second = (queue.submit([Spec(("true",), "a", "/", gpus=1)], [CPU])[0] for _ in range(2))
+    first, second = (
+        submit_all(queue, [Spec(("true",), "a", "/", gpus=1)], [CPU])[0] for _ in range(2)
+    )
     immovable(first.id)
     queue.step([CPU])
     state = queue.get(first.id).state
@@ -91,7 +93,7 @@ def test_a_job_that_cannot_be_watched_never_runs_and_is_tried_again_later(
 
     clock = Clock(monkeypatch)
     queue = make_queue(store, watch)
-    first, second = (queue.submit([Spec(("true",), "a", "/")], [CPU])[0] for _ in range(2))
+    first, second = (submit_all(queue, [Spec(("true",), "a", "/")], [CPU])[0] for _ in range(2))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     for _ in range(3):
         with pytest.raises(UserError, match="no more processes can be watched"):
@@ -112,7 +114,7 @@ def test_a_job_starts_with_an_empty_folder_whatever_an_older_store_left_there(st
     folder = paths.ensure(paths.job_folder(1))
     (folder / "log").write_text("of the old job 1\n")
     (paths.ensure(folder / "artefacts") / "plot.svg").write_text("<svg/>")
-    job = queue.submit([Spec(("echo", "new"), "a", "/")], [CPU])[0]
+    job = submit_all(queue, [Spec(("echo", "new"), "a", "/")], [CPU])[0]
     queue.step([CPU])
     eventually(lambda: ended(queue, job.id))
     assert (folder / "log").read_text() == "new\n"
@@ -126,7 +128,7 @@ def test_a_job_that_is_prepared_again_leaves_no_folder_behind(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = make_queue(store)
-    job, clock = queue.submit([Spec(("true",), "a", "/")], [CPU])[0], Clock(monkeypatch)
+    job, clock = submit_all(queue, [Spec(("true",), "a", "/")], [CPU])[0], Clock(monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(local.sys, "executable", "/nowhere")
         with pytest.raises(UserError, match="no process can be started: No such file or directory"):
@@ -143,16 +145,16 @@ def test_the_length_of_a_list_is_limited(
 ) -> None:
     monkeypatch.setattr(queries, "MAX_LISTED", 2)
     queue = make_queue(store)
-    ids = [queue.submit([Spec(("true",), "a", "/")], [CPU])[0].id for _ in range(4)]
+    ids = [submit_all(queue, [Spec(("true",), "a", "/")], [CPU])[0].id for _ in range(4)]
     assert [job.id for job in finish(queue.queries.newest(10**9, active))] == [ids[3], ids[2]]
     assert finish(queue.queries.newest(-1, active)) == ()
 
 
 def test_an_event_is_added_to_jobs_that_wait_and_to_jobs_that_ended(store: Store) -> None:
     queue = make_queue(store)
-    job = queue.submit([Spec(("true",), "a", "/")], [CPU])[0].id
+    job = submit_all(queue, [Spec(("true",), "a", "/")], [CPU])[0].id
     queue.add_event(job, "note", "first")
-    queue.cancel(job)
+    queue.canceller.cancel(job)
     queue.add_event(job, "note", "second")
     texts = [(event.what, event.text) for event in make_queue(store).queries.timeline(job)]
     assert [text for text in texts if text[0] == "note"] == [("note", "first"), ("note", "second")]

@@ -39,7 +39,15 @@ from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.queue.transitions import Change
 from gpudeck.scheduler.store import Store
 from tests.support import eventually, lives
-from tests.unit.scheduler.own_queue import CPU, GPU, ended, make_queue, submit, wait_reason
+from tests.unit.scheduler.own_queue import (
+    CPU,
+    GPU,
+    ended,
+    make_queue,
+    submit,
+    submit_all,
+    wait_reason,
+)
 
 
 def refuse(patch: pytest.MonkeyPatch, store: Store, state: type) -> None:
@@ -85,7 +93,7 @@ def test_a_job_whose_environment_is_damaged_is_held_and_never_runs_with_another(
     queue.step([CPU])
     assert wait_reason(queue, bereft) == EnvironmentMissing()
     eventually(lambda: ended(queue, other))
-    queue.edit(bereft, Changes(hold=False), [CPU])
+    queue.submission.edit(bereft, Changes(hold=False), [CPU])
     queue.step([CPU])
     queue = make_queue(store)
     queue.step([CPU])
@@ -98,7 +106,7 @@ def test_a_job_whose_environment_is_damaged_is_held_and_never_runs_with_another(
     ]
     assert printed.read_text() == "second\n"
     again = submit(queue, *command, env={"WHO": "first"})
-    queue.edit(bereft, Changes(hold=False), [CPU])
+    queue.submission.edit(bereft, Changes(hold=False), [CPU])
     queue.step([CPU])
     eventually(lambda: ended(queue, again) and ended(queue, bereft))
     assert printed.read_text() == "second\nfirst\nfirst\n", (
@@ -152,7 +160,7 @@ def test_many_jobs_that_can_never_run_are_cancelled_in_batches_and_none_starts(
         submit(queue, after_any=(first,), hold=True),
     )
     last = submit(queue, after=(after[8],))
-    queue.cancel(first)
+    queue.canceller.cancel(first)
     queue.step([CPU])
     assert [queue.get(n).status for n in after] == ["cancelled"] * 4 + ["queued"] * 5
     assert queue.unfinished
@@ -231,7 +239,7 @@ def test_a_job_whose_runner_was_stopped_can_be_cancelled(queue: Queue) -> None:
     assert isinstance(state, Running)
     eventually((paths.job_folder(job) / attempts.LOG_FILE).exists)
     os.kill(state.runner, signal.SIGSTOP)
-    queue.cancel(job)
+    queue.canceller.cancel(job)
     eventually(lambda: ended(queue, job))
     assert isinstance(queue.get(job).state, Cancelled)
 
@@ -241,7 +249,7 @@ def test_a_forecast_does_not_use_up_the_next_attempt_of_a_job(queue: Queue) -> N
     queue.step([CPU])
     eventually(lambda: ended(queue, job) or queue.get(job).tries)
     time.sleep(0.06)
-    queue.forecast(Spec(("true",), "y", "/"), [CPU])
+    queue.submission.forecast(Spec(("true",), "y", "/"), [CPU])
     assert queue.retry_is_ready(time.time())
 
 
@@ -254,7 +262,7 @@ def test_a_failed_start_is_no_longer_the_reason_once_the_job_is_held(
         patch.setattr(local_module.sys, "executable", "/nowhere")
         with pytest.raises(UserError, match="no process can be started"):
             queue.step([CPU])
-    queue.edit(job, Changes(hold=True), [CPU])
+    queue.submission.edit(job, Changes(hold=True), [CPU])
     time.sleep(0.06)
     queue.step([CPU])
     assert wait_reason(queue, job) == Held(job)
@@ -263,11 +271,11 @@ def test_a_failed_start_is_no_longer_the_reason_once_the_job_is_held(
 def test_a_job_for_gpus_that_is_edited_while_they_are_gone_does_not_run_on_the_cpu(
     queue: Queue,
 ) -> None:
-    job = queue.submit([Spec(("true",), "x", "/", gpus=1)], [GPU])[0].id
-    queue.edit(job, Changes(notes="mind the seed", priority=3), [CPU])
+    job = submit_all(queue, [Spec(("true",), "x", "/", gpus=1)], [GPU])[0].id
+    queue.submission.edit(job, Changes(notes="mind the seed", priority=3), [CPU])
     queue.step([CPU])
     assert wait_reason(queue, job) == OtherDevices("nvidia", "cpu")
-    queue.edit(job, Changes(gpus=0), [CPU])
+    queue.submission.edit(job, Changes(gpus=0), [CPU])
     assert queue.get(job).spec.kind == ""
 
 
@@ -302,7 +310,7 @@ def test_orphans_of_a_job_that_ended_are_reaped_while_it_runs(queue: Queue) -> N
     try:
         eventually(lambda: len(children()) == 1, 3.0)
     finally:
-        queue.cancel(job)
+        queue.canceller.cancel(job)
         eventually(lambda: ended(queue, job))
 
 
@@ -323,9 +331,9 @@ def test_a_forecast_reads_a_limited_number_of_lanes(
     make_plan = forecast.make_plan
     monkeypatch.setattr(forecast, "make_plan", count)
     monkeypatch.setattr(forecast, "MAX_LANES", 200)
-    assert queue.forecast(Spec(("true",), "y", "/"), [CPU]).at is None, "unknown"
+    assert queue.submission.forecast(Spec(("true",), "y", "/"), [CPU]).at is None, "unknown"
     assert 40 < sum(scans) <= 200
-    queue.cancel(1)
+    queue.canceller.cancel(1)
     eventually(lambda: ended(queue, 1))
 
 
@@ -359,7 +367,7 @@ def test_a_further_attempt_that_the_store_lost_is_not_run_twice(
     again = queue.get(job)
     if last == "runs":
         assert again.state == second.state, "it runs on"
-        queue.cancel(job)
+        queue.canceller.cancel(job)
         local.kill([second])  # reap the runner, as its daemon is gone
     else:
         assert (again.status, again.tries) == ("done", 1)
@@ -368,7 +376,7 @@ def test_a_further_attempt_that_the_store_lost_is_not_run_twice(
 
 def test_the_number_of_jobs_in_one_submission_is_limited(queue: Queue) -> None:
     with pytest.raises(UserError, match="up to 10000 jobs"):
-        queue.submit([Spec(("true",), "x", "/")] * 10_001, [CPU])
+        submit_all(queue, [Spec(("true",), "x", "/")] * 10_001, [CPU])
     assert queue.queries.overview() == ()
 
 
@@ -378,14 +386,14 @@ def test_many_jobs_are_cancelled_in_one_commit_and_a_second_cancel_is_no_error(
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     array = [
         job.id
-        for job in queue.submit(
-            [Spec(("sleep", "600"), f"a[{i}]", "/", index=i) for i in range(4)], [CPU]
+        for job in submit_all(
+            queue, [Spec(("sleep", "600"), f"a[{i}]", "/", index=i) for i in range(4)], [CPU]
         )
     ]
     same = [
         job.id
-        for job in queue.submit(
-            [Spec(("sleep", "600"), f"a[{i}]", "/", index=i) for i in range(2)], [CPU]
+        for job in submit_all(
+            queue, [Spec(("sleep", "600"), f"a[{i}]", "/", index=i) for i in range(2)], [CPU]
         )
     ]
     grouped, plain = submit(queue, group="g"), submit(queue)
@@ -398,11 +406,11 @@ def test_many_jobs_are_cancelled_in_one_commit_and_a_second_cancel_is_no_error(
         "update_all",
         lambda changes: (commits.append(len(changes)), update(changes))[1],
     )
-    assert finish(queue.cancel_many((), (), array[3], "")) == Cancelling(
+    assert finish(queue.canceller.cancel_many((), (), array[3], "")) == Cancelling(
         tuple(array[2:]), tuple(array[:2])
     )
     assert commits == [4]
-    assert finish(queue.cancel_many(array, (), array[0], "")) == Cancelling(
+    assert finish(queue.canceller.cancel_many(array, (), array[0], "")) == Cancelling(
         (), tuple(array[:2]), tuple(array[2:])
     ), "as it was"
     assert [e.what for e in queue.queries.timeline(array[0])] == [
@@ -410,12 +418,12 @@ def test_many_jobs_are_cancelled_in_one_commit_and_a_second_cancel_is_no_error(
         "started",
         "stop requested",
     ], "asked once: its grace period goes on"
-    assert finish(queue.cancel_many((), (), None, "g")) == Cancelling((grouped,))
+    assert finish(queue.canceller.cancel_many((), (), None, "g")) == Cancelling((grouped,))
     eventually(lambda: all(ended(queue, n) for n in array))
     assert {queue.get(n).status for n in array} == {"cancelled"}
-    assert finish(queue.cancel_many((), ((-(10**30), 10**30), (1, 10**9)), None, "")) == Cancelling(
-        (*same, plain)
-    )
+    assert finish(
+        queue.canceller.cancel_many((), ((-(10**30), 10**30), (1, 10**9)), None, "")
+    ) == Cancelling((*same, plain))
     assert queue.waiting == 0 and not queue.running
 
 
@@ -440,7 +448,7 @@ def test_an_invalid_cancel_request_cancels_nothing(
 ) -> None:
     job = submit(queue, hold=True)
     with pytest.raises(UserError, match=why):
-        finish(queue.cancel_many(jobs, ranges, array, group))
+        finish(queue.canceller.cancel_many(jobs, ranges, array, group))
     assert queue.get(job).status == "queued"
 
 
@@ -448,9 +456,9 @@ def test_unknown_job_numbers_are_reported_and_ignored(queue: Queue) -> None:
     job = submit(queue, hold=True)
     wrong = (0, -1, job + 1, 2**63, 2**70)
     assert finish(
-        queue.cancel_many((*wrong, job, job), ((2**70, 2**71),), None, "nobody")
+        queue.canceller.cancel_many((*wrong, job, job), ((2**70, 2**71),), None, "nobody")
     ) == Cancelling((job,), (), (), tuple(sorted(wrong)))
-    assert finish(queue.cancel_many(range(100_000), (), None, "")).ended == (job,)
+    assert finish(queue.canceller.cancel_many(range(100_000), (), None, "")).ended == (job,)
 
 
 def test_a_cancel_on_a_full_disk_ends_running_jobs_and_keeps_waiting_ones(
@@ -467,6 +475,6 @@ def test_a_cancel_on_a_full_disk_ends_running_jobs_and_keeps_waiting_ones(
             lambda *_: (_ for _ in ()).throw(UserError("the disk is full")),
         )
         with pytest.raises(UserError, match="the disk is full"):
-            finish(queue.cancel_many((), ((1, 10),), None, ""))
+            finish(queue.canceller.cancel_many((), ((1, 10),), None, ""))
     eventually(lambda: ended(queue, runs))
     assert (queue.get(runs).status, queue.get(waits).status) == ("cancelled", "queued")

@@ -26,7 +26,7 @@ from gpudeck.scheduler.services.notices import NoticeBoard
 from gpudeck.scheduler.services.runner_watch import RunnerWatch
 from gpudeck.scheduler.store import Store
 from tests.support import eventually, lives
-from tests.unit.scheduler.own_queue import CPU, ended, make_queue, submit
+from tests.unit.scheduler.own_queue import CPU, ended, make_queue, submit, submit_all
 
 
 @pytest.mark.parametrize("how", ["ends", "killed"])
@@ -76,7 +76,7 @@ def test_a_working_folder_that_was_deleted_is_named_in_the_failure(
 ) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
-    job = queue.submit([Spec(("true",), "x", str(folder))], [CPU])[0].id
+    job = submit_all(queue, [Spec(("true",), "x", str(folder))], [CPU])[0].id
     folder.rmdir()
     queue.step([CPU])
     eventually(lambda: ended(queue, job))
@@ -187,6 +187,6 @@ def test_all_running_jobs_are_adopted_on_a_full_disk(
     monkeypatch.undo()
     again.recover()
     assert isinstance(again.get(ran).state, Done)
-    again.cancel(runs)
+    again.canceller.cancel(runs)
     eventually(lambda: ended(again, runs))
     last.kill(left)  # reap the runners, as their daemon is gone

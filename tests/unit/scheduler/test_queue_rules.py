@@ -33,7 +33,7 @@ from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.queue.submission import describe_changes, edited, moved
 from gpudeck.scheduler.store import Store
 from tests.support import eventually
-from tests.unit.scheduler.own_queue import CPU, ended, make_queue, wait_reason
+from tests.unit.scheduler.own_queue import CPU, ended, make_queue, submit_all, wait_reason
 from tests.unit.scheduler.planning import decide, laned
 
 GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(2)]
@@ -53,7 +53,7 @@ def queue(store: Store) -> Queue:
 
 
 def submit(queue: Queue, **more: object) -> int:
-    return queue.submit([Spec(("true",), "x", "/", {"A": "b"}, **more)], [CPU])[0].id  # type: ignore[arg-type]
+    return submit_all(queue, [Spec(("true",), "x", "/", {"A": "b"}, **more)], [CPU])[0].id  # type: ignore[arg-type]
 
 
 @settings(deadline=None)
@@ -130,7 +130,7 @@ def test_a_job_waits_for_its_dependencies_and_is_cancelled_if_one_fails(queue: Q
     queue.groups.pause(False)
     queue.groups.pause(True)
     queue.step([CPU])
-    queue.cancel(first)
+    queue.canceller.cancel(first)
     queue.step([CPU])
     state = queue.get(good).state
     assert isinstance(state, Cancelled)
@@ -170,7 +170,7 @@ def test_dependencies_survive_a_restart(queue: Queue, store: Store) -> None:
     again = make_queue(store)
     again.groups.pause(False)
     assert wait_reason(again, second) == AfterJobs((first,), "x")
-    again.cancel(first)
+    again.canceller.cancel(first)
     once_more = make_queue(store)
     once_more.groups.pause(True)
     once_more.step([CPU])
@@ -180,15 +180,15 @@ def test_dependencies_survive_a_restart(queue: Queue, store: Store) -> None:
 def test_all_jobs_of_a_submission_are_accepted_or_none(queue: Queue) -> None:
     good = Spec(("true",), "x", "/")
     with pytest.raises(UserError, match="no command"):
-        queue.submit([good, msgspec.structs.replace(good, argv=())], [CPU])
+        submit_all(queue, [good, msgspec.structs.replace(good, argv=())], [CPU])
     assert finish(queue.queries.newest(9, active=True)) == ()
-    assert [j.id for j in queue.submit([good] * 3, [CPU])] == [1, 2, 3]
+    assert [j.id for j in submit_all(queue, [good] * 3, [CPU])] == [1, 2, 3]
 
 
 def test_edits_moves_and_groups_survive_a_restart(queue: Queue, store: Store) -> None:
     ids = [submit(queue, group="g") for _ in range(3)]
-    queue.edit(ids[0], Changes(name="first", tags=("t",)), [CPU])
-    queue.move(ids[2], ids[0], after=False)
+    queue.submission.edit(ids[0], Changes(name="first", tags=("t",)), [CPU])
+    queue.submission.move(ids[2], ids[0], after=False)
     queue.groups.set("g", 1, None)
     queue.groups.set("g", None, True)
     again = make_queue(store)
@@ -204,10 +204,10 @@ def test_edits_moves_and_groups_survive_a_restart(queue: Queue, store: Store) ->
 def test_an_edit_that_could_never_run_is_refused_and_changes_nothing(queue: Queue) -> None:
     number = submit(queue, gpus=1)
     with pytest.raises(UserError, match="needs 2 GPUs"):
-        queue.edit(number, Changes(gpus=2), [CPU])
+        queue.submission.edit(number, Changes(gpus=2), [CPU])
     assert queue.get(number).spec.gpus == 1
-    queue.cancel(number)
-    assert queue.edit(number, Changes(notes="why"), [CPU]).spec.notes == "why"
+    queue.canceller.cancel(number)
+    assert queue.submission.edit(number, Changes(notes="why"), [CPU]).spec.notes == "why"
     assert next(j for j in queue.queries.overview() if j.id == number).spec.notes == "why"
     for changes in (
         Changes(notes="x" * 10_001),
@@ -215,7 +215,7 @@ def test_an_edit_that_could_never_run_is_refused_and_changes_nothing(queue: Queu
         Changes(name="a\0b"),
     ):
         with pytest.raises(UserError, match="hold up to 10000 characters"):
-            queue.edit(number, changes, [CPU])
+            queue.submission.edit(number, changes, [CPU])
     for field, value in (
         ("container", "podman:" + "x" * 10_000),
         ("mounts", ("/a\0",)),
@@ -232,9 +232,9 @@ def test_an_edit_that_could_never_run_is_refused_and_changes_nothing(queue: Queu
     with pytest.raises(UserError, match="up to 1000 parameters, folders and variables"):
         submit(queue, container="podman:x", container_env=("",) * 1001)
     with pytest.raises(UserError, match="a job has up to 100 tags"):
-        queue.edit(number, Changes(tags=("t",) * 101), [CPU])
+        queue.submission.edit(number, Changes(tags=("t",) * 101), [CPU])
     with pytest.raises(UserError, match="cancelled: only waiting jobs have a place"):
-        queue.move(number, submit(queue), after=False)
+        queue.submission.move(number, submit(queue), after=False)
 
 
 def on(number: int, device: str, **more: object) -> Job:
@@ -308,10 +308,10 @@ def test_job_options_have_defaults() -> None:
 
 
 def test_no_job_starts_while_it_is_being_cancelled_with_many_others(queue: Queue) -> None:
-    jobs = queue.submit([Spec(("sleep", "600"), "x", "/")] * 300, [CPU])
+    jobs = submit_all(queue, [Spec(("sleep", "600"), "x", "/")] * 300, [CPU])
     queue.step([CPU])
     first = {job.id for job in queue.running}
-    for _ in queue.cancel_many((), ((jobs[0].id, jobs[-1].id),), None, ""):
+    for _ in queue.canceller.cancel_many((), ((jobs[0].id, jobs[-1].id),), None, ""):
         for number in first:
             eventually(lambda n=number: ended(queue, n))  # type: ignore[misc]
         queue.step([CPU])
@@ -320,12 +320,14 @@ def test_no_job_starts_while_it_is_being_cancelled_with_many_others(queue: Queue
 
 
 def test_a_move_where_no_number_is_left_changes_a_few_neighbours_alone(queue: Queue) -> None:
-    jobs = [job.id for job in queue.submit([Spec(("true",), "x", "/", hold=True)] * 600, [CPU])]
+    jobs = [
+        job.id for job in submit_all(queue, [Spec(("true",), "x", "/", hold=True)] * 600, [CPU])
+    ]
     order, most = list(jobs), 0
     for _ in range(200):
         before = {job.id: job.place for job in finish(queue.queries.newest(1000, active=True))}
         mover = order[-1]
-        queue.move(mover, order[1], after=False)
+        queue.submission.move(mover, order[1], after=False)
         order.insert(1, order.pop())
         after = finish(queue.queries.newest(1000, active=True))
         most = max(most, sum(before[job.id] != job.place for job in after))

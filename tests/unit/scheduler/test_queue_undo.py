@@ -31,13 +31,13 @@ def test_a_cancelled_job_goes_back_to_its_place_with_its_environment(store, tmp_
         submit(queue, "/bin/sh", "-c", f'echo "$WHO" >> {printed}', env={"WHO": str(n)})
         for n in range(4)
     ]
-    queue.move(jobs[3], jobs[1], after=False)
+    queue.submission.move(jobs[3], jobs[1], after=False)
     before = order(queue)
     assert before == [jobs[0], jobs[3], jobs[1], jobs[2]]
-    queue.cancel(jobs[3])
-    finish(queue.cancel_many([jobs[1]], (), None, ""))
+    queue.canceller.cancel(jobs[3])
+    finish(queue.canceller.cancel_many([jobs[1]], (), None, ""))
     assert environments(store) == 2, "no secret stays on disk for an undo"
-    restored = finish(queue.restore([jobs[3], jobs[1]]))
+    restored = finish(queue.canceller.undo.restore([jobs[3], jobs[1]]))
     assert {job.id for job in restored} == {jobs[3], jobs[1]}
     assert order(queue) == before
     assert [e.what for e in queue.queries.timeline(jobs[1])] == [
@@ -62,11 +62,15 @@ def test_jobs_that_were_cancelled_because_of_it_come_back_and_others_do_not(stor
     child = submit(queue, after=(first,))
     grandchild = submit(queue, after=(child,))
     own = submit(queue, after=(first,))
-    queue.cancel(own)
-    queue.cancel(first)
+    queue.canceller.cancel(own)
+    queue.canceller.cancel(first)
     queue.step([CPU])
     assert all(isinstance(queue.get(n).state, Cancelled) for n in (first, child, grandchild))
-    assert {job.id for job in finish(queue.restore([first]))} == {first, child, grandchild}
+    assert {job.id for job in finish(queue.canceller.undo.restore([first]))} == {
+        first,
+        child,
+        grandchild,
+    }
     assert isinstance(queue.get(own).state, Cancelled), "the user had cancelled it alone"
     queue.groups.pause(False)
     for job in (first, child, grandchild):
@@ -78,10 +82,10 @@ def test_a_job_restored_after_what_it_waits_for_failed_does_not_run(store) -> No
     queue = make_queue(store)
     first = submit(queue, "false")
     child = submit(queue, after=(first,))
-    queue.cancel(child)
+    queue.canceller.cancel(child)
     queue.step([CPU])
     eventually(lambda: ended(queue, first))
-    finish(queue.restore([child]))
+    finish(queue.canceller.undo.restore([child]))
     queue.step([CPU])
     assert queue.get(child).status == "cancelled"
 
@@ -91,25 +95,25 @@ def test_what_can_no_longer_be_undone_is_refused_and_nothing_changes(store, monk
     queue.groups.pause(True)
     kept, late = submit(queue), submit(queue)
     with pytest.raises(UserError, match=f"job {kept} can no longer be undone"):
-        finish(queue.restore([kept]))
-    queue.cancel(late)
+        finish(queue.canceller.undo.restore([kept]))
+    queue.canceller.cancel(late)
     with monkeypatch.context() as patch:
         now = undo.time.monotonic() + UNDO_S + undo.GRACE_S + 1
         patch.setattr(undo.time, "monotonic", lambda: now)
-        queue.cancel(kept)
+        queue.canceller.cancel(kept)
         with pytest.raises(UserError, match=f"job {late} can no longer be undone"):
-            finish(queue.restore([kept, late]))
+            finish(queue.canceller.undo.restore([kept, late]))
         assert queue.get(kept).status == "cancelled", "all or none"
-        assert [job.id for job in finish(queue.restore([kept]))] == [kept]
+        assert [job.id for job in finish(queue.canceller.undo.restore([kept]))] == [kept]
     with pytest.raises(UserError, match="can no longer be undone"):
-        finish(queue.restore([kept]))  # it waits
+        finish(queue.canceller.undo.restore([kept]))  # it waits
 
 
 def test_a_running_job_cannot_be_restored(store) -> None:
     queue = make_queue(store)
     running = submit(queue, "sleep", "600")
     queue.step([CPU])
-    queue.cancel(running)
+    queue.canceller.cancel(running)
     with pytest.raises(UserError, match="if the job was waiting"):
-        finish(queue.restore([running]))
+        finish(queue.canceller.undo.restore([running]))
     eventually(lambda: ended(queue, running))

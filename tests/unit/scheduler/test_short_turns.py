@@ -22,7 +22,7 @@ from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.store import Store, staging
 from gpudeck.scheduler.verbs.request import encode_reply, encoding_reply
 from tests.support import eventually
-from tests.unit.scheduler.own_queue import CPU, GPU, ended, submit
+from tests.unit.scheduler.own_queue import CPU, GPU, ended, submit, submit_all
 
 NOBODY = Availability()
 
@@ -38,25 +38,29 @@ def test_waiting_jobs_of_a_user_ask_for_a_limited_number_of_combinations(
 ) -> None:
     """Refuse what would make every pass over the queue longer for everybody."""
     monkeypatch.setattr(submission, "MAX_LANES", 5)
-    first, *_ = queue.submit(grouped(5, user=7), [GPU])
-    queue.submit(grouped(5, user=7) * 3, [GPU])  # more of the same needs no more time
+    first, *_ = submit_all(queue, grouped(5, user=7), [GPU])
+    submit_all(queue, grouped(5, user=7) * 3, [GPU])  # more of the same needs no more time
     with pytest.raises(UserError, match="up to 5 different combinations of GPUs, memory"):
-        queue.submit(grouped(6, user=7), [GPU])
+        submit_all(queue, grouped(6, user=7), [GPU])
     with pytest.raises(UserError, match="up to 5 different combinations"):
-        queue.submit(grouped(1, user=7, memory=2**30), [GPU])
+        submit_all(queue, grouped(1, user=7, memory=2**30), [GPU])
     with pytest.raises(UserError, match="up to 5 different combinations"):
-        queue.edit(first.id, Changes(group="another"), [GPU])
-    queue.edit(first.id, Changes(notes="what needs nothing new stays possible"), [GPU])
-    queue.submit(grouped(5, user=8), [GPU])
+        queue.submission.edit(first.id, Changes(group="another"), [GPU])
+    queue.submission.edit(first.id, Changes(notes="what needs nothing new stays possible"), [GPU])
+    submit_all(queue, grouped(5, user=8), [GPU])
     assert len(queue.queries.overview()) == 25
-    finish(queue.cancel_many([], [(1, 20)], None, ""))
-    queue.submit(grouped(5, user=7, memory=2**30), [GPU])
+    finish(queue.canceller.cancel_many([], [(1, 20)], None, ""))
+    submit_all(queue, grouped(5, user=7, memory=2**30), [GPU])
 
 
 def test_many_jobs_are_bound_to_the_kind_of_device_part_by_part(store: Store, queue: Queue) -> None:
     """Bind jobs that were submitted before the devices were known, some in each step."""
     count = 2 * staging.PART + 10
-    finish(queue.submitting([Spec(("true",), "x", "/", gpus=1, hold=True)] * count, [], NOBODY, ""))
+    finish(
+        queue.submission.submit(
+            [Spec(("true",), "x", "/", gpus=1, hold=True)] * count, [], NOBODY, ""
+        )
+    )
     bound = []
     for _ in range(4):
         queue.step([GPU])
@@ -77,7 +81,7 @@ def test_jobs_with_long_commands_are_stored_few_at_a_time(
         return add(store, jobs)
 
     monkeypatch.setattr(Store, "add_staged", noted)
-    queue.submit([Spec(("echo", "x" * 100_000), "x", "/", hold=True)] * 50, [CPU])
+    submit_all(queue, [Spec(("echo", "x" * 100_000), "x", "/", hold=True)] * 50, [CPU])
     assert max(stored) <= staging.PART_BYTES
     assert sum(stored) == 50 * 100_000
     assert {len(job.spec.argv[1]) for job in store.active()} == {100_000}
@@ -142,7 +146,7 @@ def test_a_long_message_is_sent_part_by_part_and_nothing_comes_between(
 def test_a_job_that_comes_while_others_are_bound_is_served(queue: Queue) -> None:
     """Start a job without a GPU although hundreds wait to be bound."""
     many = [Spec(("true",), "x", "/", gpus=1, hold=True)] * (2 * staging.PART)
-    queue.submit(many, [])
+    submit_all(queue, many, [])
     job = submit(queue, "true")
     queue.step([GPU])
     assert queue.unfinished

@@ -15,7 +15,7 @@ from gpudeck.scheduler.queue.placement import Availability
 from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.store import Store
 from gpudeck.scheduler.store.staging import PART
-from tests.unit.scheduler.own_queue import CPU, make_queue, submit
+from tests.unit.scheduler.own_queue import CPU, make_queue, submit, submit_all
 
 COUNT = 3 * PART + 7
 SPECS = [Spec(("true",), f"n{n}", "/", {"TOKEN": "s3cret"}, hold=True) for n in range(COUNT)]
@@ -39,7 +39,7 @@ def test_a_large_submission_is_seen_by_nobody_before_it_is_whole(store: Store) -
     before = submit(queue, hold=True)
     first = before + 1
     between: list[int] = []
-    for _ in queue.submitting(SPECS, [CPU], NOBODY, "night"):
+    for _ in queue.submission.submit(SPECS, [CPU], NOBODY, "night"):
         (last,) = store.connection.execute(store._q["last_number"]).fetchone()
         if last > before and not between:
             between = [submit(queue, hold=True)]  # others go on
@@ -47,13 +47,13 @@ def test_a_large_submission_is_seen_by_nobody_before_it_is_whole(store: Store) -
         shown = [number for number in numbers(queue) if number not in (before, *between)]
         assert shown == list(range(first, first + len(shown)))
         with pytest.raises(Unsettled):
-            queue.submit(SPECS, [CPU], token="night")
+            submit_all(queue, SPECS, [CPU], token="night")
         if not shown:
             assert queue.queries.owners([first]) == {}
             with pytest.raises(NotFound):
                 queue.get(first)
     assert numbers(queue) == list(range(before, first + COUNT + 1))
-    again = queue.submit(SPECS, [CPU], token="night")
+    again = submit_all(queue, SPECS, [CPU], token="night")
     assert [job.id for job in again] == list(range(first, first + COUNT))
     assert store.env(first + COUNT - 1) == {"TOKEN": "s3cret"}
     assert len(numbers(make_queue(store))) == COUNT + 2
@@ -61,7 +61,7 @@ def test_a_large_submission_is_seen_by_nobody_before_it_is_whole(store: Store) -
 
 @pytest.mark.parametrize("steps", range(0, COUNT // 32 * 3, 4))
 def test_a_daemon_that_dies_meanwhile_leaves_all_of_it_or_nothing(store: Store, steps: int) -> None:
-    work = make_queue(store).submitting(SPECS, [CPU], NOBODY, "night")
+    work = make_queue(store).submission.submit(SPECS, [CPU], NOBODY, "night")
     for _ in range(steps):
         if next(work, "over") == "over":
             break
@@ -76,7 +76,7 @@ def test_a_daemon_that_dies_meanwhile_leaves_all_of_it_or_nothing(store: Store, 
         rows = next_store.connection.execute("SELECT count(*) FROM environments").fetchone()
         assert rows == (0,)
         assert not next_store.loss
-    jobs = queue.submit(SPECS, [CPU], token="night")
+    jobs = submit_all(queue, SPECS, [CPU], token="night")
     assert len(numbers(queue)) == COUNT
     assert [job.spec.name for job in jobs] == [spec.name for spec in SPECS]
     next_store.close()
@@ -91,8 +91,8 @@ def test_a_full_disk_leaves_nothing_of_a_large_submission(
     store.connection.execute(f"PRAGMA max_page_count = {pages + 10}")
     for _ in range(2):
         with pytest.raises(UserError, match="disk is full"):
-            queue.submit(SPECS, [CPU], token="night")
+            submit_all(queue, SPECS, [CPU], token="night")
         assert numbers(queue) == [before]
     store.connection.execute("PRAGMA max_page_count = 100000")
-    assert len(queue.submit(SPECS, [CPU], token="night")) == COUNT
+    assert len(submit_all(queue, SPECS, [CPU], token="night")) == COUNT
     assert len(numbers(queue)) == COUNT + 1

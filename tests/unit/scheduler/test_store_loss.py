@@ -132,7 +132,7 @@ def test_a_waiting_job_whose_command_was_changed_in_the_store_never_starts(
     changed = submit(queue, "touch", str(tmp_path / "right"))
     other = submit(queue)
     ended_before = submit(queue, hold=True)
-    queue.cancel(ended_before)
+    queue.canceller.cancel(ended_before)
     for number in (changed, ended_before):
         store.connection.execute(
             "UPDATE jobs SET spec = replace(spec, 'right', 'wrong'), "
@@ -146,7 +146,7 @@ def test_a_waiting_job_whose_command_was_changed_in_the_store_never_starts(
     queue.recover()
     queue.step([CPU])
     eventually(lambda: ended(queue, other))
-    queue.edit(changed, Changes(hold=False, notes="run it"), [CPU])
+    queue.submission.edit(changed, Changes(hold=False, notes="run it"), [CPU])
     queue.step([CPU])
     assert wait_reason(queue, changed) == SpecDamaged()
     assert queue.get(changed).damaged and queue.get(ended_before).damaged
@@ -155,7 +155,7 @@ def test_a_waiting_job_whose_command_was_changed_in_the_store_never_starts(
     assert problem is not None and f"of job {changed} were changed or damaged" in problem
     assert make_queue(store).get(changed).damaged, "an edit does not make it sound"
     assert sorted(tmp_path.glob("wrong")) == sorted(tmp_path.glob("right")) == []
-    queue.cancel(changed)
+    queue.canceller.cancel(changed)
     assert queue.store_problem() is None
 
 

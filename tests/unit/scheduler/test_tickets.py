@@ -236,7 +236,7 @@ def test_a_runner_that_took_its_ticket_is_known_to_live(queue: Queue) -> None:
     eventually(lambda: tickets.is_locked(ticket))
     tickets.sweep(paths.attempts(), ())
     assert tickets.is_locked(ticket), "the ticket of a runner that lives is not swept"
-    queue.cancel(job)
+    queue.canceller.cancel(job)
     eventually(lambda: not lives(state.runner))
     assert not tickets.is_locked(ticket)
     eventually(lambda: ended(queue, job))
