@@ -114,7 +114,7 @@ def test_an_attempt_whose_ticket_is_missing_does_not_begin_and_is_made_again(
     finish(queue, job)
     assert queue.get(job).status == "done"
     assert ledger(tmp_path) == ["ran"]
-    told = [event.text for event in store.timeline(job) if event.what == "queued again"]
+    told = [str(event.text) for event in store.timeline(job) if event.what == "queued again"]
     assert told == ["its runner could not record that it begins: No such file or directory"]
 
 
