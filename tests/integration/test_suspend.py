@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,13 @@ SIZE = 64 * 2**20
 @pytest.fixture
 def gpu(tmp_path: Path) -> Iterator[Path]:
     """Return the folder that is the GPU, for NVML and for the driver."""
+    with stand_in(tmp_path) as folder:
+        yield folder
+
+
+@contextmanager
+def stand_in(tmp_path: Path) -> Iterator[Path]:
+    """Have a daemon of this process use a GPU that is a folder."""
     folder = tmp_path / "gpu"
     folder.mkdir()
     (folder / "total").write_text(f"{2**30}\n")

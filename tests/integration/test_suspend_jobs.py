@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -16,57 +14,19 @@ import pytest
 from gpudeck.app.cli import main as cli
 from gpudeck.app.format.job_rows import describe
 from gpudeck.scheduler.client import Client
-from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.jobs import Failed, Job, Lost, Queued, Running, suspension_of
+from gpudeck.scheduler.protocol.jobs import Failed, Job, Lost, Queued, Running
 from gpudeck.scheduler.protocol.user_limits import UserLimits
 from gpudeck.scheduler.protocol.wait_reasons import NoRoom, NotBefore, Preempts, WaitReason
-from tests.integration.deck import daemon_pid, kill_daemon, ready, running
+from tests.integration.deck import ready, running
+from tests.integration.suspended_jobs import Machine, goes_on, pid_of, restart, state_of, steps
 from tests.integration.test_suspend import SIZE, gpu
-from tests.support import LACKS, command_of, eventually, send
+from tests.integration.torture import suspension_faults
+from tests.support import LACKS, eventually, send
 
 __all__ = ["gpu"]  # the fixture
-TRAINING = """
-echo $SIZE > $FAKE_GPU/$$.size
-echo $SIZE > $FAKE_GPU/$$
-while :; do echo step; sleep 0.02; done
-"""
 OTHER = "test -e $FAKE_GPU/stay || exit 0; while test -e $FAKE_GPU/stay; do sleep 0.02; done"
-
-
-class Machine:
-    """A daemon with one GPU, whose memory the stand-in of the driver moves."""
-
-    def __init__(self, folder: Path, deck: Client) -> None:
-        self.folder, self.deck = folder, deck
-        self.uuid = deck.snapshot().devices[0].device.id
-        self.write("uuid", self.uuid.removeprefix("GPU-").replace("-", ""))
-
-    def write(self, name: str, text: object) -> None:
-        (self.folder / name).write_text(f"{text}\n")
-
-    def train(self, **options: object) -> Job:
-        """Start a job that holds memory of the GPU and prints a line after each step."""
-        script = TRAINING.replace("$SIZE", str(SIZE))
-        job = self.deck.submit(["sh", "-c", script], gpus=1, **options).job  # type: ignore[arg-type]
-        running(self.deck, job)
-        eventually(lambda: self.users(job))
-        return job
-
-    def users(self, job: Job) -> list[int]:
-        """Return the processes of a job that NVML lists."""
-        listed = (p for d in self.deck.details() for p in d.processes)
-        return [process.pid for process in listed if process.job == job.id]
-
-    def off(self, job: Job) -> bool:
-        return (found := suspension_of(self.deck.job(job.id))) is not None and found.is_off
-
-    def on(self, job: Job) -> bool:
-        return suspension_of(self.deck.job(job.id)) is None
-
-    def events(self, job: Job) -> list[str]:
-        return [event.what for event in self.deck.timeline(job.id)]
 
 
 @pytest.fixture
@@ -74,33 +34,6 @@ def machine(gpu: Path) -> Iterator[Machine]:
     made = Machine(gpu, ready(Client(timeout=60.0)))
     yield made
     made.deck.close()
-
-
-def steps(job: Job) -> int:
-    return (paths.job_folder(job.id) / "log").read_bytes().count(b"step")
-
-
-def goes_on(job: Job) -> bool:
-    before = steps(job)
-    return bool(eventually(lambda: steps(job) > before))
-
-
-def pid_of(machine: Machine) -> int:
-    (state,) = (file for file in machine.folder.glob("*.size"))
-    return int(state.stem)
-
-
-def state_of(machine: Machine) -> str:
-    """Return 0 where the driver has the job's memory on the GPU, and 2 where it is off."""
-    file = machine.folder / f"{pid_of(machine)}.state"
-    return file.read_text().strip() if file.exists() else "0"
-
-
-def restart(machine: Machine) -> None:
-    """Kill the daemon, and connect to the next one."""
-    kill_daemon()
-    machine.deck.close()
-    machine.deck = ready(Client(timeout=60.0))
 
 
 def test_another_job_runs_while_one_is_suspended(
@@ -438,50 +371,10 @@ def test_a_retried_job_goes_on_with_its_artefacts(
         deck.retry(endless.id, artefacts=True)
 
 
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def helper_of(daemon: int) -> int | None:
-    """Return the process that makes the driver's calls, while there is one."""
-    found = (pid for pid in children(daemon) if b"suspension.helper" in command_of(pid))
-    return next(found, None)
-
-
-@pytest.mark.parametrize("schedules", [4, pytest.param(150, marks=pytest.mark.slow)])
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("schedules", [6, pytest.param(1000, marks=pytest.mark.slow)])
 def test_no_fault_loses_a_job_runs_it_twice_or_leaves_it_stopped(
-    machine: Machine, schedules: int
+    tmp_path: Path, schedules: int
 ) -> None:
-    """Kill the daemon, its helper or both, or fill the disk, at drawn moments of a suspension."""
-    drawn = random.Random(schedules)
-    job = machine.train()
-    attempt = running(machine.deck, job).attempt
-    blocked = paths.suspensions_file().with_suffix(".new")
-    for call in ("lock", "checkpoint", "restore", "unlock"):
-        machine.write(f"{call}.slow", 20)
-    for number in range(schedules):
-        with Client(timeout=drawn.uniform(0.01, 0.3)) as hasty:
-            with suppress(UserError):
-                (hasty.suspend_job if machine.on(job) else hasty.resume_job)(job.id)
-            time.sleep(drawn.uniform(0.0, 0.1))
-        fault = drawn.choice(("daemon", "helper", "both", "disk"))
-        daemon = daemon_pid()
-        if fault in ("helper", "both") and (helper := helper_of(daemon)) is not None:
-            send(helper, signal.SIGKILL)
-        if fault == "disk":
-            blocked.mkdir(exist_ok=True)
-            with suppress(UserError):
-                machine.deck.suspend_job(job.id)
-            blocked.rmdir()
-        if fault in ("daemon", "both"):
-            restart(machine)
-        eventually(lambda: machine.on(job) or machine.off(job))
-        if machine.off(job):
-            assert state_of(machine) == "2", (number, fault)
-            machine.deck.resume_job(job.id)
-        eventually(lambda: machine.on(job))
-        assert state_of(machine) == "0" and goes_on(job), (number, fault)
-        assert running(machine.deck, job).attempt == attempt, (number, fault)
-    assert machine.events(job).count("started") == 1
-    assert machine.deck.suspended() == ()
+    struck, wrong = suspension_faults.run(tmp_path, schedules, seed=schedules)
+    assert wrong == [] and struck.total() == schedules
