@@ -172,7 +172,15 @@ class Executor:
         """Let the command run. Who runs it must be on disk before."""
 
     def adopt(self, job: Job) -> None:
-        """Watch an attempt that an earlier daemon released. Raises UserError."""
+        """Watch an attempt that an earlier daemon released. Raises UserError.
+
+        Where it has ended meanwhile, its job is reaped as if it had ended now.
+        """
+
+    def leaves_container(self, job: Job) -> bool:
+        """Return whether the attempt, whose runner ended, may have left its container, whose end
+        takes seconds."""
+        return False
 
     def alive(self, running: Running) -> bool:
         """Return whether the attempt may still be running."""

@@ -35,7 +35,7 @@ def add_up(jobs: Iterable[Job]) -> list[UsageRow]:
     rows: dict[tuple[str, str], UsageRow] = {}
     for job in jobs:
         state = job.state
-        if not isinstance(state, Ended) or state.started is None:
+        if not isinstance(state, Ended) or (state.started is None and job.usage is None):
             continue  # it never ran
         key = (time.strftime("%Y-%m", time.localtime(state.at)), _user(job))
         row = rows.setdefault(key, UsageRow(*key))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from gpudeck.language.text import Message
@@ -48,16 +48,21 @@ class Freeing:
         self._suspensions, self._configure, self._catch = suspensions, configure, catch
         self._tried: dict[int, float] = {}
         """When each job was last tried to be suspended (monotonic)."""
+        self._tasks = set[asyncio.Task[Freed]]()
 
     async def run(self) -> None:
         """Look at the reservations again and again, for ever."""
-        while True:
-            await asyncio.sleep(CHECK_S)
-            with self._catch("freeing"):
-                await self._renew()
-            self._suspensions.ask_again()
-            for booking in tuple(self._settings().reservations.values()):
-                await self.free(booking, AGAIN_S)
+        try:
+            while True:
+                await asyncio.sleep(CHECK_S)
+                with self._catch("freeing"):
+                    await self._renew()
+                self._suspensions.ask_again()
+                for booking in tuple(self._settings().reservations.values()):
+                    self._start(self.free(booking, AGAIN_S))
+        finally:
+            for task in self._tasks:
+                task.cancel()
 
     async def free(self, booking: Booking, pause: float = 0.0) -> Freed:
         """Suspend the jobs that a reservation keeps from its GPUs now.
@@ -68,16 +73,29 @@ class Freeing:
         left, asked, stayed, now = list[int](), list[int](), dict[int, Message](), time.time()
         if not booking.is_on(now):
             return Freed()
-        for job in [job for job in self._running() if _is_in_the_way(job, booking)]:
-            if time.monotonic() - self._tried.get(job.id, -AGAIN_S) < pause:
-                continue
+
+        async def suspend(job: Job) -> None:
             self._tried[job.id] = time.monotonic()
             try:
                 done = await self._suspensions.suspend(job.id, now)
                 (left if suspension_of(done) is not None else asked).append(job.id)
             except UserError as e:
                 stayed[job.id] = e.message
+
+        due = (
+            job
+            for job in self._running()
+            if _is_in_the_way(job, booking)
+            and time.monotonic() - self._tried.get(job.id, -AGAIN_S) >= pause
+        )
+        await asyncio.gather(*map(suspend, due))
         return Freed(tuple(left), tuple(asked), stayed)
+
+    def _start(self, work: Coroutine[None, None, Freed]) -> None:
+        """Suspend jobs without waiting: the driver takes seconds for each, one after the other."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _renew(self) -> None:
         """Move daily reservations that are over to the next day."""

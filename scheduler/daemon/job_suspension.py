@@ -30,8 +30,9 @@ from gpudeck.scheduler.suspension.program import Member, Suspension
 from gpudeck.scheduler.suspension.service import SuspensionService
 from gpudeck.scheduler.suspension.steps import Lost
 
-RETRY_S = 5.0
-"""Seconds before a job whose GPU had too little memory is tried again to come back."""
+RETRY_S, LONGEST_RETRY_S = 5.0, 300.0
+"""Seconds before a job whose GPU had too little memory is tried again to come back: at first, and
+at most, as each refusal doubles them."""
 STOP_S = 5.0
 """How long the end of the daemon waits for a step."""
 OFF, ON = "not suspended", "resumed"
@@ -64,6 +65,8 @@ class JobSuspensions:
         self._details, self._changed, self._limits_of = details, changed, limits_of
         self._returning: dict[int, float] = {}
         """When each job may be brought back that is on its way, or was refused (monotonic)."""
+        self._pauses: dict[int, float] = {}
+        """How long each job that was refused waits, in seconds."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._inherited: set[int] | None = None
         """Jobs of an earlier daemon that were not compared yet; None before the first time."""
@@ -119,6 +122,7 @@ class JobSuspensions:
         """
         self._queue().suspender.ask_back(job_id, time.time())
         self._returning.pop(job_id, None)
+        self._pauses.pop(job_id, None)
         self._changed()
         return self._queue().get(job_id)
 
@@ -174,14 +178,21 @@ class JobSuspensions:
             self._executor.take_devices(job)
             if await self._return(job):
                 self._report_on(job, ON)
+                self._pauses.pop(job.id, None)
             else:
-                retry_at = time.monotonic() + RETRY_S
+                retry_at = self._pause(job.id)
         except UserError:  # another queue has the GPU since a moment ago, or the disk is full
             self._queue().suspender.report_no_room(job.id)
-            retry_at = time.monotonic() + RETRY_S
+            retry_at = self._pause(job.id)
         finally:
             self._returning[job.id] = retry_at
             self._changed()
+
+    def _pause(self, job_id: int) -> float:
+        """Return when a job that was refused is tried again (monotonic)."""
+        pause = self._pauses.get(job_id, RETRY_S)
+        self._pauses[job_id] = min(2 * pause, LONGEST_RETRY_S)
+        return time.monotonic() + pause
 
     async def _return(self, job: Job) -> bool:
         """Bring a job's processes back from whatever state they are in; return whether they run.

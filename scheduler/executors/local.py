@@ -101,15 +101,15 @@ class Local(Executor):
 
     def __init__(
         self,
-        watch: Callable[[int, int], None],
+        watch: Callable[[int, int | None], None],
         log_limit: Callable[[], int] = lambda: 0,
         memory_of: Callable[[str], float | None] = lambda device: None,
     ) -> None:
         """Start nothing yet.
 
         Args:
-            watch: called with the job's number and its runner's pid for each runner whose end
-                must be reported; it may raise UserError.
+            watch: called with the job's number and its runner's pid for each runner whose end must
+                be reported, with None for one that has ended; it may raise UserError.
             log_limit: returns how many bytes of its log an attempt may keep that starts now; 0
                 keeps all.
             memory_of: returns the bytes of a GPU that is locked against other queues while a job
@@ -234,8 +234,14 @@ class Local(Executor):
             pass  # the runner died at the gate; its end is reported like any other
 
     def adopt(self, job: Job) -> None:
-        if not is_elsewhere(running(job)):
-            self._watch(job.id, running(job).runner)
+        state = running(job)
+        if not is_elsewhere(state):
+            self._watch(job.id, state.runner if self.alive(state) else None)
+
+    def leaves_container(self, job: Job) -> bool:
+        attempt = attempt_of(job).attempt
+        named = removal_command(job.spec.container, attempt)
+        return bool(named) and not isinstance(exit_record(job.id, attempt), Exit)
 
     def alive(self, running: Running) -> bool:
         if is_elsewhere(running):
@@ -300,11 +306,10 @@ class Local(Executor):
         The engine runs as the job's user, who may make it hang: the daemon does not wait for it.
         """
         attempt = attempt_of(job).attempt
-        known = attempt in self._removals or isinstance(exit_record(job.id, attempt), Exit)
-        if known or not (words := removal_command(job.spec.container, attempt)):
+        if attempt in self._removals or not self.leaves_container(job):
             return None
         self._removals.add(attempt)
-        return _run_removal(words, job)
+        return _run_removal(removal_command(job.spec.container, attempt), job)
 
     def kill(self, jobs: Sequence[Job]) -> None:
         attempts = {job.id: attempt_of(job) for job in jobs}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from math import ceil, floor
 from typing import Annotated
 
 import msgspec
@@ -11,7 +12,8 @@ import msgspec
 from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.protocol.users import name_user
 
-KEPT_S = 86_400.0
+DAY_S = 86_400.0
+KEPT_S = DAY_S
 """Seconds for which a reservation that is over stays in the list."""
 Moment = Annotated[float, msgspec.Meta(gt=0, lt=2**33)]
 
@@ -77,8 +79,30 @@ def overlapping(known: Mapping[str, Booking], new: Booking) -> Iterable[str]:
     """Yield the numbers of reservations of one of the same GPUs at the same time."""
     for number, other in known.items():
         same = not set(other.gpus).isdisjoint(new.gpus)
-        if same and other.begin < new.end and new.begin < other.end:
+        if same and _overlap(other, new):
             yield number
+
+
+def _overlap(one: Booking, other: Booking) -> bool:
+    """Return whether two reservations are ever on at the same time, with their repetitions."""
+    if one.daily and not other.daily:
+        one, other = other, one
+    if not other.daily:
+        return one.begin < other.end and other.begin < one.end
+    # where both are daily, each day is like any other
+    days = floor((one.begin - other.end) / DAY_S)
+    first, last = days - 1, days + 2 + ceil((one.end - one.begin) / DAY_S)
+    if not one.daily:
+        first = max(first, 0)
+    later = (_on_day(other, n) for n in range(first, last + 1))
+    return any(one.begin < end and begin < one.end for begin, end in later)
+
+
+def _on_day(booking: Booking, days: int) -> tuple[float, float]:
+    """Return when a daily reservation is on so many days later, at the same times of the day."""
+    times = (datetime.fromtimestamp(at) + timedelta(days) for at in (booking.begin, booking.end))
+    begin, end = (time.timestamp() for time in times)
+    return begin, end
 
 
 def renewed(booking: Booking, now: float) -> Booking:
@@ -87,7 +111,7 @@ def renewed(booking: Booking, now: float) -> Booking:
     days = max((datetime.fromtimestamp(now) - times[1]).days, 0)
     while (times[1] + timedelta(days)).timestamp() <= now:
         days += 1
-    begin, end = ((at + timedelta(days)).timestamp() for at in times)
+    begin, end = _on_day(booking, days)
     return msgspec.structs.replace(booking, begin=begin, end=end)
 
 

@@ -536,8 +536,16 @@ def suspended_seconds(job: Job, now: float) -> float:
 
 def held_gpus(job: Job) -> int:
     """Return on how many GPUs the job runs or ran last."""
+    if _ended_between_attempts(job):
+        return job.spec.gpus
     devices = () if isinstance(job.state, Queued) else job.state.devices
     return sum(device != _CPU for device in devices)
+
+
+def _ended_between_attempts(job: Job) -> bool:
+    """Return whether the job ended while it waited for another attempt."""
+    state = job.state
+    return isinstance(state, Ended) and state.started is None and job.usage is not None
 
 
 def held_seconds(job: Job, until: float, since: float = 0.0) -> float:
@@ -546,8 +554,8 @@ def held_seconds(job: Job, until: float, since: float = 0.0) -> float:
     if isinstance(state, Queued):
         return 0.0
     began = state.started if isinstance(state, Ended) else state.at
-    if began is None:
-        return 0.0
+    if began is None:  # its attempts ended before, at moments that nothing tells
+        return 0.0 if job.usage is None else max(min(job.usage.seconds, until - since), 0.0)
     end = min(until, state.at) if isinstance(state, Ended) else until
     # the readings cover all attempts, and less than one where the daemon was down
     whole = isinstance(state, Ended) and since <= began and state.at <= until

@@ -11,6 +11,7 @@ import msgspec
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.attempts import (
     Ending,
+    Executor,
     Executors,
     Exit,
     NeverRan,
@@ -137,6 +138,9 @@ class Recovery:
         # after `alive`: a runner that is gone wrote its record
         ending, line = self._reaper.ending(job), last_line(log_file(job))
         ran = isinstance(state, Running) and not alive and not state.stopping
+        if isinstance(state, Running) and not alive and executor.leaves_container(job):
+            self._leave_to_reaper(executor, job, found)
+            return
         if ran and isinstance(ending.outcome, Unreadable):
             found.unreadable.append((job, ending.outcome.why))
             return
@@ -144,6 +148,11 @@ class Recovery:
         if decision is not None:
             found.over.append((job, ending, decision))
             return
+        self._leave_to_reaper(executor, job, found)
+
+    @staticmethod
+    def _leave_to_reaper(executor: Executor, job: Job, found: _Findings) -> None:
+        """Have a job reaped once its attempt has ended, and nothing of it is left."""
         try:
             executor.adopt(job)
             found.adopted.append(job)

@@ -81,7 +81,8 @@ class UndoBuffer:
 
         That is done part by part, each of which is on disk before the next one.
 
-        Raises UserError where it is too late for one of them, or the change cannot be stored.
+        Raises UserError where it is too late for one of them, another job uses the artefacts of one
+        now, or the change cannot be stored.
         """
         if len(jobs) > MAX_BATCH:
             raise UserError(f"up to {MAX_BATCH} jobs can be restored at once")
@@ -96,6 +97,7 @@ class UndoBuffer:
         for number, kept in sorted(self._kept.items()):  # a job has a higher number than those
             if kept.followed and wanted & set(kept.job.spec.after):  # it runs after
                 wanted.add(number)
+        self._check_artefacts([self._kept[number].job for number in sorted(wanted)])
         event = Event(time.time(), "restored", phrase("its cancellation was undone"))
         restored: list[Job] = []
         for part in parts(sorted(wanted), STORED):
@@ -108,3 +110,22 @@ class UndoBuffer:
                 restored.append(kept.job)
             yield
         return restored
+
+    def _check_artefacts(self, jobs: Sequence[Job]) -> None:
+        """Raise UserError where a job would work in a folder of artefacts that another one uses."""
+        active = self._index.active
+        borrowers: dict[int, set[int]] = {}
+        for other in (*active.values(), *jobs):
+            if other.spec.artefacts_of is not None:
+                borrowers.setdefault(other.spec.artefacts_of, set()).add(other.id)
+        for job in jobs:
+            folder = job.spec.artefacts_of or job.id
+            users = borrowers.get(folder, set()) | ({folder} & active.keys())
+            if users := users - {job.id}:
+                raise UserError(
+                    phrase(
+                        "job {job} cannot be restored: job {user} uses its artefacts now",
+                        job=job.id,
+                        user=min(users),
+                    )
+                )

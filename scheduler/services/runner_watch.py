@@ -43,11 +43,14 @@ class RunnerWatch:
         """Jobs whose end could not be stored yet."""
         self._retry_at = 0.0
 
-    def watch(self, job: int, runner: int) -> None:
-        """Reap the job once this process has ended, whoever started it.
+    def watch(self, job: int, runner: int | None) -> None:
+        """Reap the job once this process has ended, whoever started it; None: it has ended.
 
         Raises UserError where the process cannot be watched.
         """
+        if runner is None:
+            self.runner_ended(job)
+            return
         try:
             fd = os.pidfd_open(runner)
         except ProcessLookupError:

@@ -134,8 +134,9 @@ def test_an_image_that_is_not_there_fails_with_what_podman_says(deck: Path) -> N
         assert "localhost/none" in log_of(job)
 
 
+@pytest.mark.parametrize("crash", [False, True])
 def test_an_engine_that_hangs_delays_nobody_else(
-    alone: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    alone: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crash: bool
 ) -> None:
     """The engine reads files of the job's user, so that it may do anything."""
     engine, called = tmp_path / "podman", tmp_path / "called"
@@ -147,7 +148,11 @@ def test_an_engine_that_hangs_delays_nobody_else(
     with Client(timeout=60.0) as client:
         job = ready(client).submit(["true"], container="podman:x")
         eventually(called.with_suffix(".run").exists)
-        os.kill(running(client, client.job(job.id)).runner, signal.SIGKILL)
+        state = running(client, client.job(job.id))
+    if crash:
+        kill_daemon()
+    os.kill(state.runner, signal.SIGKILL)
+    with Client(timeout=60.0) as client:
         eventually(called.with_suffix(".rm").exists)
         hangs = int(called.with_suffix(".rm").read_text())
         assert client.job(job.id).status == "running", "answered while the engine hangs"

@@ -48,6 +48,13 @@ def test_energy_that_no_device_reported_is_not_zero():
     assert row.joules is None and _cells(row)[-1] == "–"
 
 
+def test_attempts_before_a_cancellation_are_counted():
+    spec = Spec(("x",), "x", "/", gpus=2, retries=3)
+    waited = Job(1, spec, 0.0, Cancelled(NOVEMBER), usage=Usage(3600.0, energy=5.0))
+    (row,) = add_up([waited])
+    assert (row.jobs, row.gpu_hours, row.cpu_hours, row.joules) == (1, 2.0, 0.0, 5.0)
+
+
 def test_jobs_of_ones_own_queue_are_ones_own():
     (row,) = add_up([job(Done(NOVEMBER, NOVEMBER + 36, ("GPU-a",)))])
     assert row.user == getpass.getuser()

@@ -234,3 +234,34 @@ def test_a_reservation_that_suspends_jobs_lets_them_start_before_it() -> None:
     kept = [msgspec.structs.replace(booking(1, 5, 0, 1, 2), frees=True)]
     assert starts([job(1)], kept) == {1: "GPU-0"}
     assert starts([job(1)], kept, hour=2) == {}
+
+
+def occurrences(booking: Booking, days: int) -> list[tuple[float, float]]:
+    """Return when a reservation is on, within so many days of its beginning."""
+    found = [(booking.begin, booking.end)]
+    while booking.daily and len(found) < days:
+        booking = renewed(booking, booking.end)
+        found.append((booking.begin, booking.end))
+    return found
+
+
+@given(
+    begins=st.tuples(st.integers(0, 24 * 5), st.integers(0, 24 * 5)),
+    hours=st.tuples(st.integers(1, 30), st.integers(1, 20)),
+    daily=st.tuples(st.booleans(), st.booleans()),
+)
+def test_daily_reservations_overlap_on_any_of_their_days(
+    begins: tuple[int, int], hours: tuple[int, int], daily: tuple[bool, bool]
+) -> None:
+    start = datetime(2026, 6, 1).timestamp()  # no clock is changed in these days
+    one, other = (
+        Booking((GPUS[0].id,), start + b * HOUR, start + (b + h) * HOUR, daily=repeated)
+        for b, h, repeated in zip(begins, hours, daily, strict=True)
+    )
+    wanted = any(
+        a < d and c < b for a, b in occurrences(one, 20) for c, d in occurrences(other, 20)
+    )
+    assert list(overlapping({"1": one}, other)) == ["1"] * wanted
+    assert list(overlapping({"1": other}, one)) == ["1"] * wanted
+    elsewhere = msgspec.structs.replace(other, gpus=(GPUS[1].id,))
+    assert list(overlapping({"1": one}, elsewhere)) == []

@@ -117,3 +117,19 @@ def test_a_running_job_cannot_be_restored(store) -> None:
     with pytest.raises(UserError, match="if the job was waiting"):
         finish(queue.canceller.undo.restore([running]))
     eventually(lambda: ended(queue, running))
+
+
+def test_a_job_is_not_restored_while_another_one_uses_its_artefacts(store) -> None:
+    queue = make_queue(store)
+    old = submit(queue)
+    eventually(lambda: (queue.step([CPU]), ended(queue, old))[1])
+    queue.groups.pause(True)
+    first = submit(queue, artefacts_of=old)
+    queue.cancel(first)
+    second = submit(queue, artefacts_of=old)
+    with pytest.raises(UserError, match=f"job {second} uses its artefacts now"):
+        finish(queue.restore([first]))
+    queue.cancel(second)
+    with pytest.raises(UserError, match="uses its artefacts now"):
+        finish(queue.restore([first, second]))
+    assert [job.id for job in finish(queue.restore([first]))] == [first]
