@@ -79,7 +79,7 @@ def fit(
     """
     devices = snapshot.devices if snapshot else ()
     if place != CPU and any(state.device.kind == "nvidia" for state in devices):
-        return _fit_gpu(footprint, options, _gpus(snapshot))
+        return _fit_gpu(footprint, options, free_gpus(snapshot))
     recorded = any(state.device.kind == "replay" for state in devices)
     if place == JOB:
         waits = (
@@ -106,7 +106,7 @@ def _fit_gpu(footprint: Footprint, options: Options, gpus: list[tuple[int, str]]
     return _fit(footprint, options, "cuda", where, free)
 
 
-def _gpus(snapshot: Snapshot | None) -> list[tuple[int, str]]:
+def free_gpus(snapshot: Snapshot | None) -> list[tuple[int, str]]:
     """Return the free bytes and the name of each GPU of this machine."""
     found = []
     for state in snapshot.devices if snapshot else ():

@@ -22,9 +22,11 @@ _LOADED_BEFORE_S = 0.05
 
 def parameters(model: Model) -> str:
     """Return the number of parameters, such as "14.2 M"; "–" if it is unknown."""
-    count = model.parameters
-    if not count:
-        return "–"
+    return count_text(model.parameters) if model.parameters else "–"
+
+
+def count_text(count: int) -> str:
+    """Return a number of parameters, such as "14.2 M"."""
     if count >= 1e9:
         return tr("{size} B", size=significant(count / 1e9))
     return tr("{size} M", size=significant(count / 1e6))

@@ -18,14 +18,17 @@ from PySide6.QtWidgets import QBoxLayout, QFileDialog, QLineEdit, QWidget
 from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_sentence
 from gpudeck.app.link.call import Call, Request
 from gpudeck.app.link.link import Link
+from gpudeck.app.models.hub_list import HubList
 from gpudeck.app.models.model_card import ModelCard
 from gpudeck.app.models.model_list import ORDERS, Download, is_used, matches, needs, speed_text
 from gpudeck.app.models.requests import (
     AddModel,
     BenchmarkModel,
     DownloadModel,
+    FindUnfinished,
     ListModels,
     RemoveModel,
+    SearchHub,
 )
 from gpudeck.app.models.serving_panel import ServingPanel
 from gpudeck.app.state import State
@@ -53,6 +56,7 @@ from gpudeck.scheduler.verbs.control import Configure
 
 if TYPE_CHECKING:
     from gpudeck.assistant.library.hub import FetchProgress
+    from gpudeck.assistant.library.hub_search import HubModel
 
 _WIDE = 1700
 """Pixels of width from which on served and stored models stand side by side."""
@@ -86,16 +90,22 @@ class ModelsPage(QWidget):
         self._downloaded: Download | None = None
         self.setAcceptDrops(True)
         self.name = QLineEdit()
-        self.name.setPlaceholderText(tr("OWNER/NAME on Hugging Face"))
+        self.name.setPlaceholderText(tr("Search Hugging Face, or OWNER/NAME of a model there"))
         self.name.setAccessibleName(tr("Model to download from Hugging Face"))
-        self.name.returnPressed.connect(self._start_download)
+        self.name.returnPressed.connect(self._find_or_download)
+        self.name.textChanged.connect(self._name_button)
+        self.offers = HubList()
+        self.offers.wanted.connect(self._start_download)
+        self.unfinished = HubList()
+        """Downloads that were interrupted, also when the window was closed."""
+        self.unfinished.wanted.connect(self._start_download)
         self.download = button(
-            tr("Download"),
+            tr("Search"),
             tooltip=tr(
                 "Download the .safetensors weights, configuration and vocabulary, but no code"
             ),
         )
-        self.download.clicked.connect(self._start_download)
+        self.download.clicked.connect(self._find_or_download)
         self.stop = button(
             tr("Stop"),
             tooltip=tr("Keep what was downloaded; the next download continues from there"),
@@ -125,7 +135,7 @@ class ModelsPage(QWidget):
         self.progress = elided(size="small", meaning="muted")
         self.said = label(size="small", wrap=True)
         self.none = label(
-            tr("No model is in use: all texts are written from templates, with the same facts."),
+            tr("The assistant uses no model: it writes the same facts in fixed sentences."),
             size="small",
             meaning="muted",
             wrap=True,
@@ -177,6 +187,8 @@ class ModelsPage(QWidget):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.serving.watch(True)
+        if self._download is None:
+            self._send(FindUnfinished(), self.unfinished.show_unfinished)
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
@@ -284,9 +296,30 @@ class ModelsPage(QWidget):
                 self._send(RemoveModel(path), self._show_change)
         self.refresh()
 
-    def _start_download(self) -> None:
-        if self._download is None and (name := self.name.text().strip()):
+    def _name_button(self) -> None:
+        """Name the button by what it would do with the text beside it."""
+        self.download.setText(tr("Download") if "/" in self.name.text() else tr("Search"))
+
+    def _find_or_download(self) -> None:
+        """Download the model that is named as OWNER/NAME, or search for other words."""
+        text = self.name.text().strip()
+        if "/" in text:
+            self._start_download(text)
+        elif text:
+            self._show_message(tr("Searching Hugging Face…"))
+            self._send(SearchHub(text), self._show_offers)
+        self.refresh()
+
+    def _show_offers(self, found: tuple[HubModel, ...]) -> None:
+        none = tr("Hugging Face has no such model that GPU Deck can run. Try fewer words.")
+        self._show_message("" if found else none)
+        self.offers.show_found(found, self._state.snapshot, self.serving.now.host_free)
+        self.refresh()
+
+    def _start_download(self, name: str) -> None:
+        if self._download is None:
             self._show_message("")
+            self.unfinished.show_unfinished(())
             self._download = self._link.send(
                 self,
                 DownloadModel(name),
@@ -347,7 +380,9 @@ class ModelsPage(QWidget):
 
     def _lay_out(self) -> None:
         self.sources = clear_panel(
-            row(Stretch(self.name), self.download, self.add_folder, self.add_file)
+            column(
+                row(Stretch(self.name), self.download, self.add_folder, self.add_file), self.offers
+            )
         )
         self.sources.hide()
         self._stored = column(self.stored, Stretch())
@@ -362,7 +397,9 @@ class ModelsPage(QWidget):
         self.setProperty(REACHES_EDGE, True)
         line = row(self.filter, self.order, Stretch(), self.add)
         running = row(Stretch(self.progress), self.stop)
-        above = column(line, self.sources, self.bar, running, self.said, self.none, self.empty)
+        above = column(
+            line, self.sources, self.unfinished, self.bar, running, self.said, self.none, self.empty
+        )
         above.setContentsMargins(0, 0, theme.M, 0)
         self.setLayout(column(above, Stretch(scroll)))
 

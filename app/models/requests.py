@@ -14,6 +14,8 @@ from gpudeck.assistant.idle import Cancelled
 from gpudeck.assistant.inference.messages import Options
 from gpudeck.assistant.library import model_list
 from gpudeck.assistant.library.describe import name_of
+from gpudeck.assistant.library.hub_search import HubModel, search_hub
+from gpudeck.assistant.library.unfinished import Unfinished, unfinished_downloads
 from gpudeck.assistant.messages import Event, ModelSpeed, Waiting
 from gpudeck.assistant.serve import client as serving
 from gpudeck.assistant.serve.control_messages import Held, Served
@@ -55,6 +57,24 @@ class RemoveModel(msgspec.Struct, frozen=True):
             name=name_of(self.path),
             folder=self.path,
         )
+
+
+class SearchHub(msgspec.Struct, frozen=True):
+    """Search Hugging Face for models."""
+
+    words: str
+
+    def carry_out(self, call: Call) -> tuple[HubModel, ...]:
+        """Return the models."""
+        return search_hub(self.words)
+
+
+class FindUnfinished(msgspec.Struct, frozen=True):
+    """Look for downloads that were not finished."""
+
+    def carry_out(self, call: Call) -> tuple[Unfinished, ...]:
+        """Return them."""
+        return unfinished_downloads()
 
 
 class DownloadModel(msgspec.Struct, frozen=True):

@@ -42,7 +42,7 @@ from gpudeck.app.jobs.requests import ReadVerdicts, SearchJobs
 from gpudeck.app.language import texts
 from gpudeck.app.link.call import Call
 from gpudeck.app.link.link import Link
-from gpudeck.app.models.requests import FindServed, ListModels
+from gpudeck.app.models.requests import FindServed, FindUnfinished, ListModels
 from gpudeck.app.shell.window import MainWindow
 from gpudeck.app.widgets import theme
 from gpudeck.assistant.messages import Event
@@ -136,7 +136,7 @@ class Fed:
             self.remember.append(request)
         elif isinstance(request, ListModels):
             self.models.append(request)
-        elif isinstance(request, GetDestinations | ReadVerdicts):
+        elif isinstance(request, GetDestinations | ReadVerdicts | FindUnfinished):
             pass
         elif isinstance(request, FindServed):
             self.looks.append(request)

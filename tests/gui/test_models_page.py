@@ -10,6 +10,7 @@ import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QPushButton
 
 from gpudeck.app.assistant.notes import UNCHECKED
 from gpudeck.app.assistant.requests import Chat, FinishedAnswer
@@ -19,19 +20,23 @@ from gpudeck.app.models.requests import (
     AddModel,
     BenchmarkModel,
     DownloadModel,
+    FindUnfinished,
     ListModels,
     RemoveModel,
+    SearchHub,
 )
 from gpudeck.app.widgets import theme
 from gpudeck.assistant.library.describe import Model
 from gpudeck.assistant.library.hub import FetchProgress
+from gpudeck.assistant.library.hub_search import HubModel
+from gpudeck.assistant.library.unfinished import Unfinished
 from gpudeck.assistant.messages import Chunk, ModelSpeed, TokenRate
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from gpudeck.scheduler.verbs.control import Configure
 from tests.gui import snapshots
 from tests.gui.conftest import Fed, exchange
-from tests.gui.readable import clipped, nameless
+from tests.gui.readable import clipped, nameless, texts
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
 NEEDS = {"cpu": 11_800_000_000, "cuda": 5_900_000_000}
@@ -212,6 +217,38 @@ def test_a_model_is_fetched_with_progress_and_stopped(fed):
     fed.reply(DownloadModel, "stopped; what was fetched of ada/tiny is kept")
     assert page.download.isEnabled()
     assert not page.bar.isVisible()
+
+
+def test_a_search_shows_what_fits_first_and_one_press_downloads_it(fed):
+    page = opened(fed)
+    page.add.click()
+    assert page.download.text() == "Search"
+    QTest.keyClicks(page.name, "qwen 3")
+    QTest.keyClick(page.name, Qt.Key.Key_Return)
+    assert fed.asked == [SearchHub("qwen 3")]
+    huge = HubModel("ada/huge", 500 * 10**9, 10**12, 9000, gated=True)
+    small = HubModel("ada/small", 8 * 10**9, 16 * 10**9, 1200, gated=False)
+    fed.reply(SearchHub, (huge, small))
+    fed.settle()
+    lines = [line for line in texts(page.offers).splitlines() if line]
+    assert lines[:2] == ["ada/small", "8.00 B parameters · 14.9 GiB · fits GPU 0 · "
+                         "NVIDIA H100 80GB HBM3 · 1,200 downloads a month"]  # fmt: skip
+    assert "too large" in texts(page.offers) and "needs an account" in texts(page.offers)
+    first = next(b for b in page.offers.findChildren(QPushButton) if "small" in b.accessibleName())
+    first.click()
+    assert fed.asked[-1] == DownloadModel("ada/small")
+    QTest.keyClicks(page.name, "/x")
+    assert page.download.text() == "Download"
+
+
+def test_a_download_that_was_interrupted_is_offered_again(fed):
+    page = opened(fed)
+    fed.reply(FindUnfinished, (Unfinished("ada/tiny", 3 * 2**30),))
+    fed.settle()
+    assert "3.0 GiB are here already" in texts(page.unfinished)
+    page.unfinished.findChild(QPushButton).click()
+    assert fed.asked[-1] == DownloadModel("ada/tiny")
+    assert not page.unfinished.isVisible(), "the line of its progress stands there now"
 
 
 @pytest.mark.parametrize(
