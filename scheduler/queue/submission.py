@@ -54,6 +54,8 @@ MAX_LANES = 2000
 the queue looks at each (see `lanes`)."""
 HANDLED_BYTES = 2**17
 """What jobs have that are checked, or shown, between two looks at the clock."""
+MAX_ARTEFACTS = 100
+"""Jobs of one submission that use the artefacts of others."""
 UNNAMED = "-"
 """Stands for the digest of a submission without a token."""
 _ALWAYS = {"name", "notes", "tags", "notify"}
@@ -144,7 +146,7 @@ class Submission:
                 fitting.append(bound(spec, devices))
             yield
         yield from self._check_dependencies(specs)
-        self._check_all_artefacts(specs)  # again: other jobs may have come since
+        self._check_artefacts(specs)
         self._check_variety(fitting)
         if len(specs) > staging.PART or sum(map(staging.weight, specs)) > staging.PART_BYTES:
             return (yield from self._stage(fitting, token or new_token(), contents))
@@ -180,31 +182,36 @@ class Submission:
         check_spec(spec, devices, availability)
         check_host_limits(spec, self._executors.of(spec.where).limit_problem())
         check_cluster(spec.where, self._executors.clusters().keys())
-        if spec.artefacts_of is not None:
-            self._check_artefacts(spec, spec.artefacts_of)
 
-    def _check_all_artefacts(self, specs: Sequence[Spec]) -> None:
+    def _check_artefacts(self, specs: Sequence[Spec]) -> None:
         """Raise NotFound, UserError where jobs that come together may not use old artefacts."""
-        used = {spec.artefacts_of: spec for spec in specs if spec.artefacts_of is not None}
-        if len(used) < sum(spec.artefacts_of is not None for spec in specs):
+        wanted = [spec for spec in specs if spec.artefacts_of is not None]
+        if len(wanted) > MAX_ARTEFACTS:
+            raise UserError(
+                phrase(
+                    "up to {most} jobs of one submission can use the artefacts of other jobs",
+                    most=MAX_ARTEFACTS,
+                )
+            )
+        used = {spec.artefacts_of: spec for spec in wanted}
+        if len(used) < len(wanted):
             raise UserError(
                 phrase("two jobs of one submission cannot use the artefacts of the same job")
             )
+        if not used:
+            return
+        users = {n: job.id for job in self._index.active.values() for n in artefacts_used(job)}
         for number, spec in used.items():
-            self._check_artefacts(spec, number)
-
-    def _check_artefacts(self, spec: Spec, number: int) -> None:
-        """Raise NotFound, UserError where a job may not use the artefacts of another one."""
-        old = self._queries.get(number)
-        if old.spec.user != spec.user or spec.where or spec.container:
-            raise UserError(
-                phrase("the artefacts of job {job} cannot be used by this job", job=number)
-            )
-        users = [job.id for job in self._index.active.values() if uses_artefacts(job, number)]
-        if users:
-            raise UserError(
-                phrase("job {user} uses the artefacts of job {job} now", user=users[0], job=number)
-            )
+            assert number is not None
+            old = self._queries.get(number)
+            if old.spec.user != spec.user or spec.where or spec.container:
+                raise UserError(
+                    phrase("the artefacts of job {job} cannot be used by this job", job=number)
+                )
+            if (user := users.get(number)) is not None:
+                raise UserError(
+                    phrase("job {user} uses the artefacts of job {job} now", user=user, job=number)
+                )
 
     def _check_dependencies(self, specs: Sequence[Spec]) -> Work[None]:
         """Raise NotFound, UserError where a job can never run because of one that comes before.
@@ -245,6 +252,7 @@ class Submission:
         self._store.check_room()
         check_environment(spec.env, spec.where)
         self._check(spec, devices, availability)
+        self._check_artefacts([spec])
         finish(self._check_dependencies([spec]))
         known = (*self._index.active, *(job.id for job in self._index.ended))
         first, spec, now = 1 + max(known, default=0), bound(spec, devices), time.time()
@@ -359,9 +367,9 @@ class Submission:
         self.unfinished = bool(known and unbound)
 
 
-def uses_artefacts(job: Job, number: int) -> bool:
-    """Return whether a job works in the artefacts of the job with this number."""
-    return number in (job.id, job.spec.artefacts_of)
+def artefacts_used(job: Job) -> tuple[int | None, ...]:
+    """Return the numbers of the jobs in whose artefacts a job works."""
+    return job.id, job.spec.artefacts_of
 
 
 def edited(job: Job, changes: Changes) -> Spec:

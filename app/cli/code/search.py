@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
-
-import msgspec
 
 from gpudeck.accel.search import installed
 from gpudeck.accel.search.verdict import Verdict, decode
 from gpudeck.accel.workloads.catalog import SEARCHED
+from gpudeck.app.cli import arguments
+from gpudeck.app.cli.files import read_bytes, write_bytes
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
 from gpudeck.extras import missing_of
 from gpudeck.language.rendering import render
-from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
 ACTIONS = ("judge", "list", "install", "remove")
 
@@ -40,7 +40,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--entry", default="candidate", help="the function in the file (default: candidate)"
     )
     parser.add_argument(
-        "--size", action="append", default=[], metavar="NAME=N",
+        "--size", action="append", type=_size, default=[], metavar="NAME=N",
         help="a size that is timed, e.g. rows=4096",
     )  # fmt: skip
     parser.add_argument(
@@ -48,9 +48,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="data type of the inputs and the result (default: float32)",
     )  # fmt: skip
     parser.add_argument(
-        "--seconds", type=float, default=8.0, help="how long it is timed (default: 8)"
+        "--seconds",
+        type=arguments.positive_seconds,
+        default=8.0,
+        help="how long it is timed (default: 8)",
     )
-    parser.add_argument("--seed", type=int, help="repeat the verdict with this seed")
+    parser.add_argument("--seed", type=_seed, help="repeat the verdict with this seed")
     parser.add_argument(
         "--library", action="store_true", help="the kernel may call operators of torch"
     )
@@ -67,6 +70,20 @@ def run(args: Namespace) -> int:
     if args.target is None:
         raise UsageError(f"{args.action} needs a TARGET. See: gpudeck search --help")
     return {"judge": _judge, "install": _install, "remove": _remove}[args.action](args)
+
+
+def _size(text: str) -> str:
+    """Read a size, as argparse does."""
+    name, _, number = text.partition("=")
+    arguments.positive_count(number)
+    return f"{name}={number}"
+
+
+def _seed(text: str) -> int:
+    """Read a seed of torch, as argparse does."""
+    if (seed := arguments.count(text)) >= 2**63:
+        raise ArgumentTypeError(f"expected a whole number below 2^63; got {text!r}")
+    return seed
 
 
 def _judge(args: Namespace) -> int:
@@ -89,7 +106,7 @@ def _judge(args: Namespace) -> int:
         raise UserError(lines[-1] if lines else "the judge ended without a verdict")
     record = ended.stdout.strip()
     if args.save:
-        args.save.write_bytes(record)
+        write_bytes(args.save, record)
     verdict = decode(record)
     print_result(args, verdict, *_described(verdict))
     return ended.returncode
@@ -122,12 +139,11 @@ def _list(args: Namespace) -> int:
 
 def _install(args: Namespace) -> int:
     try:
-        verdict = decode(Path(args.target).read_bytes())
-        kernel = installed.install(verdict)
-    except FileNotFoundError as e:
-        raise NotFound(f"there is no file {args.target}") from e
-    except msgspec.DecodeError as e:
+        verdict = decode(read_bytes(Path(args.target)))
+    except MALFORMED as e:
         raise UserError(f"{args.target} is no verdict: {e}") from e
+    try:
+        kernel = installed.install(verdict)
     except ValueError as e:
         raise UserError(str(e)) from e
     print_result(

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpudeck.accel.workloads import catalog
+from gpudeck.app.cli.files import read_bytes
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_table
 from gpudeck.app.cli.queue.delivery import deliver
 from gpudeck.app.cli.queue.submit import add_token
 from gpudeck.scheduler.client import Client
-from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.jobs import Job
 
 START_S = 10.0
@@ -148,10 +149,8 @@ def _parse_assignment(text: str) -> tuple[str, str]:
 def _read_settings(name: str) -> dict[str, str]:
     """Return the parameters in a TOML file as they are typed. Raises ValueError."""
     try:
-        found = tomllib.loads(Path(name).expanduser().read_text(encoding="utf-8"))
-    except OSError as e:
-        raise ValueError(f"cannot read {name}: {e.strerror}") from e
-    except ValueError as e:  # no TOML, or no UTF-8
+        found = tomllib.loads(read_bytes(Path(name)).decode())
+    except MALFORMED as e:  # no TOML, or no UTF-8
         raise ValueError(f"{name} is not valid TOML: {e}") from e
     return {key: _as_typed(name, key, value) for key, value in found.items()}
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from gpudeck.app.cli.files import read_bytes
 from gpudeck.app.cli.output import UsageError, print_line, print_result
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
@@ -61,9 +62,7 @@ def run(args: Namespace) -> int:
 def _read(file: Path) -> tuple[Settings, list[str]]:
     """Return the settings of a file, and the names of those that it sets. Raises UserError."""
     try:
-        found = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as e:
-        raise UserError(f"cannot read {file}: {e.strerror}") from e
+        found = tomllib.loads(read_bytes(file).decode())
     except MALFORMED as e:
         raise UserError(f"{file} is no TOML: {e}") from e
     for name, why in _LEFT_OUT.items():

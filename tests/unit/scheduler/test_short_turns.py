@@ -151,3 +151,20 @@ def test_a_job_that_comes_while_others_are_bound_is_served(queue: Queue) -> None
     queue.step([GPU])
     assert queue.unfinished
     eventually(lambda: ended(queue, job))
+
+
+def test_the_artefacts_of_many_jobs_are_checked_in_one_look_at_the_queue(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refuse many jobs with artefacts: each would look at every job that waits or runs."""
+    old = queue.submit([Spec(("true",), "x", "/", hold=True)] * 3, [CPU])
+    finish(queue.cancel_many([job.id for job in old], [], None, ""))
+    using = [Spec(("true",), "x", "/", hold=True, artefacts_of=job.id) for job in old]
+    monkeypatch.setattr(submission, "MAX_ARTEFACTS", 2)
+    with pytest.raises(UserError, match="up to 2 jobs of one submission can use the artefacts"):
+        queue.submit(using, [CPU])
+    users = queue.submit(using[:2], [CPU])
+    with pytest.raises(UserError, match=f"job {users[0].id} uses the artefacts of job {old[0].id}"):
+        queue.submit(using[:1], [CPU])
+    with pytest.raises(UserError, match=f"job {users[1].id} uses the artefacts of job {old[1].id}"):
+        queue.forecast(using[1], [CPU])

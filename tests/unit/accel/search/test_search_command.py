@@ -54,12 +54,33 @@ def test_a_saved_verdict_is_installed_listed_and_removed(tmp_path, capsys):
         (["judge"], "judge needs a TARGET"),
         (["judge", "x.py"], "judge needs --task"),
         (["judge", "missing.py", "--task", "softmax"], "there is no file missing.py"),
-        (["install", "missing.json"], "there is no file missing.json"),
+        (["install", "missing.json"], "cannot read missing.json: No such file or directory"),
+        (["install", "."], "cannot read .: Is a directory"),
+        (["install", "/dev/zero"], "cannot read /dev/zero: it has over 16 MiB"),
+        (["install", "/proc/self/mem"], "cannot read /proc/self/mem: Input/output error"),
+        (["install", "nested.json"], "nested.json is no verdict"),
         (["remove", "nothing"], "no kernel is called nothing"),
     ],
 )
-def test_errors_are_one_line_that_says_what_to_do(argv, message, capsys):
+def test_errors_are_one_line_that_says_what_to_do(argv, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nested.json").write_text('{"a":' * 100_000)
     assert main(["search", *argv]) != 0
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (["--size", "rows"], "expected a whole number"),
+        (["--size", "rows=0"], "expected a whole number, 1 or more"),
+        (["--seed", str(2**64)], "expected a whole number below 2^63"),
+        (["--seconds", "nan"], "expected a number of seconds, above 0"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(option, message, capsys):
+    with pytest.raises(SystemExit):
+        main(["search", "judge", "x.py", "--task", "softmax", *option])
     assert message in capsys.readouterr().err
 
 
