@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpudeck.language.numbers import amount
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Bytes, phrase
 from gpudeck.scheduler.protocol.errors import UserError
 
 MOST_READ = 2**24
@@ -18,10 +17,12 @@ def read_bytes(file: Path) -> bytes:
         with file.expanduser().open("rb") as f:
             data = f.read(MOST_READ + 1)
     except OSError as e:
-        raise UserError(phrase("cannot read {file}: {why}", file=file, why=e.strerror)) from e
+        raise UserError(
+            phrase("cannot read {file}: {why}", file=str(file), why=e.strerror or str(e))
+        ) from e
     if len(data) > MOST_READ:
-        most = amount(MOST_READ)
-        raise UserError(phrase("cannot read {file}: it has over {most}", file=file, most=most))
+        most = Bytes(MOST_READ)
+        raise UserError(phrase("cannot read {file}: it has over {most}", file=str(file), most=most))
     return data
 
 
@@ -30,4 +31,6 @@ def write_bytes(file: Path, data: bytes) -> None:
     try:
         file.expanduser().write_bytes(data)
     except OSError as e:
-        raise UserError(phrase("cannot write {file}: {why}", file=file, why=e.strerror)) from e
+        raise UserError(
+            phrase("cannot write {file}: {why}", file=str(file), why=e.strerror or str(e))
+        ) from e
