@@ -12,6 +12,7 @@ from gpudeck.app.alerts.alert_rows import SHOWN, STATES, AlertRow, alert_rows, m
 from gpudeck.app.alerts.rules_panel import RulesPanel
 from gpudeck.app.language.texts import tr, tr_noop
 from gpudeck.app.link.link import Link
+from gpudeck.app.report.history_export import ExportHistory
 from gpudeck.app.state import State
 from gpudeck.app.strip.summary import unacknowledged
 from gpudeck.app.widgets import theme
@@ -19,6 +20,7 @@ from gpudeck.app.widgets.action_table import hint
 from gpudeck.app.widgets.actions import bind_actions, show_menu
 from gpudeck.app.widgets.controls import (
     Stretch,
+    ask_save_path,
     button,
     choice_box,
     column,
@@ -55,10 +57,12 @@ COLUMNS = (
     TableColumn(tr_noop("Alert"), 0),
 )
 STATE = 0
-MENU = ("alert.show", "alert.copy", "", "alert.acknowledge", "alert.all")
+MENU = ("alert.show", "alert.copy", "alert.save", "", "alert.acknowledge", "alert.all")
 """The actions of the menu of a row; an empty name is a line between them."""
 _BESIDE, _IN_ROW = 1500, 980
 """The least width of the page with the rules beside the list, and with all of them in a row."""
+_AROUND_S = 300.0
+"""Seconds before and after an alert that are part of its recording."""
 _LEAST_ROWS = 4
 """The rows for which the list always has room."""
 
@@ -150,6 +154,7 @@ class AlertsPage(QWidget):
                 "alert.all": self.acknowledge_all.click,
                 "alert.show": self._show_subject,
                 "alert.copy": self._copy,
+                "alert.save": self.ask_for_recording,
                 "alert.search": self.filter.setFocus,
             },
         )
@@ -207,10 +212,41 @@ class AlertsPage(QWidget):
         self.go.setEnabled(subject)
         self.acts["alert.show"].setEnabled(subject)
         self.acts["alert.copy"].setEnabled(alert is not None)
+        self.acts["alert.save"].setEnabled(alert is not None and alert.device is not None)
 
     def _copy(self) -> None:
         if (alert := self.chosen()) is not None:
             QGuiApplication.clipboard().setText(str(alert.text))
+
+    def ask_for_recording(self) -> None:
+        """Ask for a file for the readings around the chosen alert."""
+        if (alert := self.chosen()) is not None and alert.device is not None:
+            ask_save_path(
+                self,
+                tr("Save a recording of the alert"),
+                f"incident-{alert.key}.trace.gz",
+                tr("Recording to replay anywhere (*.trace.gz)"),
+                lambda file: self.save_recording(alert, file),
+            )
+
+    def save_recording(self, row: AlertRow, file: str) -> None:
+        """Save the readings of the alert's device, from before it began until after its end."""
+        snapshot = self._state.snapshot
+        alerts = (*(snapshot.alerts if snapshot else ()), *self._log)
+        alert = next((alert for alert in alerts if alert.id == row.key), None)
+        states = snapshot.devices if snapshot else ()
+        devices = tuple(state.device for state in states if state.device.id == row.device)
+        if snapshot is None or alert is None or not devices:
+            self._link.failed.emit(tr("The device of this alert is no longer here."))
+            return
+        end = snapshot.time if alert.cleared is None else alert.cleared
+        if not file.endswith(".trace.gz"):
+            file += ".trace.gz"
+        self._link.send(
+            self,
+            ExportHistory(devices, alert.since - _AROUND_S, end + _AROUND_S, file),
+            lambda _: self._link.announce_file(tr("Recording"), file),
+        )
 
     def _acknowledge(self, alerts: Iterable[AlertRow | None]) -> None:
         for alert in alerts:

@@ -72,7 +72,9 @@ _FRONT_STRETCH, _STRETCH = 5, 3
 """How the height is shared between the chart with full lanes and each line of strips."""
 _REACH = 2.5
 """Bins beside the cursor whose values still count as those at the cursor."""
-_FORMATS = tr_noop("CSV (*.csv);;Parquet (*.parquet);;Picture (*.png)")
+_FORMATS = tr_noop(
+    "CSV (*.csv);;Parquet (*.parquet);;Recording to replay anywhere (*.trace.gz);;Picture (*.png)"
+)
 _MOST_JOBS, _LISTED_JOBS = 1000, 30
 _DAY_AFTER_S, _DAY_EVERY_S, _DAY_SHARE = 3.0, 300.0, 0.05
 """Seconds until the last 24 hours are loaded, after the first charts, and then between loads; less
@@ -368,7 +370,7 @@ class DashboardPage(QWidget):
                 text = tr("Cannot write {file}. Choose a folder that you can write to.", file=file)
                 self._link.failed.emit(text)
             return
-        from gpudeck.app.dashboard.history_export import ExportHistory  # rarely needed
+        from gpudeck.app.report.history_export import ExportHistory  # rarely needed
 
         devices = tuple(s.device for s in snapshot.devices if self.focus in (None, s.device.id))
         self._link.send(

@@ -164,6 +164,7 @@ class ModelsPage(QWidget):
             if card.serve is not None:
                 free = self.serving.now.host_free
                 card.serve.show_memory(self._state.snapshot, free, bool(served[0]))
+        self._show_matching()
         self.empty.setVisible(not self.found)
         self.filter.setVisible(bool(self.found))
         self.order.setVisible(bool(self.found))
@@ -351,13 +352,18 @@ class ModelsPage(QWidget):
         """Show the models that the user looks for, in the chosen order."""
         order = ORDERS[self.order.currentData()]
         cards = sorted(self.cards.values(), key=lambda card: order(card.model))
-        shown = [card for card in cards if matches(card.model, self.filter.text())]
         for card in cards:
             self._stored.removeWidget(card)
             self._stored.insertWidget(self._stored.count() - 1, card)
-            card.setVisible(card in shown)
-        self.stored.setVisible(bool(cards))
-        set_text(self.stored, _stored(len(shown), len(cards)))
+        self._show_matching()
+
+    def _show_matching(self) -> None:
+        """Show the models that the user looks for, except those that are served, further above."""
+        found = [c for c in self.cards.values() if matches(c.model, self.filter.text())]
+        for path, card in self.cards.items():
+            card.setVisible(card in found and not self.serving.state_of(path)[0])
+        self.stored.setVisible(bool(self.cards))
+        set_text(self.stored, _stored(len(found), len(self.cards)))
 
     def _open_sources(self) -> None:
         """Show where models come from, or hide it."""

@@ -108,6 +108,7 @@ ACTIONS = (
         A("alert.acknowledge", "Acknowledge the alert", ("A",), words="seen mark"),
         A("alert.all", "Acknowledge all alerts", ("Shift+A",), words="seen mark clear"),
         A("alert.show", "Show the job or the device of the alert", words="open go"),
+        A("alert.save", "Save a recording of the alert", words="incident export replay file"),
         A("alert.copy", "Copy the text of the alert", ("Ctrl+C",), words="clipboard"),
         A("alert.search", "Search the alerts", ("Ctrl+F",), words="filter find history"),
     ),

@@ -10,8 +10,9 @@ from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 
-from gpudeck.app.alerts.page import EMPTY, NOTHING_FOUND
+from gpudeck.app.alerts.page import EMPTY, MENU, NOTHING_FOUND
 from gpudeck.app.charts.thresholds import ChartThreshold, stepped
+from gpudeck.app.report.history_export import ExportHistory
 from gpudeck.app.shell.notifications import Notifier
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Alert
@@ -263,3 +264,17 @@ def test_the_curve_of_the_chosen_alerts_device_stands_out(fed):
         fed.settle()
         name = page.chosen().text.partition(" is")[0]
         assert page.rules.charts["temp"].text.endswith(name)
+
+
+def test_the_readings_around_an_alert_are_saved_as_a_recording(fed):
+    show(fed, STUCK, HOT)
+    fed.window.show_page("alerts")
+    page = fed.window.alerts
+    rows = {row.key: row for row in page.model.rows}
+    page.save_recording(rows[HOT.id], "/tmp/x.trace.gz")
+    device = fed.window.state.snapshot.devices[1].device
+    assert fed.asked[-1] == ExportHistory((device,), NOW - 320, NOW + 300, "/tmp/x.trace.gz")
+    at = [row.key for row in page.model.rows].index(STUCK.id)
+    page.table.setCurrentIndex(page.model.index(at, 0))
+    assert not page.acts["alert.save"].isEnabled(), "it is about no device"
+    assert "alert.save" in MENU

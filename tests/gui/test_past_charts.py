@@ -9,7 +9,7 @@ from PySide6.QtGui import QImage
 from PySide6.QtTest import QTest
 
 from gpudeck.app.charts.past_curves import LoadPast, past_curves
-from gpudeck.app.dashboard.history_export import ExportHistory
+from gpudeck.app.report.history_export import ExportHistory
 from gpudeck.language.text import Text, joined, phrase
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.devices import Reading

@@ -11,6 +11,8 @@ import pytest
 
 from gpudeck.app.cli.main import main
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.devices import trace
+from gpudeck.scheduler.devices.trace import ReplaySource
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.settings import Settings
 from tests.support import eventually, state_folder
@@ -73,11 +75,29 @@ def test_parquet_holds_the_same(deck: Client, tmp_path: Path) -> None:
     assert all(row["util_low"] <= row["util"] <= row["util_high"] for row in table.to_pylist())
 
 
+def test_a_recording_of_the_past_is_replayed_as_it_was(deck: Client, tmp_path: Path) -> None:
+    file = tmp_path / "incident.trace.gz"
+    for _ in range(2):  # a file that the user chose again is replaced
+        assert main(["export", "--since", "1h", "--out", str(file)]) == 0
+    header, moments = trace.read(file)
+    assert [device.kind for device in header.devices] == ["cpu"]
+    begin, end = moments[0].time, moments[-1].time
+    told = deck.history("cpu", ["util", "mem_used"], begin - 1e-3, end + 1e-3)
+    assert [moment.time for moment in moments] == told.times
+    read = [moment.readings[0].values["mem_used"] for moment in moments]
+    assert read == told.columns["mem_used"]
+    source = ReplaySource(file, start=1000.0)
+    (device,) = source.devices()
+    assert (device.kind, device.name) == ("replay", f"REPLAY {header.devices[0].name}")
+    (reading,) = source.read(1000.0 + moments[3].time - begin)
+    assert reading.values["mem_used"] == read[3]
+
+
 @pytest.mark.usefixtures("deck")
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["--out", "x.xls"], "must end with .csv or .parquet"),
+        (["--out", "x.xls"], "must end with .csv, .parquet or .trace.gz"),
         (["--device", "7", "--out", "x.csv"], "there is no device 7"),
         (["--fields", "utilisation", "--out", "x.csv"], "unknown field utilisation"),
         (["--since", "20h", "--until", "19h", "--out", "x.csv"], "there are no readings"),

@@ -9,8 +9,8 @@ from pathlib import Path
 from gpudeck.app.cli import arguments
 from gpudeck.app.cli.connection import wait_for_reading
 from gpudeck.app.cli.output import print_result
-from gpudeck.app.dashboard.history_export import export_past
 from gpudeck.app.format.values import plural
+from gpudeck.app.report.history_export import export_past
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.fields import FIELDS
@@ -46,7 +46,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--out",
         required=True,
         metavar="FILE",
-        help="file to write; its name ends with .csv or .parquet",
+        help="file to write; its name ends with .csv or .parquet, or with .trace.gz for a "
+        "recording that can be replayed on any machine",
     )
 
 

@@ -1,4 +1,5 @@
-"""Write the history as CSV or Parquet for other programs, one row a moment and device."""
+"""Write the history for other programs as CSV or Parquet, one row a moment and device, or as a
+recording that GPU Deck replays on any machine."""
 
 from __future__ import annotations
 
@@ -11,13 +12,14 @@ import msgspec
 
 from gpudeck.app.language.texts import tr
 from gpudeck.app.link.call import Call
+from gpudeck.app.report.recording import write_recording
 from gpudeck.extras import missing_of
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import PartMissing, UserError
 from gpudeck.scheduler.protocol.snapshot import Columns, label
 
-FORMATS = (".csv", ".parquet")
+FORMATS = (".csv", ".parquet", ".trace.gz")
 _PARTS = (("", "columns"), ("_low", "low"), ("_high", "high"))
 Values = dict[str, list[float | None]]
 
@@ -57,9 +59,13 @@ def export_past(
         UserError: The name ends otherwise, there is nothing to write or too much, pyarrow is not
             installed, or the file cannot be written.
     """
-    writer = {".csv": _write_csv, ".parquet": _write_parquet}.get(file.suffix.lower())
-    if writer is None:
-        text = tr("the file name must end with .csv or .parquet; got {name}", name=repr(file.name))
+    name = file.name.lower()
+    ending = next((ending for ending in FORMATS if name.endswith(ending)), None)
+    if ending is None:
+        text = tr(
+            "the file name must end with .csv, .parquet or .trace.gz; got {name}",
+            name=repr(file.name),
+        )
         raise UserError(text)
     known = {
         device.id: tuple(fields) or client.fields(device.id, since, until) for device in devices
@@ -74,7 +80,14 @@ def export_past(
     if not count:
         raise UserError(tr("there are no readings of that device in that time"))
     try:
-        writer(file, read, names)
+        match ending:
+            case ".csv":
+                _write_csv(file, read, names)
+            case ".parquet":
+                _write_parquet(file, read, names)
+            case _:
+                file.unlink(missing_ok=True)  # who chose the name was asked
+                write_recording(file, read, client.annotations(since, until))
     except OSError as e:
         text = tr("cannot write {file}: {problem}", file=file, problem=e.strerror or e)
         raise UserError(text) from e
