@@ -25,7 +25,7 @@ from typing import Self, TypeVar, Unpack
 from gpudeck.scheduler.client import GONE_S, RECONNECT_S, AsyncVerbs, Client, Threaded, as_coroutine
 from gpudeck.scheduler.handle import JobHandle, JobView
 from gpudeck.scheduler.protocol import paths
-from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.protocol.errors import NOT_RUNNING, DaemonGone, UserError
 from gpudeck.scheduler.protocol.job_options import JobOptions, Words
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -122,7 +122,7 @@ async def _replies(request: Request[R]) -> AsyncGenerator[R, None]:
             writer.close()
             raise
     except OSError as e:
-        raise DaemonGone("the daemon does not run (start it with: gpudeck daemon start)") from e
+        raise DaemonGone(NOT_RUNNING) from e
     try:
         writer.write(encode_request(request) + b"\n")
         # A daemon that is killed may leave an incomplete line.

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from gpudeck.language.text import Message
+from gpudeck.language.text import Message, Text, phrase
 from gpudeck.scheduler.protocol import log_file as logs
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.devices import Device
@@ -128,9 +128,11 @@ class FolderUnusable(UserError):
     """The job's folder cannot be used now, and may be usable later."""
 
 
-def unlimited(problem: str) -> str:
+def unlimited(problem: Message) -> Text:
     """Return the message that the limits of a job cannot be kept, and why."""
-    return f"the host memory and CPUs of a job cannot be limited here: {problem}"
+    return phrase(
+        "the host memory and CPUs of a job cannot be limited here: {problem}", problem=problem
+    )
 
 
 class Executor:
@@ -220,7 +222,7 @@ class Executor:
     def forget_all_but(self, attempts: Collection[str]) -> None:
         """Discard the evidence about all other attempts, as the store cannot lose their ends."""
 
-    def limit_problem(self) -> str:
+    def limit_problem(self) -> Message:
         """Return why the host memory and CPUs of a job cannot be limited; empty where they can."""
         return ""
 

@@ -28,7 +28,13 @@ from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.destinations import Destination, DestinationState
 from gpudeck.scheduler.protocol.devices import Detail, Process
-from gpudeck.scheduler.protocol.errors import DaemonGone, OutcomeUnknown, Unsettled, UserError
+from gpudeck.scheduler.protocol.errors import (
+    NOT_RUNNING,
+    DaemonGone,
+    OutcomeUnknown,
+    Unsettled,
+    UserError,
+)
 from gpudeck.scheduler.protocol.job_options import (
     JobOptions,
     Words,
@@ -693,16 +699,18 @@ class Client:
                 connection = Connection(paths.client_socket(), timeout, paths.daemon_owner())
         except DaemonGone as e:
             if self.place is not None:
-                raise DaemonGone(f"the connection to {self.place.name} broke") from e
+                broken = phrase("the connection to {name} broke", name=self.place.name)
+                raise DaemonGone(broken) from e
             if self._shared:
                 raise DaemonGone(
-                    "the shared daemon of this machine does not answer. Its administrator sees "
-                    "why with: service gpudeck status"
+                    phrase(
+                        "the shared daemon of this machine does not answer. Its administrator sees "
+                        "why with: {command}",
+                        command="service gpudeck status",
+                    )
                 ) from e
             if not self._start:
-                raise DaemonGone(
-                    "the daemon does not run (start it with: gpudeck daemon start)"
-                ) from e
+                raise DaemonGone(NOT_RUNNING) from e
         else:
             if not (self._start and is_older(connection.server_pid)):
                 return connection

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gpudeck.app.format.values import GIB, device_label, format_field
-from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.scheduler.protocol.absence import Unavailable
 from gpudeck.scheduler.protocol.devices import NA
 from gpudeck.scheduler.protocol.fields import FIELDS, HEADLINE, UNCERTAINTY
@@ -112,7 +112,7 @@ def _limit(field: str, devices: tuple[DeviceState, ...]) -> float | None:
 def _tooltip(field: str, devices: tuple[DeviceState, ...]) -> str:
     readings = [state.reading for state in devices if state.reading]
     methods = {reading.methods[field] for reading in readings if field in reading.methods}
-    lines = [tr(FIELDS[field].meaning), *map(tr_sentence, sorted(methods))]
+    lines = [tr(FIELDS[field].meaning), *sorted(map(tr_text, methods))]
     if field in LIMITS:
         limit = tr(FIELDS[LIMITS[field]].label)
         lines.append(tr("Dashed line: {limit}", limit=limit))

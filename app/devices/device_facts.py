@@ -15,7 +15,7 @@ from gpudeck.app.format.values import (
     duration,
     format_field,
 )
-from gpudeck.app.language.texts import tr, tr_date, tr_noop, tr_sentence, tr_text
+from gpudeck.app.language.texts import tr, tr_date, tr_noop, tr_text
 from gpudeck.app.strip.tile_model import Tile, temperature_meaning, throttle_reasons, tiles
 from gpudeck.language import numbers as units
 from gpudeck.language.numbers import capitalized
@@ -181,7 +181,7 @@ def _jobs(device: str, snapshot: Snapshot) -> tuple[FactGroup, ...]:
 def _card(state: DeviceState, tile: Tile, snapshot: Snapshot) -> FactGroup:
     device = state.device
     rows = {tr("Name"): device.name, tr("ID"): device.id}
-    rows |= {tr(capitalized(name)): tr_sentence(told) for name, told in device.facts.items()}
+    rows |= {tr(capitalized(name)): tr_text(told) for name, told in device.facts.items()}
     rows[tr("Used by")] = tile.holder
     for number, booking in snapshot.settings.reservations.items():
         if device.id in booking.gpus and booking.end > snapshot.time:
@@ -192,7 +192,7 @@ def _card(state: DeviceState, tile: Tile, snapshot: Snapshot) -> FactGroup:
                 holder=tr_text(booking.holder),
             )
     if device.note and device.kind != "replay":  # the page's title says so
-        rows[tr("Note")] = tr_sentence(device.note)
+        rows[tr("Note")] = tr_text(device.note)
     return FactGroup(
         tr("Processor") if device.kind == "cpu" else tr("Card"),
         tuple(DeviceFact(name, value, value) for name, value in rows.items()),
@@ -222,7 +222,7 @@ def _fact(field: str, reading: Reading) -> DeviceFact:
     if not shown.available:
         tooltip += "\n" + tr("Not available: {why}", why=shown.reason)
     elif field in reading.methods:
-        tooltip += f"\n{tr_sentence(reading.methods[field])}"
+        tooltip += f"\n{tr_text(reading.methods[field])}"
     judged: Meaning = temperature_meaning(reading) if field == "temp" else ""
     if field == "throttle" and throttle_reasons(reading):
         judged = "throttled"
@@ -251,7 +251,7 @@ def _with_limits(fact: DeviceFact, device: Device, reading: Reading) -> DeviceFa
 
 def _text(field: str, reading: Reading, value: float | NA, shown: FormattedValue) -> str:
     if field in reading.texts:
-        return tr_sentence(reading.texts[field])
+        return tr_text(reading.texts[field])
     if isinstance(value, NA) or not shown.available:
         return NOT_AVAILABLE
     if field in _FLAGS:

@@ -7,7 +7,7 @@ from collections import Counter
 
 import msgspec
 
-from gpudeck.app.language.texts import tr, tr_count, tr_sentence
+from gpudeck.app.language.texts import tr, tr_count, tr_text
 from gpudeck.language.numbers import clock
 from gpudeck.scheduler.hosts.messages import Moment
 from gpudeck.scheduler.protocol.errors import UserError
@@ -66,7 +66,7 @@ def found(moment: Moment) -> str:
         )
     )
     notes = "; ".join(
-        dict.fromkeys(tr_sentence(device.note) for device in moment.devices if device.note)
+        dict.fromkeys(tr_text(device.note) for device in moment.devices if device.note)
     )
     if notes:
         text += f" {notes}."

@@ -207,7 +207,7 @@ def _needs(job: Job) -> list[tuple[str, str]]:
     """Return the options of the job that differ from their defaults."""
     spec = job.spec
     facts = [
-        (tr(o.label), tr_sentence(o.write(getattr(spec, o.name))))
+        (tr(o.label), tr_text(o.write(getattr(spec, o.name))))
         for o in JOB_OPTIONS
         if o.is_shown(spec)
     ]

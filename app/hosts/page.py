@@ -19,7 +19,7 @@ from gpudeck.app.hosts.host_rows import (
     host_rows,
     shown_host,
 )
-from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.app.language.texts import tr, tr_noop
 from gpudeck.app.link.link import Link
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
@@ -248,11 +248,11 @@ class HostsPage(QWidget):
                 self,
                 SetHost(name, host),
                 lambda _: self._added(name, found),
-                lambda problem: self.form.show_text(tr_sentence(problem), failed=True),
+                lambda problem: self.form.show_text(problem, failed=True),
             )
 
         def fail(problem: str) -> None:
-            said = tr("{problem}. Nothing was added.", problem=tr_sentence(problem))
+            said = tr("{problem}. Nothing was added.", problem=problem)
             self.form.show_text(said, failed=True)
 
         self._link.send(self, ReachHost(host), take, fail)
@@ -272,7 +272,7 @@ class HostsPage(QWidget):
             self,
             ReachHost(snapshot.settings.hosts[name]),
             lambda found: self._say(tr("{name} answers. {found}", name=name, found=found)),
-            lambda problem: self._say(tr_sentence(problem), failed=True),
+            lambda problem: self._say(problem, failed=True),
         )
 
     def _ask(self) -> None:
@@ -292,7 +292,7 @@ class HostsPage(QWidget):
             lambda _: self._say(
                 tr("{name} was removed. Its history is kept for 30 days.", name=name)
             ),
-            lambda problem: self._say(tr_sentence(problem), failed=True),
+            lambda problem: self._say(problem, failed=True),
         )
 
     def _say(self, text: str, failed: bool = False) -> None:

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from gpudeck.app.format.bookings import BookingRow, booking_rows, outlasting_text
 from gpudeck.app.jobs.bookings_model import describe_booking, read_booking
-from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.app.language.texts import tr, tr_noop, tr_text
 from gpudeck.app.link.link import Link
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import (
@@ -113,7 +113,7 @@ class BookingsPanel(QWidget):
             described = describe_booking(self._typed(), self._snapshot)
             self._say(tr("Will reserve {booking}", booking=described))
         except UserError as e:
-            self._say(tr_sentence(str(e)), failed=True)
+            self._say(tr_text(e.message), failed=True)
 
     def _reserve(self) -> None:
         if self._snapshot is None:
@@ -121,13 +121,13 @@ class BookingsPanel(QWidget):
         try:
             booking = self._typed()
         except UserError as e:
-            self._say(tr_sentence(str(e)), failed=True)
+            self._say(tr_text(e.message), failed=True)
             return
         self._link.send(
             self,
             Reserve(booking),
             lambda made: self._made(made, booking),
-            lambda problem: self._say(tr_sentence(problem), failed=True),
+            lambda problem: self._say(problem, failed=True),
         )
 
     def _made(self, made: Booked, booking: Booking) -> None:
@@ -154,7 +154,7 @@ class BookingsPanel(QWidget):
             self,
             CancelReservation(chosen.key),
             lambda _: self._say(tr("Reservation {n} was cancelled.", n=chosen.key)),
-            lambda problem: self._say(tr_sentence(problem), failed=True),
+            lambda problem: self._say(problem, failed=True),
         )
 
     def _say(self, text: str, failed: bool = False) -> None:

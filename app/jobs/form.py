@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpudeck.app.format.command_check import command_warning
-from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_sentence, typed_number
+from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_text, typed_number
 from gpudeck.language.numbers import capitalized
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS, make_spec, parse_indices
@@ -210,5 +210,5 @@ class JobForm:
                     typed = typed_number(text) if field.name in NUMBERS else text
                     values[field.name] = field.parse(typed)
                 except UserError as e:
-                    errors[field.name] = tr_sentence(str(e))
+                    errors[field.name] = tr_text(e.message)
         return values, errors

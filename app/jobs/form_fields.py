@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
 
 from gpudeck.app.jobs.amount_editors import MemorySlider, Stepper
 from gpudeck.app.jobs.form import FIELDS, HERE, LIMITS, MAIN, WHOLE_ROWS, Field
-from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import (
     Stretch,
@@ -26,6 +26,7 @@ from gpudeck.app.widgets.controls import (
     set_tooltip,
     show_if_any,
 )
+from gpudeck.language.text import Message
 
 
 class JobFields(QWidget):
@@ -85,7 +86,7 @@ class JobFields(QWidget):
         for widget in (self.where, self._captions["where"]):
             widget.setVisible(len(places) > 1)
 
-    def offer_limits(self, problem: str) -> None:
+    def offer_limits(self, problem: Message) -> None:
         """Offer limits of host memory and CPUs; where there can be none, say why.
 
         What an earlier job had can still be removed there.
@@ -98,7 +99,7 @@ class JobFields(QWidget):
                 editor.setPlaceholderText(tr("not available here") if problem else hint)
         text = ""
         if problem:
-            why = tr_sentence(problem)
+            why = tr_text(problem)
             text = tr("Host memory and CPUs cannot be limited here: {problem}", problem=why)
         for name in LIMITS:
             set_tooltip(self.editors[name], text)

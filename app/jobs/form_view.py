@@ -13,7 +13,7 @@ from gpudeck.app.format.job_rows import device_labels, forecast_text
 from gpudeck.app.jobs.form import FIELDS, JobForm
 from gpudeck.app.jobs.form_fields import JobFields
 from gpudeck.app.jobs.form_notes import form_notes, has_gpus
-from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.app.language.texts import tr, tr_noop, tr_text
 from gpudeck.app.link.link import Link
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import (
@@ -177,7 +177,7 @@ class JobFormView(QWidget):
         try:
             return self.form.spec()
         except UserError as e:
-            errors["command"] = tr_sentence(str(e))
+            errors["command"] = tr_text(e.message)
             return None
 
     def _look_again(self) -> None:
@@ -207,7 +207,7 @@ class JobFormView(QWidget):
 
     def _show_refusal(self, spec: Spec, message: str) -> None:
         if spec is self._forecast:
-            self._show_message(tr_sentence(message), "failed")
+            self._show_message(message, "failed")
 
     def _send_by_key(self) -> None:
         """Queue the job, or go to the first field that keeps it from being queued."""
@@ -225,7 +225,7 @@ class JobFormView(QWidget):
                 self,
                 request,
                 lambda reply: self._close(request, reply),
-                lambda text: self._show_message(tr_sentence(text), "failed"),
+                lambda text: self._show_message(text, "failed"),
             )
 
     def _close(self, request: Submit | SubmitMany, reply: Job | tuple[Job, ...]) -> None:

@@ -13,7 +13,7 @@ from gpudeck.app.jobs.groups_model import (
     make_cluster,
     removal_problem,
 )
-from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.app.language.texts import tr, tr_noop, tr_text
 from gpudeck.app.link.link import Link
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import (
@@ -187,7 +187,7 @@ class GroupsPanel(QWidget):
         try:
             made = make_cluster(name, self.address.text().strip(), self.token.text().strip())
         except UserError as e:
-            self._show_problem(str(e))
+            self._show_problem(tr_text(e.message))
             return None
         return ReachCluster(name, made)
 
@@ -222,7 +222,7 @@ class GroupsPanel(QWidget):
         theme.mark(self.said, "meaning", "muted")
 
     def _show_problem(self, text: str) -> None:
-        set_text(self.said, tr_sentence(text))
+        set_text(self.said, text)
         theme.mark(self.said, "meaning", "failed")
 
     def _lay_out(self) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from gpudeck.app.format.missing import missing_text
-from gpudeck.app.language.texts import tr_sentence
+from gpudeck.app.language.texts import tr_text
 from gpudeck.extras import missing_by
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import PartMissing, UserError
@@ -138,7 +138,7 @@ class Call:
                 raise
             self._carrier.deliver(partial(self.fail, missing_text(missing)))
         except UserError as e:
-            self._carrier.deliver(partial(self.fail, tr_sentence(e.message)))
+            self._carrier.deliver(partial(self.fail, tr_text(e.message)))
         else:
             self._carrier.deliver(partial(self.reply, reply))
 

@@ -6,7 +6,7 @@ import threading
 
 from PySide6.QtCore import QThread, Signal
 
-from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.scheduler.background.launch import LONGEST_S
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
@@ -73,7 +73,7 @@ class SnapshotFeed(QThread):
             except DaemonGone:
                 delay, reason = _FIRST_DELAY, tr("disconnected from the daemon; reconnecting")
             except UserError as e:
-                reason = tr_sentence(str(e))
+                reason = tr_text(e.message)
             else:
                 continue
             if not self._stop.is_set():

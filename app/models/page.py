@@ -15,7 +15,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QBoxLayout, QFileDialog, QLineEdit, QWidget
 
-from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_sentence
+from gpudeck.app.language.texts import tr, tr_count, tr_noop
 from gpudeck.app.link.call import Call, Request
 from gpudeck.app.link.link import Link
 from gpudeck.app.models.hub_list import HubList
@@ -213,7 +213,7 @@ class ModelsPage(QWidget):
         self._link.send(self, request, on_reply, self._fail)
 
     def _fail(self, message: str) -> None:
-        self._show_message(tr_sentence(message), failed=True)
+        self._show_message(message, failed=True)
         self.refresh()
 
     def _add(self, path: str) -> None:
@@ -244,7 +244,7 @@ class ModelsPage(QWidget):
 
     def _start_benchmark(self, path: str) -> None:
         def on_progress(text: str) -> None:
-            self._timing = (path, tr_sentence(text))
+            self._timing = (path, text)
             self.refresh()
 
         def on_reply(speed: ModelSpeed | None) -> None:

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLineEdit, QWidget
 
-from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.link.link import Link
 from gpudeck.app.settings.form import Setting, change, first_sentence, text_of
 from gpudeck.app.state import State
@@ -199,7 +199,7 @@ class SettingRow(QWidget):
         try:
             request = change(state.snapshot.settings, self.setting, text)
         except UserError as e:
-            self.show_error(str(e))
+            self.show_error(tr_text(e.message))
             return
         self.clear_error()
         if request is not None:
@@ -207,7 +207,7 @@ class SettingRow(QWidget):
 
     def show_error(self, message: str) -> None:
         """Show what is wrong with the text."""
-        show_if_any(self.error, tr_sentence(message))
+        show_if_any(self.error, message)
 
     def clear_error(self) -> None:
         """Hide the error."""

@@ -8,7 +8,7 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
-from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import Stretch, button, label, row, set_text
 from gpudeck.language.numbers import capitalized
@@ -40,7 +40,7 @@ class Banner(QWidget):
         self._notices = frozenset(shown)
         self._dismissed &= self._notices
         new = (notice for notice in shown if notice not in self._dismissed)
-        text = "  ·  ".join(capitalized(tr_sentence(notice)) for notice in new)
+        text = "  ·  ".join(capitalized(tr_text(notice)) for notice in new)
         set_text(self.text, text)
         self.setVisible(bool(text))
 

@@ -8,7 +8,7 @@ from PySide6.QtCore import QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QPushButton, QSizePolicy, QWidget
 
-from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_sentence
+from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_text
 from gpudeck.app.state import State
 from gpudeck.app.widgets import icons, theme
 from gpudeck.app.widgets.controls import NO_LIMIT, Stretch, button, column, label, row, set_text
@@ -206,7 +206,7 @@ def device_text(state: State) -> str:
         return tr("Looking for your devices: {state}.", state=state.link.text)
     devices = snapshot.devices
     if not devices:
-        notices = "; ".join(map(tr_sentence, snapshot.notices))
+        notices = "; ".join(map(tr_text, snapshot.notices))
         return tr("No device can be read yet. {notices}", notices=notices)
     names = list(dict.fromkeys(s.device.name.removeprefix("REPLAY ") for s in devices))
     note = next((s.device.note for s in devices if s.device.note), "")
@@ -215,7 +215,7 @@ def device_text(state: State) -> str:
             "No NVIDIA GPU was found, so this machine's CPU is the device: {name}.", name=names[0]
         )
     text = tr_count("{n} GPU: {names}.", "{n} GPUs: {names}.", len(devices), names=", ".join(names))
-    return f"{text} {tr_sentence(note)}." if note else text
+    return f"{text} {tr_text(note)}." if note else text
 
 
 def background_text() -> str:

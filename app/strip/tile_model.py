@@ -18,7 +18,6 @@ from gpudeck.app.language.texts import (
     tr_decimal,
     tr_list,
     tr_noop,
-    tr_sentence,
     tr_text,
 )
 from gpudeck.language.numbers import amount, clock
@@ -254,7 +253,7 @@ def _metric(
     bar: bool = False,
 ) -> TileMetric:
     shown = format_field(field, reading.get(field))
-    tooltip = shown.reason or tr_sentence(reading.methods.get(field, caption))
+    tooltip = shown.reason or tr_text(reading.methods.get(field, caption))
     value = reading.values.get(field)
     return TileMetric(caption, str(shown), tooltip, meaning, share, str(shown), bar, value)
 
@@ -287,7 +286,7 @@ def _tile(
         device=device.id,
         title=device_label(device),
         name=name,
-        note=tr_sentence(device.note),
+        note=tr_text(device.note),
         replay=device.kind == "replay",
         usage=usage,
         holder=holder,

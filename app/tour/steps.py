@@ -98,7 +98,7 @@ class TourSteps:
             VERSION,
             started,
             seconds,
-            before.source,
+            str(before.source),
             before.devices,
             job,
             live,

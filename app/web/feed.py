@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import msgspec
 
-from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.web.page_state import make_page
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
@@ -62,7 +62,7 @@ class Feed:
             except DaemonGone:
                 await self._publish("problem", tr("disconnected from the daemon; reconnecting"))
             except UserError as e:
-                await self._publish("problem", tr_sentence(str(e)))
+                await self._publish("problem", tr_text(e.message))
             await asyncio.sleep(_AGAIN_S)
 
     async def _subscribe(self) -> None:

@@ -13,7 +13,7 @@ from gpudeck.app.charts.printed_curves import PrintedCurves
 from gpudeck.app.format.job_rows import JobFacts, details, ended, started
 from gpudeck.app.format.values import clock, device_label
 from gpudeck.app.jobs.log_tail import LogTail
-from gpudeck.app.language.texts import tr, tr_sentence, tr_text
+from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.runs.run_curves import printed_curves
 from gpudeck.app.runs.verdicts import read_verdicts
 from gpudeck.app.web.feed import Event
@@ -56,7 +56,7 @@ async def job_events(number: int) -> AsyncGenerator[Event, None]:
             try:
                 found = await asyncio.to_thread(follower.read)
             except UserError as e:
-                yield "problem", msgspec.json.encode(tr_sentence(str(e)))
+                yield "problem", msgspec.json.encode(tr_text(e.message))
                 return
             for event in found:
                 yield event
@@ -123,7 +123,7 @@ class _Follower:
             part = client.log_part(self._number, -_TAIL if at is None else at)
         except UserError as e:  # another user's job, or a file that is gone
             self.behind, self._tail.offset = False, at or 0
-            return tr_sentence(str(e)) if at is None else ""
+            return tr_text(e.message) if at is None else ""
         self.behind = bool(part.data)
         self._printed.feed(part.data)
         return self._tail.feed(*part)

@@ -11,7 +11,7 @@ from gpudeck.app.format.free_devices import free_devices, is_free
 from gpudeck.app.format.job_rows import JobRow, ended, job_row
 from gpudeck.app.format.values import Meaning, ago, device_label
 from gpudeck.app.jobs.queue_timeline import QueueTimeline, queue_timeline
-from gpudeck.app.language.texts import tr, tr_count, tr_date, tr_sentence, tr_text
+from gpudeck.app.language.texts import tr, tr_count, tr_date, tr_text
 from gpudeck.app.strip.tile_model import Tile, tiles
 from gpudeck.language.numbers import clock
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Starting, turn
@@ -99,7 +99,7 @@ def make_page(snapshot: Snapshot, landings: Sequence[Landing]) -> Page:
     return Page(
         time=snapshot.time,
         zone=time.localtime(snapshot.time).tm_gmtoff,
-        source=snapshot.source,
+        source=tr_text(snapshot.source),
         headline=free.headline or tr("A recording is shown"),
         next=free.next,
         counts=(tr("{n} running", n=len(running)), tr("{n} waiting", n=snapshot.waiting)),
@@ -149,4 +149,4 @@ def _listed(job: Job, labels: dict[str, str], start: float | None, now: float) -
 
 def _notices(snapshot: Snapshot) -> tuple[tuple[str, bool], ...]:
     alerts = ((tr_text(alert.text), True) for alert in snapshot.alerts)
-    return (*alerts, *((tr_sentence(notice), False) for notice in snapshot.notices))
+    return (*alerts, *((tr_text(notice), False) for notice in snapshot.notices))

@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from gpudeck.app.language.texts import tr_sentence
+from gpudeck.app.language.texts import tr_text
 from gpudeck.app.web.captions import captions
 from gpudeck.app.web.feed import Event, Feed
 from gpudeck.app.web.guard import Guard
@@ -142,7 +142,7 @@ async def _history(request: Request) -> Response:
     try:
         found = await asyncio.to_thread(read)
     except UserError as e:
-        return PlainTextResponse(tr_sentence(str(e)) + "\n", 404)
+        return PlainTextResponse(tr_text(e.message) + "\n", 404)
     return Response(msgspec.json.encode(found), media_type="application/json")
 
 

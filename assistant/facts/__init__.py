@@ -74,8 +74,8 @@ def _deck(snapshot: Snapshot, present: bool) -> list[Fact]:
     add = FactBuilder("deck", "", "daemon", snapshot.time)
     if not snapshot.devices:
         add.absent("devices", "Devices", "no device has been read yet")
-    kind, _, file = snapshot.source.partition(" ")
-    add.text("source", "Readings come from", f"{kind.upper()} {file}")
+    source = snapshot.source
+    add.text("source", "Readings come from", source.upper() if isinstance(source, str) else source)
     if not present:
         return add.facts
     if snapshot.paused:

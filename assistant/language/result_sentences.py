@@ -95,7 +95,6 @@ PATTERNS = (
     "share of words that differ",
     "CPU: {name}, {n} threads",
     "CPU ({sub})",
-    "REPLAY of {file}",
     "idle for {span}",
     "paused, nothing new starts",
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from gpudeck.assistant.language import device_sentences, result_sentences, state_sentences
+from gpudeck.assistant.language import result_sentences
 from gpudeck.language.rendering import render
 from gpudeck.language.text import Message
 from gpudeck.language.words import Words
@@ -17,20 +17,6 @@ from gpudeck.language.words import Words
 PATTERNS = (
     "{name} cannot be read: {problem}",
     "there is no machine called {name}",
-    "that setting cannot be used: {problem}",
-    "{name} must be at least {value}",
-    "{name} must be at most {value}",
-    "{name} must be above {value}",
-    "{name} must look like {value}",
-    "{name} may have at most {n} characters",
-    "{name} must be one of {names}",
-    "{name} must be a number or {value}",
-    "no source of readings is called {value}. There are: {names}.",
-    "clean_folders names folders by their whole path, such as ~/models; got {value}",
-    "on_job_end is not a command: {quote}",
-    "on_job_end names a program that is not there: {value}. Name it by its whole path; it runs "
-    "without a shell",
-    "the settings cannot be stored in {file}: {quote}. They are unchanged.",
     "{name} needs {size} with a cache of {tokens} tokens; {amount} are free. Choose smaller "
     "weights, such as int4, or a smaller cache",
     "{name} is of the family {value}, which is not supported. Supported: {names}",
@@ -40,7 +26,6 @@ PATTERNS = (
     "{address} cannot be reached: {quote}. Is this machine online? To use another hub, set "
     "HF_ENDPOINT.",
     "the server ended at once; see {file}",
-    "replay of {file}",
     "there is no job {job}. See: {command}",
     "there is no job called {name}",
     "there is no job yet",
@@ -54,8 +39,7 @@ PATTERNS = (
     "{source} readings, history",
     "{source} readings",
 )
-"""The more specific first; those of `state_sentences` and `result_sentences` come before all of
-these, and those of `device_sentences` after them."""
+"""The more specific first; those of `result_sentences` come before all of these."""
 _SENTENCES = {
     "sub", "when", "problem", "refusal", "jobs", "process", "holder", "action", "kind", "shown",
     "status",
@@ -150,12 +134,7 @@ def _names(words: Words) -> dict[str, str]:
 @cache
 def _beginnings() -> tuple[tuple[str, str], ...]:
     """Return all patterns, each with its text before its first part: few are ever compiled."""
-    every = (
-        *state_sentences.PATTERNS,
-        *result_sentences.PATTERNS,
-        *PATTERNS,
-        *device_sentences.PATTERNS,
-    )
+    every = (*result_sentences.PATTERNS, *PATTERNS)
     return tuple((pattern, pattern.partition("{")[0]) for pattern in every)
 
 

@@ -39,11 +39,8 @@ _OVER_TIME = {"mean": "mean", "max": "max", "min": "min", "sum": "mean"}
 def devices(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     """Return a row for each device that the query names. Raises NotFound if there is none."""
     states, notes = _chosen(query, snapshot)
-    if snapshot.source.startswith("replay"):
-        notes = (
-            *notes,
-            Note("replay", (snapshot.source.removeprefix("replay").removeprefix(" of").strip(),)),
-        )
+    if snapshot.is_recorded:
+        notes = (*notes, Note("replay", (snapshot.recording,)))
     if query.ahead:
         return _with_cost(query, _energy_ahead(query, states, notes, snapshot.time), snapshot)
     measures = (query.measure,) if query.measure else SUBJECTS["devices"].headline

@@ -60,7 +60,7 @@ def processes(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
             )
     units = {"memory": "B", "util": "%"}
     columns = tuple(Column(measure, units.get(measure, "")) for measure in measures)
-    notes = (Note("unseen", ()),) if snapshot.source.startswith("replay") and not found else ()
+    notes = (Note("unseen", ()),) if snapshot.is_recorded and not found else ()
     source = "NVML processes"
     rows = Rows("processes", columns, tuple(found), source, snapshot.time, notes=notes)
     if query.by == "user":
@@ -208,7 +208,7 @@ def capacity(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         row = Row("plan", "plan", (at, where, why))
     values = (wanted, query.amount, snapshot.time, count)
     notes: tuple[Note, ...] = (Note("wanted", values),)
-    recorded = snapshot.source.startswith("replay") and wanted <= len(snapshot.devices)
+    recorded = snapshot.is_recorded and wanted <= len(snapshot.devices)
     if query.amount or recorded:
         notes = (*notes, Note("free", _free_memory(snapshot)))
     if row.absent and recorded:

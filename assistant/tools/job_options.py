@@ -9,6 +9,7 @@ from gpudeck.assistant.facts.phrases import plain
 from gpudeck.assistant.query.find import named_jobs
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools.tool import ToolContext
+from gpudeck.language.rendering import render
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS, JobOption, JobOptions, moment_of
 from gpudeck.scheduler.protocol.jobs import Spec
@@ -50,8 +51,13 @@ def fields(options: JobOptions) -> dict[str, Any]:
 
 def captions(context: ToolContext, spec: Spec, options: JobOptions) -> tuple[tuple[str, str], ...]:
     """Return the labels of the options and the values that the job would have, for a card."""
+    words = context.words
+
+    def write(option: JobOption) -> str:
+        return plain(render(option.write(getattr(spec, option.name)), words.language), 100)
+
     return tuple(
-        (context.words.text(option.label), plain(option.write(getattr(spec, option.name)), 100))
+        (words.text(option.label), write(option))
         for option in JOB_OPTIONS
         if option.name in options
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.daemon.gpu_sharing import GpuSharing
 from gpudeck.scheduler.daemon.state import State
 from gpudeck.scheduler.devices.probe import Hello, Readings
@@ -116,7 +117,7 @@ class ReadingFlow:
         hosts = self._hosts.states()
         self._alerts.check(devices, readings, holders, self._state.settings, time.time(), hosts)
 
-    def lose_probe(self, problem: str) -> None:
+    def lose_probe(self, problem: Message) -> None:
         """Take note that the probe does not answer."""
         self._forget()
         self._notices.set("probe", problem)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.devices import machine
 from gpudeck.scheduler.devices.cpu_processes import CpuProcesses
 from gpudeck.scheduler.protocol.absence import Absence, Unavailable, Unreadable
@@ -22,7 +23,7 @@ class CpuSource(Source):
     They cover the whole interval, so there is nothing to sample. The CPU is not leased.
     """
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: Message) -> None:
         """Start the counters.
 
         Args:
@@ -41,7 +42,7 @@ class CpuSource(Source):
             "threads": str(psutil.cpu_count() or 1),
             "why": self._why,
         }
-        return [Device("cpu", 0, cpu_name(), "cpu", "CPU: no NVIDIA GPU found", facts)]
+        return [Device("cpu", 0, cpu_name(), "cpu", phrase("CPU: no NVIDIA GPU found"), facts)]
 
     def read(self, now: float) -> list[Reading]:
         """Return one reading of the CPU and of the machine around it."""

@@ -18,6 +18,7 @@ from typing import NoReturn
 
 import msgspec
 
+from gpudeck.language import text
 from gpudeck.scheduler.devices.sources import open_source
 from gpudeck.scheduler.protocol.devices import Detail, Device, DevicesChanged, Reading, Source
 from gpudeck.scheduler.protocol.errors import UserError
@@ -36,7 +37,7 @@ FIRST_S = 0.15
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """Introduce the source and its devices; the first message."""
 
-    source: str
+    source: text.Message
     devices: tuple[Device, ...]
 
 
@@ -56,7 +57,7 @@ class Occupancy(msgspec.Struct, frozen=True, tag="occupancy"):
 class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
     """Explain why the probe ends: the source cannot be opened, or its devices changed."""
 
-    message: str
+    message: text.Message
 
 
 class Details(msgspec.Struct, frozen=True, tag="details"):
@@ -98,7 +99,7 @@ def _send(message: Message) -> None:
 class ProbeLoop:
     """Read a source at a steady rate, and carry out commands."""
 
-    def __init__(self, source: Source, description: str, hz: float) -> None:
+    def __init__(self, source: Source, description: text.Message, hz: float) -> None:
         self._source, self._description, self._interval = source, description, 1 / hz
         self._devices: tuple[Device, ...] = ()
         self._received = b""
@@ -170,13 +171,13 @@ def main() -> int:
     try:
         source, description = open_source(spec)
     except UserError as e:
-        _send(Refusal(str(e)))
+        _send(Refusal(e.message))
         return 1
     try:
         source.wake(sys.argv[3:] == ["wake"])
         ProbeLoop(source, description, hz).run()
     except DevicesChanged as e:
-        _send(Refusal(f"the devices changed: {e}"))
+        _send(Refusal(text.phrase("the devices changed: {problem}", problem=str(e))))
         return 1
     finally:
         source.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.devices import sleep
 from gpudeck.scheduler.devices.cpu import CpuSource
 from gpudeck.scheduler.devices.drm.source import DrmSource
@@ -14,7 +15,7 @@ from gpudeck.scheduler.protocol.devices import NoGpu, Source
 from gpudeck.scheduler.protocol.errors import UserError
 
 
-def open_source(spec: str) -> tuple[Source, str]:
+def open_source(spec: str) -> tuple[Source, Message]:
     """Open a source and describe it.
 
     Args:
@@ -26,10 +27,11 @@ def open_source(spec: str) -> tuple[Source, str]:
         UserError: The source cannot be opened.
     """
     if spec == "cpu":
-        return CpuSource("chosen in the settings"), "cpu (chosen in the settings)"
+        chosen = phrase("chosen in the settings")
+        return CpuSource(chosen), phrase("cpu ({sub})", sub=chosen)
     if spec.startswith("replay:"):
         file, copies = _replay(spec.removeprefix("replay:"))
-        return ReplaySource(file, copies), f"replay of {file.name}"
+        return ReplaySource(file, copies), phrase("replay of {file}", file=file.name)
     if spec not in ("auto", "nvml"):
         raise UserError(
             f"there is no source of readings called {spec!r}. Use auto, nvml, cpu or replay:FILE."
@@ -44,7 +46,7 @@ def open_source(spec: str) -> tuple[Source, str]:
         try:
             return DrmSource(), "sysfs"
         except NoGpu:
-            return CpuSource(str(e)), f"cpu ({e})"
+            return CpuSource(e.message), phrase("cpu ({sub})", sub=e.message)
 
 
 def _replay(text: str) -> tuple[Path, int]:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.background import children, crash
 from gpudeck.scheduler.devices import runtime_power
 from gpudeck.scheduler.devices.probe import (
@@ -42,7 +43,7 @@ class Listener(Protocol):
     def probe_started(self, hello: Hello) -> None: ...
     def add(self, message: Readings) -> None: ...
     def add_occupancy(self, readings: Sequence[Reading]) -> None: ...
-    def lose_probe(self, problem: str) -> None: ...
+    def lose_probe(self, problem: Message) -> None: ...
 
 
 class Supervisor:
@@ -130,7 +131,7 @@ class Supervisor:
         backoff = children.Backoff()
         while True:
             backoff.begin()
-            trouble = "the probe ended and was replaced"
+            trouble: Message = phrase("the probe ended and was replaced")
             probe: asyncio.subprocess.Process | None = None
             try:
                 probe = await asyncio.create_subprocess_exec(
@@ -154,11 +155,13 @@ class Supervisor:
                     else:
                         self._dispatch(message)
             except TimeoutError:
-                trouble = "the probe hung and was replaced"
+                trouble = phrase("the probe hung and was replaced")
             except OSError as e:
-                trouble = f"the probe cannot be started: {e.strerror}"
+                trouble = phrase("the probe cannot be started: {problem}", problem=str(e.strerror))
             except MALFORMED as e:
-                trouble = f"the probe sent an invalid message ({e}) and was replaced"
+                trouble = phrase(
+                    "the probe sent an invalid message ({problem}) and was replaced", problem=str(e)
+                )
             finally:
                 self._probe = None
                 if probe is not None:

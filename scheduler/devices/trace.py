@@ -16,6 +16,7 @@ from typing import Self
 
 import msgspec
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.devices.utilisation import raise_to_active
 from gpudeck.scheduler.protocol import calibration
 from gpudeck.scheduler.protocol.absence import Unavailable, explain
@@ -197,7 +198,7 @@ class ReplaySource(Source):
                 index=copy * len(self._recorded) + i,
                 name=f"REPLAY {d.name}",
                 kind="replay",
-                note=f"REPLAY of {self._file.name}: recorded, not live",
+                note=phrase("REPLAY of {file}: recorded, not live", file=self._file.name),
             )
             for copy in range(self._copies)
             for i, d in enumerate(self._recorded)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from gpudeck.language.text import Message, phrase
 
-def raise_to_active(values: dict[str, float], methods: dict[str, str]) -> None:
+
+def raise_to_active(values: dict[str, float], methods: dict[str, Message]) -> None:
     """Raise the utilisation to the share of active multiprocessors where it is lower.
 
     The driver takes the utilisation over an interval of its own. When work begins or ends, it can
@@ -16,4 +18,4 @@ def raise_to_active(values: dict[str, float], methods: dict[str, str]) -> None:
     active, util = values.get("sm_active"), values.get("util")
     if active is not None and util is not None and util < active:
         values["util"] = active
-        methods["util"] = "hardware counters (GPM): share of active multiprocessors"
+        methods["util"] = phrase("hardware counters (GPM): share of active multiprocessors")

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from gpudeck.language.text import Listed, Message, phrase
 from gpudeck.scheduler.protocol.jobs import Spec
 from gpudeck.scheduler.protocol.mounts import mounts
 
@@ -30,7 +31,7 @@ OWN = Path("/proc/self/cgroup")
 PERIOD_US = 100_000
 """The period in which the CPU time of a group is limited."""
 _CONTROLLERS = ("memory", "cpu")
-_HOW = "To have systemd 254 or newer start the daemon so that it can: gpudeck daemon install"
+_HOW = "gpudeck daemon install"
 
 
 class Delegation(NamedTuple):
@@ -38,7 +39,7 @@ class Delegation(NamedTuple):
 
     base: Path | None
     """The group in which each attempt gets its own; None where none was delegated."""
-    problem: str = ""
+    problem: Message = ""
     """Why an attempt cannot be limited, in a sentence; empty where it can."""
 
 
@@ -46,12 +47,23 @@ def find() -> Delegation:
     """Return what was delegated to this process, and enable the controllers that limits need."""
     own = _own_group()
     if own is not None and _is_delegated(own):
-        why = f"the daemon has no group apart from its jobs. {_HOW}, and start it again"
+        why = phrase(
+            "the daemon has no group apart from its jobs. To have systemd 254 or newer start the "
+            "daemon so that it can: {command}, and start it again",
+            command=_HOW,
+        )
         return Delegation(own, why)
     if own is None or own.name != SUBGROUP or not _is_delegated(own.parent):
-        return Delegation(None, f"the daemon does not run in a delegated cgroup. {_HOW}")
+        why = phrase(
+            "the daemon does not run in a delegated cgroup. To have systemd 254 or newer start the "
+            "daemon so that it can: {command}",
+            command=_HOW,
+        )
+        return Delegation(None, why)
     missing = [name for name in _CONTROLLERS if not _enable(own.parent, name)]
-    why = f"systemd did not delegate the cgroup controller {' and '.join(missing)} to you"
+    why = phrase(
+        "systemd did not delegate the cgroup controller {name} to you", name=Listed(tuple(missing))
+    )
     return Delegation(own.parent, why if missing else "")
 
 

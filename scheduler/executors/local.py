@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.attempts import (
     ARTEFACTS,
     Begun,
@@ -367,7 +367,7 @@ class Local(Executor):
     def forget_all_but(self, attempts: Collection[str]) -> None:
         tickets.sweep(paths.attempts(), attempts)
 
-    def limit_problem(self) -> str:
+    def limit_problem(self) -> Message:
         return self._limit_problem
 
     def record_lost(self, job: Job, state: Lost) -> bool:

@@ -122,7 +122,10 @@ class Messages:
     def _moment(self, found: _Moment, now: float) -> Moment:
         devices: list[Device] = []
         readings: list[Reading] = []
-        note = f"no NVIDIA GPU can be read there: {_clean(found.why, 200)}" if found.why else ""
+        note: Message = ""
+        if found.why:
+            why = _clean(found.why, 200)
+            note = phrase("no NVIDIA GPU can be read there: {quote}", quote=why)
         for one in found.devices:
             name = f"{self._host}/{_clean(one.id, 64)}"
             if any(device.id == name for device in devices):

@@ -84,10 +84,10 @@ class Device(msgspec.Struct, frozen=True):
     index: int
     name: str
     kind: Literal["nvidia", "amd", "intel", "cpu", "replay"]
-    note: str = ""
+    note: Message = ""
     """Text shown beside the device, e.g. "CPU: no NVIDIA GPU found" or "REPLAY of
     h100.trace.gz"."""
-    facts: dict[str, str] = {}
+    facts: Mapping[str, Message] = {}
     """Constant properties: driver, VBIOS, number of SMs."""
     mig: bool = False
     """True in MIG mode: programs can use single instances, but never the whole GPU."""
@@ -111,7 +111,7 @@ class Reading(msgspec.Struct, frozen=True):
     values: dict[str, float]
     absent: Mapping[str, Absence] = {}
     """The cause of each field that has no value."""
-    methods: dict[str, str] = {}
+    methods: dict[str, Message] = {}
     """How derived fields were computed."""
     texts: dict[str, str] = {}
     """Fields that are text: throttle reasons, the meaning of the last Xid."""

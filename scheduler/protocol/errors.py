@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpudeck.language.text import Message, Text
+from gpudeck.language.text import Message, Text, phrase
 
 if TYPE_CHECKING:
     from gpudeck.extras import Missing
@@ -41,6 +41,11 @@ class Refused(UserError):
 
 class Unsettled(UserError):
     """Report that nobody can tell now whether a submission was queued. Later that is known."""
+
+
+NOT_RUNNING = phrase(
+    "the daemon does not run (start it with: {command})", command="gpudeck daemon start"
+)
 
 
 class DaemonGone(UserError):

@@ -16,8 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-from gpudeck.language.numbers import amount, span
-from gpudeck.language.text import Listed, phrase
+from gpudeck.language.numbers import span
+from gpudeck.language.text import Bytes, Listed, Message, Span, phrase
 from gpudeck.scheduler.protocol.containers import container_problem, with_engine
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Inherited, Spec
@@ -101,7 +101,7 @@ class JobOption(NamedTuple):
     """The placeholder in the window's form. None: the form leaves the option out."""
     limits: tuple[float, float] | None = None
     """The least and the greatest value."""
-    write: Callable[[Any], str] = str
+    write: Callable[[Any], Message] = str
     """Writes a value in the details of a job."""
     shown: bool = True
     """The details of a job show it where it is not the default."""
@@ -121,7 +121,11 @@ def _parse_cpus(text: str) -> float:
     except ValueError:
         found = math.nan
     if not (math.isfinite(found) and (found == 0 or found >= _LEAST_CPUS)):
-        raise UserError(f"expected a number of processors, such as 8 or 0.5; got {text!r}")
+        raise UserError(
+            phrase(
+                "expected a number of processors, such as 8 or 0.5; got {value}", value=repr(text)
+            )
+        )
     return found
 
 
@@ -182,7 +186,9 @@ def _parse_environment(text: str) -> dict[str, str]:
     try:
         return parse_variables(shlex.split(text))
     except ValueError as e:
-        raise UserError(f"enter NAME=VALUE, with quotes as in a terminal: {e}") from e
+        raise UserError(
+            phrase("enter NAME=VALUE, with quotes as in a terminal: {problem}", problem=str(e))
+        ) from e
 
 
 def _enumerate(items: Iterable[object]) -> str:
@@ -219,7 +225,7 @@ JOB_OPTIONS = (
         "memory reservation on each GPU, e.g. 20GiB or 20; other jobs with memory reservations may "
         "share the GPU (default: hold the whole GPU)",
         parse_size, "SIZE", hint="whole GPU", local=True,
-        write=lambda size: f"{amount(size)} reserved on each device",
+        write=lambda size: phrase("{amount} reserved on each device", amount=Bytes(size)),
     ),
     JobOption(
         "gpu_type", "Which GPU", "part of the GPU's name, e.g. h100, or one GPU, e.g. 'GPU 5'", str,
@@ -237,7 +243,7 @@ JOB_OPTIONS = (
     JobOption(
         "timeout", "Time limit", "end the job after this time, e.g. 2h; it then counts as failed",
         parse_time, "TIME", hint="e.g. 2h", limits=(0, MAX_SECONDS),
-        write=lambda seconds: f"{span(seconds)} for each attempt",
+        write=lambda seconds: phrase("{span} for each attempt", span=Span(seconds)),
     ),
     JobOption(
         "retries", "Retries", "run the job again up to N times if it fails (default: 0)",
@@ -252,19 +258,20 @@ JOB_OPTIONS = (
         "retry_lost", "Retry when lost",
         "with --retries: also run the job again if an attempt is lost, for example after a power "
         "cut; the job then repeats what it had already done",
-        None, write=lambda _: "yes", editable=False,
+        None, write=lambda _: phrase("yes"), editable=False,
     ),
     JobOption(
         "preemptible", "Preemptible",
         "suspend the job for a waiting job of a higher priority, or for a booking; it comes back "
         "in its turn",
-        None, write=lambda _: "yes", local=True, editable=False,
+        None, write=lambda _: phrase("yes"), local=True, editable=False,
     ),
     JobOption(
         "resumable", "Resumable",
         "the signal, e.g. TERM, on which the job saves its state in its artefacts and ends within "
         "30 s: where the driver cannot suspend it, it is asked to end, and is queued again",
-        _parse_signal, "SIGNAL", write=lambda name: f"by SIG{name}", local=True, editable=False,
+        _parse_signal, "SIGNAL", write=lambda name: phrase("by SIG{name}", name=name),
+        local=True, editable=False,
     ),
     JobOption(
         "begin", "Not before",
@@ -285,18 +292,19 @@ JOB_OPTIONS = (
         "nice", "CPU priority",
         "lower the CPU priority of the job, from 0 (default) to 19 (lowest)",
         parse_count, "N", hint="0; 19 is lowest", limits=(0, 19),
-        write=lambda value: f"lowered by {value}", local=True, editable=False,
+        write=lambda value: phrase("lowered by {n}", n=value), local=True, editable=False,
     ),
     JobOption(
         "host_memory", "Host memory",
         "end the job when it needs more of the machine's memory than this, e.g. 64GiB",
-        parse_size, "SIZE", write=lambda size: f"at most {amount(size)}", local=True,
-        hint="e.g. 64GiB", limits=(0, 2.0**60), editable=False,
+        parse_size, "SIZE", write=lambda size: phrase("at most {amount}", amount=Bytes(size)),
+        local=True, hint="e.g. 64GiB", limits=(0, 2.0**60), editable=False,
     ),
     JobOption(
         "cpus", "CPUs", "limit the job to the time of this many processors, e.g. 8 or 0.5",
         _parse_cpus, "N", hint="e.g. 8 or 0.5", limits=(0, 2**16),
-        write=lambda cpus: f"at most {cpus:g}", local=True, editable=False,
+        write=lambda cpus: phrase("at most {amount}", amount=float(cpus)), local=True,
+        editable=False,
     ),
     JobOption(
         "container", "Container",
@@ -451,10 +459,21 @@ def parse_indices(text: str) -> list[int]:
                 r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([1-9][0-9]{0,8}))?)?", part.strip()
             )
         ):
-            raise UserError(f"indices such as 0-9, 0-100:10 or 1,4,7 are needed; got {text!r}")
+            raise UserError(
+                phrase(
+                    "indices such as 0-9, 0-100:10 or 1,4,7 are needed; got {value}",
+                    value=repr(text),
+                )
+            )
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise UserError(f"indices go upwards, as in {last}-{first}; got {part.strip()!r}")
+            raise UserError(
+                phrase(
+                    "indices go upwards, as in {example}; got {value}",
+                    example=f"{last}-{first}",
+                    value=repr(part.strip()),
+                )
+            )
         found += check_indices(range(first, last + 1, int(match[3] or 1)))
     return check_indices(found)
 
@@ -466,9 +485,9 @@ def check_indices(indices: Iterable[int]) -> list[int]:
     """
     found = list(islice(indices, MAX_BATCH + 1))
     if not 0 < len(found) <= MAX_BATCH:
-        raise UserError(f"1 to {MAX_BATCH} jobs can be submitted at once")
+        raise UserError(phrase("1 to {n} jobs can be submitted at once", n=MAX_BATCH))
     if len(set(found)) != len(found):
-        raise UserError("an index is named twice")
+        raise UserError(phrase("an index is named twice"))
     return found
 
 

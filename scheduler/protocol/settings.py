@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpudeck.language.numbers import GIB
+from gpudeck.language.text import joined, phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
@@ -225,10 +226,14 @@ def load() -> Settings:
     except FileNotFoundError:
         return Settings()
     except (*MALFORMED, OSError) as e:
-        wrong = problem_of(e, Settings) if isinstance(e, msgspec.ValidationError) else e
+        wrong = problem_of(e, Settings) if isinstance(e, msgspec.ValidationError) else str(e)
         raise UserError(
-            f"cannot read the settings in {file}: {wrong}. "
-            "Correct the file, or delete it to start from the defaults."
+            phrase(
+                "cannot read the settings in {file}: {problem}. "
+                "Correct the file, or delete it to start from the defaults.",
+                file=str(file),
+                problem=wrong,
+            )
         ) from e
 
 
@@ -237,27 +242,38 @@ def changed(settings: Settings, changes: dict[str, object]) -> Settings:
     unknown = set(changes) - set(Settings.__struct_fields__)
     if unknown:
         raise UserError(
-            f"no setting is called {', '.join(sorted(unknown))}. "
-            f"There are: {', '.join(Settings.__struct_fields__)}."
+            phrase(
+                "no setting is called {name}. There are: {names}.",
+                name=joined(sorted(unknown)),
+                names=joined(Settings.__struct_fields__),
+            )
         )
     if "source" in changes and not re.match(SOURCES, str(changes["source"])):
         raise UserError(
-            f"no source of readings is called {changes['source']!r}. "
-            "There are: auto, cpu, nvml, replay:FILE."
+            phrase(
+                "no source of readings is called {value}. There are: {names}.",
+                value=repr(changes["source"]),
+                names="auto, cpu, nvml, replay:FILE",
+            )
         )
     for folder in listed(str(changes.get("clean_folders", ""))):
         if not folder.startswith("/") and folder != "~" and not folder.startswith("~/"):
             raise UserError(
-                f"clean_folders names folders by their whole path, such as ~/models; got {folder!r}"
+                phrase(
+                    "clean_folders names folders by their whole path, such as ~/models; got "
+                    "{value}",
+                    value=repr(folder),
+                )
             )
     try:
         shlex.split(str(changes.get("on_job_end", "")))
     except ValueError as e:
-        raise UserError(f"on_job_end is not a command: {e}") from e
+        raise UserError(phrase("on_job_end is not a command: {quote}", quote=str(e))) from e
     try:
         return msgspec.convert({**msgspec.structs.asdict(settings), **changes}, type=Settings)
     except msgspec.ValidationError as e:
-        raise UserError(f"that setting cannot be used: {problem_of(e, Settings)}") from e
+        why = problem_of(e, Settings)
+        raise UserError(phrase("that setting cannot be used: {problem}", problem=why)) from e
 
 
 def listed(text: str) -> frozenset[str]:
@@ -273,5 +289,9 @@ def save(settings: Settings) -> None:
         paths.replace_file(file, msgspec.json.format(msgspec.json.encode(settings)))
     except OSError as e:
         raise UserError(
-            f"the settings cannot be stored in {file}: {e.strerror}. They are unchanged."
+            phrase(
+                "the settings cannot be stored in {file}: {quote}. They are unchanged.",
+                file=str(file),
+                quote=str(e.strerror),
+            )
         ) from e

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gpudeck.language.rendering import json_in_english
-from gpudeck.language.text import Message
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.protocol import absence, busy_causes, wait_reasons
 from gpudeck.scheduler.protocol.busy_causes import BusyCause
 from gpudeck.scheduler.protocol.devices import Device, Reading
@@ -16,12 +16,13 @@ from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.wait_reasons import ClusterUnavailable
 
-STARTING = "starting"
+STARTING: Message = phrase("starting")
 """The source of a snapshot before the first message of its probe; its devices are the old ones."""
 
-SLEEP_NOTICE = (
+SLEEP_NOTICE = phrase(
     "the GPUs are not read so that they can sleep: nobody is watching, and no job for a GPU waits "
-    "or runs. A window, a command or such a job wakes them (setting: laptop_sleep)"
+    "or runs. A window, a command or such a job wakes them (setting: {name})",
+    name="laptop_sleep",
 )
 
 
@@ -107,7 +108,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     jobs: tuple[Job, ...]
     """The jobs that run, those that wait and are next, and those that ended last; newest first."""
     settings: Settings
-    source: str
+    source: Message
     """Where the readings come from: nvml, cpu, or replay FILE; or STARTING."""
     notices: tuple[Message, ...] = ()
     """Problems that the user should know: the disk is full, the probe is being replaced, ..."""
@@ -121,8 +122,19 @@ class Snapshot(msgspec.Struct, frozen=True):
     """The clusters that can start nothing now, and why."""
     hosts: tuple[HostState, ...] = ()
     """Other machines, by name."""
-    unlimited: str = ""
+    unlimited: Message = ""
     """Why the host memory and CPUs of jobs cannot be limited; empty where they can."""
+
+    @property
+    def recording(self) -> str:
+        """Return the name of the file that is replayed; empty where the devices are real."""
+        values = {} if isinstance(self.source, str) else dict(self.source.values)
+        return str(values.get("file", ""))
+
+    @property
+    def is_recorded(self) -> bool:
+        """Return whether the devices are those of a recording."""
+        return any(state.device.kind == "replay" for state in self.devices)
 
 
 def everywhere(snapshot: Snapshot) -> Snapshot:

@@ -34,22 +34,27 @@ _NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
 def parse_integer(text: str) -> int:
     """Read a whole number, which may be negative. Raises UserError."""
     if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
-        raise UserError(f"expected a whole number; got {text!r}")
+        raise UserError(phrase("expected a whole number; got {value}", value=repr(text)))
     return int(text)
 
 
 def parse_count(text: str) -> int:
     """Read a whole number that is not negative. Raises UserError."""
     if not re.fullmatch(r"[0-9]+", text.strip()):
-        raise UserError(f"expected a whole number, 0 or more; got {text!r}")
+        raise UserError(phrase("expected a whole number, 0 or more; got {value}", value=repr(text)))
     return int(text)
 
 
 def parse_bytes(text: str | int) -> int:
     """Read an amount such as 20GiB, 512M, 1.5 GB or 1073741824, in bytes. Raises UserError."""
-    return round(
-        _parse(str(text), _BYTES, MAX_BYTES, "an amount of memory such as 20GiB or 512MiB")
-    )
+    if (found := _parse(str(text), _BYTES, MAX_BYTES)) is None:
+        raise UserError(
+            phrase(
+                "an amount of memory such as 20GiB or 512MiB is needed; got {value}",
+                value=repr(str(text)),
+            )
+        )
+    return round(found)
 
 
 def parse_size(text: str | int) -> int:
@@ -63,22 +68,28 @@ def parse_size(text: str | int) -> int:
     if size < 2**20 and isinstance(text, str) and re.fullmatch(r"\d+(\.\d+)?", text.strip()):
         size = parse_bytes(f"{text.strip()}GiB")
     if size < 2**20:
-        raise UserError(f"{text} is less than 1 MiB: add a unit, as in 20GiB")
+        raise UserError(
+            phrase("{value} is less than 1 MiB: add a unit, as in 20GiB", value=str(text))
+        )
     return size
 
 
 def parse_seconds(text: str | float) -> float:
     """Read a span such as 90, 30s, 45min, 2h or 1d, in seconds. Raises UserError."""
-    return _parse(str(text), _SECONDS, MAX_SECONDS, "a time such as 90s, 45min, 2h or 1d")
+    if (found := _parse(str(text), _SECONDS, MAX_SECONDS)) is None:
+        raise UserError(
+            phrase(
+                "a time such as 90s, 45min, 2h or 1d is needed; got {value}", value=repr(str(text))
+            )
+        )
+    return found
 
 
-def _parse(text: str, units: dict[str, int], most: float, wanted: str) -> float:
+def _parse(text: str, units: dict[str, int], most: float) -> float | None:
     found = _NUMBER.fullmatch(text.strip())
     factor = units.get(found[2].lower()) if found else None
     value = float(found[1]) * factor if found and factor is not None else math.nan
-    if not 0 < value <= most:
-        raise UserError(f"{wanted} is needed; got {text!r}")
-    return value
+    return value if 0 < value <= most else None
 
 
 LAST_MOMENT = 2.0**32
@@ -99,8 +110,11 @@ def parse_moment(text: str, now: float) -> float:
         return now - parse_seconds(text)
     except UserError as e:
         raise UserError(
-            "a span such as 7d or 2h, or a date such as 2026-11-20 or 2026-11-20T14:30, is needed; "
-            f"got {text!r}"
+            phrase(
+                "a span such as 7d or 2h, or a date such as 2026-11-20 or 2026-11-20T14:30, is "
+                "needed; got {value}",
+                value=repr(text),
+            )
         ) from e
 
 
@@ -143,8 +157,11 @@ def _read_begin(text: str, now: float) -> float:
         return datetime.fromisoformat(text).timestamp()
     except (UserError, ValueError, OverflowError, OSError) as e:
         raise UserError(
-            "a time such as 22:30, a date such as 2026-12-01 08:00, or a span such as +2h, is "
-            f"needed; got {text!r}"
+            phrase(
+                "a time such as 22:30, a date such as 2026-12-01 08:00, or a span such as +2h, is "
+                "needed; got {value}",
+                value=repr(text),
+            )
         ) from e
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.attempts import unlimited
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import UserError
@@ -48,13 +48,15 @@ def check_spec(
     check_text(spec)
     check_limits(spec)
     if spec.gpus < 0:
-        raise UserError(f"a job needs 0 or more GPUs, not {spec.gpus}")
+        raise UserError(phrase("a job needs 0 or more GPUs, not {value}", value=spec.gpus))
     if spec.retry_lost and not spec.retries:
-        raise UserError("a lost job is retried as often as a failed one: add a number of retries")
+        raise UserError(
+            phrase("a lost job is retried as often as a failed one: add a number of retries")
+        )
     if spec.memory < 0:
         raise UserError(f"a job reserves 0 or more bytes of memory, not {spec.memory}")
     if not spec.gpus and (spec.memory or spec.gpu_type):
-        raise UserError("memory and a type of GPU need a number of GPUs, such as --gpus 1")
+        raise UserError(phrase("memory and a type of GPU need a number of GPUs, such as --gpus 1"))
     if (obstacle := device_obstacle(spec, devices, availability)) is not None:
         raise UserError(phrase("the job cannot run: {sub}", sub=explain(obstacle, 0.0)))
 
@@ -71,9 +73,10 @@ def device_obstacle(
 
 def _check_command(spec: Spec) -> None:
     if not spec.argv or not spec.argv[0]:
-        raise UserError("no command was given. Example: gpudeck submit -- python train.py")
+        example = "gpudeck submit -- python train.py"
+        raise UserError(phrase("no command was given. Example: {command}", command=example))
     if any("\0" in text for text in (*spec.argv, spec.cwd)):
-        raise UserError("a command or a folder cannot contain a NUL character")
+        raise UserError(phrase("a command or a folder cannot contain a NUL character"))
     long = (text for text in spec.argv if len(text) >= MAX_ARGUMENT // 4)
     if any(len(text) >= MAX_ARGUMENT or len(text.encode()) >= MAX_ARGUMENT for text in long):
         raise UserError(
@@ -128,10 +131,10 @@ def check_text(spec: Spec) -> None:
             f"variables hold up to {MAX_CHARACTERS} characters and no NUL"
         )
     if len(spec.tags) > MAX_TAGS:
-        raise UserError(f"a job has up to {MAX_TAGS} tags")
+        raise UserError(phrase("a job has up to {n} tags", n=MAX_TAGS))
 
 
-def check_host_limits(spec: Spec, problem: str) -> None:
+def check_host_limits(spec: Spec, problem: Message) -> None:
     """Raise UserError where the job's host memory or CPUs cannot be limited.
 
     Args:
@@ -148,11 +151,13 @@ def check_environment(env: Mapping[str, str], where: str) -> None:
         where: the cluster it is sent to; empty for this machine.
     """
     if any("\0" in text for text in (*env, *env.values())):
-        raise UserError("an environment cannot contain a NUL character")
+        raise UserError(phrase("an environment cannot contain a NUL character"))
     if sum(len(name) + len(value) + 2 for name, value in env.items()) > MAX_COMMAND:
         raise UserError(f"an environment must be smaller than {MAX_COMMAND // 2**20} MiB")
     if any(not name or "=" in name for name in env):
-        raise UserError("the name of an environment variable cannot be empty or contain '='")
+        raise UserError(
+            phrase("the name of an environment variable cannot be empty or contain '='")
+        )
     if where and sum(len(name) + len(value) for name, value in env.items()) > MAX_SENT:
         raise UserError(
             f"{where} accepts up to {MAX_SENT // 1024} KiB of environment: "

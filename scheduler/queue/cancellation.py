@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpudeck.language.text import Message
+from gpudeck.language.text import Message, Text, phrase
 from gpudeck.scheduler.attempts import Executors
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Cancelling, Job, Running
@@ -56,7 +56,9 @@ class Canceller:
         """Cancel a job. Raises NotFound, UserError where it has ended."""
         job = self._queries.get(job_id)
         if not job.active:
-            raise UserError(f"job {job_id} has ended already: {job.status}")
+            raise UserError(
+                phrase("job {job} has ended already: {status}", job=job_id, status=Text(job.status))
+            )
         self._cancel([self._index.active[job_id]])
 
     def cancel_many(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpudeck.language.numbers import clock
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Text, joined, phrase
 from gpudeck.scheduler.attempts import Executors
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import Unsettled, UserError
@@ -265,7 +265,11 @@ class Submission:
         """Return where and when a waiting job will start. Raises NotFound, UserError."""
         job = self._queries.get(job_id)
         if not isinstance(job.state, Queued):
-            raise UserError(f"job {job_id} is {job.status}: it does not wait")
+            raise UserError(
+                phrase(
+                    "job {job} is {status}: it does not wait", job=job_id, status=Text(job.status)
+                )
+            )
         return self._planner.forecast(job, devices, availability)
 
     def edit(
@@ -345,7 +349,11 @@ class Submission:
         for one in (job, other):
             if not isinstance(one.state, Queued):
                 raise UserError(
-                    f"job {one.id} is {one.status}: only waiting jobs have a place in the queue"
+                    phrase(
+                        "job {job} is {status}: only waiting jobs have a place in the queue",
+                        job=one.id,
+                        status=Text(one.status),
+                    )
                 )
         if job.id == other.id:
             return []
@@ -382,7 +390,14 @@ def edited(job: Job, changes: Changes) -> Spec:
         raise UserError(f"nothing to change was named. Choose from: {fields}")
     late = sorted(set(made) - _ALWAYS)
     if late and not isinstance(job.state, Queued):
-        raise UserError(f"job {job.id} is {job.status}: it is too late to change {', '.join(late)}")
+        raise UserError(
+            phrase(
+                "job {job} is {status}: it is too late to change {name}",
+                job=job.id,
+                status=Text(job.status),
+                name=joined(late),
+            )
+        )
     return msgspec.structs.replace(job.spec, **made)
 
 

@@ -161,7 +161,7 @@ class CalibrationService:
 
 def _versions(device: Device) -> tuple[str, str]:
     """Return the VBIOS and the driver, for which a correction holds."""
-    return device.facts.get("VBIOS", ""), device.facts.get("driver", "")
+    return str(device.facts.get("VBIOS", "")), str(device.facts.get("driver", ""))
 
 
 def _in_force(device: Device) -> ClockCalibration:

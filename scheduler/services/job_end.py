@@ -10,6 +10,7 @@ import signal
 from collections import deque
 from collections.abc import Callable
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.background.launch import open_log
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
@@ -55,8 +56,11 @@ def check_command(command: str) -> None:
     words = shlex.split(command)
     if words and shutil.which(words[0]) is None:
         raise UserError(
-            f"on_job_end names a program that is not there: {words[0]}. Name it by its whole path; "
-            "it runs without a shell"
+            phrase(
+                "on_job_end names a program that is not there: {value}. Name it by its whole path; "
+                "it runs without a shell",
+                value=words[0],
+            )
         )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from gpudeck.language.text import Span, phrase
 from gpudeck.scheduler.protocol.busy_causes import (
     Asleep,
     BusyCause,
@@ -26,6 +27,7 @@ from gpudeck.scheduler.protocol.devices import Device, Reading
 from gpudeck.scheduler.protocol.jobs import Job, Progress, held_devices
 from gpudeck.scheduler.protocol.settings import Settings, is_quiet, listed
 from gpudeck.scheduler.protocol.snapshot import DeviceState
+from gpudeck.scheduler.protocol.units import list_jobs
 from gpudeck.scheduler.telemetry.flop_rate import FlopRate
 from gpudeck.scheduler.telemetry.idle import (
     CPU_UTIL_PERCENT,
@@ -196,7 +198,9 @@ class Monitor:
                 rates[job.id] = tflops
         if not rates:
             return reading
-        names = ", ".join(f"job {job}" for job in rates)
+        method = phrase(
+            "counted by {jobs} over its last {span}", jobs=list_jobs(tuple(rates)), span=Span(2.0)
+        )
         return msgspec.structs.replace(
             reading,
             values={
@@ -204,7 +208,7 @@ class Monitor:
                 "tflops": sum(rates.values()),
             },
             absent={f: cause for f, cause in reading.absent.items() if f not in _COUNTED},
-            methods={**reading.methods, "tflops": f"counted by {names} over its last 2 s"},
+            methods={**reading.methods, "tflops": method},
         )
 
 

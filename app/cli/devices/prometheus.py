@@ -156,7 +156,7 @@ def _labels(device: Device, host: str) -> tuple[str, ...]:
         f"nvidia{device.index}",
         device.name,
         host,
-        device.facts.get("driver", ""),
+        str(device.facts.get("driver", "")),
     )
 
 

@@ -60,7 +60,7 @@ def watch_lines(
         devices = _align(rows, width)
     else:
         devices = _grid(shown, width)
-    title = (plural(len(snapshot.devices), "device"), snapshot.source, clock(snapshot.time))
+    title = (plural(len(snapshot.devices), "device"), str(snapshot.source), clock(snapshot.time))
     lines = [(StyledText(_GAP.join(title), "muted"),), *devices, *alerts]
     room = height - 1
     if len(lines) > room:

@@ -38,7 +38,7 @@ def run(args: Namespace) -> int:
         print_line(rates)
     for alert in snapshot.alerts:
         print_line(f"alert {alert.id}: {alert.text}")
-    notes = {d.device.note for d in snapshot.devices if d.device.note} | set(
+    notes = {str(d.device.note) for d in snapshot.devices if d.device.note} | set(
         map(str, snapshot.notices)
     )
     for note in sorted(notes) + _missing_fields(snapshot):

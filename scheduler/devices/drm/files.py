@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.absence import Absence, Unavailable, Unreadable
 
 
@@ -14,14 +15,16 @@ class Values:
     def __init__(self) -> None:
         self.values: dict[str, float] = {}
         self.absent: dict[str, Absence] = {}
-        self.methods: dict[str, str] = {}
+        self.methods: dict[str, Message] = {}
 
-    def add(self, field: str, files: Sequence[Path], unit: float = 1.0, method: str = "") -> None:
+    def add(
+        self, field: str, files: Sequence[Path], unit: float = 1.0, method: Message = ""
+    ) -> None:
         """Add the number in the first of these files that exists, times `unit`."""
         found = number(files)
         self.set(field, found * unit if isinstance(found, float) else found, method)
 
-    def set(self, field: str, value: float | Absence, method: str = "") -> None:
+    def set(self, field: str, value: float | Absence, method: Message = "") -> None:
         """Add a value, or why it is absent, and how it was computed."""
         if isinstance(value, float):
             self.values[field] = value

@@ -12,13 +12,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.devices.drm.files import Rate, Values, number
 from gpudeck.scheduler.devices.runtime_power import text
 from gpudeck.scheduler.protocol.absence import Absence
 
 _MICRO, _MILLI = 1e-6, 1e-3
-METHOD = "share of time in which the graphics engine was not in its idle state (C6)"
-_POWER_METHOD = "energy counter of the card, over the interval"
+METHOD = phrase("share of time in which the graphics engine was not in its idle state (C6)")
+_POWER_METHOD = phrase("energy counter of the card, over the interval")
 
 
 class IntelCard:

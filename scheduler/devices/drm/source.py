@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.devices import runtime_power
 from gpudeck.scheduler.devices.drm.amd import AmdCard
 from gpudeck.scheduler.devices.drm.intel import IntelCard
@@ -27,7 +28,7 @@ class DrmSource(Source):
         """Find the cards. Raises NoGpu where there is none."""
         self._addresses = _found()
         if not self._addresses:
-            raise NoGpu("no AMD or Intel GPU has a driver")
+            raise NoGpu(phrase("no AMD or Intel GPU has a driver"))
         self._cards = [_card(address) for address in self._addresses]
         self._asleep: dict[str, float] = {}
         """When each card that sleeps was first found asleep."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pynvml as nv
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.absence import Refused
 from gpudeck.scheduler.protocol.devices import DevicesChanged, NoGpu
 from gpudeck.scheduler.protocol.errors import UserError
@@ -74,7 +75,7 @@ def unreachable(error: Any) -> UserError:
     if error.value == nv.NVML_ERROR_LIBRARY_NOT_FOUND or (
         error.value == nv.NVML_ERROR_DRIVER_NOT_LOADED and not _DRIVER.exists()
     ):
-        return NoGpu(f"no NVIDIA GPU can be reached: {error}")
+        return NoGpu(phrase("no NVIDIA GPU can be reached: {quote}", quote=str(error)))
     if error.value == nv.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
         return UserError(
             "the NVIDIA driver and its library have different versions, as after an update. "

@@ -35,6 +35,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import pynvml as nv
 
+from gpudeck.language.text import Message, Number, Text, phrase
 from gpudeck.scheduler.devices.nvidia.errors import refusal
 from gpudeck.scheduler.devices.nvidia.queries import SLOW_S
 from gpudeck.scheduler.protocol import calibration
@@ -74,14 +75,21 @@ _ERRORS = ("tflops_error", "tflops_gpm_error")
 _DERIVED = (*_RATES, *_ERRORS, "bandwidth")
 MIN_INTERVAL_S = 0.09
 """Two samples must be about 0.1 s apart; at ten readings a second the interval varies a little."""
-METHOD = (
-    "hardware counters (GPM): busy share of the tensor and FP32 pipes x SMs x mean clock. "
-    "FP64 and FP16 without tensor cores are not in the sum. "
-    "The counters cannot tell the data type: the figure is right for FP16 and BF16; FP8 is twice "
-    "and TF32 half of it, and older (mma.sync) kernels are up to half of it"
+CALIBRATED = phrase("The clock is corrected by a calibration of this card")
+NOT_CALIBRATED = phrase(
+    "The clock is NVML's own; to measure this card's, run: {command}", command="gpudeck calibrate"
 )
-CALIBRATED = "The clock is corrected by a calibration of this card"
-NOT_CALIBRATED = "The clock is NVML's own; to measure this card's, run: gpudeck calibrate"
+
+
+def describe_method(calibrated: bool) -> Text:
+    """Return how TFLOP/s are counted."""
+    return phrase(
+        "hardware counters (GPM): busy share of the tensor and FP32 pipes x SMs x mean clock. "
+        "FP64 and FP16 without tensor cores are not in the sum. The counters cannot tell the data "
+        "type: the figure is right for FP16 and BF16; FP8 is twice and TF32 half of it, and older "
+        "(mma.sync) kernels are up to half of it. {sub}",
+        sub=CALIBRATED if calibrated else NOT_CALIBRATED,
+    )
 
 
 class FlopPerCycle(NamedTuple):
@@ -189,7 +197,7 @@ class HardwareCounters:
         """
         self._capability, self._sms, self._peak = capability, sms, peak_bandwidth
         self._clock = calibrated or calibration.UNCALIBRATED
-        self._method = f"{METHOD}. {CALIBRATED if calibrated else NOT_CALIBRATED}"
+        self._method = describe_method(calibrated is not None)
         self._gpm: GpmSampler | NoCounters
         try:
             self._gpm = GpmSampler(handle)
@@ -203,7 +211,7 @@ class HardwareCounters:
         return isinstance(self._gpm, GpmSampler)
 
     def read(
-        self, values: dict[str, float], absent: dict[str, Absence], methods: dict[str, str]
+        self, values: dict[str, float], absent: dict[str, Absence], methods: dict[str, Message]
     ) -> None:
         """Add the means since the last call.
 
@@ -229,14 +237,15 @@ class HardwareCounters:
         self._add_flops(values, absent, methods)
         if "dram" in values and self._peak:
             values["bandwidth"] = values["dram"] / 100 * self._peak
-            methods["bandwidth"] = (
-                f"hardware counters (GPM): DRAM busy share x {self._peak / 1e12:.2f} TB/s"
+            methods["bandwidth"] = phrase(
+                "hardware counters (GPM): DRAM busy share x {rate} TB/s",
+                rate=Number(self._peak / 1e12, ".2f"),
             )
         else:
             absent["bandwidth"] = absent.get("dram", Unavailable("peak bandwidth"))
 
     def _add_flops(
-        self, values: dict[str, float], absent: dict[str, Absence], methods: dict[str, str]
+        self, values: dict[str, float], absent: dict[str, Absence], methods: dict[str, Message]
     ) -> None:
         found = flops(values, self._capability, self._sms)
         activity = calibration.tensor_activity(values)

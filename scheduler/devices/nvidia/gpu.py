@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pynvml as nv
 
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.devices.nvidia import unified
 from gpudeck.scheduler.devices.nvidia.clocks import SmClock, Throttle
 from gpudeck.scheduler.devices.nvidia.errors import optional, text
@@ -51,8 +52,8 @@ class Gpu:
             optional(_peak_bandwidth, self.handle) or 0.0,
             calibration.find(
                 self.device.id,
-                self.device.facts.get("VBIOS", ""),
-                self.device.facts["driver"],
+                str(self.device.facts.get("VBIOS", "")),
+                str(self.device.facts["driver"]),
             ),
         )
 
@@ -100,7 +101,7 @@ class Gpu:
         """
         values: dict[str, float] = {}
         absent: dict[str, Absence] = {}
-        methods: dict[str, str] = {}
+        methods: dict[str, Message] = {}
         texts: dict[str, str] = {}
         steady = monotonic()
         self._scalars.read(steady, values, absent)
@@ -112,7 +113,7 @@ class Gpu:
         if "power" not in values and "power_avg" in values:
             del absent["power"]
             values["power"] = values["power_avg"]
-            methods["power"] = (
+            methods["power"] = phrase(
                 "averaged by the card over a second: it reports no instantaneous power"
             )
         if (action := values.get("recovery_action")) is not None:

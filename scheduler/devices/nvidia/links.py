@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pynvml as nv
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.devices.nvidia.errors import RETRY_S, lasting, optional, refusal
 from gpudeck.scheduler.devices.nvidia.queries import SLOW_S, field_value
 from gpudeck.scheduler.protocol.absence import Absence, Unavailable
@@ -93,14 +94,14 @@ class PcieMeter:
         self._rates = ByteRates(handle, PCIE)
         self._has_counters = True
         self._next = 0.0
-        self._kept: tuple[dict[str, float], dict[str, Absence], str] = ({}, {}, "")
+        self._kept: tuple[dict[str, float], dict[str, Absence], Message] = ({}, {}, "")
 
     def read(
         self,
         now: float,
         values: dict[str, float],
         absent: dict[str, Absence],
-        methods: dict[str, str],
+        methods: dict[str, Message],
     ) -> None:
         """Add the rates, measured anew where that is affordable, and how they were measured."""
         if now >= self._next:

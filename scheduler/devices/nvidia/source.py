@@ -10,6 +10,7 @@ from time import monotonic
 
 import pynvml as nv
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.devices.nvidia.errors import RETRY_S, unreachable
 from gpudeck.scheduler.devices.nvidia.events import XidEvents
 from gpudeck.scheduler.devices.nvidia.gpu import Gpu
@@ -65,7 +66,7 @@ class NvmlSource(Source):
             except (nv.NVMLError, DevicesChanged) as e:
                 self._silent[index] = str(e)
         if not self._count:
-            raise NoGpu("the NVIDIA driver is loaded, but finds no GPU")
+            raise NoGpu(phrase("the NVIDIA driver is loaded, but finds no GPU"))
         if not self._gpus:
             why = next(iter(self._silent.values()), "all are left alone")
             raise UserError(f"the NVIDIA GPUs cannot be read: {why}. See: nvidia-smi")

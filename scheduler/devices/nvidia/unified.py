@@ -8,9 +8,12 @@ from typing import Any
 import psutil
 import pynvml as nv
 
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.protocol.absence import Absence, Refused
 
-METHOD = "memory that the GPU shares with the CPU: from /proc/meminfo, as NVML does not support it"
+METHOD = phrase(
+    "memory that the GPU shares with the CPU: from /proc/meminfo, as NVML does not support it"
+)
 _FIELDS = ("mem_used", "mem_total", "mem_free")
 _NOT_SUPPORTED = Refused("NVML", str(nv.NVMLError(nv.NVML_ERROR_NOT_SUPPORTED)))
 
@@ -21,7 +24,7 @@ def is_unified(absent: Mapping[str, Absence]) -> bool:
 
 
 def add_memory(
-    values: dict[str, float], absent: dict[str, Absence], methods: dict[str, str]
+    values: dict[str, float], absent: dict[str, Absence], methods: dict[str, Message]
 ) -> None:
     """Add the machine's memory to a reading, in place of what NVML does not report."""
     values.update(machine_memory())

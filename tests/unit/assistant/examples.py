@@ -7,6 +7,7 @@ import msgspec
 
 from gpudeck.accel.result import Check, Result, Timing
 from gpudeck.assistant.facts import Fact, gather
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.busy_causes import HeldByJobs
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
 from gpudeck.scheduler.protocol.jobs import (
@@ -106,5 +107,9 @@ def replayed(index: int) -> DeviceState:
 
 CPU_FACTS: tuple[Fact, ...] = gather(snapshot(CPU_STATE), JOBS, HISTORY, NOW - 600, NOW)
 REPLAY_FACTS: tuple[Fact, ...] = gather(
-    snapshot(replayed(0), replayed(1), source="replay h100.trace.gz"), (), {}, NOW - 600, NOW
+    snapshot(replayed(0), replayed(1), source=phrase("replay of {file}", file="h100.trace.gz")),
+    (),
+    {},
+    NOW - 600,
+    NOW,
 )

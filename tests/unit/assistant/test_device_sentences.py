@@ -9,7 +9,7 @@ import pytest
 from gpudeck.assistant.language.sentences import translated
 from gpudeck.language.languages import LANGUAGES
 from gpudeck.language.words import words
-from gpudeck.scheduler.devices.nvidia.gpm import CALIBRATED, METHOD, NOT_CALIBRATED
+from gpudeck.scheduler.devices.nvidia.gpm import describe_method
 from gpudeck.scheduler.devices.nvidia.unified import METHOD as UNIFIED
 from gpudeck.scheduler.protocol import absence, busy_causes
 from gpudeck.scheduler.protocol.snapshot import SLEEP_NOTICE
@@ -38,13 +38,10 @@ BUSY = (
     busy_causes.Settling(1.0, 30.0),
 )
 OTHERS = (
-    f"{METHOD}. {CALIBRATED}",
-    f"{METHOD}. {NOT_CALIBRATED}",
+    describe_method(calibrated=True),
+    describe_method(calibrated=False),
     UNIFIED,
     SLEEP_NOTICE,
-    "counted by job 3 over its last 2 s",
-    "replay of h100.trace.gz",
-    "cpu (the NVIDIA driver is loaded, but finds no GPU)",
 )
 TRANSLATED = [language for language in LANGUAGES if language != "en"]
 

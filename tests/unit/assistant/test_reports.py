@@ -18,6 +18,7 @@ from gpudeck.assistant.reports.material import Material
 from gpudeck.assistant.reports.report import Chart, Excerpt, Prose, Report, Table, packed, unpacked
 from gpudeck.assistant.writing.writer import Written, write
 from gpudeck.language.languages import Language
+from gpudeck.language.text import phrase
 from gpudeck.language.words import words
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Done, Event, Failed, Job, Usage
@@ -44,7 +45,9 @@ def span(
     alerts: tuple[Alert, ...] = ALERTS,
 ) -> Material:
     shown = snapshot(
-        *(replayed(i) for i in range(devices)), jobs=jobs, source="replay h100.trace.gz"
+        *(replayed(i) for i in range(devices)),
+        jobs=jobs,
+        source=phrase("replay of {file}", file="h100.trace.gz"),
     )
     read = {"g0": watched(99.0), "g1": watched(50.0)} if histories is None else histories
     return Material(
@@ -151,7 +154,12 @@ def test_every_number_of_a_report_is_in_a_fact(material: Material) -> None:
 def test_a_report_on_the_past_has_no_reading_of_the_present() -> None:
     """The readings of the snapshot are 71 and 72 °C, those of the history all 65 °C."""
     past = Columns([NOW - 7200, NOW - 3600], {"util": [50.0, 50.0], "temp": [65.0, 65.0]})
-    shown = snapshot(replayed(0), replayed(1), source="replay h100.trace.gz", paused=True)
+    shown = snapshot(
+        replayed(0),
+        replayed(1),
+        source=phrase("replay of {file}", file="h100.trace.gz"),
+        paused=True,
+    )
     histories = {"g0": past, "g1": past}
     facts = gather(shown, JOBS, histories, NOW - 7200, NOW - 3600)
     read = Material("span", NOW - 7200, NOW - 3600, shown, JOBS, histories, (), facts=facts)

@@ -166,12 +166,7 @@ REASONS: tuple[WaitReason, ...] = (
     NoRoom(ON_ONE, BLOCKERS, more=3),
     NoRoom(ON_TWO, (), 1),
 )
-STORED = (
-    "expected a whole number; got 'x1'",
-    "a time such as 90s, 45min, 2h or 1d is needed; got 'x1'",
-    "20 GiB reserved on each device",
-    "2 h for each attempt",
-    "REPLAY of h100.gdt: recorded, not live",
+FOUND = (
     REASON,
     CHANGED,
     TAKEN,
@@ -229,8 +224,8 @@ def test_every_blocker_is_translated_in_a_list_with_others() -> None:
         check(explain(NoRoom(ON_ONE, (blocker, Drained("GPU 9", mig=False))), NOW))
 
 
-def test_what_is_stored_and_found_on_disk_is_translated() -> None:
-    for sentence in STORED:
+def test_what_is_found_on_disk_is_translated() -> None:
+    for sentence in FOUND:
         check(sentence)
 
 

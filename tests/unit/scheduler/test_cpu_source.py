@@ -25,7 +25,7 @@ def source() -> CpuSource:
 def test_it_says_what_it_is_and_why(source: CpuSource) -> None:
     (device,) = source.devices()
     assert device.kind == "cpu"
-    assert device.note == "CPU: no NVIDIA GPU found"
+    assert str(device.note) == "CPU: no NVIDIA GPU found"
     assert device.facts["why"] == "no NVIDIA GPU can be reached: Driver Not Loaded"
     assert device.facts["threads"] == str(psutil.cpu_count())
     assert device.name

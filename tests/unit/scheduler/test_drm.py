@@ -146,7 +146,7 @@ def test_they_are_the_devices_where_there_is_no_nvidia_gpu(tree, card):
     import pynvml
 
     card.answers["nvmlInit"] = pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-    assert open_source("auto")[1].startswith("cpu (")
+    assert str(open_source("auto")[1]).startswith("cpu (")
     tree("0000:03:00.0", "amdgpu", RX7900)
     source, description = open_source("auto")
     assert description == "sysfs" and source.devices()[0].kind == "amd"

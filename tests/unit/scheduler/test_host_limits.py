@@ -122,8 +122,8 @@ def test_the_options_are_read_checked_and_shown() -> None:
     assert memory.parse is not None and cpus.parse is not None
     spec = make_spec(["true"], {"host_memory": "64GiB", "cpus": cpus.parse("0.5")})
     assert (spec.host_memory, spec.cpus) == (64 * 2**30, 0.5)
-    assert memory.write(spec.host_memory) == "at most 64 GiB"
-    assert cpus.write(spec.cpus) == "at most 0.5"
+    assert str(memory.write(spec.host_memory)) == "at most 64 GiB"
+    assert str(cpus.write(spec.cpus)) == "at most 0.5"
     for text in ("nan", "inf", "-1", "0.001", "many"):
         with pytest.raises(UserError, match="a number of processors"):
             cpus.parse(text)

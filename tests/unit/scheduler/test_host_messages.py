@@ -49,7 +49,7 @@ def test_the_readers_own_line_is_understood():
     rows = reader.Cpu().read()
     moment = decoded(sent(*rows, how="the kernel's counters", why="NVML: no library"))
     assert moment.devices[0].id == "lab1/cpu" and moment.devices[0].host == "lab1"
-    assert moment.devices[0].note == "no NVIDIA GPU can be read there: NVML: no library"
+    assert str(moment.devices[0].note) == "no NVIDIA GPU can be read there: NVML: no library"
     assert moment.readings[0].values["mem_total"] > 2**20
 
 

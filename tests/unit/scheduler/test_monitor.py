@@ -140,7 +140,7 @@ def test_a_job_that_counts_is_believed_before_the_counters() -> None:
     monitor.add_progress(3, [Progress(1, 10, "", 0.0, NOW), Progress(2, 10, "", 5e12, NOW + 0.5)])
     (shown,) = monitor.add([reading(NOW + 0.6, absent={"fan": "x"})], [mine])
     assert shown.values["tflops"] == pytest.approx(10.0)
-    assert shown.methods["tflops"] == "counted by job 3 over its last 2 s"
+    assert str(shown.methods["tflops"]) == "counted by job 3 over its last 2 s"
     (other,) = monitor.add([reading(NOW + 0.7)], [job(3, device="GPU-1")])
     assert other.values["tflops"] == 1.0, "not on a device it does not hold"
 

@@ -251,8 +251,8 @@ def test_without_a_driver_the_cpu_is_watched_and_says_why(
     assert "\n" not in str(caught.value)
     opened, said = open_source("auto")
     assert isinstance(opened, CpuSource)
-    assert words in said
-    assert words in opened.devices()[0].facts["why"]
+    assert words in str(said)
+    assert words in str(opened.devices()[0].facts["why"])
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_without_the_instantaneous_power_the_average_is_shown(card: RecordedNvml
     card.answers["nvmlDeviceGetFieldValues"] = error(pynvml.NVML_ERROR_NOT_SUPPORTED)
     reading = one(NvmlSource(), card)
     assert reading.values["power"] == 690.246
-    assert "it reports no instantaneous power" in reading.methods["power"], "and not silently"
+    assert "it reports no instantaneous power" in str(reading.methods["power"]), "and not silently"
     assert "power" not in reading.absent
     assert reading.explained()["temp_mem"] == "NVML: Not Supported"
 
