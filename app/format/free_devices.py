@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from gpudeck.app.format.values import device_label, shortest_label
 from gpudeck.app.language.texts import tr, tr_date
-from gpudeck.language.numbers import clock
+from gpudeck.language.numbers import amount, clock
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.busy_causes import Asleep, JobWaits, QuietHours, Settling
 from gpudeck.scheduler.protocol.draining import is_drained
-from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.jobs import Job, suspension_of
 from gpudeck.scheduler.protocol.schedule import expected_end
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import DeviceState, Idle, Snapshot
@@ -33,11 +33,13 @@ class FreeDevices:
     """Such as "3 of 8 free: 5, 6, 7"."""
     next: str
     """Such as "next: GPU 2 about 21:15"; empty where that is unknown or all are free."""
+    suspended: str = ""
+    """Such as "suspended jobs hold 30 GiB of this machine's memory"; empty where none do."""
 
     @property
     def text(self) -> str:
-        """Return both in one line."""
-        return "; ".join(filter(None, (self.headline, self.next)))
+        """Return all of it in one line."""
+        return "; ".join(filter(None, (self.headline, self.next, self.suspended)))
 
 
 def free_devices(snapshot: Snapshot) -> FreeDevices:
@@ -64,7 +66,16 @@ def free_devices(snapshot: Snapshot) -> FreeDevices:
         len(states),
         headline,
         _next(snapshot, [state for state in states if state not in free]),
+        _suspended(snapshot),
     )
+
+
+def _suspended(snapshot: Snapshot) -> str:
+    """Say how much host memory suspended jobs hold."""
+    held = sum(away.memory for away in map(suspension_of, snapshot.jobs) if away is not None)
+    if not held:
+        return ""
+    return tr("suspended jobs hold {size} of this machine's memory", size=amount(held))
 
 
 def is_free(state: DeviceState, settings: Settings) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 from gpudeck.app.format.values import clock, duration, memory
 from gpudeck.app.language.texts import tr, tr_date
 from gpudeck.scheduler.protocol.devices import Device
-from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.jobs import Job, Running, held_devices, suspension_of
 from gpudeck.scheduler.protocol.snapshot import DeviceState, Snapshot, label
 
 FREE_S = 2 * 3600.0
@@ -18,6 +20,29 @@ second."""
 def can_be_freed(device: Device) -> bool:
     """Return whether the jobs of a device can be suspended: a GPU of this machine."""
     return device.kind == "nvidia" and not device.host
+
+
+def jobs_on_gpus(snapshot: Snapshot) -> tuple[Job, ...]:
+    """Return the jobs of this user that hold GPUs of this machine and run there."""
+    gpus = {state.device.id for state in snapshot.devices if can_be_freed(state.device)}
+    return tuple(
+        job
+        for job in snapshot.jobs
+        if _is_own(job)
+        and isinstance(job.state, Running)
+        and job.state.suspension is None
+        and gpus & set(held_devices(job))
+    )
+
+
+def suspended_jobs(snapshot: Snapshot) -> tuple[Job, ...]:
+    """Return the jobs of this user that come back only when somebody resumes them."""
+    off = ((job, suspension_of(job)) for job in snapshot.jobs if _is_own(job))
+    return tuple(job for job, away in off if away is not None and away.resume_at is None)
+
+
+def _is_own(job: Job) -> bool:
+    return job.spec.user in (None, os.getuid())
 
 
 def free_question(state: DeviceState, snapshot: Snapshot) -> str:

@@ -12,6 +12,7 @@ from gpudeck.app.format.values import memory
 from gpudeck.app.language.texts import tr, tr_count, tr_noop
 from gpudeck.app.link.details_poller import DetailsPoller
 from gpudeck.app.link.link import Link
+from gpudeck.app.link.notice import Notice, NoticeAction
 from gpudeck.app.processes.about import ProcessAbout
 from gpudeck.app.processes.grouping import GROUPINGS, Line, memory_parts, process_lines
 from gpudeck.app.processes.memory_bar import MOST, MemoryBar
@@ -49,13 +50,25 @@ from gpudeck.app.widgets.fold_row import FoldRow
 from gpudeck.app.widgets.list_table import chosen_row, height_of_rows, list_card
 from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.protocol.snapshot import Snapshot
+from gpudeck.scheduler.protocol.suspended import SuspendedProgram
 from gpudeck.scheduler.verbs.devices import KillProcess
+from gpudeck.scheduler.verbs.suspension import GetSuspended, ResumeProcess, SuspendProcess
 
 EMPTY = tr_noop("No process uses a GPU.")
 NO_PROCESS = tr_noop("No process of this machine is visible.")
 RECORDED = tr_noop("Recordings contain no process data.")
 NOTHING_FOUND = tr_noop("No process matches the filter.")
-MENU = ("process.end", "", "process.job", "process.copy", "process.pid", "", "process.fold")
+MENU = (
+    "process.end",
+    "process.suspend",
+    "process.resume",
+    "",
+    "process.job",
+    "process.copy",
+    "process.pid",
+    "",
+    "process.fold",
+)
 """The actions of the menu of a row; an empty name is a line between them."""
 
 
@@ -124,6 +137,8 @@ class ProcessesPage(QWidget):
             self,
             {
                 "process.end": self.end.click,
+                "process.suspend": self._suspend,
+                "process.resume": lambda: self._link.send(self, GetSuspended(), self._resume),
                 "process.copy": lambda: self._copy(command=True),
                 "process.pid": lambda: self._copy(command=False),
                 "process.job": self._show_job,
@@ -300,6 +315,9 @@ class ProcessesPage(QWidget):
         for name in ("process.copy", "process.pid"):
             self.acts[name].setEnabled(chosen is not None)
         self.acts["process.job"].setEnabled(chosen is not None and chosen.process.job is not None)
+        foreign = known and chosen is not None and chosen.process.foreign
+        uses_gpu = chosen is not None and chosen.process.kind != "cpu"
+        self.acts["process.suspend"].setEnabled(foreign and uses_gpu)
         self.acts["process.fold"].setEnabled(GROUPINGS[self.grouping.currentData()] is not None)
 
     def _regroup(self) -> None:
@@ -326,6 +344,48 @@ class ProcessesPage(QWidget):
         chosen = self.chosen()
         if chosen is not None and chosen.process.job is not None:
             self.job_chosen.emit(chosen.process.job)
+
+    def _suspend(self) -> None:
+        """Take the chosen program off its GPU."""
+        if (chosen := self.chosen()) is not None:
+            found = chosen.process
+            self._announce(
+                tr(
+                    "{name} ({pid}) leaves its GPU; its memory moves to the machine's",
+                    name=found.name,
+                    pid=found.pid,
+                )
+            )
+            self._link.send(self, SuspendProcess(found.pid, found.ticks), self._tell_suspended)
+
+    def _tell_suspended(self, found: SuspendedProgram) -> None:
+        """Announce that a program is off its GPU, with the way back."""
+        self.poller.request()
+        back = NoticeAction(tr("Resume"), lambda: self._resume((found,)))
+        self._announce(
+            tr(
+                "{name} ({pid}) is suspended; {size} of GPU memory are free",
+                name=found.name,
+                pid=found.pid,
+                size=memory(found.memory),
+            ),
+            back,
+        )
+
+    def _resume(self, found: tuple[SuspendedProgram, ...]) -> None:
+        """Bring programs that are no jobs back to their GPUs."""
+        programs = [each for each in found if each.job is None]
+        for each in programs:
+            self._link.send(self, ResumeProcess(each.pid), self._tell_resumed)
+        if not programs:
+            self._announce(tr("No program is suspended"))
+
+    def _tell_resumed(self, found: SuspendedProgram) -> None:
+        self.poller.request()
+        self._announce(tr("{name} ({pid}) runs again", name=found.name, pid=found.pid))
+
+    def _announce(self, text: str, *actions: NoticeAction) -> None:
+        self._link.announced.emit(Notice(text, actions, seconds=10))
 
     def _ask_about(self, process: ProcessRow | None) -> None:
         self._ending = process

@@ -364,6 +364,17 @@ SETTINGS = (
         group="Alerts",
     ),
     Setting(
+        "alert_idle_memory",
+        tr_noop("Program holds idle memory"),
+        tr_noop(
+            "Alert when a program that is no job holds memory of a GPU that does nothing. It can "
+            "be suspended."
+        ),
+        "threshold",
+        unit=tr_noop("min without load"),
+        group="Alerts",
+    ),
+    Setting(
         "alert_stuck_job",
         tr_noop("No progress"),
         tr_noop("Alert when a job that reports progress has made none."),

@@ -24,6 +24,7 @@ from PySide6.QtWidgets import QApplication
 
 from gpudeck.app import DESKTOP_ID
 from gpudeck.app.charts.history import SECONDS
+from gpudeck.app.format.freeing import jobs_on_gpus, suspended_jobs
 from gpudeck.app.language import texts
 from gpudeck.app.link.link import Link
 from gpudeck.app.link.snapshots import SnapshotFeed
@@ -37,6 +38,7 @@ from gpudeck.app.widgets import theme
 from gpudeck.scheduler.notices.notice import Notice
 from gpudeck.scheduler.protocol import paths, settings
 from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.verbs.suspension import ResumeJob, SuspendJob
 
 _PRELOAD_MS = 2500
 """Milliseconds after the start, when the first charts have been drawn."""
@@ -74,6 +76,8 @@ class Desktop(QObject):
         self.compact.opened.connect(self._raise)
         self.tray.opened.connect(self._raise)
         self.tray.compacted.connect(self._toggle_compact)
+        self.tray.suspended.connect(self._suspend)
+        self.tray.resumed.connect(self._resume)
         self.tray.quitted.connect(self.window.close)
         app.styleHints().colorSchemeChanged.connect(lambda _: self._use_theme(self._theme))
 
@@ -112,6 +116,7 @@ class Desktop(QObject):
             self._notifier.update(snapshot, self.window.state.notify)
             now = summarize(snapshot)
             self.tray.show_summary(now)
+            self.tray.show_jobs(bool(jobs_on_gpus(snapshot)), bool(suspended_jobs(snapshot)))
             self.compact.show_summary(now)
 
     def _preload(self) -> None:
@@ -128,6 +133,18 @@ class Desktop(QObject):
 
     def _notify(self, notice: Notice) -> None:
         send_notice(notice, self._unsent.emit)
+
+    def _suspend(self) -> None:
+        """Take all jobs of the user off their GPUs."""
+        if (snapshot := self.window.state.snapshot) is not None:
+            for job in jobs_on_gpus(snapshot):
+                self.link.send(self, SuspendJob(job.id))
+
+    def _resume(self) -> None:
+        """Have all jobs come back that somebody suspended."""
+        if (snapshot := self.window.state.snapshot) is not None:
+            for job in suspended_jobs(snapshot):
+                self.link.send(self, ResumeJob(job.id))
 
     def _toggle_compact(self) -> None:
         if self.compact.isVisible():

@@ -19,18 +19,19 @@ class Tray(QObject):
 
     opened = Signal()
     compacted = Signal()
+    suspended = Signal()
+    resumed = Signal()
     quitted = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self.icon = QSystemTrayIcon()
         self.menu = QMenu()
-        for text, signal in (
-            (tr("Show GPU Deck"), self.opened),
-            (tr("Compact strip"), self.compacted),
-            (tr("Quit"), self.quitted),
-        ):
-            self.menu.addAction(text, signal.emit)
+        self.menu.addAction(tr("Show GPU Deck"), self.opened.emit)
+        self.menu.addAction(tr("Compact strip"), self.compacted.emit)
+        self.suspend = self.menu.addAction(tr("Suspend my jobs"), self.suspended.emit)
+        self.resume = self.menu.addAction(tr("Resume my jobs"), self.resumed.emit)
+        self.menu.addAction(tr("Quit"), self.quitted.emit)
         self.icon.setContextMenu(self.menu)
         self.icon.activated.connect(self._activated)
         self._painted: tuple[str, bool, str] | None = None
@@ -51,6 +52,11 @@ class Tray(QObject):
         if self.icon.toolTip() != text:
             self.icon.setToolTip(text)
         self._paint(summary.figure, summary.alarm)
+
+    def show_jobs(self, on_gpus: bool, suspended: bool) -> None:
+        """Offer what can be done: whether jobs of the user hold GPUs, and whether any is off."""
+        self.suspend.setEnabled(on_gpus)
+        self.resume.setEnabled(suspended)
 
     def notify(self, notice: Notice) -> None:
         """Show a notification, without its actions, where the desktop took none over D-Bus."""

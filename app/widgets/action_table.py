@@ -115,6 +115,13 @@ ACTIONS = (
     *_page(
         "processes",
         A("process.end", "End the process", ("Del",), words="kill stop terminate"),
+        A(
+            "process.suspend",
+            "Take the process off the GPU",
+            ("Ctrl+Shift+S",),
+            words="suspend free memory",
+        ),
+        A("process.resume", "Bring suspended processes back", words="resume suspended"),
         A("process.job", "Show the job of the process", ("Ctrl+J",), words="queue"),
         A("process.copy", "Copy the command of the process", ("Ctrl+C",), words="clipboard"),
         A("process.pid", "Copy the process ID", words="clipboard pid"),

@@ -6,7 +6,7 @@ from gpudeck.assistant.query.conversion import convert, kind_of
 
 UNITS = {
     "log_limit": "GiB", "suspend_spare": "GiB", "telemetry_hz": "Hz", "idle_util_percent": "%",
-    "session_idle": "min",
+    "session_idle": "min", "alert_idle_memory": "min",
     "idle_dwell_s": "s", "notify_minutes": "min", "model_idle_minutes": "min", "report_jobs": "min",
     "alert_temperature": "°C", "alert_memory": "%", "alert_slowdown": "s", "alert_power_cap": "s",
     "alert_idle_job": "min", "alert_stuck_job": "min", "alert_host": "min",

@@ -65,7 +65,7 @@ _STATES = (
     "queued", "starting", "running", "stopping", "done", "failed", "cancelled", "lost", "submitted",
     "started", "queued again", "pass", "fail", "lasts", "too hot", "memory nearly full",
     "throttled", "at its power limit", "hardware errors", "recovery needed", "memory errors",
-    "reserved but idle", "machine unreachable", "no progress", "machine",
+    "reserved but idle", "memory held idle", "machine unreachable", "no progress", "machine",
 )  # fmt: skip
 _SUBJECTS = {
     "deck": "GPU Deck", "span": "this time", "jobs": "the jobs", "all": "the jobs",

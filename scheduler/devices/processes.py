@@ -11,9 +11,13 @@ import psutil
 
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK, Process
+from gpudeck.scheduler.protocol.progress import printable
 
 MOST_COMMAND = 400
 """The most characters of a command line that are kept."""
+MOST_NOTEBOOK = 100
+"""The most characters of a notebook's name that are kept. Jupyter gives it to each kernel in the
+variable JPY_SESSION_NAME."""
 _CONTAINER = re.compile(r"[-/:]([0-9a-f]{64})(?:\.scope)?(?:/|$)")
 _LXC = re.compile(r"/lxc(?:\.payload)?[./]([^/]+)")
 
@@ -90,9 +94,10 @@ def _inspect(pid: int, ticks: int) -> tuple[Process, bool]:
     assistant = ASSISTANT_MARK in environment and environment.get("GPUDECK_HOME") == str(
         paths.home()
     )
-    return msgspec.structs.replace(found, job=_job(environment), assistant=assistant), bool(
-        environment
-    )
+    notebook = printable(Path(environment.get("JPY_SESSION_NAME", "")).name)[:MOST_NOTEBOOK]
+    job = _job(environment)
+    found = msgspec.structs.replace(found, job=job, assistant=assistant, notebook=notebook)
+    return found, bool(environment)
 
 
 def _job(environment: dict[str, str]) -> int | None:

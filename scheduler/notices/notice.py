@@ -99,13 +99,16 @@ def alert_notice(alert: Alert) -> Notice:
     fields = {
         "text": f"{host}: {alert.text}" if raised else f"{host}: over: {alert.text}",
         "event": "raised" if raised else "cleared", "id": alert.id, "rule": alert.rule,
-        "device": alert.device, "job": alert.job, "host": host, "since": utc(alert.since),
-        "raised": utc(alert.raised), "cleared": cleared,
+        "device": alert.device, "job": alert.job, "process": alert.process, "host": host,
+        "since": utc(alert.since), "raised": utc(alert.raised), "cleared": cleared,
     }  # fmt: skip
     actions: tuple[Action, ...] = ()
     if raised and alert.job is not None:
         cancel = Action(phrase("Cancel the job"), ("cancel", str(alert.job)))
         actions = (_open_log(alert.job), cancel)
+    if raised and alert.process is not None:
+        suspend = ("suspend", "--pid", str(alert.process))
+        actions = (Action(phrase("Suspend"), suspend),)
     return Notice("alert", title, alert.text, fields, raised, actions)
 
 

@@ -57,6 +57,8 @@ class Process(msgspec.Struct, frozen=True):
     """The name of that instance."""
     cpu: float | None = None
     """Its percentage of one CPU core since the last reading; None before the second one."""
+    notebook: str = ""
+    """The name of the Jupyter notebook whose kernel it is; empty for any other process."""
 
     @property
     def foreign(self) -> bool:

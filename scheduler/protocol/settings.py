@@ -143,6 +143,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """Corrected memory errors within an hour."""
     alert_idle_job: Threshold = 15.0
     """Minutes for which a job may hold a GPU that does nothing."""
+    alert_idle_memory: Threshold = 120.0
+    """Minutes for which a program outside of the queue may hold memory of a GPU that does
+    nothing."""
     alert_stuck_job: Threshold = 30.0
     """Minutes for which a job that reports progress may make none."""
     alert_host: Threshold = 2.0

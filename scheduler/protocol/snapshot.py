@@ -78,6 +78,8 @@ class Alert(msgspec.Struct, frozen=True):
     """The highest level that the rule compared while the alert was raised."""
     cleared_text: Message = ""
     """The text once it is cleared; empty where it stays the same."""
+    process: int | None = None
+    """The pid of the program that it is about, which can be suspended; None for any other alert."""
 
 
 class HostState(msgspec.Struct, frozen=True):

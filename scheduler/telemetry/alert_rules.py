@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from gpudeck.language.text import Span, Text, Value, joined, mark_phrase, phrase
-from gpudeck.scheduler.protocol.devices import NA, Device, Reading
+from gpudeck.language.numbers import GIB
+from gpudeck.language.text import Bytes, Span, Text, Value, joined, mark_phrase, phrase
+from gpudeck.scheduler.protocol.devices import NA, Device, Process, Reading
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.recovery import recovery_action
 from gpudeck.scheduler.protocol.settings import Settings
@@ -37,6 +38,8 @@ _ERRORS = {
     "xid_count": mark_phrase("{n} Xid errors of the driver"),
 }
 _MINUTE = 60.0
+_MUCH = GIB
+"""Bytes of a GPU from which on a program that does nothing is worth an alert."""
 Subject = TypeVar("Subject")
 
 
@@ -47,6 +50,8 @@ class Wording(NamedTuple):
     """While its cause lasts."""
     over: Text
     """Once it is cleared."""
+    process: int | None = None
+    """The pid of the program that it is about."""
 
 
 class DeviceSubject(NamedTuple):
@@ -257,6 +262,49 @@ def _held_idle(subject: DeviceSubject, thresholds: Thresholds) -> Wording:
     )
 
 
+def _idle_program(subject: DeviceSubject) -> float | None:
+    """Return 1 where a program has held memory for as long as the setting says, and the GPU does
+    nothing now."""
+    program, util = _largest_program(subject.reading), subject.reading.get("util")
+    minutes = subject.settings.alert_idle_memory
+    if program is None or subject.device.kind == "cpu" or isinstance(minutes, str):
+        return 0.0
+    if program.start and subject.reading.time - program.start < minutes * _MINUTE:
+        return 0.0
+    return None if isinstance(util, NA) else float(util <= subject.settings.idle_util_percent)
+
+
+def _largest_program(reading: Reading) -> Process | None:
+    """Return the program outside of the queue that holds most memory; None where none holds
+    much."""
+    known = [p for p in reading.processes if p.foreign and (p.memory or 0.0) >= _MUCH]
+    return max(known, key=lambda p: p.memory or 0.0, default=None)
+
+
+def _idle_memory(subject: DeviceSubject, thresholds: Thresholds) -> Wording:
+    program = _largest_program(subject.reading)
+    assert program is not None, "the rule is about a program"
+    name = phrase("{name} (PID {pid})", name=program.name, pid=program.pid)
+    if program.notebook:
+        name = phrase(
+            "{name} (PID {pid}, notebook {notebook})",
+            name=program.name,
+            pid=program.pid,
+            notebook=program.notebook,
+        )
+    shown: dict[str, Value] = {
+        "program": name,
+        "size": Bytes(int(program.memory or 0.0)),
+        "device": subject.label,
+        "span": Span(thresholds.raise_s),
+    }
+    return Wording(
+        phrase("{program} has held {size} of {device} and done nothing for {span}", **shown),
+        phrase("{program} held {size} of {device} and did nothing for {span}", **shown),
+        program.pid,
+    )
+
+
 def _unreachable(subject: HostSubject, thresholds: Thresholds) -> Wording:
     shown: dict[str, Value] = {
         "host": subject.host.name,
@@ -335,6 +383,13 @@ DEVICE_RULES: tuple[AlertRule[DeviceSubject], ...] = (
         _unused,
         _held_idle,
         per_job=True,
+    ),
+    AlertRule(
+        "memory held idle",
+        "alert_idle_memory",
+        lambda minutes: Thresholds(1, 1, minutes * _MINUTE),
+        _idle_program,
+        _idle_memory,
     ),
 )
 

@@ -162,6 +162,7 @@ class AlertEvaluator:
             now,
             peak=level.value,
             cleared_text=text.over,
+            process=text.process,
         )
         self._active[key] = made
         self._next += 1

@@ -11,10 +11,13 @@ from PySide6.QtTest import QTest
 
 from gpudeck.app.processes.page import EMPTY, NO_PROCESS, NOTHING_FOUND
 from gpudeck.scheduler.protocol.devices import Detail, Process
+from gpudeck.scheduler.protocol.suspended import SuspendedProgram
 from gpudeck.scheduler.verbs.devices import GetDetails, KillProcess
+from gpudeck.scheduler.verbs.suspension import GetSuspended, ResumeProcess, SuspendProcess
 from tests.gui import snapshots
 
 NOW = snapshots.NOW
+MODIFIERS = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
 TRAIN = Process(
     4711,
     "python",
@@ -163,6 +166,28 @@ def test_ending_a_process_asks_for_confirmation(page, fed):
     fed.reply(GetDetails, fed.details)
     fed.reply(KillProcess)
     assert fed.asked[-1] == GetDetails(), "the table tells at once"
+
+
+def test_a_program_leaves_its_gpu_and_comes_back(page, fed):
+    page.table.selectRow(0)
+    assert not page.acts["process.suspend"].isEnabled(), "a job is suspended on the page Jobs"
+    notebook = msgspec.structs.replace(TRAIN, job=None)
+    fed.details = (msgspec.structs.replace(fed.details[0], processes=(notebook, DRAW)),)
+    page.poller.request()
+    fed.reply(GetDetails, fed.details)
+    page.table.selectRow(0)
+    QTest.keyClick(page.table, Qt.Key.Key_S, MODIFIERS)
+    assert fed.asked[-1] == SuspendProcess(4711, 900)
+    off = SuspendedProgram(4711, "python", 40 * 2**30, "suspended", NOW, 1)
+    fed.reply(SuspendProcess, off)
+    assert "40.0 GiB of GPU memory are free" in fed.window.toasts.toasts[-1].text.text()
+    page.acts["process.resume"].trigger()
+    fed.reply(GetSuspended, (off, msgspec.structs.replace(off, pid=9, job=3)))
+    assert [r for r in fed.asked if isinstance(r, ResumeProcess)] == [ResumeProcess(4711)]
+    fed.reply(ResumeProcess, off)
+    page.acts["process.resume"].trigger()
+    fed.reply(GetSuspended, ())
+    assert "No program is suspended" in fed.window.toasts.toasts[-1].text.text()
 
 
 def test_a_process_that_cannot_be_ended_is_reported(page, fed):

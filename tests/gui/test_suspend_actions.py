@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+from PySide6.QtWidgets import QApplication
 
+from gpudeck.app.format.free_devices import free_devices
+from gpudeck.app.format.freeing import jobs_on_gpus, suspended_jobs
+from gpudeck.app.shell.tray import Tray
 from gpudeck.app.widgets.actions import find_action
 from gpudeck.scheduler.protocol.bookings import Freed
 from gpudeck.scheduler.protocol.jobs import Job, JobSuspension, Running
@@ -81,3 +85,27 @@ def test_a_recording_and_a_cpu_are_not_freed(fed: Fed) -> None:
     fed.feed(snapshots.gpu_snapshot(1, replay=True))
     fed.window.show_device(snapshots.gpu_snapshot(1, replay=True).devices[0].device.id)
     assert not fed.window.device.free.isVisible()
+
+
+def test_the_tray_offers_what_can_be_done(qapp: QApplication) -> None:
+    tray, asked = Tray(), list[str]()
+    tray.suspended.connect(lambda: asked.append("suspend"))
+    tray.resumed.connect(lambda: asked.append("resume"))
+    by_itself = with_suspension(msgspec.structs.replace(OFF, resume_at=NOW))
+    wanted = (
+        (with_suspension(None), [8], []),
+        (with_suspension(OFF), [], [8]),
+        (by_itself, [], []),
+    )
+    for shown, on, off in wanted:
+        assert [job.id for job in jobs_on_gpus(shown)] == on
+        assert [job.id for job in suspended_jobs(shown)] == off
+        tray.show_jobs(bool(on), bool(off))
+        tray.suspend.trigger()
+        tray.resume.trigger()
+    assert asked == ["suspend", "resume"]
+
+
+def test_the_first_line_says_how_much_host_memory_suspended_jobs_hold() -> None:
+    assert "suspended jobs hold 12 GiB" in free_devices(with_suspension(OFF)).text
+    assert "suspended" not in free_devices(with_suspension(None)).text

@@ -50,7 +50,7 @@ def test_another_job_runs_while_one_is_suspended(
     running(deck, other)
     stopped_at = steps(job)
     assert cli.main(["status"]) == 0
-    assert "Suspended jobs hold 64 MiB of this machine's memory" in capsys.readouterr().out
+    assert "suspended jobs hold 64 MiB of this machine's memory" in capsys.readouterr().out
     assert cli.main(["resume", str(job.id)]) == 0
     assert f"held by job {other.id}" in capsys.readouterr().out
     assert machine.off(job) and steps(job) == stopped_at

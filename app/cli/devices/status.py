@@ -14,11 +14,10 @@ from gpudeck.app.format.free_devices import free_devices
 from gpudeck.app.format.job_rows import describe
 from gpudeck.app.format.values import device_label
 from gpudeck.app.strip.tile_model import rates_by_type
-from gpudeck.language.numbers import amount, clock
+from gpudeck.language.numbers import clock
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.devices import NA
 from gpudeck.scheduler.protocol.fields import FIELDS, HEADLINE
-from gpudeck.scheduler.protocol.jobs import suspension_of
 from gpudeck.scheduler.protocol.snapshot import Snapshot, everywhere, printable
 
 
@@ -58,14 +57,11 @@ def run(args: Namespace) -> int:
 
 
 def _job_lines(snapshot: Snapshot) -> list[str]:
-    """Return a line for each active job, and how much memory suspended jobs hold."""
+    """Return a line for each active job."""
     active = [job for job in snapshot.jobs if job.active]
     if not active:
         return ["No jobs are waiting or running."]
-    lines = [f"job {job.id} ({job.spec.name}): {describe(job)}" for job in active]
-    if held := sum(found.memory for found in map(suspension_of, active) if found is not None):
-        lines.append(f"Suspended jobs hold {amount(held)} of this machine's memory.")
-    return lines
+    return [f"job {job.id} ({job.spec.name}): {describe(job)}" for job in active]
 
 
 def rate_lines(snapshot: Snapshot) -> list[str]:

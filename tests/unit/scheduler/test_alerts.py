@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudeck.scheduler.devices.trace import ReplaySource
+from gpudeck.scheduler.notices.notice import alert_notice
 from gpudeck.scheduler.protocol import paths
-from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.devices import Device, Process, Reading
 from gpudeck.scheduler.protocol.errors import NotFound
 from gpudeck.scheduler.protocol.jobs import Job, Progress, Running, Spec
 from gpudeck.scheduler.protocol.settings import Settings
@@ -110,6 +111,7 @@ class Machine:
         throttle: str = "none",
         device: Device = GPU,
         read: bool = True,
+        processes: tuple[Process, ...] = (),
         **values: float,
     ) -> list[Alert]:
         """Let time pass; return all alerts that changed."""
@@ -117,8 +119,9 @@ class Machine:
         for _ in range(int(seconds * 2)):
             self.now += 0.5
             reading = Reading(
-                device.id, self.now, {"util": 50.0, **values}, texts={"throttle": throttle}
-            )
+                device.id, self.now, {"util": 50.0, **values}, texts={"throttle": throttle},
+                processes=processes,
+            )  # fmt: skip
             changed += self.alerts.evaluate(
                 (device,), {device.id: reading} if read else {}, jobs, self.settings, self.now
             )
@@ -132,6 +135,9 @@ def job(number: int = 3, done: float = 5.0, device: str = "GPU-0") -> Job:
         0.0,
         Running("n", (device,), 0.0, 1, 1, "b", Progress(done, 10.0)),
     )
+
+
+KERNEL = Process(4711, "python", "ada", 30.0 * 2**30, start=900.0, notebook="fit.ipynb")
 
 
 def rules(changed: list[Alert]) -> list[tuple[str, bool]]:
@@ -221,6 +227,7 @@ def test_a_cpu_is_never_too_hot() -> None:
         ("hardware errors", {"alert_errors": 2.0}, {"ecc_uncorrected": 2.0}),
         ("recovery needed", {"alert_errors": 2.0}, {"recovery_action": 1.0}),
         ("reserved but idle", {"alert_idle_job": 0.5}, {"util": 0.0, "jobs": (job(),)}),
+        ("memory held idle", {"alert_idle_memory": 0.5}, {"util": 0.0, "processes": (KERNEL,)}),
         ("no progress", {"alert_stuck_job": 1.0}, {"jobs": (job(),)}),
     ],
 )
@@ -357,3 +364,19 @@ def test_a_recorded_h100_meets_its_power_limit_and_comes_back() -> None:
     assert 1127 <= cleared.cleared <= 1129, (
         "the eight seconds between the two are too few to be well again"
     )
+
+
+def test_a_notebook_that_holds_memory_and_does_nothing_is_named_and_can_be_suspended() -> None:
+    machine, small = Machine(alert_idle_memory=2.0), Process(5, "sh", memory=2.0**20)
+    (raised,) = machine.run_for(145, util=0.0, processes=(small, KERNEL))
+    assert raised.process == 4711
+    assert str(raised.text) == (
+        "python (PID 4711, notebook fit.ipynb) has held 30 GiB of GPU 0 and done nothing for 2 min"
+    )
+    suspend = alert_notice(raised).actions[0]
+    assert suspend.command == ("suspend", "--pid", "4711")
+    assert rules(machine.run_for(1, util=90.0, processes=(KERNEL,))) == [(raised.rule, False)]
+    young = msgspec.structs.replace(KERNEL, start=machine.now)
+    ours = msgspec.structs.replace(KERNEL, job=3)
+    for process, seconds in ((small, 500), (ours, 500), (young, 110)):
+        assert machine.run_for(seconds, util=0.0, processes=(process,)) == [], process
