@@ -32,6 +32,9 @@ _STRANGERS = ("tests/integration/test_strangers.py",)
 _TRACES = ("tests/unit/scheduler/test_trace_and_replay.py",)
 _CHECKER = ("tests/unit/assistant/test_checker.py",)
 
+_SERVING = ("tests/unit/accel/serving/test_serving_engine.py",)
+_LEARNING = ("tests/unit/accel/test_attention_learning.py",)
+
 _RECURRENCES = ("tests/unit/accel/test_linear_attention.py",)
 _CHUNKS = "accel/primitives/linear_attention/chunk_kernels.py"
 _SCAN = "accel/primitives/linear_attention/scan_kernels.py"
@@ -690,5 +693,90 @@ DEFECTS: tuple[Defect, ...] = (
         "state.copy_(found.state.mT)",
         "state.copy_(found.state)",
         ("tests/unit/accel/rwkv/test_rwkv_gpu.py",),
+    ),
+    Defect(
+        "one of several owners was busy",
+        "assistant/writing/checker/statements.py",
+        "all(_was(of, s, claim) for s in who)",
+        "any(_was(of, s, claim) for s in who)",
+        _CHECKER,
+    ),
+    Defect(
+        "a denied count is that of what is so",
+        "assistant/writing/checker/amounts.py",
+        "        if negated:\n",
+        "        if negated and not count:\n",
+        _CHECKER,
+    ),
+    Defect(
+        "an engine that waits is not told to stop",
+        "accel/serving/engine.py",
+        "            stopping.set()\n            with self._lock:\n"
+        "                self._lock.notify()\n",
+        "            stopping.set()\n",
+        _SERVING,
+    ),
+    Defect(
+        "a penalty that makes unlikely tokens likelier",
+        "accel/serving/sampler.py",
+        "found / sampling.repetition, found * sampling.repetition",
+        "found / sampling.repetition, found / sampling.repetition",
+        _SERVING,
+    ),
+    Defect(
+        "a lease that is over while the driver lists its process",
+        "scheduler/lease/lease.py",
+        "if any(process.assistant for process in self._last.processes):",
+        "if not self._last.processes and self.running:",
+        ("tests/unit/scheduler/test_lease.py",),
+    ),
+    Defect(
+        "a lease that is over while its memory is taken",
+        "scheduler/lease/lease.py",
+        "free + others >= self._free_before - SLACK",
+        "free + others >= 0",
+        ("tests/unit/scheduler/test_lease.py",),
+    ),
+    Defect(
+        "a clock that is set back delays alerts",
+        "scheduler/telemetry/hysteresis.py",
+        "0 <= now - state.evaluated <= gap_s",
+        "now - state.evaluated <= gap_s",
+        _ALERTS,
+    ),
+    Defect(
+        "the backward pass explained with the operations of the forward pass",
+        "accel/attention/dispatch.py",
+        '(2.5 if direction == "backward" else 1.0)',
+        "1.0",
+        ("tests/unit/accel/test_attention_prediction.py",),
+    ),
+    Defect(
+        "a lesson on the backward pass with the operations of the forward pass",
+        "accel/attention/lessons.py",
+        '(2.5 if direction == "backward" else 1.0)',
+        "1.0",
+        _LEARNING,
+    ),
+    Defect(
+        "lessons count rounds that the host launched too late",
+        "accel/runtime/brief_timing.py",
+        "is_fair = rounds > 0 and host_ms <= wait",
+        "is_fair = rounds > 0",
+        _LEARNING,
+    ),
+    Defect(
+        "a lesson for shapes of twice the size",
+        "accel/lessons/store.py",
+        "OCTAVE = 4\n",
+        "OCTAVE = 0.4\n",
+        _LEARNING,
+    ),
+    Defect(
+        "layers keep the recipe that they have",
+        "accel/precision/conversion.py",
+        "type(layer) is nn.Linear or (isinstance(layer, Fp8Linear) and layer.recipe != recipe)",
+        "type(layer) is nn.Linear",
+        ("tests/unit/accel/test_precision.py",),
     ),
 )

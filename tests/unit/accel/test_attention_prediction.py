@@ -105,6 +105,8 @@ def test_dispatch_goes_by_the_prediction_and_says_so(monkeypatch, tmp_path):
     assert choice.backend == min(able, key=told.__getitem__)
     assert "auto: predicted from measurements on NVIDIA H200" in choice.reason
     assert choice.tflops == pytest.approx(p.flops / told[choice.backend] / 1e6)
+    back, us = choose(p, direction="backward"), expect([H200], "backward", CAUSAL)
+    assert back.tflops == pytest.approx(2.5 * p.flops / us[back.backend] / 1e6)
     assert choose(dataclasses.replace(p, seq_q=1, seq_k=1 << 20, right=None)).basis == "order"
     biased = choose(dataclasses.replace(p, bias="float"))
     assert (biased.basis, biased.backend, biased.tflops) == ("order", "triton", None)

@@ -198,6 +198,9 @@ def test_a_file_of_sentences_is_judged_with_situations_of_its_own(tmp_path: Path
         ("eight", "The too-hot alert on GPU 1 was raised at 02:02:40.",
          "The too-hot alert on GPU 0 was raised at 02:02:40."),
         ("one_busy", "Job 8 should finish in about 10 seconds.", "Job 9 will start in 10 minutes."),
+        ("eight", "GPU 0 and GPU 1 were busy.", "GPU 0 and GPU 5 were busy."),
+        ("eight", "GPU 0 is at 74 °C.", "GPU 0 and GPU 1 are at 74 °C."),
+        ("eight", "Five GPUs are not idle.", "Three GPUs are not idle."),
         ("two_gpus", "Xorg takes 307 MiB on GPU 0.", "Xorg takes 9.0 GiB on GPU 0."),
     ],
 )  # fmt: skip

@@ -313,6 +313,15 @@ def test_a_night_of_suspend_raises_no_alert() -> None:
     ]
 
 
+@pytest.mark.parametrize("seconds", [-86400.0, 86400.0])
+def test_a_clock_that_is_set_delays_no_alert(seconds: float) -> None:
+    found = run([(1.0, 99.0), (seconds, 99.0), *[(1.0, 99.0)] * 4])
+    assert isinstance(found[-1][2], Raised)
+    back = run([(1.0, 99.0)] * 6 + [(1.0, 0.0), (seconds, 0.0), *[(1.0, 0.0)] * 6])
+    assert isinstance(back[6][2], Raised)
+    assert isinstance(back[-1][2], Calm)
+
+
 def test_a_device_that_is_not_read_neither_raises_nor_clears() -> None:
     machine = Machine()
     machine.run_for(60, temp=88.0, temp_limit=89.0)

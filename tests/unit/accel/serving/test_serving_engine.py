@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from collections import Counter
 from dataclasses import replace
@@ -213,6 +214,8 @@ def test_penalties_change_what_occurred():
     assert choose(Scores.of(logits), [row])[0].token == 1
     row = Row(Sampling(0.0, repetition=2.0), 1, prompt=frozenset([0, 1]))
     assert choose(Scores.of(torch.tensor([[3.0, 2.9, 1.6]])), [row])[0].token == 2
+    row = Row(Sampling(0.0, repetition=2.0), 1, prompt=frozenset([0]))
+    assert choose(Scores.of(torch.tensor([[-1.0, -1.2]])), [row])[0].token == 1
 
 
 def test_a_nan_ends_one_request_alone(engine, monkeypatch):
@@ -314,6 +317,18 @@ def test_the_engine_runs_in_a_thread_and_ends_what_is_left(folder):
     assert left.ended is not None and left.ended.reason == "error"
     with pytest.raises(RequestRefused, match="has ended"):
         engine.submit(engine.request("x", 5))
+
+
+def test_an_engine_that_waits_for_requests_ends_at_once(folder):
+    engine = Engine.load(folder, cache_tokens=1024)
+    running = engine.running()
+    running.__enter__()
+    engine.submit(engine.request("The kernel", 2)).text()
+    time.sleep(0.1)  # its thread waits for the next request
+    ending = threading.Thread(target=running.__exit__, args=(None, None, None), daemon=True)
+    ending.start()
+    ending.join(30)
+    assert not ending.is_alive()
 
 
 def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(folder):
