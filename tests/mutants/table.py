@@ -779,4 +779,11 @@ DEFECTS: tuple[Defect, ...] = (
         "type(layer) is nn.Linear",
         ("tests/unit/accel/test_precision.py",),
     ),
+    Defect(
+        "a request is admitted without room for its next token",
+        "accel/serving/scheduler.py",
+        "sequence.storage.missing(len(sequence.tokens) + 1)",
+        "sequence.storage.missing(len(sequence.tokens))",
+        ("tests/unit/accel/serving/test_serving_schedules.py",),
+    ),
 )

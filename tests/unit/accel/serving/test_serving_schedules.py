@@ -69,6 +69,17 @@ def serve(schedules, engine, count):
         pass
 
 
+def test_a_request_is_admitted_with_room_for_its_next_token(schedules):
+    engine = schedules.engine(4, step_tokens=256)  # blocks of 16 tokens
+    long = Request(tuple(range(3, 23)), 8, ignore_end=True)  # two blocks for good
+    exact = Request(tuple(range(100, 132)), 2, ignore_end=True)  # two, and a third for its answer
+    streams = [engine.submit(long), engine.submit(exact)]
+    while engine.step():
+        pass
+    assert engine.scheduler.preemptions == 0, "its blocks were taken back at once"
+    assert [stream.ended.reason for stream in streams] == ["length", "length"]
+
+
 def leaks(schedules, warm, count):
     engine = schedules.engine(40, host_blocks=8, step_tokens=64)
     serve(schedules, engine, warm)
