@@ -106,21 +106,26 @@ def _play(
     """Play the queue forward: yield what starts now, and what starts each time when jobs end."""
     active, now = {j.id: j for j in running}, conditions.now
     off = {n: j for n, j in active.items() if suspension_of(j) is not None and return_time(j)}
-    left = {  # seconds of work of those that come back
-        n: conditions.ends[n].at - max(return_time(j), now)
+    left = {  # the ends of those that come back, in seconds after their return
+        n: _moved(conditions.ends[n], -max(return_time(j), now))
         for n, j in off.items()
         if n in conditions.ends
     }
     on = {n: end for n, end in conditions.ends.items() if n not in off}
     conditions = conditions._replace(ends=on)
     for _ in range(max(1, min(MAX_PASSES, MAX_LANES // max(len(waiting), 1)))):
-        plan = make_plan(active.values(), _begun(waiting, conditions.now), devices, conditions)
+        # as if those that are suspended came back as soon as they may
+        due = {
+            n: _moved(end, max(return_time(active[n]), conditions.now)) for n, end in left.items()
+        }
+        known_ends = conditions._replace(ends={**conditions.ends, **due})
+        plan = make_plan(active.values(), _begun(waiting, conditions.now), devices, known_ends)
         ends = dict(conditions.ends)
         for back in plan.returns:
             state = msgspec.structs.replace(attempts.running(back), suspension=None)
             active[back.id] = with_state(back, state)
             if back.id in left:
-                ends[back.id] = End(conditions.now + left[back.id])
+                ends[back.id] = _moved(left.pop(back.id), conditions.now)
         for started, held in plan.starts:
             active[started.id] = with_state(started, Running("", held, conditions.now, 0, 0, ""))
             if started.spec.timeout:
@@ -133,7 +138,7 @@ def _play(
             for number in plan.victims:
                 active[number] = _moved_off(active[number], conditions.now)
                 if number in ends:
-                    left[number] = ends.pop(number).at - conditions.now
+                    left[number] = _moved(ends.pop(number), -conditions.now)
                 availability = _without(conditions.availability, number)
                 conditions = conditions._replace(availability=availability)
             cost = max(offer.cost for offer in plan.room.offers.values())
@@ -157,6 +162,10 @@ def _play(
             ends=ends,
             now=max(ends[over].at, conditions.now),
         )
+
+
+def _moved(end: End, seconds: float) -> End:
+    return msgspec.structs.replace(end, at=end.at + seconds)
 
 
 def _moved_off(job: Job, now: float) -> Job:

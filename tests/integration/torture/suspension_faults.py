@@ -101,7 +101,9 @@ def _do(machine: Machine, job: Job, fault: str) -> None:
 
 
 def _make_folder(folder: Path) -> bool:
-    """Make a folder, unless a file that is just being written has its name."""
+    """Make a folder in place of a file that a killed daemon left there, or that one writes now."""
+    with suppress(FileNotFoundError):
+        folder.unlink()
     with suppress(FileExistsError):
         folder.mkdir()
     return folder.is_dir()
