@@ -312,7 +312,7 @@ def test_the_states_are_filtered_by_keyboard(fed, page, kind, found):
     QTest.keyClick(page, Qt.Key.Key_F, CTRL)
     QTest.keyClick(page.filter, Qt.Key.Key_Tab)
     assert page.kinds.hasFocus()
-    QTest.keyClicks(page.kinds, kind[:2])
+    QTest.keyClicks(page.kinds, kind[0])  # a second letter counts only if it comes in time
     assert page.kinds.currentText() == kind
     assert ids(page) == (found or [8, 7, 9, 6, 5, 4, 3, 2, 1])
     listed = f"{len(ids(page))} {'job' if len(ids(page)) == 1 else 'jobs'}"

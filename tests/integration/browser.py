@@ -10,6 +10,8 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self
@@ -35,7 +37,7 @@ def need_chromium() -> None:
 
 
 class Browser:
-    """A browser with one tab and a profile of its own."""
+    """A browser with a profile of its own."""
 
     def __init__(self, profile: Path) -> None:
         self._profile = profile
@@ -68,6 +70,18 @@ class Browser:
     def open(self, address: str) -> None:
         """Load an address."""
         self._repeat("/url", {"url": address})
+
+    @contextmanager
+    def new_tab(self) -> Iterator[None]:
+        """Act in a new tab, which holds nothing of the others' sessions, and close it."""
+        first = self._send("GET", "/window")
+        made = self._send("POST", "/window/new", {"type": "tab"})["handle"]
+        self._send("POST", "/window", {"handle": made})
+        try:
+            yield
+        finally:
+            self._send("DELETE", "/window")
+            self._send("POST", "/window", {"handle": first})
 
     def run(self, script: str, *arguments: object) -> Any:
         """Run the body of a function in the page, and return its result."""
@@ -119,5 +133,9 @@ class Browser:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._base + path, data, method=method)
         request.add_header("Content-Type", "application/json")
-        with urllib.request.urlopen(request, timeout=120) as reply:
-            return json.load(reply)["value"]
+        try:
+            with urllib.request.urlopen(request, timeout=120) as reply:
+                return json.load(reply)["value"]
+        except urllib.error.HTTPError as e:
+            e.msg = f"{method} {path}: {e.read().decode(errors='replace')[:300]}"
+            raise

@@ -70,14 +70,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield made
 
 
-@pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Browser]:
-    """Return a browser that has not shown the page yet."""
-    need_chromium()
-    with Browser(tmp_path / "profile") as made:
-        yield made
-
-
 def test_the_token_of_one_start_opens_no_other(page: Page) -> None:
     process, other = start_web()
     try:
@@ -223,12 +215,13 @@ def test_the_page_fits_every_screen(page: Page, browser: Browser, width: int, sc
     assert ground == {"light": "rgb(244, 245, 247)", "dark": "rgb(18, 21, 25)"}[scheme]
 
 
-def test_a_browser_without_the_token_is_asked_for_it(page: Page, fresh: Browser) -> None:
-    fresh.open(page.link.partition("#")[0] + "#wrong")
-    eventually(lambda: "gpudeck web" in fresh.text("form.token"))
-    assert fresh.run("return sessionStorage.length") == 0
-    fresh.run("document.querySelector('form.token input').value = arguments[0]", page.link)
-    # later, as the page is loaded again before the driver would have its answer
-    fresh.run("setTimeout(() => document.querySelector('form.token button').click())")
-    eventually(lambda: fresh.text(".hero h1"))
-    fresh.messages()  # the refusal, which browsers log
+def test_a_browser_without_the_token_is_asked_for_it(page: Page, browser: Browser) -> None:
+    with browser.new_tab():
+        browser.open(page.link.partition("#")[0] + "#wrong")
+        eventually(lambda: "gpudeck web" in browser.text("form.token"))
+        assert browser.run("return sessionStorage.length") == 0
+        browser.run("document.querySelector('form.token input').value = arguments[0]", page.link)
+        # later, as the page is loaded again before the driver would have its answer
+        browser.run("setTimeout(() => document.querySelector('form.token button').click())")
+        eventually(lambda: browser.text(".hero h1"))
+        browser.messages()  # the refusal, which browsers log

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from gpudeck.accel.attention import BACKENDS, attention, choose, describe, dispatch, explain
+from gpudeck.accel.attention.backends import Backend
 from gpudeck.accel.attention.backends.torch_kernels import Flash
 from gpudeck.accel.lessons.store import forget_choices
 
@@ -81,6 +82,7 @@ def test_if_every_backend_fails_the_error_says_so_and_the_next_call_why(flash_fa
     flash_fails("forward", RuntimeError("first"))
     for backend in BACKENDS.values():  # others compute here, too, once Triton is interpreted
         monkeypatch.setattr(type(backend), "forward", Flash.forward)
+        monkeypatch.setattr(type(backend), "prepare", Backend.prepare)  # which prepares nothing
     forget_choices()
     with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="first"):
         attention(q, k, v)
