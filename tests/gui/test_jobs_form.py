@@ -197,9 +197,11 @@ def test_the_forecast_follows_typing(fed, page, qtbot):
     assert said.text() == "First of 200 jobs: Starts now on GPU 1."
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "says"),
-    [
+def test_invalid_values_are_explained_and_not_sent(fed, page):
+    fed.feed(with_clusters(snapshots.gpu_snapshot(2, NOW + 1), "ray:lab"))
+    page.form.fields.where.setCurrentIndex(page.form.fields.where.count() - 1)
+    page.form.editors["command"].setText("true")
+    for name, text, says in (
         ("command", "python 'x", "Enter a command"),
         ("memory", "much", "An amount of memory such as 20GiB"),
         ("cwd", "no/such", "Enter a whole path"),
@@ -208,20 +210,17 @@ def test_the_forecast_follows_typing(fed, page, qtbot):
         ("array", "9-", "Indices such as"),
         ("timeout", "-1h", "A time such as"),
         ("env", "A='", "Enter NAME=VALUE"),
-    ],
-)
-def test_invalid_values_are_explained_and_not_sent(fed, page, name, text, says):
-    fed.feed(with_clusters(snapshots.gpu_snapshot(2, NOW + 1), "ray:lab"))
-    page.form.fields.where.setCurrentIndex(page.form.fields.where.count() - 1)
-    page.form.editors["command"].setText("true")
-    page.form.editors[name].setText(text)
-    note = page.form.fields.notes[name]
-    assert (note.isVisible(), note.property("meaning")) == (True, "failed")
-    assert note.text().startswith(says)
-    page.form.close_button.setFocus()
-    QTest.keyClick(page.form.close_button, Qt.Key.Key_Return)
-    assert of(fed, Submit) == []
-    assert page.form.editors[name].hasFocus(), "Return goes to what is wrong"
+    ):
+        editor, note = page.form.editors[name], page.form.fields.notes[name]
+        valid = editor.text()
+        editor.setText(text)
+        assert (note.isVisible(), note.property("meaning")) == (True, "failed"), name
+        assert note.text().startswith(says)
+        page.form.close_button.setFocus()
+        QTest.keyClick(page.form.close_button, Qt.Key.Key_Return)
+        assert of(fed, Submit) == []
+        assert editor.hasFocus(), f"Return goes to what is wrong: {name}"
+        editor.setText(valid)
 
 
 def test_the_form_keeps_its_text_and_escape_returns_to_the_table(fed, page):
@@ -382,7 +381,7 @@ def test_a_command_that_is_not_there_is_warned_of_in_the_form(fed, page, qtbot):
         ("ls none.py", ""),
     ],
 )
-def test_a_script_that_is_not_there_is_warned_of_in_the_form(page, qtbot, tmp_path, command, says):
+def test_a_script_that_is_not_there_is_warned_of_in_the_form(tmp_path, command, says):
     (tmp_path / "train.py").touch()
     form = JobForm()
     form.values |= {"command": command, "cwd": str(tmp_path)}
