@@ -237,7 +237,8 @@ class ChartView(pg.GraphicsView):  # type: ignore[misc]
         )
         painter.setFont(theme.font(theme.SMALL))
         painter.setPen(QColor(theme.tokens().muted))
-        room = QRectF(left, plot.top(), right - left, plot.height())
+        # a gap may begin before what is shown: its text stays off the axis and the readings
+        room = QRectF(left, plot.top(), right - left, plot.height()) & plot
         flags, text = int(Qt.AlignmentFlag.AlignCenter) | Qt.TextFlag.TextWordWrap, tr(_NO_READINGS)
         if painter.boundingRect(room, flags, text).width() <= room.width():
             painter.drawText(room, flags, text)

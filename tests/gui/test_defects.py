@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import msgspec
+import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontMetrics
@@ -19,11 +20,12 @@ from gpudeck.app.language.texts import tr
 from gpudeck.app.settings.form import SETTINGS, text_of
 from gpudeck.app.shell.window import PAGES
 from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import plain_tooltip
 from gpudeck.scheduler.devices import trace
 from gpudeck.scheduler.devices.utilisation import raise_to_active
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.settings import ClusterSettings, Settings
-from tests.gui import snapshots
+from tests.gui import readable, snapshots
 from tests.gui.conftest import Fed
 from tests.gui.snapshots import NOW
 
@@ -112,7 +114,8 @@ def tooltips(window: QWidget) -> list[tuple[str, str]]:
     for widget in window.findChildren(QWidget):
         found.append((widget.objectName() or type(widget).__name__, widget.toolTip()))
         marks = getattr(widget, "marks", None)
-        found += [(type(widget).__name__, mark.tooltip) for mark in marks()] if marks else []
+        for mark in marks() if marks else ():  # as `show_tooltip` breaks it into lines
+            found.append((type(widget).__name__, plain_tooltip(mark.tooltip)))
         if isinstance(widget, QTableView) and (model := widget.model()) is not None:
             for row in range(min(model.rowCount(), 30)):
                 for column in range(model.columnCount()):
@@ -192,3 +195,56 @@ def test_a_notice_can_be_dismissed_and_comes_back_if_it_is_raised_again(fed: Fed
     fed.feed(snapshots.gpu_snapshot(1, NOW + 3))
     fed.feed(snapshots.gpu_snapshot(1, NOW + 4, notices=("the disk is full",)))
     assert banner.text.text() == "The disk is full"
+
+
+@pytest.mark.parametrize("page", [*PAGES, "welcome"])
+def test_a_recording_of_gpus_never_says_that_there_is_no_gpu(fed: Fed, page: str) -> None:
+    fed.feed(snapshots.gpu_snapshot(1, replay=True), history=True)
+    show = getattr(fed.window, f"show_{page}", None)
+    show() if page == "welcome" and show else fed.window.show_page(page)
+    fed.settle()
+    shown = readable.texts(fed.window)
+    assert "no NVIDIA GPU" not in shown and "has no GPU" not in shown
+
+
+def test_the_word_for_a_gap_stays_inside_the_plot(fed: Fed) -> None:
+    """The gap began before what is shown, so its middle lies over the axis."""
+    fed.feed(snapshots.gpu_snapshot(1), history=True, gap=(590.0, 30.0))
+    view = fed.window.dashboard.charts["util"].view
+    fed.window.dashboard.show_last(300)
+    fed.settle()
+    view.show_gap(np.array([NOW - 5000.0, NOW - 30.0]))
+    left = view.box.sceneBoundingRect().left()
+    with_word = view.grab().toImage()
+    view.show_gap(np.empty(0))
+    without = view.grab().toImage()
+    changed = [
+        x for x in range(with_word.width())
+        if any(with_word.pixel(x, y) != without.pixel(x, y) for y in range(with_word.height()))
+    ]  # fmt: skip
+    assert changed and min(changed) >= left
+
+
+@pytest.mark.parametrize("language", ["de", "fr", "es"])
+def test_no_text_of_a_running_job_covers_its_pill(qapp, clean_qt, language) -> None:
+    texts.use(language)
+    theme.set_text_size(qapp, 14)
+    theme.apply(qapp, "light")
+    try:
+        fed = Fed(qapp)
+        fed.window.show_page("jobs")
+        fed.feed(snapshots.gpu_snapshot(2))
+        for job in (8, 9, 7):
+            fed.window.jobs.choose(job)
+            fed.settle()
+            details = fed.window.jobs.details
+            assert details.state.isVisible()
+            assert readable.overlapping(details) == []
+            assert readable.clipped(details) == []
+        fed.window.close()
+        fed.window.deleteLater()
+        fed.settle()
+    finally:
+        texts.use("en")
+        theme.set_text_size(qapp, theme.POINTS)
+        theme.apply(qapp, "light")
