@@ -502,7 +502,7 @@ SETTINGS = (
         "language",
         tr_noop("Language"),
         tr_noop(
-            "The language of the window. desktop: the desktop's language, if it is English, "
+            "The language of the window. As the desktop: the desktop's language, if it is English, "
             "German, French or Spanish, else English. Applies when the window is opened again."
         ),
         "choice",
@@ -512,7 +512,7 @@ SETTINGS = (
     Setting(
         "theme",
         tr_noop("Theme"),
-        tr_noop("system: follow the desktop's light or dark style."),
+        tr_noop("Follow the desktop's light or dark style, or choose one."),
         "choice",
         ("system", "light", "dark"),
         group="Appearance",
@@ -533,6 +533,24 @@ SETTINGS = (
         group="Appearance",
     ),
 )
+
+
+CHOICES = {
+    "auto": tr_noop("Automatic"),
+    "on": tr_noop("On"),
+    "off": tr_noop("Off"),
+    "cpu": tr_noop("The CPU"),
+    "cuda": tr_noop("A GPU"),
+    "desktop": tr_noop("As the desktop"),
+    "system": tr_noop("As the desktop"),
+    "light": tr_noop("Light"),
+    "dark": tr_noop("Dark"),
+    "en": "English",
+    "de": "Deutsch",
+    "fr": "Français",
+    "es": "Español",
+}
+"""What people read for each value of a choice; a language calls itself by its own name."""
 
 
 def first_sentence(text: str) -> str:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLineEdit, QW
 
 from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.link.link import Link
-from gpudeck.app.settings.form import Setting, change, first_sentence, text_of
+from gpudeck.app.settings.form import CHOICES, Setting, change, first_sentence, text_of
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import (
@@ -160,7 +160,8 @@ class SettingRow(QWidget):
     def text(self) -> str:
         """Return the text of the editor."""
         if self.box is not None:
-            return self.box.currentText()
+            chosen = self.box.currentData()
+            return self.box.currentText() if self.line is not None or chosen is None else chosen
         return self.line.text() if self.line is not None else ""
 
     def show_text(self, text: str) -> None:
@@ -170,7 +171,8 @@ class SettingRow(QWidget):
         if self.text() == text or typing or self.error.isVisibleTo(self):
             return
         if self.box is not None:
-            self.box.setCurrentText(text)
+            at = -1 if self.line is not None else self.box.findData(text)
+            self.box.setCurrentIndex(at) if at >= 0 else self.box.setCurrentText(text)
         elif self.line is not None:
             self.line.setText(text)
         if self.line is not None:
@@ -232,9 +234,12 @@ class SettingRow(QWidget):
 
     def _choice(self) -> QComboBox:
         box = self.box = self._named(QComboBox())
-        box.addItems(["on", "off"] if self.setting.kind == "switch" else list(self.setting.choices))
+        values = ("on", "off") if self.setting.kind == "switch" else self.setting.choices
+        free = self.setting.kind == "open choice"  # its values can be typed, so they are shown
+        for value in values:
+            box.addItem(value if free else tr(CHOICES[value]), value)
         box.textActivated.connect(self._finish)
-        if self.setting.kind == "open choice":
+        if free:
             box.setEditable(True)
             box.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
             self.line = self._new_line()

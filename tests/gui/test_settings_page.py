@@ -55,7 +55,9 @@ def test_a_choice_is_requested(fed):
     fed.feed(snapshots.cpu_snapshot())
     fed.window.settings.rows["theme"].box.textActivated.emit("dark")
     assert fed.asked == []  # nothing was chosen yet
-    fed.window.settings.rows["theme"].box.setCurrentText("dark")
+    box = fed.window.settings.rows["theme"].box
+    assert [box.itemText(at) for at in range(box.count())] == ["As the desktop", "Light", "Dark"]
+    box.setCurrentText("Dark")
     fed.window.settings.rows["theme"].box.textActivated.emit("dark")
     assert fed.asked == [Configure({"theme": "dark"})]
 

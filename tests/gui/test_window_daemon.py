@@ -98,7 +98,7 @@ def test_refusals_and_settings_come_back(desktop, qtbot):
     desktop.window.show_page("settings")
     qtbot.waitUntil(lambda: desktop.window.state.snapshot is not None, timeout=PATIENCE_MS)
     theme_row = desktop.window.settings.rows["theme"]
-    theme_row.box.setCurrentText("dark")
+    theme_row.box.setCurrentText("Dark")
     theme_row.box.textActivated.emit("dark")
     qtbot.waitUntil(
         lambda: QApplication.instance().property("scheme") == "dark", timeout=PATIENCE_MS
