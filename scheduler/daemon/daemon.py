@@ -49,9 +49,9 @@ from gpudeck.scheduler.protocol.settings import listed
 from gpudeck.scheduler.protocol.snapshot import STARTING, Alert, DeviceState, Snapshot
 from gpudeck.scheduler.protocol.turns import in_turns
 from gpudeck.scheduler.protocol.user_limits import UserLimits, limits_of
+from gpudeck.scheduler.queue.editing import OWNER, Editor
 from gpudeck.scheduler.queue.placement import Availability, device_use
 from gpudeck.scheduler.queue.queue import Queue
-from gpudeck.scheduler.queue.submission import OWNER, Editor
 from gpudeck.scheduler.services.alert_service import AlertService
 from gpudeck.scheduler.services.calibration_service import CalibrationService
 from gpudeck.scheduler.services.end_process import end_process

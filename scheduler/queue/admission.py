@@ -15,8 +15,12 @@ from gpudeck.scheduler.protocol.job_options import check_limits
 from gpudeck.scheduler.protocol.jobs import Spec
 from gpudeck.scheduler.protocol.wait_reasons import ReplayShown, Unsatisfiable, explain
 from gpudeck.scheduler.queue.blockers import unsatisfiable_need
+from gpudeck.scheduler.queue.lanes import Lanes, Requirements, requirements
 from gpudeck.scheduler.queue.placement import Availability, make_slots
 
+MAX_LANES = 2000
+"""Waiting jobs of one user differ in up to so many combinations of what they need: every pass over
+the queue looks at each (see `lanes`)."""
 MAX_CHARACTERS = 10_000
 MAX_TAGS = 100
 MAX_ARGUMENT = 32 * os.sysconf("SC_PAGE_SIZE")
@@ -179,3 +183,18 @@ def bound(spec: Spec, devices: Sequence[Device]) -> Spec:
     kinds = [d.kind for d in devices if d.kind != "replay"]
     kind = kinds[0] if kinds and spec.gpus and not spec.where else ""
     return msgspec.structs.replace(spec, kind=kind)
+
+
+def check_variety(waiting: Lanes, specs: Sequence[Spec]) -> None:
+    """Raise UserError where the jobs of a user would differ in too much of what they need."""
+    by_user: dict[int | None, set[Requirements]] = {}
+    for spec in specs:
+        by_user.setdefault(spec.user, set()).add(requirements(spec))
+    if any(waiting.count_with(*of_user) > MAX_LANES for of_user in by_user.items()):
+        raise UserError(
+            phrase(
+                "your waiting jobs may ask for up to {most} different combinations of GPUs, "
+                "memory, type of GPU and group. Give more of them the same, or submit fewer",
+                most=MAX_LANES,
+            )
+        )

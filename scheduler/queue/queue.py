@@ -24,6 +24,7 @@ from gpudeck.scheduler.protocol.turns import Work, parts
 from gpudeck.scheduler.protocol.units import numbered
 from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed, explain
 from gpudeck.scheduler.queue.cancellation import Canceller
+from gpudeck.scheduler.queue.editing import JobEditor
 from gpudeck.scheduler.queue.fair_share import FairShare
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.queue.launcher import Launcher
@@ -84,6 +85,7 @@ class Queue:
         self._planner = Planner(self._index, self.groups, executors, shares, weekly)
         self.queries = JobQueries(store, self._index, self._planner)
         self.suspender = Suspender(self._index, self.queries, self._planner, bring_back, preempt)
+        self.editor = JobEditor(store, self._index, self.queries, self._planner)
         self.submission = Submission(store, self._index, self.queries, self._planner, executors)
         self._progress = ProgressFollower(self._index)
         self._usage = UsageCollector()

@@ -20,9 +20,7 @@ class Edit(Request[Job], frozen=True, tag="edit"):
             owner = daemon.queue.get(self.job).spec.user
             daemon.notifier.check_names(owner, self.changes.notify)
         devices, availability = daemon.monitor.devices, daemon.availability()
-        daemon.queue.submission.edit(
-            self.job, self.changes, devices, availability, daemon.editor(peer)
-        )
+        daemon.queue.editor.edit(self.job, self.changes, devices, availability, daemon.editor(peer))
         return _changed(daemon, self.job)
 
 
@@ -34,7 +32,7 @@ class Move(Request[Job], frozen=True, tag="move"):
     after: bool = False
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Job:
-        daemon.queue.submission.move(self.job, self.beside, self.after, daemon.mover(peer))
+        daemon.queue.editor.move(self.job, self.beside, self.after, daemon.mover(peer))
         return _changed(daemon, self.job)
 
 
@@ -45,9 +43,7 @@ class GetSchedule(Request[tuple[Landing, ...]], frozen=True, tag="schedule"):
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Landing, ...]:
         devices, availability = daemon.monitor.devices, daemon.availability()
-        return daemon.queue.submission.schedule(
-            devices, availability, self.move, daemon.mover(peer)
-        )
+        return daemon.queue.editor.schedule(devices, availability, self.move, daemon.mover(peer))
 
 
 class Cancel(Request[Job], frozen=True, tag="cancel"):

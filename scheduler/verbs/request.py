@@ -26,9 +26,9 @@ if TYPE_CHECKING:  # types of the handlers, which run in the daemon
     from gpudeck.scheduler.protocol.jobs import Job, Spec
     from gpudeck.scheduler.protocol.settings import Settings
     from gpudeck.scheduler.protocol.snapshot import Snapshot
+    from gpudeck.scheduler.queue.editing import Editor
     from gpudeck.scheduler.queue.placement import Availability
     from gpudeck.scheduler.queue.queue import Queue
-    from gpudeck.scheduler.queue.submission import Editor
     from gpudeck.scheduler.services.alert_service import AlertService
     from gpudeck.scheduler.services.job_end import JobEnds
     from gpudeck.scheduler.services.polling import PollingController

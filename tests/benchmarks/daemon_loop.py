@@ -29,7 +29,7 @@ from gpudeck.scheduler.protocol.job_options import MAX_BATCH
 from gpudeck.scheduler.protocol.jobs import Job, Spec
 from gpudeck.scheduler.protocol.search import Search
 from gpudeck.scheduler.protocol.settings import Settings
-from gpudeck.scheduler.queue.submission import MAX_LANES
+from gpudeck.scheduler.queue.admission import MAX_LANES
 from tests.benchmarks.rows import context, write
 
 ROOT = Path(__file__).parents[2]

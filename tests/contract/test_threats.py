@@ -19,7 +19,7 @@ from gpudeck.scheduler.hosts import connection, messages, tunnel
 from gpudeck.scheduler.notices import courier
 from gpudeck.scheduler.protocol import tcp_peers, traffic, wire
 from gpudeck.scheduler.protocol.destinations import MOST_DESTINATIONS
-from gpudeck.scheduler.queue import admission, submission
+from gpudeck.scheduler.queue import admission
 from gpudeck.scheduler.suspension import helper_process
 from gpudeck.scheduler.verbs import registry
 
@@ -46,7 +46,7 @@ MIB = 2**20
                                           ServedModel.most_requests, 429]),
         ("a client of the daemon", [wire.MAX_MESSAGE / MIB, registry.MAX_VALUES,
                                     traffic.SMALL / 2**10, traffic.WHOLE_S]),
-        ("waiting jobs of one user", [submission.MAX_LANES]),
+        ("waiting jobs of one user", [admission.MAX_LANES]),
         ("a user of a shared daemon", [traffic.MAX_CONNECTIONS, traffic.DESCRIPTORS,
                                        traffic.MAX_UNSENT / MIB, traffic.RATE, traffic.BURST]),
         ("a query over MCP", [table.MOST_NAMED]),

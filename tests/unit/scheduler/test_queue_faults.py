@@ -93,7 +93,7 @@ def test_a_job_whose_environment_is_damaged_is_held_and_never_runs_with_another(
     queue.step([CPU])
     assert wait_reason(queue, bereft) == EnvironmentMissing()
     eventually(lambda: ended(queue, other))
-    queue.submission.edit(bereft, Changes(hold=False), [CPU])
+    queue.editor.edit(bereft, Changes(hold=False), [CPU])
     queue.step([CPU])
     queue = make_queue(store)
     queue.step([CPU])
@@ -106,7 +106,7 @@ def test_a_job_whose_environment_is_damaged_is_held_and_never_runs_with_another(
     ]
     assert printed.read_text() == "second\n"
     again = submit(queue, *command, env={"WHO": "first"})
-    queue.submission.edit(bereft, Changes(hold=False), [CPU])
+    queue.editor.edit(bereft, Changes(hold=False), [CPU])
     queue.step([CPU])
     eventually(lambda: ended(queue, again) and ended(queue, bereft))
     assert printed.read_text() == "second\nfirst\nfirst\n", (
@@ -262,7 +262,7 @@ def test_a_failed_start_is_no_longer_the_reason_once_the_job_is_held(
         patch.setattr(local_module.sys, "executable", "/nowhere")
         with pytest.raises(UserError, match="no process can be started"):
             queue.step([CPU])
-    queue.submission.edit(job, Changes(hold=True), [CPU])
+    queue.editor.edit(job, Changes(hold=True), [CPU])
     time.sleep(0.06)
     queue.step([CPU])
     assert wait_reason(queue, job) == Held(job)
@@ -272,10 +272,10 @@ def test_a_job_for_gpus_that_is_edited_while_they_are_gone_does_not_run_on_the_c
     queue: Queue,
 ) -> None:
     job = submit_all(queue, [Spec(("true",), "x", "/", gpus=1)], [GPU])[0].id
-    queue.submission.edit(job, Changes(notes="mind the seed", priority=3), [CPU])
+    queue.editor.edit(job, Changes(notes="mind the seed", priority=3), [CPU])
     queue.step([CPU])
     assert wait_reason(queue, job) == OtherDevices("nvidia", "cpu")
-    queue.submission.edit(job, Changes(gpus=0), [CPU])
+    queue.editor.edit(job, Changes(gpus=0), [CPU])
     assert queue.get(job).spec.kind == ""
 
 

@@ -26,11 +26,11 @@ from gpudeck.scheduler.protocol.jobs import (
 )
 from gpudeck.scheduler.protocol.turns import finish
 from gpudeck.scheduler.protocol.wait_reasons import AfterJobs, DependencyFailed, End, explain
+from gpudeck.scheduler.queue.editing import describe_changes, edited, moved
 from gpudeck.scheduler.queue.forecast import forecast
 from gpudeck.scheduler.queue.placement import Availability, DeviceUse
 from gpudeck.scheduler.queue.policy import Conditions
 from gpudeck.scheduler.queue.queue import Queue
-from gpudeck.scheduler.queue.submission import describe_changes, edited, moved
 from gpudeck.scheduler.store import Store
 from tests.support import eventually
 from tests.unit.scheduler.own_queue import CPU, ended, make_queue, submit_all, wait_reason
@@ -187,8 +187,8 @@ def test_all_jobs_of_a_submission_are_accepted_or_none(queue: Queue) -> None:
 
 def test_edits_moves_and_groups_survive_a_restart(queue: Queue, store: Store) -> None:
     ids = [submit(queue, group="g") for _ in range(3)]
-    queue.submission.edit(ids[0], Changes(name="first", tags=("t",)), [CPU])
-    queue.submission.move(ids[2], ids[0], after=False)
+    queue.editor.edit(ids[0], Changes(name="first", tags=("t",)), [CPU])
+    queue.editor.move(ids[2], ids[0], after=False)
     queue.groups.set("g", 1, None)
     queue.groups.set("g", None, True)
     again = make_queue(store)
@@ -204,10 +204,10 @@ def test_edits_moves_and_groups_survive_a_restart(queue: Queue, store: Store) ->
 def test_an_edit_that_could_never_run_is_refused_and_changes_nothing(queue: Queue) -> None:
     number = submit(queue, gpus=1)
     with pytest.raises(UserError, match="needs 2 GPUs"):
-        queue.submission.edit(number, Changes(gpus=2), [CPU])
+        queue.editor.edit(number, Changes(gpus=2), [CPU])
     assert queue.get(number).spec.gpus == 1
     queue.canceller.cancel(number)
-    assert queue.submission.edit(number, Changes(notes="why"), [CPU]).spec.notes == "why"
+    assert queue.editor.edit(number, Changes(notes="why"), [CPU]).spec.notes == "why"
     assert next(j for j in queue.queries.overview() if j.id == number).spec.notes == "why"
     for changes in (
         Changes(notes="x" * 10_001),
@@ -215,7 +215,7 @@ def test_an_edit_that_could_never_run_is_refused_and_changes_nothing(queue: Queu
         Changes(name="a\0b"),
     ):
         with pytest.raises(UserError, match="hold up to 10000 characters"):
-            queue.submission.edit(number, changes, [CPU])
+            queue.editor.edit(number, changes, [CPU])
     for field, value in (
         ("container", "podman:" + "x" * 10_000),
         ("mounts", ("/a\0",)),
@@ -232,9 +232,9 @@ def test_an_edit_that_could_never_run_is_refused_and_changes_nothing(queue: Queu
     with pytest.raises(UserError, match="up to 1000 parameters, folders and variables"):
         submit(queue, container="podman:x", container_env=("",) * 1001)
     with pytest.raises(UserError, match="a job has up to 100 tags"):
-        queue.submission.edit(number, Changes(tags=("t",) * 101), [CPU])
+        queue.editor.edit(number, Changes(tags=("t",) * 101), [CPU])
     with pytest.raises(UserError, match="cancelled: only waiting jobs have a place"):
-        queue.submission.move(number, submit(queue), after=False)
+        queue.editor.move(number, submit(queue), after=False)
 
 
 def on(number: int, device: str, **more: object) -> Job:
@@ -327,7 +327,7 @@ def test_a_move_where_no_number_is_left_changes_a_few_neighbours_alone(queue: Qu
     for _ in range(200):
         before = {job.id: job.place for job in finish(queue.queries.newest(1000, active=True))}
         mover = order[-1]
-        queue.submission.move(mover, order[1], after=False)
+        queue.editor.move(mover, order[1], after=False)
         order.insert(1, order.pop())
         after = finish(queue.queries.newest(1000, active=True))
         most = max(most, sum(before[job.id] != job.place for job in after))

@@ -31,7 +31,7 @@ def test_a_cancelled_job_goes_back_to_its_place_with_its_environment(store, tmp_
         submit(queue, "/bin/sh", "-c", f'echo "$WHO" >> {printed}', env={"WHO": str(n)})
         for n in range(4)
     ]
-    queue.submission.move(jobs[3], jobs[1], after=False)
+    queue.editor.move(jobs[3], jobs[1], after=False)
     before = order(queue)
     assert before == [jobs[0], jobs[3], jobs[1], jobs[2]]
     queue.canceller.cancel(jobs[3])

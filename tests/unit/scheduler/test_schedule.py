@@ -54,13 +54,13 @@ def test_a_move_that_is_tried_changes_nothing_and_comes_true(store: Store) -> No
     jobs = [submit(queue, gpus=1, timeout=HOUR) for _ in range(4)]
 
     def order(move: Moved | None = None) -> list[int]:
-        return [landing.job for landing in queue.submission.schedule([CPU], move=move)]
+        return [landing.job for landing in queue.editor.schedule([CPU], move=move)]
 
     assert order() == jobs
     moved = [jobs[3], *jobs[:3]]
     assert order(Moved(jobs[3], jobs[0])) == moved
     assert order() == jobs, "nothing was moved"
-    queue.submission.move(jobs[3], jobs[0], False)
+    queue.editor.move(jobs[3], jobs[0], False)
     assert order() == moved
     assert [event.what for event in queue.queries.timeline(jobs[3])] == ["submitted", "moved"]
     with pytest.raises(NotFound):

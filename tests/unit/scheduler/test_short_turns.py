@@ -16,7 +16,7 @@ from gpudeck.scheduler.protocol import wire
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Changes, Job, Queued, Spec
 from gpudeck.scheduler.protocol.turns import finish, light_parts
-from gpudeck.scheduler.queue import submission
+from gpudeck.scheduler.queue import admission
 from gpudeck.scheduler.queue.placement import Availability
 from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.store import Store, staging
@@ -37,7 +37,7 @@ def test_waiting_jobs_of_a_user_ask_for_a_limited_number_of_combinations(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refuse what would make every pass over the queue longer for everybody."""
-    monkeypatch.setattr(submission, "MAX_LANES", 5)
+    monkeypatch.setattr(admission, "MAX_LANES", 5)
     first, *_ = submit_all(queue, grouped(5, user=7), [GPU])
     submit_all(queue, grouped(5, user=7) * 3, [GPU])  # more of the same needs no more time
     with pytest.raises(UserError, match="up to 5 different combinations of GPUs, memory"):
@@ -45,8 +45,8 @@ def test_waiting_jobs_of_a_user_ask_for_a_limited_number_of_combinations(
     with pytest.raises(UserError, match="up to 5 different combinations"):
         submit_all(queue, grouped(1, user=7, memory=2**30), [GPU])
     with pytest.raises(UserError, match="up to 5 different combinations"):
-        queue.submission.edit(first.id, Changes(group="another"), [GPU])
-    queue.submission.edit(first.id, Changes(notes="what needs nothing new stays possible"), [GPU])
+        queue.editor.edit(first.id, Changes(group="another"), [GPU])
+    queue.editor.edit(first.id, Changes(notes="what needs nothing new stays possible"), [GPU])
     submit_all(queue, grouped(5, user=8), [GPU])
     assert len(queue.queries.overview()) == 25
     finish(queue.canceller.cancel_many([], [(1, 20)], None, ""))

@@ -146,7 +146,7 @@ def test_a_waiting_job_whose_command_was_changed_in_the_store_never_starts(
     queue.recover()
     queue.step([CPU])
     eventually(lambda: ended(queue, other))
-    queue.submission.edit(changed, Changes(hold=False, notes="run it"), [CPU])
+    queue.editor.edit(changed, Changes(hold=False, notes="run it"), [CPU])
     queue.step([CPU])
     assert wait_reason(queue, changed) == SpecDamaged()
     assert queue.get(changed).damaged and queue.get(ended_before).damaged
