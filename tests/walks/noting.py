@@ -167,7 +167,7 @@ def note_section(section: Section, file: Path) -> Callable[[FrameType, str, obje
         name = frame.f_code.co_qualname
         if section.tasks and noter.outside and name not in section.tasks:
             return True
-        return name in section.aside and not _goes_on(frame)
+        return name in section.aside
 
     def note(frame: FrameType, event: str, _: object) -> None:
         nonlocal begun, passed, ended, ignored

@@ -20,11 +20,10 @@ SECTIONS = {
     "probe": Section(first="ReplaySource.read", last="_send"),
     "daemon": Section(
         first="Supervisor._dispatch",
-        last="Peer.write",
+        last="Peer.send",
         tasks=("Supervisor._run", "Publisher.publish", CONNECTION),
         aside=(
-            # requests of other clients, and what else the readings are for
-            "Daemon._handle",
+            # what else the readings are for
             "GpuSharing.read", "Recorder.add", "Queue.add_readings", "FaultDrain.add",
             "ReadingFlow.check_alerts", "LeaseService.add_readings", "Queue.waits_for_devices",
             "Queue.running",
@@ -44,7 +43,7 @@ SECTIONS = {
         aside=(
             # what else a snapshot is shown by
             "JobUsage.update", "MainWindow._take_settings", "Notifier.update", "summarize",
-            "Tray.show_summary", "CompactStrip.show_summary", "Header.show_tiles",
+            "Tray.show_summary", "Tray.show_jobs", "jobs_on_gpus", "suspended_jobs", "CompactStrip.show_summary", "Header.show_tiles",
             "Header.show_free", "free_devices", "unacknowledged", "RailButton.show_badge",
             "DashboardPage.refresh", "StatusLine.refresh", "Banner.show_notices",
             "show_tooltip",

@@ -125,11 +125,11 @@ def test_a_job_is_not_restored_while_another_one_uses_its_artefacts(store) -> No
     eventually(lambda: (queue.step([CPU]), ended(queue, old))[1])
     queue.groups.pause(True)
     first = submit(queue, artefacts_of=old)
-    queue.cancel(first)
+    queue.canceller.cancel(first)
     second = submit(queue, artefacts_of=old)
     with pytest.raises(UserError, match=f"job {second} uses its artefacts now"):
-        finish(queue.restore([first]))
-    queue.cancel(second)
+        finish(queue.canceller.undo.restore([first]))
+    queue.canceller.cancel(second)
     with pytest.raises(UserError, match="uses its artefacts now"):
-        finish(queue.restore([first, second]))
-    assert [job.id for job in finish(queue.restore([first]))] == [first]
+        finish(queue.canceller.undo.restore([first, second]))
+    assert [job.id for job in finish(queue.canceller.undo.restore([first]))] == [first]

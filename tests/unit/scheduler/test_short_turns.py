@@ -16,7 +16,7 @@ from gpudeck.scheduler.protocol import wire
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Changes, Job, Queued, Spec
 from gpudeck.scheduler.protocol.turns import finish, light_parts
-from gpudeck.scheduler.queue import admission
+from gpudeck.scheduler.queue import admission, submission
 from gpudeck.scheduler.queue.placement import Availability
 from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.store import Store, staging
@@ -157,14 +157,14 @@ def test_the_artefacts_of_many_jobs_are_checked_in_one_look_at_the_queue(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refuse many jobs with artefacts: each would look at every job that waits or runs."""
-    old = queue.submit([Spec(("true",), "x", "/", hold=True)] * 3, [CPU])
-    finish(queue.cancel_many([job.id for job in old], [], None, ""))
+    old = submit_all(queue, [Spec(("true",), "x", "/", hold=True)] * 3, [CPU])
+    finish(queue.canceller.cancel_many([job.id for job in old], [], None, ""))
     using = [Spec(("true",), "x", "/", hold=True, artefacts_of=job.id) for job in old]
     monkeypatch.setattr(submission, "MAX_ARTEFACTS", 2)
     with pytest.raises(UserError, match="up to 2 jobs of one submission can use the artefacts"):
-        queue.submit(using, [CPU])
-    users = queue.submit(using[:2], [CPU])
+        submit_all(queue, using, [CPU])
+    users = submit_all(queue, using[:2], [CPU])
     with pytest.raises(UserError, match=f"job {users[0].id} uses the artefacts of job {old[0].id}"):
-        queue.submit(using[:1], [CPU])
+        submit_all(queue, using[:1], [CPU])
     with pytest.raises(UserError, match=f"job {users[1].id} uses the artefacts of job {old[1].id}"):
-        queue.forecast(using[1], [CPU])
+        queue.submission.forecast(using[1], [CPU])
