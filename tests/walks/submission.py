@@ -15,7 +15,8 @@ SECTIONS = {
         tasks=(CONNECTION, "Daemon._start_jobs"),
         aside=(
             # the reply, and the rate of readings
-            "Queue.listed", "Queue.get", "Daemon._encode_for", "Peer.send", "PollingController.requested",
+            "Queue.listed", "Queue.get", "Daemon._encode_for", "Peer.send",
+            "PollingController.requested",
             # other jobs, which end or come back
             "Canceller.end_next", "Canceller.cancel_unable", "UndoBuffer.forget",
             "Suspender.return_planned",

@@ -57,5 +57,5 @@ WALKS = (
             )
         ),
     ),
-    Walk("**A reading to the pixels of a tile**", 24, reading_to_pixel),
+    Walk("**A reading to the pixels of a tile**", 27, reading_to_pixel),
 )
