@@ -5,9 +5,17 @@ Each message is one line that says what is wrong and what to do.
 
 from __future__ import annotations
 
+from gpudeck.language.text import Message, Text
+
 
 class ModelError(ValueError):
     """Report weights, a vocabulary, a text or a saved state that the engine cannot use."""
+
+    @property
+    def message(self) -> Message:
+        """Return the line as a value, which can be rendered in the user's language."""
+        found = self.args[0] if self.args else ""
+        return found if isinstance(found, Text) else str(found)
 
 
 class ModelNotFoundError(ModelError):

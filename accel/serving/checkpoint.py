@@ -16,6 +16,7 @@ from gpudeck.accel.serving.errors import ModelRefused
 from gpudeck.accel.serving.families import Config
 from gpudeck.accel.serving.files import weight_files
 from gpudeck.accel.serving.linear import FP8_BLOCK, Linear, of_int4
+from gpudeck.language.text import phrase
 
 _STORED = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -144,4 +145,7 @@ def _errors(file: Path) -> Iterator[None]:
     try:
         yield
     except (SafetensorError, OSError) as e:
-        raise ModelRefused(f"cannot read {file}: {e!s:.200}. Download it again") from e
+        quote = str(e)[:200]
+        raise ModelRefused(
+            phrase("cannot read {file}: {quote}. Download it again", file=str(file), quote=quote)
+        ) from e

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from gpudeck.language.text import Message, Text
+
 
 class ModelRefused(ValueError):
     """Report a model's folder that cannot be served, and why."""
+
+    @property
+    def message(self) -> Message:
+        """Return the line as a value, which can be rendered in the user's language."""
+        found = self.args[0] if self.args else ""
+        return found if isinstance(found, Text) else str(found)
 
 
 class RequestRefused(ValueError):

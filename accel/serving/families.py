@@ -16,6 +16,7 @@ from typing import Any
 
 from gpudeck.accel.serving.errors import ModelRefused
 from gpudeck.accel.serving.rotary import Rope, rope_of
+from gpudeck.language.text import Message, phrase
 
 _MOST_BYTES = 2**20
 """The largest config.json that is read."""
@@ -169,7 +170,12 @@ def config_of(raw: Mapping[str, Any], name: str, ends: tuple[int, ...]) -> Confi
     if not isinstance(kind, str) or kind not in FAMILIES:
         known = ", ".join(sorted(FAMILIES))
         raise ModelRefused(
-            f"{name} is of the family {kind!r:.60}, which is not supported. Supported: {known}"
+            phrase(
+                "{name} is of the family {value}, which is not supported. Supported: {names}",
+                name=name,
+                value=repr(kind)[:60],
+                names=known,
+            )
         )
     try:
         return _config(FAMILIES[kind], raw, ends)
@@ -188,8 +194,12 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as e:
         if isinstance(e, ModelRefused):
             raise
-        reason = e.strerror if isinstance(e, OSError) else "it is not valid JSON"
-        raise ModelRefused(f"cannot read {path}: {reason}. Download it again") from e
+        reason: Message = (
+            str(e.strerror) if isinstance(e, OSError) else phrase("it is not valid JSON")
+        )
+        raise ModelRefused(
+            phrase("cannot read {file}: {quote}. Download it again", file=str(path), quote=reason)
+        ) from e
     if not isinstance(found, dict):
         raise ModelRefused(f"{path} is not a JSON object. Download it again")
     return found

@@ -11,6 +11,7 @@ import msgspec
 from gpudeck.accel.serving.errors import ModelRefused
 from gpudeck.accel.serving.families import Config, read_config
 from gpudeck.accel.serving.files import weight_files
+from gpudeck.language.text import Number, phrase
 
 BLOCK = 16
 """Tokens of a block of the cache."""
@@ -119,9 +120,14 @@ class Footprint(msgspec.Struct, frozen=True):
         least = size + work + -(-tokens // BLOCK) * block
         if free < least:
             raise ModelRefused(
-                f"{self.name} needs {least / 2**30:.1f} GiB with a cache of {tokens} tokens; "
-                f"{free / 2**30:.1f} GiB are free. Choose smaller weights, such as int4, or a "
-                "smaller cache"
+                phrase(
+                    "{name} needs {size} with a cache of {tokens} tokens; {amount} are free. "
+                    "Choose smaller weights, such as int4, or a smaller cache",
+                    name=self.name,
+                    size=Number(least / 2**30, ".1f", "GiB"),
+                    tokens=Number(tokens, ","),
+                    amount=Number(free / 2**30, ".1f", "GiB"),
+                )
             )
         blocks = (free - size - work) // block
         if cache_tokens:

@@ -21,7 +21,13 @@ from typing import Any, NoReturn, Self
 from gpudeck.app.cli.catalog import COMMANDS, TOUR_FOLDER, Command
 from gpudeck.app.cli.output import UsageError, clear_progress, print_error
 from gpudeck.extras import missing_by, missing_of
-from gpudeck.scheduler.protocol.errors import DaemonGone, EndUnknown, OutcomeUnknown, UserError
+from gpudeck.scheduler.protocol.errors import (
+    DaemonGone,
+    EndUnknown,
+    OutcomeUnknown,
+    UserError,
+    no_machine,
+)
 from gpudeck.version import VERSION
 
 _WRONG_CHOICE = (
@@ -104,7 +110,7 @@ def _run_there(args: argparse.Namespace) -> int:
     with Client() as client:
         known = client.snapshot(live=False).settings.hosts
     if args.machine not in known:
-        raise UserError(f"there is no machine called {args.machine}. See: gpudeck host")
+        raise UserError(no_machine(args.machine))
     with tunnel(args.machine, known[args.machine]) as place:
         Client.default_place = place
         try:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gpudeck.accel.serving.errors import ModelRefused
 from gpudeck.accel.serving.memory import Footprint, Room
 from gpudeck.app.format.values import memory
-from gpudeck.app.language.texts import tr, tr_noop, tr_sentence, tr_whole
+from gpudeck.app.language.texts import tr, tr_noop, tr_text, tr_whole
 from gpudeck.assistant.inference.messages import Options
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 
@@ -125,5 +125,5 @@ def _fit(footprint: Footprint, options: Options, device: str, place: str, free: 
     try:
         room = footprint.plan(device, free, options.weights, options.cache, options.cache_tokens)
     except ModelRefused as e:
-        return Fit(place, free, None, tr_sentence(str(e)))
+        return Fit(place, free, None, tr_text(e.message))
     return Fit(place, free, room)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QFrame, QPushButton, QVBoxLayout
 
-from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.models.model_list import facts
 from gpudeck.app.models.serve_form import ServeForm
 from gpudeck.app.widgets import theme
@@ -45,7 +45,7 @@ class ModelCard(QFrame):
         if not self.facts.facts:
             self.facts.hide()  # to show it before it has a parent would open a window
         self.needs = label(size="small", meaning="muted", wrap=True)
-        self.problem = label(tr_sentence(model.problem), size="small", meaning="failed", wrap=True)
+        self.problem = label(tr_text(model.problem), size="small", meaning="failed", wrap=True)
         self.speed = label(size="small", wrap=True)
         self.use = self._action(tr("Use"), "use", tr("Let this model write the answers"))
         self.leave = self._action(tr("Stop using"), "leave", tr("Let templates write the answers"))

@@ -39,7 +39,7 @@ def is_used(model: Model, used: str) -> bool:
 
 def state(model: Model, used: str) -> str:
     """Return whether the model is in use, or why it cannot be used."""
-    return model.problem or ("in use" if is_used(model, used) else "")
+    return str(model.problem) or ("in use" if is_used(model, used) else "")
 
 
 def needs(model: Model, snapshot: Snapshot | None) -> str:

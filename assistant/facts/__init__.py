@@ -19,6 +19,7 @@ from gpudeck.assistant.facts.devices import (
 )
 from gpudeck.assistant.facts.fact import Fact, FactBuilder, named
 from gpudeck.assistant.facts.jobs import count_facts, during, job_facts, without_progress
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import jobs as j
 from gpudeck.scheduler.protocol.snapshot import Columns, Snapshot
 
@@ -79,7 +80,7 @@ def _deck(snapshot: Snapshot, present: bool) -> list[Fact]:
     if not present:
         return add.facts
     if snapshot.paused:
-        add.text("paused", "Queue", "paused, nothing new starts")
+        add.text("paused", "Queue", phrase("paused, nothing new starts"))
     for i, notice in enumerate(snapshot.notices):
         add.text(f"notice{i}", "Notice", notice)
     return add.facts

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.facts.fact import Fact, FactBuilder
-from gpudeck.language.text import Text, phrase
+from gpudeck.language.text import Message, Number, Text, phrase
 from gpudeck.scheduler.protocol.busy_causes import JobWaits, QuietHours, Settling, left_of
 from gpudeck.scheduler.protocol.devices import NA, Device
 from gpudeck.scheduler.protocol.fields import FIELDS, UNCERTAINTY
@@ -68,6 +68,7 @@ def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_
     read_from = add.source
     if isinstance(state.use, Idle):
         add.value("use", "use", IDLE, "", f"idle for {phrases.duration(now - state.use.since)}")
+        add.keep(phrase("idle for {span}", span=phrases.duration(now - state.use.since)))
     else:
         add.text("use", "use", _use(state.use))
     if state.holders:
@@ -110,7 +111,7 @@ def history_facts(
 
     Gaps in the history count as gaps, not as zeros.
     """
-    read_from = source(device) + ", history"
+    read_from = phrase("{source} readings, history", source=source_name(device))
     add = FactBuilder(subject(device), label(device), read_from, now)
     if history and history.times:
         first, last = history.times[0], history.times[-1]
@@ -160,13 +161,17 @@ def largest_error(history: Columns | None, field: str) -> float | None:
     return max(filter(math.isfinite, stated), default=None)
 
 
-def _state_error(add: FactBuilder, read_from: str, error: float | None) -> None:
+def _state_error(add: FactBuilder, read_from: Message, error: float | None) -> None:
     """Let the next facts say how far they may be off.
 
     The text of a fact is what the model was trained on, so the error stands with the source.
     """
     add.error = error
-    add.source = read_from + (f", hardware counters ±{error:.0f} %" if error else "")
+    add.source = read_from
+    if error:
+        add.source = phrase(
+            "{source}, hardware counters ±{n} %", source=read_from, n=Number(error, ".0f")
+        )
 
 
 _WHATS = (("mean", "mean"), ("max", "highest"), ("min", "lowest"))
@@ -183,6 +188,11 @@ def _title(field: str) -> str:
     return _TITLES.get(field) or FIELDS[field].label.lower()
 
 
-def source(device: Device) -> str:
+def source_name(device: Device) -> str:
+    """Return the name of what a device is read by."""
+    return "NVML" if device.kind == "nvidia" else device.kind.upper()
+
+
+def source(device: Device) -> Text:
     """Return the source of a device's readings."""
-    return f"{'NVML' if device.kind == 'nvidia' else device.kind.upper()} readings"
+    return phrase("{source} readings", source=source_name(device))

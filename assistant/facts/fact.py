@@ -21,7 +21,7 @@ class Fact(msgspec.Struct, frozen=True):
     unit: str
     said: str
     """The value as Markdown, rounded and with its unit; N/A with the reason if there is none."""
-    source: str
+    source: Message
     time: float
     """The time of the value, seconds since the epoch."""
     text: str
@@ -40,7 +40,7 @@ class Fact(msgspec.Struct, frozen=True):
 class FactBuilder:
     """Build the facts about one subject."""
 
-    def __init__(self, subject: str, title: str, source: str, time: float) -> None:
+    def __init__(self, subject: str, title: str, source: Message, time: float) -> None:
         self.facts: list[Fact] = []
         self.source = source
         self.error: float | None = None
@@ -68,7 +68,7 @@ class FactBuilder:
         """Add words, perhaps foreign ones."""
         shown = render(words)
         self.value(name, title, phrases.plain(shown), "", phrases.escaped(shown))
-        self._keep(words)
+        self.keep(words)
 
     def number(self, name: str, title: str, value: float, unit: str, otherwise: str) -> None:
         """Add a quantity in its unit; if it is not finite, add that it is absent, and why:
@@ -82,9 +82,9 @@ class FactBuilder:
     def absent(self, name: str, title: str, reason: Message) -> None:
         """Add that there is no value, and why."""
         self.value(name, title, None, "", f"N/A ({phrases.escaped(render(reason))})")
-        self._keep(reason)
+        self.keep(reason)
 
-    def _keep(self, words: Message) -> None:
+    def keep(self, words: Message) -> None:
         """Keep the value that the last fact words, for other languages."""
         if not isinstance(words, str):
             self.facts[-1] = msgspec.structs.replace(self.facts[-1], worded=words)

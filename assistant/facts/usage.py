@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from gpudeck.assistant.facts import phrases
-from gpudeck.assistant.facts.devices import label, source, subject
+from gpudeck.assistant.facts.devices import label, source_name, subject
 from gpudeck.assistant.facts.fact import Fact, FactBuilder
 from gpudeck.language import numbers as units
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import jobs as j
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.snapshot import Alert, Columns
@@ -156,10 +157,11 @@ def energy_facts(device: Device, history: Columns | None, now: float) -> list[Fa
     add = FactBuilder(subject(device), label(device), "", now)
     power = _integrated(history)
     counted = _counted(history) if power is None or _seconds(history) >= COUNTER_S else None
-    add.source = (
-        f"{source(device)} of "
-        f"{'its energy counter' if counted is not None else 'its power, added up'}, history"
-    )
+    name = source_name(device)
+    if counted is not None:
+        add.source = phrase("{source} readings of its energy counter, history", source=name)
+    else:
+        add.source = phrase("{source} readings of its power, added up, history", source=name)
     joules = counted if counted is not None else power
     if joules is None:
         read = history is not None and any(v is not None for v in history.columns.get("power", ()))

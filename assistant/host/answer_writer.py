@@ -46,7 +46,7 @@ class AnswerWriter:
             return write(facts), facts
         described = describe(model)
         if described.problem:
-            return by_template(facts, described.problem), facts
+            return by_template(facts, str(described.problem)), facts
         if described.parameters < WRITES:
             return write(facts), facts
         facts = self._channel.keep(facts, tuple[Fact, ...])

@@ -95,7 +95,5 @@ PATTERNS = (
     "share of words that differ",
     "CPU: {name}, {n} threads",
     "CPU ({sub})",
-    "idle for {span}",
-    "paused, nothing new starts",
 )
 """The more specific first; see `gpudeck.assistant.language.sentences` for the named parts."""

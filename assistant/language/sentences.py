@@ -14,32 +14,6 @@ from gpudeck.language.rendering import render
 from gpudeck.language.text import Message
 from gpudeck.language.words import Words
 
-PATTERNS = (
-    "{name} cannot be read: {problem}",
-    "there is no machine called {name}",
-    "{name} needs {size} with a cache of {tokens} tokens; {amount} are free. Choose smaller "
-    "weights, such as int4, or a smaller cache",
-    "{name} is of the family {value}, which is not supported. Supported: {names}",
-    "cannot read {file}: {quote}. Download it again",
-    "name a model on Hugging Face as OWNER/NAME, such as fla-hub/rwkv7-1.5B-world; got {value}",
-    "{name} requires your consent: give it on its page, then set HF_TOKEN to your token",
-    "{address} cannot be reached: {quote}. Is this machine online? To use another hub, set "
-    "HF_ENDPOINT.",
-    "the server ended at once; see {file}",
-    "there is no job {job}. See: {command}",
-    "there is no job called {name}",
-    "there is no job yet",
-    "there is no {gpu} on this machine; it has {devices}",
-    "there is no {gpu} on this machine",
-    "there is no group {group}. See: {command}",
-    "there is no clean-up to undo: the trash holds no files from one",
-    "several jobs are called {name}: {numbers}. Name one by its number",
-    "{source} readings of its power, added up, history",
-    "{source} readings of its energy counter, history",
-    "{source} readings, history",
-    "{source} readings",
-)
-"""The more specific first; those of `result_sentences` come before all of these."""
 _SENTENCES = {
     "sub", "when", "problem", "refusal", "jobs", "process", "holder", "action", "kind", "shown",
     "status",
@@ -134,8 +108,7 @@ def _names(words: Words) -> dict[str, str]:
 @cache
 def _beginnings() -> tuple[tuple[str, str], ...]:
     """Return all patterns, each with its text before its first part: few are ever compiled."""
-    every = (*result_sentences.PATTERNS, *PATTERNS)
-    return tuple((pattern, pattern.partition("{")[0]) for pattern in every)
+    return tuple((pattern, pattern.partition("{")[0]) for pattern in result_sentences.PATTERNS)
 
 
 @cache

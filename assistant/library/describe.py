@@ -18,6 +18,7 @@ from gpudeck.accel.rwkv.weights.shapes import HEAD, Outline, checked
 from gpudeck.accel.serving.errors import ModelRefused
 from gpudeck.accel.serving.memory import Footprint
 from gpudeck.assistant.library.served import describe_served, is_served
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.progress import printable
 
@@ -46,7 +47,7 @@ class Model(msgspec.Struct, frozen=True):
     """Bytes of memory for its weights and one state, by device: cpu, cuda. CUDA itself needs some
     more.
     """
-    problem: str = ""
+    problem: Message = ""
     """Why it cannot be used; empty if it can."""
     family: str = ""
     """The family of a model that `gpudeck serve` runs; empty for RWKV-7, which the assistant uses.
@@ -72,7 +73,7 @@ def model_errors() -> Iterator[None]:
     except ModelNotFoundError as e:
         raise NotFound(str(e)) from e
     except (ModelError, ModelRefused) as e:
-        raise UserError(str(e)) from e
+        raise UserError(e.message) from e
 
 
 def name_of(path: str) -> str:
@@ -101,9 +102,12 @@ def describe(path: str | Path) -> Model:
             made = _from_outlines(made, raw, checked(canonical(raw), source))
         vocabulary_file(source)
     except (ModelError, ModelRefused) as e:
-        return msgspec.structs.replace(made, problem=str(e))
+        return msgspec.structs.replace(made, problem=e.message)
     except OSError as e:
-        return msgspec.structs.replace(made, problem=f"{source} cannot be read: {e.strerror}")
+        problem = phrase(
+            "{name} cannot be read: {problem}", name=str(source), problem=str(e.strerror)
+        )
+        return msgspec.structs.replace(made, problem=problem)
     return made
 
 

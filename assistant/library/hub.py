@@ -36,6 +36,7 @@ from gpudeck.assistant.library import staging
 from gpudeck.assistant.library.describe import describe, model_errors
 from gpudeck.assistant.library.served import check_served, is_served
 from gpudeck.language.numbers import amount
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.background.instance import hold_lock
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
@@ -218,7 +219,7 @@ def _finish(name: str, folder: Path, files: Sequence[HubFile]) -> None:
             if entry.name not in left:
                 staging.take_over(entry, new)
     if (problem := describe(new).problem) and folder.is_dir() and not describe(folder).problem:
-        words = problem.replace(str(new), str(folder))
+        words = str(problem).replace(str(new), str(folder))
         raise UserError(
             f"the newest revision of {name} cannot be used: {words} Your current revision stays."
         )
@@ -440,22 +441,39 @@ def _understood(call: Callable[[], Any], name: str) -> Any:
         return call()
     except errors.GatedRepoError as e:
         raise UserError(
-            f"{name} requires your consent: give it on its page, then set HF_TOKEN to your token"
+            phrase(
+                "{name} requires your consent: give it on its page, then set HF_TOKEN to your "
+                "token",
+                name=name,
+            )
         ) from e
     except errors.RepositoryNotFoundError as e:
         raise NotFound(
-            f"there is no model {name} at {constants.ENDPOINT}, or it is private: set "
-            "HF_TOKEN to your token"
+            phrase(
+                "there is no model {name} at {address}, or it is private: set HF_TOKEN to your "
+                "token",
+                name=name,
+                address=constants.ENDPOINT,
+            )
         ) from e
     except httpx2.ConnectError as e:
         raise UserError(
-            f"{constants.ENDPOINT} cannot be reached: {_line(e)}. Is this machine online? To "
-            "use another hub, set HF_ENDPOINT."
+            phrase(
+                "{address} cannot be reached: {quote}. Is this machine online? To use another hub, "
+                "set HF_ENDPOINT.",
+                address=constants.ENDPOINT,
+                quote=_line(e),
+            )
         ) from e
     except (errors.HfHubHTTPError, httpx2.HTTPError, errors.HFValidationError) as e:
         raise UserError(
-            f"{constants.ENDPOINT} cannot serve {name}: {_line(e)}. What was fetched is kept; "
-            "try again later."
+            phrase(
+                "{address} cannot serve {name}: {quote}. What was fetched is kept; try again "
+                "later.",
+                address=constants.ENDPOINT,
+                name=name,
+                quote=_line(e),
+            )
         ) from e
     except OSError as e:
         raise UserError(

@@ -13,6 +13,7 @@ from pathlib import Path
 from gpudeck.assistant.library import model_list
 from gpudeck.assistant.library.describe import Model
 from gpudeck.assistant.library.hub import NAME, Fetched, FetchFailed, FetchProgress, read_messages
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -29,8 +30,11 @@ class Pull:
         self.name = _URL.sub("", name.strip()).removesuffix("/").removesuffix("/tree/main")
         if not NAME.fullmatch(self.name):
             raise UserError(
-                "name a model on Hugging Face as OWNER/NAME, such as "
-                f"fla-hub/rwkv7-1.5B-world; got {name.strip()!r}"
+                phrase(
+                    "name a model on Hugging Face as OWNER/NAME, such as fla-hub/rwkv7-1.5B-world; "
+                    "got {value}",
+                    value=repr(name.strip()),
+                )
             )
         self.cancelled = False
         self._process: subprocess.Popen[bytes] | None = None

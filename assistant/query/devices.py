@@ -13,7 +13,7 @@ from gpudeck.assistant.query.request import COST, Query, Span
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
 from gpudeck.assistant.query.shape import finite, shaped
 from gpudeck.assistant.query.table import SUBJECTS
-from gpudeck.language.text import Message
+from gpudeck.language.text import Message, joined, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.busy_causes import JobWaits, Loaded, QuietHours, Settling
 from gpudeck.scheduler.protocol.devices import NA
@@ -132,13 +132,21 @@ def _chosen(query: Query, snapshot: Snapshot) -> tuple[list[DeviceState], tuple[
     if query.text == "cpu":
         found = [state for state in found if state.device.kind == "cpu"]
         if not found:
-            raise NotFound(f"the CPU is not among the devices, which are: {present}")
+            raise NotFound(
+                phrase("the CPU is not among the devices, which are: {devices}", devices=present)
+            )
     if query.devices:
         found = [s for s in found if s.device.kind != "cpu" and s.device.index in query.devices]
         missing = sorted(set(query.devices) - {state.device.index for state in found})
         if not found:
-            named = ", ".join(f"GPU {index}" for index in missing)
-            raise NotFound(f"there is no {named} on this machine; it has {present}")
+            named = joined(f"GPU {index}" for index in missing)
+            raise NotFound(
+                phrase(
+                    "there is no {gpu} on this machine; it has {devices}",
+                    gpu=named,
+                    devices=present,
+                )
+            )
         return found, tuple(Note("no device", (index,)) for index in missing)
     return found, ()
 
@@ -284,5 +292,5 @@ def _unit(name: str) -> str:
     return SUBJECTS["devices"].measures[name].unit
 
 
-def _source(states: Sequence[DeviceState]) -> str:
+def _source(states: Sequence[DeviceState]) -> Message:
     return source(states[0].device) if states else "daemon"

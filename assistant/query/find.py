@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gpudeck.assistant.facts.phrases import plain
 from gpudeck.assistant.query.request import NEWEST, Target
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Job
@@ -41,21 +42,24 @@ def _matching(daemon: Client, target: Target, several: bool) -> Sequence[Job]:
     if target == NEWEST:
         newest = daemon.jobs(1)
         if not newest:
-            raise NotFound("there is no job yet")
+            raise NotFound(phrase("there is no job yet"))
         return [daemon.job(newest[0].id)]  # lists cut long commands off
     if isinstance(target, int):
         return [daemon.job(target)]
     active = [job for job in daemon.jobs(MAX_JOBS, active=True) if _has_name(job, target)]
     if len(active) > 1 and not several:
         raise UserError(
-            f"several jobs are called {plain(target, 40)}: {list_jobs(active)}. "
-            "Name one by its number"
+            phrase(
+                "several jobs are called {name}: {numbers}. Name one by its number",
+                name=plain(target, 40),
+                numbers=list_jobs(active),
+            )
         )
     if active:
         return [daemon.job(job.id) for job in active]
     ended = [job for job in daemon.find(Search(text=target), _SHOWN)[0] if _has_name(job, target)]
     if not ended:
-        raise NotFound(f"there is no job called {plain(target, 40)}")
+        raise NotFound(phrase("there is no job called {name}", name=plain(target, 40)))
     return [daemon.job(ended[0].id)]
 
 

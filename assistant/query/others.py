@@ -14,6 +14,7 @@ from gpudeck.assistant.query.find import MAX_JOBS
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
 from gpudeck.assistant.query.shape import shaped
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Queued
@@ -143,7 +144,13 @@ def queue(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     groups = daemon.groups()
     if query.group:
         if query.group not in {state.group.name for state in groups}:
-            raise NotFound(f"there is no group {plain(query.group, 40)}. See: gpudeck groups")
+            raise NotFound(
+                phrase(
+                    "there is no group {group}. See: {command}",
+                    group=plain(query.group, 40),
+                    command="gpudeck groups",
+                )
+            )
         rows = []
     rows += [
         Row(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from gpudeck.assistant.facts.devices import label, source, subject
+from gpudeck.assistant.facts.devices import label, source_name, subject
 from gpudeck.assistant.reports.report import Chart, Curve, Values
 from gpudeck.assistant.reports.tables import Cells
 from gpudeck.language.numbers import GIB
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.devices import NA
 from gpudeck.scheduler.protocol.fields import FIELDS
 from gpudeck.scheduler.protocol.snapshot import Columns, DeviceState
@@ -43,8 +44,8 @@ def by_field(
     unit = "GiB" if FIELDS[field].unit == "B" else FIELDS[field].unit
     sources = cells.words.listed(
         [
-            cells.source(f"{each}, history")
-            for each in dict.fromkeys(source(s.device) for s in states)
+            cells.source(phrase("{source} readings, history", source=each))
+            for each in dict.fromkeys(source_name(s.device) for s in states)
         ]
     )
     told = states if len(states) <= MOST_TOLD else [s for s in states if _absent(s, field, cells)]

@@ -274,7 +274,7 @@ def alerts(found: Sequence[Alert], cells: Cells) -> Table:
 
 def sources(facts: Sequence[Fact], words: Words) -> Table:
     """Return every source, and the subjects it reported on."""
-    subjects_of: dict[str, list[str]] = {}
+    subjects_of: dict[Message, list[str]] = {}
     for fact in facts:
         subjects_of.setdefault(fact.source, []).append(fact.subject)
     rows = tuple(
@@ -354,9 +354,11 @@ class Cells:
             else render(message, self.words.language)
         )
 
-    def source(self, source: str) -> str:
+    def source(self, source: Message) -> str:
         """Return a source in the report's language, as far as it is known there."""
-        return self.words.text(source) if source in _SOURCES else translated(source, self.words)
+        if not isinstance(source, str):
+            return render(source, self.words.language)
+        return self.words.text(source) if source in _SOURCES else source
 
     def _said(self, fact: Fact) -> str:
         moment = fact.unit == "s" and isinstance(fact.value, float) and fact.value > _MOMENTS

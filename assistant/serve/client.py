@@ -14,6 +14,7 @@ from gpudeck.assistant.idle import Cancelled
 from gpudeck.assistant.inference.messages import Options
 from gpudeck.assistant.messages import Chunk, Event, Failed, Waiting
 from gpudeck.assistant.serve import control_messages as c
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.background.launch import start_process
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
@@ -85,7 +86,8 @@ def start(options: Options, port: int = PORT) -> c.Served:
     for each in served_models():
         if each.port not in before and each.folder == options.folder:
             return each
-    raise UserError(f"the server ended at once; see {paths.home() / 'serve.log'}")
+    log = str(paths.home() / "serve.log")
+    raise UserError(phrase("the server ended at once; see {file}", file=log))
 
 
 def submit(options: Options, port: int = PORT) -> int:

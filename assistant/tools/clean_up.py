@@ -28,6 +28,7 @@ from gpudeck.assistant.tools.tool import (
     ToolResult,
 )
 from gpudeck.assistant.writing.template.sentences import counted, listed, sentence, table
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound
 
@@ -79,7 +80,7 @@ def undo_clean_up(context: ToolContext, order: Order) -> PlannedAction:
     """Plan to put the files of the last clean-up back. Raises NotFound."""
     newest = receipts()
     if not newest:
-        raise NotFound("there is no clean-up to undo: the trash holds no files from one")
+        raise NotFound(phrase("there is no clean-up to undo: the trash holds no files from one"))
     receipt = newest[0]
 
     def carry_out(daemon: Client, env: Environment) -> str:

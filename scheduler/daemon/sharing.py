@@ -20,7 +20,7 @@ import msgspec
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.devices import Detail, Process
-from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.errors import NotFound, UserError, no_job
 from gpudeck.scheduler.protocol.jobs import NO_RESULT, Done, Failed, Job, Queued, Running, Spec
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -137,7 +137,7 @@ def _check_place(specs: Iterable[Spec]) -> None:
 def _check_own(job: int, uid: int, owners: Owners) -> None:
     found = owners([job])
     if job not in found:
-        raise NotFound(f"there is no job {job}. See: gpudeck jobs")
+        raise NotFound(no_job(job))
     if found[job] != uid:
         raise UserError(ANOTHERS)
 

@@ -48,6 +48,18 @@ NOT_RUNNING = phrase(
 )
 
 
+def no_machine(name: str) -> Text:
+    """Return that no machine has this name."""
+    return phrase(
+        "there is no machine called {name}. See: {command}", name=name, command="gpudeck host"
+    )
+
+
+def no_job(number: int) -> Text:
+    """Return that no job has this number."""
+    return phrase("there is no job {job}. See: {command}", job=number, command="gpudeck jobs")
+
+
 class DaemonGone(UserError):
     """Report that the daemon does not answer, or ended during a request."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from gpudeck.scheduler.protocol.errors import NotFound
+from gpudeck.scheduler.protocol.errors import NotFound, no_job
 from gpudeck.scheduler.protocol.jobs import Event, Job, Queued, Starting, listed, over
 from gpudeck.scheduler.protocol.schedule import expected_end
 from gpudeck.scheduler.protocol.submissions import SubmissionRecord
@@ -173,7 +173,7 @@ class JobIndex:
         if unread:
             found = self._store.statuses(unread)
             if missing := unread - found.keys():
-                raise NotFound(f"there is no job {min(missing)}. See: gpudeck jobs")
+                raise NotFound(no_job(min(missing)))
             self._outcomes |= found
 
     def expected_ends(self, now: float, jobs: Iterable[int]) -> dict[int, End]:

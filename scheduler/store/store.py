@@ -17,7 +17,7 @@ import msgspec
 
 from gpudeck.language.storing import read_text, stored_text
 from gpudeck.language.text import phrase
-from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
+from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError, no_job
 from gpudeck.scheduler.protocol.jobs import Event, Group, Job, Lost, Spec, State, Usage, listed
 from gpudeck.scheduler.protocol.search import (
     NEWEST,
@@ -533,7 +533,7 @@ class Store(Database):
         """Return a job. Raises NotFound."""
         rows = list(self._rows("get_job", job_id)) if 0 < job_id < 2**63 else []
         if not rows:
-            raise NotFound(f"there is no job {job_id}. See: gpudeck jobs")
+            raise NotFound(no_job(job_id))
         return rows[0]
 
     def existing(self, jobs: Iterable[int]) -> set[int]:

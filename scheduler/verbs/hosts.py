@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudeck.scheduler.protocol.errors import NotFound
+from gpudeck.scheduler.protocol.errors import NotFound, no_machine
 from gpudeck.scheduler.protocol.settings import HostSettings, Settings
 from gpudeck.scheduler.protocol.wire import Peer
 from gpudeck.scheduler.verbs.request import Daemon, Request
@@ -19,5 +19,5 @@ class SetHost(Request[Settings], frozen=True, tag="set_host"):
         if self.host is not None:
             hosts[self.name] = self.host
         elif hosts.pop(self.name, None) is None:
-            raise NotFound(f"there is no machine called {self.name}. See: gpudeck host")
+            raise NotFound(no_machine(self.name))
         return await daemon.configure({"hosts": hosts})

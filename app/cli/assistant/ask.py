@@ -173,7 +173,7 @@ def _print_answer(answer: Answer, args: Namespace) -> None:
         file = _free_name(time.strftime("gpudeck-report-%Y-%m-%d"))
         save_report(answer.report, file, ".pdf")
         print_line(f"The report is in {file}.")
-    sources = sorted({fact.source for fact in answer.facts})
+    sources = sorted({str(fact.source) for fact in answer.facts})
     if sources:
         print_line(f"(sources: {'; '.join(sources)})")
     where = f" on {answer.device}" if answer.writer != "template" and answer.device else ""

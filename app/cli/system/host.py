@@ -12,7 +12,7 @@ from gpudeck.app.format.hosts import found, host_devices, host_state, make_host
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.hosts.connection import first_moment
 from gpudeck.scheduler.hosts.messages import Moment
-from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.errors import NotFound, UserError, no_machine
 from gpudeck.scheduler.protocol.settings import HOST, HostSettings
 
 _EXAMPLES = {
@@ -66,7 +66,7 @@ def run(args: Namespace) -> int:
         with Client() as client:
             known = client.snapshot().settings.hosts
         if args.name not in known:
-            raise NotFound(f"there is no machine called {args.name}. See: gpudeck host")
+            raise NotFound(no_machine(args.name))
         moment = asyncio.run(first_moment(known[args.name]))
         print_result(args, moment, f"{args.name} answers. {found(moment)}")
     else:

@@ -97,10 +97,10 @@ def test_the_error_of_hardware_counters_stands_with_the_source_and_not_in_the_te
     values = {**CPU_STATE.reading.values, "tflops": 740.2, "tflops_error": 14.4}
     reading = msgspec.structs.replace(CPU_STATE.reading, values=values)
     found = named(device_facts(msgspec.structs.replace(CPU_STATE, reading=reading), NOW))
-    assert found["cpu.tflops"].source == "CPU readings, hardware counters ±14 %"
+    assert str(found["cpu.tflops"].source) == "CPU readings, hardware counters ±14 %"
     assert found["cpu.tflops"].said == "740 TFLOP/s", "the model reads this"
     assert found["cpu.tflops"].error == 14.4
-    assert {f.source for n, f in found.items() if n != "cpu.tflops"} == {"CPU readings"}
+    assert {str(f.source) for n, f in found.items() if n != "cpu.tflops"} == {"CPU readings"}
     assert {f.error for n, f in found.items() if n != "cpu.tflops"} == {None}
 
 
@@ -125,7 +125,7 @@ def test_means_of_counters_over_a_span_state_the_largest_error_in_facts_tables_a
     found = named(facts)
     for name in ("cpu.tflops.mean", "cpu.tflops.max"):
         assert found[name].error == 4.6
-        assert found[name].source == "CPU readings, history, hardware counters ±5 %"
+        assert str(found[name].source) == "CPU readings, history, hardware counters ±5 %"
     assert found["cpu.temp.mean"].error is None
     assert found["cpu.tflops.mean"].said == "436 TFLOP/s", "the model reads this"
     cells = tables.Cells([*facts, *device_facts(CPU_STATE, NOW)])
@@ -143,7 +143,7 @@ def test_a_replayed_device_is_called_replay_in_the_text_and_source_of_each_of_it
     assert len(about) > 20
     for fact in about:
         assert fact.text.startswith("REPLAY GPU ")
-        assert "REPLAY" in fact.source
+        assert "REPLAY" in str(fact.source)
 
 
 def test_a_result_that_failed_its_check_says_that_nothing_was_timed() -> None:

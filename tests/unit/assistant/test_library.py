@@ -54,7 +54,7 @@ def test_the_description_of_a_model_equals_the_loaded_model(tmp_path, kind):
             tensors if kind == "blinkdl" else to_hf(tensors, fused="fused" in kind),
             shards=3 if "shards" in kind else 1,
         )
-    assert "no vocabulary at" in describe(path).problem
+    assert "no vocabulary at" in str(describe(path).problem)
     shutil.copy(vocabulary_file(), path if path.is_dir() else path.parent)
     found, loaded = describe(path), RWKV7.load(path)
     assert found.problem == ""
@@ -78,17 +78,17 @@ def test_the_description_says_why_a_model_cannot_be_used(tmp_path, tiny):
     weights = tiny / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-1])
-    assert "truncated or damaged" in describe(tiny).problem
+    assert "truncated or damaged" in str(describe(tiny).problem)
     weights.write_bytes((2**60).to_bytes(8, "little") + whole[8:])
-    assert "truncated or damaged" in describe(tiny).problem
+    assert "truncated or damaged" in str(describe(tiny).problem)
     weights.write_bytes(whole)
     (tiny / "config.json").write_text(json.dumps({"model_type": "rwkv7", "head_size": 64}))
-    assert "dialect" in describe(tiny).problem
+    assert "dialect" in str(describe(tiny).problem)
     (tiny / "config.json").write_text(json.dumps({"model_type": "mamba"}))
-    assert "'mamba'" in describe(tiny).problem
-    assert "no model at" in describe(tmp_path / "nowhere").problem
+    assert "'mamba'" in str(describe(tiny).problem)
+    assert "no model at" in str(describe(tmp_path / "nowhere").problem)
     (tmp_path / "x.pth").write_bytes(b"cos\nsystem\n(S'touch /tmp/never'\ntR.")
-    assert "not a readable .pth file" in describe(tmp_path / "x.pth").problem
+    assert "not a readable .pth file" in str(describe(tmp_path / "x.pth").problem)
 
 
 @pytest.fixture
@@ -114,12 +114,12 @@ def test_a_served_model_is_described_without_loading_it(llama):
     )  # layers, k and v, heads, size, bytes
     weights = (llama / "model.safetensors").read_bytes()
     (llama / "model.safetensors").write_bytes(weights[:-1])
-    assert "truncated or damaged" in describe(llama).problem
+    assert "truncated or damaged" in str(describe(llama).problem)
     (llama / "model.safetensors").unlink()
-    assert "no .safetensors files" in describe(llama).problem
+    assert "no .safetensors files" in str(describe(llama).problem)
     (llama / "model.Q4_K_M.gguf").write_bytes(b"GGUF")
-    assert "in the format GGUF" in describe(llama).problem
-    assert "in the format GGUF" in describe(llama / "model.Q4_K_M.gguf").problem
+    assert "in the format GGUF" in str(describe(llama).problem)
+    assert "in the format GGUF" in str(describe(llama / "model.Q4_K_M.gguf").problem)
 
 
 def test_models_are_added_to_and_removed_from_the_list(tiny, state):
