@@ -96,14 +96,15 @@ def find(
     Args:
         question: The question.
         query: The question's vector, of length one.
-        pages: How probably each page has the answer.
+        pages: How probably each page has the answer. One that the reader has not learnt is neither
+            likely nor unlikely.
         encode: Makes the vector of a passage that is not among those that ship.
     """
-    vectors = _vectors(encode)
+    vectors = vectors_of(encode)
     worded = bm25.scores(bm25.terms(question), _stems(), 0.0)
     scored = []
     for section, words in zip(sections(), worded, strict=True):
-        expected = math.log(pages.get(section.page, 0.0) + 0.01)
+        expected = math.log(pages.get(section.page, 1 / len(pages)) + 0.01)
         likeness = float(vectors[section.key] @ query)
         scored.append((section, likeness + _PAGE * expected + _WORDS * words))
     return tuple(sorted(scored, key=lambda pair: -pair[1]))
@@ -115,7 +116,7 @@ def _stems() -> list[list[str]]:
 
 
 @cache
-def _vectors(encode: Callable[[str], Array]) -> dict[str, Array]:
+def vectors_of(encode: Callable[[str], Array]) -> dict[str, Array]:
     """Return the vectors of all sections; those that have changed since are made anew."""
     with np.load(paths.request_reader() / "sections.npz") as stored:
         vectors = stored["vectors"].astype(np.float32)

@@ -18,8 +18,8 @@ from safetensors.numpy import save_file
 
 from gpudeck.assistant.reader.encoder import Encoder
 from gpudeck.assistant.reader.reading import CLASSES, Classes
-from gpudeck.assistant.retrieval.sections import passage, sections
-from gpudeck.assistant.training.reader import FIXED, HEADS, MARKS, load
+from gpudeck.assistant.retrieval.sections import vectors_of
+from gpudeck.assistant.training.reader_network import FIXED, HEADS, MARKS, load
 
 _HEADS = ("head", "second", "mark", "page")
 
@@ -54,10 +54,9 @@ def main() -> None:
     found["tag.b"] = state["tag.bias"]
     save_file(found, args.out / "reader.safetensors")
     (args.out / CLASSES).write_bytes(msgspec.json.encode(Classes(HEADS, MARKS)))
-    encoder = Encoder.load(args.out)
-    vectors = np.array([encoder.vector(passage(one)) for one in sections()], np.float16)
-    keys = np.array([one.key for one in sections()])
-    np.savez(args.out / "sections.npz", keys=keys, vectors=vectors)
+    vectors = vectors_of(Encoder.load(args.out).vector)
+    np.savez(args.out / "sections.npz", keys=np.array(list(vectors)),
+             vectors=np.array(list(vectors.values()), np.float16))  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -13,11 +13,10 @@ import json
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
 from safetensors.numpy import load_file
 from sklearn.linear_model import LogisticRegression
@@ -25,184 +24,12 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gpudeck.assistant.reader.labels import PAGES, SPANS, heads, marks
-from gpudeck.assistant.reader.quantized import unpack
-from gpudeck.assistant.training.requests import Example, examples
+from gpudeck.assistant.training.reader_network import FIXED, LAYERS, Reader, load, named
+from gpudeck.assistant.training.reader_rows import Row, batches, rows, tensors
+from gpudeck.assistant.training.requests import examples
 
-HEADS, MARKS = heads(), marks()
-_LAYERS = 12
-FIXED = 6
-"""Layers that stay as they are."""
-TAGS = ("", *(f"{start}-{name}" for name in SPANS for start in "BI"))
-_HEAD = {name: i for i, name in enumerate(HEADS)}
-_MARK = {name: i for i, name in enumerate(MARKS)}
-_TAG = {name: i for i, name in enumerate(TAGS)}
 _DECAY = 0.9
 """The learning rate of a layer, compared with the one above it."""
-_PAGE = {name: i for i, name in enumerate(PAGES)}
-
-
-class Row(NamedTuple):
-    """Hold one example as numbers."""
-
-    ids: list[int]
-    states: Tensor
-    """What the layers that stay as they are make of it, in half precision: [T, 384]."""
-    tags: list[int]
-    """-100 where a piece is no part of the request."""
-    head: int
-    second: int
-    """The head of a second meaning; the last class: there is none."""
-    marks: list[int]
-    page: int
-
-
-class Layer(nn.Module):
-    """One layer of the encoder."""
-
-    def __init__(self, channels: int = 384, heads_: int = 12, wide: int = 1536) -> None:
-        super().__init__()
-        self.heads = heads_
-        self.q, self.k, self.v, self.ao = (nn.Linear(channels, channels) for _ in range(4))
-        self.fi, self.fo = nn.Linear(channels, wide), nn.Linear(wide, channels)
-        self.aln = nn.LayerNorm(channels, 1e-12)
-        self.oln = nn.LayerNorm(channels, 1e-12)
-        self.drop = nn.Dropout(0.1)
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        b, t, c = x.shape
-        q, k, v = (
-            part(x).view(b, t, self.heads, c // self.heads).transpose(1, 2)
-            for part in (self.q, self.k, self.v)
-        )
-        mixed = functional.scaled_dot_product_attention(q, k, v, mask[:, None, None])
-        x = self.aln(x + self.drop(self.ao(mixed.transpose(1, 2).reshape(b, t, c))))
-        found: Tensor = self.oln(x + self.drop(self.fo(functional.gelu(self.fi(x)))))
-        return found
-
-
-class Reader(nn.Module):
-    """The encoder with its heads. The embeddings stay as they are."""
-
-    word: Tensor
-    pos: Tensor
-    mean: Tensor
-    spread: Tensor
-
-    def __init__(self, weights: dict[str, np.ndarray[Any, Any]], fixed: int) -> None:
-        super().__init__()
-        self.fixed = fixed
-        self.register_buffer("word", torch.from_numpy(unpack(weights["word"])), persistent=False)
-        pos = weights["pos"].astype(np.float32) + weights["type"]
-        self.register_buffer("pos", torch.from_numpy(pos), persistent=False)
-        self.norm = nn.LayerNorm(384, 1e-12)
-        self.norm.weight.data = torch.from_numpy(weights["norm.w"].copy())
-        self.norm.bias.data = torch.from_numpy(weights["norm.b"].copy())
-        self.layers = nn.ModuleList([Layer() for _ in range(_LAYERS)])
-        for i, layer in enumerate(self.layers):
-            for name, module in layer.named_children():
-                if name == "drop":
-                    continue
-                w, b = weights[f"l{i}.{name}.w"], weights[f"l{i}.{name}.b"]
-                w = unpack(w) if w.dtype == np.uint8 else w
-                module.weight.data = torch.from_numpy(w.copy())
-                module.bias.data = torch.from_numpy(b.copy())
-        self.register_buffer("mean", torch.zeros(768))
-        self.register_buffer("spread", torch.ones(768))
-        self.head = nn.Linear(768, len(HEADS))
-        self.second = nn.Linear(768, len(HEADS) + 1)
-        self.mark = nn.Linear(768, len(MARKS))
-        self.page = nn.Linear(768, len(PAGES))
-        self.tag = nn.Linear(384, len(TAGS))
-        self.drop = nn.Dropout(0.1)
-
-    @torch.no_grad()
-    def lower(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Return the states behind the layers that stay as they are."""
-        x = self.norm(self.word[ids] + self.pos[: ids.shape[1]])
-        for layer in self.layers[: self.fixed]:
-            x = layer(x, mask)
-        found: Tensor = x
-        return found
-
-    def upper(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the last states, and what stands for the whole request: [B, 768]."""
-        for layer in self.layers[self.fixed :]:
-            x = layer(x, mask)
-        mean = (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
-        return x, torch.cat((x[:, 0], mean), -1).float()
-
-    def forward(self, x: Tensor, mask: Tensor) -> dict[str, Tensor]:
-        """Return the logits of all heads from the states of the fixed layers."""
-        x, whole = self.upper(x, mask)
-        whole = self.drop((whole - self.mean) / self.spread)
-        found = {name: getattr(self, name)(whole) for name in ("head", "second", "mark", "page")}
-        return found | {"tag": self.tag(self.drop(x))}
-
-
-def rows(found: Sequence[Example], tokenizer: Tokenizer, model: Reader) -> list[Row]:
-    """Return examples as numbers."""
-    made, model = [], model.eval()
-    for one in found:
-        before = f"query: {one.before} | " if one.before else "query: "
-        text = before + one.text
-        encoded = tokenizer.encode(text)
-        ids, places = encoded.ids[:128], encoded.offsets[:128]
-        tags = [-100 if b <= len(before) else 0 for a, b in places]
-        for field, first, last in one.spans:
-            inside = [i for i, (a, b) in enumerate(places)
-                      if b > len(before) + first and a < len(before) + last and b > a]  # fmt: skip
-            for n, i in enumerate(inside):
-                if tags[i] == 0:
-                    tags[i] = _TAG[f"{'I' if n else 'B'}-{field}"]
-        second = _HEAD[one.heads[1]] if len(one.heads) > 1 else len(HEADS)
-        known = [_MARK[mark] for mark in one.marks if mark in _MARK]
-        page = _PAGE[one.page] if one.page else -100
-        none = torch.zeros(0, 384)
-        made.append(Row(ids, none, tags, _HEAD[one.heads[0]], second, known, page))
-    done: list[Row] = []
-    for batch in batches(made, 64, 0):
-        wanted = tensors(batch)
-        with torch.autocast("cpu", torch.bfloat16):
-            states = model.lower(wanted["ids"], wanted["mask"]).half()
-        done += [row._replace(states=states[i, : len(row.ids)].clone())
-                 for i, row in enumerate(batch)]  # fmt: skip
-    model.train()
-    return done
-
-
-def batches(found: Sequence[Row], size: int, seed: int) -> Iterator[list[Row]]:
-    """Yield batches of rows of similar lengths, in random order."""
-    order = list(range(len(found)))
-    chance = random.Random(seed)
-    chance.shuffle(order)
-    order = sorted(order, key=lambda i: len(found[i].ids) + chance.random() * 6)
-    parts = [order[i : i + size] for i in range(0, len(order), size)]
-    chance.shuffle(parts)
-    for part in parts:
-        yield [found[i] for i in part]
-
-
-def tensors(batch: Sequence[Row]) -> dict[str, Tensor]:
-    """Return a batch as tensors."""
-    longest = max(len(row.ids) for row in batch)
-    ids = torch.ones(len(batch), longest, dtype=torch.long)
-    mask = torch.zeros(len(batch), longest, dtype=torch.bool)
-    tags = torch.full((len(batch), longest), -100)
-    wanted = torch.zeros(len(batch), len(MARKS))
-    states = torch.zeros(len(batch), longest, 384)
-    for i, row in enumerate(batch):
-        ids[i, : len(row.ids)] = torch.tensor(row.ids)
-        mask[i, : len(row.ids)] = True
-        tags[i, : len(row.tags)] = torch.tensor(row.tags)
-        states[i, : len(row.states)] = row.states
-        wanted[i, row.marks] = 1
-    return {
-        "ids": ids, "mask": mask, "tag": tags, "mark": wanted, "states": states,
-        "head": torch.tensor([row.head for row in batch]),
-        "second": torch.tensor([row.second for row in batch]),
-        "page": torch.tensor([row.page for row in batch]),
-    }  # fmt: skip
 
 
 def loss_of(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> Tensor:
@@ -243,32 +70,6 @@ def begin(model: Reader, found: Sequence[Row]) -> None:
     model.train()
 
 
-_NAMES = {"head": HEADS, "second": (*HEADS, ""), "mark": MARKS}
-_UNKNOWN = -4.0
-"""The bias of a class that a reader has not learnt yet."""
-
-
-def named(state: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return weights with the names of their classes, for a table of labels may grow."""
-    return {"state": dict(state), "names": {name: list(of) for name, of in _NAMES.items()}}
-
-
-def load(files: Sequence[Path]) -> dict[str, Tensor]:
-    """Return the mean of readers' weights, for the classes of today's table."""
-    saved = [torch.load(file, weights_only=True) for file in files]
-    state = {key: torch.stack([one["state"][key] for one in saved]).mean(0)
-             for key in saved[0]["state"]}  # fmt: skip
-    for name, wanted in _NAMES.items():
-        place = {one: i for i, one in enumerate(saved[0]["names"][name])}
-        known = [i for i, one in enumerate(wanted) if one in place]
-        for kind, empty in (("weight", 0.0), ("bias", _UNKNOWN)):
-            old = state[f"{name}.{kind}"]
-            new = torch.full((len(wanted), *old.shape[1:]), empty)
-            new[known] = old[[place[wanted[i]] for i in known]]
-            state[f"{name}.{kind}"] = new
-    return state
-
-
 def train(
     model: Reader,
     found: Sequence[Row],
@@ -297,7 +98,7 @@ def train(
         parameter.requires_grad = False
     heads_ = (model.head, model.second, model.mark, model.page, model.tag)
     parts: list[tuple[nn.Module, float]] = [(head, fresh) for head in heads_]
-    parts += [(layer, _DECAY ** (_LAYERS - 1 - i)) for i, layer in enumerate(model.layers)
+    parts += [(layer, _DECAY ** (LAYERS - 1 - i)) for i, layer in enumerate(model.layers)
               if i >= model.fixed]  # fmt: skip
     groups = [{"params": list(part.parameters()), "times": times} for part, times in parts]
     optimiser = torch.optim.AdamW(groups, rate, weight_decay=0.01, betas=(0.9, 0.98))
@@ -369,7 +170,8 @@ def main() -> None:
                         help="train on the I-th of N shares")  # fmt: skip
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--epochs", type=float, default=4.0)
-    parser.add_argument("--fixed", type=int, default=FIXED, help="layers that stay as they are")
+    parser.add_argument("--fixed", type=int, default=FIXED,
+                        help="layers that stay as they are (12: all)")  # fmt: skip
     parser.add_argument("--rate", type=float, default=8e-5)
     parser.add_argument("--last", type=float, default=0.0, help="share of the rate at the end")
     parser.add_argument("--batch", type=int, default=32)
@@ -388,10 +190,10 @@ def main() -> None:
     held = [one for one in found if one.profile in args.held_out]
     model = Reader(weights, args.fixed)
     args.out.mkdir(parents=True, exist_ok=True)
-    learnt, judged = rows(kept, tokenizer, model), rows(held, tokenizer, model)
     if args.start:
         model.load_state_dict(load(args.start))
-    else:
+    learnt, judged = rows(kept, tokenizer, model), rows(held, tokenizer, model)
+    if not args.start:
         begin(model, learnt)
     if held:
         print(json.dumps(judge(model, judged)), flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.vote import before, decide
 from gpudeck.assistant.query.request import Order, Query, Request, Span
 from gpudeck.assistant.reader.labels import heads, marks, spans_of
+from gpudeck.assistant.reader.neighbours import FILE, Neighbours, save
 from gpudeck.assistant.reader.quantized import pack, unpack
 from gpudeck.assistant.reader.reading import Reading, shipped_reader
 from gpudeck.assistant.tools.quotes import answering
@@ -173,7 +175,7 @@ HOW_TO = {
     "¿puedo usar gpudeck dentro de docker?": "containers",
     "what does Xid 79 mean": "alerts",
     "how can I take a program off the gpu for a while and bring it back": "suspension",
-    "comment servir un modèle avec une API compatible OpenAI ?": "serving",
+    "comment servir un modèle avec une API compatible OpenAI ?": "models",
     "¿cómo reservo una GPU para mañana?": "queue",
     "how do I train a small language model": "training",
     "which cards are supported": "cards",
@@ -202,3 +204,15 @@ def test_a_new_job_in_words_that_the_rules_lack_is_a_choice() -> None:
 def test_a_reading_that_loses_a_value_is_not_answered(text: str) -> None:
     found = reading("ask gpus", "measure=temperature")
     assert decide(found, None, text, KNOWN, NOTHING, NOW) is None
+
+
+def test_the_nearest_examples_vote(tmp_path: Path) -> None:
+    chance = np.random.default_rng(1)
+    middles = chance.normal(size=(3, 768)).astype(np.float32) * 3
+    heads = np.arange(300) % 3
+    whole = middles[heads] + chance.normal(size=(300, 768)).astype(np.float32)
+    save(tmp_path / FILE, whole, heads, 16)
+    near = Neighbours.load(tmp_path)
+    for head, middle in enumerate(middles):
+        found = near.vote(middle, 5)
+        assert found.argmax() == head and found.sum() == pytest.approx(1)
