@@ -26,19 +26,10 @@ from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 from gpudeck.scheduler.protocol.wire import ADMINS, MEMBERS
 from gpudeck.scheduler.verbs import (
-    alerts,
-    bookings,
     change,
     control,
-    devices,
-    groups,
     jobs,
-    limits,
-    logs,
-    note,
-    notify,
     submit,
-    suspension,
 )
 from gpudeck.scheduler.verbs.request import Request
 
@@ -48,27 +39,9 @@ ANOTHERS = "the job belongs to another user"
 _UNMAPPED = 65534
 """What the kernel says of every user of a container that this machine does not know."""
 HIDDEN = "(another user's)"
-_ALL = (
-    control.GetSnapshot, control.Subscribe, devices.GetDetails, devices.GetHistory,
-    devices.GetFields, devices.GetAnnotations, alerts.GetAlerts, groups.GetGroups, jobs.GetJob,
-    jobs.Wait, jobs.ListJobs, jobs.FindJobs, submit.Submit, submit.SubmitMany,
-    submit.GetSubmission, submit.Foresee, submit.ForeseeJob, change.GetSchedule,
-    suspension.GetSuspended, suspension.SuspendProcess, suspension.ResumeProcess,
-    notify.GetDestinations, notify.SetDestination, notify.TryDestination,
-)  # fmt: skip
-_OF_ONE_JOB = (
-    change.Edit, change.Move, change.Cancel, note.AddNote, suspension.SuspendJob,
-    suspension.ResumeJob,
-)  # fmt: skip
-"""For the job's user, and for administrators."""
-_OF_MANY_JOBS = (change.CancelMany, change.Restore)
+FOR_ADMINS = f"the shared daemon does this for administrators only (group {ADMINS})"
+FOR_ROOT = "the shared daemon does this for root only"
 _MOST_NAMED = 10_000
-_PRIVATE = (logs.ReadLog, jobs.GetTimeline)
-"""For the job's user, and for root alone."""
-_ADMIN = (
-    groups.Pause, groups.SetGroup, alerts.Acknowledge, devices.KillProcess, bookings.Reserve,
-    bookings.CancelReservation, limits.SetLimits,
-)  # fmt: skip
 _ADMIN_SETTINGS = {"drained", "fair_share"}
 """Settings that administrators may change; the others decide what root does."""
 
@@ -91,24 +64,34 @@ def authorize(request: Request[Any], uid: int, owners: Owners) -> None:
     """Raise UserError where this user may not make this request."""
     if uid == _UNMAPPED:
         raise UserError("the shared daemon does not know this user, as in a container")
-    if uid == 0 or isinstance(request, _ALL):
-        return _check_priority(request, uid)
-    if isinstance(request, _PRIVATE):
-        return _check_own(request.job, uid, owners)
-    if isinstance(request, _ADMIN) and is_admin(uid):
-        return None
-    if isinstance(request, _OF_ONE_JOB):
-        if not is_admin(uid):
-            _check_own(request.job, uid, owners)
-        return _check_priority(request, uid)
-    if isinstance(request, _OF_MANY_JOBS):
-        return None if is_admin(uid) else _check_many(request, uid, owners)
-    if isinstance(request, control.Configure) and is_admin(uid):
-        if request.changes.keys() <= _ADMIN_SETTINGS:
-            return None
-    elif isinstance(request, (*_ADMIN, control.Configure)):
-        raise UserError(f"the shared daemon does this for administrators only (group {ADMINS})")
-    raise UserError("the shared daemon does this for root only")
+    asked: Any = request  # with a permission of an owner, it has the job
+    match "everybody" if uid == 0 else request.permission:
+        case "everybody":
+            _check_priority(request, uid)
+        case "owner":
+            _check_own(asked.job, uid, owners)
+        case "owner or administrators":
+            if not is_admin(uid):
+                _check_own(asked.job, uid, owners)
+            _check_priority(request, uid)
+        case "owners or administrators":
+            if not is_admin(uid):
+                _check_many(asked, uid, owners)
+        case "administrators":
+            if not is_admin(uid):
+                raise UserError(FOR_ADMINS)
+        case _:
+            _check_root(request, uid)
+
+
+def _check_root(request: Request[Any], uid: int) -> None:
+    """Raise UserError unless an administrator changes settings that are theirs."""
+    if not isinstance(request, control.Configure):
+        raise UserError(FOR_ROOT)
+    if not is_admin(uid):
+        raise UserError(FOR_ADMINS)
+    if not request.changes.keys() <= _ADMIN_SETTINGS:
+        raise UserError(FOR_ROOT)
 
 
 def _check_many(request: change.CancelMany | change.Restore, uid: int, owners: Owners) -> None:

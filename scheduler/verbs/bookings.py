@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from typing import ClassVar
 
 import msgspec
 
@@ -12,7 +13,7 @@ from gpudeck.scheduler.protocol.bookings import Booking, Freed, current, next_nu
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Job, Running, held_devices
 from gpudeck.scheduler.protocol.wire import Peer
-from gpudeck.scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.verbs.request import Daemon, Permission, Request
 
 
 class Booked(msgspec.Struct, frozen=True):
@@ -27,6 +28,8 @@ class Booked(msgspec.Struct, frozen=True):
 
 class Reserve(Request[Booked], frozen=True, tag="reserve"):
     """Keep GPUs for a user or a group for a time."""
+
+    permission: ClassVar[Permission] = "administrators"
 
     booking: Booking
 
@@ -55,6 +58,8 @@ class Reserve(Request[Booked], frozen=True, tag="reserve"):
 
 class CancelReservation(Request[None], frozen=True, tag="cancel_reservation"):
     """Cancel a reservation, or end it now."""
+
+    permission: ClassVar[Permission] = "administrators"
 
     number: int
 

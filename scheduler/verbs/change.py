@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from gpudeck.scheduler.protocol.jobs import Cancelling, Changes, Job
 from gpudeck.scheduler.protocol.schedule import Landing, Moved
 from gpudeck.scheduler.protocol.turns import in_turns
 from gpudeck.scheduler.protocol.wire import Peer
-from gpudeck.scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.verbs.request import Daemon, Permission, Request
 
 
 class Edit(Request[Job], frozen=True, tag="edit"):
     """Change the options of a waiting job, or the name, notes and tags of any job."""
+
+    permission: ClassVar[Permission] = "owner or administrators"
 
     job: int
     changes: Changes
@@ -27,6 +31,8 @@ class Edit(Request[Job], frozen=True, tag="edit"):
 class Move(Request[Job], frozen=True, tag="move"):
     """Place a waiting job right before another, or right after it, at that job's priority."""
 
+    permission: ClassVar[Permission] = "owner or administrators"
+
     job: int
     beside: int
     after: bool = False
@@ -39,6 +45,8 @@ class Move(Request[Job], frozen=True, tag="move"):
 class GetSchedule(Request[tuple[Landing, ...]], frozen=True, tag="schedule"):
     """Return where and when jobs are expected to start that wait, or would after a move."""
 
+    permission: ClassVar[Permission] = "everybody"
+
     move: Moved | None = None
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Landing, ...]:
@@ -48,6 +56,8 @@ class GetSchedule(Request[tuple[Landing, ...]], frozen=True, tag="schedule"):
 
 class Cancel(Request[Job], frozen=True, tag="cancel"):
     """Cancel a waiting job, or end all processes of a running one."""
+
+    permission: ClassVar[Permission] = "owner or administrators"
 
     job: int
 
@@ -61,6 +71,8 @@ class CancelMany(Request[Cancelling], frozen=True, tag="cancel_many"):
 
     The reply says what was done, also where that is nothing.
     """
+
+    permission: ClassVar[Permission] = "owners or administrators"
 
     jobs: tuple[int, ...] = ()
     ranges: tuple[tuple[int, int], ...] = ()
@@ -82,6 +94,8 @@ class Restore(Request[tuple[Job, ...]], frozen=True, tag="restore"):
 
     Returns them, with the jobs that were cancelled because of them and wait again.
     """
+
+    permission: ClassVar[Permission] = "owners or administrators"
 
     jobs: tuple[int, ...]
 

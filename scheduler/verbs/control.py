@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import ClusterSettings, Settings
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 from gpudeck.scheduler.protocol.wire import Peer
-from gpudeck.scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.verbs.request import Daemon, Permission, Request
 
 
 class GetSnapshot(Request[Snapshot], frozen=True, tag="snapshot"):
     """Return the present state of everything."""
+
+    permission: ClassVar[Permission] = "everybody"
 
     live: bool = True
     """As in Subscribe, for a while."""
@@ -24,6 +27,8 @@ class GetSnapshot(Request[Snapshot], frozen=True, tag="snapshot"):
 
 class Subscribe(Request[Snapshot], frozen=True, tag="subscribe"):
     """Send a Snapshot after every change, until the connection closes."""
+
+    permission: ClassVar[Permission] = "everybody"
 
     live: bool = True
     """A person watches: devices are read at the full rate, and sleeping ones are woken."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -16,7 +16,7 @@ from gpudeck.scheduler.protocol.search import NEWEST, Search
 from gpudeck.scheduler.protocol.snapshot import Columns
 from gpudeck.scheduler.protocol.wire import Peer
 from gpudeck.scheduler.verbs.change import Cancel
-from gpudeck.scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.verbs.request import Daemon, Permission, Request
 
 MAX_POINTS = 10_000
 """Buckets of history in one reply."""
@@ -26,6 +26,8 @@ MAX_SPANS = 500
 
 class GetDetails(Request[tuple[Detail, ...]], frozen=True, tag="details"):
     """Read the links, parts and processes of all devices now."""
+
+    permission: ClassVar[Permission] = "everybody"
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Detail, ...]:
         return await daemon.polling.details()
@@ -37,6 +39,8 @@ class KillProcess(Request[None], frozen=True, tag="kill"):
     Pid and start time (ticks since boot, as a Detail lists them) name one process even where the
     pid is reused.
     """
+
+    permission: ClassVar[Permission] = "administrators"
 
     pid: int
     ticks: int
@@ -62,6 +66,8 @@ class KillProcess(Request[None], frozen=True, tag="kill"):
 class GetHistory(Request[Columns], frozen=True, tag="history"):
     """Return the readings of a device between two times, in at most `points` buckets."""
 
+    permission: ClassVar[Permission] = "everybody"
+
     device: str
     fields: tuple[str, ...]
     since: float
@@ -78,6 +84,8 @@ class GetHistory(Request[Columns], frozen=True, tag="history"):
 class GetFields(Request[tuple[str, ...]], frozen=True, tag="fields"):
     """Return the names of the fields that were read of a device between two times."""
 
+    permission: ClassVar[Permission] = "everybody"
+
     device: str
     since: float
     until: float = 1e18
@@ -88,6 +96,8 @@ class GetFields(Request[tuple[str, ...]], frozen=True, tag="fields"):
 
 class GetAnnotations(Request[tuple[Annotation, ...]], frozen=True, tag="annotations"):
     """Return the jobs, throttling, alerts and Xid events between two times, oldest first."""
+
+    permission: ClassVar[Permission] = "everybody"
 
     since: float
     until: float = 1e18

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from gpudeck.scheduler.protocol.errors import UserError
@@ -9,7 +11,7 @@ from gpudeck.scheduler.protocol.jobs import Event, Job
 from gpudeck.scheduler.protocol.search import MAX_SEARCHED, NEWEST, OUTCOMES, Search
 from gpudeck.scheduler.protocol.turns import in_turns
 from gpudeck.scheduler.protocol.wire import Peer
-from gpudeck.scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.verbs.request import Daemon, Permission, Request
 
 WAIT_S = 10.0
 """The longest time after which Wait is answered."""
@@ -26,6 +28,8 @@ class Page(msgspec.Struct, frozen=True):
 class GetJob(Request[Job], frozen=True, tag="job"):
     """Return one job whole: lists and snapshots abridge long commands and large results."""
 
+    permission: ClassVar[Permission] = "everybody"
+
     job: int
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Job:
@@ -34,6 +38,8 @@ class GetJob(Request[Job], frozen=True, tag="job"):
 
 class Wait(Request[Job], frozen=True, tag="wait"):
     """Return the job once it has ended, or as it is after `seconds` (at most WAIT_S)."""
+
+    permission: ClassVar[Permission] = "everybody"
 
     job: int
     seconds: float
@@ -47,6 +53,8 @@ class Wait(Request[Job], frozen=True, tag="wait"):
 class GetTimeline(Request[tuple[Event, ...]], frozen=True, tag="timeline"):
     """Return the events of a job, oldest first."""
 
+    permission: ClassVar[Permission] = "owner"
+
     job: int
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Event, ...]:
@@ -55,6 +63,8 @@ class GetTimeline(Request[tuple[Event, ...]], frozen=True, tag="timeline"):
 
 class ListJobs(Request[tuple[Job, ...]], frozen=True, tag="jobs"):
     """List the newest jobs, abridged (see `jobs.listed`): at most MAX_LISTED."""
+
+    permission: ClassVar[Permission] = "everybody"
 
     limit: int = 100
     active: bool = False
@@ -69,6 +79,8 @@ class FindJobs(Request[Page], frozen=True, tag="find"):
     The daemon searches for a few milliseconds only: a page may be short, or empty, although there
     are more.
     """
+
+    permission: ClassVar[Permission] = "everybody"
 
     search: Search
     before: int = NEWEST

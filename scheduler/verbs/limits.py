@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.user_limits import UserLimits
 from gpudeck.scheduler.protocol.wire import Peer
-from gpudeck.scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.verbs.request import Daemon, Permission, Request
 
 
 class SetLimits(Request[Settings], frozen=True, tag="set_limits"):
     """Set the limits of a user, or remove them (None). Returns all settings."""
+
+    permission: ClassVar[Permission] = "administrators"
 
     user: str
     limits: UserLimits | None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
 from gpudeck.scheduler.protocol import log_file
 from gpudeck.scheduler.protocol.jobs import earlier_attempt
 from gpudeck.scheduler.protocol.wire import Peer
-from gpudeck.scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.verbs.request import Daemon, Permission, Request
 
 MAX_LOG_PART = 4 * 2**20
 """Bytes in one reply."""
@@ -20,6 +20,8 @@ class ReadLog(Request[tuple[int, bytes, int]], frozen=True, tag="log"):
 
     A negative offset counts from the end. Each attempt has a log of its own.
     """
+
+    permission: ClassVar[Permission] = "owner"
 
     job: int
     offset: int = 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.progress import printable, unescaped
 from gpudeck.scheduler.protocol.wire import Peer
-from gpudeck.scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.verbs.request import Daemon, Permission, Request
 
 MAX_NOTE = 1000
 """Characters of one note."""
@@ -14,6 +16,8 @@ MAX_NOTE = 1000
 
 class AddNote(Request[Job], frozen=True, tag="note"):
     """Add a note to the timeline of a job in any state."""
+
+    permission: ClassVar[Permission] = "owner or administrators"
 
     job: int
     text: str

@@ -9,7 +9,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Protocol,
+    Self,
+    TypeVar,
+    get_args,
+)
 
 import msgspec
 
@@ -79,11 +89,21 @@ class Daemon(Protocol):
     async def configure(self, changes: Mapping[str, object]) -> Settings: ...
 
 
+Permission = Literal[
+    "everybody", "owner", "owner or administrators", "owners or administrators", "administrators",
+    "root",
+]  # fmt: skip
+"""Who may make a request on a daemon that several users share: `owner` is the user of the job that
+it names, `owners` those of all of its jobs. Root may make every request."""
+
+
 class Request(msgspec.Struct, Generic[R], frozen=True, forbid_unknown_fields=True):
     """A request whose reply is an R.
 
     A field that the daemon does not know is refused: a job must not run without what was asked for.
     """
+
+    permission: ClassVar[Permission] = "root"
 
     def check(self) -> None:
         """Raise UserError where the client can tell that the request will fail."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -15,7 +15,7 @@ from gpudeck.scheduler.protocol.jobs import Forecast, Job, Spec
 from gpudeck.scheduler.protocol.submissions import check_token, indexed, new_token
 from gpudeck.scheduler.protocol.turns import Work, in_turns, parts
 from gpudeck.scheduler.protocol.wire import Peer
-from gpudeck.scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.verbs.request import Daemon, Permission, Request
 
 MOST_FORESEEN = 100
 """The most equal jobs of which the start of the last is foreseen."""
@@ -41,6 +41,8 @@ def check_folders(specs: Iterable[Spec]) -> None:
 class Submit(Request[Job], frozen=True, tag="submit"):
     """Queue one job. With a token that was used before, return the job of that submission."""
 
+    permission: ClassVar[Permission] = "everybody"
+
     spec: Spec
     token: str = msgspec.field(default_factory=new_token)
 
@@ -58,6 +60,8 @@ class SubmitMany(Request[tuple[Job, ...]], frozen=True, tag="submit_many"):
 
     With a token that was used before, return the jobs of that submission.
     """
+
+    permission: ClassVar[Permission] = "everybody"
 
     specs: tuple[Spec, ...]
     env: dict[str, str] = msgspec.field(default_factory=dict)
@@ -101,6 +105,8 @@ class RawSubmission(
 class GetSubmission(Request[tuple[Job, ...]], frozen=True, tag="submission"):
     """Return the jobs that were submitted with a token, oldest first."""
 
+    permission: ClassVar[Permission] = "everybody"
+
     token: str
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Job, ...]:
@@ -110,6 +116,8 @@ class GetSubmission(Request[tuple[Job, ...]], frozen=True, tag="submission"):
 
 class Foresee(Request[Forecast], frozen=True, tag="foresee"):
     """Forecast where and when the job would start; submit nothing."""
+
+    permission: ClassVar[Permission] = "everybody"
 
     spec: Spec
     count: int = 1
@@ -131,6 +139,8 @@ class Foresee(Request[Forecast], frozen=True, tag="foresee"):
 
 class ForeseeJob(Request[Forecast], frozen=True, tag="foresee_job"):
     """Forecast where and when a waiting job will start."""
+
+    permission: ClassVar[Permission] = "everybody"
 
     job: int
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.bookings import Moment
@@ -11,7 +12,7 @@ from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.suspended import SuspendedProgram
 from gpudeck.scheduler.protocol.wire import Peer
-from gpudeck.scheduler.verbs.request import Daemon, Request
+from gpudeck.scheduler.verbs.request import Daemon, Permission, Request
 
 
 class SuspendJob(Request[Job], frozen=True, tag="suspend_job"):
@@ -19,6 +20,8 @@ class SuspendJob(Request[Job], frozen=True, tag="suspend_job"):
 
     The memory of the machine holds what the GPUs held, and the job's processes are stopped.
     """
+
+    permission: ClassVar[Permission] = "owner or administrators"
 
     job: int
     resume_at: Moment | None = None
@@ -30,6 +33,8 @@ class SuspendJob(Request[Job], frozen=True, tag="suspend_job"):
 
 class ResumeJob(Request[Job], frozen=True, tag="resume_job"):
     """Have a suspended job come back to its GPUs, as soon as they have room for it."""
+
+    permission: ClassVar[Permission] = "owner or administrators"
 
     job: int
 
@@ -43,6 +48,8 @@ class SuspendProcess(Request[SuspendedProgram], frozen=True, tag="suspend"):
     The program is the process with its descendants. Pid and start time (ticks since boot, as a
     Detail lists them) name one process even where the pid is reused.
     """
+
+    permission: ClassVar[Permission] = "everybody"
 
     pid: int
     ticks: int
@@ -80,6 +87,8 @@ class SuspendProcess(Request[SuspendedProgram], frozen=True, tag="suspend"):
 class ResumeProcess(Request[SuspendedProgram], frozen=True, tag="resume"):
     """Bring a suspended program back to the GPU, and let its processes go on."""
 
+    permission: ClassVar[Permission] = "everybody"
+
     pid: int
 
     async def handle(self, daemon: Daemon, peer: Peer) -> SuspendedProgram:
@@ -98,6 +107,8 @@ class ResumeProcess(Request[SuspendedProgram], frozen=True, tag="resume"):
 
 class GetSuspended(Request[tuple[SuspendedProgram, ...]], frozen=True, tag="suspended"):
     """List the programs that are suspended, or on their way."""
+
+    permission: ClassVar[Permission] = "everybody"
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[SuspendedProgram, ...]:
         return daemon.suspensions.describe()
