@@ -15,7 +15,7 @@ from gpudeck.language.text import Bytes, Span, Text, Value, joined, mark_phrase,
 from gpudeck.scheduler.protocol.devices import NA, Device, Process, Reading
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.recovery import recovery_action
-from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.settings import Settings, listed
 from gpudeck.scheduler.protocol.snapshot import HostState
 from gpudeck.scheduler.telemetry.hysteresis import Thresholds
 
@@ -265,7 +265,7 @@ def _held_idle(subject: DeviceSubject, thresholds: Thresholds) -> Wording:
 def _idle_program(subject: DeviceSubject) -> float | None:
     """Return 1 where a program has held memory for as long as the setting says, and the GPU does
     nothing now."""
-    program, util = _largest_program(subject.reading), subject.reading.get("util")
+    program, util = _largest_program(subject), subject.reading.get("util")
     minutes = subject.settings.alert_idle_memory
     if program is None or subject.device.kind == "cpu" or isinstance(minutes, str):
         return 0.0
@@ -274,15 +274,22 @@ def _idle_program(subject: DeviceSubject) -> float | None:
     return None if isinstance(util, NA) else float(util <= subject.settings.idle_util_percent)
 
 
-def _largest_program(reading: Reading) -> Process | None:
-    """Return the program outside of the queue that holds most memory; None where none holds
-    much."""
-    known = [p for p in reading.processes if p.foreign and (p.memory or 0.0) >= _MUCH]
+def _largest_program(subject: DeviceSubject) -> Process | None:
+    """Return the program outside of the queue that holds most memory; None where none holds much.
+
+    Ignored programs, such as a server that always runs, do not count.
+    """
+    ignored = listed(subject.settings.ignored_programs)
+    known = [
+        process
+        for process in subject.reading.processes
+        if process.foreign and process.name not in ignored and (process.memory or 0.0) >= _MUCH
+    ]
     return max(known, key=lambda p: p.memory or 0.0, default=None)
 
 
 def _idle_memory(subject: DeviceSubject, thresholds: Thresholds) -> Wording:
-    program = _largest_program(subject.reading)
+    program = _largest_program(subject)
     assert program is not None, "the rule is about a program"
     name = phrase("{name} (PID {pid})", name=program.name, pid=program.pid)
     if program.notebook:

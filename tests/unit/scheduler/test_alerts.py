@@ -385,6 +385,8 @@ def test_a_notebook_that_holds_memory_and_does_nothing_is_named_and_can_be_suspe
     suspend = alert_notice(raised).actions[0]
     assert suspend.command == ("suspend", "--pid", "4711")
     assert rules(machine.run_for(1, util=90.0, processes=(KERNEL,))) == [(raised.rule, False)]
+    ignoring = Machine(alert_idle_memory=2.0, ignored_programs="ollama, python")
+    assert ignoring.run_for(300, util=0.0, processes=(KERNEL,)) == []
     young = msgspec.structs.replace(KERNEL, start=machine.now)
     ours = msgspec.structs.replace(KERNEL, job=3)
     for process, seconds in ((small, 500), (ours, 500), (young, 110)):
