@@ -34,7 +34,7 @@ def put_log(home: Path, job: int, data: bytes) -> Path:
         ("attention backends hopper", "our kernels in Gluon"),
         ("How do I add a Slurm cluster?", "gpudeck cluster add"),
         ("can I limit how large logs get", "the log keeps the first and the newest output"),
-        ("exporting the history as parquet", "its name ends with .csv or .parquet"),
+        ("exporting the history as parquet", "writes the history as CSV, or as Parquet"),
         ("quiet hours", "When alerts are only listed"),
         ("what does gpu-type do", "part of the GPU's name"),
         ("how do I use fp8 attention?", 'precision="fp8"'),
