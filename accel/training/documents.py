@@ -30,6 +30,8 @@ MOST_LINE = 64 * 2**20
 """The most bytes of a line of JSON."""
 _PIECE = 2**20
 """The bytes of a text that are read at a time."""
+_ROWS = 64
+"""The rows of a table that are read at a time."""
 _JSON = (".jsonl", ".ndjson")
 _FOREIGN = {
     ".json": phrase("JSON is read line by line. Convert it to .jsonl with an object in each line"),
@@ -142,16 +144,19 @@ def _read_text(file: Path, opened: BinaryIO) -> Iterator[Piece | Broken]:
 def _read_rows(
     file: Path, opened: BinaryIO, find_template: FindTemplate
 ) -> Iterator[Piece | Broken]:
-    from pyarrow import ArrowException, parquet
+    from pyarrow import ArrowException, large_string, parquet, string
 
     number = 0
     try:
-        table = parquet.ParquetFile(opened)
-        names = [name for name in table.schema_arrow.names if name in _NAMES]
+        fields = [field for field in parquet.read_schema(opened) if field.name in _NAMES]
+        names = [field.name for field in fields]
         if not names:
             yield Broken(file, 0, _UNNAMED)
             return
-        for batch in table.iter_batches(columns=names):
+        # a text that is stored once for many rows is held once, too
+        texts = [field.name for field in fields if field.type in (string(), large_string())]
+        table = parquet.ParquetFile(opened, read_dictionary=texts)
+        for batch in table.iter_batches(batch_size=_ROWS, columns=names):
             for at in range(batch.num_rows):
                 number += 1
                 try:

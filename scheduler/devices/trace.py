@@ -16,7 +16,7 @@ from typing import Self
 
 import msgspec
 
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Bytes, phrase
 from gpudeck.scheduler.devices.utilisation import raise_to_active
 from gpudeck.scheduler.protocol import calibration
 from gpudeck.scheduler.protocol.absence import Unavailable, explain
@@ -24,6 +24,8 @@ from gpudeck.scheduler.protocol.devices import Device, Reading, Source
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
 FORMAT = 1
+MOST_BYTES, MOST_LINE = 2**30, 2**24
+"""What a trace, and a line of it, may have once it is unpacked: somebody else may have made it."""
 FLUSH_EVERY = 20
 """Moments that a crash may lose; each flush costs a little compression."""
 
@@ -156,8 +158,20 @@ def _completed(moment: Moment) -> Moment:
 
 def _lines(file: Path) -> Iterator[bytes]:
     try:
+        left = MOST_BYTES
         with file.open("rb") as raw, gzip.GzipFile(fileobj=raw) as unpacked:
-            yield from unpacked
+            while line := unpacked.readline(min(left, MOST_LINE) + 1):
+                left -= len(line)
+                if len(line) > MOST_LINE or left < 0:
+                    raise UserError(
+                        phrase(
+                            "the trace {file} is too long: it may have {most}, and {line} a moment",
+                            file=str(file),
+                            most=Bytes(MOST_BYTES),
+                            line=Bytes(MOST_LINE),
+                        )
+                    )
+                yield line
     except FileNotFoundError as e:
         raise NotFound(f"there is no trace at {file}") from e
     except (OSError, EOFError, zlib.error) as e:

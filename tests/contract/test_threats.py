@@ -8,18 +8,22 @@ from pathlib import Path
 import pytest
 
 from gpudeck.accel.serving import folder_template, template_process
+from gpudeck.app.cli import files
+from gpudeck.app.cli.system import restore
 from gpudeck.app.web import guard
 from gpudeck.app.web import server as web_server
 from gpudeck.assistant.library import hub
 from gpudeck.assistant.query import table
 from gpudeck.assistant.serve import endpoint, requests, server
 from gpudeck.assistant.serve.served_model import ServedModel
+from gpudeck.scheduler.devices import trace
 from gpudeck.scheduler.executors import containers
 from gpudeck.scheduler.hosts import connection, messages, tunnel
 from gpudeck.scheduler.notices import courier
 from gpudeck.scheduler.protocol import tcp_peers, traffic, wire
 from gpudeck.scheduler.protocol.destinations import MOST_DESTINATIONS
-from gpudeck.scheduler.queue import admission
+from gpudeck.scheduler.protocol.job_options import MAX_BATCH
+from gpudeck.scheduler.queue import admission, submission
 from gpudeck.scheduler.suspension import helper_process
 from gpudeck.scheduler.verbs import registry
 
@@ -53,6 +57,10 @@ MIB = 2**20
         ("a client of the page in the browser", [guard.MOST_PATH, web_server.MOST_POINTS]),
         ("a destination of notices", [MOST_DESTINATIONS, courier.TIMEOUT_S, courier.MAX_WAITING,
                                       courier.MOST_PRINTED]),
+        ("a recording", [trace.MOST_BYTES / 2**30, trace.MOST_LINE / MIB]),
+        ("a backup", [restore.SPARED / MIB]),
+        ("a file of settings, parameters", [files.MOST_READ / MIB]),
+        ("a submission", [MAX_BATCH, submission.MAX_ARTEFACTS]),
         ("a container of a job", [admission.MAX_CHARACTERS, containers.REMOVE_S]),
         ("a suspension", [helper_process.CALL_S]),
     ],

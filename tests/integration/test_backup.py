@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sqlite3
 import tarfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,12 @@ def test_what_is_no_backup_changes_nothing(alone: Shell, tmp_path: Path) -> None
         with tarfile.open(file, "w:gz") as out:
             out.add(tmp_path / "member", name)
         alone("restore", str(file), "--yes", status=1)
+    with tarfile.open(file := tmp_path / "bomb.tar.gz", "w:gz") as out:
+        member = tarfile.TarInfo("gpudeck.sqlite")
+        member.size = 2**50
+        with suppress(OSError):  # the file ends before its member
+            out.addfile(member, io.BytesIO(bytes(2**20)))
+    assert "needs 1048576 GiB of disk" in alone("restore", str(file), "--yes", status=1)
     newer = tmp_path / "member"
     newer.unlink()
     db = sqlite3.connect(newer)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tarfile
+import zlib
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from gpudeck.app.cli.output import confirm, print_result, require_terminal
 from gpudeck.app.cli.system.backup import STORE, settings_files
+from gpudeck.language.text import Bytes, phrase
 from gpudeck.scheduler.background.instance import hold_lock
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 
 _IN_USE = "the daemon is running and uses the store. Stop it first: gpudeck daemon stop"
 
+MOST_SETTINGS = 2**24
+"""Bytes of a file of settings."""
+SPARED = 2**28
+"""Bytes of the disk that stay free."""
 _PATIENCE_S = 5.0
 """Seconds that a daemon which was just stopped gets to end."""
 
@@ -33,10 +41,9 @@ def run(args: Namespace) -> int:
         if not confirm("Replace the queue and the settings by those of the backup?"):
             return 1
     with hold_lock(paths.daemon_lock(), _IN_USE, _PATIENCE_S):
-        members = _members(Path(args.file))
         copy = paths.ensure(paths.home()) / f"{STORE}.unpacked"
         try:
-            paths.replace_file(copy, members[STORE])
+            members = _unpack(Path(args.file), copy)
             kept = put_back(copy, paths.store_file())
             for file in settings_files():
                 if file.name in members:
@@ -54,18 +61,40 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _members(file: Path) -> dict[str, bytes]:
-    """Return the files of a backup by their names; others than ours are not read."""
-    wanted = {STORE, *(kept.name for kept in settings_files())}
+def _unpack(file: Path, copy: Path) -> dict[str, bytes]:
+    """Write the store of a backup to `copy`, and return its settings by the names of their files.
+
+    Others than our files are not read, and none is larger than it may be.
+    """
+    names = {kept.name for kept in settings_files()}
+    settings: dict[str, bytes] = {}
+    has_store = False
     try:
         with tarfile.open(file, "r:gz") as archive:
-            found = {m.name: archive.extractfile(m) for m in archive if m.isfile()}
-            members = {name: f.read() for name, f in found.items() if f and name in wanted}
-    except (OSError, tarfile.TarError, EOFError) as e:
+            for member in archive:
+                if not member.isfile() or (source := archive.extractfile(member)) is None:
+                    continue
+                if member.name == STORE:
+                    _check_room(member.size)
+                    has_store = True
+                    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+                    with os.fdopen(os.open(copy, flags, paths.PRIVATE_FILE), "wb") as out:
+                        shutil.copyfileobj(source, out)
+                elif member.name in names and member.size <= MOST_SETTINGS:
+                    settings[member.name] = source.read()
+    except (OSError, tarfile.TarError, EOFError, zlib.error) as e:
         raise UserError(f"cannot read {file}: {e}") from e
-    if STORE not in members:
+    if not has_store:
         raise UserError(f"{file} is no file that gpudeck backup wrote")
-    return members
+    return settings
+
+
+def _check_room(size: int) -> None:
+    """Raise UserError where a store of so many bytes would fill the disk."""
+    if size > shutil.disk_usage(paths.home()).free - SPARED:
+        raise UserError(
+            phrase("the backup needs {size} of disk, and not so much is free", size=Bytes(size))
+        )
 
 
 def _replace(file: Path, data: bytes) -> None:

@@ -113,6 +113,18 @@ def test_what_is_no_trace_is_refused(tmp_path: Path, content: bytes, words: str)
     assert words in refused(tmp_path / "strange")
 
 
+@pytest.mark.parametrize("content", [b" " * 200_000, b'{"time":1,"readings":[]}\n' * 40_000])
+def test_a_trace_that_unpacks_to_too_much_is_refused(
+    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refuse a small file that would take all of the memory."""
+    monkeypatch.setattr(trace, "MOST_LINE", 100_000)
+    monkeypatch.setattr(trace, "MOST_BYTES", 500_000)
+    (tmp_path / "bomb").write_bytes(packed(HEADER, content))
+    assert (tmp_path / "bomb").stat().st_size < 10_000
+    assert "is too long" in refused(tmp_path / "bomb")
+
+
 def test_no_file_and_no_place_to_write(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no trace at"):
         trace.read(tmp_path / "none")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -253,3 +255,32 @@ def test_rows_of_parquet_are_read_like_lines(tmp_path: Path) -> None:
     (broken,) = read_file(file)
     assert isinstance(broken, Broken)
     assert 'it has no "text"' in str(broken.text)
+
+
+_LIMITED = """
+import resource, sys
+from itertools import islice
+from pathlib import Path
+resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30,) * 2)
+from gpudeck.accel.training.documents import read_file
+print(*(len(piece.text) for piece in islice(read_file(Path(sys.argv[1])), 5)))
+"""
+
+
+def test_a_text_that_a_small_file_repeats_takes_its_memory_once(tmp_path: Path) -> None:
+    """Read a file of some hundred bytes whose rows hold 48 GB."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    size, rows = 16_000_000, 3000
+    same = pyarrow.array([0] * rows, type=pyarrow.int32())
+    texts = pyarrow.DictionaryArray.from_arrays(same, pyarrow.array(["x" * size]))
+    file = tmp_path / "bomb.parquet"
+    parquet.write_table(
+        pyarrow.table({"text": texts}), file,
+        compression="zstd", store_schema=False, dictionary_pagesize_limit=2**28,
+    )  # fmt: skip
+    assert file.stat().st_size < 10_000
+    command = [sys.executable, "-c", _LIMITED, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(size)] * 5
