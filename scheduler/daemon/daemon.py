@@ -472,6 +472,8 @@ class Daemon:
                 sharing.check_groups(request, peer.uid, bookings)
             self.polling.requested(not isinstance(request, GetSnapshot) or request.live)
             value = await request.handle(self, peer)
+            if peer.gone:  # one that asked for much and left costs the others no more time
+                raise ConnectionAbortedError("the client is gone")
             reply = await in_turns(encoding_reply(value, lambda v: self._seen(v, peer.uid)))
         except UserError as e:
             reply = encode_message(Error.of(e))
