@@ -74,7 +74,7 @@ def _model_text(snapshot: Snapshot | None) -> str:
         return tr("the daemon does not answer yet")
     settings = snapshot.settings
     if not settings.model:
-        return tr("no model is in use; templates write the answers")
+        return tr("answers are fixed sentences; no model is in use")
     leased = [device_label(state.device) for state in snapshot.devices if state.leased]
     if leased:
         return tr("the assistant uses {devices} until a job needs it", devices=", ".join(leased))
@@ -99,7 +99,7 @@ def empty_text(snapshot: Snapshot | None) -> str:
             model=name_of(model),
         )
         if model
-        else tr("No model is in use, so templates write the answers. Choose a model with Ctrl+M.")
+        else tr("No model is in use: answers are fixed sentences. Choose a model with Ctrl+M.")
     )
     return f"{tr(_ASK)}\n{writes}"
 

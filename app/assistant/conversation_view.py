@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QGuiApplication
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
@@ -14,6 +14,7 @@ from gpudeck.app.assistant.captions import empty_text, pace
 from gpudeck.app.assistant.cards import UndoLine
 from gpudeck.app.assistant.composer import Composer
 from gpudeck.app.assistant.conversation import ONE_AT_A_TIME, Conversation, code_blocks
+from gpudeck.app.assistant.first_questions import FirstQuestions
 from gpudeck.app.assistant.message_list import MessageList
 from gpudeck.app.assistant.message_tree import RemovedMessages
 from gpudeck.app.assistant.requests import (
@@ -32,10 +33,11 @@ from gpudeck.app.link.link import Link
 from gpudeck.app.report.file import FILTER, SaveReport
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import ask_save_path, label, set_text
+from gpudeck.app.widgets.controls import ask_save_path
 from gpudeck.assistant.intents.choices import Choice, choice_by_number
 from gpudeck.assistant.messages import Event, Waiting
 from gpudeck.assistant.tools.proposal import Decision
+from gpudeck.extras import missing_of
 from gpudeck.scheduler.protocol.errors import UserError
 
 _REDRAW_MS = 50
@@ -58,8 +60,8 @@ class ConversationView(QWidget):
         self.asked = self.conversation
         """The conversation that awaits an answer, whichever is open."""
         self.messages, self.composer, self.undo = MessageList(), Composer(), UndoLine()
-        self.empty = label(empty_text(None), meaning="muted", wrap=True)
-        self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.empty = FirstQuestions()
+        self.empty.asked.connect(self.ask)
         self._redraw = QTimer(self)
         self._redraw.setSingleShot(True)
         self._redraw.setInterval(_REDRAW_MS)
@@ -84,7 +86,8 @@ class ConversationView(QWidget):
     def refresh(self) -> None:
         """Show the newest state of the conversation."""
         path, busy = self.conversation.path, self.asked.busy
-        set_text(self.empty, empty_text(self._state.snapshot))
+        able = missing_of("assistant", "compute") is None and not busy
+        self.empty.show_text(empty_text(self._state.snapshot), can_ask=able)
         self.empty.setVisible(not path)
         self.messages.setVisible(bool(path))
         self.messages.show_conversation(self.conversation)

@@ -165,7 +165,9 @@ class ThresholdChart(QFrame):
         top = min(max(y - height / 2, plot.top() - theme.S), plot.bottom() - height)
         beside = QRectF(plot.right() + theme.XS, top, theme.px(_CAPTION) - theme.XS, height)
         flags = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(beside, int(flags) | Qt.TextFlag.TextWordWrap, self.caption)
+        words, _, unit = self.caption.rpartition(" ")  # the unit stays beside its number
+        text = f"{words}\u00a0{unit}" if words else unit
+        painter.drawText(beside, int(flags) | Qt.TextFlag.TextWordWrap, text)
 
     def _grips(self, y: float) -> bool:
         return self.level is not None and abs(y - self.line_y()) <= _GRIP

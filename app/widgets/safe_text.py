@@ -8,6 +8,7 @@ from html import escape
 from PySide6.QtCore import QSize, Qt, QUrl, Signal
 from PySide6.QtGui import (
     QColor,
+    QFont,
     QImage,
     QResizeEvent,
     QTextBlock,
@@ -131,7 +132,7 @@ class SafeText(QTextBrowser):
         block = self.document().begin()
         while block.isValid():
             _space_block(block)
-            _set_code(block)
+            _set_typefaces(block)
             block = block.next()
         for frame in self.document().rootFrame().childFrames():
             if isinstance(frame, QTextTable):
@@ -164,19 +165,26 @@ def _space_block(block: QTextBlock) -> None:
         cursor.setBlockFormat(form)
 
 
-def _set_code(block: QTextBlock) -> None:
-    """Set code in the program's typeface; Qt sets it in the one of the system."""
-    code = QTextCharFormat()
+def _set_typefaces(block: QTextBlock) -> None:
+    """Set code and strong words in the program's typefaces.
+
+    Qt sets code in the typeface of the system, and prints bold words twice beside each other, as
+    the program has no bolder typeface than the semi-bold one.
+    """
+    code, strong = QTextCharFormat(), QTextCharFormat()
     code.setFontFamilies([MONOSPACE])
+    strong.setFontWeight(QFont.Weight.DemiBold)
     cursor, parts, at = QTextCursor(block), list[QTextFragment](), block.begin()
     while not at.atEnd():
         parts.append(at.fragment())
         at += 1
     for part in parts:
+        cursor.setPosition(part.position())
+        cursor.setPosition(part.position() + part.length(), QTextCursor.MoveMode.KeepAnchor)
         if part.charFormat().hasProperty(QTextFormat.Property.FontFamilies):
-            cursor.setPosition(part.position())
-            cursor.setPosition(part.position() + part.length(), QTextCursor.MoveMode.KeepAnchor)
             cursor.mergeCharFormat(code)
+        if part.charFormat().fontWeight() > QFont.Weight.DemiBold:
+            cursor.mergeCharFormat(strong)
     if block.charFormat().hasProperty(QTextFormat.Property.FontFamilies):
         cursor.mergeBlockCharFormat(code)
 

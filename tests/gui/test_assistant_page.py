@@ -363,3 +363,15 @@ def test_an_answer_about_code_offers_the_page_that_shows_and_proves_the_change(f
     assert fed.window.shown == "code"
     assert fed.window.code.path.text() == str(code)
     assert fed.asked[-1] == ScanCode(str(code))
+
+
+def test_a_conversation_can_begin_with_a_question_that_is_offered(fed):
+    fed.window.show_page("assistant")
+    fed.feed(snapshots.gpu_snapshot(1))
+    view = fed.window.assistant.view
+    assert all(button.isVisible() for button in view.empty.buttons)
+    view.empty.buttons[1].click()
+    (asked,) = [request for request in fed.asked if isinstance(request, Ask)]
+    assert asked.text == "Which GPU is free?"
+    fed.settle()
+    assert not view.empty.isVisible()

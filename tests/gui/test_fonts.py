@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtGui import QRawFont
+from PySide6.QtGui import QFont, QRawFont
 from PySide6.QtWidgets import QApplication
 
 from gpudeck.app.widgets import fonts, theme
@@ -58,6 +58,9 @@ def test_code_is_set_in_the_typeface_that_comes_with_the_program(qapp: QApplicat
     frames = map(chr, range(0x2500, 0x25A0))  # lines and blocks, of which programs draw tables
     assert [c for c in frames if not font.supportsCharacter(ord(c))] == []
     view = SafeText()
+    view.show_markdown("**9 jobs** and *1 more*")
+    weight = view.document().find("9 jobs").charFormat().fontWeight()
+    assert weight == QFont.Weight.DemiBold, "a bolder typeface does not come with the program"
     view.show_markdown("Run `first`:\n\n```\nsecond\n\nthird\n```\n\nThat is *all*.")
     named = {}
     for word in ("Run", "first", "second", "third", "all"):
