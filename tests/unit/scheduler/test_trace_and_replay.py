@@ -145,7 +145,7 @@ def test_replay_says_what_it_is_everywhere(file: Path) -> None:
     for device in devices:
         assert device.kind == "replay"
         assert device.name == "REPLAY H100"
-        assert "REPLAY" in device.note
+        assert "REPLAY" in str(device.note)
         assert device.id.startswith("REPLAY")
 
 
@@ -181,7 +181,7 @@ def test_a_trace_of_one_moment_plays_too(tmp_path: Path) -> None:
 
 def test_open_by_name(file: Path) -> None:
     source, words = open_source(f"replay:{file}*8")
-    assert words == "replay of a.trace.gz"
+    assert str(words) == "replay of a.trace.gz"
     assert len(source.devices()) == 16
     source, words = open_source("cpu")
     assert isinstance(source, CpuSource)
