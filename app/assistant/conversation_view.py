@@ -26,7 +26,7 @@ from gpudeck.app.assistant.requests import (
     UseCpu,
     WriteBrief,
 )
-from gpudeck.app.assistant.session_files import WHAT_HAPPENED
+from gpudeck.app.assistant.session_files import WHAT_HAPPENED, preset_query
 from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.link.call import Call, Request
 from gpudeck.app.link.link import Link
@@ -158,7 +158,7 @@ class ConversationView(QWidget):
         else:
             self._await(
                 lambda: self.conversation.ask(text, instead=instead),
-                Ask(text, about=self.conversation.about),
+                Ask(text, preset_query(text), self.conversation.about),
             )
 
     def write_brief(self) -> None:
@@ -172,7 +172,8 @@ class ConversationView(QWidget):
             self.conversation.asked(answer),
         )
         requests: dict[str, Request[FinishedAnswer] | None] = {"brief": WriteBrief(), "chat": None}
-        request = requests.get(question.wants, Ask(text, meant, self.conversation.about))
+        asked = Ask(text, meant or preset_query(text), self.conversation.about)
+        request = requests.get(question.wants, asked)
         self._await(lambda: self.conversation.again(answer), request)
 
     def _choose(self, answer: int, choice: Choice) -> None:

@@ -52,11 +52,14 @@ class Composer:
     Args:
         seed: The seed.
         fillers: Words that mean nothing here, which are put between others.
+        languages: English comes twice as often as each of the others.
     """
 
-    def __init__(self, seed: int, fillers: Sequence[str] = ()) -> None:
+    def __init__(
+        self, seed: int, fillers: Sequence[str] = (), languages: Sequence[str] = LANGUAGES
+    ) -> None:
         self.random, self._fillers = Random(seed), fillers
-        self.languages = [phrases(name) for name in LANGUAGES]
+        self.languages = [phrases(name) for name in languages]
         self._weights = [2.0, *[1.0] * (len(self.languages) - 1)]
         self._rules = {id(one): _weights(one.rules) for one in self.languages}
 

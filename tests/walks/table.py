@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tests.walks.attention import first_attention_on_hopper
 from tests.walks.noting import Way
+from tests.walks.question import question_to_answer
 from tests.walks.reading import reading_to_pixel
 from tests.walks.submission import submission_to_first_instruction
 
@@ -58,4 +59,5 @@ WALKS = (
         ),
     ),
     Walk("**A reading to the pixels of a tile**", 27, reading_to_pixel),
+    Walk("**A question to its answer**", 57, question_to_answer),
 )

@@ -11,13 +11,10 @@ from gpudeck.accel.inject.scan import scan
 from gpudeck.accel.workloads.catalog import WORKLOADS
 from gpudeck.app.assistant.message_tree import Message
 from gpudeck.app.assistant.notes import UNCHECKED, left_out_note, note_text
-from gpudeck.app.assistant.session_files import own_presets
+from gpudeck.app.assistant.session_files import own_presets, preset_query
 from gpudeck.app.code.rows import gain_of
 from gpudeck.app.language import texts
 from gpudeck.app.workloads.form import WorkloadForm
-from gpudeck.assistant.intents.router import route, shipped_router
-from gpudeck.assistant.intents.spots import Known
-from gpudeck.assistant.intents.state import State
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.busy_causes import HeldByJobs, explain
 
@@ -98,15 +95,11 @@ def test_what_was_found_in_code_is_told_in_the_language(language: str, tmp_path:
 
 
 def test_the_presets_ask_the_same_in_each_language(language: str) -> None:
-    router = shipped_router()
-
-    def read(texts_: tuple[str, ...]) -> list[object]:
-        return [route(text, Known((), ()), State(), 1e9, router).request for text in texts_]
-
-    translated = tuple(preset.text for preset in own_presets())
+    translated = [preset_query(preset.text) for preset in own_presets()]
     texts.use("en")
-    english = tuple(preset.text for preset in own_presets())
-    assert read(translated) == read(english) and None not in read(english)
+    english = [preset_query(preset.text) for preset in own_presets()]
+    assert translated == english and None not in english
+    assert preset_query("What happened to me?") is None
 
 
 def test_notes_are_values_and_older_ones_stay_readable(language: str) -> None:
