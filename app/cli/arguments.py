@@ -31,6 +31,15 @@ def add_job(parser: ArgumentParser) -> None:
     parser.add_argument("job", type=count, metavar="JOB", help="the job's number")
 
 
+def add_action(parser: ArgumentParser, *others: str) -> None:
+    """Add what a command does with its entries: it lists them, or what one of `others` names."""
+    actions = ("list", *others)
+    parser.add_argument(
+        "action", choices=actions, nargs="?", default="list", metavar="|".join(actions),
+        help="what to do (default: list)",
+    )  # fmt: skip
+
+
 def number_or_name(text: str) -> int | str:
     """Read a job's number, or its name, which is no number."""
     return count(text) if text[:1].isdecimal() or not text.strip() else text

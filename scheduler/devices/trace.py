@@ -16,8 +16,7 @@ from typing import Self
 
 import msgspec
 
-from gpudeck.language.text import Bytes, phrase
-from gpudeck.scheduler.devices.utilisation import raise_to_active
+from gpudeck.language.text import Bytes, Message, phrase
 from gpudeck.scheduler.protocol import calibration
 from gpudeck.scheduler.protocol.absence import Unavailable, explain
 from gpudeck.scheduler.protocol.devices import Device, Reading, Source
@@ -178,6 +177,22 @@ def _lines(file: Path) -> Iterator[bytes]:
         raise UserError(
             f"the trace {file} cannot be read: {e}. It may be cut off; record or copy it again."
         ) from e
+
+
+def raise_to_active(values: dict[str, float], methods: dict[str, Message]) -> None:
+    """Raise the utilisation to the share of active multiprocessors where it is lower.
+
+    The driver takes the utilisation over an interval of its own. When work begins or ends, it can
+    be 0 % while the counters, and the rate that they give, include that work.
+
+    Args:
+        values: The fields of a reading, which are changed.
+        methods: Receives how the utilisation was found.
+    """
+    active, util = values.get("sm_active"), values.get("util")
+    if active is not None and util is not None and util < active:
+        values["util"] = active
+        methods["util"] = phrase("hardware counters (GPM): share of active multiprocessors")
 
 
 class ReplaySource(Source):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -64,6 +64,11 @@ class Process(msgspec.Struct, frozen=True):
     def foreign(self) -> bool:
         """Return True if it is neither a job of ours nor our assistant."""
         return self.job is None and not self.assistant
+
+
+def find_process(processes: Iterable[Process], pid: int, ticks: int) -> Process | None:
+    """Return the process with this pid and start, in ticks since boot; None where it has ended."""
+    return next((p for p in processes if ticks and (p.pid, p.ticks) == (pid, ticks)), None)
 
 
 class Instance(msgspec.Struct, frozen=True):

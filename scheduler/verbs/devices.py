@@ -9,7 +9,7 @@ import msgspec
 
 from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.protocol.annotation import Annotation
-from gpudeck.scheduler.protocol.devices import Detail, Process
+from gpudeck.scheduler.protocol.devices import Detail, find_process
 from gpudeck.scheduler.protocol.errors import NotFound
 from gpudeck.scheduler.protocol.jobs import Ended, Job, Queued
 from gpudeck.scheduler.protocol.search import NEWEST, Search
@@ -46,21 +46,18 @@ class KillProcess(Request[None], frozen=True, tag="kill"):
     ticks: int
 
     async def handle(self, daemon: Daemon, peer: Peer) -> None:
-        process = self._find(await daemon.polling.details())
+        details = await daemon.polling.details()
+        listed = (p for d in details for p in (*d.processes, *d.cpu_processes))
+        process = find_process(listed, self.pid, self.ticks)
+        if process is None:
+            raise NotFound(
+                f"process {self.pid} has ended or does not use a GPU any more, or is another "
+                "process now. Nothing was ended. See: gpudeck processes"
+            )
         if process.job is not None and process.job in {job.id for job in daemon.queue.running}:
             await Cancel(process.job).handle(daemon, peer)
         else:
             await daemon.end_process(process)
-
-    def _find(self, details: Iterable[Detail]) -> Process:
-        for detail in details:
-            for process in (*detail.processes, *detail.cpu_processes):
-                if self.ticks and (process.pid, process.ticks) == (self.pid, self.ticks):
-                    return process
-        raise NotFound(
-            f"process {self.pid} has ended or does not use a GPU any more, or is another process "
-            "now. Nothing was ended. See: gpudeck processes"
-        )
 
 
 class GetHistory(Request[Columns], frozen=True, tag="history"):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.bookings import Moment
-from gpudeck.scheduler.protocol.devices import Detail, Process
+from gpudeck.scheduler.protocol.devices import Detail, Process, find_process
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.suspended import SuspendedProgram
@@ -60,7 +60,15 @@ class SuspendProcess(Request[SuspendedProgram], frozen=True, tag="suspend"):
     async def _look(self, daemon: Daemon) -> tuple[Process, Sequence[Detail]]:
         """Return the process as it is now. Raises NotFound, UserError where it belongs to a job."""
         details = await daemon.polling.details()
-        process = self._find(details)
+        listed = (process for detail in details for process in detail.processes)
+        process = find_process(listed, self.pid, self.ticks)
+        if process is None:
+            raise NotFound(
+                phrase(
+                    "process {pid} does not use a GPU. To see those that do: gpudeck processes",
+                    pid=self.pid,
+                )
+            )
         if process.job is not None:
             raise UserError(
                 phrase(
@@ -70,18 +78,6 @@ class SuspendProcess(Request[SuspendedProgram], frozen=True, tag="suspend"):
                 )
             )
         return process, details
-
-    def _find(self, details: Iterable[Detail]) -> Process:
-        for detail in details:
-            for process in detail.processes:
-                if self.ticks and (process.pid, process.ticks) == (self.pid, self.ticks):
-                    return process
-        raise NotFound(
-            phrase(
-                "process {pid} does not use a GPU. To see those that do: gpudeck processes",
-                pid=self.pid,
-            )
-        )
 
 
 class ResumeProcess(Request[SuspendedProgram], frozen=True, tag="resume"):

@@ -21,8 +21,9 @@ from gpudeck.app.settings.form import SETTINGS, text_of
 from gpudeck.app.shell.window import PAGES
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import plain_tooltip
+from gpudeck.language.text import Message
 from gpudeck.scheduler.devices import trace
-from gpudeck.scheduler.devices.utilisation import raise_to_active
+from gpudeck.scheduler.devices.trace import raise_to_active
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.settings import ClusterSettings, Settings
 from tests.gui import readable, snapshots
@@ -174,11 +175,11 @@ def test_a_recording_does_not_compute_at_no_utilisation() -> None:
 
 
 def test_the_utilisation_is_raised_to_what_the_counters_saw_and_never_lowered() -> None:
-    values, methods = {"util": 0.0, "sm_active": 35.0}, dict[str, str]()
+    values, methods = {"util": 0.0, "sm_active": 35.0}, dict[str, Message]()
     raise_to_active(values, methods)
-    assert values["util"] == 35.0 and "counters" in methods["util"]
+    assert values["util"] == 35.0 and "counters" in str(methods["util"])
     for whole in ({"util": 100.0, "sm_active": 35.0}, {"util": 7.0}, {"sm_active": 35.0}):
-        before, told = dict(whole), dict[str, str]()
+        before, told = dict(whole), dict[str, Message]()
         raise_to_active(whole, told)
         assert (whole, told) == (before, {})
 

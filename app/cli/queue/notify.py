@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from typing import cast, get_args
 
+from gpudeck.app.cli.arguments import add_action
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.destinations import (
@@ -36,15 +37,8 @@ def _events(text: str) -> tuple[NoticeEvent, ...]:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the action, the destination, its kind and its events."""
+    add_action(parser, "add", "test", "remove")
     add = parser.add_argument
-    add(
-        "action",
-        choices=("list", "add", "test", "remove"),
-        nargs="?",
-        default="list",
-        metavar="list|add|test|remove",
-        help="what to do (default: list)",
-    )
     add("name", nargs="?", metavar="NAME", help="your name for the destination, e.g. phone")
     add(
         "kind",

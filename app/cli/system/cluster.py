@@ -10,6 +10,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gpudeck.app.cli.arguments import add_action
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_table
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
@@ -29,15 +30,8 @@ _EXAMPLES = {"add": _ADD_EXAMPLE, "remove": "gpudeck cluster remove ray:lab"}
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the action, the cluster, and how to reach it."""
+    add_action(parser, "add", "remove")
     add = parser.add_argument
-    add(
-        "action",
-        choices=("list", "add", "remove"),
-        nargs="?",
-        default="list",
-        metavar="list|add|remove",
-        help="what to do (default: list)",
-    )
     add("name", nargs="?", metavar="KIND:NAME", help="e.g. ray:lab or slurm:hpc")
     add(
         "address",

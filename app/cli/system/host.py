@@ -7,6 +7,7 @@ import re
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from gpudeck.app.cli.arguments import add_action
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
 from gpudeck.app.format.hosts import found, host_devices, host_state, make_host
 from gpudeck.scheduler.client import Client
@@ -24,15 +25,8 @@ _EXAMPLES = {
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the action, the machine, and how to reach it."""
+    add_action(parser, "add", "test", "remove")
     add = parser.add_argument
-    add(
-        "action",
-        choices=("list", "add", "test", "remove"),
-        nargs="?",
-        default="list",
-        metavar="list|add|test|remove",
-        help="what to do (default: list)",
-    )
     add("name", nargs="?", metavar="NAME", help="your name for the machine, e.g. lab1")
     add(
         "address",
