@@ -185,7 +185,7 @@ def test_open_by_name(file: Path) -> None:
     assert len(source.devices()) == 16
     source, words = open_source("cpu")
     assert isinstance(source, CpuSource)
-    assert words == "cpu (chosen in the settings)"
+    assert str(words) == "cpu (chosen in the settings)"
 
 
 def test_a_star_in_the_name_of_a_file_is_a_star(file: Path, tmp_path: Path) -> None:
