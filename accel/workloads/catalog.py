@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from functools import partial
-from typing import Literal, get_args, get_type_hints
+from typing import Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
 from msgspec.structs import fields
@@ -13,9 +13,19 @@ from msgspec.structs import fields
 from gpudeck.accel.attention.backend_table import NAMES as BACKENDS
 from gpudeck.accel.training.settings import Settings as TrainingSettings
 from gpudeck.extras import missing_of
+from gpudeck.language.text import Number, Text, joined, phrase
 
 AUTO = "0"
 """The value of a parameter that is chosen by itself."""
+
+
+class Mistake(NamedTuple):
+    """Say what is wrong with the value of a parameter."""
+
+    text: Text
+    """What the parameter is or takes, to follow its name."""
+    got: str = ""
+    """What is wrong, as a command line quotes it; empty where the text has it."""
 
 
 class Param(msgspec.Struct, frozen=True):
@@ -50,41 +60,51 @@ class Param(msgspec.Struct, frozen=True):
 
     def check(self, value: str) -> None:
         """Raise ValueError, with the parameter and its possible values, for a bad value."""
+        if (mistake := self.find_mistake(value)) is not None:
+            got = f"; got {mistake.got}" if mistake.got else ""
+            raise ValueError(f"{self.name} {mistake.text}{got}")
+
+    def find_mistake(self, value: str) -> Mistake | None:
+        """Return what is wrong with a value; None where it is right."""
         if self.kind == "choice" and value not in self.choices:
-            raise ValueError(f"{self.name} is one of {', '.join(self.choices)}; got {value!r}")
+            return Mistake(phrase("is one of {choices}", choices=joined(self.choices)), repr(value))
         if self.kind == "flag" and value not in ("yes", "no"):
-            raise ValueError(f"{self.name} is yes or no; got {value!r}")
+            return Mistake(phrase("is yes or no"), repr(value))
         if self.kind in ("int", "float"):
-            self._check_number(value)
-        if self.kind in ("ints", "choices"):
-            self._check_list(value)
+            return self._find_wrong_number(value)
+        return self._find_wrong_part(value) if self.kind in ("ints", "choices") else None
 
-    def _check_number(self, value: str) -> None:
-        word = "a number" if self.kind == "float" else "a whole number"
+    def _find_wrong_number(self, value: str) -> Mistake | None:
+        whole = self.kind != "float"
         try:
-            number = float(value) if self.kind == "float" else int(value)
-        except ValueError as e:
-            raise ValueError(f"{self.name} is {word}; got {value!r}") from e
+            number = int(value) if whole else float(value)
+        except ValueError:
+            kind = phrase("is a whole number") if whole else phrase("is a number")
+            return Mistake(kind, repr(value))
         low, high = self.minimum, self.maximum
-        if (low is not None and not number >= low) or (high is not None and not number <= high):
-            form = "g" if self.kind == "float" else ".0f"
-            raise ValueError(
-                f"{self.name} is {word} from {low:{form}} to {high:{form}}; got {value}"
-            )
+        if (low is None or number >= low) and (high is None or number <= high):
+            return None
+        assert low is not None and high is not None
+        form = ".0f" if whole else "g"
+        limits = {"low": Number(low, form), "high": Number(high, form)}
+        if whole:
+            return Mistake(phrase("is a whole number from {low} to {high}", **limits), value)
+        return Mistake(phrase("is a number from {low} to {high}", **limits), value)
 
-    def _check_list(self, value: str) -> None:
+    def _find_wrong_part(self, value: str) -> Mistake | None:
         parts = split(value)
         if len(parts) > MOST_LISTED:
-            raise ValueError(f"{self.name} takes up to {MOST_LISTED} values; got {len(parts)}")
+            return Mistake(phrase("takes up to {n} values", n=MOST_LISTED), str(len(parts)))
         for part in parts:
             if self.kind == "ints":
-                self._check_number(part)
+                if (mistake := self._find_wrong_number(part)) is not None:
+                    return mistake
             elif part not in self.choices:
-                raise ValueError(
-                    f"{self.name} takes any of {', '.join(self.choices)}; got {part!r}"
-                )
+                text = phrase("takes any of {choices}", choices=joined(self.choices))
+                return Mistake(text, repr(part))
         if twice := sorted({part for part in parts if parts.count(part) > 1}):
-            raise ValueError(f"{self.name} names {', '.join(twice)} twice")
+            return Mistake(phrase("names {values} twice", values=joined(twice)))
+        return None
 
 
 MOST_LISTED = 32

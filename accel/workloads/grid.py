@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gpudeck.accel.result import Cell, Direction
 from gpudeck.accel.workloads.catalog import TOKENS, WIDTH, split
+from gpudeck.language.text import phrase
 
 MOST_CELLS = 800
 """The most cells of a Result: more would not fit into the file that the daemon reads."""
@@ -123,6 +124,10 @@ def _shape(
     kv_heads = kv_heads or heads
     if heads % kv_heads:
         raise ValueError(
-            f"{heads} heads cannot share {kv_heads} key/value heads: these must divide them"
+            phrase(
+                "{n} heads cannot share {heads} key/value heads: these must divide them",
+                n=heads,
+                heads=kv_heads,
+            )
         )
     return Shape(batch, heads, kv_heads, seq, dim, causal, dtype)

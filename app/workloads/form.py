@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from gpudeck.accel.workloads.catalog import AUTO, Param, Workload, split
 from gpudeck.accel.workloads.grid import directions, shapes
 from gpudeck.app.format.values import duration, memory, scaled
-from gpudeck.app.language.texts import tr, tr_count, tr_sentence
+from gpudeck.app.language.texts import tr, tr_count, tr_text
 from gpudeck.language.numbers import capitalized
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.job_options import JobOptions, make_spec
 from gpudeck.scheduler.protocol.submissions import PendingTokens
 from gpudeck.scheduler.verbs.submit import Submit
@@ -58,7 +59,7 @@ class WorkloadForm:
             try:
                 shapes(self.values)
             except ValueError as e:
-                wrong["kv_heads"] = tr_sentence(str(e))
+                wrong["kv_heads"] = tr_text(e.args[0])
         return wrong
 
     def estimate(self) -> str | None:
@@ -143,11 +144,11 @@ def explain(param: Param) -> str:
 
 
 def _wrong(param: Param, value: str) -> str | None:
-    try:
-        param.check(value)
-    except ValueError as e:
-        return tr_sentence(str(e).removeprefix(f"{param.name} ").removesuffix(f"; got {value!r}"))
-    return None
+    if (mistake := param.find_mistake(value)) is None:
+        return None
+    if mistake.got in ("", value, repr(value)):
+        return tr_text(mistake.text)
+    return tr_text(phrase("{problem}; got {value}", problem=mistake.text, value=mistake.got))
 
 
 def _attention(values: Mapping[str, str]) -> str:
