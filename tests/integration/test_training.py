@@ -47,6 +47,14 @@ def test_a_model_is_trained_from_the_queue_and_served(
     config = read_config(out)
     assert (config.vocabulary, config.ends) == (320, (256,))
     Checkpoint(out, config)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_from_the_queue_and_refuses_other_settings(
+    sh: Shell, text: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    sh("run", "train", f"data={text}", "model=tiny", f"out={out}", *SMALL, "--wait")
     sh("run", "train", f"data={text}", "model=tiny", f"out={out}", *SMALL, "--wait")
     assert "continued after step 8" in newest_log(sh), "and nothing is left to do"
     settings = str(out / "settings.toml")

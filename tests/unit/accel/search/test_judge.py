@@ -13,7 +13,7 @@ from tests.unit.accel.search.cheats import CASES, LIBRARY, PROCESS, RESULTS
 
 _SMALL = {"rows": Size(48, 1, 40), "columns": Size(200, 16, 200), "inner": Size(96, 16, 90)}
 FEW = Effort(seconds=2.0, rounds=60, trials=12)
-SAMPLE = [RESULTS[2], RESULTS[9], PROCESS[0], LIBRARY[4], *CASES[12:60:9], CASES[-9]]
+SAMPLE = [RESULTS[2], PROCESS[0], LIBRARY[4], *CASES[12:60:24], CASES[-9]]
 
 
 def small(name, own=False):
