@@ -111,7 +111,7 @@ _LEAST = 0.1
 LIKELY = 0.4
 """From this probability on a reading that the encoder does not share is no choice."""
 ELSEWHERE = frozenset({"serve", "unserve", "download", "export", "open", "free", "unbook", "notify",
-                       "other"})  # fmt: skip
+                       "message", "account", "file", "shutdown", "other"})  # fmt: skip
 """Orders that are refused with the command that does them."""
 
 _TIMES = frozenset({"time", "time2", "ahead", "begin", "from", "until", "at", "duration"})

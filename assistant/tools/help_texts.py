@@ -76,6 +76,12 @@ _ELSEWHERE = {
     "everything by its name.",
     "free": "I do not take programs off a GPU. In a terminal: `gpudeck suspend --pid PID` for a "
     "program of yours; `gpudeck processes` lists them. Nothing was changed.",
+    "message": "I send no messages to people. The notices of a job go to those who ask for them: "
+    "`gpudeck notify`. Nothing was changed.",
+    "account": "I do not change users and their rights. The manual's page on shared machines says "
+    "how an administrator does. Nothing was changed.",
+    "file": "I do not copy, move or pack files. Nothing was changed.",
+    "shutdown": "I do not switch machines or services off or on. Nothing was changed.",
     "unbook": "I do not end reservations. In a terminal: `gpudeck reserve` lists them, and "
     "`gpudeck reserve cancel N` ends one. Nothing was changed.",
 }

@@ -19,7 +19,9 @@ from gpudeck.assistant.reader.labels import heads, marks, spans_of
 from gpudeck.assistant.reader.neighbours import FILE, Neighbours, save
 from gpudeck.assistant.reader.quantized import pack, unpack
 from gpudeck.assistant.reader.reading import Reading, shipped_reader
+from gpudeck.assistant.tools.help_texts import declined
 from gpudeck.assistant.tools.quotes import answering
+from gpudeck.language.words import words
 
 NOW = datetime(2026, 11, 25, 9, 30).timestamp()
 KNOWN = Known(("train", "eval"), ("nightly",))
@@ -216,3 +218,10 @@ def test_the_nearest_examples_vote(tmp_path: Path) -> None:
     for head, middle in enumerate(middles):
         found = near.vote(middle, 5)
         assert found.argmax() == head and found.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("verb", ["message", "account", "file", "shutdown"])
+def test_an_order_that_nobody_here_carries_out_is_declined_in_its_own_words(verb: str) -> None:
+    found = decide(reading(f"order {verb}"), None, "x", KNOWN, NOTHING, NOW)
+    assert found is not None and found.refusal == f"order {verb}"
+    assert declined(found.refusal, words("en")) != declined("cannot", words("en"))
