@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpudeck.language.text import mark_phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import MALFORMED
 
@@ -64,6 +65,11 @@ class ClockCalibration(msgspec.Struct, frozen=True):
         return knot.ratio, knot.error
 
 
+NOT_KEPT = mark_phrase(
+    "the calibration of job {job} was not kept: {problem}. Nothing was changed; try again with: "
+    "{command}"
+)
+"""The notice about a calibration that failed."""
 UNCALIBRATED = ClockCalibration(
     "",
     "",

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gpudeck.language.text import Message, Text
 from gpudeck.scheduler.protocol import calibration, paths
 from gpudeck.scheduler.protocol.calibration import UNCALIBRATED, ClockCalibration, tensor_activity
 from gpudeck.scheduler.protocol.devices import Device
@@ -71,7 +72,7 @@ class CalibrationService:
         past: Callable[[str, Sequence[str], float, float, int | None], Awaitable[Columns]],
         devices: Callable[[], Sequence[Device]],
         restart: Callable[[], Awaitable[None]],
-        notify: Callable[[str | None], None],
+        notify: Callable[[Message | None], None],
     ) -> None:
         """Connect the service.
 
@@ -131,10 +132,8 @@ class CalibrationService:
             found = [await self._calibrate(gpu, ended) for gpu in measured]
             calibration.keep(found)
         except (OSError, UserError, CannotFit, *MALFORMED) as e:
-            self._notify(
-                f"the calibration of job {job_id} was not kept: {e}. "
-                "Nothing was changed; try again with: gpudeck calibrate"
-            )
+            values = (("job", job_id), ("problem", str(e)), ("command", "gpudeck calibrate"))
+            self._notify(Text(calibration.NOT_KEPT, values))
             return
         self._notify(None)
         await self._restart()

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.devices.nvidia.source import NvmlSource
 from gpudeck.scheduler.protocol import calibration, paths
 from gpudeck.scheduler.protocol.calibration import UNCALIBRATED, ClockCalibration, ClockKnot
@@ -125,7 +126,7 @@ class Lab:
     """A calibration job that has ended, and the daemon's history of the same seconds."""
 
     def __init__(self, home: Path) -> None:
-        self.notices: list[str | None] = []
+        self.notices: list[Message | None] = []
         self.restarts = 0
         self.device = Device(
             UUID, 0, "NVIDIA H200", "nvidia", facts={"VBIOS": VBIOS, "driver": DRIVER}
@@ -219,8 +220,8 @@ def test_a_calibration_that_failed_changes_nothing_and_says_why(home: Path, dama
     asyncio.run(lab.end())
     (notice,) = lab.notices
     assert notice is not None
-    assert notice.startswith("the calibration of job 7 was not kept: ")
-    assert "\n" not in notice
+    assert str(notice).startswith("the calibration of job 7 was not kept: ")
+    assert "\n" not in str(notice)
     assert calibration.load() == (MADE,)
     assert lab.restarts == 0
 
@@ -262,9 +263,9 @@ def test_a_product_of_ours_that_counted_its_work_checks_the_counters(
     assert len(lab.notices) == bool(said)
     for notice in lab.notices:
         assert notice is not None
-        assert notice.startswith("while job 7 ran, the hardware counters of GPU 0 showed ")
-        assert said in notice
-        assert notice.endswith("gpudeck calibrate")
+        assert str(notice).startswith("while job 7 ran, the hardware counters of GPU 0 showed ")
+        assert said in str(notice)
+        assert str(notice).endswith("gpudeck calibrate")
     assert (lab.restarts, calibration.load()) == (0, ())
 
 
@@ -303,7 +304,7 @@ def test_the_clock_that_a_job_measured_checks_the_corrected_one(
     )
     asyncio.run(lab.end(("python", "-m", f"gpudeck.accel.workloads.{workload}"), result))
     assert len(lab.notices) == bool(said)
-    assert all(said in (notice or "") for notice in lab.notices)
+    assert all(said in str(notice or "") for notice in lab.notices)
 
 
 @pytest.mark.parametrize(
