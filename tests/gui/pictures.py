@@ -41,6 +41,7 @@ from gpudeck.app.shell.window import PAGES
 from gpudeck.app.widgets import theme
 from gpudeck.assistant.housekeeping import Finding
 from gpudeck.assistant.housekeeping.findings import encoded
+from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.devices import trace
 from gpudeck.scheduler.devices.trace import ReplaySource
@@ -84,16 +85,26 @@ _CLOCK = (
 )
 
 
-_CACHE = "recompiled when needed"
+def _of_job(number: int, name: str, status: str) -> Text:
+    return phrase("of job {job} ({name}), {status}", job=number, name=name, status=Text(status))
+
+
+def _compiled_for(program: str) -> Text:
+    return phrase("compiled for {program}; recompiled when needed", program=program)
+
+
 _DEBRIS = (
-    ("artefacts", "jobs/171", 3.0, 100, "of job 171 (finetune-llama), done"),
-    ("artefacts", "jobs/168", 1.6, 121, "of job 168 (shuffle-shards), cancelled"),
-    ("duplicate", "models/Qwen3-8B-copy", 15.3, 34, "the same as models/Qwen3-8B, which stays"),
-    ("core", "llama/core.21877", 1.0, 3, "left by a program that crashed"),
-    ("cache", "cache/triton", 0.9, 40, f"compiled for Triton; {_CACHE}"),
-    ("cache", "cache/torchinductor", 0.4, 52, f"compiled for torch; {_CACHE}"),
-    ("log", "logs/164", 0.2, 88, "of job 164 (attention), done"),
-)
+    ("artefacts", "jobs/171", 3.0, 100, _of_job(171, "finetune-llama", "done")),
+    ("artefacts", "jobs/168", 1.6, 121, _of_job(168, "shuffle-shards", "cancelled")),
+    (
+        "duplicate", "models/Qwen3-8B-copy", 15.3, 34,
+        phrase("the same as {path}, which stays", path="models/Qwen3-8B"),
+    ),
+    ("core", "llama/core.21877", 1.0, 3, phrase("left by a program that crashed")),
+    ("cache", "cache/triton", 0.9, 40, _compiled_for("Triton")),
+    ("cache", "cache/torchinductor", 0.4, 52, _compiled_for("torch")),
+    ("log", "logs/164", 0.2, 88, _of_job(164, "attention", "done")),
+)  # fmt: skip
 SCANNED = (
     ScanResult(
         tuple(

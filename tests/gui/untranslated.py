@@ -144,7 +144,7 @@ def data(on: Stage) -> Iterator[str]:
         if isinstance(was, Running) and was.progress is not None:
             yield was.progress.note
         if isinstance(was, Failed):
-            yield was.reason.partition(": ")[2]  # what the job wrote
+            yield was.quote  # what the job wrote
     for state in snapshot.devices:
         yield from (state.device.id, state.device.name)
     for detail in world.inspected(on.newest_readings()):

@@ -21,7 +21,7 @@ from gpudeck.accel.result import Cell, Check, Result, Sensors, Timing
 from gpudeck.app.assistant.message_tree import Curve
 from gpudeck.app.assistant.requests import FinishedAnswer
 from gpudeck.app.assistant.session_files import Summary
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Listed, phrase
 from gpudeck.scheduler.protocol.devices import Detail, Process, Reading
 from gpudeck.scheduler.protocol.jobs import (
     Cancelled,
@@ -162,8 +162,9 @@ def _job(number: int, at: int, one: Load) -> Job:
         wrong = one.kind == "attention" and at % 5 == 4
         state = Done(one.start, one.end, devices, raw(_result(one, wrong)))
     elif at % 4 == 2:
-        reason = "exit code 1: FileNotFoundError: shard-0007.bin"
-        state = Failed(one.start, one.end, reason, 1, devices)
+        quote = "FileNotFoundError: shard-0007.bin"
+        reason = phrase("{reason}: {quote}", reason=phrase("exit code {n}", n=1), quote=quote)
+        state = Failed(one.start, one.end, reason, 1, devices, quote=quote)
     elif at % 4 == 3:
         state = Cancelled(one.end, one.start, devices)
     if one.cut:
@@ -309,7 +310,8 @@ def events(job: Job) -> list[Event]:
     found = [Event(job.submitted, "submitted", "")]
     started = getattr(state, "started", None)
     if started is not None:
-        found.append(Event(started, "started", "attempt 1 on GPU 0"))
+        text = phrase("attempt {n} on {devices}", n=1, devices=Listed(("GPU 0",)))
+        found.append(Event(started, "started", text))
         found.append(Event(state.at, job.status, ""))  # type: ignore[union-attr]
     return found
 
