@@ -183,7 +183,11 @@ def test_a_killed_probe_is_replaced_and_the_gap_is_recorded(cpu_home: Path) -> N
         eventually(lambda: (d := deck.snapshot().devices) and d[0].reading)
         old = eventually(lambda: probe_pid(cpu_home))
         os.kill(old, signal.SIGKILL)
-        eventually(lambda: any("the probe ended and was replaced" in s.notices for s in mine.seen))
+        eventually(
+            lambda: any(
+                "the probe ended and was replaced" in map(str, s.notices) for s in mine.seen
+            )
+        )
         new = eventually(lambda: (p := probe_pid(cpu_home)) and p != old and p)
         eventually(
             lambda: (
@@ -211,7 +215,9 @@ def test_a_hung_probe_is_replaced_and_its_device_is_busy_meanwhile(cpu_home: Pat
         assert isinstance(deck.wait(deck.submit(["true"], gpus=1).id, WAIT_S).state, Done), (
             "jobs go on"
         )
-        eventually(lambda: any("the probe hung and was replaced" in s.notices for s in mine.seen))
+        eventually(
+            lambda: any("the probe hung and was replaced" in map(str, s.notices) for s in mine.seen)
+        )
         eventually(lambda: probe_pid(cpu_home) not in (None, old))
         eventually(lambda: not (s := deck.snapshot()).notices and s.devices[0].reading)
 
@@ -227,25 +233,25 @@ def test_a_replay_is_labelled_and_accepts_no_jobs(cpu_home: Path, tmp_path: Path
         deck.configure(source=f"replay:{file}*8", telemetry_hz=10.0)
         shown = eventually(
             lambda: (
-                (s := deck.snapshot()).source.startswith("replay")
+                str((s := deck.snapshot()).source).startswith("replay")
                 and all(d.reading for d in s.devices)
                 and s
             )
         )
         assert [d.device.name for d in shown.devices] == ["REPLAY NVIDIA H100"] * 8
         assert all(
-            "REPLAY" in d.device.note and d.reading and d.reading.values["util"] == 42.0
+            "REPLAY" in str(d.device.note) and d.reading and d.reading.values["util"] == 42.0
             for d in shown.devices
         )
         with pytest.raises(UserError, match=r"a recording is shown \(REPLAY\)"):
             deck.submit(["true"], gpus=1)
         assert isinstance(deck.wait(deck.submit(["true"]).id, WAIT_S).state, Done)
         deck.configure(source="replay:/nowhere")
-        eventually(lambda: "there is no trace at /nowhere" in deck.snapshot().notices)
+        eventually(lambda: "there is no trace at /nowhere" in map(str, deck.snapshot().notices))
         deck.configure(source="cpu")
         eventually(
             lambda: (
-                (s := deck.snapshot()).source.startswith("cpu")
+                str((s := deck.snapshot()).source).startswith("cpu")
                 and not s.notices
                 and s.devices[0].device.kind == "cpu"
             )
