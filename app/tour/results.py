@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from gpudeck.app.format.results import result_of
+from gpudeck.language.rendering import json_in_english
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.jobs import Done, Job
 from gpudeck.scheduler.protocol.snapshot import DeviceState
@@ -101,7 +102,8 @@ def _mean(values: list[float | None]) -> float | None:
 def write_results(out: Path, tour: Tour) -> None:
     """Write report.md and results.json to the folder `out`."""
     (out / "report.md").write_text("\n".join(_report_lines(tour)))
-    (out / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(tour)) + b"\n")
+    encoded = json_in_english(msgspec.json.encode(tour))
+    (out / "results.json").write_bytes(msgspec.json.format(encoded) + b"\n")
 
 
 def _report_lines(tour: Tour) -> list[str]:

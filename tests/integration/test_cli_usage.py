@@ -63,7 +63,7 @@ def test_a_slurm_cluster_needs_the_commands_of_slurm(
         (["submit", "--memory", "5KiB", "--", "true"], "less than 1 MiB"),
         (["submit", "--priority", "x", "--", "true"], "expected a whole number; got"),
         (["logs"], "required: JOB. "),
-        (["daemon"], "required: start|stop|status|install|uninstall. "),
+        (["daemon"], "required: start|stop|status|install|uninstall|run. "),
         (["daemon", "dance"], "dance"),
         (["record", "file", "--seconds", "0"], "0"),
         (["status", "--nope"], "--nope"),
@@ -110,7 +110,10 @@ def test_exit_status_of_the_process_is_that_of_the_command(shared: Client, tmp_p
         (("show",), "there is no command 'show'. Did you mean jobs? See: gpudeck --help"),
         (("wait", "1", "--quick"), "unknown argument: --quick. See: gpudeck wait --help"),
         (("jobs", "--state", "failed"), "unknown argument: --state. See: gpudeck jobs --help"),
-        (("daemon", "restart"), "'restart' is none of start, stop, status, install, uninstall."),
+        (
+            ("daemon", "restart"),
+            "'restart' is none of start, stop, status, install, uninstall, run.",
+        ),
         (("query", "gpus"), "argument SUBJECT: 'gpus' is none of devices, jobs, processes, alerts"),
         (("submit", "--array", "5-2", "true"), "indices go upwards, as in 2-5; got '5-2'"),
         (

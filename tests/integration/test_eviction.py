@@ -481,6 +481,6 @@ def test_a_refused_lease_says_why(deck: Client, gpu: Path) -> None:
     with pytest.raises(UserError, match="not enough memory is free"):
         deck.lease(100 * GIB)
     deck.configure(source="cpu")
-    eventually(lambda: deck.snapshot().source.startswith("cpu"))
+    eventually(lambda: str(deck.snapshot().source).startswith("cpu"))
     with pytest.raises(UserError, match="no NVIDIA GPU is watched here"):
         deck.lease()

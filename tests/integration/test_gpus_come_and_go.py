@@ -96,7 +96,7 @@ def test_gpus_that_are_lost_unplugged_or_without_a_driver_come_back_without_a_re
             told = deck.snapshot()
             assert [d.device.id for d in told.devices] == names, "placeholders"
             assert len(told.notices) == 1
-            assert "\n" not in told.notices[0]
+            assert "\n" not in str(told.notices[0])
             edge.say(gpus=2)
             read(deck, 0, 1)
             assert deck.snapshot().notices == ()

@@ -60,7 +60,7 @@ def test_its_tools_read_and_an_order_is_only_a_card(busy: int) -> None:
     assert sorted(tools) == ["ask", "query"]
     found = rows.structured_content or json.loads(rows.content[0].text)
     assert [row["key"] for row in found["rows"]] == [f"job{busy}"]
-    assert "1 Job laufend" in answer.content[0].text
+    assert "1 Job läuft" in answer.content[0].text
     text = card.content[0].text
     assert f"Cancel job {busy} (long)?" in text and "Nothing was done" in text
     assert f"gpudeck ask 'cancel job {busy}'" in text

@@ -57,7 +57,7 @@ def run(args: Namespace) -> int:
         workload = catalog.find(args.workload)
         given = _read_settings(args.settings) if args.settings else {}
         given |= dict(_parse_assignment(text) for text in args.params)
-    except ValueError as e:
+    except (ValueError, UserError) as e:
         raise UsageError(str(e)) from e
     with Client() as client:
         if args.list:
@@ -147,7 +147,7 @@ def _parse_assignment(text: str) -> tuple[str, str]:
 
 
 def _read_settings(name: str) -> dict[str, str]:
-    """Return the parameters in a TOML file as they are typed. Raises ValueError."""
+    """Return the parameters in a TOML file as they are typed. Raises ValueError, UserError."""
     try:
         found = tomllib.loads(read_bytes(Path(name)).decode())
     except MALFORMED as e:  # no TOML, or no UTF-8

@@ -186,8 +186,9 @@ def alerts() -> list[Text]:
     for known in ({}, {"temp_limit": 90.0}, {"temp_limit": 95.0}):
         for action in range(1, 8):
             reading = Reading(
-                "u1", NOW, {**values, **known, "recovery_action": float(action)}, texts=texts
-            )
+                "u1", NOW, {**values, **known, "recovery_action": float(action)}, texts=texts,
+                processes=(Process(7, "x2", memory=2.0**31),),
+            )  # fmt: skip
             subject = DeviceSubject("REPLAY GPU 0", device, reading, job, Settings(), 5.0)
             found += (rule.text(subject, Thresholds(1, 1, 60, 10)) for rule in DEVICE_RULES)
     host = HostState("lab1", "lab1", NOW, "x1")
@@ -196,7 +197,7 @@ def alerts() -> list[Text]:
     return [
         text
         for wording in found
-        for text in (*wording, phrase("{sub}; clears soon", sub=wording.over))
+        for text in (wording.now, wording.over, phrase("{sub}; clears soon", sub=wording.over))
     ]
 
 

@@ -76,7 +76,7 @@ def test_a_faulty_probe_is_reported_and_replaced(
 
         class Trouble(Listener):
             def lose_probe(self, problem: str) -> None:
-                messages.append(problem)
+                messages.append(str(problem))
                 if len(messages) == 2:
                     enough.set()
 
