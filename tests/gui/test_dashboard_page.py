@@ -398,11 +398,10 @@ def test_one_value_of_several_devices_has_lanes_and_the_others_are_strips(fed):
 def test_limits_alerts_and_events_are_on_the_lane_of_their_device(fed):
     fed.feed(snapshots.gpu_snapshot(8), history=True)
     page, gpu = fed.window.dashboard, snapshots.gpu(3).id
-    page.bring_forward("temp")
-    fed.settle()
     raised = Annotation(NOW - 60, None, "alert", "GPU 3 is over 80 °C", gpu)
     page.source.annotations = lambda limits: (raised,)
-    page.refresh()
+    page.bring_forward("temp")  # draws at once, whatever the schedule says
+    fed.settle()
     for card in page.charts.values():
         ((place, color),) = card.view.curves.marks
         assert 4 < place.top() < place.bottom() <= 5, "the fourth lane from the top"
