@@ -89,6 +89,11 @@ def test_only_wanted_layers_are_converted():
         precision.convert(model(), "rows")
 
 
+def test_layers_of_another_recipe_are_converted_again():
+    converted = precision.convert(precision.convert(model(), "row"), "tensor")
+    assert [m.recipe for m in converted if isinstance(m, Fp8Linear)] == ["tensor", "tensor"]
+
+
 @pytest.mark.parametrize("rows", [1, 7, 130])
 @every_recipe
 def test_any_number_of_rows(recipe, rows):
