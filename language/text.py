@@ -92,6 +92,12 @@ def phrase_count(one: str, many: str, n: int, **values: Value) -> Text:
     return Text(one, (("n", n), *values.items()), many)
 
 
+def message_of(error: Exception) -> Message:
+    """Return the line of an error that was raised with a text or a string."""
+    found = error.args[0] if error.args else ""
+    return found if isinstance(found, Text) else str(found)
+
+
 def mark_phrase(key: str) -> str:
     """Mark a template in a table for the catalogues; whoever uses it calls `Text(key)`."""
     return key

@@ -5,7 +5,7 @@ Each message is one line that says what is wrong and what to do.
 
 from __future__ import annotations
 
-from gpudeck.language.text import Message, Text
+from gpudeck.language.text import Message, message_of
 
 
 class ModelError(ValueError):
@@ -14,8 +14,7 @@ class ModelError(ValueError):
     @property
     def message(self) -> Message:
         """Return the line as a value, which can be rendered in the user's language."""
-        found = self.args[0] if self.args else ""
-        return found if isinstance(found, Text) else str(found)
+        return message_of(self)
 
 
 class ModelNotFoundError(ModelError):

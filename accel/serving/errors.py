@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudeck.language.text import Message, Text
+from gpudeck.language.text import Message, message_of
 
 
 class ModelRefused(ValueError):
@@ -11,8 +11,7 @@ class ModelRefused(ValueError):
     @property
     def message(self) -> Message:
         """Return the line as a value, which can be rendered in the user's language."""
-        found = self.args[0] if self.args else ""
-        return found if isinstance(found, Text) else str(found)
+        return message_of(self)
 
 
 class RequestRefused(ValueError):

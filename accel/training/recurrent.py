@@ -16,11 +16,9 @@ from torch.utils.checkpoint import checkpoint
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.primitives.linear_attention.api import explain_linear, linear_attention
 from gpudeck.accel.rwkv.layers import DECAY, GROUP_EPS
-from gpudeck.accel.rwkv.weights import HEAD
+from gpudeck.accel.rwkv.weights import HEAD, MIXES
 from gpudeck.accel.training.projection import Projection
 from gpudeck.accel.training.shapes import RecurrentConfig
-
-MIXES = ("x_r", "x_w", "x_k", "x_v", "x_a", "x_g")
 
 
 class Norm(nn.LayerNorm):

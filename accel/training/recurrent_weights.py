@@ -70,7 +70,7 @@ def read(model: RecurrentModel, folder: Path) -> None:
 
 
 def _refuse(error: ModelError) -> Refused:
-    return Refused(phrase("the model cannot be trained: {why}", why=str(error)))
+    return Refused(phrase("the model cannot be trained: {why}", why=error.message))
 
 
 @torch.no_grad()

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from gpudeck.accel.rwkv.weights.shapes import HEAD
 from gpudeck.accel.serving.families import Config
 
 VOCABULARY_STEP = 64
 """The rows of the embedding are a multiple of it, for aligned matrix products."""
-HEAD = 64
-"""The channels of a head of RWKV-7."""
 
 
 class Shape(NamedTuple):

@@ -10,6 +10,7 @@ import msgspec
 from gpudeck.app.language.texts import tr, tr_count, tr_text
 from gpudeck.language.numbers import clock
 from gpudeck.scheduler.hosts.messages import Moment
+from gpudeck.scheduler.protocol.devices import card_name
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import HOST, HostSettings
 from gpudeck.scheduler.protocol.snapshot import HostState
@@ -81,7 +82,7 @@ def found(moment: Moment) -> str:
 
 def host_devices(host: HostState) -> str:
     """Return the devices of a machine, those of one name together."""
-    counts = Counter(state.device.name.removeprefix("REPLAY ") for state in host.devices)
+    counts = Counter(card_name(state.device.name) for state in host.devices)
     texts = (f"{count} × {name}" if count > 1 else name for name, count in counts.items())
     return ", ".join(texts) or tr("unknown")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gpudeck.accel.runtime.peaks import peak_tflops
+from gpudeck.scheduler.protocol.devices import card_name
 
 USUAL = ("bfloat16", "float16")
 """The precisions of which the first that is known stands for a rate of unknown precision."""
@@ -36,7 +37,7 @@ def peak_share(device: str, tflops: float, precision: str = "") -> PeakShare | N
         tflops: The rate.
         precision: Of `accel.runtime.peaks.PRECISIONS`; empty if it is not known.
     """
-    name = device.removeprefix("REPLAY ")
+    name = card_name(device)
     for kind in (precision,) if precision else USUAL:
         if peak := peak_tflops(name, kind):
             return PeakShare(100 * tflops / peak, peak, _NAMES[kind])

@@ -13,10 +13,8 @@ import msgspec
 
 from gpudeck.scheduler.devices.trace import Moment, TraceWriter
 from gpudeck.scheduler.protocol.annotation import Annotation
-from gpudeck.scheduler.protocol.devices import Device, Reading
+from gpudeck.scheduler.protocol.devices import Device, Reading, card_name
 from gpudeck.scheduler.protocol.snapshot import Columns
-
-_REPLAY = "REPLAY "
 
 
 def write_recording(
@@ -48,8 +46,7 @@ def write_recording(
 
 def _recorded(device: Device) -> Device:
     """Return the device without what a replay adds by itself."""
-    name = device.name.removeprefix(_REPLAY)
-    return msgspec.structs.replace(device, name=name, note="", host="")
+    return msgspec.structs.replace(device, name=card_name(device.name), note="", host="")
 
 
 def _covers(note: Annotation, time: float) -> bool:

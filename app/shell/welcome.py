@@ -13,6 +13,7 @@ from gpudeck.app.state import State
 from gpudeck.app.widgets import icons, theme
 from gpudeck.app.widgets.controls import NO_LIMIT, Stretch, button, column, label, row, set_text
 from gpudeck.scheduler.protocol import paths
+from gpudeck.scheduler.protocol.devices import card_name
 
 _WIDEST, _STEP, _ICON = 1180, 330, 26
 """Pixels of the page at most, of a step at least, and of its icon."""
@@ -208,7 +209,7 @@ def device_text(state: State) -> str:
     if not devices:
         notices = "; ".join(map(tr_text, snapshot.notices))
         return tr("No device can be read yet. {notices}", notices=notices)
-    names = list(dict.fromkeys(s.device.name.removeprefix("REPLAY ") for s in devices))
+    names = list(dict.fromkeys(card_name(s.device.name) for s in devices))
     note = next((s.device.note for s in devices if s.device.note), "")
     if devices[0].device.kind == "cpu":
         return tr(

@@ -31,7 +31,7 @@ from gpudeck.scheduler.protocol.busy_causes import (
     Unreachable,
     explain,
 )
-from gpudeck.scheduler.protocol.devices import NA, Reading
+from gpudeck.scheduler.protocol.devices import NA, Reading, card_name
 from gpudeck.scheduler.protocol.jobs import Job, Running
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Alert, Busy, DeviceState, Snapshot
@@ -281,7 +281,7 @@ def _tile(
     metrics = [metric(reading) for metric in METRICS]
     metrics[COMPUTE_RATE] = _with_peak_share(metrics[COMPUTE_RATE], device.name)
     # a badge says that it is a replay
-    name = device.name.removeprefix("REPLAY ").removeprefix("NVIDIA ")
+    name = card_name(device.name).removeprefix("NVIDIA ")
     return Tile(
         device=device.id,
         title=device_label(device),

@@ -23,7 +23,7 @@ from gpudeck.assistant.query.table import SUBJECTS, VERBS
 from gpudeck.assistant.reader.reading import Reading
 
 _MOST_GPUS = 64
-_DEVICES = {
+DEVICE_FIELDS = {
     "use": "use", "util": "util", "memory_used": "mem_used", "memory_free": "mem_free",
     "memory_total": "mem_total", "temperature": "temp", "memory_temperature": "temp_mem",
     "power": "power", "power_limit": "power_limit", "energy": "energy", "cost": "energy",
@@ -31,7 +31,7 @@ _DEVICES = {
     "slowed": "throttle", "health": "health", "link": "pcie_gen", "model": "name",
     "driver": "driver", "holder": "holder", "flops_per_watt": "flops_per_watt", "cpu": "util",
 }  # fmt: skip
-_JOBS = {
+JOB_FIELDS = {
     "state": "state", "why_waiting": "reason", "why_failed": "failure", "progress": "progress",
     "time_left": "estimate", "start": "start", "end": "end", "duration": "duration",
     "waited": "waited", "submitted": "submitted", "user": "user", "command": "command",
@@ -261,7 +261,7 @@ class _Composer:
         span, found = self.time(), []
         if self.letters("ahead") or self.jobs():
             raise Unread(" ".join(self.letters("ahead")) or "jobs")
-        for measure in self.measures(_DEVICES):
+        for measure in self.measures(DEVICE_FIELDS):
             cost = "cost" in self.marked("measure") and measure == "energy"
             use = [s for s in self.marked("states") if s in ("idle", "busy")]
             query = Query("devices", measure, devices=self.devices(), time=span,
@@ -289,7 +289,7 @@ class _Composer:
                   user=self.user(), group=self.group(), time=self.time(),
                   devices=self.devices() if not jobs else (),
                   tag=(self.letters("tag") or [""])[0])
-            for measure in self.measures(_JOBS)
+            for measure in self.measures(JOB_FIELDS)
         ]  # fmt: skip
         return [self._compared(self._shaped(one)) for one in found]
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from gpudeck.assistant.intents.composed import DEVICE_FIELDS, JOB_FIELDS
 from gpudeck.assistant.reader.labels import described
 from gpudeck.assistant.router.symbols import AND, PLAN, parts
 from gpudeck.assistant.training.composer import Composer, Example
@@ -61,23 +62,16 @@ _QUANTITIES = {
 _AND = {"en": "and", "de": "und", "fr": "et", "es": "y"}
 _SLOT = re.compile(r"<(\w)(\d)>(?: \((\w+)\))?")
 
-_GPUS = {
-    "use": "use", "util": "util", "mem_used": "memory_used", "mem_free": "memory_free",
-    "mem_total": "memory_total", "temp": "temperature", "temp_mem": "memory_temperature",
-    "power": "power", "power_limit": "power_limit", "energy": "energy", "clock_sm": "clock",
-    "clock_mem": "clock", "fan": "fan", "tflops": "rate", "bandwidth": "bandwidth",
-    "throttle": "slowed", "health": "health", "xid": "health", "pcie_gen": "link",
-    "pcie_rx": "link", "nvlink_rx": "link", "name": "model", "driver": "driver",
-    "holder": "holder", "flops_per_watt": "flops_per_watt",
+
+def _labels_of(fields: dict[str, str]) -> dict[str, str]:
+    """Return the first label that is read as each field."""
+    return {field: label for label, field in reversed(fields.items())}
+
+
+_GPUS = _labels_of(DEVICE_FIELDS) | {
+    "clock_mem": "clock", "xid": "health", "pcie_rx": "link", "nvlink_rx": "link",
 }  # fmt: skip
-_OF_JOBS = {
-    "state": "state", "reason": "why_waiting", "failure": "why_failed", "progress": "progress",
-    "estimate": "time_left", "start": "start", "end": "end", "duration": "duration",
-    "waited": "waited", "submitted": "submitted", "user": "user", "command": "command",
-    "log": "output", "files": "files", "memory": "memory", "util": "util", "tflops": "rate",
-    "energy": "energy", "gpu_hours": "gpu_hours", "devices": "gpus", "gpus": "gpus",
-    "priority": "priority", "stall": "stuck", "tags": "tags",
-}  # fmt: skip
+_OF_JOBS = _labels_of(JOB_FIELDS) | {"gpus": "gpus"}
 _STATES = {"running": ["running"], "queued": ["queued"], "failed": ["failed"], "done": ["done"],
            "cancelled": ["cancelled"], "lost": ["lost"], "held": ["held"], "idle": ["idle"],
            "busy": ["busy"]}  # fmt: skip

@@ -19,7 +19,7 @@ import msgspec
 from gpudeck.language.text import Bytes, Message, phrase
 from gpudeck.scheduler.protocol import calibration
 from gpudeck.scheduler.protocol.absence import Unavailable, explain
-from gpudeck.scheduler.protocol.devices import Device, Reading, Source
+from gpudeck.scheduler.protocol.devices import REPLAYED, Device, Reading, Source
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
 FORMAT = 1
@@ -225,7 +225,7 @@ class ReplaySource(Source):
                 d,
                 id=f"REPLAY-{copy * len(self._recorded) + i}",
                 index=copy * len(self._recorded) + i,
-                name=f"REPLAY {d.name}",
+                name=f"{REPLAYED}{d.name}",
                 kind="replay",
                 note=phrase("REPLAY of {file}: recorded, not live", file=self._file.name),
             )

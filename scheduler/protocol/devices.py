@@ -66,6 +66,15 @@ class Process(msgspec.Struct, frozen=True):
         return self.job is None and not self.assistant
 
 
+REPLAYED = "REPLAY "
+"""What the names of recorded devices begin with."""
+
+
+def card_name(name: str) -> str:
+    """Return the name of a device as its driver gave it, also where it is recorded."""
+    return name.removeprefix(REPLAYED)
+
+
 def find_process(processes: Iterable[Process], pid: int, ticks: int) -> Process | None:
     """Return the process with this pid and start, in ticks since boot; None where it has ended."""
     return next((p for p in processes if ticks and (p.pid, p.ticks) == (pid, ticks)), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpudeck.language.text import Message, Text, phrase
+from gpudeck.language.text import Message, Text, message_of, phrase
 
 if TYPE_CHECKING:
     from gpudeck.extras import Missing
@@ -19,8 +19,7 @@ class UserError(Exception):
     @property
     def message(self) -> Message:
         """Return the line as a value, which can be rendered in the user's language."""
-        found = self.args[0] if self.args else ""
-        return found if isinstance(found, Text) else str(found)
+        return message_of(self)
 
 
 class NotFound(UserError):

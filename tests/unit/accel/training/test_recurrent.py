@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from gpudeck.accel.attention.ragged import Ragged
-from gpudeck.accel.runtime.capability import find_device
 from gpudeck.accel.rwkv.model import RWKV7
 from gpudeck.accel.rwkv.tokenizer import END, VOCABULARY, Tokenizer
 from gpudeck.accel.training import recurrent_weights
-from gpudeck.accel.training.api import opened, write_out
 from gpudeck.accel.training.errors import Refused, Stopped
-from gpudeck.accel.training.loop import Run
 from gpudeck.accel.training.recurrent import RecurrentModel
-from gpudeck.accel.training.settings import Settings
 from gpudeck.accel.training.shapes import new_recurrent_config
 from gpudeck.accel.training.vocabulary import byte_vocabulary
 from tests.unit.accel.rwkv.rwkv_models import Tensors, random_model, to_hf, write_hf
+from tests.unit.accel.training.runs import train
 
 TOKENS = torch.randint(0, 320, (2, 40), generator=torch.Generator().manual_seed(5))
-SMALL: dict[str, Any] = {
-    "model": "rwkv7-tiny", "tokens": 32, "batch": 4, "steps": 6, "checkpoint": 3, "evaluate": 6,
-    "precision": "float32", "compile": False, "deterministic": True, "rate": 1e-2,
-}  # fmt: skip
+NEW = {"model": "rwkv7-tiny"}
 
 
 def read_model(folder: Path) -> RecurrentModel:
@@ -96,37 +89,13 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data.jsonl"
 
 
-class Quiet:
-    """Follow a run, and stop it after a step if asked."""
-
-    def __init__(self, stop: int = 0) -> None:
-        self._stop, self._step = stop, 0
-
-    def say(self, text: object) -> None:
-        pass
-
-    def measured(self, row: Any) -> None:
-        self._step = row.step
-
-    def stopping(self) -> bool:
-        return bool(self._stop) and self._step >= self._stop
-
-
-def train(data: Path, out: Path, stop: int = 0, **more: Any) -> Run:
-    settings = Settings(data=str(data), **{**SMALL, **more})
-    with opened(settings, out, find_device(), Quiet(stop), lambda *_: None) as run:
-        run.train()
-        write_out(run, out)
-    return run
-
-
 def test_a_new_model_learns_continues_and_opens_in_the_engine(data: Path, tmp_path: Path) -> None:
-    whole = train(data, tmp_path / "whole", optimizer="muon")
+    whole = train(data, tmp_path / "whole", **NEW, optimizer="muon")
     losses = [row.loss for row in whole.journal.rows if row.loss is not None]
     assert losses[-1] < losses[0] - 0.5
     with pytest.raises(Stopped):
-        train(data, tmp_path / "parts", stop=2, optimizer="muon")
-    again = train(data, tmp_path / "parts", optimizer="muon")
+        train(data, tmp_path / "parts", stop=2, **NEW, optimizer="muon")
+    again = train(data, tmp_path / "parts", **NEW, optimizer="muon")
     for name, weight in whole.model.trained().items():
         assert torch.equal(weight, again.model.trained()[name])
     engine, words = RWKV7.load(tmp_path / "whole"), Tokenizer.load(tmp_path / "whole")
@@ -170,7 +139,7 @@ def test_what_cannot_be_trained_is_refused(data: Path, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="different ranks"):
         train(data, tmp_path / "out", base=str(base))
     with pytest.raises(Refused, match="the vocabulary cannot be used"):
-        train(data, tmp_path / "out", tokenizer=str(tmp_path / "none"))
+        train(data, tmp_path / "out", **NEW, tokenizer=str(tmp_path / "none"))
     save_file({"x": torch.zeros(2)}, base / "model.safetensors")
     with pytest.raises(Refused, match="the model cannot be trained"):
         train(data, tmp_path / "out", base=str(base))

@@ -14,11 +14,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
 from serving_models import FAMILIES, oracle
 
-from gpudeck.accel.runtime.capability import find_device
 from gpudeck.accel.serving import tiny
 from gpudeck.accel.serving.errors import ModelRefused
 from gpudeck.accel.training.adapters import FOLDER, Adapted
-from gpudeck.accel.training.api import opened, write_out
 from gpudeck.accel.training.errors import Refused, Stopped
 from gpudeck.accel.training.loop import Run
 from gpudeck.accel.training.loss import cross_entropy
@@ -26,13 +24,10 @@ from gpudeck.accel.training.model import LanguageModel
 from gpudeck.accel.training.settings import Settings
 from gpudeck.accel.training.start import start_of
 from gpudeck.accel.training.tokenizers import ByteTokenizer
+from tests.unit.accel.training import runs
 
 PEFT = pytest.mark.filterwarnings("default")  # peft uses deprecated names of transformers
 TOKENS = torch.randint(3, 320, (2, 41), generator=torch.Generator().manual_seed(2))
-SMALL: dict[str, Any] = {
-    "tokens": 32, "batch": 4, "steps": 6, "checkpoint": 3, "evaluate": 6, "precision": "float32",
-    "compile": False, "deterministic": True, "rate": 1e-2,
-}  # fmt: skip
 
 
 def made(folder: Path, **more: Any) -> LanguageModel:
@@ -81,22 +76,6 @@ def test_gradients_are_those_of_transformers(family: str, tmp_path: Path) -> Non
     assert names == set(ours)
 
 
-class Quiet:
-    """Follow a run, and stop it after a step if asked."""
-
-    def __init__(self, stop: int = 0) -> None:
-        self._stop, self._step = stop, 0
-
-    def say(self, text: object) -> None:
-        pass
-
-    def measured(self, row: Any) -> None:
-        self._step = row.step
-
-    def stopping(self) -> bool:
-        return bool(self._stop) and self._step >= self._stop
-
-
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
@@ -107,11 +86,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def train(base: Path, out: Path, stop: int = 0, **more: Any) -> Run:
-    settings = Settings(base=str(base), data=str(base.parent / "data.jsonl"), **{**SMALL, **more})
-    with opened(settings, out, find_device(), Quiet(stop), lambda *_: None) as run:
-        run.train()
-        write_out(run, out)
-    return run
+    return runs.train(base.parent / "data.jsonl", out, stop, base=str(base), **more)
 
 
 @pytest.mark.parametrize("method", ["full", "lora"])
