@@ -81,10 +81,10 @@ class Reader:
             request: The request as it was typed.
             before: What the last request meant (`labels.described`).
         """
-        start = f"query: {before} | " if before else "query: "
+        start = opening(before)
         encoded = self.encoder.encode(start + request, trained=True)
         x = encoded.states
-        whole = np.concatenate((x[0], x.mean(axis=0)))
+        whole = whole_of(x)
         chances = _softmax(self._logits("head", whole))
         chances += self._near.vote(whole, len(chances))
         chances /= 2
@@ -107,6 +107,16 @@ class Reader:
     def _logits(self, head: str, x: Array) -> Array:
         found: Array = x @ self._weights[f"{head}.w"] + self._weights[f"{head}.b"]
         return found
+
+
+def opening(before: str) -> str:
+    """Return what stands before a request: what the last request meant."""
+    return f"query: {before} | " if before else "query: "
+
+
+def whole_of(states: Array) -> Array:
+    """Return what stands for a whole request: [T, 384] -> [768]."""
+    return np.concatenate((states[0], states.mean(axis=0)))
 
 
 @cache

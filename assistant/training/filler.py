@@ -60,6 +60,7 @@ _QUANTITIES = {
     "energy": ("3 kWh", "500 Wh", "2 MJ"), "clock": ("1500 MHz", "1.4 GHz"), "other": ("5", "10"),
 }  # fmt: skip
 _AND = {"en": "and", "de": "und", "fr": "et", "es": "y"}
+_LOOSE = re.compile(r" ([,;?!](?:\s|$))")
 _SLOT = re.compile(r"<(\w)(\d)>(?: \((\w+)\))?")
 
 
@@ -109,12 +110,21 @@ def _labelled(made: Example, language: str, random: Random) -> Filler | None:
         before = _before(made.before)
     except Unlabelled:
         return None
+    text = _punctuated(random, text)
     if random.random() < _TYPOS:
         text = mistyped(random, text)
     spans = [one for field in label for value in field.values()
              for one in (value if isinstance(value, list) else [value])]  # fmt: skip
     lost = any(str(one) not in text for one in spans if str(one) in letters.values())
     return None if lost else Filler(language, before, text, _merged(label))
+
+
+def _punctuated(random: Random, text: str) -> str:
+    """Return a request as people type it: often with a capital, sometimes with an end."""
+    text = " ".join(_LOOSE.sub(r"\1", text).split())
+    if random.random() < 0.5:
+        text = text[0].upper() + text[1:]
+    return text + random.choices(("", "?", ".", "!"), (6, 2, 1, 0.3))[0]
 
 
 def _spelt(random: Random, made: Example, language: str) -> tuple[str, dict[str, str]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,16 +11,33 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gpudeck.assistant.reader.labels import PAGES, SPANS, heads, marks
-from gpudeck.assistant.reader.quantized import unpack
+from gpudeck.assistant.reader.quantized import BLOCK, unpack
 
 HEADS, MARKS = heads(), marks()
 LAYERS = 12
-FIXED = 6
-"""Layers that stay as they are."""
 TAGS = ("", *(f"{start}-{name}" for name in SPANS for start in "BI"))
-_NAMES = {"head": HEADS, "second": (*HEADS, ""), "mark": MARKS}
-_UNKNOWN = -4.0
-"""The bias of a class that a reader has not learnt yet."""
+CLASSIFIERS = ("head", "second", "mark", "page")
+"""The heads that read a request as a whole."""
+
+
+def rounded(weight: Tensor) -> Tensor:
+    """Return weights as they ship, in four bits (`quantized.pack`).
+
+    Gradients pass as if nothing were rounded, so that training finds weights that bear it.
+    """
+    parts = weight.detach().reshape(-1, BLOCK)
+    peaks = parts.gather(1, parts.abs().argmax(1, keepdim=True))
+    scales = (peaks / -8).half().float()
+    safe = torch.where(scales == 0, 1.0, scales)
+    near = (parts / safe).round().clamp(-8, 7) * scales
+    return weight + (near - parts).view_as(weight)
+
+
+class RoundedLinear(nn.Linear):
+    """A linear map whose weights ship in four bits."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(x, rounded(self.weight), self.bias)
 
 
 class Layer(nn.Module):
@@ -30,8 +46,8 @@ class Layer(nn.Module):
     def __init__(self, channels: int = 384, heads_: int = 12, wide: int = 1536) -> None:
         super().__init__()
         self.heads = heads_
-        self.q, self.k, self.v, self.ao = (nn.Linear(channels, channels) for _ in range(4))
-        self.fi, self.fo = nn.Linear(channels, wide), nn.Linear(wide, channels)
+        self.q, self.k, self.v, self.ao = (RoundedLinear(channels, channels) for _ in range(4))
+        self.fi, self.fo = RoundedLinear(channels, wide), RoundedLinear(wide, channels)
         self.aln = nn.LayerNorm(channels, 1e-12)
         self.oln = nn.LayerNorm(channels, 1e-12)
         self.drop = nn.Dropout(0.1)
@@ -56,13 +72,12 @@ class Reader(nn.Module):
     mean: Tensor
     spread: Tensor
 
-    def __init__(self, weights: dict[str, np.ndarray[Any, Any]], fixed: int) -> None:
+    def __init__(self, weights: Mapping[str, np.ndarray[Any, Any]]) -> None:
         super().__init__()
-        self.fixed = fixed
-        self.register_buffer("word", torch.from_numpy(unpack(weights["word"])), persistent=False)
+        self.register_buffer("word", torch.from_numpy(unpack(weights["word"])))
         pos = weights["pos"].astype(np.float32) + weights["type"]
-        self.register_buffer("pos", torch.from_numpy(pos), persistent=False)
-        self.norm = nn.LayerNorm(384, 1e-12)
+        self.register_buffer("pos", torch.from_numpy(pos))
+        self.norm = nn.LayerNorm(384, 1e-12).requires_grad_(requires_grad=False)
         self.norm.weight.data = torch.from_numpy(weights["norm.w"].copy())
         self.norm.bias.data = torch.from_numpy(weights["norm.b"].copy())
         self.layers = nn.ModuleList([Layer() for _ in range(LAYERS)])
@@ -83,46 +98,20 @@ class Reader(nn.Module):
         self.tag = nn.Linear(384, len(TAGS))
         self.drop = nn.Dropout(0.1)
 
-    @torch.no_grad()
-    def lower(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Return the states behind the layers that stay as they are."""
+    def encode(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the last states [B, T, 384], and what stands for the whole request [B, 768]."""
         x = self.norm(self.word[ids] + self.pos[: ids.shape[1]])
-        for layer in self.layers[: self.fixed]:
-            x = layer(x, mask)
-        found: Tensor = x
-        return found
-
-    def upper(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the last states, and what stands for the whole request: [B, 768]."""
-        for layer in self.layers[self.fixed :]:
+        for layer in self.layers:
             x = layer(x, mask)
         mean = (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
         return x, torch.cat((x[:, 0], mean), -1).float()
 
-    def forward(self, x: Tensor, mask: Tensor) -> dict[str, Tensor]:
-        """Return the logits of all heads from the states of the fixed layers."""
-        x, whole = self.upper(x, mask)
+    def classify(self, whole: Tensor) -> dict[str, Tensor]:
+        """Return the logits of the heads that read a request as a whole: [B, 768] each."""
         whole = self.drop((whole - self.mean) / self.spread)
-        found = {name: getattr(self, name)(whole) for name in ("head", "second", "mark", "page")}
-        return found | {"tag": self.tag(self.drop(x))}
+        return {name: getattr(self, name)(whole) for name in CLASSIFIERS}
 
-
-def named(state: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return weights with the names of their classes, for a table of labels may grow."""
-    return {"state": dict(state), "names": {name: list(of) for name, of in _NAMES.items()}}
-
-
-def load(files: Sequence[Path]) -> dict[str, Tensor]:
-    """Return the mean of readers' weights, for the classes of today's table."""
-    saved = [torch.load(file, weights_only=True) for file in files]
-    state = {key: torch.stack([one["state"][key] for one in saved]).mean(0)
-             for key in saved[0]["state"]}  # fmt: skip
-    for name, wanted in _NAMES.items():
-        place = {one: i for i, one in enumerate(saved[0]["names"][name])}
-        known = [i for i, one in enumerate(wanted) if one in place]
-        for kind, empty in (("weight", 0.0), ("bias", _UNKNOWN)):
-            old = state[f"{name}.{kind}"]
-            new = torch.full((len(wanted), *old.shape[1:]), empty)
-            new[known] = old[[place[wanted[i]] for i in known]]
-            state[f"{name}.{kind}"] = new
-    return state
+    def forward(self, ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        """Return the logits of all heads."""
+        x, whole = self.encode(ids, mask)
+        return self.classify(whole) | {"tag": self.tag(self.drop(x))}

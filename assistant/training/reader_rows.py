@@ -1,8 +1,8 @@
-"""Examples as numbers, and batches of them, for the training of the reader of requests."""
+"""Examples as tensors, and batches of them, for the training of the reader of requests."""
 
 from __future__ import annotations
 
-import random
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -11,90 +11,93 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from gpudeck.assistant.reader.labels import PAGES
-from gpudeck.assistant.training.reader_network import HEADS, MARKS, TAGS, Reader
+from gpudeck.assistant.training.reader_network import HEADS, MARKS, TAGS
 from gpudeck.assistant.training.requests import Example
 
 _HEAD = {name: i for i, name in enumerate(HEADS)}
 _MARK = {name: i for i, name in enumerate(MARKS)}
 _TAG = {name: i for i, name in enumerate(TAGS)}
 _PAGE = {name: i for i, name in enumerate(PAGES)}
+_LONGEST = 96
+"""The most pieces of a request and of what was meant before it."""
+PADDING = 1
+NONE = -100
+"""The class of what no head is asked about."""
 
 
-class Row(NamedTuple):
-    """Hold one example as numbers."""
+class Rows(NamedTuple):
+    """Hold examples as tensors of the same first dimension."""
 
-    ids: list[int]
-    states: Tensor
-    """What the layers that stay as they are make of it, in half precision: [T, 384]."""
-    tags: list[int]
-    """-100 where a piece is no part of the request."""
-    head: int
-    second: int
+    ids: Tensor
+    """[N, T] pieces."""
+    lengths: Tensor
+    tag: Tensor
+    """[N, T]; NONE where a piece is no part of the request."""
+    head: Tensor
+    second: Tensor
     """The head of a second meaning; the last class: there is none."""
-    marks: list[int]
-    page: int
+    mark: Tensor
+    """[N, M], 0 or 1."""
+    page: Tensor
+
+    def at(self, places: Tensor) -> Rows:
+        """Return some rows, no wider than the longest of them."""
+        found = Rows(*(one[places] for one in self))
+        longest = int(found.lengths.max())
+        return found._replace(ids=found.ids[:, :longest], tag=found.tag[:, :longest])
+
+    def parts(self, size: int) -> Iterator[Rows]:
+        """Yield the rows in their order, so many at a time."""
+        everything = torch.arange(len(self.ids), device=self.ids.device)
+        for first in range(0, len(everything), size):
+            yield self.at(everything[first : first + size])
+
+    def mask(self) -> Tensor:
+        """Return where pieces are: [N, T]."""
+        return torch.arange(self.ids.shape[1], device=self.ids.device) < self.lengths[:, None]
+
+    def to(self, device: torch.device) -> Rows:
+        """Return the rows on a device."""
+        return Rows(*(one.to(device) for one in self))
 
 
-def rows(found: Sequence[Example], tokenizer: Tokenizer, model: Reader) -> list[Row]:
-    """Return examples as numbers."""
-    made, model = [], model.eval()
-    for one in found:
-        before = f"query: {one.before} | " if one.before else "query: "
-        text = before + one.text
-        encoded = tokenizer.encode(text)
-        ids, places = encoded.ids[:128], encoded.offsets[:128]
-        tags = [-100 if b <= len(before) else 0 for a, b in places]
-        for field, first, last in one.spans:
-            inside = [i for i, (a, b) in enumerate(places)
-                      if b > len(before) + first and a < len(before) + last and b > a]  # fmt: skip
-            for n, i in enumerate(inside):
-                if tags[i] == 0:
-                    tags[i] = _TAG[f"{'I' if n else 'B'}-{field}"]
-        second = _HEAD[one.heads[1]] if len(one.heads) > 1 else len(HEADS)
-        known = [_MARK[mark] for mark in one.marks if mark in _MARK]
-        page = _PAGE[one.page] if one.page else -100
-        none = torch.zeros(0, 384)
-        made.append(Row(ids, none, tags, _HEAD[one.heads[0]], second, known, page))
-    done: list[Row] = []
-    for batch in batches(made, 64, 0):
-        wanted = tensors(batch)
-        with torch.autocast("cpu", torch.bfloat16):
-            states = model.lower(wanted["ids"], wanted["mask"]).half()
-        done += [row._replace(states=states[i, : len(row.ids)].clone())
-                 for i, row in enumerate(batch)]  # fmt: skip
-    model.train()
-    return done
+def rows(found: Sequence[Example], tokenizer: Tokenizer) -> Rows:
+    """Return examples as tensors."""
+    count = len(found)
+    ids = torch.full((count, _LONGEST), PADDING)
+    tags = torch.full((count, _LONGEST), NONE)
+    marked = torch.zeros(count, len(MARKS))
+    starts = [f"query: {one.before} | " if one.before else "query: " for one in found]
+    texts = [start + one.text for start, one in zip(starts, found, strict=True)]
+    lengths = torch.zeros(count, dtype=torch.long)
+    for row, encoded in enumerate(tokenizer.encode_batch(texts)):
+        one, places = found[row], encoded.offsets[:_LONGEST]
+        lengths[row] = len(places)
+        ids[row, : len(places)] = torch.tensor(encoded.ids[:_LONGEST])
+        tags[row, : len(places)] = torch.tensor(_tags(one, places, len(starts[row])))
+        marked[row, [_MARK[mark] for mark in one.marks if mark in _MARK]] = 1
+    return Rows(
+        ids, lengths, tags, torch.tensor([_HEAD[one.heads[0]] for one in found]),
+        torch.tensor([_HEAD[one.heads[1]] if len(one.heads) > 1 else len(HEADS) for one in found]),
+        marked, torch.tensor([_PAGE[one.page] if one.page else NONE for one in found]),
+    )  # fmt: skip
 
 
-def batches(found: Sequence[Row], size: int, seed: int) -> Iterator[list[Row]]:
+def _tags(one: Example, places: Sequence[tuple[int, int]], start: int) -> list[int]:
+    tags = [NONE if last <= start else 0 for _, last in places]
+    for field, first, last in one.spans:
+        inside = [i for i, (a, b) in enumerate(places)
+                  if b > start + first and a < start + last and b > a]  # fmt: skip
+        for n, i in enumerate(inside):
+            if tags[i] == 0:
+                tags[i] = _TAG[f"{'I' if n else 'B'}-{field}"]
+    return tags
+
+
+def batches(found: Rows, size: int, seed: int) -> Iterator[Rows]:
     """Yield batches of rows of similar lengths, in random order."""
-    order = list(range(len(found)))
-    chance = random.Random(seed)
-    chance.shuffle(order)
-    order = sorted(order, key=lambda i: len(found[i].ids) + chance.random() * 6)
-    parts = [order[i : i + size] for i in range(0, len(order), size)]
-    chance.shuffle(parts)
-    for part in parts:
-        yield [found[i] for i in part]
-
-
-def tensors(batch: Sequence[Row]) -> dict[str, Tensor]:
-    """Return a batch as tensors."""
-    longest = max(len(row.ids) for row in batch)
-    ids = torch.ones(len(batch), longest, dtype=torch.long)
-    mask = torch.zeros(len(batch), longest, dtype=torch.bool)
-    tags = torch.full((len(batch), longest), -100)
-    wanted = torch.zeros(len(batch), len(MARKS))
-    states = torch.zeros(len(batch), longest, 384)
-    for i, row in enumerate(batch):
-        ids[i, : len(row.ids)] = torch.tensor(row.ids)
-        mask[i, : len(row.ids)] = True
-        tags[i, : len(row.tags)] = torch.tensor(row.tags)
-        states[i, : len(row.states)] = row.states
-        wanted[i, row.marks] = 1
-    return {
-        "ids": ids, "mask": mask, "tag": tags, "mark": wanted, "states": states,
-        "head": torch.tensor([row.head for row in batch]),
-        "second": torch.tensor([row.second for row in batch]),
-        "page": torch.tensor([row.page for row in batch]),
-    }  # fmt: skip
+    chance = torch.Generator().manual_seed(seed)
+    lengths = found.lengths.cpu()
+    order = (lengths + 6 * torch.rand(len(lengths), generator=chance)).argsort()
+    for i in torch.randperm(math.ceil(len(order) / size), generator=chance).tolist():
+        yield found.at(order[i * size : (i + 1) * size].to(found.ids.device))
