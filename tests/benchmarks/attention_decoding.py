@@ -32,6 +32,7 @@ from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.runtime import power
 from gpudeck.accel.runtime.graphs import record
 from gpudeck.accel.runtime.peaks import peak_bandwidth
+from tests.benchmarks.code_state import SOURCES
 from tests.benchmarks.rows import RESULTS, context, write
 
 PAGE, FA3_PAGE = 16, 128
@@ -413,7 +414,9 @@ def table(cells: tuple[Cell, ...], seconds: float, out: Path, with_flex: bool) -
     """Measure all cells, and write the file after each."""
     copy, sheet = rates()
     print(f"a copy: {copy / 1e9:.0f} GB/s; data sheet {sheet / 1e9:.0f}", flush=True)
-    known = context(torch.cuda.get_device_name(), ("torch", "triton"))
+    known = context(
+        torch.cuda.get_device_name(), ("torch", "triton"), SOURCES["attention_decoding"]
+    )
     rows: list[dict[str, Any]] = []
     for cell in cells:
         calls = ours(cell)

@@ -43,6 +43,7 @@ from gpudeck.accel.result import Direction
 from gpudeck.accel.runtime.timing import timing_of
 from tests.benchmarks.attention_flex_cells import CUDA, HEADS, Cell, Problem, cells
 from tests.benchmarks.attention_flex_judged import KEYS, summary
+from tests.benchmarks.code_state import SOURCES
 from tests.benchmarks.rows import RESULTS, context, merge
 from tests.benchmarks.shared_gpu import SharedGpu
 from tests.benchmarks.turns import in_turn
@@ -228,7 +229,7 @@ def main() -> None:
         if (not lengths or str(cell.length) in lengths) and (not kinds or cell.kind in kinds)
     ]
     packages = ("torch", "triton", "flash-attn-4")[: 3 if is_installed() else 2]
-    where = context(torch.cuda.get_device_name(), packages)
+    where = context(torch.cuda.get_device_name(), packages, SOURCES["attention_flex"])
     with tempfile.TemporaryDirectory() as folder:
         gpu = SharedGpu(asked.together or Path(folder))
         for cell in gpu.claimed(chosen):

@@ -43,6 +43,7 @@ from gpudeck.accel.runtime import power
 from gpudeck.accel.runtime.call import compile_kernel
 from gpudeck.accel.runtime.launch import prepare
 from gpudeck.accel.runtime.timing import measure_in_turn
+from tests.benchmarks.code_state import SOURCES
 from tests.benchmarks.rows import RESULTS, context, spread, write
 
 E4M3, BF16 = torch.float8_e4m3fn, torch.bfloat16
@@ -405,7 +406,7 @@ def main() -> None:
         return
     if not options.unchecked:
         print(*check(), sep="\n", flush=True)
-    where = context(torch.cuda.get_device_name(0), ("torch", "triton"))
+    where = context(torch.cuda.get_device_name(0), ("torch", "triton"), SOURCES["attention_fp8"])
     lost = [{**where, **row} for row in errors(options.errors)]
     for row in lost:
         print(*list(row.values())[len(where) :], flush=True)

@@ -6,13 +6,17 @@ import csv
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from tests.benchmarks.code_state import SOURCES, digest_sources
 from tests.benchmarks.rows import RESULTS
 
 OURS = ("hopper", "triton")
 FP8_KERNEL = "means of samples"
 """The state of the kernels of attention in FP8, a column of their rows, that is in use."""
 _PEERS = ("flash", "cudnn", "efficient", "fa3", "fa4")
+_ZOO_PEERS = (*_PEERS, "flex", "torch sdpa", "torch sdpa cudnn")
 Row = Mapping[str, str]
+Cells = dict[tuple[str, ...], dict[str, dict[str, float]]]
+"""Times by shape, run and contender."""
 
 
 @lru_cache
@@ -20,6 +24,22 @@ def rows(file: str) -> tuple[dict[str, str], ...]:
     """Return the rows of a file of results."""
     with (RESULTS / f"{file}.csv").open(newline="") as f:
         return tuple(csv.DictReader(f))
+
+
+def name_run(row: Row) -> str:
+    """Return the run that a row belongs to: its day where the run was not written down."""
+    return row.get("run") or row.get("date", "")[:10]
+
+
+def describe_rows(file: str) -> str:
+    """Return the days and devices of the rows of a file, and whether the code has changed since."""
+    found = rows(file)
+    days = sorted({day for row in found if (day := row.get("date", "")[:10])})
+    when = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "undated"
+    devices = ", ".join(sorted({row["device"].removeprefix("NVIDIA ") for row in found}))
+    now = digest_sources(*SOURCES[file])
+    old = any(row.get("code") != now for row in found)
+    return f"{devices}, {when}{', older code' if old else ''}"
 
 
 def ratios(file: str, column: str, shape: tuple[str, ...], **wanted: str) -> list[float]:
@@ -32,28 +52,34 @@ def ratios(file: str, column: str, shape: tuple[str, ...], **wanted: str) -> lis
     return list(found.values())
 
 
-def times(
-    column: str, shape: tuple[str, ...], found: Iterable[Row]
-) -> dict[tuple[str, ...], dict[str, float]]:
-    """Return the time of each contender at each shape."""
-    cells: dict[tuple[str, ...], dict[str, float]] = {}
+def times(column: str, shape: tuple[str, ...], found: Iterable[Row]) -> Cells:
+    """Return the time of each contender at each shape in each run."""
+    cells: Cells = {}
     for row in found:
         if row[column]:
-            at = cells.setdefault(tuple(row[name] for name in shape), {})
-            at[row["contender"]] = float(row[column])
+            runs = cells.setdefault(tuple(row[name] for name in shape), {})
+            runs.setdefault(name_run(row), {})[row["contender"]] = float(row[column])
     return cells
 
 
-def over_best(
-    cells: Mapping[tuple[str, ...], Mapping[str, float]], ours: Iterable[str], peers: Iterable[str]
-) -> list[float]:
-    """Return the best peer's time over our best one at each shape that both have."""
+def over_best(cells: Cells, ours: Iterable[str], peers: Iterable[str]) -> list[float]:
+    """Return the best peer's time over our best one at each shape, in the last run of both.
+
+    Times of different runs are never compared: a shape at which no run has both is left out.
+    """
     ours, peers = tuple(ours), tuple(peers)
-    return [
-        min(at[p] for p in peers if p in at) / min(at[o] for o in ours if o in at)
-        for at in cells.values()
-        if not at.keys().isdisjoint(ours) and not at.keys().isdisjoint(peers)
-    ]
+    found = (_last_ratio(runs.values(), ours, peers) for runs in cells.values())
+    return [ratio for ratio in found if ratio is not None]
+
+
+def _last_ratio(
+    runs: Iterable[Mapping[str, float]], ours: tuple[str, ...], peers: tuple[str, ...]
+) -> float | None:
+    both = [at for at in runs if not at.keys().isdisjoint(ours) and not at.keys().isdisjoint(peers)]
+    if not both:
+        return None
+    at = both[-1]
+    return min(at[p] for p in peers if p in at) / min(at[o] for o in ours if o in at)
 
 
 def grid(direction: str, ours: tuple[str, ...]) -> list[float]:
@@ -78,6 +104,12 @@ def zoo(direction: str, contender: str, beside: str = "") -> list[float]:
         for row in found
         if row["contender"] == contender and row["ratio_to_best_peer"] and row["name"] in there
     ]
+
+
+def own_zoo(direction: str) -> list[float]:
+    """Compare our own kernels alone on the shapes of published models with the best peer."""
+    found = (row for row in rows("attention_zoo") if row["direction"] == direction)
+    return over_best(times("us", ("name",), found), OURS, _ZOO_PEERS)
 
 
 def flex(direction: str, peer: str) -> list[float]:

@@ -24,8 +24,8 @@ WHOLE = " in full"
 """Behind a group's name: also the figures that the README leaves out, and what is not measured."""
 _MARKED = re.compile(r"(<!-- figures (?P<names>[^>]+) -->\n).*?(<!-- end of figures -->)", re.S)
 _HEAD = """\
-| what | beside the fastest of | shapes | forward, or both | backward | file |
-|---|---|---|---|---|---|"""
+| what | beside the fastest of | shapes | forward, or both | backward | measured | file |
+|---|---|---|---|---|---|---|"""
 Ratios = Callable[[], list[float]]
 
 
@@ -50,7 +50,8 @@ class Figure:
         shapes = differ.format(*counts or [0])
         means = [_words(ratios) for ratios in both]
         means[0] = means[0] or "not measured"
-        return f"| {' | '.join((self.what, self.peers, shapes, *means, f'{self.file}.csv'))} |"
+        ends = by.describe_rows(self.file), f"{self.file}.csv"
+        return f"| {' | '.join((self.what, self.peers, shapes, *means, *ends))} |"
 
 
 def _words(ratios: list[float]) -> str:
@@ -84,8 +85,11 @@ _KINDS = {
 
 GROUPS: dict[str, tuple[Figure, ...]] = {
     "attention": (
-        _ways("attention, shapes of published models, `auto` once it has measured them",
+        _ways("attention, shapes of published models, `auto` once it has measured them, "
+              "which may run a peer",
               f"{_PEERS}, FlexAttention", "attention_zoo", by.zoo, "learned", short=True),
+        _ways("… the same shapes, our own kernels alone", f"{_PEERS}, FlexAttention, FA4",
+              "attention_zoo", by.own_zoo, short=True),
         _ways("… of these, the shapes measured beside FA4 as well", f"{_PEERS}, FlexAttention, FA4",
               "attention_zoo", by.zoo, "learned", "fa4"),
         _ways("… all of them, before `auto` has measured any", f"{_PEERS}, FlexAttention",

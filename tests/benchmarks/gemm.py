@@ -43,6 +43,7 @@ from gpudeck.accel.primitives.quantize.fp8 import (
 from gpudeck.accel.primitives.quantize.fused import quantize_both_ways
 from gpudeck.accel.runtime.graphs import Captured
 from gpudeck.accel.runtime.timing import copies_beyond_cache
+from tests.benchmarks.code_state import SOURCES
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.benchmarks.turns import in_turn
 
@@ -266,7 +267,7 @@ def rows(seconds: float, until: float, precisions: list[str], least: int) -> Ite
     Yields:
         The rows of gemm.csv and of gemm_auto.csv, of one shape after the other.
     """
-    where = context(torch.cuda.get_device_name(), ("torch", "triton"))
+    where = context(torch.cuda.get_device_name(), ("torch", "triton"), SOURCES["gemm"])
     for precision in precisions:
         for m, layer in ROWS["bfloat16" if precision == "bfloat16" else "fp8"]:
             if m < least:
@@ -307,7 +308,7 @@ def rows(seconds: float, until: float, precisions: list[str], least: int) -> Ite
 
 def rounding(seconds: float) -> list[dict[str, object]]:
     """Time rounding to FP8, alone and with the transpose, as a share of the memory's rate."""
-    where = context(torch.cuda.get_device_name(), ("torch", "triton"))
+    where = context(torch.cuda.get_device_name(), ("torch", "triton"), SOURCES["gemm"])
     found = []
     x = torch.randn(16384, 8192, device=CUDA).bfloat16()
     copy = torch.empty_like(x)
@@ -375,7 +376,7 @@ def sweep(seconds: float, out: Path) -> None:
 
 def sweep_few(seconds: float, out: Path) -> None:
     """Time the Triton kernel with other tiles on few rows, and write gemm_few.csv."""
-    where, rows = context(torch.cuda.get_device_name(), ("torch", "triton")), []
+    where, rows = context(torch.cuda.get_device_name(), ("torch", "triton"), SOURCES["gemm"]), []
     for layer, precision, m in FEW_SHAPES:
         n, k = LAYERS[layer]
         sets = posed(m, n, k, precision, min(8, copies_beyond_cache(n * k, CUDA)))

@@ -20,6 +20,7 @@ from gpudeck.accel.primitives.gemm.api import gemm
 from gpudeck.accel.primitives.gemm.grouped import grouped_gemm
 from gpudeck.accel.primitives.quantize.fp8 import Fp8, fp8_quantize
 from gpudeck.accel.runtime.graphs import Captured
+from tests.benchmarks.code_state import SOURCES
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.benchmarks.turns import in_turn
 
@@ -87,7 +88,7 @@ def error(name: str, out: Tensor, a: Tensor, b: Tensor, starts: Tensor) -> float
 
 def measured(seconds: float) -> Iterator[dict[str, object]]:
     """Measure every shape in each precision."""
-    where = context(torch.cuda.get_device_name(), ("torch", "triton"))
+    where = context(torch.cuda.get_device_name(), ("torch", "triton"), SOURCES["grouped"])
     for precision, bound in BOUNDS.items():
         for rows, n, k, experts in SHAPES:
             starts = starts_of(rows, experts)

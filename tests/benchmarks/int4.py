@@ -27,6 +27,7 @@ from gpudeck.accel.primitives.quantize.int4 import Int4, int4_quantize
 from gpudeck.accel.runtime.call import compile_kernel
 from gpudeck.accel.runtime.graphs import Captured
 from gpudeck.accel.runtime.timing import copies_beyond_cache, measure_in_turn
+from tests.benchmarks.code_state import SOURCES
 from tests.benchmarks.rows import RESULTS, context, spread, write
 from tests.benchmarks.turns import in_turn
 
@@ -126,7 +127,7 @@ def copy_rate(seconds: float) -> float:
 
 def rows(seconds: float, counts: tuple[int, ...], sweep: bool) -> Iterator[dict[str, object]]:
     """Measure every shape."""
-    where = context(torch.cuda.get_device_name(), ("torch", "triton"))
+    where = context(torch.cuda.get_device_name(), ("torch", "triton"), SOURCES["int4"])
     copied = copy_rate(seconds)
     print(f"a copy moves {copied:.0f} GB/s", flush=True)
     for count in counts:

@@ -35,6 +35,7 @@ from torch import Tensor
 from gpudeck.accel.primitives.linear_attention.api import linear_attention, operands
 from gpudeck.accel.primitives.linear_attention.plan import MANY
 from gpudeck.accel.primitives.linear_attention.reference import recurrence
+from tests.benchmarks.code_state import SOURCES
 from tests.benchmarks.linear_attention_inputs import DEVICE, SHAPES, Inputs, Shape, inputs
 from tests.benchmarks.linear_attention_peers import PEERS, Peer, Run
 from tests.benchmarks.peer_tuning import brief_tuning, compile_share
@@ -268,7 +269,11 @@ class Table:
         sizes["key_heads"] = heads // shared
         if (row := self.rows.get((plan.peer, kind, shape))) is None:
             packages = () if plan.runs is None else plan.runs.packages
-            where = context(torch.cuda.get_device_name(), ("torch", "triton", *packages))
+            where = context(
+                torch.cuda.get_device_name(),
+                ("torch", "triton", *packages),
+                SOURCES["linear_attention"],
+            )
             empty = dict.fromkeys((*_columns("forward"), *_columns("backward"), *ERRORS), "")
             row = {**where, "peer": plan.peer, "kind": kind, **sizes, **empty}
             self.rows[plan.peer, kind, shape] = row

@@ -32,6 +32,7 @@ from gpudeck.accel.precision.transformer import TransformerLayer, transformer_en
 from gpudeck.accel.runtime import power
 from gpudeck.accel.runtime.graphs import Captured
 from gpudeck.accel.runtime.timing import measure_in_turn
+from tests.benchmarks.code_state import SOURCES
 from tests.benchmarks.rows import RESULTS, context, spread, write
 
 SHAPES = (
@@ -117,7 +118,7 @@ def layers(given: argparse.Namespace, until: float) -> Iterator[dict[str, object
     for rows, inputs, outputs in SHAPES[given.skip : given.skip + given.shapes]:
         if time.monotonic() > until:
             return
-        where = context(torch.cuda.get_device_name(), ("torch", "triton"))
+        where = context(torch.cuda.get_device_name(), ("torch", "triton"), SOURCES["fp8_linear"])
         plain = nn.Linear(inputs, outputs, bias=False, device=CUDA, dtype=torch.bfloat16)
         x = torch.randn(rows, inputs, device=CUDA, dtype=torch.bfloat16, requires_grad=True)
         dout = torch.randn(rows, outputs, device=CUDA, dtype=torch.bfloat16)
@@ -186,7 +187,9 @@ def engines(given: argparse.Namespace, until: float) -> Iterator[dict[str, objec
             if time.monotonic() > until:
                 return
             torch._dynamo.reset()
-            where = context(torch.cuda.get_device_name(), ("torch", "triton"))
+            where = context(
+                torch.cuda.get_device_name(), ("torch", "triton"), SOURCES["fp8_engine"]
+            )
             x = torch.randn(
                 rows // ENGINE_TOKENS,
                 ENGINE_TOKENS,

@@ -12,17 +12,31 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
+from tests.benchmarks.code_state import digest_sources, find_commit
+
 RESULTS = Path(__file__).parent / "results"
+_RUN = f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}-{os.getpid()}"
+"""Names this process: rows are compared with each other only within one run."""
 
 
-def context(device: str, packages: Sequence[str]) -> dict[str, str]:
-    """Return the columns that describe where and with what a row was measured."""
+def context(device: str, packages: Sequence[str], measured: Sequence[str] = ()) -> dict[str, str]:
+    """Return the columns that describe where, when and with what a row was measured.
+
+    Args:
+        device: the name of the GPU or CPU.
+        packages: the distributions whose versions matter.
+        measured: the folders of the sources that are measured. Their state goes into the row, so
+            that the documents can say when a figure belongs to older code.
+    """
     versions = " ".join(f"{p}={metadata.version(p)}" for p in packages)
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M"),
         "device": device,
         "python": platform.python_version(),
         "versions": versions,
+        "run": _RUN,
+        "commit": find_commit(),
+        "code": digest_sources(*measured) if measured else "",
     }
 
 

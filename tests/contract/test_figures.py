@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.benchmarks.comparisons import rows
+from tests.benchmarks import code_state
+from tests.benchmarks.code_state import SOURCES, digest_sources
+from tests.benchmarks.comparisons import over_best, rows, times
 from tests.benchmarks.figures import DOCUMENTS, GROUPS, ROOT, WHOLE, filled, table
 
 
@@ -35,3 +37,35 @@ def test_the_manual_counts_as_the_rows_do():
         if (row["implementation"], row["cache"]) == ("ours", "bf16")
     )
     assert f"({slowest[1]}, {slowest[0]:.2f} of cuDNN)" in text
+
+
+def test_times_of_different_runs_are_never_compared():
+    def row(run, contender, us):
+        return {"name": "gpt2", "run": run, "contender": contender, "us": us, "date": "2026-11-25"}
+
+    joined = [row("1", "ours", "10"), row("2", "peer", "30")]
+    assert over_best(times("us", ("name",), joined), ("ours",), ("peer",)) == []
+    whole = [*joined, row("1", "peer", "20"), row("2", "ours", "60"), row("3", "ours", "1")]
+    assert over_best(times("us", ("name",), whole), ("ours",), ("peer",)) == [0.5]
+    undated = [{**each, "run": "", "date": f"2026-11-2{i}"} for i, each in enumerate(joined)]
+    assert over_best(times("us", ("name",), undated), ("ours",), ("peer",)) == []
+
+
+def test_a_figure_says_when_its_code_has_changed(tmp_path, monkeypatch):
+    monkeypatch.setattr(code_state, "ROOT", tmp_path)
+    kernels = tmp_path / "kernels"
+    kernels.mkdir()
+    states = []
+    for text in ('"""Add."""\nx = 1 + 1\n', "x = (1 + 1)  # plainly\n", "x = 1 + 2\n"):
+        (kernels / "add.py").write_text(text)
+        digest_sources.cache_clear()
+        states.append(digest_sources("kernels"))
+    digest_sources.cache_clear()
+    first, comment_changed, code_changed = states
+    assert first == comment_changed != code_changed
+
+
+def test_every_source_of_a_figure_exists():
+    for folders in SOURCES.values():
+        for folder in folders:
+            assert any((ROOT / folder).rglob("*.py")), folder
