@@ -32,10 +32,10 @@ def name_run(row: Row) -> str:
 
 
 def describe_rows(file: str) -> str:
-    """Return the days and devices of the rows of a file, and whether the code has changed since."""
+    """Return the devices and the last day of a file's rows, and whether the code is older."""
     found = rows(file)
     days = sorted({day for row in found if (day := row.get("date", "")[:10])})
-    when = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "undated"
+    when = days[-1] if days else "undated"
     devices = ", ".join(sorted({row["device"].removeprefix("NVIDIA ") for row in found}))
     now = digest_sources(*SOURCES[file])
     old = any(row.get("code") != now for row in found)

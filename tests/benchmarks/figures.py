@@ -24,8 +24,8 @@ WHOLE = " in full"
 """Behind a group's name: also the figures that the README leaves out, and what is not measured."""
 _MARKED = re.compile(r"(<!-- figures (?P<names>[^>]+) -->\n).*?(<!-- end of figures -->)", re.S)
 _HEAD = """\
-| what | beside the fastest of | shapes | forward, or both | backward | measured | file |
-|---|---|---|---|---|---|---|"""
+| what | beside the fastest of | shapes | forward, or both | backward | measured |
+|---|---|---|---|---|---|"""
 Ratios = Callable[[], list[float]]
 
 
@@ -42,16 +42,16 @@ class Figure:
     short: bool = False
     """Whether it also stands in the README, once it is measured."""
 
-    def line(self) -> str:
-        """Return its row of a table."""
+    def line(self, *, whole: bool) -> str:
+        """Return its row of a table, with the name of the file where the table is `whole`."""
         both = [[] if ratios is None else ratios() for ratios in (self.forward, self.backward)]
         counts = [len(ratios) for ratios in both if ratios]
         differ = "{} forward, {} backward" if len(set(counts)) > 1 else "{}"
         shapes = differ.format(*counts or [0])
         means = [_words(ratios) for ratios in both]
         means[0] = means[0] or "not measured"
-        ends = by.describe_rows(self.file), f"{self.file}.csv"
-        return f"| {' | '.join((self.what, self.peers, shapes, *means, *ends))} |"
+        measured = by.describe_rows(self.file) + (f", {self.file}.csv" if whole else "")
+        return f"| {' | '.join((self.what, self.peers, shapes, *means, measured))} |"
 
 
 def _words(ratios: list[float]) -> str:
@@ -85,10 +85,9 @@ _KINDS = {
 
 GROUPS: dict[str, tuple[Figure, ...]] = {
     "attention": (
-        _ways("attention, shapes of published models, `auto` once it has measured them, "
-              "which may run a peer",
+        _ways("attention, shapes of published models, `auto` (may run a peer)",
               f"{_PEERS}, FlexAttention", "attention_zoo", by.zoo, "learned", short=True),
-        _ways("… the same shapes, our own kernels alone", f"{_PEERS}, FlexAttention, FA4",
+        _ways("… our own kernels alone", "the same and FA4",
               "attention_zoo", by.own_zoo, short=True),
         _ways("… of these, the shapes measured beside FA4 as well", f"{_PEERS}, FlexAttention, FA4",
               "attention_zoo", by.zoo, "learned", "fa4"),
@@ -173,7 +172,7 @@ def table(names: Iterable[str]) -> str:
     for name in names:
         for figure in GROUPS[name.removesuffix(WHOLE)]:
             if name.endswith(WHOLE) or (figure.short and figure.forward()):
-                lines.append(figure.line())
+                lines.append(figure.line(whole=name.endswith(WHOLE)))
     return "\n".join(lines) + "\n"
 
 
