@@ -89,7 +89,7 @@ def explain(
     """
     plan = plan_of(q, k, v, sink, *settings_of(q, *{**defaults(), **options}.values()))
     forward, backward = (
-        replace(c, exchange=plan.world.exchange(q.device, plan.problem, c).name)
+        replace(c, exchange=plan.world.described(q.device, plan.problem, c))
         for c in (plan.forward, plan.backward)
     )
     return forward, backward

@@ -41,6 +41,11 @@ class Choice:
     exchange: str = ""
     """How tensors travelled, if it is known already."""
 
+    @property
+    def seconds(self) -> float:
+        """Return the predicted seconds of the strategy."""
+        return next(c.seconds or 0.0 for c in self.candidates if c.strategy == self.strategy)
+
     def __str__(self) -> str:
         lines = [f"{self.direction}: {self.strategy} ({self.reason})"]
         order = sorted(self.candidates, key=lambda c: (c.refusal is not None, c.seconds or 0.0))

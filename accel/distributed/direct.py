@@ -2,27 +2,29 @@
 
 The copy engine moves rows from where they are to where a kernel reads them, beside the kernel and
 without a multiprocessor. Each rank has an arena of symmetric memory with a few slots, which rounds
-use in turn. Two numbers in the receiver's memory say, for each sender and slot, which round has
-arrived; two in the sender's, which round's slot is free again. Streams wait for them; no kernel
-does.
+use in turn. A flag in the receiver's memory says, for each sender and slot, that its rows have
+arrived; one in the sender's, that the slot is free again. Streams wait for flags and take them
+down; no kernel does. As the flags count nothing, a pass can be replayed as a CUDA graph, and a peer
+need not know of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.distributed._symmetric_memory as symmetric
 from torch import Tensor
 
-from gpudeck.accel.distributed.driver import Copy, await_number, fits, write_number
+from gpudeck.accel.distributed.driver import Copy, fits, raise_flag, take_flag
 from gpudeck.accel.distributed.exchange import ALIGNMENT, Part, Round, Send, bytes_of, padded
 from gpudeck.accel.distributed.watch import Watch
 
-_NUMBER = 4
+_FLAG = 4
 
 
 @dataclass
@@ -40,7 +42,7 @@ class _Program:
     """The copies of one round into one slot."""
 
     buffers: list[Tensor]
-    sends: list[tuple[int, list[Copy]]]
+    sends: dict[int, list[Copy]]
     """For each peer."""
     own: list[tuple[Part, Tensor]]
     senders: list[int]
@@ -55,9 +57,7 @@ class _Slot:
     filled: torch.cuda.Event | None = None
     """When this rank's own rows are there."""
     released: torch.cuda.Event | None = None
-    """When its last content is not needed any more."""
-    sent_to: dict[int, int] = field(default_factory=dict)
-    """The last round that was sent to this slot of a peer."""
+    """When its last content in this pass is not needed any more."""
 
 
 class Direct:
@@ -71,16 +71,28 @@ class Direct:
         self._group, self._control, self._device = group, control, device
         self._me, self._ranks = dist.get_rank(group), dist.get_world_size(group)
         self._slots = [_Slot() for _ in range(slots)]
-        self._header = padded(2 * self._ranks * slots * _NUMBER)
+        self._header = padded(2 * self._ranks * slots * _FLAG)
         self._arena: _Arena | None = None
-        self._round = 0
+        self._rounds = self._arenas = 0
         self._streams = {p: _stream(device) for p in range(self._ranks) if p != self._me}
         self._own, self._signals = _stream(device), _stream(device)
+        self._busy: dict[torch.cuda.Stream, None] = {}
+        """The streams that this pass has used."""
+        self._home: torch.cuda.Stream | None = None
+        """The stream of the last pass."""
         self._begun: torch.cuda.Event | None = None
         self._watch = Watch()
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Return what the next pass depends on besides its tensors: which arena it uses, and which
+        slot comes first."""
+        return self._arenas, self._rounds % len(self._slots)
+
     def reserve(self, size: int) -> None:
         """Make an arena whose slots hold so many bytes, unless there is one."""
+        if not torch.cuda.is_current_stream_capturing():
+            self._follow()
         if self._arena is not None and self._arena.slot_bytes >= size:
             return
         torch.cuda.synchronize(self._device)
@@ -92,16 +104,19 @@ class Direct:
         memory = symmetric.empty(whole, dtype=torch.uint8, device=self._device)
         handle = symmetric.rendezvous(memory, self._group)
         memory.zero_()
+        flags = memory[: 2 * self._ranks * len(self._slots) * _FLAG].view(torch.int32)
+        flags[self._ranks * len(self._slots) :] = 1  # every slot is free
         torch.cuda.synchronize(self._device)
         dist.barrier(self._control)
+        self._arenas += 1
         self._arena = _Arena(memory, [int(p) for p in handle.buffer_ptrs], slot_bytes)
 
     def begin(self, round_: Round, tensors: Sequence[Tensor]) -> _Landing:
         """Queue the copies of a round to all peers, and those of this rank's own rows."""
         arena = self._arena
         assert arena is not None and round_.size <= arena.slot_bytes, "no room is reserved"
-        number = self._round = self._round + 1
-        at = number % len(self._slots)
+        at = self._rounds % len(self._slots)
+        self._rounds += 1
         slot = self._slots[at]
         assert not slot.used, "a round begins before its slot is released"
         slot.used = True
@@ -110,39 +125,73 @@ class Direct:
         copied = any(a is not b for a, b in zip(given, tensors, strict=True))
         ready = self._ready(current, round_.fresh or copied)
         program = self._program(arena, round_, at, tuple(t.stride() for t in given))
-        for peer, copies in program.sends:
-            self._send(peer, copies, given, at, number, ready)
+        for peer in self._streams:
+            self._send(peer, program.sends.get(peer, []), given, at, ready)
         self._fill(program, given, slot, ready)
-        return _Landing(self, program.buffers, program.senders, at, number)
+        return _Landing(self, program.buffers, program.senders, at)
 
     def end(self) -> None:
         """Let the current stream wait for all copies that read this rank's memory."""
         current = torch.cuda.current_stream(self._device)
-        for stream in (*self._streams.values(), self._own):
+        for stream in self._busy:
             current.wait_stream(stream)
+        self._busy.clear()
+        for slot in self._slots:
+            slot.filled = slot.released = None
         self._begun = None
 
-    def arrived(self, senders: list[int], at: int, number: int) -> None:
+    def record(self, graph: torch.cuda.CUDAGraph, pool: Any, work: Callable[[], None]) -> int:
+        """Record a pass as a graph without running it; return the number of its rounds."""
+        before = self._rounds
+        with torch.cuda.stream(torch.cuda.Stream(self._device)):  # type: ignore[no-untyped-call]
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            try:
+                work()
+            finally:
+                graph.capture_end()
+        rounds, self._rounds = self._rounds - before, before
+        return rounds
+
+    def replay(self, graph: torch.cuda.CUDAGraph, rounds: int) -> None:
+        """Run a recorded pass on the current stream."""
+        self._follow()
+        current = torch.cuda.current_stream(self._device)
+        reached = current.record_event()
+        graph.replay()
+        self._rounds += rounds
+        self._watch.add(reached, current.record_event(), list(self._streams))
+
+    def arrived(self, senders: list[int], at: int) -> None:
         """Let the current stream wait for the rows of a round."""
-        assert self._arena is not None
         current = torch.cuda.current_stream(self._device)
         filled = self._slots[at].filled
         if filled is not None:
             current.wait_event(filled)
-        reached = current.record_event()
+        recording = torch.cuda.is_current_stream_capturing()
+        reached = None if recording else current.record_event()
         for sender in senders:
-            address = self._address(self._me, "arrived", sender, at)
-            await_number(address, number, current.cuda_stream)
-        self._watch.add(reached, current.record_event(), senders)
+            take_flag(self._address(self._me, "arrived", sender, at), current.cuda_stream)
+        if reached is not None:
+            self._watch.add(reached, current.record_event(), senders)
 
-    def released(self, senders: list[int], at: int, number: int) -> None:
-        """Tell the senders of a round that its slot is free, after what is queued now."""
+    def released(self, at: int) -> None:
+        """Tell the peers that a slot is free, after what is queued now."""
         event = torch.cuda.current_stream(self._device).record_event()
         self._slots[at].released, self._slots[at].used = event, False
-        self._signals.wait_event(event)
-        for sender in senders:
-            address = self._address(sender, "free", self._me, at)
-            write_number(address, number, self._signals.cuda_stream)
+        self._use(self._signals).wait_event(event)
+        for peer in self._streams:
+            raise_flag(self._address(peer, "free", self._me, at), self._signals.cuda_stream)
+
+    def _follow(self) -> None:
+        """Let the current stream come after the last pass, which may have been on another one."""
+        current = torch.cuda.current_stream(self._device)
+        if self._home is not None and self._home != current:
+            current.wait_stream(self._home)
+        self._home = current
+
+    def _use(self, stream: torch.cuda.Stream) -> torch.cuda.Stream:
+        self._busy[stream] = None
+        return stream
 
     def _ready(self, current: torch.cuda.Stream, fresh: bool) -> torch.cuda.Event:
         if self._begun is None:
@@ -150,25 +199,22 @@ class Direct:
         return current.record_event() if fresh else self._begun
 
     def _send(
-        self,
-        peer: int,
-        copies: list[Copy],
-        given: list[Tensor],
-        at: int,
-        number: int,
-        ready: torch.cuda.Event,
+        self, peer: int, copies: list[Copy], given: list[Tensor], at: int, ready: torch.cuda.Event
     ) -> None:
-        stream, slot = self._streams[peer], self._slots[at]
+        """Queue the copies to a peer, which come when its slot is free.
+
+        A slot that gets nothing from here is free again for the next round like all others.
+        """
+        stream = self._use(self._streams[peer])
         raw = stream.cuda_stream
         stream.wait_event(ready)
-        if before := slot.sent_to.get(peer):
-            await_number(self._address(self._me, "free", peer, at), before, raw)
-        slot.sent_to[peer] = number
+        take_flag(self._address(self._me, "free", peer, at), raw)
         for copy in copies:
             copy.run(given[copy.tensor].data_ptr(), raw)
         for tensor in {copy.tensor for copy in copies}:
             given[tensor].record_stream(stream)  # it may be freed before the copy is done
-        write_number(self._address(peer, "arrived", self._me, at), number, raw)
+        if copies:
+            raise_flag(self._address(peer, "arrived", self._me, at), raw)
 
     def _fill(
         self, program: _Program, given: list[Tensor], slot: _Slot, ready: torch.cuda.Event
@@ -180,7 +226,7 @@ class Direct:
         slot.filled = None
         if not program.own:
             return
-        self._own.wait_event(ready)
+        self._use(self._own).wait_event(ready)
         if slot.released is not None:
             self._own.wait_event(slot.released)
         with torch.cuda.stream(self._own):
@@ -207,7 +253,7 @@ class Direct:
                 copy = self._copy(arena, send, at, strides[send.part.tensor])
                 sends.setdefault(send.peer, []).append(copy)
             senders = sorted({part.peer for part in round_.receives})
-            program = _Program(buffers, sorted(sends.items()), own, senders)
+            program = _Program(buffers, sends, own, senders)
             arena.programs[key] = program
         return program
 
@@ -234,10 +280,10 @@ class Direct:
         return buffers
 
     def _address(self, rank: int, what: str, peer: int, slot: int) -> int:
-        """Return where a rank keeps the number of what a peer has done with a slot."""
+        """Return where a rank keeps the flag of what a peer has done with a slot."""
         assert self._arena is not None
         index = ((what == "free") * self._ranks + peer) * len(self._slots) + slot
-        return self._arena.addresses[rank] + _NUMBER * index
+        return self._arena.addresses[rank] + _FLAG * index
 
 
 def _stream(device: torch.device) -> torch.cuda.Stream:
@@ -247,16 +293,15 @@ def _stream(device: torch.device) -> torch.cuda.Stream:
 
 class _Landing:
     def __init__(
-        self, exchange: Direct, buffers: list[Tensor], senders: list[int], at: int, number: int
+        self, exchange: Direct, buffers: list[Tensor], senders: list[int], at: int
     ) -> None:
         self.buffers = buffers
-        self._exchange = exchange
-        self._round = senders, at, number
+        self._exchange, self._senders, self._at = exchange, senders, at
 
     def arrive(self) -> None:
         """Let the current stream wait until everything is there."""
-        self._exchange.arrived(*self._round)
+        self._exchange.arrived(self._senders, self._at)
 
     def release(self) -> None:
         """Free the slot after what is queued on the current stream."""
-        self._exchange.released(*self._round)
+        self._exchange.released(self._at)

@@ -106,14 +106,33 @@ class Copy:
                 _call("cuMemcpy2DAsync_v2", ctypes.byref(copy), _pointer(stream))
 
 
-def write_number(address: int, number: int, stream: int) -> None:
-    """Let the stream write 4 bytes when all that was queued before is done and visible."""
-    _call("cuStreamWriteValue32_v2", _pointer(stream), _long(address), ctypes.c_uint32(number), 0)
+class _MemoryOperation(ctypes.Structure):
+    """CUstreamBatchMemOpParams of a wait for a value, or of a write."""
+
+    _fields_ = (
+        ("operation", ctypes.c_uint),
+        ("address", ctypes.c_uint64),
+        ("value", ctypes.c_uint64),
+        ("flags", ctypes.c_uint),
+        ("alias", ctypes.c_uint64),
+        ("unused", ctypes.c_uint64),
+    )
 
 
-def await_number(address: int, number: int, stream: int) -> None:
-    """Let the stream wait until the 4 bytes hold at least this number."""
-    _call("cuStreamWaitValue32_v2", _pointer(stream), _long(address), ctypes.c_uint32(number), 0)
+_WAIT, _WRITE = 1, 2  # CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_MEM_OP_WRITE_VALUE_32
+
+
+def raise_flag(address: int, stream: int) -> None:
+    """Let the stream write 1 into 4 bytes when all that was queued before is done and visible."""
+    _call("cuStreamWriteValue32_v2", _pointer(stream), _long(address), ctypes.c_uint32(1), 0)
+
+
+def take_flag(address: int, stream: int) -> None:
+    """Let the stream wait until the 4 bytes hold 1, and write 0 there."""
+    both = (_MemoryOperation * 2)(
+        _MemoryOperation(_WAIT, address, 1), _MemoryOperation(_WRITE, address, 0)
+    )
+    _call("cuStreamBatchMemOp_v2", _pointer(stream), ctypes.c_uint(2), both, ctypes.c_uint(0))
 
 
 _long, _size, _pointer = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p

@@ -31,9 +31,10 @@ class Sum:
         total.addcmul_(out.float(), torch.exp(lse - base)[..., None])
         before.copy_(whole)
 
-    def answer(self, dtype: torch.dtype, sink: Tensor | None = None) -> Answer:
-        """Return the sum in the dtype of outputs, with the sink, if there is one."""
+    def write(self, answer: Answer, sink: Tensor | None = None) -> None:
+        """Write the sum, with the sink, if there is one."""
         out, lse = self.out, self.lse
         if sink is not None:
             out, lse = add_sink(out, lse, sink)
-        return Answer(out.to(dtype), lse)
+        answer.out.copy_(out)
+        answer.lse.copy_(lse)

@@ -5,6 +5,7 @@ A plan holds everything that was decided for one request; the ranks agree on it 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,17 +17,18 @@ from gpudeck.accel.attention.problem import dtype_name
 from gpudeck.accel.attention.sinks import sink_gradient
 from gpudeck.accel.distributed.choice import STRATEGIES, Choice, choose
 from gpudeck.accel.distributed.cost import Links, Sizes
+from gpudeck.accel.distributed.exchange import Exchange
 from gpudeck.accel.distributed.local import Answer
 from gpudeck.accel.distributed.problem import Problem, Rules
 from gpudeck.accel.distributed.sharding import Span, Spans, size_of, spans_of
-from gpudeck.accel.distributed.strategies.base import Shard, Upstream
+from gpudeck.accel.distributed.strategies.base import Gradients, Shard, Upstream
 from gpudeck.accel.distributed.tiles import Sight
 from gpudeck.accel.distributed.world import World, resolved, world_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
-    """Everything that was decided for one request."""
+    """Everything that was decided for one request; plans are compared by identity."""
 
     problem: Problem
     forward: Choice
@@ -54,9 +56,13 @@ def forward_op(
 ) -> tuple[Tensor, Tensor]:
     """Run the forward pass of this rank; the arguments are those of `plan_of`."""
     plan = plan_of(q, k, v, sink, *settings)
-    strategy = STRATEGIES[plan.forward.strategy]
-    exchange = plan.world.exchange(q.device, plan.problem, plan.forward)
-    answer = strategy.forward(plan.problem, Shard(q, k, v, sink), exchange)
+    strategy, x = STRATEGIES[plan.forward.strategy], Shard(q, k, v, sink)
+    answer = x.new_answer()
+
+    def work(exchange: Exchange) -> None:
+        strategy.forward(plan.problem, x, exchange, answer)
+
+    _run(plan, plan.forward, [*x, *answer], work)
     return answer.out, answer.lse
 
 
@@ -85,10 +91,13 @@ def backward_op(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Run the backward pass of this rank; the sink's gradient is empty without a sink."""
     plan = plan_of(q, k, v, sink, *settings)
-    strategy = STRATEGIES[plan.backward.strategy]
-    up = Upstream(Answer(out, lse), dout, dlse)
-    exchange = plan.world.exchange(q.device, plan.problem, plan.backward)
-    grads = strategy.backward(plan.problem, Shard(q, k, v, sink), up, exchange)
+    strategy, x = STRATEGIES[plan.backward.strategy], Shard(q, k, v, sink)
+    up, grads = Upstream(Answer(out, lse), dout, dlse), Gradients.room(x)
+
+    def work(exchange: Exchange) -> None:
+        strategy.backward(plan.problem, x, up, exchange, grads)
+
+    _run(plan, plan.backward, [*x, out, lse, dout, dlse, *grads], work)
     of_sink = q.new_empty(0) if sink is None else sink_gradient(dout, out, lse, dlse, sink)
     return (*grads, of_sink)
 
@@ -107,6 +116,18 @@ def _(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     of_sink = q.new_empty(0) if sink is None else torch.empty_like(sink)
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape), of_sink
+
+
+def _run(
+    plan: Plan, choice: Choice, tensors: list[Tensor | None], work: Callable[[Exchange], None]
+) -> None:
+    """Run one pass, or replay it as a graph if it is short."""
+    there = [t for t in tensors if t is not None]
+    exchange, graphs = plan.world.ways(there[0].device, plan.problem, choice)
+    if graphs is None:
+        work(exchange)
+    else:
+        graphs.run((plan, choice.direction, len(there)), there, exchange, lambda: work(exchange))
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

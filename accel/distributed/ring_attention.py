@@ -187,5 +187,4 @@ def global_accumulate(parts: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, T
         total.add(out, lse, slice(0, out.shape[2]))
     if total is None or dtype is None:
         raise ValueError("global_accumulate needs at least one partial answer")
-    answer = total.answer(dtype)
-    return answer.out, answer.lse
+    return total.out.to(dtype), total.lse

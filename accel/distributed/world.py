@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from datetime import timedelta
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,9 @@ from gpudeck.accel.distributed.exchange import Exchange
 from gpudeck.accel.distributed.messages import Messages
 from gpudeck.accel.distributed.patience import PATIENCE_S
 from gpudeck.accel.distributed.problem import Problem
+
+if TYPE_CHECKING:
+    from gpudeck.accel.distributed.replays import Replays
 
 SLOTS = {
     ("gather", "forward"): 3,
@@ -36,6 +40,7 @@ class World:
         self._agreed: set[str] = set()
         self._direct: dict[int, Exchange] = {}
         self._near: bool | None = None
+        self._replays: Replays | None = None
 
     def agree(self, asked: str, *, every_time: bool) -> None:
         """Make sure that all ranks ask for the same.
@@ -82,6 +87,27 @@ class World:
 
             self._direct[slots] = Direct(self.group, self._control, device, slots)
         return self._direct[slots]
+
+    def ways(
+        self, device: torch.device, problem: Problem, choice: Choice
+    ) -> tuple[Any, Replays | None]:
+        """Return how a pass moves tensors, and the graphs that replay it, if it is short and this
+        driver can record it."""
+        exchange = self.exchange(device, problem, choice)
+        if device.type != "cuda" or exchange is self.__dict__.get("_gpu_messages"):
+            return exchange, None
+        from gpudeck.accel.distributed import replays  # it needs CUDA
+
+        if choice.seconds > replays.SHORT_S or not replays.records_flags(device):
+            return exchange, None
+        if self._replays is None:
+            self._replays = replays.Replays()
+        return exchange, self._replays
+
+    def described(self, device: torch.device, problem: Problem, choice: Choice) -> str:
+        """Say how a pass moves tensors."""
+        exchange, graphs = self.ways(device, problem, choice)
+        return f"{exchange.name}, replayed as a CUDA graph" if graphs else str(exchange.name)
 
     def _sees_all(self, device: torch.device) -> bool:
         """Return whether this rank's GPU can write the memory of all other ranks' GPUs.

@@ -56,6 +56,13 @@ class Gradients(NamedTuple):
     k: Tensor
     v: Tensor
 
+    @classmethod
+    def room(cls, x: Shard) -> Gradients:
+        """Return room for the gradients of a rank."""
+        return cls(
+            *(torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x.q, x.k, x.v))
+        )
+
 
 class Strategy(Protocol):
     """A module with these functions."""
@@ -63,8 +70,10 @@ class Strategy(Protocol):
     def refusal(self, problem: Problem, heads: int, kv_heads: int) -> str | None:
         """Return why it cannot divide the problem, or None if it can."""
 
-    def forward(self, problem: Problem, x: Shard, exchange: Exchange) -> Answer:
-        """Return the answer of this rank's queries."""
+    def forward(self, problem: Problem, x: Shard, exchange: Exchange, answer: Answer) -> None:
+        """Write the answer of this rank's queries."""
 
-    def backward(self, problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gradients:
-        """Return the gradients of this rank's tensors."""
+    def backward(
+        self, problem: Problem, x: Shard, up: Upstream, exchange: Exchange, grads: Gradients
+    ) -> None:
+        """Write the gradients of this rank's tensors."""

@@ -35,6 +35,9 @@ from gpudeck.accel.distributed.tiles import Tile, unseen
 BLOCK = 256
 """Keys are moved in multiples of the largest block that a kernel loads, so that it never reads what
 was not written."""
+LAST = 0.5
+"""The share of heads whose early tiles are computed last, in a batch of one: in larger batches,
+some of the heads do not lie together."""
 AHEAD = 3
 """The pieces of keys that a rank holds in the forward pass."""
 
@@ -65,25 +68,38 @@ class Plan(NamedTuple):
     """What is decided once for a problem and sizes."""
 
     work: Work
+    first: int
+    """The key heads whose early tiles come before all others."""
     pieces: list[slice]
     rounds: list[Round]
     size: int
     """The bytes of the largest round."""
 
 
-def forward(problem: Problem, x: Shard, exchange: Exchange) -> Answer:
-    """Return the answer of this rank's queries."""
+def forward(problem: Problem, x: Shard, exchange: Exchange, answer: Answer) -> None:
+    """Write the answer of this rank's queries.
+
+    A part of the early tiles hides the first journey. The others come last: their queries see few
+    keys, so that they fill the multiprocessors that the last long rows leave idle.
+    """
     plan = _plan(problem, tuple(x.k.shape), x.v.shape[3], x.k.dtype, False)
     exchange.reserve(plan.size)
-    out, work = x.q.new_empty(x.out_shape), plan.work
-    rooms = {rows.start: _room(x, out, rows) for rows, _ in (*work.early, *work.late)}
+    work, rules = plan.work, problem.rules
+    rooms = {rows.start: _room(x, answer, rows) for rows, _ in (*work.early, *work.late)}
     landings = rounds_ahead(exchange, plan.rounds, [x.k, x.v], AHEAD)
     landing = next(landings)
-    lanes = Lanes(x.q.device, len(plan.pieces))
-    with lanes.turn():
-        for rows, tile in work.early:
-            room = rooms[rows.start]
-            attend(x.q[:, :, rows], x.k, x.v, tile, problem.rules, room, x.sink)
+    lanes = Lanes(x.q.device, len(plan.pieces) + bool(work.early))
+
+    def attend_early(piece: slice) -> None:
+        if not work.early or piece.start == piece.stop:
+            return
+        with lanes.turn():
+            part = x.of_heads(piece, heads_of(piece, x.group))
+            for rows, tile in work.early:
+                room = _of_heads(rooms[rows.start], heads_of(piece, x.group))
+                attend(part.q[:, :, rows], part.k, part.v, tile, rules, room, part.sink)
+
+    attend_early(slice(0, plan.first))
     for number, piece in enumerate(plan.pieces):
         with lanes.turn():
             landing = landing if number == 0 else next(landings)
@@ -93,37 +109,41 @@ def forward(problem: Problem, x: Shard, exchange: Exchange) -> Answer:
             k, v = landing.buffers
             for rows, tile in work.late:
                 room = _of_heads(rooms[rows.start], heads)
-                attend(q[:, :, rows], k, v, tile, problem.rules, room, sink)
+                attend(q[:, :, rows], k, v, tile, rules, room, sink)
             landing.release()
+    attend_early(slice(plan.first, x.k.shape[1]))
     lanes.join()
     exchange.end()
-    return Answer(out, _all_rows(x, work, rooms, out))
+    _gather_rows(x, work, rooms, answer)
 
 
-def _room(x: Shard, out: Tensor, rows: slice) -> Answer:
+def _room(x: Shard, answer: Answer, rows: slice) -> Answer:
     """Return room for some rows; their logarithms lie together, as kernels write them."""
-    shape = (*x.q.shape[:2], rows.stop - rows.start)
-    return Answer(out[:, :, rows], x.q.new_empty(shape, dtype=torch.float32))
+    lse = answer.lse
+    if rows != slice(0, lse.shape[2]):
+        shape = (*x.q.shape[:2], rows.stop - rows.start)
+        lse = x.q.new_empty(shape, dtype=torch.float32)
+    return Answer(answer.out[:, :, rows], lse)
 
 
-def _all_rows(x: Shard, work: Work, rooms: dict[int, Answer], out: Tensor) -> Tensor:
-    """Return the logarithms of all rows, and write the rows that see nothing."""
+def _gather_rows(x: Shard, work: Work, rooms: dict[int, Answer], answer: Answer) -> None:
+    """Write the logarithms of all rows, and the rows that see nothing."""
     for rows in work.blind:
-        rooms[rows.start] = _room(x, out, rows)
+        rooms[rows.start] = _room(x, answer, rows)
         blind(rooms[rows.start], x.sink)
-    if len(rooms) == 1:
-        return next(iter(rooms.values())).lse
-    parts = [rooms[begin].lse for begin in sorted(rooms)]
-    return torch.cat(parts, 2) if parts else x.q.new_empty(x.q.shape[:3], dtype=torch.float32)
+    if len(rooms) > 1:
+        torch.cat([rooms[begin].lse for begin in sorted(rooms)], 2, out=answer.lse)
 
 
-def backward(problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gradients:
-    """Return the gradients: those of keys are summed in float32 where the keys belong, in the order
+def backward(
+    problem: Problem, x: Shard, up: Upstream, exchange: Exchange, grads: Gradients
+) -> None:
+    """Write the gradients: those of keys are summed in float32 where the keys belong, in the order
     of the ranks."""
     plan = _plan(problem, tuple(x.k.shape), x.v.shape[3], x.k.dtype, True)
     exchange.reserve(plan.size)
-    dq = torch.zeros_like(x.q, memory_format=torch.contiguous_format)
-    dk, dv = (torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x.k, x.v))
+    for rows in plan.work.blind:
+        grads.q[:, :, rows] = 0
     landings = rounds_ahead(exchange, plan.rounds, [x.k, x.v], 2)
     for piece in plan.pieces:
         landing = next(landings)
@@ -137,17 +157,16 @@ def backward(problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gr
                 up.dout[:, heads], x.q[:, heads], k, v, _of_heads(up.answer, heads), dlse, tile,
                 problem.rules,
             )  # fmt: skip
-            dq[:, heads, tile.q] = found.q
+            grads.q[:, heads, tile.q] = found.q
             sums[0][:, :, tile.k] += found.k
             sums[1][:, :, tile.k] += found.v
         landing.release()
         shapes = tuple(tuple(t.shape) for t in sums)
         returned = exchange.begin(_return(problem, shapes), sums)
         returned.arrive()
-        _add_up(problem, returned.buffers, sums, (dk[:, piece], dv[:, piece]))
+        _add_up(problem, returned.buffers, sums, (grads.k[:, piece], grads.v[:, piece]))
         returned.release()
     exchange.end()
-    return Gradients(dq, dk, dv)
 
 
 def _of_heads(answer: Answer, heads: slice) -> Answer:
@@ -169,7 +188,8 @@ def _plan(
         widest = max(piece.stop - piece.start for piece in pieces)
         each = [((batch, widest, max(problem.sizes), d), torch.float32) for d in dims]
         size = max(size, (problem.size - 1) * bytes_of(*each))
-    return Plan(_work(problem, problem.me), pieces, rounds, size)
+    first = kv_heads - int(kv_heads * LAST) if batch == 1 else kv_heads
+    return Plan(_work(problem, problem.me), first, pieces, rounds, size)
 
 
 @lru_cache(maxsize=256)

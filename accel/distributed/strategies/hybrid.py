@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from math import gcd
 
-import torch
 from torch import Tensor
 
 from gpudeck.accel.distributed.exchange import Exchange, narrowed, widened
@@ -33,21 +32,23 @@ def refusal(problem: Problem, heads: int, kv_heads: int) -> str | None:
     return None
 
 
-def forward(problem: Problem, x: Shard, exchange: Exchange) -> Answer:
-    """Return the answer of this rank's queries."""
+def forward(problem: Problem, x: Shard, exchange: Exchange, answer: Answer) -> None:
+    """Write the answer of this rank's queries."""
     inner, outer = _stages(problem, x.k.shape[1])
     moved = head_exchange(inner, x.k.shape[1], False)
     piece = slice(0, moved.each)
     part = Shard(*_bring(moved, exchange, list(x[:3]), [x.group, 1, 1], piece))
     sink = None if x.sink is None else x.sink[moved.heads(inner.me, piece, x.group)]
-    found = ring.forward(outer, part._replace(sink=sink), exchange)
-    answer = x.new_answer()
+    part = part._replace(sink=sink)
+    found = part.new_answer()
+    ring.forward(outer, part, exchange, found)
     send_back(moved, exchange, list(found), list(answer), [x.group, x.group], piece)
-    return answer
 
 
-def backward(problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gradients:
-    """Return the gradients of this rank's tensors."""
+def backward(
+    problem: Problem, x: Shard, up: Upstream, exchange: Exchange, grads: Gradients
+) -> None:
+    """Write the gradients of this rank's tensors."""
     inner, outer = _stages(problem, x.k.shape[1])
     moved = head_exchange(inner, x.k.shape[1], False)
     given = [x.q, x.k, x.v, up.dout, up.answer.out, up.answer.lse]
@@ -55,10 +56,10 @@ def backward(problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gr
     groups, piece = [x.group, 1, 1, *(x.group for _ in given[3:])], slice(0, moved.each)
     q, k, v, dout, out, lse, *dlse = _bring(moved, exchange, given, groups, piece)
     above = Upstream(Answer(out, narrowed(lse)), dout, narrowed(dlse[0]) if dlse else None)
-    found = ring.backward(outer, Shard(q, k, v), above, exchange)
-    grads = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in x[:3]]
-    send_back(moved, exchange, list(found), grads, groups[:3], piece)
-    return Gradients(*grads)
+    part = Shard(q, k, v)
+    found = Gradients.room(part)
+    ring.backward(outer, part, above, exchange, found)
+    send_back(moved, exchange, list(found), list(grads), groups[:3], piece)
 
 
 def _bring(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 
 import torch
+from torch import Tensor
 
 LANES = 2
 
@@ -13,14 +14,14 @@ LANES = 2
 class Lanes:
     """Two streams that wait for the current one.
 
-    A single piece stays on the current stream, because each event takes the host's time; on a CPU
-    there is nothing to do.
+    A single piece stays on the current stream; on a CPU there is nothing to do.
     """
 
     def __init__(self, device: torch.device, pieces: int) -> None:
         self._device = device
-        self._streams = _streams(device) if device.type == "cuda" and pieces > 1 else []
-        self._turn = 0
+        several = device.type == "cuda" and pieces > 1
+        self._streams, self._aside = _streams(device) if several else ([], None)
+        self._turn, self._used = 0, False
         for stream in self._streams:
             stream.wait_stream(torch.cuda.current_stream(device))
 
@@ -33,16 +34,37 @@ class Lanes:
         ):
             yield
 
+    @contextmanager
+    def aside(self, results: Iterable[Tensor]) -> Iterator[None]:
+        """Queue small work with the results of a piece on a third stream, which comes before
+        kernels that wait for a multiprocessor."""
+        if self._aside is None:
+            yield
+            return
+        self._aside.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._aside):
+            yield
+        for t in results:
+            t.record_stream(self._aside)
+        self._used = True
+
     def join(self) -> None:
-        """Let the current stream wait for both."""
+        """Let the current stream wait for all."""
+        if not self._streams:
+            return
+        current = torch.cuda.current_stream(self._device)
         for stream in self._streams:
-            torch.cuda.current_stream(self._device).wait_stream(stream)
+            current.wait_stream(stream)
+        if self._aside is not None and self._used:
+            current.wait_stream(self._aside)
 
 
-_MADE: dict[torch.device, list[torch.cuda.Stream]] = {}
+Made = tuple[list[torch.cuda.Stream], torch.cuda.Stream | None]
+_MADE: dict[torch.device, Made] = {}
 
 
-def _streams(device: torch.device) -> list[torch.cuda.Stream]:
+def _streams(device: torch.device) -> Made:
     if device not in _MADE:
-        _MADE[device] = [torch.cuda.Stream(device) for _ in range(LANES)]  # type: ignore[no-untyped-call]
+        lanes = [torch.cuda.Stream(device) for _ in range(LANES)]  # type: ignore[no-untyped-call]
+        _MADE[device] = lanes, torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
     return _MADE[device]

@@ -44,18 +44,22 @@ def refusal(problem: Problem, heads: int, kv_heads: int) -> str | None:
     return None
 
 
-def forward(problem: Problem, x: Shard, exchange: Exchange) -> Answer:
-    """Return the answer, with the shape of the mesh that moves least."""
-    return forward_on(problem, x, exchange, shape_of(problem, x))
+def forward(problem: Problem, x: Shard, exchange: Exchange, answer: Answer) -> None:
+    """Write the answer, with the shape of the mesh that moves least."""
+    forward_on(problem, x, exchange, answer, shape_of(problem, x))
 
 
-def backward(problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gradients:
-    """Return the gradients, with the shape of the mesh that moves least."""
-    return backward_on(problem, x, up, exchange, shape_of(problem, x))
+def backward(
+    problem: Problem, x: Shard, up: Upstream, exchange: Exchange, grads: Gradients
+) -> None:
+    """Write the gradients, with the shape of the mesh that moves least."""
+    backward_on(problem, x, up, exchange, grads, shape_of(problem, x))
 
 
-def forward_on(problem: Problem, x: Shard, exchange: Exchange, shape: tuple[int, int]) -> Answer:
-    """Return the answer of this rank's queries."""
+def forward_on(
+    problem: Problem, x: Shard, exchange: Exchange, answer: Answer, shape: tuple[int, int]
+) -> None:
+    """Write the answer of this rank's queries."""
     column, row = _lines(problem, shape)
     queries = _shared(problem, column, [x.q], exchange)
     sums = {
@@ -73,13 +77,18 @@ def forward_on(problem: Problem, x: Shard, exchange: Exchange, shape: tuple[int,
         for out, lse in parts:
             mine.add(out, narrowed(lse), slice(0, x.q.shape[2]))
     exchange.end()
-    return mine.answer(x.q.dtype, x.sink)
+    mine.write(answer, x.sink)
 
 
 def backward_on(
-    problem: Problem, x: Shard, up: Upstream, exchange: Exchange, shape: tuple[int, int]
-) -> Gradients:
-    """Return the gradients, summed in float32; those of keys go round with them."""
+    problem: Problem,
+    x: Shard,
+    up: Upstream,
+    exchange: Exchange,
+    grads: Gradients,
+    shape: tuple[int, int],
+) -> None:
+    """Write the gradients, summed in float32; those of keys go round with them."""
     column, row = _lines(problem, shape)
     given = [x.q, up.dout, up.answer.out, up.answer.lse]
     given += [] if up.dlse is None else [up.dlse]
@@ -92,10 +101,10 @@ def backward_on(
         if step:
             here = _passed_on(problem, row, holder, here, exchange)
         for member, (q, dout, out, lse, *dlse) in zip(column, queries, strict=True):
-            answer = Answer(out, narrowed(lse))
+            above = Answer(out, narrowed(lse))
             of_lse = narrowed(dlse[0]) if dlse else None
             for tile in problem.between(member, holder):
-                found = differentiate(dout, q, k, v, answer, of_lse, tile, problem.rules)
+                found = differentiate(dout, q, k, v, above, of_lse, tile, problem.rules)
                 dqs[member][:, :, tile.q] += found.q
                 here[0][:, :, tile.k] += found.k
                 here[1][:, :, tile.k] += found.v
@@ -106,7 +115,8 @@ def backward_on(
         parts = _to_owners(problem, column, {m: [t] for m, t in dqs.items()}, exchange)
         dq = sum((part[0] for part in parts[1:]), start=parts[0][0])
     exchange.end()
-    return Gradients(*(g.to(t.dtype) for g, t in zip((dq, *here), x[:3], strict=True)))
+    for target, total in zip(grads, (dq, *here), strict=True):
+        target.copy_(total)
 
 
 def _lines(problem: Problem, shape: tuple[int, int]) -> tuple[list[int], list[int]]:

@@ -15,11 +15,13 @@ from gpudeck.accel.distributed.strategies.base import Gradients, Shard, Upstream
 refusal = mesh.refusal
 
 
-def forward(problem: Problem, x: Shard, exchange: Exchange) -> Answer:
-    """Return the answer of this rank's queries."""
-    return mesh.forward_on(problem, x, exchange, (1, problem.size))
+def forward(problem: Problem, x: Shard, exchange: Exchange, answer: Answer) -> None:
+    """Write the answer of this rank's queries."""
+    mesh.forward_on(problem, x, exchange, answer, (1, problem.size))
 
 
-def backward(problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gradients:
-    """Return the gradients of this rank's tensors."""
-    return mesh.backward_on(problem, x, up, exchange, (1, problem.size))
+def backward(
+    problem: Problem, x: Shard, up: Upstream, exchange: Exchange, grads: Gradients
+) -> None:
+    """Write the gradients of this rank's tensors."""
+    mesh.backward_on(problem, x, up, exchange, grads, (1, problem.size))

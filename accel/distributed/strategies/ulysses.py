@@ -27,9 +27,9 @@ def refusal(problem: Problem, heads: int, kv_heads: int) -> str | None:
     return None
 
 
-def forward(problem: Problem, x: Shard, exchange: Exchange) -> Answer:
-    """Return the answer of this rank's queries."""
-    answer, tiles = x.new_answer(), problem.over_all((Span(0, problem.end),))
+def forward(problem: Problem, x: Shard, exchange: Exchange, answer: Answer) -> None:
+    """Write the answer of this rank's queries."""
+    tiles = problem.over_all((Span(0, problem.end),))
     trip = _Trip(
         problem, x, exchange, [x.q, x.k, x.v], [x.group, 1, 1], list(answer), [x.group, x.group]
     )
@@ -48,7 +48,6 @@ def forward(problem: Problem, x: Shard, exchange: Exchange) -> Answer:
             landing.release()
             trip.send(list(found), piece)
     trip.end()
-    return answer
 
 
 def _attend(problem: Problem, x: Shard, tile: Tile, found: Answer, sink: Tensor | None) -> None:
@@ -58,14 +57,15 @@ def _attend(problem: Problem, x: Shard, tile: Tile, found: Answer, sink: Tensor 
     attend(x.q[:, :, rows], x.k, x.v, part, problem.rules, room, sink)
 
 
-def backward(problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gradients:
-    """Return the gradients, each computed by one rank alone."""
-    grads = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in x[:3]]
+def backward(
+    problem: Problem, x: Shard, up: Upstream, exchange: Exchange, grads: Gradients
+) -> None:
+    """Write the gradients, each computed by one rank alone."""
     tiles = problem.over_all((Span(0, problem.end),))
     given = [x.q, x.k, x.v, up.dout, up.answer.out, up.answer.lse]
     given += [] if up.dlse is None else [up.dlse]
     groups = [x.group, 1, 1, *(x.group for _ in given[3:])]
-    trip = _Trip(problem, x, exchange, given, groups, grads, groups[:3])
+    trip = _Trip(problem, x, exchange, given, groups, list(grads), groups[:3])
     for piece in trip.pieces:
         with trip.lanes.turn():
             landing = trip.next()
@@ -76,7 +76,6 @@ def backward(problem: Problem, x: Shard, up: Upstream, exchange: Exchange) -> Gr
             landing.release()
             trip.send(found, piece)
     trip.end()
-    return Gradients(*grads)
 
 
 def _differentiate(
@@ -133,11 +132,15 @@ class _Trip:
         return landing
 
     def send(self, results: list[Tensor], piece: slice) -> None:
-        """Send the results of a piece; those of the piece before it are collected."""
+        """Send the results of a piece; those of the piece before it are collected.
+
+        They are moved beside the lanes, so that the next piece of a lane need not wait.
+        """
         round_ = self.moved.outbound(self._back, piece.start, piece.stop)
-        landing = self._exchange.begin(round_, [widened(t) for t in results])
-        self.moved.keep(results, self._targets, self._groups, piece)
-        self._collect()
+        with self.lanes.aside(results):
+            landing = self._exchange.begin(round_, [widened(t) for t in results])
+            self.moved.keep(results, self._targets, self._groups, piece)
+            self._collect()
         self._last = landing, piece
 
     def end(self) -> None:

@@ -45,6 +45,7 @@ def play(patch: pytest.MonkeyPatch, folder: str) -> None:
     patch.setattr(torch.cuda, "Stream", Stream)
     patch.setattr(torch.cuda, "current_stream", Stream)
     patch.setattr(torch.cuda, "synchronize", lambda *_: None)
+    patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     patch.setattr(Tensor, "record_stream", lambda *_: None)
     made: list[int] = []
 
@@ -83,8 +84,10 @@ def _call(name: str, *given: Any) -> None:
     elif name == "cuStreamWriteValue32_v2":
         ctypes.c_uint32.from_address(given[1].value).value = given[2].value
     else:
-        assert name == "cuStreamWaitValue32_v2"
+        assert name == "cuStreamBatchMemOp_v2"
+        wait, write = given[2]
         end = time.monotonic() + 30
-        while ctypes.c_uint32.from_address(given[1].value).value < given[2].value:
+        while ctypes.c_uint32.from_address(wait.address).value < wait.value:
             time.sleep(0.0005)
             assert time.monotonic() < end, "a rank waits for ever"
+        ctypes.c_uint32.from_address(write.address).value = write.value

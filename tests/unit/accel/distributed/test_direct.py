@@ -1,4 +1,4 @@
-"""Copies into other ranks' memory land where they are read, in the order that numbers keep."""
+"""Copies into other ranks' memory land where they are read, in the order that flags keep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpudeck.accel.distributed.direct import Direct
 from gpudeck.accel.distributed.problem import Problem, Rules
 from gpudeck.accel.distributed.sharding import shard, spans_of, unshard
 from gpudeck.accel.distributed.strategies import gather, pieces, ulysses
-from gpudeck.accel.distributed.strategies.base import Shard, Upstream
+from gpudeck.accel.distributed.strategies.base import Gradients, Shard, Upstream
 from gpudeck.accel.distributed.tiles import Sight
 
 STRATEGIES = {"gather": (gather, 3), "ulysses": (ulysses, 4)}
@@ -44,9 +44,10 @@ def on_rank(folder: str, name: str, sizes: list[tuple[int, int]]) -> list[list[T
             q, k, v, dout = (shard(t, problem.mine, 2) for t in whole(tokens, heads))
             k = k.transpose(1, 2).contiguous().transpose(1, 2)  # as models have it
             x = Shard(q, k, v)
-            answer = strategy.forward(problem, x, forth)
+            answer, grads = x.new_answer(), Gradients.room(x)
+            strategy.forward(problem, x, forth, answer)
             back = back or (forth if slots == 4 else Direct(group, group, cpu, 4))
-            grads = strategy.backward(problem, x, Upstream(answer, dout), back)
+            strategy.backward(problem, x, Upstream(answer, dout), back, grads)
             found.append([answer.out, *grads])
     return found
 

@@ -1,0 +1,213 @@
+"""Time our strategies and other packages beside the ideal: heads divided, nothing moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from gpudeck.accel.attention.api import attention
+from gpudeck.accel.attention.ragged import Ragged
+from gpudeck.accel.distributed import balanced_spans, distributed_attention, shard, spans_of
+from gpudeck.accel.distributed.sharding import Spans
+from tests.benchmarks.multi_gpu import peers
+from tests.benchmarks.multi_gpu.cells import (
+    CELLS,
+    Cell,
+    Steps,
+    Table,
+    both,
+    device,
+    drawn,
+    host_microseconds,
+    milliseconds,
+    on_gpu,
+    shown,
+)
+
+FIELDS = (
+    "run", "contender", "setting", "documents", "causal", "heads", "kv_heads", "head_dim",
+    "tokens", "strategy", "pass", "ms", "ideal_ms", "share", "host_us", "gpus", "device",
+    "versions", "date",
+)  # fmt: skip
+FLOPS = 600e12
+"""A guess that sets only how often calls are repeated."""
+PAIRS = (("gather", "ulysses"), ("ulysses", "ulysses"), ("gather", "gather"))
+"""The strategies of the forward and the backward pass."""
+
+
+def expected_ms(cell: Cell, passes: float) -> float:
+    """Return about what the passes take; 1 is a forward pass."""
+    lengths = cell.documents or (cell.tokens,)
+    pairs = sum(n * n for n in lengths) * (0.5 if cell.causal else 1.0)
+    return 1e3 * passes * 4 * cell.heads * 128 * pairs / dist.get_world_size() / FLOPS
+
+
+def ideals(cell: Cell) -> tuple[float, float]:
+    """Return the times of the forward pass, and of both, of the faster of our kernels and cuDNN."""
+    part = drawn(cell, dist.get_world_size())
+    ragged = Ragged.of(cell.documents, device=device()) if cell.documents else None
+    found: list[tuple[float, float]] = []
+    names = ("auto", "cudnn") if on_gpu() and not cell.documents else ("auto",)
+    for name in names:
+
+        def one(q: Tensor, k: Tensor, v: Tensor, name: str = name) -> Tensor:
+            out = attention(q, k, v, causal=cell.causal, seqlens=ragged, backend=name)
+            assert isinstance(out, Tensor)
+            return out
+
+        with torch.no_grad():
+            forward = milliseconds(lambda one=one: one(*part[:3]), expected_ms(cell, 1))
+        found.append((forward, milliseconds(both(one, part), expected_ms(cell, 4))))
+    return min(f for f, _ in found), min(b for _, b in found)
+
+
+def measure(
+    table: Table,
+    cell: Cell,
+    ideal: tuple[float, float],
+    names: dict[str, str],
+    attend: Callable[..., Tensor],
+    given: list[Tensor],
+    *,
+    forward: bool = True,
+) -> None:
+    """Write the rows of the forward pass and of both."""
+    if forward:
+        with torch.no_grad():
+            one = partial(attend, *given[:3])
+            ms = milliseconds(one, expected_ms(cell, 1))
+            row = {"pass": "forward", "host_us": host_microseconds(one)}
+        table.add(**cell.columns, **names, **row, **_times(ms, ideal[0]))
+    step = both(attend, given)
+    ms = milliseconds(step, expected_ms(cell, 4))
+    row = {"pass": "both", "host_us": host_microseconds(step)}
+    table.add(**cell.columns, **names, **row, **_times(ms, ideal[1]))
+
+
+def _times(ms: float, ideal: float) -> dict[str, float]:
+    return {"ms": round(ms, 3), "ideal_ms": round(ideal, 3), "share": round(ideal / ms, 3)}
+
+
+def run_ours(table: Table, steps: Steps, label: str, settings: list[str]) -> None:
+    """Measure our strategies in each cell, by default and in other settings."""
+    for cell in CELLS:
+        with steps.step(f"ours {cell}", 40) as go:
+            if not go:
+                continue
+            ideal = ideals(cell)
+            whole = drawn(cell)
+            for name in settings:
+                with _setting(name) as applies:
+                    if not applies(cell):
+                        continue
+                    _measure_ours(table, cell, ideal, {"run": label, "setting": name}, whole)
+            del whole
+
+
+def _measure_ours(
+    table: Table, cell: Cell, ideal: tuple[float, float], names: dict[str, str], whole: list[Tensor]
+) -> None:
+    layout = layout_of(cell)
+    given = [shard(t, layout[dist.get_rank()], 2) for t in whole]
+    known: set[str] = set()
+    for forward, backward in PAIRS:
+
+        def divided(
+            q: Tensor, k: Tensor, v: Tensor, forward: str = forward, backward: str = backward
+        ) -> Tensor:
+            out = distributed_attention(
+                q, k, v, causal=cell.causal, seqlens=cell.documents or None, layout=layout,
+                strategy=forward, backward_strategy=backward,
+            )  # fmt: skip
+            assert isinstance(out, Tensor)
+            return out
+
+        if forward == backward == "gather" and cell.tokens > 64 * 1024:
+            continue  # it is slow, and known to be
+        whose = {**names, "contender": "ours", "strategy": f"{forward}+{backward}"}
+        new = forward not in known
+        measure(table, cell, ideal, whose, divided, given, forward=new)
+        known.add(forward)
+
+
+def layout_of(cell: Cell) -> tuple[Spans, ...]:
+    """Return the layout that we recommend for a cell."""
+    ranks = dist.get_world_size()
+    if cell.documents:
+        return balanced_spans(cell.documents, ranks, causal=cell.causal)
+    return spans_of("zigzag" if cell.causal else "contiguous", cell.tokens, ranks)
+
+
+Applies = Callable[[Cell], bool]
+
+
+@contextmanager
+def _setting(name: str) -> Iterator[Applies]:
+    """Change one thing while calls are measured; yield which cells it can matter to."""
+    if name == "default":
+        yield lambda cell: True
+        return
+    from gpudeck.accel.distributed import operation, replays
+    from gpudeck.accel.distributed.strategies import gather, pieces
+
+    changes: dict[str, tuple[Any, str, object, Applies]] = {
+        "no graphs": (replays, "SHORT_S", 0.0, lambda c: expected_ms(c, 1) < 8),
+        "no early tiles last": (gather, "LAST", 0.0, lambda c: c.causal),
+        "pieces of 24 MiB": (pieces, "LEAST_BYTES", 24 << 20, lambda c: c.tokens <= 64 * 1024),
+        "pieces of 8 MiB": (pieces, "LEAST_BYTES", 8 << 20, lambda c: c.tokens <= 16 * 1024),
+    }
+    module, attribute, value, applies = changes[name]
+    before = getattr(module, attribute)
+    setattr(module, attribute, value)
+    gather._plan.cache_clear()
+    operation._plan.cache_clear()
+    try:
+        yield applies
+    finally:
+        setattr(module, attribute, before)
+        gather._plan.cache_clear()
+        operation._plan.cache_clear()
+
+
+def run_peers(table: Table, steps: Steps) -> None:
+    """Measure other packages in each cell, after the ideal of the same process."""
+    for cell in CELLS:
+        found = None
+        for contender in peers.contenders(cell):
+            with steps.step(f"{contender.package} {contender.setting} {cell}", 40) as go:
+                if not go:
+                    continue
+                found = found or ideals(cell)
+                _measure_peer(table, cell, found, contender)
+
+
+def _measure_peer(
+    table: Table, cell: Cell, ideal: tuple[float, float], contender: peers.Contender
+) -> None:
+    layout = contender.layout(cell)[dist.get_rank()]
+    whole = drawn(cell)
+    given = [shard(t, layout, 2) for t in whole]
+    with ExitStack() as stack:
+        attend = contender.make(cell, stack)
+        with torch.no_grad():
+            _compare(attend(*given[:3]), cell, whole, layout)
+        del whole
+        names = {"run": "peers", "contender": contender.package, "strategy": contender.setting}
+        measure(table, cell, ideal, names, attend, given)
+
+
+def _compare(got: Tensor, cell: Cell, whole: list[Tensor], layout: Spans) -> None:
+    """Fail unless the answer is right."""
+    ragged = Ragged.of(cell.documents, device=got.device) if cell.documents else None
+    one = attention(*whole[:3], causal=cell.causal, seqlens=ragged)
+    assert isinstance(one, Tensor)
+    wanted = shard(one, layout, 2).float()
+    error = float((got.float() - wanted).norm() / wanted.norm())
+    if not error < 1e-2:
+        raise AssertionError(f"a wrong answer, by {shown(error)}")
