@@ -47,7 +47,6 @@ from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, Spec, held_devices
 from gpudeck.scheduler.protocol.settings import listed
 from gpudeck.scheduler.protocol.snapshot import STARTING, Alert, DeviceState, Snapshot
-from gpudeck.scheduler.protocol.turns import in_turns
 from gpudeck.scheduler.protocol.user_limits import UserLimits, limits_of
 from gpudeck.scheduler.queue.editing import OWNER, Editor
 from gpudeck.scheduler.queue.placement import Availability, device_use
@@ -56,6 +55,7 @@ from gpudeck.scheduler.services.alert_service import AlertService
 from gpudeck.scheduler.services.calibration_service import CalibrationService
 from gpudeck.scheduler.services.end_process import end_process
 from gpudeck.scheduler.services.fault_drain import FaultDrain
+from gpudeck.scheduler.services.garbage import collect_garbage
 from gpudeck.scheduler.services.helper_service import (
     ATTENTION_TUNER,
     REPORT_WRITER,
@@ -211,6 +211,7 @@ class Daemon:
             self._freeing.run(),
             self._flush_history(),
             self._recover_suspensions(),
+            collect_garbage(),
             *(helper.run() for helper in self._helpers),
         )
         tasks += [asyncio.create_task(service) for service in services]
@@ -465,16 +466,14 @@ class Daemon:
     async def _handle(self, line: bytes, peer: wire.Peer) -> None:
         """Carry out one request and send the reply."""
         try:
-            request = await in_turns(decoding(line))
+            request = await peer.do(decoding(line))
             if self._shared:
                 sharing.authorize(request, peer.uid, self.queue.queries.owners)
                 bookings = self._state.settings.reservations.values()
                 sharing.check_groups(request, peer.uid, bookings)
             self.polling.requested(not isinstance(request, GetSnapshot) or request.live)
             value = await request.handle(self, peer)
-            if peer.gone:  # one that asked for much and left costs the others no more time
-                raise ConnectionAbortedError("the client is gone")
-            reply = await in_turns(encoding_reply(value, lambda v: self._seen(v, peer.uid)))
+            reply = await peer.do(encoding_reply(value, lambda v: self._seen(v, peer.uid)))
         except UserError as e:
             reply = encode_message(Error.of(e))
         await peer.send(reply)

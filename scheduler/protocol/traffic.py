@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 MAX_CONNECTIONS = 2000
 """Open connections of one user: a program may wait for a thousand jobs at once."""
@@ -17,6 +17,8 @@ WHOLE_S = 30.0
 """Seconds in which a longer message must arrive; clients wait as long for an answer."""
 MAX_UNSENT = 64 * 2**20
 """Bytes of replies that a user has not read yet, and in spite of which further ones are made."""
+AT_ONCE = 4
+"""Requests of one user that are worked on in turns with those of others."""
 RATE, BURST = 200.0, 400.0
 """Requests of one user in a second, and how many may come at once after a pause. Each SMALL bytes
 of a request count as one more."""
@@ -53,6 +55,7 @@ class UserTraffic:
         self.large = asyncio.Lock()
         """Held while a message arrives that is longer than SMALL."""
         self._gate = asyncio.Lock()
+        self._at_work = asyncio.Semaphore(AT_ONCE)
         self._unsent, self._room = 0, asyncio.Event()
         self._room.set()
         self._tokens, self._at = BURST, asyncio.get_running_loop().time()
@@ -76,6 +79,19 @@ class UserTraffic:
             self._tokens -= 1.0 + size / SMALL
             self._at = now
             await asyncio.sleep(max(0.0, -self._tokens / RATE))
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Wait until a request of this user may be worked on.
+
+        Each is a part of every turn of the loop, and makes a reply that is held until it is read.
+        """
+        if not self._limited:
+            yield
+            return
+        async with self._at_work:
+            await self._room.wait()
+            yield
 
     @contextmanager
     def sending(self, size: int) -> Iterator[None]:

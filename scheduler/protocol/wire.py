@@ -16,10 +16,11 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
+from gpudeck.scheduler.protocol.turns import Work, in_turns
 from gpudeck.scheduler.protocol.users import user_name
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ BACKLOG = 4096
 _UNCONNECTED = -1
 """What the kernel says of the user at the other end of a socket that is not connected."""
 
+R = TypeVar("R")
 Handler = Callable[[bytes, "Peer"], Awaitable[None]]
 
 
@@ -80,6 +82,17 @@ class Peer:
         end = select.poll()
         end.register(self._writer.get_extra_info("socket"), 0)  # POLLHUP is always reported
         return bool(end.poll(0))
+
+    async def do(self, work: Work[R]) -> R:
+        """Do work for the client in turns with that for others, as its user's traffic allows.
+
+        Raises ConnectionError where it is gone before that begins: one that asked for much and left
+        costs the others no more time.
+        """
+        async with self._traffic.working():
+            if self.gone:
+                raise ConnectionAbortedError("the client is gone")
+            return await in_turns(work)
 
     async def send(self, message: bytes) -> None:
         """Send a message, waiting for a slow reader. Raises ConnectionError where it is gone."""

@@ -13,6 +13,7 @@ from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import check_limits
 from gpudeck.scheduler.protocol.jobs import Spec
+from gpudeck.scheduler.protocol.turns import Work, parts
 from gpudeck.scheduler.protocol.wait_reasons import ReplayShown, Unsatisfiable, explain
 from gpudeck.scheduler.queue.blockers import unsatisfiable_need
 from gpudeck.scheduler.queue.lanes import Lanes, Requirements, requirements
@@ -21,6 +22,8 @@ from gpudeck.scheduler.queue.placement import Availability, make_slots
 MAX_LANES = 2000
 """Waiting jobs of one user differ in up to so many combinations of what they need: every pass over
 the queue looks at each (see `lanes`)."""
+MAX_ALL_LANES, OWN_LANES = 4000, 100
+"""Those of all users, and of one user however many the others have."""
 MAX_CHARACTERS = 10_000
 MAX_TAGS = 100
 MAX_ARGUMENT = 32 * os.sysconf("SC_PAGE_SIZE")
@@ -185,16 +188,33 @@ def bound(spec: Spec, devices: Sequence[Device]) -> Spec:
     return msgspec.structs.replace(spec, kind=kind)
 
 
-def check_variety(waiting: Lanes, specs: Sequence[Spec]) -> None:
-    """Raise UserError where the jobs of a user would differ in too much of what they need."""
+def check_variety(waiting: Lanes, specs: Sequence[Spec]) -> Work[None]:
+    """Raise UserError where the jobs of a user would differ in too much of what they need.
+
+    Part by part, and what more of the same needs is not counted.
+    """
     by_user: dict[int | None, set[Requirements]] = {}
-    for spec in specs:
-        by_user.setdefault(spec.user, set()).add(requirements(spec))
-    if any(waiting.count_with(*of_user) > MAX_LANES for of_user in by_user.items()):
-        raise UserError(
-            phrase(
-                "your waiting jobs may ask for up to {most} different combinations of GPUs, "
-                "memory, type of GPU and group. Give more of them the same, or submit fewer",
-                most=MAX_LANES,
+    for part in parts(specs):
+        for spec in part:
+            by_user.setdefault(spec.user, set()).add(requirements(spec))
+        yield
+    every = waiting.by_requirements()
+    for user, needed in by_user.items():
+        wanted, new = waiting.count_with(user, needed), len(needed - every.keys())
+        if wanted > MAX_LANES:
+            raise UserError(
+                phrase(
+                    "your waiting jobs may ask for up to {most} different combinations of GPUs, "
+                    "memory, type of GPU and group. Give more of them the same, or submit fewer",
+                    most=MAX_LANES,
+                )
             )
-        )
+        if new and wanted > OWN_LANES and len(every) + new > MAX_ALL_LANES:
+            raise UserError(
+                phrase(
+                    "the waiting jobs of all users ask for too many different combinations of "
+                    "GPUs, memory, type of GPU and group, of which yours may have {most} now. "
+                    "Give more of them the same, or submit fewer",
+                    most=OWN_LANES,
+                )
+            )

@@ -14,6 +14,7 @@ from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Changes, Event, Job, Queued, Spec, listed
 from gpudeck.scheduler.protocol.schedule import Landing, Moved
+from gpudeck.scheduler.protocol.turns import Work, finish
 from gpudeck.scheduler.queue.admission import bound, check_spec, check_text, check_variety
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.queue.placement import ALL_FREE, Availability
@@ -65,7 +66,7 @@ class JobEditor:
         spec = edited(job, changes)
         check_text(spec)
         if isinstance(job.state, Queued):
-            check_variety(self._index.waiting, [spec])
+            finish(check_variety(self._index.waiting, [spec]))
             same = all(
                 getattr(spec, name) == getattr(job.spec, name)
                 for name in ("gpus", "memory", "gpu_type")
@@ -111,7 +112,7 @@ class JobEditor:
         availability: Availability = ALL_FREE,
         move: Moved | None = None,
         mover: int | None = None,
-    ) -> tuple[Landing, ...]:
+    ) -> Work[tuple[Landing, ...]]:
         """Return where and when jobs are expected to start that wait, or would after a move.
 
         Raises what `move` raises.

@@ -8,9 +8,11 @@ that do not start before a time of their user's choice join the queue at that ti
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import merge
-from itertools import islice
+from heapq import nsmallest
+from itertools import chain, islice
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -26,14 +28,17 @@ from gpudeck.scheduler.protocol.jobs import (
     turn,
 )
 from gpudeck.scheduler.protocol.schedule import Landing
+from gpudeck.scheduler.protocol.turns import Work
 from gpudeck.scheduler.protocol.wait_reasons import End, NotBefore, WaitReason, render
 from gpudeck.scheduler.queue.lanes import Requirements, requirements
 from gpudeck.scheduler.queue.placement import Availability, DeviceUse
-from gpudeck.scheduler.queue.policy import Conditions, JobsByLane, Plan, make_plan, return_time
+from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan, return_time
 from gpudeck.scheduler.queue.transitions import with_state
 
+WaitingJobs = Mapping[Requirements, Sequence[Job]]
+"""For each lane its jobs that wait and may start, the first to be served first."""
 MAX_PASSES, MAX_LANES = 50, 1000
-"""Passes, and lanes in all of them: the daemon answers nobody meanwhile."""
+"""Passes, and lanes in all of them."""
 MOST_SCHEDULED = 200
 """The most waiting jobs in a schedule: those that are served first."""
 
@@ -51,25 +56,30 @@ class Pass(NamedTuple):
 def forecast(
     job: Job,
     running: Sequence[Job],
-    lanes: JobsByLane,
+    lanes: WaitingJobs,
     devices: Sequence[Device],
     conditions: Conditions,
     before: Sequence[Job] = (),
-) -> Forecast:
+) -> Work[Forecast]:
     """Return where and when a job would start that is in none of the lanes.
 
     Jobs that are served after it do not matter, but for those of other users, whose shares change.
+    Others have a turn after each pass; what changes meanwhile is not considered.
 
     Args:
+        lanes: The waiting jobs, of which those of a lane are in order.
         before: Jobs like it that are in none of the lanes, and are served right before it.
     """
+    shared = bool(conditions.hours)  # users who share the queue overtake each other
     waiting = {
         key: ahead
         for key, lane in lanes.items()
-        # users who share the queue overtake each other
-        if (ahead := [j for j in lane if conditions.hours or turn(j) < turn(job)])
+        if (ahead := list(lane if shared else lane[: bisect_left(lane, turn(job), key=turn)]))
     }
-    waiting.setdefault(requirements(job.spec), []).extend((*before, job))
+    lane = waiting.setdefault(requirements(job.spec), [])
+    place = bisect_left(lane, turn(job), key=turn)
+    lane[place:] = (*before, job, *(j for j in lane[place:] if j.id != job.id))
+    yield
     first, now = None, conditions.now
     for step in _play(running, waiting, devices, conditions):
         for start in step.plan.starts:
@@ -78,23 +88,49 @@ def forecast(
         if first is None:
             held_back = job.spec.begin > now and not job.spec.hold
             first = NotBefore(job.spec.begin) if held_back else step.plan.reason(job)
+        yield
     return make_forecast((), None, first, now)
 
 
 def make_schedule(
-    running: Sequence[Job], lanes: JobsByLane, devices: Sequence[Device], conditions: Conditions
-) -> tuple[Landing, ...]:
-    """Return where and when the jobs start that are served next, in order of their start."""
-    served = islice(merge(*lanes.values(), key=turn), MOST_SCHEDULED)
-    waiting: dict[Requirements, list[Job]] = {}
-    for job in served:
-        waiting.setdefault(requirements(job.spec), []).append(job)
+    running: Sequence[Job],
+    lanes: WaitingJobs,
+    devices: Sequence[Device],
+    conditions: Conditions,
+    changed: Mapping[int, Job] = MappingProxyType({}),
+) -> Work[tuple[Landing, ...]]:
+    """Return where and when the jobs start that are served next, in order of their start.
+
+    Others have a turn after each pass; what changes meanwhile is not considered.
+
+    Args:
+        lanes: The waiting jobs, of which those of a lane are in order.
+        changed: Jobs that are taken to wait in this form, by number.
+    """
+    waiting = served_next(lanes, changed)
+    yield
     landings: list[Landing] = []
     for step in _play(running, waiting, devices, conditions):
         for job, held in step.plan.starts:
             end = step.ends.get(job.id)
             landings.append(Landing(job.id, held, step.now, None if end is None else end.at))
+        yield
     return tuple(landings)
+
+
+def served_next(
+    lanes: WaitingJobs, changed: Mapping[int, Job] = MappingProxyType({})
+) -> dict[Requirements, list[Job]]:
+    """Return the MOST_SCHEDULED jobs that are served first, by lane; see `make_schedule`."""
+    heads = (
+        islice((job for job in lane if job.id not in changed), MOST_SCHEDULED)
+        for lane in lanes.values()
+    )
+    served = nsmallest(MOST_SCHEDULED, (*chain(*heads), *changed.values()), key=turn)
+    waiting: dict[Requirements, list[Job]] = {}
+    for job in served:
+        waiting.setdefault(requirements(job.spec), []).append(job)
+    return waiting
 
 
 def _play(
@@ -113,13 +149,17 @@ def _play(
     }
     on = {n: end for n, end in conditions.ends.items() if n not in off}
     conditions = conditions._replace(ends=on)
+    begins = sorted({j.spec.begin for lane in waiting.values() for j in lane} - {0.0})
     for _ in range(max(1, min(MAX_PASSES, MAX_LANES // max(len(waiting), 1)))):
         # as if those that are suspended came back as soon as they may
         due = {
             n: _moved(end, max(return_time(active[n]), conditions.now)) for n, end in left.items()
         }
         known_ends = conditions._replace(ends={**conditions.ends, **due})
-        plan = make_plan(active.values(), _begun(waiting, conditions.now), devices, known_ends)
+        begun = waiting
+        if begins and begins[-1] > conditions.now:
+            begun = _begun(waiting, conditions.now)
+        plan = make_plan(active.values(), begun, devices, known_ends)
         ends = dict(conditions.ends)
         for back in plan.returns:
             state = msgspec.structs.replace(attempts.running(back), suspension=None)
@@ -131,9 +171,9 @@ def _play(
             if started.spec.timeout:
                 ends[started.id] = End(conditions.now + started.spec.timeout, latest=True)
         yield Pass(plan, conditions.now, ends)
-        begun = {start.job.id for start in plan.starts}
+        gone = {start.job.id for start in plan.starts}
         for key in {requirements(start.job.spec) for start in plan.starts}:
-            waiting[key] = [j for j in waiting[key] if j.id not in begun]
+            waiting[key] = [j for j in waiting[key] if j.id not in gone]
         if plan.victims:
             for number in plan.victims:
                 active[number] = _moved_off(active[number], conditions.now)
@@ -148,8 +188,9 @@ def _play(
         over = min(known, key=lambda number: (ends[number].at, number), default=None)
         bookings = (booking.end for booking in conditions.availability.bookings)
         backs = (return_time(j) for j in active.values())
-        begins = (*(j.spec.begin for lane in waiting.values() for j in lane), *bookings, *backs)
-        begin = min((at for at in begins if at > conditions.now), default=math.inf)
+        later = begins[bisect_right(begins, conditions.now) :][:1]
+        changes = (*later, *bookings, *backs)
+        begin = min((at for at in changes if at > conditions.now), default=math.inf)
         if over is None or begin < ends[over].at:
             if begin == math.inf:
                 return
@@ -176,7 +217,7 @@ def _moved_off(job: Job, now: float) -> Job:
     )
 
 
-def _begun(lanes: Mapping[Requirements, Sequence[Job]], now: float) -> JobsByLane:
+def _begun(lanes: WaitingJobs, now: float) -> dict[Requirements, list[Job]]:
     """Return the jobs that may start by now."""
     return {key: [job for job in lane if job.spec.begin <= now] for key, lane in lanes.items()}
 

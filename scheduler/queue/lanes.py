@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from heapq import merge
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Spec, turn
@@ -34,9 +35,12 @@ class Requirements(NamedTuple):
     preemptible: bool
 
 
+_needs = attrgetter(*Requirements._fields)
+
+
 def requirements(spec: Spec) -> Requirements:
     """Return the requirements of a job."""
-    return Requirements(*(getattr(spec, name) for name in Requirements._fields))
+    return Requirements._make(_needs(spec))
 
 
 class Lanes:

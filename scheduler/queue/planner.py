@@ -13,11 +13,17 @@ from gpudeck.scheduler.attempts import Executors
 from gpudeck.scheduler.protocol import wait_reasons as w
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.jobs import Forecast, Group, GroupState, Job, Queued, turn
+from gpudeck.scheduler.protocol.jobs import Forecast, Group, GroupState, Job, Queued
 from gpudeck.scheduler.protocol.schedule import Landing
+from gpudeck.scheduler.protocol.turns import Work
 from gpudeck.scheduler.queue.dependencies import failed_dependency, open_dependencies
 from gpudeck.scheduler.queue.fair_share import FairShare, User
-from gpudeck.scheduler.queue.forecast import forecast, make_forecast, make_schedule
+from gpudeck.scheduler.queue.forecast import (
+    WaitingJobs,
+    forecast,
+    make_forecast,
+    make_schedule,
+)
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.queue.lanes import Turn
 from gpudeck.scheduler.queue.placement import Availability
@@ -104,31 +110,30 @@ class Planner:
         devices: Sequence[Device],
         availability: Availability,
         before: Sequence[Job] = (),
-    ) -> Forecast:
+    ) -> Work[Forecast]:
         """Return where and when a job will start that waits, or was not submitted."""
         conditions = self._conditions(availability)
         after = open_dependencies(job.spec, self._index.active, conditions.ends)
         if after is not None:
             return make_forecast((), None, after, conditions.now)
         running = self._index.occupying
-        return forecast(job, running, self._lanes(), devices, conditions, before)
+        return (
+            yield from forecast(job, running, self._listed_lanes(), devices, conditions, before)
+        )
 
     def schedule(
         self,
         devices: Sequence[Device],
         availability: Availability,
         changed: Mapping[int, Job] = MappingProxyType({}),
-    ) -> tuple[Landing, ...]:
+    ) -> Work[tuple[Landing, ...]]:
         """Return where and when the jobs are expected to start that are served next.
 
         Args:
             changed: Jobs that are taken to wait in this form, by number.
         """
-        lanes = {
-            key: sorted((changed.get(job.id, job) for job in lane), key=turn)
-            for key, lane in self._lanes().items()
-        }
-        return make_schedule(self._index.occupying, lanes, devices, self._conditions(availability))
+        conditions, running = self._conditions(availability), self._index.occupying
+        return make_schedule(running, self._listed_lanes(), devices, conditions, changed)
 
     def _begin_later(self, now: float) -> set[int]:
         """Return the jobs that do not start yet, by the clock as it is now."""
@@ -191,7 +196,7 @@ class Planner:
             availability,
             self._index.expected_ends(now, self._index.running),
             now,
-            self._groups.settings,
+            dict(self._groups.settings),
             self._executors.clusters(),
             self._groups.paused,
             os.cpu_count() or 1,
@@ -209,6 +214,10 @@ class Planner:
         """Return the GPU-hours of each user; none where one user alone has jobs."""
         users, running = self._users(), self._index.running.values()
         return self._shares.of(users, running, now) if len(users) > 1 else {}
+
+    def _listed_lanes(self) -> WaitingJobs:
+        """Return the jobs that wait and may start as they are now, whatever changes later."""
+        return {key: list(lane) for key, lane in self._lanes().items()}
 
     def _lanes(self, later: Set[int] = frozenset()) -> JobsByLane:
         """Return the jobs that wait and may start, without those that begin later."""

@@ -18,7 +18,7 @@ from gpudeck.scheduler.protocol.jobs import (
     Spec,
 )
 from gpudeck.scheduler.protocol.submissions import digesting, new_token
-from gpudeck.scheduler.protocol.turns import PART, Work, finish, light_parts, parts
+from gpudeck.scheduler.protocol.turns import PART, Work, light_parts, parts
 from gpudeck.scheduler.protocol.wait_reasons import explain
 from gpudeck.scheduler.queue.admission import (
     bound,
@@ -120,7 +120,7 @@ class Submission:
             yield
         yield from self._check_dependencies(specs)
         self._check_artefacts(specs)
-        check_variety(self._index.waiting, fitting)
+        yield from check_variety(self._index.waiting, fitting)
         if len(specs) > staging.PART or sum(map(staging.weight, specs)) > staging.PART_BYTES:
             return (yield from self._stage(fitting, token or new_token(), contents))
         jobs = self._store.insert_all(fitting, time.time(), Queued(), token, contents)
@@ -206,21 +206,21 @@ class Submission:
         devices: Sequence[Device],
         availability: Availability = ALL_FREE,
         count: int = 1,
-    ) -> Forecast:
+    ) -> Work[Forecast]:
         """Return where and when the last of equal jobs would start. Raises what `submit` raises."""
         self._store.check_room()
         check_environment(spec.env, spec.where)
         self._check(spec, devices, availability)
         self._check_artefacts([spec])
-        finish(self._check_dependencies([spec]))
+        yield from self._check_dependencies([spec])
         known = (*self._index.active, *(job.id for job in self._index.ended))
         first, spec, now = 1 + max(known, default=0), bound(spec, devices), time.time()
         *before, job = (Job(first + i, spec, now, Queued()) for i in range(count))
-        return self._planner.forecast(job, devices, availability, before)
+        return (yield from self._planner.forecast(job, devices, availability, before))
 
     def forecast_job(
         self, job_id: int, devices: Sequence[Device], availability: Availability = ALL_FREE
-    ) -> Forecast:
+    ) -> Work[Forecast]:
         """Return where and when a waiting job will start. Raises NotFound, UserError."""
         job = self._queries.get(job_id)
         if not isinstance(job.state, Queued):

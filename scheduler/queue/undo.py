@@ -16,6 +16,7 @@ from gpudeck.scheduler.protocol.job_options import MAX_BATCH
 from gpudeck.scheduler.protocol.jobs import UNDO_S, Event, Job, Queued
 from gpudeck.scheduler.protocol.turns import Work, parts
 from gpudeck.scheduler.protocol.units import numbered
+from gpudeck.scheduler.queue.admission import check_variety
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.store import Store
 
@@ -97,7 +98,9 @@ class UndoBuffer:
         for number, kept in sorted(self._kept.items()):  # a job has a higher number than those
             if kept.followed and wanted & set(kept.job.spec.after):  # it runs after
                 wanted.add(number)
-        self._check_artefacts([self._kept[number].job for number in sorted(wanted)])
+        again = [self._kept[number].job for number in sorted(wanted)]
+        yield from check_variety(self._index.waiting, [job.spec for job in again])
+        self._check_artefacts(again)
         event = Event(time.time(), "restored", phrase("its cancellation was undone"))
         restored: list[Job] = []
         for part in parts(sorted(wanted), STORED):
@@ -120,6 +123,8 @@ class UndoBuffer:
                 borrowers.setdefault(other.spec.artefacts_of, set()).add(other.id)
         for job in jobs:
             folder = job.spec.artefacts_of or job.id
+            if folder not in borrowers and folder not in active:
+                continue
             users = borrowers.get(folder, set()) | ({folder} & active.keys())
             if users := users - {job.id}:
                 raise UserError(

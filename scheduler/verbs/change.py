@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from gpudeck.scheduler.protocol.jobs import Cancelling, Changes, Job
 from gpudeck.scheduler.protocol.schedule import Landing, Moved
-from gpudeck.scheduler.protocol.turns import in_turns
 from gpudeck.scheduler.protocol.wire import Peer
 from gpudeck.scheduler.verbs.request import Daemon, Permission, Request
 
@@ -51,7 +50,9 @@ class GetSchedule(Request[tuple[Landing, ...]], frozen=True, tag="schedule"):
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Landing, ...]:
         devices, availability = daemon.monitor.devices, daemon.availability()
-        return daemon.queue.editor.schedule(devices, availability, self.move, daemon.mover(peer))
+        mover = daemon.mover(peer)
+        schedule = daemon.queue.editor.schedule(devices, availability, self.move, mover)
+        return await peer.do(schedule)
 
 
 class Cancel(Request[Job], frozen=True, tag="cancel"):
@@ -84,7 +85,7 @@ class CancelMany(Request[Cancelling], frozen=True, tag="cancel_many"):
     async def handle(self, daemon: Daemon, peer: Peer) -> Cancelling:
         work = daemon.queue.canceller.cancel_many(self.jobs, self.ranges, self.array, self.group)
         try:
-            return await in_turns(work)
+            return await peer.do(work)
         finally:
             daemon.queue_changed()
 
@@ -101,10 +102,10 @@ class Restore(Request[tuple[Job, ...]], frozen=True, tag="restore"):
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Job, ...]:
         try:
-            restored = await in_turns(daemon.queue.canceller.undo.restore(self.jobs))
+            restored = await peer.do(daemon.queue.canceller.undo.restore(self.jobs))
         finally:
             daemon.queue_changed()
-        return tuple(await in_turns(daemon.queue.listed([job.id for job in restored])))
+        return tuple(await peer.do(daemon.queue.listed([job.id for job in restored])))
 
 
 def _changed(daemon: Daemon, job_id: int) -> Job:

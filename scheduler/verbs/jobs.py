@@ -9,7 +9,6 @@ import msgspec
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Event, Job
 from gpudeck.scheduler.protocol.search import MAX_SEARCHED, NEWEST, OUTCOMES, Search
-from gpudeck.scheduler.protocol.turns import in_turns
 from gpudeck.scheduler.protocol.wire import Peer
 from gpudeck.scheduler.verbs.request import Daemon, Permission, Request
 
@@ -70,7 +69,7 @@ class ListJobs(Request[tuple[Job, ...]], frozen=True, tag="jobs"):
     active: bool = False
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Job, ...]:
-        return await in_turns(daemon.queue.queries.newest(self.limit, self.active))
+        return await peer.do(daemon.queue.queries.newest(self.limit, self.active))
 
 
 class FindJobs(Request[Page], frozen=True, tag="find"):

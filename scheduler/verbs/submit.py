@@ -13,7 +13,7 @@ from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import check_indices
 from gpudeck.scheduler.protocol.jobs import Forecast, Job, Spec
 from gpudeck.scheduler.protocol.submissions import check_token, indexed, new_token
-from gpudeck.scheduler.protocol.turns import Work, in_turns, parts
+from gpudeck.scheduler.protocol.turns import Work, parts
 from gpudeck.scheduler.protocol.wire import Peer
 from gpudeck.scheduler.verbs.request import Daemon, Permission, Request
 
@@ -110,8 +110,8 @@ class GetSubmission(Request[tuple[Job, ...]], frozen=True, tag="submission"):
     token: str
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Job, ...]:
-        jobs = await in_turns(daemon.queue.submission.submitted(_own(daemon, peer, self.token)))
-        return tuple(await in_turns(daemon.queue.listed([job.id for job in jobs])))
+        jobs = await peer.do(daemon.queue.submission.submitted(_own(daemon, peer, self.token)))
+        return tuple(await peer.do(daemon.queue.listed([job.id for job in jobs])))
 
 
 class Foresee(Request[Forecast], frozen=True, tag="foresee"):
@@ -132,9 +132,9 @@ class Foresee(Request[Forecast], frozen=True, tag="foresee"):
         user = daemon.owner(peer)
         preempts = daemon.preempts(user)(self.spec)
         spec = msgspec.structs.replace(self.spec, user=user, preemptible=preempts)
-        return daemon.queue.submission.forecast(
-            spec, daemon.monitor.devices, daemon.availability(), self.count
-        )
+        devices, availability = daemon.monitor.devices, daemon.availability()
+        forecast = daemon.queue.submission.forecast(spec, devices, availability, self.count)
+        return await peer.do(forecast)
 
 
 class ForeseeJob(Request[Forecast], frozen=True, tag="foresee_job"):
@@ -145,9 +145,8 @@ class ForeseeJob(Request[Forecast], frozen=True, tag="foresee_job"):
     job: int
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Forecast:
-        return daemon.queue.submission.forecast_job(
-            self.job, daemon.monitor.devices, daemon.availability()
-        )
+        devices, availability = daemon.monitor.devices, daemon.availability()
+        return await peer.do(daemon.queue.submission.forecast_job(self.job, devices, availability))
 
 
 def _own(daemon: Daemon, peer: Peer, token: str) -> str:
@@ -162,14 +161,14 @@ async def _submit(
     if peer.gone:  # it gave up, perhaps while this process was stopped, and may submit again
         raise ConnectionAbortedError("the client is gone")
     check_token(token)
-    specs = await in_turns(_own_specs(daemon, daemon.owner(peer), specs, env))
+    specs = await peer.do(_own_specs(daemon, daemon.owner(peer), specs, env))
     if names := {name for s in specs for name in s.notify}:
         daemon.notifier.check_names(daemon.owner(peer), names)
     token = _own(daemon, peer, token)
     devices, availability = daemon.monitor.devices, daemon.availability()
-    jobs = await in_turns(daemon.queue.submission.submit(specs, devices, availability, token))
+    jobs = await peer.do(daemon.queue.submission.submit(specs, devices, availability, token))
     daemon.queue_changed()
-    return await in_turns(daemon.queue.listed([job.id for job in jobs]))
+    return await peer.do(daemon.queue.listed([job.id for job in jobs]))
 
 
 def _own_specs(

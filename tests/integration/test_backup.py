@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gpudeck.app.cli.system.restore import MOST_SETTINGS
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
 from tests.integration.deck import ready
@@ -120,3 +121,25 @@ def test_a_backup_overwrites_no_file(alone: Shell, tmp_path: Path) -> None:
     assert "exists already" in alone("backup", str(tmp_path / "there"), status=1)
     assert "no store" in alone("backup", str(tmp_path / "new"), status=1)
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("kind", ["too large", "a link"])
+def test_settings_that_are_not_restored_are_named(alone: Shell, tmp_path: Path, kind: str) -> None:
+    with Client() as deck:
+        ready(deck).submit(["true"]).wait()
+    alone("daemon", "stop")
+    settings = paths.settings_file()
+    settings.write_bytes(b'{"webhook": "https://here.example"}')
+    alone("backup", str(whole := tmp_path / "whole.tar.gz"))
+    with tarfile.open(whole) as old, tarfile.open(file := tmp_path / "new.tar.gz", "w:gz") as new:
+        new.addfile(old.getmember("gpudeck.sqlite"), old.extractfile("gpudeck.sqlite"))
+        member = tarfile.TarInfo(settings.name)
+        if kind == "too large":
+            member.size = MOST_SETTINGS + 1
+        else:
+            member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        new.addfile(member, io.BytesIO(bytes(member.size)))
+    assert f"The file {settings.name} was not restored" in alone("restore", str(file), "--yes")
+    assert settings.read_bytes() == b'{"webhook": "https://here.example"}'
+    found = json.loads(alone("restore", str(file), "--yes", "--json"))
+    assert found["left_out"] == [settings.name]

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from gpudeck.language.text import Message, Text, phrase
 from gpudeck.scheduler.background import unit
 from gpudeck.scheduler.executors import cgroups
 from gpudeck.scheduler.protocol import paths
@@ -33,7 +34,12 @@ class Installed(NamedTuple):
     file: str
     active: bool
     """Systemd runs the daemon now."""
-    notes: tuple[str, ...]
+    notes: tuple[Message, ...]
+
+
+def not_started(why: str) -> Text:
+    """Return the note that the daemon starts at the next boot only."""
+    return phrase("It could not be started now: {why}", why=why)
 
 
 def _link() -> Path:

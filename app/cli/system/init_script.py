@@ -7,7 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from gpudeck.app.cli.system.boot_unit import Installed
+from gpudeck.app.cli.system.boot_unit import Installed, not_started
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.background import unit
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
@@ -60,19 +61,26 @@ def install() -> Installed:
     """Write the script, have it run at boot, and start the daemon. Raises UserError."""
     if not SCRIPT.parent.is_dir() or shutil.which(_STARTER) is None:
         raise UserError(
-            "this machine has neither systemd nor scripts in /etc/init.d with start-stop-daemon. "
-            "Have your supervisor run: gpudeck daemon run --system"
+            phrase(
+                "this machine has neither systemd nor scripts in /etc/init.d with {program}. "
+                "Have your supervisor run: {command}",
+                program=_STARTER,
+                command="gpudeck daemon run --system",
+            )
         )
     try:
         SCRIPT.write_text(script_text())
         SCRIPT.chmod(0o755)
     except OSError as e:
-        raise UserError(f"the script {SCRIPT} cannot be written: {e.strerror}") from e
+        why = str(e.strerror)
+        raise UserError(
+            phrase("the script {file} cannot be written: {why}", file=str(SCRIPT), why=why)
+        ) from e
     at_boot = unit.run("update-rc.d", SCRIPT.name, "defaults")
     problem = unit.run(str(SCRIPT), "start")
     notes = (
-        *((f"It is not started at boot: {at_boot}",) if at_boot else ()),
-        *((f"It could not be started now: {problem}",) if problem else ()),
+        *((phrase("It is not started at boot: {why}", why=at_boot),) if at_boot else ()),
+        *((not_started(problem),) if problem else ()),
     )
     return Installed(str(SCRIPT), not problem, notes)
 
@@ -83,6 +91,9 @@ def uninstall() -> Installed:
     try:
         SCRIPT.unlink()
     except OSError as e:
-        raise UserError(f"the script {SCRIPT} cannot be removed: {e.strerror}") from e
+        why = str(e.strerror)
+        raise UserError(
+            phrase("the script {file} cannot be removed: {why}", file=str(SCRIPT), why=why)
+        ) from e
     unit.run("update-rc.d", SCRIPT.name, "remove")
     return Installed(str(SCRIPT), False, ())

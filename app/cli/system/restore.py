@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpudeck.app.cli.output import confirm, print_result, require_terminal
 from gpudeck.app.cli.system.backup import STORE, settings_files
-from gpudeck.language.text import Bytes, phrase
+from gpudeck.language.text import Bytes, Message, phrase
 from gpudeck.scheduler.background.instance import hold_lock
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
@@ -43,7 +43,7 @@ def run(args: Namespace) -> int:
     with hold_lock(paths.daemon_lock(), _IN_USE, _PATIENCE_S):
         copy = paths.ensure(paths.home()) / f"{STORE}.unpacked"
         try:
-            members = _unpack(Path(args.file), copy)
+            members, left_out = _unpack(Path(args.file), copy)
             kept = put_back(copy, paths.store_file())
             for file in settings_files():
                 if file.name in members:
@@ -52,41 +52,62 @@ def run(args: Namespace) -> int:
             raise UserError(f"the backup cannot be restored: {e.strerror}") from e
         finally:
             copy.unlink(missing_ok=True)
-    lines = [] if kept is None else [f"The store of before is kept: {kept}"]
+    lines: list[Message] = []
+    if kept is not None:
+        lines.append(phrase("The store of before is kept: {file}", file=str(kept)))
+    lines += [
+        phrase(
+            "The file {name} was not restored and stays as it is here: in the backup it is larger "
+            "than {size}, or no regular file",
+            name=name,
+            size=Bytes(MOST_SETTINGS),
+        )
+        for name in left_out
+    ]
     lines.append(
-        "The queue is paused, as jobs that waited in the backup may have run since. Cancel these "
-        "(gpudeck jobs --active), then: gpudeck resume"
+        phrase(
+            "The queue is paused, as jobs that waited in the backup may have run since. Cancel "
+            "these ({list}), then: {resume}",
+            list="gpudeck jobs --active",
+            resume="gpudeck resume",
+        )
     )
-    print_result(args, {"kept": None if kept is None else str(kept)}, *lines)
+    value = {"kept": None if kept is None else str(kept), "left_out": left_out}
+    print_result(args, value, *map(str, lines))
     return 0
 
 
-def _unpack(file: Path, copy: Path) -> dict[str, bytes]:
+def _unpack(file: Path, copy: Path) -> tuple[dict[str, bytes], list[str]]:
     """Write the store of a backup to `copy`, and return its settings by the names of their files.
 
-    Others than our files are not read, and none is larger than it may be.
+    Others than our files are not read, and none is larger than it may be: the names of settings
+    that are left out for that come second.
     """
     names = {kept.name for kept in settings_files()}
     settings: dict[str, bytes] = {}
+    left_out: list[str] = []
     has_store = False
     try:
         with tarfile.open(file, "r:gz") as archive:
             for member in archive:
-                if not member.isfile() or (source := archive.extractfile(member)) is None:
+                source = archive.extractfile(member) if member.isfile() else None
+                if member.name in names and (source is None or member.size > MOST_SETTINGS):
+                    left_out.append(member.name)
+                elif source is None:
                     continue
-                if member.name == STORE:
+                elif member.name == STORE:
                     _check_room(member.size)
                     has_store = True
                     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
                     with os.fdopen(os.open(copy, flags, paths.PRIVATE_FILE), "wb") as out:
                         shutil.copyfileobj(source, out)
-                elif member.name in names and member.size <= MOST_SETTINGS:
+                elif member.name in names:
                     settings[member.name] = source.read()
     except (OSError, tarfile.TarError, EOFError, zlib.error) as e:
         raise UserError(f"cannot read {file}: {e}") from e
     if not has_store:
         raise UserError(f"{file} is no file that gpudeck backup wrote")
-    return settings
+    return settings, left_out
 
 
 def _check_room(size: int) -> None:

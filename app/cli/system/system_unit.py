@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from gpudeck.app.cli.system import init_script
-from gpudeck.app.cli.system.boot_unit import Installed, quoted, service_lines
+from gpudeck.app.cli.system.boot_unit import Installed, not_started, quoted, service_lines
 from gpudeck.scheduler.background import unit
 from gpudeck.scheduler.executors import lock_places
 from gpudeck.scheduler.protocol import paths
@@ -77,7 +77,7 @@ def _install_unit() -> Installed:
     problem = unit.run("systemctl", "daemon-reload") or unit.run(
         "systemctl", "enable", "--now", UNIT_FILE.name
     )
-    notes = (f"It could not be started now: {problem}",) if problem else ()
+    notes = (not_started(problem),) if problem else ()
     return Installed(str(UNIT_FILE), not problem, notes)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpudeck.scheduler.protocol.devices import Device
-from gpudeck.scheduler.protocol.jobs import Job, Queued
+from gpudeck.scheduler.protocol.jobs import Forecast, Job, Queued
+from gpudeck.scheduler.protocol.schedule import Landing
+from gpudeck.scheduler.protocol.turns import finish
 from gpudeck.scheduler.protocol.wait_reasons import render
+from gpudeck.scheduler.queue.forecast import forecast, make_schedule
 from gpudeck.scheduler.queue.lanes import Lanes, Requirements
 from gpudeck.scheduler.queue.policy import Conditions, Start, make_plan
 
@@ -43,3 +46,13 @@ def decide(
     waiting = [job for lane in lanes.values() for job in lane if job.id not in started]
     reasons = {job.id: render(plan.reason(job), conditions.now) for job in waiting}
     return Decided(plan.starts, reasons)
+
+
+def foretold(*args: Any) -> Forecast:
+    """Return where and when a job would start, worked out in one go; see `forecast`."""
+    return finish(forecast(*args))
+
+
+def scheduled(*args: Any) -> tuple[Landing, ...]:
+    """Return when jobs are expected to start, worked out in one go; see `make_schedule`."""
+    return finish(make_schedule(*args))

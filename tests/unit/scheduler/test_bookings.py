@@ -28,10 +28,9 @@ from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Spec
 from gpudeck.scheduler.protocol.schedule import expected_end
 from gpudeck.scheduler.protocol.units import parse_daily
 from gpudeck.scheduler.protocol.wait_reasons import render
-from gpudeck.scheduler.queue.forecast import forecast
 from gpudeck.scheduler.queue.placement import MARGIN_S, Availability, DeviceUse
 from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan
-from tests.unit.scheduler.planning import laned
+from tests.unit.scheduler.planning import foretold, laned
 
 HOUR = 3600.0
 GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(3)]
@@ -116,9 +115,9 @@ def test_a_job_that_waits_for_the_end_of_a_reservation_holds_up_nobody() -> None
 def test_a_forecast_knows_when_a_reservation_is_over() -> None:
     kept = (booking(1, 5, 0, 1, 2, group="night"),)
     conditions = Conditions(Availability(USES, bookings=kept), {}, 0.0)
-    assert forecast(job(1), [], {}, GPUS, conditions).at == 5 * HOUR
-    assert forecast(job(1, hours=0.5), [], {}, GPUS, conditions).at == 0.0
-    assert forecast(job(1, group="night"), [], {}, GPUS, conditions).at == 0.0
+    assert foretold(job(1), [], {}, GPUS, conditions).at == 5 * HOUR
+    assert foretold(job(1, hours=0.5), [], {}, GPUS, conditions).at == 0.0
+    assert foretold(job(1, group="night"), [], {}, GPUS, conditions).at == 0.0
 
 
 def test_the_list_of_reservations() -> None:
@@ -196,9 +195,9 @@ def test_no_job_that_may_outlast_the_beginning_starts_on_a_reserved_gpu(
 def test_the_forecast_for_equal_jobs_is_that_of_the_last() -> None:
     conditions = Conditions(Availability(USES), {}, 0.0)
     *before, last = (job(number, hours=1.0) for number in range(1, 5))
-    assert forecast(before[-1], [], {}, GPUS, conditions, before[:-1]).at == 0.0
-    assert forecast(last, [], {}, GPUS, conditions, before).at == HOUR, "there are three GPUs"
-    assert forecast(last, [], {}, GPUS, conditions).at == 0.0
+    assert foretold(before[-1], [], {}, GPUS, conditions, before[:-1]).at == 0.0
+    assert foretold(last, [], {}, GPUS, conditions, before).at == HOUR, "there are three GPUs"
+    assert foretold(last, [], {}, GPUS, conditions).at == 0.0
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])

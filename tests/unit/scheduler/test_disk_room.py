@@ -9,6 +9,7 @@ import pytest
 
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Spec
+from gpudeck.scheduler.protocol.turns import finish
 from gpudeck.scheduler.store import Store
 from gpudeck.scheduler.store import store as store_module
 from tests.unit.scheduler.own_queue import CPU, make_queue, submit
@@ -25,19 +26,19 @@ def test_after_a_refused_submission_the_forecast_refuses_until_a_change_succeeds
     with pytest.raises(UserError, match="disk is full"):
         submit(queue, "true", *["x" * 100_000] * 5)
     with pytest.raises(UserError, match="is full: no job can be queued now"):
-        queue.submission.forecast(SPEC, [CPU])
+        finish(queue.submission.forecast(SPEC, [CPU]))
     store.connection.execute("PRAGMA max_page_count = 1000000")
     submit(queue)
-    assert queue.submission.forecast(SPEC, [CPU]).wait is None
+    assert finish(queue.submission.forecast(SPEC, [CPU])).wait is None
 
 
 def test_a_disk_without_room_is_found_before_anything_was_refused(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = make_queue(store)
-    assert queue.submission.forecast(SPEC, [CPU]).wait is None
+    assert finish(queue.submission.forecast(SPEC, [CPU])).wait is None
     full = SimpleNamespace(f_bavail=3, f_frsize=4096)
     monkeypatch.setattr(store_module.os, "statvfs", lambda path: full)
     with pytest.raises(UserError, match="Free some space"):
-        queue.submission.forecast(SPEC, [CPU])
+        finish(queue.submission.forecast(SPEC, [CPU]))
     assert os.statvfs is store_module.os.statvfs

@@ -26,6 +26,7 @@ from gpudeck.scheduler.executors.ray import read_token
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Done, Job, Queued, Running, Spec
+from gpudeck.scheduler.protocol.turns import finish
 from gpudeck.scheduler.protocol.wait_reasons import (
     ClusterFull,
     ClusterUnavailable,
@@ -228,7 +229,7 @@ def test_the_jobs_given_to_a_cluster_are_limited_and_do_not_count_here(
     hub.queue.step([])
     assert [hub.queue.get(job.id).status for job in jobs] == ["running", "running", "queued"]
     assert wait_reason(hub.queue, jobs[2].id) == ClusterFull("ray:lab", 2)
-    assert hub.queue.submission.forecast(Spec(("x",), "x", "/"), []).at is not None
+    assert finish(hub.queue.submission.forecast(Spec(("x",), "x", "/"), [])).at is not None
     for spec, words in (
         (
             Spec(("x",), "x", "/", where="ray:other"),

@@ -14,9 +14,8 @@ from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Job, Queued, Running, Spec, Usage
 from gpudeck.scheduler.protocol.wait_reasons import Behind, BehindUser, render
 from gpudeck.scheduler.queue.fair_share import FairShare
-from gpudeck.scheduler.queue.forecast import forecast
 from gpudeck.scheduler.queue.policy import Conditions, make_plan
-from tests.unit.scheduler.planning import laned
+from tests.unit.scheduler.planning import foretold, laned
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -98,7 +97,7 @@ def test_the_reason_names_the_shares() -> None:
 def test_a_forecast_lets_other_users_go_first() -> None:
     mine, other = job(1, A, 3), job(2, B, 3, timeout=HOUR)
     conditions = Conditions(hours={A: 8.0, B: 0.0})
-    found = forecast(mine, [], laned([other])[1], GPUS, conditions)
+    found = foretold(mine, [], laned([other])[1], GPUS, conditions)
     assert found.at == HOUR
     assert found.reason.startswith("needs 3 GPUs; 0 free: GPU 0 is held by job 2 (job2)")
 

@@ -17,11 +17,10 @@ from gpudeck.scheduler.protocol.jobs import Group, Job, Queued, Running, Spec
 from gpudeck.scheduler.protocol.schedule import expected_end
 from gpudeck.scheduler.protocol.wait_reasons import Behind, End, render
 from gpudeck.scheduler.queue import policy
-from gpudeck.scheduler.queue.forecast import forecast
 from gpudeck.scheduler.queue.placement import Availability, DeviceUse
 from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan
 from gpudeck.scheduler.queue.reservations import MAX_CONSIDERED
-from tests.unit.scheduler.planning import laned
+from tests.unit.scheduler.planning import foretold, laned
 
 GPUS = [Device(f"GPU-{i}", i, "H100" if i < 3 else "A100", "nvidia") for i in range(5)]
 USE = DeviceUse(80.0 * GIB, 80.0 * GIB, {})
@@ -215,7 +214,7 @@ def test_a_forecast_includes_backfill() -> None:
     running, lanes = laned(jobs[:2])
     ends = {1: End(HOUR, latest=True)}
     conditions = Conditions(Availability(PLAY.uses), ends, 0.0)
-    short = forecast(jobs[2], running, lanes, GPUS, conditions)
+    short = foretold(jobs[2], running, lanes, GPUS, conditions)
     assert (short.at, short.devices) == (0.0, ("GPU-1",))
-    all_of_them = forecast(jobs[1], running, {}, GPUS, conditions)
+    all_of_them = foretold(jobs[1], running, {}, GPUS, conditions)
     assert all_of_them.at == HOUR

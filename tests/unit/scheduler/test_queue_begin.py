@@ -18,7 +18,6 @@ from gpudeck.scheduler.protocol.jobs import Done, Job, Lost, Queued, Spec
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.units import parse_begin
 from gpudeck.scheduler.protocol.wait_reasons import Behind, Held, NotBefore
-from gpudeck.scheduler.queue.forecast import forecast
 from gpudeck.scheduler.queue.placement import Availability
 from gpudeck.scheduler.queue.policy import Conditions
 from gpudeck.scheduler.queue.queue import Queue
@@ -26,7 +25,7 @@ from gpudeck.scheduler.store import Store
 from gpudeck.scheduler.telemetry.monitor import Monitor
 from tests.support import eventually
 from tests.unit.scheduler.own_queue import CPU, GPU, ended, make_queue, submit, wait_reason
-from tests.unit.scheduler.planning import laned
+from tests.unit.scheduler.planning import foretold, laned
 
 HOUR = 3600.0
 NOON = datetime(2026, 11, 22, 12, 0, 30).timestamp()
@@ -120,12 +119,12 @@ def later(number: int, begin: float = 0.0, timeout: float = 0.0) -> Job:
 def test_a_forecast_counts_jobs_that_begin_later() -> None:
     running_jobs, lanes = laned([later(1, begin=HOUR, timeout=HOUR)])
     conditions = Conditions(Availability(), {}, 0.0)
-    found = forecast(later(2, begin=1.5 * HOUR), running_jobs, lanes, [GPU], conditions)
+    found = foretold(later(2, begin=1.5 * HOUR), running_jobs, lanes, [GPU], conditions)
     assert (found.at, found.wait) == (2 * HOUR, NotBefore(1.5 * HOUR))
-    assert forecast(later(2), running_jobs, lanes, [GPU], conditions).at == 0.0
-    assert forecast(later(2, begin=HOUR), [], {}, [GPU], conditions).at == HOUR
+    assert foretold(later(2), running_jobs, lanes, [GPU], conditions).at == 0.0
+    assert foretold(later(2, begin=HOUR), [], {}, [GPU], conditions).at == HOUR
     ahead = [later(1, timeout=HOUR), later(3, timeout=HOUR)]
-    found = forecast(later(4), *laned(ahead), [GPU], conditions)
+    found = foretold(later(4), *laned(ahead), [GPU], conditions)
     assert (found.at, found.wait) == (2 * HOUR, Behind(3))
 
 

@@ -249,7 +249,7 @@ def test_a_forecast_does_not_use_up_the_next_attempt_of_a_job(queue: Queue) -> N
     queue.step([CPU])
     eventually(lambda: ended(queue, job) or queue.get(job).tries)
     time.sleep(0.06)
-    queue.submission.forecast(Spec(("true",), "y", "/"), [CPU])
+    finish(queue.submission.forecast(Spec(("true",), "y", "/"), [CPU]))
     assert queue.retry_is_ready(time.time())
 
 
@@ -331,7 +331,7 @@ def test_a_forecast_reads_a_limited_number_of_lanes(
     make_plan = forecast.make_plan
     monkeypatch.setattr(forecast, "make_plan", count)
     monkeypatch.setattr(forecast, "MAX_LANES", 200)
-    assert queue.submission.forecast(Spec(("true",), "y", "/"), [CPU]).at is None, "unknown"
+    assert finish(queue.submission.forecast(Spec(("true",), "y", "/"), [CPU])).at is None, "unknown"
     assert 40 < sum(scans) <= 200
     queue.canceller.cancel(1)
     eventually(lambda: ended(queue, 1))

@@ -18,10 +18,9 @@ from gpudeck.scheduler.attempts import running as state_of
 from gpudeck.scheduler.protocol import wait_reasons as w
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import Job, JobSuspension, Queued, Running, Spec, turn
-from gpudeck.scheduler.queue.forecast import forecast, make_schedule
 from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan
 from gpudeck.scheduler.queue.preemption import PAUSE_S
-from tests.unit.scheduler.planning import laned
+from tests.unit.scheduler.planning import foretold, laned, scheduled
 
 GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(4)]
 NOW = 100_000.0
@@ -170,10 +169,10 @@ def test_what_is_foretold_of_drawn_queues_is_what_happens(queues: int) -> None:
         world = World(jobs)
         running, lanes = laned(jobs)
         conditions = world.conditions()
-        landings = make_schedule(running, lanes, GPUS, conditions)
+        landings = scheduled(running, lanes, GPUS, conditions)
         last = max(world.waiting.values(), key=turn)
         without = laned([job for job in jobs if job.id != last.id])[1]
-        foretold = forecast(last, running, without, GPUS, conditions)
+        first = foretold(last, running, without, GPUS, conditions)
         check_reasons(world, world.plan())
         for _ in range(STEPS):
             if not world.step():
@@ -191,5 +190,5 @@ def test_what_is_foretold_of_drawn_queues_is_what_happens(queues: int) -> None:
         for job, (at, devices) in seen.items():
             assert at == pytest.approx(world.begun[job].at, abs=0.01), f"{number}: job {job}"
             assert devices == world.begun[job].devices, f"{number}: job {job}"
-        assert foretold.at == pytest.approx(world.begun[last.id].at, abs=0.01), number
+        assert first.at == pytest.approx(world.begun[last.id].at, abs=0.01), number
     assert preempted > queues / 10 and compared > queues / 2

@@ -27,14 +27,13 @@ from gpudeck.scheduler.protocol.jobs import (
 from gpudeck.scheduler.protocol.turns import finish
 from gpudeck.scheduler.protocol.wait_reasons import AfterJobs, DependencyFailed, End, explain
 from gpudeck.scheduler.queue.editing import describe_changes, edited, moved
-from gpudeck.scheduler.queue.forecast import forecast
 from gpudeck.scheduler.queue.placement import Availability, DeviceUse
 from gpudeck.scheduler.queue.policy import Conditions
 from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.store import Store
 from tests.support import eventually
 from tests.unit.scheduler.own_queue import CPU, ended, make_queue, submit_all, wait_reason
-from tests.unit.scheduler.planning import decide, laned
+from tests.unit.scheduler.planning import decide, foretold, laned
 
 GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(2)]
 RUNNING = Running("nonce", (), 0.0, 1, 1, "boot")
@@ -245,16 +244,16 @@ def test_a_forecast_plays_the_queue_forward() -> None:
     active = [on(1, "GPU-0"), on(2, "GPU-1"), job(3, gpus=1, timeout=50.0)]
     ends = {1: End(200.0), 2: End(150.0)}
     new = job(9, gpus=1)
-    found = forecast(new, *laned(active), GPUS, Conditions(ends=ends, now=100.0))
+    found = foretold(new, *laned(active), GPUS, Conditions(ends=ends, now=100.0))
     assert found.devices == ("GPU-0",) or found.devices == ("GPU-1",)
     assert found.at == 200.0, "job 3 takes GPU 1 at 150, until 200 at the latest"
     assert found.reason.startswith("needs 1 GPU; 0 free") or found.reason == "job 3 is ahead of it"
-    assert forecast(new, *laned([on(1, "GPU-0")]), GPUS, Conditions(now=100.0)) == Forecast(
+    assert foretold(new, *laned([on(1, "GPU-0")]), GPUS, Conditions(now=100.0)) == Forecast(
         ("GPU-1",), 100.0, ""
     )
     urgent = msgspec.structs.replace(new, spec=msgspec.structs.replace(new.spec, priority=1))
-    assert forecast(urgent, *laned(active), GPUS, Conditions(ends=ends, now=100.0)).at == 150.0
-    unknown = forecast(new, *laned([on(1, "GPU-0"), on(2, "GPU-1")]), GPUS, Conditions(now=100.0))
+    assert foretold(urgent, *laned(active), GPUS, Conditions(ends=ends, now=100.0)).at == 150.0
+    unknown = foretold(new, *laned([on(1, "GPU-0"), on(2, "GPU-1")]), GPUS, Conditions(now=100.0))
     assert unknown.at is None and "GPU 0 is held by job 1" in unknown.reason
 
 
@@ -262,9 +261,9 @@ def test_a_forecast_counts_the_memory_that_comes_free() -> None:
     sharing = [on(1, "GPU-0", memory=50 * GIB), on(2, "GPU-0", memory=20 * GIB)]
     sight = Availability({"GPU-0": DeviceUse(80 * GIB, 20.0 * GIB, {1: 45.0 * GIB, 2: 15.0 * GIB})})
     around = Conditions(sight, {1: End(300.0), 2: End(200.0)}, 100.0)
-    assert forecast(job(9, gpus=1, memory=10 * GIB), *laned(sharing), GPUS[:1], around).at == 100.0
-    assert forecast(job(9, gpus=1, memory=30 * GIB), *laned(sharing), GPUS[:1], around).at == 200.0
-    assert forecast(job(9, gpus=1, memory=60 * GIB), *laned(sharing), GPUS[:1], around).at == 300.0
+    assert foretold(job(9, gpus=1, memory=10 * GIB), *laned(sharing), GPUS[:1], around).at == 100.0
+    assert foretold(job(9, gpus=1, memory=30 * GIB), *laned(sharing), GPUS[:1], around).at == 200.0
+    assert foretold(job(9, gpus=1, memory=60 * GIB), *laned(sharing), GPUS[:1], around).at == 300.0
 
 
 @pytest.mark.parametrize(

@@ -35,12 +35,11 @@ from gpudeck.scheduler.protocol.jobs import (
 from gpudeck.scheduler.protocol.schedule import expected_end
 from gpudeck.scheduler.protocol.user_limits import UserLimits
 from gpudeck.scheduler.protocol.wait_reasons import End
-from gpudeck.scheduler.queue.forecast import forecast
 from gpudeck.scheduler.queue.placement import Availability
 from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan
 from gpudeck.scheduler.queue.transitions import ended, on_again
 from gpudeck.scheduler.queue.user_limits import Allowance
-from tests.unit.scheduler.planning import laned
+from tests.unit.scheduler.planning import foretold, laned
 
 GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(3)]
 NOW = 1000.0
@@ -177,12 +176,12 @@ def test_a_forecast_knows_when_jobs_come_back() -> None:
     running, lanes = laned([back, held])
     ends = {each.id: found for each in running if (found := expected_end(each, NOW)) is not None}
     conditions = Conditions(Availability(), ends, NOW)
-    assert forecast(waiting, running, lanes, GPUS[:1], conditions).at == 1100.0
+    assert foretold(waiting, running, lanes, GPUS[:1], conditions).at == 1100.0
     long = msgspec.structs.replace(held, spec=msgspec.structs.replace(held.spec, timeout=1150.0))
     running, lanes = laned([back, long])
     ends = {each.id: found for each in running if (found := expected_end(each, NOW)) is not None}
     conditions = Conditions(Availability(), ends, NOW)
-    assert forecast(waiting, running, lanes, GPUS[:1], conditions).at == 1310.0
+    assert foretold(waiting, running, lanes, GPUS[:1], conditions).at == 1310.0
 
 
 def test_suspended_time_counts_neither_for_the_pace_nor_for_the_gpu_hours() -> None:
@@ -282,7 +281,7 @@ def test_the_forecast_of_a_preempting_job_is_what_happens(data: st.DataObject) -
     for each in running:
         if each.id in found.victims:
             assert each.spec.preemptible and each.spec.priority < urgent.spec.priority
-    at = forecast(urgent, running, {}, GPUS, conditions).at
+    at = foretold(urgent, running, {}, GPUS, conditions).at
     if not found.victims:
         assert not found.starts and (at is None or at >= min(end.at for end in ends.values()))
         return

@@ -7,12 +7,13 @@ import pytest
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Spec
 from gpudeck.scheduler.protocol.schedule import Landing, Moved
+from gpudeck.scheduler.protocol.turns import finish
 from gpudeck.scheduler.protocol.wait_reasons import End
-from gpudeck.scheduler.queue.forecast import MOST_SCHEDULED, forecast, make_schedule
+from gpudeck.scheduler.queue.forecast import MOST_SCHEDULED
 from gpudeck.scheduler.queue.policy import Conditions
 from gpudeck.scheduler.store import Store
 from tests.unit.scheduler.own_queue import CPU, GPU, make_queue, submit
-from tests.unit.scheduler.planning import laned
+from tests.unit.scheduler.planning import foretold, laned, scheduled
 
 HOUR = 3600.0
 
@@ -26,26 +27,26 @@ def test_jobs_land_one_after_another_until_an_end_is_unknown() -> None:
     jobs = [waiting(2), waiting(3, timeout=0), waiting(4)]
     conditions = Conditions(ends={1: End(60.0)}, now=10.0)
     running, lanes = laned([busy, *jobs])
-    assert make_schedule(running, lanes, [GPU], conditions) == (
+    assert scheduled(running, lanes, [GPU], conditions) == (
         Landing(2, ("GPU-0",), 60.0, 60.0 + HOUR),
         Landing(3, ("GPU-0",), 60.0 + HOUR, None),
     )
-    assert make_schedule(running, lanes, [GPU], Conditions(now=10.0)) == ()
+    assert scheduled(running, lanes, [GPU], Conditions(now=10.0)) == ()
 
 
 def test_a_schedule_and_the_forecast_of_each_job_agree() -> None:
     jobs = [waiting(n, timeout=HOUR * n) for n in range(1, 9)]
-    found = {landing.job: landing for landing in make_schedule(*laned(jobs), [GPU], Conditions())}
+    found = {landing.job: landing for landing in scheduled(*laned(jobs), [GPU], Conditions())}
     assert len(found) == len(jobs)
     for job in jobs:
         others = [other for other in jobs if other is not job]
-        foreseen = forecast(job, *laned(others), [GPU], Conditions())
+        foreseen = foretold(job, *laned(others), [GPU], Conditions())
         assert (foreseen.devices, foreseen.at) == (found[job.id].devices, found[job.id].at)
 
 
 def test_a_schedule_of_a_long_queue_is_bounded() -> None:
     jobs = [waiting(n, gpus=0) for n in range(1, 3 * MOST_SCHEDULED)]
-    found = make_schedule(*laned(jobs), [GPU], Conditions(processors=1000))
+    found = scheduled(*laned(jobs), [GPU], Conditions(processors=1000))
     assert [landing.job for landing in found] == [job.id for job in jobs[:MOST_SCHEDULED]]
 
 
@@ -54,7 +55,7 @@ def test_a_move_that_is_tried_changes_nothing_and_comes_true(store: Store) -> No
     jobs = [submit(queue, gpus=1, timeout=HOUR) for _ in range(4)]
 
     def order(move: Moved | None = None) -> list[int]:
-        return [landing.job for landing in queue.editor.schedule([CPU], move=move)]
+        return [landing.job for landing in finish(queue.editor.schedule([CPU], move=move))]
 
     assert order() == jobs
     moved = [jobs[3], *jobs[:3]]

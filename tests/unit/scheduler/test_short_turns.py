@@ -6,13 +6,14 @@ import asyncio
 import os
 import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudeck.scheduler.protocol import wire
+from gpudeck.scheduler.protocol import traffic, wire
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Changes, Job, Queued, Spec
 from gpudeck.scheduler.protocol.turns import finish, light_parts
@@ -167,4 +168,66 @@ def test_the_artefacts_of_many_jobs_are_checked_in_one_look_at_the_queue(
     with pytest.raises(UserError, match=f"job {users[0].id} uses the artefacts of job {old[0].id}"):
         submit_all(queue, using[:1], [CPU])
     with pytest.raises(UserError, match=f"job {users[1].id} uses the artefacts of job {old[1].id}"):
-        queue.submission.forecast(using[1], [CPU])
+        finish(queue.submission.forecast(using[1], [CPU]))
+
+
+def test_all_users_together_ask_for_a_limited_number_of_combinations(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Leave each user a few, however many the others ask for."""
+    monkeypatch.setattr(admission, "MAX_ALL_LANES", 8)
+    monkeypatch.setattr(admission, "OWN_LANES", 2)
+    cancelled = submit_all(queue, grouped(4, user=6), [GPU])
+    finish(queue.canceller.cancel_many([job.id for job in cancelled], [], None, ""))
+    submit_all(queue, grouped(8, user=7), [GPU])
+    submit_all(queue, grouped(2, user=8), [GPU])
+    for user in (7, 8):
+        with pytest.raises(UserError, match="of which yours may have 2 now"):
+            submit_all(queue, grouped(1, user=user, memory=2**30), [GPU])
+        submit_all(queue, grouped(2, user=user) * 3, [GPU])  # more of the same
+    with pytest.raises(UserError, match="of which yours may have 2 now"):
+        finish(queue.canceller.undo.restore([job.id for job in cancelled]))
+    assert len(finish(queue.canceller.undo.restore([job.id for job in cancelled[:2]]))) == 2
+
+
+def test_a_forecast_lets_others_have_a_turn_after_each_pass(queue: Queue) -> None:
+    """Foresee what was asked for, whatever others change meanwhile."""
+    ahead = submit_all(queue, [Spec(("true",), "x", "/", gpus=1, timeout=60.0)] * 5, [GPU])
+    asked = queue.submission.forecast(Spec(("true",), "y", "/", gpus=1), [GPU])
+    listed = queue.editor.schedule([GPU])
+    turns = [sum(1 for _ in work) for work in (asked, listed)]
+    assert min(turns) > len(ahead)
+    asked = queue.submission.forecast(Spec(("true",), "y", "/", gpus=1), [GPU])
+    for _ in range(2):  # the checks, and a look at the queue
+        next(asked)
+    finish(queue.canceller.cancel_many([job.id for job in ahead], [], None, ""))
+    now = time.time()
+    assert finish(asked).at == pytest.approx(now + 300.0, abs=30.0)
+    later = finish(queue.submission.forecast(Spec(("true",), "y", "/", gpus=1), [GPU])).at
+    assert later == pytest.approx(now, abs=30.0)
+
+
+def test_few_requests_of_a_user_are_worked_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each makes every turn of the loop longer for the others, and holds what it made."""
+    monkeypatch.setattr(traffic, "MAX_UNSENT", 10)
+
+    async def flood() -> None:
+        user, at_work, most = traffic.UserTraffic(limited=True), 0, 0
+
+        async def one() -> None:
+            nonlocal at_work, most
+            async with user.working():
+                at_work += 1
+                most = max(most, at_work)
+                await asyncio.sleep(0.001)
+                at_work -= 1
+
+        await asyncio.gather(*(one() for _ in range(50)))
+        assert most == traffic.AT_ONCE
+        with user.sending(11):
+            blocked = asyncio.ensure_future(one())
+            await asyncio.sleep(0.01)
+            assert not blocked.done(), "nothing more is made while too much is unread"
+        await blocked
+
+    asyncio.run(flood())
