@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpudeck.scheduler.client import Client, submit
     from gpudeck.scheduler.handle import JobHandle
     from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
+    from gpudeck.scheduler.when_idle import run_when_idle
 
     __version__: str
 
@@ -35,6 +36,7 @@ __all__ = [
     "UserError",
     "__version__",
     "accel",
+    "run_when_idle",
     "submit",
 ]
 
@@ -45,6 +47,7 @@ _HOME = {
     "JobHandle": ("scheduler.handle", "JobHandle"),
     "UserError": ("scheduler.protocol.errors", "UserError"),
     "__version__": ("version", "VERSION"),
+    "run_when_idle": ("scheduler.when_idle", "run_when_idle"),
     "submit": ("scheduler.client", "submit"),
 }
 """The module and the name there of what is imported at its first use."""

@@ -116,6 +116,13 @@ COMMANDS = (
         "queue an accelerated workload: gpudeck run attention seq=16384 causal=yes",
     ),
     Command(
+        "when-idle",
+        "cli.queue.when_idle",
+        "run a command while a GPU is idle; when the GPU is needed, the command is ended and "
+        "begins anew later: gpudeck when-idle [options] -- COMMAND [ARG ...]",
+        json=False,
+    ),
+    Command(
         "notebook",
         "cli.queue.notebook",
         "start Jupyter as a job and open it once it runs; list notebooks and shells with what they "

@@ -17,12 +17,12 @@ import time
 from collections.abc import Iterator
 from itertools import chain
 
-from gpudeck.assistant.gpu_lease import GpuLease
 from gpudeck.assistant.idle import Cancelled, wait_until_idle
 from gpudeck.language.numbers import GIB
 from gpudeck.language.text import Message
 from gpudeck.scheduler.background.instance import run_alone
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.gpu_lease import GpuLease
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.snapshot import Snapshot

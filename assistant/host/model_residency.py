@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpudeck.assistant.gpu_lease import GpuLease
 from gpudeck.assistant.host.channel import RequestChannel
 from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.gpu_lease import GpuLease
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 from gpudeck.scheduler.protocol.settings import Settings
 

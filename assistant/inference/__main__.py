@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from gpudeck.assistant.gpu_lease import GpuLease
 from gpudeck.assistant.inference import messages as m
 from gpudeck.assistant.inference.engine_requests import engine_request, tokens_of
 from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.gpu_lease import GpuLease
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 

@@ -44,7 +44,7 @@ Samples = dict[tuple[str, str], list[float]]
 HOST = """
 import os, sys, threading, time
 import torch
-from gpudeck.assistant.gpu_lease import GpuLease
+from gpudeck.scheduler.gpu_lease import GpuLease
 from gpudeck.scheduler.errors import UserError
 from tests.benchmarks.rwkv_gpu import SHAPES, ours, random_weights
 sys.stdin.readline()

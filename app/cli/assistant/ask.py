@@ -24,7 +24,7 @@ from gpudeck.app.report.file import save_report
 from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.intents.choices import Choice, choice_by_number
 from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.messages import Answer
+from gpudeck.assistant.messages import Answer, When
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.scheduler.protocol import paths
@@ -45,6 +45,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--cpu",
         action="store_true",
         help="run the model on the CPU instead of waiting for a busy GPU",
+    )
+    parser.add_argument(
+        "--when-idle",
+        action="store_true",
+        help="answer once the devices are idle",
     )
     parser.add_argument(
         "--continue",
@@ -69,7 +74,8 @@ def run(args: Namespace) -> int:
         raise UsageError('missing question. Example: gpudeck ask "what happened?"')
     assistant = Assistant()
     state = _last_state() if args.goes_on else State()
-    answer = assistant.ask(question, on_event=show_event, device=device(args), state=state)
+    when: When = "idle" if args.when_idle else "now"
+    answer = assistant.ask(question, when, show_event, device(args), state=state)
     clear_progress()
     if answer.choices:
         choice = _choose(answer, args)

@@ -12,7 +12,7 @@ import threading
 import time
 from pathlib import Path
 
-from gpudeck.assistant.gpu_lease import GpuLease
+from gpudeck.scheduler.gpu_lease import GpuLease
 
 GPU, MANNER = Path(sys.argv[1]), sys.argv[2]
 HELD = 3 * 2**30

@@ -1,4 +1,4 @@
-"""The GPU that the daemon leases to a process which runs a model. Free of torch."""
+"""The GPU that the daemon leases to a process until somebody else needs it. Free of torch."""
 
 from __future__ import annotations
 
