@@ -125,9 +125,12 @@ class Direct:
         copied = any(a is not b for a, b in zip(given, tensors, strict=True))
         ready = self._ready(current, round_.fresh or copied)
         program = self._program(arena, round_, at, tuple(t.stride() for t in given))
+        # tensors of the caller live until the end of the pass, which waits for the copies; to
+        # record their streams would give the next call's tensors other addresses
+        brief = round_.fresh or copied
         for peer in self._streams:
-            self._send(peer, program.sends.get(peer, []), given, at, ready)
-        self._fill(program, given, slot, ready)
+            self._send(peer, program.sends.get(peer, []), given, at, ready, brief)
+        self._fill(program, given, slot, ready, brief)
         return _Landing(self, program.buffers, program.senders, at)
 
     def end(self) -> None:
@@ -199,11 +202,18 @@ class Direct:
         return current.record_event() if fresh else self._begun
 
     def _send(
-        self, peer: int, copies: list[Copy], given: list[Tensor], at: int, ready: torch.cuda.Event
+        self,
+        peer: int,
+        copies: list[Copy],
+        given: list[Tensor],
+        at: int,
+        ready: torch.cuda.Event,
+        brief: bool,
     ) -> None:
         """Queue the copies to a peer, which come when its slot is free.
 
-        A slot that gets nothing from here is free again for the next round like all others.
+        A slot that gets nothing from here is free again for the next round like all others. `brief`
+        says that the tensors may be freed before the copies are done.
         """
         stream = self._use(self._streams[peer])
         raw = stream.cuda_stream
@@ -211,13 +221,18 @@ class Direct:
         take_flag(self._address(self._me, "free", peer, at), raw)
         for copy in copies:
             copy.run(given[copy.tensor].data_ptr(), raw)
-        for tensor in {copy.tensor for copy in copies}:
-            given[tensor].record_stream(stream)  # it may be freed before the copy is done
+        for tensor in {copy.tensor for copy in copies if brief}:
+            given[tensor].record_stream(stream)
         if copies:
             raise_flag(self._address(peer, "arrived", self._me, at), raw)
 
     def _fill(
-        self, program: _Program, given: list[Tensor], slot: _Slot, ready: torch.cuda.Event
+        self,
+        program: _Program,
+        given: list[Tensor],
+        slot: _Slot,
+        ready: torch.cuda.Event,
+        brief: bool,
     ) -> None:
         """Put this rank's own rows into its landing buffers.
 
@@ -232,7 +247,7 @@ class Direct:
         with torch.cuda.stream(self._own):
             for part, target in program.own:
                 target.copy_(part.of(given))
-        for tensor in {part.tensor for part, _ in program.own}:
+        for tensor in {part.tensor for part, _ in program.own if brief}:
             given[tensor].record_stream(self._own)
         slot.filled = self._own.record_event()
 

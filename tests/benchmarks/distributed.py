@@ -4,7 +4,7 @@ Run `torchrun --nproc-per-node 2 -m tests.benchmarks.distributed PART --out FOLD
 written as soon as it is measured. A step that hangs ends the process; started again with the same
 folder it goes on with the next step. NVLink multicast stays off.
 
-Parts: ours, settings, peers, exactness, memory, timeline, lost-peer.
+Parts: ours, peers, exactness, memory, timeline, lost-peer.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from tests.benchmarks.multi_gpu import exactness, shim, speed, timeline
 from tests.benchmarks.multi_gpu.cells import Steps, Table, on_gpu, say
 from tests.benchmarks.rows import RESULTS
 
-PARTS = ("ours", "settings", "peers", "exactness", "memory", "timeline", "lost-peer")
-SETTINGS = ["no early tiles last", "pieces of 24 MiB", "pieces of 8 MiB", "no graphs"]
+PARTS = ("ours", "peers", "exactness", "memory", "timeline", "lost-peer")
 
 
 def main() -> None:
@@ -44,9 +43,7 @@ def main() -> None:
     checks = Table(asked.out / "distributed_checks.csv", exactness.FIELDS)
     say(f"{asked.part} begins")
     if asked.part == "ours":
-        speed.run_ours(times, steps, asked.label, ["default"])
-    elif asked.part == "settings":
-        speed.run_ours(times, steps, asked.label, SETTINGS)
+        speed.run_ours(times, steps, asked.label)
     elif asked.part == "peers":
         shim.show_to_transformers()
         speed.run_peers(times, steps)

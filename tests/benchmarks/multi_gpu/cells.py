@@ -102,10 +102,10 @@ def milliseconds(call: Callable[[], object], expected_ms: float) -> float:
         call()
         return 1e3 * (time.perf_counter() - begin)
     repeats = max(1, min(40, int(150 / expected_ms)))
-    for _ in range(max(1, min(14, int(600 / expected_ms)))):
+    for _ in range(max(1, min(14, int(400 / expected_ms)))):
         call()
     series = []
-    for _ in range(3 if expected_ms < 800 else 1):
+    for _ in range(3 if expected_ms < 800 else 2):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
         dist.barrier()
@@ -167,14 +167,20 @@ def say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} [{dist.get_rank()}] {text}", flush=True)
 
 
+ENDED = "ended: "
+
+
 class Steps:
     """Run steps that may raise or hang: each has its own time, and a next process leaves out those
     that were begun."""
 
     def __init__(self, folder: Path, part: str) -> None:
         self._file = folder / f"begun-{part}.txt"
-        done = self._file.read_text().splitlines() if self._file.exists() else []
-        self._begun = set(done)
+        lines = self._file.read_text().splitlines() if self._file.exists() else []
+        ended = {line.removeprefix(ENDED) for line in lines if line.startswith(ENDED)}
+        self._begun = {line for line in lines if not line.startswith(ENDED)}
+        self.hung = self._begun - ended
+        """The steps of earlier processes that did not end."""
         dist.barrier()
 
     @contextmanager
@@ -183,9 +189,7 @@ class Steps:
         if name in self._begun:
             yield False
             return
-        if dist.get_rank() == 0:
-            with self._file.open("a") as f:
-                f.write(name + "\n")
+        self._note(name)
         timer = threading.Timer(seconds, _hung, (name, seconds))
         timer.daemon = True
         timer.start()
@@ -203,6 +207,12 @@ class Steps:
                 torch.cuda.empty_cache()
         finally:
             timer.cancel()
+        self._note(ENDED + name)
+
+    def _note(self, line: str) -> None:
+        if dist.get_rank() == 0:
+            with self._file.open("a") as f:
+                f.write(line + "\n")
 
 
 def _hung(name: str, seconds: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -39,6 +40,9 @@ FLOPS = 600e12
 """A guess that sets only how often calls are repeated."""
 PAIRS = (("gather", "ulysses"), ("ulysses", "ulysses"), ("gather", "gather"))
 """The strategies of the forward and the backward pass."""
+SETTINGS = ("pieces of 24 MiB", "pieces of 8 MiB", "no graphs", "no early tiles last")
+"""What is changed beside the default, one thing at a time, in some of the cells."""
+SHORT, LONG = (CELLS[0], *CELLS[2:3], *CELLS[4:5]), CELLS[1]
 
 
 def expected_ms(cell: Cell, passes: float) -> float:
@@ -76,8 +80,8 @@ def measure(
     given: list[Tensor],
     *,
     forward: bool = True,
-) -> None:
-    """Write the rows of the forward pass and of both."""
+) -> float:
+    """Write the rows of the forward pass and of both; return the share of the ideal of both."""
     if forward:
         with torch.no_grad():
             one = partial(attend, *given[:3])
@@ -88,52 +92,79 @@ def measure(
     ms = milliseconds(step, expected_ms(cell, 4))
     row = {"pass": "both", "host_us": host_microseconds(step)}
     table.add(**cell.columns, **names, **row, **_times(ms, ideal[1]))
+    return ideal[1] / ms
 
 
 def _times(ms: float, ideal: float) -> dict[str, float]:
     return {"ms": round(ms, 3), "ideal_ms": round(ideal, 3), "share": round(ideal / ms, 3)}
 
 
-def run_ours(table: Table, steps: Steps, label: str, settings: list[str]) -> None:
-    """Measure our strategies in each cell, by default and in other settings."""
-    for cell in CELLS:
-        with steps.step(f"ours {cell}", 40) as go:
-            if not go:
-                continue
-            ideal = ideals(cell)
-            whole = drawn(cell)
-            for name in settings:
+def run_ours(table: Table, steps: Steps, label: str) -> None:
+    """Measure our strategies in each cell, by default and in other settings.
+
+    If a step of an earlier process hung, what is left is measured without graphs.
+    """
+    with ExitStack() as stack:
+        if any("default" in name for name in steps.hung):
+            stack.enter_context(_setting("no graphs"))
+            label += ", without graphs"
+        with steps.step("compiling", 120) as go:
+            if go:
+                _compile()
+        for cell in CELLS:
+            names = ("default",) if label == "before" else ("default", *SETTINGS)
+            found = None
+            for name in names:
                 with _setting(name) as applies:
                     if not applies(cell):
                         continue
-                    _measure_ours(table, cell, ideal, {"run": label, "setting": name}, whole)
-            del whole
+                    with steps.step(f"{name} {cell}", 45) as go:
+                        if go:
+                            found = found or ideals(cell)
+                            whose = {"run": label, "setting": name}
+                            _measure_ours(table, cell, found, whose)
+
+
+def _compile() -> None:
+    """Run each kind of pass once, so that their kernels are there."""
+    with _setting("no graphs") as _:
+        for cell in (CELLS[0], *(c for c in CELLS if c.documents), *CELLS[-4:]):
+            small = replace(cell, tokens=min(cell.tokens, 16384)) if not cell.documents else cell
+            for forward, backward in PAIRS:
+                attend, given = _prepared(small, forward, backward)
+                both(attend, given)()
 
 
 def _measure_ours(
-    table: Table, cell: Cell, ideal: tuple[float, float], names: dict[str, str], whole: list[Tensor]
+    table: Table, cell: Cell, ideal: tuple[float, float], names: dict[str, str]
 ) -> None:
-    layout = layout_of(cell)
-    given = [shard(t, layout[dist.get_rank()], 2) for t in whole]
     known: set[str] = set()
-    for forward, backward in PAIRS:
-
-        def divided(
-            q: Tensor, k: Tensor, v: Tensor, forward: str = forward, backward: str = backward
-        ) -> Tensor:
-            out = distributed_attention(
-                q, k, v, causal=cell.causal, seqlens=cell.documents or None, layout=layout,
-                strategy=forward, backward_strategy=backward,
-            )  # fmt: skip
-            assert isinstance(out, Tensor)
-            return out
-
+    for forward, backward in PAIRS if names["setting"] == "default" else PAIRS[:2]:
         if forward == backward == "gather" and cell.tokens > 64 * 1024:
             continue  # it is slow, and known to be
+        attend, given = _prepared(cell, forward, backward)
         whose = {**names, "contender": "ours", "strategy": f"{forward}+{backward}"}
         new = forward not in known
-        measure(table, cell, ideal, whose, divided, given, forward=new)
+        measure(table, cell, ideal, whose, attend, given, forward=new)
         known.add(forward)
+
+
+def _prepared(
+    cell: Cell, forward: str, backward: str
+) -> tuple[Callable[..., Tensor], list[Tensor]]:
+    """Return our attention by two strategies, and this rank's tensors."""
+    layout = layout_of(cell)
+    given = [shard(t, layout[dist.get_rank()], 2) for t in drawn(cell)]
+
+    def divided(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        out = distributed_attention(
+            q, k, v, causal=cell.causal, seqlens=cell.documents or None, layout=layout,
+            strategy=forward, backward_strategy=backward,
+        )  # fmt: skip
+        assert isinstance(out, Tensor)
+        return out
+
+    return divided, given
 
 
 def layout_of(cell: Cell) -> tuple[Spans, ...]:
@@ -157,10 +188,10 @@ def _setting(name: str) -> Iterator[Applies]:
     from gpudeck.accel.distributed.strategies import gather, pieces
 
     changes: dict[str, tuple[Any, str, object, Applies]] = {
-        "no graphs": (replays, "SHORT_S", 0.0, lambda c: expected_ms(c, 1) < 8),
-        "no early tiles last": (gather, "LAST", 0.0, lambda c: c.causal),
-        "pieces of 24 MiB": (pieces, "LEAST_BYTES", 24 << 20, lambda c: c.tokens <= 64 * 1024),
-        "pieces of 8 MiB": (pieces, "LEAST_BYTES", 8 << 20, lambda c: c.tokens <= 16 * 1024),
+        "no graphs": (replays, "SHORT_S", 0.0, lambda c: c in SHORT),
+        "no early tiles last": (gather, "LAST", 0.0, lambda c: c in SHORT or c == LONG),
+        "pieces of 24 MiB": (pieces, "LEAST_BYTES", 24 << 20, lambda c: c in SHORT or c == LONG),
+        "pieces of 8 MiB": (pieces, "LEAST_BYTES", 8 << 20, lambda c: c in SHORT),
     }
     module, attribute, value, applies = changes[name]
     before = getattr(module, attribute)
@@ -177,19 +208,31 @@ def _setting(name: str) -> Iterator[Applies]:
 
 def run_peers(table: Table, steps: Steps) -> None:
     """Measure other packages in each cell, after the ideal of the same process."""
+    best: dict[str, tuple[float, str]] = {}
+    """The fastest setting of each package at 64k."""
     for cell in CELLS:
         found = None
         for contender in peers.contenders(cell):
-            with steps.step(f"{contender.package} {contender.setting} {cell}", 40) as go:
+            if cell.tokens > CELLS[1].tokens and best.get(contender.package, ("", ""))[1] not in (
+                "", contender.setting,
+            ):  # fmt: skip
+                continue
+            limit = 45 if cell.tokens > CELLS[1].tokens else 25
+            with steps.step(f"{contender.package} {contender.setting} {cell}", limit) as go:
                 if not go:
                     continue
                 found = found or ideals(cell)
-                _measure_peer(table, cell, found, contender)
+                share = _measure_peer(table, cell, found, contender)
+                if cell in (CELLS[1], CELLS[8 % len(CELLS)]):
+                    best[contender.package] = max(
+                        best.get(contender.package, (0.0, "")), (share, contender.setting)
+                    )
 
 
 def _measure_peer(
     table: Table, cell: Cell, ideal: tuple[float, float], contender: peers.Contender
-) -> None:
+) -> float:
+    """Write the rows of a package in one setting; return its share of the ideal."""
     layout = contender.layout(cell)[dist.get_rank()]
     whole = drawn(cell)
     given = [shard(t, layout, 2) for t in whole]
@@ -199,7 +242,7 @@ def _measure_peer(
             _compare(attend(*given[:3]), cell, whole, layout)
         del whole
         names = {"run": "peers", "contender": contender.package, "strategy": contender.setting}
-        measure(table, cell, ideal, names, attend, given)
+        return measure(table, cell, ideal, names, attend, given)
 
 
 def _compare(got: Tensor, cell: Cell, whole: list[Tensor], layout: Spans) -> None:
