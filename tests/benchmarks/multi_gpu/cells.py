@@ -179,8 +179,8 @@ class Steps:
         lines = self._file.read_text().splitlines() if self._file.exists() else []
         ended = {line.removeprefix(ENDED) for line in lines if line.startswith(ENDED)}
         self._begun = {line for line in lines if not line.startswith(ENDED)}
-        self.hung = self._begun - ended
-        """The steps of earlier processes that did not end."""
+        self.lost = self._begun - ended
+        """The steps that failed here, or did not end in an earlier process."""
         dist.barrier()
 
     @contextmanager
@@ -199,6 +199,7 @@ class Steps:
                 torch.cuda.synchronize()
         except Exception as e:  # noqa: BLE001 - the other steps go on
             say(f"{name} failed: {type(e).__name__}: {str(e)[:400]}")
+            self.lost.add(name)
             if on_gpu():
                 try:
                     torch.cuda.synchronize()

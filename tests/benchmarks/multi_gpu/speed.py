@@ -14,7 +14,13 @@ from torch import Tensor
 
 from gpudeck.accel.attention.api import attention
 from gpudeck.accel.attention.ragged import Ragged
-from gpudeck.accel.distributed import balanced_spans, distributed_attention, shard, spans_of
+from gpudeck.accel.distributed import (
+    balanced_spans,
+    distributed_attention,
+    shard,
+    spans_of,
+    world,
+)
 from gpudeck.accel.distributed.sharding import Spans
 from tests.benchmarks.multi_gpu import peers
 from tests.benchmarks.multi_gpu.cells import (
@@ -102,27 +108,31 @@ def _times(ms: float, ideal: float) -> dict[str, float]:
 def run_ours(table: Table, steps: Steps, label: str) -> None:
     """Measure our strategies in each cell, by default and in other settings.
 
-    If a step of an earlier process hung, what is left is measured without graphs.
+    If a step fails or hangs, what is left is measured without graphs.
     """
     with ExitStack() as stack:
-        if any("default" in name for name in steps.hung):
-            stack.enter_context(_setting("no graphs"))
-            label += ", without graphs"
         with steps.step("compiling", 120) as go:
             if go:
                 _compile()
-        for cell in CELLS:
-            names = ("default",) if label == "before" else ("default", *SETTINGS)
-            found = None
-            for name in names:
-                with _setting(name) as applies:
-                    if not applies(cell):
-                        continue
-                    with steps.step(f"{name} {cell}", 45) as go:
-                        if go:
-                            found = found or ideals(cell)
-                            whose = {"run": label, "setting": name}
-                            _measure_ours(table, cell, found, whose)
+        graphs, found = True, {}
+        for name, cell in _order(label):
+            if graphs and any("default" in step for step in steps.lost):
+                graphs = False
+                stack.enter_context(_setting("no graphs"))
+                world._WORLDS.clear()
+            with _setting(name) as applies, steps.step(f"{name} {cell}", 45) as go:
+                if go and applies(cell):
+                    found[cell] = found.get(cell) or ideals(cell)
+                    setting = name if graphs else f"{name}, no graphs"
+                    _measure_ours(table, cell, found[cell], {"run": label, "setting": setting})
+
+
+def _order(label: str) -> list[tuple[str, Cell]]:
+    """Return the settings and cells, the most important first."""
+    if label == "before":
+        return [("default", cell) for cell in CELLS]
+    first = [("default", cell) for cell in CELLS[:-1]]
+    return [*first, *((name, c) for c in CELLS for name in SETTINGS), ("default", CELLS[-1])]
 
 
 def _compile() -> None:
