@@ -30,7 +30,7 @@ from gpudeck.accel.runtime.given import require_tensors
 
 FLEX = "flex"
 """The name in a Choice of FlexAttention itself."""
-_LARGEST_HEAD = 256
+_LARGEST_HEAD = 512
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 _Sizes = tuple[int, int, int, int]
 _plain: Any = flex.flex_attention  # the overloads of both are narrower than what is passed on

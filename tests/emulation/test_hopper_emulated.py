@@ -22,6 +22,7 @@ from tests.emulation.checks import (
     check_backward,
     check_forward,
     check_ragged_forward,
+    claiming,
     forward,
     ragged_of,
     tensors,
@@ -91,6 +92,22 @@ def test_backward(dim, deterministic, rule):
     check_backward(
         with_atomics(Hopper()), *inputs, deterministic=deterministic, scale=dim**-0.5, **rule
     )
+
+
+@crossed(
+    ("dim", "atomic", "rule"),
+    {
+        f"{dim}{', atomic' * atomic}": (dim, atomic)
+        for dim in (64, 96, 128)
+        for atomic in (False, True)
+    },
+    GRADIENTS,
+    "64",
+)
+def test_backward_with_claimed_tiles(dim, atomic, rule):
+    """More tiles than multiprocessors, off the lengths, with groups, and some that nobody sees."""
+    inputs = tensors(dim, (4, 2), (150, 290), batch=2)
+    check_backward(claiming(Hopper(), atomic=atomic), *inputs, scale=dim**-0.5, **rule)
 
 
 @crossed(

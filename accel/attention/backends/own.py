@@ -128,11 +128,11 @@ class Portable(Backend):
             yield "takes float16, bfloat16 and float32, not float64"
         if p.capability is not None and p.capability < (8, 0):
             yield f"needs compute capability 8.0 or newer; this GPU has {version(p)}"
-        yield from head_size_up_to(256, p)
+        yield from head_size_up_to(512, p)
         yield from _triton(p)
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
-        """Run the forward pass: any head size up to 256, float32 in full precision without
+        """Run the forward pass: any head size up to 512, float32 in full precision without
         tensor cores."""
         from gpudeck.accel.attention.kernels.portable.forward import forward
 

@@ -15,7 +15,7 @@ from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.runtime.call import ALIGNMENT, Argument, Pointer
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-LARGEST_HEAD = 256
+LARGEST_HEAD = 512
 MLA_KEYS, MLA_VALUES = 576, 512
 """The head sizes of MLA in its absorbed form, whose values are the first elements of its keys."""
 _UNLIMITED = 1 << 30

@@ -61,6 +61,7 @@ def examined(call, target):
 
 
 KERNELS = [("forward", 64), ("forward", 128), ("dk_dv", 128), ("dq", 128)]
+WIDE = [("forward", 512), ("dk_dv", 512), ("dq", 512)]
 
 
 def also_in_make_test(target, kernel, head_dim):
@@ -83,6 +84,20 @@ def test_causal_attention_uses_the_tensor_cores_and_spills_no_register(target, k
     assert TENSOR_CORES[target] in found.ptx
     # On sm_90 the tiles that spill here were measured to be the faster ones.
     assert not found.spilled or (target, kernel) == (90, "dk_dv")
+
+
+@pytest.mark.parametrize(
+    ("target", "kernel", "head_dim"),
+    [
+        pytest.param(*c, marks=() if c == (86, "dk_dv", 512) else pytest.mark.matrix)
+        for c in ((t, *k) for t in TARGETS for k in WIDE)
+    ],
+)
+def test_heads_of_512_fit(target, kernel, head_dim):
+    """The sums of 512 columns take so many registers that some spill."""
+    for queries in (1, 64, 1024):
+        problem = geometry(head_dim, queries=queries, kv_heads=8, right=0)
+        examined(calls(problem, target)[kernel], target)
 
 
 @pytest.mark.parametrize(("kernel", "head_dim"), KERNELS)

@@ -1,7 +1,10 @@
 """The Hopper backward kernels compiled for sm_90, on a machine without a GPU."""
 
+from dataclasses import replace
+
 import pytest
 
+from gpudeck.accel.attention.kernels.hopper import backward
 from gpudeck.accel.attention.kernels.hopper.backward import backward_calls
 from gpudeck.accel.runtime.call import compile_kernel
 from tests.unit.accel.compiled import SHARED_KIB, idle_barriers, needs, problem, serialised
@@ -69,6 +72,26 @@ def test_no_register_spills_and_no_multiplication_waits_for_the_one_before(
 ):
     kernel = build(which, dim, deterministic=deterministic, **rule)
     assert assert_fits(kernel).spilled <= SPILLED.get((which, dim, deterministic), 0)
+    assert not serialised(kernel)
+    assert not idle_barriers(kernel)
+
+
+CLAIMED_SPILLS = {("keys", 128, False): 80}
+
+
+@pytest.mark.parametrize(
+    ("which", "dim", "deterministic"),
+    [pytest.param(*k, marks=[pytest.mark.matrix] * (k[1] == 128)) for k in KERNELS if k[1] < 256],
+)
+def test_kernels_that_claim_tiles_fit_as_well(monkeypatch, which, dim, deterministic):
+    claimed = {
+        size: replace(tiles, claimed_to=1 << 20, claimed_atomic_from=tiles.atomic_from)
+        for size, tiles in backward.TILES.items()
+        if size < 256
+    }
+    monkeypatch.setattr(backward, "TILES", backward.TILES | claimed)
+    kernel = build(which, dim, deterministic=deterministic, right=0)
+    assert assert_fits(kernel).spilled <= CLAIMED_SPILLS.get((which, dim, deterministic), 0)
     assert not serialised(kernel)
     assert not idle_barriers(kernel)
 

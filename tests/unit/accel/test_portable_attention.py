@@ -77,6 +77,8 @@ CASES = {
     "softcap": case((1, 1, 40, 16), softcap=1.5, right=0),
     "odd head size": case((1, 2, 35, 20), (1, 1, 35, 20)),
     "head size 1": case((1, 1, 5, 1)),
+    "heads of 512, grouped, causal": case((1, 2, 40, 512), (1, 1, 40, 512), torch.float16, right=0),
+    "heads of 400, one query": case((2, 2, 1, 400), (2, 1, 50, 400)),
     "grouped decode": case((2, 6, 1, 16), (2, 2, 50, 16), right=0),
     "few queries, keys split": case((1, 2, 2, 16), (1, 1, 700, 16), right=0),
     "window over split keys": case((1, 1, 3, 16), (1, 1, 600, 16), left=100, right=0),
@@ -509,8 +511,8 @@ def test_what_cannot_be_done_is_said():
     q = torch.randn(1, 1, 4, 16)
     with pytest.raises(ValueError, match=r"take float16, bfloat16 and float32; got torch\.float64"):
         forward(q.double(), q.double(), q.double(), Rules())
-    wide = torch.randn(1, 1, 4, 257)
-    with pytest.raises(ValueError, match="head sizes 1 to 256; got 257"):
+    wide = torch.randn(1, 1, 4, 513)
+    with pytest.raises(ValueError, match="head sizes 1 to 512; got 513"):
         forward(wide, wide, wide, Rules())
     starts = torch.tensor([0, 4], dtype=torch.int32)
     with pytest.raises(ValueError, match="got one for ragged sequences"):

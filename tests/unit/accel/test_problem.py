@@ -187,6 +187,7 @@ def test_flops_of_a_long_causal_square_are_the_usual_half_and_its_diagonal():
         ),
         ("hopper", {"capability": (8, 0)}, "needs compute capability 9.0; this GPU has 8.0"),
         ("hopper", {"head_dim": 257}, "takes head sizes up to 256, not 257"),
+        ("triton", {"head_dim": 513}, "takes head sizes up to 512, not 513"),
         (
             "triton",
             {"capability": (7, 5)},
@@ -246,7 +247,8 @@ def test_each_refusal_says_why_and_what_can(backend, changes, message):
         ({"seq_q": 1, "right": 3}, "triton"),
         ({"capability": (7, 5)}, "math"),
         ({"capability": (7, 5), "dtype": torch.float32}, "efficient"),
-        ({"head_dim": 512}, "efficient"),
+        ({"head_dim": 512}, "triton"),
+        ({"head_dim": 640}, "efficient"),
         ({"device": torch.device("cpu"), "capability": None}, "flash"),
         ({"device": torch.device("cpu"), "capability": None, "left": 7}, "math"),
     ],

@@ -8,8 +8,8 @@ deterministic gradients a separate kernel computes dq.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
@@ -19,15 +19,19 @@ from triton.experimental.gluon import language as gl
 
 from gpudeck.accel.attention.kernels.geometry import Geometry, Layout, geometry_key, geometry_of
 from gpudeck.accel.attention.kernels.hopper.backward_keys import backward_keys
+from gpudeck.accel.attention.kernels.hopper.backward_keys_claimed import backward_keys_claimed
 from gpudeck.accel.attention.kernels.hopper.backward_queries import backward_queries
+from gpudeck.accel.attention.kernels.hopper.backward_queries_claimed import (
+    backward_queries_claimed,
+)
 from gpudeck.accel.attention.kernels.hopper.backward_rows import prepare_rows
 from gpudeck.accel.attention.kernels.hopper.backward_sums import backward_sums
 from gpudeck.accel.attention.kernels.hopper.backward_wide import backward_wide
 from gpudeck.accel.attention.kernels.hopper.descriptors import describe, fits
-from gpudeck.accel.attention.kernels.hopper.forward import _multiprocessors
+from gpudeck.accel.attention.kernels.hopper.forward import _multiprocessors, heads_at_once
 from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.ragged import Ragged
-from gpudeck.accel.runtime.call import KernelCall, Pointer, TensorBox
+from gpudeck.accel.runtime.call import Argument, KernelCall, Pointer, TensorBox
 from gpudeck.accel.runtime.launch import prepare
 
 LOG2_E = math.log2(math.e)
@@ -53,6 +57,10 @@ class Tiles:
     sustains about 1.7 TB/s of them on an H100, while the tensor cores wait. Mixtures of the two
     were never the fastest (results/attention_tiles.csv).
     """
+    claimed_to: int = 0
+    """The most queries of sequences whose tiles are claimed by CTAs that stay (`claims.py`)."""
+    claimed_atomic_from: int = 0
+    """`atomic_from` of these."""
 
 
 WAVES = 4
@@ -115,16 +123,19 @@ def backward(
     starts = () if ragged is None else (ragged.starts_q, ragged.starts_k)
     tilts = () if slopes is None else (slopes,)
     given = () if dlse is None else (dlse,)
-    plan.rows(out, dout, lse, rows, *sums, *starts[:1], *tilts, *given)
+    claims = (torch.empty(2, dtype=torch.int32, device=q.device),) if plan.claimed else ()
+    plan.rows(out, dout, lse, rows, *sums, *starts[:1], *tilts, *given, *claims)
     whole, parts = (dk, dv), (dk, dv)
     if plan.split > 1:
         parts = (_new_parts(dk, plan.split), _new_parts(dv, plan.split))
-    plan.keys(q, k, v, dout, rows, *parts, *sums, *starts, *tilts)
+    plan.keys(q, k, v, dout, rows, *parts, *sums, *claims, *starts, *tilts)
     if plan.split > 1:
         for part, sum_of_parts in zip(parts, whole, strict=True):
             torch.sum(part.unflatten(1, (-1, plan.split)), 2, out=sum_of_parts)
     if sums:
         plan.queries(dq, *sums, *starts[:1])
+    elif claims:
+        plan.queries(q, k, v, dout, rows, dq, claims[0][1:], *tilts)
     else:
         plan.queries(q, k, v, dout, dq, rows, *starts, *tilts)
     return dq, dk, dv
@@ -148,6 +159,8 @@ class Kernels(NamedTuple, Generic[Kernel]):
     split: int
     """The parts of dk and dv of a key head, each of some of its query heads, that are then added
     up."""
+    claimed: bool
+    """Whether CTAs claim their tiles."""
 
 
 @lru_cache(maxsize=4096)
@@ -174,7 +187,7 @@ def _plan(
         prepare(calls.keys, g.device),
         prepare(calls.queries, g.device),
     )
-    return Kernels(*launches, calls.rows_size, calls.sums_size, calls.split)
+    return Kernels(*launches, calls.rows_size, calls.sums_size, calls.split, calls.claimed)
 
 
 def _split(g: Geometry, ctas: int, steps: int, processors: int) -> int:
@@ -212,7 +225,9 @@ def backward_calls(
     seq_q, seq_k, ragged = g.q.shape[2], g.k.shape[2], g.ragged is not None
     many = seq_q // tiles.queries + g.sequences if ragged else -(-seq_q // tiles.queries)
     in_all = g.q.shape[0] * g.heads * many
-    atomic = not deterministic and g.longest[0] >= tiles.atomic_from
+    claimed = not ragged and max(seq_q, seq_k) <= tiles.claimed_to
+    atomic_from = tiles.claimed_atomic_from if claimed else tiles.atomic_from
+    atomic = not deterministic and g.longest[0] >= atomic_from
     scale_in = g.rules.scale or 1e-30  # The scores begin with -lse / scale.
     lse_scale = LOG2_E if g.rules.softcap else 1 / scale_in
     log2s = (
@@ -239,6 +254,7 @@ def backward_calls(
             **dict.fromkeys(("out", "dout"), Pointer(g.dtype)),
             **{"lse": floats, "rows": floats, "dq": sums, "starts_q": starts},
             **{"dlse": floats if lse_grad else None, **tilts},
+            "claims": Pointer(torch.int32) if claimed else None,
             **dict(zip(("out_batch", "out_head", "out_row"), out_strides, strict=False)),
             **dict(zip(("dout_batch", "dout_head", "dout_row"), dout_strides, strict=False)),
             **dict(zip(("lse_batch", "lse_head"), lse_strides, strict=False)),
@@ -246,7 +262,7 @@ def backward_calls(
         },
         {
             **{"BM": tiles.queries, "D": size, "DIM": g.v.shape[3], "DQ": atomic, "RAGGED": ragged},
-            **{"ALIBI": g.slopes is not None, "DLSE": lse_grad},
+            **{"ALIBI": g.slopes is not None, "DLSE": lse_grad, "CLAIMS": claimed},
         },
         {"num_warps": 8},
     )
@@ -350,6 +366,8 @@ def backward_calls(
         },
         options,
     )
+    if claimed:
+        keys, queries = _claimed_calls(g, keys, queries, split, processors)
     rounding = KernelCall(
         backward_sums,
         (-(-g.longest[0] // 64), g.heads, g.sequences),
@@ -369,6 +387,51 @@ def backward_calls(
         2 * rows_size,
         rows_size * size if atomic else 0,
         split,
+        claimed,
+    )
+
+
+def _claimed_calls(
+    g: Geometry, keys: KernelCall, queries: KernelCall, split: int, processors: int
+) -> tuple[KernelCall, KernelCall]:
+    """Return the calls of the kernels whose CTAs stay, with the arguments of those that do not."""
+    dropped = ("starts_q", "starts_k", "at_once", "rows")
+    dropped += ("ROTATE", "RAGGED", "DV", "K_STAGES", "V_STAGES")
+
+    def stay(
+        kernel: object, call: KernelCall, size: int, heads: int, more: Mapping[str, Argument]
+    ) -> KernelCall:
+        row_tiles = -(-size // 128)
+        tiles = row_tiles * heads * g.sequences
+        numbers = {
+            "claims": Pointer(torch.int32, False),
+            "sequences": g.sequences,
+            "tiles": tiles,
+            "row_tiles": row_tiles,
+            "group": max(1, heads_at_once(g, row_tiles, processors) * heads // g.heads),
+        }
+        count = tiles > processors and g.rules.is_cut
+        arguments = {**call.arguments, **numbers, **more}
+        constants: dict[str, object] = {**call.constants, "COUNT": count}
+        return KernelCall(
+            kernel,
+            min(tiles, processors),
+            {name: value for name, value in arguments.items() if name not in dropped},
+            {name: value for name, value in constants.items() if name not in dropped},
+            {"num_warps": 4, "maxnreg": 168, "launch_pdl": 1},
+        )
+
+    kv_heads = g.k.shape[1] * split
+    stages = {**queries.constants, "STAGES": queries.constants["K_STAGES"]}
+    return (
+        stay(backward_keys_claimed, keys, g.k.shape[2], kv_heads, {"kv_heads": kv_heads}),
+        stay(
+            backward_queries_claimed,
+            replace(queries, constants=stages),
+            g.q.shape[2],
+            g.heads,
+            {"rows_desc": keys.arguments["rows_desc"]},
+        ),
     )
 
 

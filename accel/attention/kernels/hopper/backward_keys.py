@@ -68,6 +68,8 @@ def _weights(
         tile0,
         stride_head,
         slopes,
+        begun,
+        kv,
     ) = problem
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
     slope = 1.0
@@ -89,7 +91,7 @@ def _weights(
 
 
 @gluon.jit
-def _step(
+def add_step(
     step, dk, dv, shared, bars, problem,
     W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
@@ -112,13 +114,15 @@ def _step(
         tile0,
         stride_head,
         slopes,
+        begun,
+        kv,
     ) = problem
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     operand: gl.constexpr = gl.DotOperandLayout(0, acc_layout, 2)
     kind: gl.constexpr = q_smem.dtype
     stage = step % STAGES
-    member, tile = place(step, tiles, first, rotation, GROUP)
+    member, tile = place(step - begun, tiles, first, rotation, GROUP)
     tilt = slope_of(slopes, member, ALIBI)
     rows = rows_smem.index(stage)
     zeros = gl.zeros([64, BM], gl.float32, s_layout)
@@ -129,9 +133,9 @@ def _step(
     await_tile(q_full, step)
     s = zeros if CAPPED else spread(rows.slice(0, 1).load(s_layout), zeros)
     dp = spread(rows.slice(1, 1).load(s_layout), zeros)
-    s = warpgroup_mma(k_smem.index(W), q.permute((1, 0)), s, use_acc=not CAPPED, is_async=True)
+    s = warpgroup_mma(k_smem.index(kv + W), q.permute((1, 0)), s, use_acc=not CAPPED, is_async=True)
     await_tile(do_full, step)
-    dp = warpgroup_mma(v_smem.index(W), do.permute((1, 0)), dp, is_async=True)
+    dp = warpgroup_mma(v_smem.index(kv + W), do.permute((1, 0)), dp, is_async=True)
     s = warpgroup_mma_wait(1, deps=(s,))
     p, slope = _weights(
         s, rows.slice(0, 1).load(s_layout), tile, tilt, problem, W, BM, kind, LEFT, RIGHT, MASKED,
@@ -150,7 +154,7 @@ def _step(
 
 
 @gluon.jit
-def _step_with_dq(
+def add_step_with_dq(
     step, dk, dv, shared, bars, problem, dq,
     W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
@@ -178,13 +182,15 @@ def _step_with_dq(
         tile0,
         stride_head,
         slopes,
+        begun,
+        kv,
     ) = problem
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     operand: gl.constexpr = gl.DotOperandLayout(0, acc_layout, 2)
     kind: gl.constexpr = q_smem.dtype
     stage = step % STAGES
-    member, tile = place(step, tiles, first, rotation, GROUP)
+    member, tile = place(step - begun, tiles, first, rotation, GROUP)
     tilt = slope_of(slopes, member, ALIBI)
     rows = rows_smem.index(stage)
     zeros = gl.zeros([64, BM], gl.float32, s_layout)
@@ -193,19 +199,19 @@ def _step_with_dq(
 
     await_tile(q_full, step)
     s = zeros if CAPPED else spread(rows.slice(0, 1).load(s_layout), zeros)
-    s = warpgroup_mma(k_smem.index(W), q.permute((1, 0)), s, use_acc=not CAPPED, is_async=True)
-    part = _multiply_dq(step - 1, shared, bars, W, D)
+    s = warpgroup_mma(k_smem.index(kv + W), q.permute((1, 0)), s, use_acc=not CAPPED, is_async=True)
+    part = multiply_dq(step - 1, shared, bars, kv, W, D)
     s = warpgroup_mma_wait(2, deps=(s,))
     p, slope = _weights(
         s, rows.slice(0, 1).load(s_layout), tile, tilt, problem, W, BM, kind, LEFT, RIGHT, MASKED,
         CAPPED, ALIBI,
     )  # fmt: skip
     part = warpgroup_mma_wait(0, deps=(part,))
-    if step > 0:
-        _add_dq(step - 1, part, problem, dq, W, BM, D, GROUP)
+    if step > begun:
+        add_dq(step - 1, part, problem, dq, W, BM, D, GROUP)
     dp = spread(rows.slice(1, 1).load(s_layout), zeros)
     await_tile(do_full, step)
-    dp = warpgroup_mma(v_smem.index(W), do.permute((1, 0)), dp, is_async=True)
+    dp = warpgroup_mma(v_smem.index(kv + W), do.permute((1, 0)), dp, is_async=True)
     dv = warpgroup_mma(gl.convert_layout(p, operand), do, dv, is_async=True)
     dp = warpgroup_mma_wait(1, deps=(dp,))
     ds = widen(p) * dp
@@ -225,7 +231,7 @@ def _step_with_dq(
 
 
 @gluon.jit
-def _multiply_dq(step, shared, bars, W: gl.constexpr, D: gl.constexpr):
+def multiply_dq(step, shared, bars, kv, W: gl.constexpr, D: gl.constexpr):
     """Begin dq [64,64] of a step (-1: none) over all 128 keys.
 
     For D = 128 each warpgroup computes half of the columns, for D = 64 half of the rows.
@@ -239,7 +245,7 @@ def _multiply_dq(step, shared, bars, W: gl.constexpr, D: gl.constexpr):
     await_tile(ds_full, step)
     for w in gl.static_range(2):
         ds = ds_smem.index(slot * 2 + w)
-        k = k_smem.index(w)
+        k = k_smem.index(kv + w)
         if D == 128:
             k = k.slice(W * 64, 64, dim=1)
         else:
@@ -249,7 +255,7 @@ def _multiply_dq(step, shared, bars, W: gl.constexpr, D: gl.constexpr):
 
 
 @gluon.jit
-def _add_dq(
+def add_dq(
     step, part, problem, dq, W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, GROUP: gl.constexpr
 ):
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
@@ -267,8 +273,10 @@ def _add_dq(
         tile0,
         stride_head,
         slopes,
+        begun,
+        kv,
     ) = problem
-    member, tile = place(step, tiles, first, rotation, GROUP)
+    member, tile = place(step - begun, tiles, first, rotation, GROUP)
     add_fragments(
         dq + (tile0 + member * stride_head + tile).to(gl.int64) * (BM * D) + W * 4096, part, layout
     )
@@ -302,6 +310,8 @@ def _consume(
         tile0,
         stride_head,
         slopes,
+        begun,
+        kv,
     ) = problem
     kind: gl.constexpr = q_smem.dtype
     dk = gl.zeros([64, D], gl.float32, acc_layout)
@@ -309,7 +319,7 @@ def _consume(
     await_tile(kv_full, 0)
     if not ATOMIC:
         for step in range(steps):
-            dk, dv = _step(
+            dk, dv = add_step(
                 step,
                 dk,
                 dv,
@@ -329,7 +339,7 @@ def _consume(
             )
     else:
         for step in range(steps):
-            dk, dv = _step_with_dq(
+            dk, dv = add_step_with_dq(
                 step,
                 dk,
                 dv,
@@ -349,9 +359,9 @@ def _consume(
                 ALIBI,
             )
         if steps > 0:
-            part = _multiply_dq(steps - 1, shared, bars, W, D)
+            part = multiply_dq(steps - 1, shared, bars, 0, W, D)
             part = warpgroup_mma_wait(0, deps=(part,))
-            _add_dq(steps - 1, part, problem, dq, W, BM, D, GROUP)
+            add_dq(steps - 1, part, problem, dq, W, BM, D, GROUP)
     v_smem.index(W).store(dv.to(kind))
     fence_async_shared()
     store_rows(dv_desc, sequence, head, key + W * 64, start_k, seq_k, v_smem.index(W), RAGGED)
@@ -411,6 +421,8 @@ def _produce(
         tile0,
         stride_head,
         slopes,
+        begun,
+        kv,
     ) = problem
     sequence, head, kv_head, start_q, start_k = where
     expect_bytes(kv_full, 0, 4 * k_desc.block_type.nbytes)
@@ -421,7 +433,7 @@ def _produce(
         load_rows(v_desc, sequence, kv_head, row, start_k, seq_k, kv_there, v_smem.index(w), RAGGED)
     for step in range(steps):
         stage = step % STAGES
-        member, tile = place(step, tiles, first, rotation, GROUP)
+        member, tile = place(step - begun, tiles, first, rotation, GROUP)
         q_head = head * GROUP + member
         expect_tile(q_full, q_empty, step, q_desc.block_type.nbytes + rows_desc.block_type.nbytes)
         load_rows(
@@ -514,6 +526,8 @@ def backward_keys(
         tile0,
         tiles_a_head,
         slopes,
+        0,
+        0,
     )
     args = (
         shared,

@@ -26,11 +26,11 @@ def _rows(starts_q, seq_q, heads, tiles, BM: tl.constexpr, RAGGED: tl.constexpr)
 
 @triton.jit(do_not_specialize=["heads", "seq_q", "tiles", "slopes_batch"])
 def prepare_rows(
-    out, dout, lse, rows, dq, starts_q, slopes, dlse,
+    out, dout, lse, rows, dq, starts_q, slopes, dlse, claims,
     out_batch, out_head, out_row, dout_batch, dout_head, dout_row, lse_batch, lse_head,
     heads, seq_q, tiles, lse_scale, slopes_batch,
     BM: tl.constexpr, D: tl.constexpr, DIM: tl.constexpr, DQ: tl.constexpr, RAGGED: tl.constexpr,
-    ALIBI: tl.constexpr, DLSE: tl.constexpr,
+    ALIBI: tl.constexpr, DLSE: tl.constexpr, CLAIMS: tl.constexpr,
 ):  # fmt: skip
     """Write -lse * lse_scale and dlse - sum(out * dout) of each row, and zeros for the first dq.
 
@@ -39,8 +39,11 @@ def prepare_rows(
 
     The grid is [tiles, heads, sequences]; rows is float32 [heads * tiles, 2, BM], dq float32
     [heads * tiles, BM * D]. Queries that see no key, and rows past the end, get -inf (times the
-    sign of lse_scale), so that their weights are 0.
+    sign of lse_scale), so that their weights are 0. With CLAIMS, the two counters of `claims.py`
+    are set to 0.
     """
+    if CLAIMS and tl.program_id(0) + tl.program_id(1) + tl.program_id(2) == 0:
+        tl.store(claims + tl.arange(0, 2), 0)
     head = tl.program_id(1)
     at, row, seq_q, tile = _rows(starts_q, seq_q, heads, tiles, BM, RAGGED)
     if row < seq_q:

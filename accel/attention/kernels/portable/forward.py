@@ -72,7 +72,7 @@ def forward(
 
     The result is deterministic, and takes O(Sq) memory beside the outputs.
 
-    Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D] with Hkv dividing H and D up to 256, in
+    Shapes: q is [B,H,Sq,D], k and v are [B,Hkv,Sk,D] with Hkv dividing H and D up to 512, in
     float16, bfloat16 or float32 (in full precision, without tensor cores), with any strides. With
     `ragged` the sequences lie end to end in q [1,H,Tq,D], and in k and v.
 

@@ -62,16 +62,19 @@ _FORWARD = {
         64: TileConfig(64, 64, 4, 3),
         128: TileConfig(128, 64, 8, 2),
         256: TileConfig(64, 64, 8, 1),
+        512: TileConfig(32, 32, 8, 1),
     },
     "wgmma": {
         64: TileConfig(64, 64, 4, 3),
         128: TileConfig(64, 64, 4, 3),
         256: TileConfig(128, 64, 8, 2),
+        512: TileConfig(64, 32, 8, 2),
     },
     "tcgen05": {
         64: TileConfig(64, 64, 4, 3),
         128: TileConfig(128, 64, 8, 2),
         256: TileConfig(64, 64, 8, 1),
+        512: TileConfig(32, 32, 8, 1),
     },
 }
 # With a bias or mask, whose addresses take registers, too.
@@ -79,6 +82,7 @@ _FORWARD_BIASED = {
     64: TileConfig(64, 64, 4, 3),
     128: TileConfig(64, 32, 4, 3),
     256: TileConfig(64, 32, 8, 1),
+    512: TileConfig(32, 32, 8, 1),
 }
 # The fastest on an H200; with heads of 64 two of these tiles may be made one.
 _FORWARD_BIASED_WGMMA = {**_FORWARD_BIASED, 128: TileConfig(128, 64, 8, 3)}
@@ -88,6 +92,7 @@ _DK_DV = {
         64: TileConfig(32, 64, 4, 2),
         128: TileConfig(64, 64, 8, 2),
         256: TileConfig(32, 32, 8, 1),
+        512: TileConfig(16, 16, 8, 1),
     },
     # These spill registers. The fastest tile that does not took 50 % longer at 64, and 10 % longer
     # at 128 (as long if causal).
@@ -95,11 +100,13 @@ _DK_DV = {
         64: TileConfig(128, 64, 4, 2),
         128: TileConfig(64, 64, 4, 2),
         256: TileConfig(64, 64, 8, 2),
+        512: TileConfig(32, 32, 8, 1),
     },
     "tcgen05": {
         64: TileConfig(64, 64, 8, 2),
         128: TileConfig(32, 64, 8, 2),
         256: TileConfig(16, 64, 8, 1),
+        512: TileConfig(16, 32, 8, 1),
     },
 }
 _DK_DV_BIASED_WGMMA = {**_DK_DV["wgmma"], 128: TileConfig(32, 64, 4, 3)}
@@ -108,16 +115,19 @@ _DQ = {
         64: TileConfig(64, 64, 4, 2),
         128: TileConfig(64, 64, 8, 2),
         256: TileConfig(64, 32, 8, 1),
+        512: TileConfig(32, 16, 8, 1),
     },
     "wgmma": {
         64: TileConfig(64, 64, 4, 2),
         128: TileConfig(64, 64, 4, 2),
         256: TileConfig(128, 32, 8, 2),
+        512: TileConfig(64, 32, 8, 1),
     },
     "tcgen05": {
         64: TileConfig(64, 64, 4, 2),
         128: TileConfig(64, 64, 8, 2),
         256: TileConfig(64, 32, 8, 1),
+        512: TileConfig(32, 16, 8, 1),
     },
 }
 
@@ -127,6 +137,7 @@ _DQ_BIASED_WGMMA = {
     64: TileConfig(64, 32, 4, 3),
     128: TileConfig(64, 32, 4, 3),
     256: TileConfig(128, 32, 8, 2),
+    512: TileConfig(64, 32, 8, 1),
 }
 
 
@@ -156,8 +167,11 @@ def forward_config(
         if wgmma and width == 64 and (rows - 1) % 128 >= 64:  # no more is left unused
             return _TALL
         return (_FORWARD_BIASED_WGMMA if wgmma else _FORWARD_BIASED)[width]
+    block_m = max(16, 1 << (rows - 1).bit_length())
+    if block_d > 256:
+        return TileConfig(min(32, block_m), 32, 8, 1 if family(capability) == "mma" else 2)
     return TileConfig(
-        max(16, 1 << (rows - 1).bit_length()),
+        block_m,
         64 if block_d <= 128 else 32,
         4,
         2 if family(capability) == "mma" else 3,
@@ -219,6 +233,8 @@ def dbias_config(dtype: torch.dtype, block_d: int) -> TileConfig:
     """Return the tile for the gradient of an additive bias."""
     if dtype == torch.float32:
         return _exact(block_d)
+    if block_d > 256:
+        return TileConfig(32, 32, 8, 1)
     return TileConfig(64, 32 if block_d > 128 else 64, 4, 1)
 
 
@@ -237,4 +253,6 @@ def dq_dbias_config(capability: int, keys: int, block_d: int) -> TileConfig | No
 
 def _exact(block_d: int) -> TileConfig:
     """Return the tile for float32, which is computed in full precision without tensor cores."""
-    return TileConfig(32, 32, 4, 1) if block_d <= 128 else TileConfig(16, 16, 4, 1)
+    if block_d > 128:
+        return TileConfig(16, 16, 8 if block_d > 256 else 4, 1)
+    return TileConfig(32, 32, 4, 1)
