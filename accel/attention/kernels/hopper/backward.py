@@ -72,6 +72,10 @@ LEAST_STEPS = 12
 AT_ONCE = 8
 """The most heads whose tiles under a causal mask run at once, the longest first."""
 NEVER = 1 << 62
+NOT_CLAIMED = (
+    "starts_q", "starts_k", "at_once", "rows", "ROTATE", "RAGGED", "DV", "K_STAGES", "V_STAGES"
+)  # fmt: skip
+"""What the kernels that claim tiles do not take of the others' arguments."""
 TILES = {
     64: Tiles(128, 128, 128, 2, 1024),
     128: Tiles(64, 128, 64, 2, 4096),
@@ -395,8 +399,6 @@ def _claimed_calls(
     g: Geometry, keys: KernelCall, queries: KernelCall, split: int, processors: int
 ) -> tuple[KernelCall, KernelCall]:
     """Return the calls of the kernels whose CTAs stay, with the arguments of those that do not."""
-    dropped = ("starts_q", "starts_k", "at_once", "rows")
-    dropped += ("ROTATE", "RAGGED", "DV", "K_STAGES", "V_STAGES")
 
     def stay(
         kernel: object, call: KernelCall, size: int, heads: int, more: Mapping[str, Argument]
@@ -411,13 +413,13 @@ def _claimed_calls(
             "group": max(1, heads_at_once(g, row_tiles, processors) * heads // g.heads),
         }
         count = tiles > processors and g.rules.is_cut
-        arguments = {**call.arguments, **numbers, **more}
+        arguments: dict[str, Argument] = {**call.arguments, **numbers, **more}
         constants: dict[str, object] = {**call.constants, "COUNT": count}
         return KernelCall(
             kernel,
             min(tiles, processors),
-            {name: value for name, value in arguments.items() if name not in dropped},
-            {name: value for name, value in constants.items() if name not in dropped},
+            {name: value for name, value in arguments.items() if name not in NOT_CLAIMED},
+            {name: value for name, value in constants.items() if name not in NOT_CLAIMED},
             {"num_warps": 4, "maxnreg": 168, "launch_pdl": 1},
         )
 
