@@ -405,7 +405,7 @@ def _claimed_calls(
     ) -> KernelCall:
         row_tiles = -(-size // 128)
         tiles = row_tiles * heads * g.sequences
-        numbers = {
+        numbers: dict[str, Argument] = {
             "claims": Pointer(torch.int32, False),
             "sequences": g.sequences,
             "tiles": tiles,
