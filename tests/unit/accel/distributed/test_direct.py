@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -12,6 +14,7 @@ from torch import Tensor
 from gpudeck.accel.attention.api import attention
 from gpudeck.accel.distributed.direct import Direct
 from gpudeck.accel.distributed.problem import Problem, Rules
+from gpudeck.accel.distributed.replays import Replays
 from gpudeck.accel.distributed.sharding import shard, spans_of, unshard
 from gpudeck.accel.distributed.strategies import gather, pieces, ulysses
 from gpudeck.accel.distributed.strategies.base import Gradients, Shard, Upstream
@@ -66,3 +69,65 @@ def test_direct_copies_give_the_answer_call_after_call(name, ranks, tmp_path):
         for i, expected in enumerate(wanted):
             got = unshard([answers[number][i] for answers in every], spans, 2)
             torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+class Recording:
+    """A graph that runs what was recorded."""
+
+    work: Callable[[], None]
+    runs = 0
+
+
+def record(self: Direct, graph: Recording, pool: object, work: Callable[[], None]) -> int:
+    graph.work = work
+    return 0  # the rounds are counted when they run
+
+
+def replay(self: Direct, graph: Recording, rounds: int) -> None:
+    Recording.runs += 1
+    graph.work()
+
+
+def replays_on_rank(folder: str) -> tuple[list[Tensor], int]:
+    """Compute one problem again and again, on the first rank by graphs, with new tensors at the
+    end."""
+    with pytest.MonkeyPatch.context() as patch:
+        play(patch, folder)
+        patch.setattr(torch.cuda, "CUDAGraph", Recording)
+        patch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+        patch.setattr(Direct, "record", record)
+        patch.setattr(Direct, "replay", replay)
+        group = dist.distributed_c10d._get_default_group()
+        exchange, graphs, me = (
+            Direct(group, group, torch.device("cpu"), 3),
+            Replays(),
+            dist.get_rank(),
+        )
+        spans = spans_of("zigzag", 29, 2)
+        problem = Problem(spans, (0, 1), me, Sight(right=0), Rules(8**-0.5, backend="math"))
+        found = []
+        first = Shard(*(shard(t, problem.mine, 2) for t in whole(29, 6)[:3]))
+        second = Shard(*(t.clone() for t in first[:3]))
+        answer = first.new_answer()
+        for x in (*[first] * 8, second):
+            answer.out.fill_(torch.nan)
+
+            def work(x: Shard = x) -> None:
+                gather.forward(problem, x, exchange, answer)
+
+            if me == 0:
+                graphs.run(problem, [*x[:3], *answer], exchange, work)
+            else:
+                work()
+            found.append(answer.out.clone())
+        return found, Recording.runs
+
+
+def test_one_rank_may_replay_graphs_while_the_other_queues_anew(tmp_path):
+    (ours, runs), (theirs, none) = results(2, replays_on_rank, str(tmp_path))
+    # the first call, and the one with new tensors, have seen their addresses never before
+    assert (runs, none) == (7, 0)
+    q, k, v, _ = whole(29, 6)
+    expected = attention(q, k, v, causal=True, backend="math")
+    for pair in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(unshard(pair, spans_of("zigzag", 29, 2), 2), expected)
