@@ -17,9 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from gpudeck.scheduler.protocol.paths import open_plain
+
 PATTERN = "events.out.tfevents.*"
 MOST_BYTES = 64 * 2**20
-"""Bytes of a file that are read; the rest is left out."""
+"""Bytes that are read of the files of a run: a minute's work."""
 _MOST_RECORD, _MOST_NAME = 2**20, 200
 """Bytes of a record, and characters of a name, above which a record is left out."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -38,16 +40,19 @@ class Scalar(NamedTuple):
 def created(file: Path) -> float | None:
     """Return when a file was begun, as its name says, in seconds since the epoch."""
     stamp = file.name.removeprefix("events.out.tfevents.").partition(".")[0]
-    return float(stamp) if stamp.isdigit() and len(stamp) <= 12 else None
+    return float(stamp) if stamp.isdecimal() and len(stamp) <= 12 else None
 
 
-def scalars(file: Path) -> Iterator[Scalar]:
+def scalars(file: Path, most: int = MOST_BYTES) -> Iterator[Scalar]:
     """Yield the finite scalars of a file up to the first record that is damaged or incomplete.
 
-    Raises OSError where the file cannot be read.
+    Args:
+        most: Bytes that are read.
+
+    Raises OSError where the file cannot be read, as it is a pipe, or a link.
     """
-    with file.open("rb") as source:
-        data = memoryview(source.read(MOST_BYTES))
+    with open_plain(file) as source:
+        data = memoryview(source.read(most))
     at = 0
     while at + 12 <= len(data):
         length = int.from_bytes(data[at : at + 8], "little")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpudeck.app.charts.printed_curves import MOST_POINTS, PrintedCurves
 from gpudeck.app.format.job_rows import ended, started
-from gpudeck.app.runs.event_files import PATTERN, created, scalars
+from gpudeck.app.runs.event_files import MOST_BYTES, PATTERN, created, scalars
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job
@@ -104,11 +104,13 @@ def _written(file: Path) -> float:
 def event_curves(files: Iterable[Path]) -> dict[str, RunCurve]:
     """Return the curves of event files; of several values at one step, the last one."""
     points: dict[str, dict[float, float]] = {}
+    left = MOST_BYTES
     for file in files:
         try:
-            for name, step, value in scalars(file):
+            for name, step, value in scalars(file, left):
                 if name in points or len(points) < MOST_NAMES:
                     points.setdefault(name, {})[step] = value
+            left -= min(left, file.stat().st_size)
         except OSError:
             continue  # it was removed meanwhile, or belongs to another user
     return {name: _curve(found) for name, found in points.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -92,6 +93,7 @@ def run_values(job: Job) -> dict[str, float]:
         name: float(value)
         for name, value in members.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
+        if abs(value) <= sys.float_info.max  # JSON writes whole numbers of any size
     }
 
 

@@ -15,6 +15,7 @@ NOTEBOOK, TERMINAL = "notebook", "shell"
 """The kinds of sessions, which are also the tags of their jobs."""
 SOCKET = "terminal.sock"
 _FOLDER, _FILE = ".session", "session.json"
+_MOST_BYTES = 2**16
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -47,7 +48,8 @@ def write(session: Session) -> None:
 def read(artefacts: Path) -> Session | None:
     """Return the session of the job with this folder of artefacts; None where none has begun."""
     try:
-        return msgspec.json.decode((artefacts / _FOLDER / _FILE).read_bytes(), type=Session)
+        with paths.open_plain(artefacts / _FOLDER / _FILE) as file:
+            return msgspec.json.decode(file.read(_MOST_BYTES), type=Session)
     except (OSError, *MALFORMED):
         return None
 

@@ -16,16 +16,19 @@ import sys
 import time
 import urllib.request
 from datetime import datetime
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 from gpudeck.app.sessions import files
 from gpudeck.app.sessions.idle import IdleClock, cpu_seconds, look
 from gpudeck.language.numbers import span
+from gpudeck.scheduler.protocol.errors import MALFORMED
 
 CHECK_S = 5.0
 """Seconds between two checks whether the notebook is used, at most."""
-_ANSWER_S = 10.0
+_ANSWER_S, _MOST_ANSWERED = 10.0, 2**24
+"""Seconds for an answer of Jupyter, and its bytes."""
 _END_S = 20.0
 """Seconds that Jupyter gets to end by itself."""
 
@@ -71,30 +74,29 @@ def _address(folder: Path, pid: int) -> str:
 
 def _last_use(url: str, token: str) -> float:
     """Return when a kernel was last busy, or the server was last used by a person."""
-    kernels: Any = _ask(url, token, "api/kernels")
-    status: Any = _ask(url, token, "api/status")
-    if kernels is None or status is None:
-        return time.time()  # it is too busy to answer
-    if any(kernel["execution_state"] == "busy" for kernel in kernels):
-        return time.time()
-    moments = [status["last_activity"], *(kernel["last_activity"] for kernel in kernels)]
-    return max(datetime.fromisoformat(moment).timestamp() for moment in moments)
+    try:
+        kernels, status = _ask(url, token, "api/kernels"), _ask(url, token, "api/status")
+        if any(kernel["execution_state"] == "busy" for kernel in kernels):
+            return time.time()
+        moments = [status["last_activity"], *(kernel["last_activity"] for kernel in kernels)]
+        return max(datetime.fromisoformat(moment).timestamp() for moment in moments)
+    except (OSError, HTTPException, *MALFORMED, LookupError, TypeError, ArithmeticError):
+        return time.time()  # it is too busy to answer, or is no server that we know
 
 
-def _ask(url: str, token: str, what: str) -> object:
-    """Return the server's answer, without counting as its use; None where there is none."""
+def _ask(url: str, token: str, what: str) -> Any:
+    """Return the server's answer, without counting as its use.
+
+    Raises OSError, HTTPException, and what is raised for an answer that is no JSON.
+    """
     headers = {"Authorization": f"token {token}"}
     # the address is the one on this machine that the server wrote
     request = urllib.request.Request(  # noqa: S310
         f"{url}{what}?no_track_activity=1", headers=headers
     )
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(request, timeout=_ANSWER_S) as answer:
-            found: object = json.load(answer)
-            return found
-    except (OSError, ValueError):
-        return None
+    with opener.open(request, timeout=_ANSWER_S) as answer:
+        return json.loads(answer.read(_MOST_ANSWERED))
 
 
 def _end(server: subprocess.Popen[bytes]) -> int:

@@ -44,7 +44,6 @@ from gpudeck.scheduler.protocol.errors import NotFound, UserError
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling
 
-NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _WANTED = re.compile(
     r"[A-Za-z0-9][\w.-]*\.safetensors|model\.safetensors\.index\.json|(?:generation_)?config\.json|tokenizer[\w-]*\.(?:json|model)|chat_template\.(?:jinja|json)"
     r"|(?:vocab|added_tokens|special_tokens_map)\.json|merges\.txt|rwkv_vocab[\w.-]*\.txt",

@@ -5,22 +5,29 @@ Only public models are found. `HF_ENDPOINT` names another hub, as for downloads.
 
 from __future__ import annotations
 
+import http.client
 import os
+import re
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from typing import Annotated
 
 import msgspec
 
 from gpudeck.accel.serving.families import FAMILIES, RECURRENT
 from gpudeck.language.text import phrase
-from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 
 _HUB = "https://huggingface.co"
 _ASKED, MOST_FOUND = 60, 8
 """The models that the hub is asked for, and those that are returned at most."""
-_MOST_BYTES, _PATIENCE_S = 2**22, 15.0
-"""Bytes of a reply, and seconds until it comes."""
+_MOST_BYTES, PATIENCE_S = 2**22, 15.0
+"""Bytes of a reply, and seconds until it has come."""
+_PIECE = 2**16
+NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+"""The name of a model on a hub."""
 _EXPANDED = ("safetensors", "config", "downloads", "gated")
 _BYTES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "F8_E4M3": 1, "F8_E5M2": 1, "I8": 1, "U8": 1}
 _USUAL_BYTES = 2
@@ -40,8 +47,11 @@ class HubModel(msgspec.Struct, frozen=True):
     """Its publisher wants people to sign in and agree to terms first."""
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
 class _Tensors(msgspec.Struct):
-    parameters: dict[str, int] = {}
+    parameters: dict[str, _Count] = {}
 
 
 class _Config(msgspec.Struct):
@@ -52,7 +62,7 @@ class _Entry(msgspec.Struct):
     id: str
     safetensors: _Tensors | None = None
     config: _Config | None = None
-    downloads: int = 0
+    downloads: _Count = 0
     gated: bool | str = False
 
 
@@ -70,18 +80,17 @@ def search_hub(words: str) -> tuple[HubModel, ...]:
     query += [("expand[]", name) for name in _EXPANDED]
     address = f"{endpoint}/api/models?{urllib.parse.urlencode(query)}"
     try:
-        with urllib.request.urlopen(address, timeout=_PATIENCE_S) as reply:  # noqa: S310 # checked above
-            received = reply.read(_MOST_BYTES + 1)
-    except (OSError, ValueError) as e:
+        received = _received(address)
+    except (OSError, ValueError, http.client.HTTPException) as e:
         problem = str(getattr(e, "reason", e))
         raise UserError(
             phrase("{hub} cannot be searched: {problem}", hub=endpoint, problem=problem)
         ) from e
     try:
         if len(received) > _MOST_BYTES:
-            raise msgspec.DecodeError("it is too long")
+            raise ValueError("it is too long")
         entries = msgspec.json.decode(received, type=list[_Entry])
-    except msgspec.DecodeError as e:
+    except MALFORMED as e:
         raise UserError(
             phrase(
                 "{hub} sent a reply that cannot be read: {problem}", hub=endpoint, problem=str(e)
@@ -90,11 +99,25 @@ def search_hub(words: str) -> tuple[HubModel, ...]:
     return tuple(model for entry in entries if (model := _model(entry)) is not None)[:MOST_FOUND]
 
 
+def _received(address: str) -> bytes:
+    """Return the reply of a hub, or its first bytes where it is too long.
+
+    Raises TimeoutError where the hub sends a byte now and then, and what `urlopen` raises.
+    """
+    received, end = bytearray(), time.monotonic() + PATIENCE_S
+    with urllib.request.urlopen(address, timeout=PATIENCE_S) as reply:  # noqa: S310 # checked before
+        while len(received) <= _MOST_BYTES and (part := reply.read1(_PIECE)):
+            received += part
+            if time.monotonic() > end:
+                raise TimeoutError(f"its reply took over {PATIENCE_S:g} s")
+    return bytes(received)
+
+
 def _model(entry: _Entry) -> HubModel | None:
-    """Return the model; None for one of another family, or of unknown size."""
+    """Return the model; None for one of another family, of unknown size, or with a wrong name."""
     kind = entry.config.model_type if entry.config else None
     counts = entry.safetensors.parameters if entry.safetensors else {}
-    if kind not in (*FAMILIES, RECURRENT) or not counts:
+    if kind not in (*FAMILIES, RECURRENT) or not counts or not NAME.fullmatch(entry.id):
         return None
     size = sum(count * _BYTES.get(dtype, _USUAL_BYTES) for dtype, count in counts.items())
     return HubModel(entry.id, sum(counts.values()), size, entry.downloads, bool(entry.gated))

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from gpudeck.assistant.library import model_list
 from gpudeck.assistant.library.describe import Model
-from gpudeck.assistant.library.hub import NAME, Fetched, FetchFailed, FetchProgress, read_messages
+from gpudeck.assistant.library.hub import Fetched, FetchFailed, FetchProgress, read_messages
+from gpudeck.assistant.library.hub_search import NAME
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError

@@ -6,6 +6,7 @@ closed at the end. The daemon here has no part in it.
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import tempfile
@@ -20,6 +21,7 @@ from gpudeck.scheduler.hosts import ssh
 from gpudeck.scheduler.hosts.limited import TooMuch, run_limited
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.place import Place
+from gpudeck.scheduler.protocol.progress import printable
 from gpudeck.scheduler.protocol.settings import HostSettings
 
 _MARK = b"gpudeck-place"
@@ -30,6 +32,10 @@ MAX_ANSWER = 2**22
 _MAX_ERRORS = 2**16
 """Bytes of the errors of ssh that are looked at."""
 _POLL_S = 0.02
+_SOCKET = re.compile(rb"/[^$%:\x00-\x1f\x7f]{1,4096}")
+"""The sockets that are forwarded. In other paths ssh would fill in variables of this machine's
+environment (`${NAME}`) and names (`%u`), and send what comes of it to the other one."""
+_MOST_SHOWN = 200
 _NOT_TAKEN = ("SSH_", "GPUDECK_", "PWD", "OLDPWD", "SHLVL", "_")
 """Beginnings of the names of variables that belong to the connection, not to a login."""
 _QUESTION = (
@@ -96,6 +102,14 @@ def _ask(name: str, host: HostSettings, control: Path) -> tuple[str, str, dict[s
         raise UserError(
             f"GPU Deck does not run on {name}. "
             f"Start it there: ssh {host.address} gpudeck daemon start"
+        )
+    if not _SOCKET.fullmatch(socket):
+        raise UserError(
+            phrase(
+                "the place of GPU Deck that {name} names cannot be reached over ssh: {place}",
+                name=name,
+                place=printable(socket.decode(errors="replace"))[:_MOST_SHOWN],
+            )
         )
     try:
         pairs = [line.decode().partition("=") for line in rest.split(b"\0") if line]

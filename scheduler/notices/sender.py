@@ -12,6 +12,7 @@ import encodings.idna  # noqa: F401 - names of servers are encoded by it
 import http.client
 import os
 import pwd
+import resource
 import smtplib
 import ssl
 import sys
@@ -34,6 +35,8 @@ _SUBMISSION, _SUBMISSION_TLS = 587, 465
 """The usual ports of mail servers, with STARTTLS and with TLS from the beginning."""
 _MOST_SAID = 200
 """Characters of what a server says in a refusal."""
+MOST_MEMORY = 2**28
+"""Bytes of this process's memory: a mail server may answer with lines without end."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -61,6 +64,8 @@ def send(envelope: Envelope, timeout: float) -> None:
             _post(post_of(envelope.kind, envelope.address, wording), timeout)
     except (smtplib.SMTPException, http.client.HTTPException, OSError, ValueError) as e:
         raise NotSent(_problem(e)) from e
+    except MemoryError as e:
+        raise NotSent("it sends an answer without end") from e
     except ModuleNotFoundError as e:
         raise NotSent(str(missing_by(e) or e)) from e
 
@@ -145,6 +150,7 @@ def _mail(address: str, wording: Wording, timeout: float) -> None:
 
 
 if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
     try:
         send(msgspec.json.decode(sys.stdin.buffer.read(), type=Envelope), float(sys.argv[1]))
     except NotSent as _problem_:

@@ -40,8 +40,8 @@ def problem_of(error: msgspec.ValidationError, settings: type[msgspec.Struct]) -
     if found is None:
         return str(error)
     name = found[1]
-    if limit := re.fullmatch(r"Expected `\w+` ([<>]=?) ([\d.]+)", what):
-        return Text(_LIMITS[limit[1]], (("name", name), ("value", float(limit[2]))))
+    if (outside := range_problem(what, name)) is not None:
+        return outside
     if length := re.fullmatch(r"Expected `\w+` of length <= (\d+)", what):
         return phrase("{name} may have at most {n} characters", name=name, n=int(length[1]))
     if what.startswith("Invalid enum value"):
@@ -52,6 +52,12 @@ def problem_of(error: msgspec.ValidationError, settings: type[msgspec.Struct]) -
     if kind and kind[1] in _KINDS and where == f"`$.{name}`":
         return Text(_KINDS[kind[1]], (("name", name),))
     return phrase("{name} has an unknown form: {problem}", name=name, problem=what)
+
+
+def range_problem(what: str, name: str) -> Text | None:
+    """Return which numbers may be there, where msgspec refuses one; None for another problem."""
+    limit = re.fullmatch(r"Expected `\w+` ([<>]=?) ([\d.]+)", what)
+    return limit and Text(_LIMITS[limit[1]], (("name", name), ("value", float(limit[2]))))
 
 
 def _name_choices(settings: type[msgspec.Struct], name: str) -> Text:

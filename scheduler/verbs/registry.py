@@ -13,6 +13,7 @@ import msgspec
 from gpudeck.scheduler import verbs
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.jobs import Spec
+from gpudeck.scheduler.protocol.setting_problems import range_problem
 from gpudeck.scheduler.protocol.turns import Work, finish, parts
 from gpudeck.scheduler.verbs.request import Request
 from gpudeck.scheduler.verbs.submit import RawSubmission, SubmitMany
@@ -64,7 +65,9 @@ def decoding(line: bytes) -> Work[Request[Any]]:
             _check_fields(_ONE.decode(line).spec)
     except MALFORMED as e:
         if str(e).startswith("Expected `"):  # msgspec names a value of another type or range so
-            raise UserError(f"the daemon cannot carry out the request: {e}") from e
+            what, _, where = str(e).partition(" - at ")
+            outside = range_problem(what, where.rpartition(".")[2].strip("`"))
+            raise UserError(outside or f"the daemon cannot carry out the request: {e}") from e
         raise _unknown(str(e)) from e
     return request
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import signal
+import socket
 import subprocess
 import sys
 
@@ -123,6 +124,24 @@ def test_output_without_end_is_not_kept(lab, there, flood):
     assert "lab1 sent over 4 MiB when it was asked" in lab.fails("--host", "lab1", "jobs")
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 64 * 1024, "KiB"
+
+
+@pytest.mark.parametrize("path", ["${GPUDECK_TEST_SECRET}", "%u", "%d", "a:b", "\x1b[2J"])
+def test_a_machine_learns_nothing_of_the_environment_here(lab, there, tmp_path, monkeypatch, path):
+    """Forward no path in which ssh would fill in what the other machine must not know."""
+    monkeypatch.setenv("GPUDECK_TEST_SECRET", "s3cret")
+    (tmp_path / "s3cret").mkdir()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s3cret" / "daemon.sock"))
+        listening.listen()
+        named = f"{tmp_path}/{path}/daemon.sock"
+        there[0].send(f"gpudeck-place{named}\0/home\0A=B\0".encode(), "true")
+        keys = there[0].folder / "authorized_keys"
+        keys.write_text(keys.read_text().removeprefix("restrict,"))  # it may forward
+        assert "cannot be reached over ssh" in lab.fails("--host", "lab1", "jobs")
+        listening.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            listening.accept()
 
 
 def test_a_machine_that_answers_byte_by_byte_is_left(lab, there, monkeypatch):

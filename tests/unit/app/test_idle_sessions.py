@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from gpudeck.app.sessions import files, idle
+from gpudeck.app.sessions import files, idle, notebook
 from gpudeck.app.sessions.files import Session
 
 
@@ -104,4 +108,43 @@ def test_the_state_of_a_session_is_private(tmp_path: Path, monkeypatch: pytest.M
     files.write(Session("notebook", 0.0))
     assert files.read(tmp_path) == session, "a full disk ends no session"
     file.write_text("{")
+    assert files.read(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"no http",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 90\r\n\r\n[",
+        b"HTTP/1.0 200 OK\r\n\r\n5",
+        b"HTTP/1.0 200 OK\r\n\r\n{}",
+        b'HTTP/1.0 200 OK\r\n\r\n[{"execution_state": "idle"}]',
+        b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 10**5,
+        b'HTTP/1.0 200 OK\r\n\r\n{"last_activity": "0001-01-01T00:00:00"}',
+    ],
+    ids=["no HTTP", "cut off", "a number", "empty", "unknown kernel", "deep", "long ago"],
+)
+def test_an_answer_that_says_nothing_ends_no_notebook(answer: bytes) -> None:
+    """Take the notebook for used: its user would lose what it computed."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listening.accept()
+                with client:
+                    client.recv(65536)
+                    client.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    before = time.time()
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    assert notebook._last_use(url, "token") >= before
+    listening.shutdown(socket.SHUT_RDWR)
+    listening.close()
+
+
+def test_a_pipe_in_place_of_what_a_session_says_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / ".session").mkdir()
+    os.mkfifo(tmp_path / ".session" / "session.json")
     assert files.read(tmp_path) is None

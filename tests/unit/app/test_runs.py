@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from gpudeck.app.charts.printed_curves import PrintedCurves
-from gpudeck.app.runs.event_files import created, scalars
+from gpudeck.app.runs import run_curves
+from gpudeck.app.runs.event_files import Scalar, created, scalars
 from gpudeck.app.runs.run_curves import RunCurve, event_curves, event_files
 from gpudeck.app.runs.run_table import run_parameters, run_rows, sorted_rows, value_names
 from gpudeck.scheduler.protocol.jobs import Done, Job, Spec
@@ -48,9 +51,37 @@ def test_hostile_files_are_harmless(tmp_path: Path) -> None:
             data[chance.randrange(len(data))] = chance.randrange(256)
         file.write_bytes(data)
         list(scalars(file))
+    file.unlink()
+    os.mkfifo(file)  # an open would wait for somebody who writes
+    assert event_curves([file]) == {}
+    file.unlink()
     for data in (b"\xff" * 4096, struct.pack("<Q", 2**63) + b"\0" * 64, b"\0" * 4096):
         file.write_bytes(data)
         assert list(scalars(file)) == []
+
+
+def test_the_files_of_a_run_are_read_up_to_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / name for name in "ab"]
+    for file in files:
+        file.write_bytes(RECORDED.read_bytes())
+    whole = RECORDED.stat().st_size
+    monkeypatch.setattr(run_curves, "MOST_BYTES", whole + whole // 2)
+    read: list[int] = []
+
+    def noted(file: Path, most: int) -> Iterator[Scalar]:
+        read.append(most)
+        return scalars(file, most)
+
+    monkeypatch.setattr(run_curves, "scalars", noted)
+    event_curves(files)
+    assert read == [whole + whole // 2, whole // 2]
+
+
+@pytest.mark.parametrize("name", ["²", "1" * 13, "", "x"])
+def test_a_file_whose_name_tells_no_time_belongs_to_no_run(name: str) -> None:
+    assert created(Path(f"events.out.tfevents.{name}")) is None
 
 
 def job(number: int, argv: tuple[str, ...], result: dict[str, object], cwd: str = "/") -> Job:
@@ -105,3 +136,10 @@ def test_runs_are_sorted_by_any_value_or_parameter() -> None:
     assert [row.job.id for row in sorted_rows(rows, "loss", descending=True)] == [1, 2]
     assert [row.job.id for row in sorted_rows(rows, "lr")] == [2, 1]
     assert [row.job.id for row in sorted_rows(rows, "acc", descending=True)] == [2, 1], "last"
+
+
+def test_whole_numbers_beyond_all_floats_are_left_out_of_a_table() -> None:
+    huge = job(1, ("x",), {})
+    state = Done(100.0, 200.0, result=msgspec.Raw(b'{"loss": 1%s, "acc": 2}' % (b"0" * 400)))
+    (row,) = run_rows([msgspec.structs.replace(huge, state=state)])
+    assert row.values == {"acc": 2.0}

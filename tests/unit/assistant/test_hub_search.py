@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -12,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from gpudeck.app.models.hub_fit import hub_fit
+from gpudeck.assistant.library import hub_search
 from gpudeck.assistant.library.hub_search import HubModel, search_hub
 from gpudeck.assistant.library.unfinished import Unfinished, unfinished_downloads
 from gpudeck.scheduler.protocol.errors import UserError
@@ -75,11 +79,57 @@ def test_models_of_served_families_are_found_with_their_sizes(hub: Hub) -> None:
     )
 
 
-@pytest.mark.parametrize("reply", [b"<html>", b"{}", b'[{"id": 5}]', b"[" * (2**22 + 1)])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"<html>",
+        b"{}",
+        b'[{"id": 5}]',
+        b"[" * (2**22 + 1),
+        b'[{"id": "a/b", "deep": ' + b"[" * 10**5 + b"]" * 10**5 + b"}]",
+        b'[{"id": "a/b", "downloads": 1' + b"0" * 400 + b"}]",
+        b'[{"id": "a/b", "safetensors": {"parameters": {"BF16": -8000000000}}}]',
+    ],
+    ids=["no JSON", "no list", "no name", "too long", "deep", "many downloads", "negative"],
+)
 def test_a_reply_that_cannot_be_read_is_refused(hub: Hub, reply: bytes) -> None:
     hub.reply = reply
     with pytest.raises(UserError, match="cannot be read"):
         search_hub("x")
+
+
+def test_a_model_whose_name_is_no_name_is_not_offered(hub: Hub) -> None:
+    names = ["a/b\x1b[2J", "<b>a</b>/c", "../../etc", "a" * 10**5, "a/b"]
+    hub.reply = json.dumps([{**QWEN, "id": name} for name in names]).encode()
+    assert [model.name for model in search_hub("x")] == ["a/b"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"), [(b"nonsense without end", "cannot be searched"), (b"", "took over 0.5 s")]
+)
+def test_a_hub_that_speaks_no_http_or_sends_byte_by_byte_is_left(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes, told: str
+) -> None:
+    monkeypatch.setattr(hub_search, "PATIENCE_S", 0.5)
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.settimeout(10.0)
+
+    def serve() -> None:
+        client, _ = listening.accept()
+        with client, suppress(OSError):
+            client.sendall(sent or b"HTTP/1.1 200 OK\r\n\r\n")
+            for _ in range(0 if sent else 600):
+                client.sendall(b"[")
+                time.sleep(0.02)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{listening.getsockname()[1]}")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with pytest.raises(UserError, match=told):
+        search_hub("x")
+    listening.close()
+    thread.join()
 
 
 def test_a_hub_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,30 @@ def test_a_mail_is_handed_to_a_server_that_asks_for_a_password() -> None:
         assert problem == "the mail server refused the user or the password"
     finally:
         server.close()
+
+
+def test_a_mail_server_that_answers_without_end_is_left() -> None:
+    """Keep no more of an answer than a small process may hold."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        for _ in range(2):
+            client, _ = listening.accept()
+            with client, suppress(OSError):
+                client.sendall(b"220 here\r\n")
+                while True:
+                    client.sendall((b"250-" + b"x" * 8000 + b"\r\n") * 100)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    address = f"smtp://127.0.0.1:{listening.getsockname()[1]}/?from=gpu@lab.org&to=me@lab.org"
+    try:
+        assert deliver(Destination("mail", address), timeout=60.0) == [
+            "it sends an answer without end"
+        ]
+    finally:
+        thread.join()
+        listening.close()
 
 
 def test_a_notice_is_tried_again_and_a_refusal_is_reported(hook: Hook) -> None:

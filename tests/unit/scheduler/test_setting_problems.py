@@ -7,6 +7,7 @@ import pytest
 from gpudeck.scheduler.protocol import paths, settings
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import Settings, changed
+from gpudeck.scheduler.verbs.registry import decode_request
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,9 @@ def test_so_does_a_file_that_was_edited_by_hand(tmp_path, monkeypatch):
     paths.settings_file().write_text('{"theme": "blue"}')
     with pytest.raises(UserError, match="theme must be one of system, light, dark"):
         settings.load()
+
+
+def test_a_number_of_a_request_that_is_out_of_range_is_named_with_its_limit() -> None:
+    request = b'{"type":"set_limits","user":"ann","limits":{"gpus":10001}}'
+    with pytest.raises(UserError, match=r"^gpus must be at most 10000$"):
+        decode_request(request)
