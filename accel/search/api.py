@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor, nn
 
 from gpudeck.accel.lessons.store import software
 from gpudeck.accel.runtime.capability import ComputeDevice, find_device
+from gpudeck.accel.runtime.state_files import state_folder
 from gpudeck.accel.search.contender import Contender
 from gpudeck.accel.search.contest import Effort
 from gpudeck.accel.search.engine import Budget, Engine
+from gpudeck.accel.search.fusion.capture import capture
+from gpudeck.accel.search.fusion.template import task_of_module, template_of_module
 from gpudeck.accel.search.installed import Kernel, install
 from gpudeck.accel.search.journal import Entry, Journal, Problem
 from gpudeck.accel.search.judge import COMPILED, judge, nursery
@@ -49,9 +53,10 @@ class Found(NamedTuple):
 
 
 def optimize_kernel(
-    kernel: str | Task,
+    kernel: str | Task | nn.Module,
     target_hardware: str = "",
     *,
+    inputs: Sequence[Tensor] = (),
     sizes: dict[str, int] | None = None,
     dtype: torch.dtype = torch.float32,
     budget: Budget | None = None,
@@ -65,11 +70,13 @@ def optimize_kernel(
     What was found out before is not measured again, and the budget counts from the beginning.
 
     Args:
-        kernel: the name of a task of the catalog, or a task of it with other sizes.
+        kernel: the name of a task of the catalog, a task of it with other sizes, or a module
+            that returns one tensor, which is fused into Triton kernels.
         target_hardware: such as `h100`. If this GPU is not here, kernels are compiled for it, and
             ranked by how many threads can be resident: nothing is measured. Empty for the device
             of this machine.
-        sizes: the sizes that are timed.
+        inputs: what a module is called with; only shapes and dtypes count.
+        sizes: the sizes that are timed, of a task of the catalog.
         dtype: the dtype of inputs and result.
         budget: when to end.
         effort: how thoroughly the winner is judged.
@@ -78,16 +85,16 @@ def optimize_kernel(
         report: is told each configuration that was tried.
 
     Raises:
-        ValueError: if there is no such task, template or target.
+        ValueError: if there is no such task, template or target, or a module cannot be fused.
         RuntimeError: if no configuration can be computed.
     """
-    task = kernel if isinstance(kernel, Task) else task_of(kernel, dtype, sizes or {})
     device = find_device()
-    if target_hardware and not _is_here(target_hardware, device):
-        return _predicted(task, target_hardware)
-    # a CPU's template has torch compute
-    task = task if device.kind == "cuda" else dataclasses.replace(task, own=False)
-    template = template_of(task.name, task.dtype, task.timed, device.kind)
+    here = not target_hardware or _is_here(target_hardware, device)
+    task, template = _found_template(
+        kernel, inputs, dtype, sizes or {}, device.kind if here else "cuda"
+    )
+    if not here:
+        return _predicted(task, template, target_hardware)
     with Journal(problem_of(task, template, device)) as journal, torch.no_grad():
         capability = None
         if device.capability is not None:
@@ -105,6 +112,39 @@ def optimize_kernel(
     verdict = judge(source, task, compiled=compiled, effort=effort, device=device)
     kept = install(verdict) if use and verdict.is_faster else None
     return Found(config, True, us, verdict, kept, (), load(source))
+
+
+def _found_template(
+    kernel: str | Task | nn.Module,
+    inputs: Sequence[Tensor],
+    dtype: torch.dtype,
+    sizes: dict[str, int],
+    kind: str,
+) -> tuple[Task, Template]:
+    """Return what is computed, and the template that computes it on a kind of device."""
+    if isinstance(kernel, nn.Module):
+        if kind != "cuda":
+            raise ValueError("modules are fused for GPUs; name one as target_hardware")
+        return fused_template(kernel, inputs)
+    task = kernel if isinstance(kernel, Task) else task_of(kernel, dtype, sizes)
+    # a CPU's template has torch compute
+    task = task if kind == "cuda" else dataclasses.replace(task, own=False)
+    return task, template_of(task.name, task.dtype, task.timed, kind)
+
+
+def fused_template(module: nn.Module, inputs: Sequence[Tensor]) -> tuple[Task, Template]:
+    """Return the task of computing what a module computes, and the template that does.
+
+    Raises:
+        ValueError: if the module cannot be fused; see `capture`.
+    """
+    name = type(module).__name__
+    shapes = "x".join(str(n) for x in inputs for n in x.shape)
+    captured = capture(
+        module, inputs, state_folder() / "search" / "modules" / f"{name}-{shapes}.py"
+    )
+    task = task_of_module(name, captured, inputs[0].dtype)
+    return task, template_of_module(task)
 
 
 def problem_of(task: Task, template: Template, device: ComputeDevice) -> Problem:
@@ -125,10 +165,9 @@ def _is_here(target: str, device: ComputeDevice) -> bool:
     return device.kind == "cuda" and known in device.name.lower().replace(" ", "")
 
 
-def _predicted(task: Task, target: str) -> Found:
+def _predicted(task: Task, template: Template, target: str) -> Found:
     """Compile every configuration for a GPU that is not here, and rank them."""
     capability = TARGETS[target.lower().replace(" ", "")]
-    template = template_of(task.name, task.dtype, task.timed, "cuda")
     assert template.launch is not None
     compiler = Contender(nursery().fork(), [])
     found = []
@@ -142,7 +181,7 @@ def _predicted(task: Task, target: str) -> Found:
     if not found:
         why = compiler.flags[0].where if compiler.flags else "all need too many resources"
         raise RuntimeError(f"no configuration of {template.name} fits {target}: {why}")
-    found.sort(key=lambda p: (-p.occupancy, p.config["rows"], p.resources.registers))
+    found.sort(key=lambda p: (-p.occupancy, p.config.get("rows", 1), p.resources.registers))
     return Found(found[0].config, False, 0.0, None, None, tuple(found), None)
 
 

@@ -17,6 +17,9 @@ from gpudeck.accel.search.tasks import Sizes, Task
 
 _ALIGNMENT = 256
 """Bytes: as torch allocates on a GPU."""
+_SHARED = 4 << 30
+"""Bytes that inputs and results of all calls may take if there are more than the least calls."""
+_LEAST_CALLS = 2
 
 
 class Arena:
@@ -74,6 +77,11 @@ class Arena:
 
 def _mapped(descriptor: int, size: int) -> Tensor:
     return torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8)
+
+
+def calls_that_fit(task: Task, sizes: Sizes, most: int) -> int:
+    """Return how many calls have inputs and results of their own: fewer where these are large."""
+    return max(_LEAST_CALLS, min(most, int(_SHARED // max(1.0, task.moved(sizes)))))
 
 
 def lay_out(task: Task, sizes: Sizes, calls: int) -> tuple[Bind, int]:

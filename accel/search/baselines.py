@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from gpudeck.accel.search.verdict import Source
+from gpudeck.accel.search.worker import load
 
-def compiled(module: str, entry: str, mode: str) -> Callable[..., Tensor]:
+
+def compiled(place: str, entry: str, mode: str) -> Callable[..., Tensor]:
     """Return what torch.compile makes of a function."""
-    function = getattr(importlib.import_module(module), entry)
+    function = load(Source(place, entry))
     made: Callable[..., Tensor] = torch.compile(function, mode=mode, dynamic=False)
     return made
 
 
-def copies(module: str, entry: str) -> Callable[..., Tensor]:
+def copies(place: str, entry: str) -> Callable[..., Tensor]:
     """Return a function that computes in its first call only: windows then hold copies alone."""
-    function = getattr(importlib.import_module(module), entry)
+    function = load(Source(place, entry))
     kept: list[Tensor] = []
 
     def call(*inputs: Tensor) -> Tensor:

@@ -57,18 +57,31 @@ class Desk:
         self._kept = [[torch.empty_like(x) for x in fresh] for fresh in self._fresh]
         return self.bind
 
+    @property
+    def calls(self) -> int:
+        """Return how many calls have inputs of their own."""
+        return len(self._kept)
+
     def fill(self, name: str, random: torch.Generator) -> None:
         """Draw all inputs from a distribution."""
+        values = self._generator(random)
         for kept in self._kept:
             for x in kept:
-                x.copy_(draw(name, tuple(x.shape), x.dtype, random))
+                x.copy_(draw(name, tuple(x.shape), x.dtype, values))
         self._hand_out()
 
     def stock(self, random: torch.Generator) -> None:
         """Draw values from which `refill` takes inputs in little time."""
+        values = self._generator(random)
         self._bank = [
-            torch.randn(3 * x.numel() + 64, generator=random).to(x) for x in self._kept[0]
+            torch.randn(3 * x.numel() + 64, generator=values, device=self._device).to(x)
+            for x in self._kept[0]
         ]
+
+    def _generator(self, random: torch.Generator) -> torch.Generator:
+        """Return a generator on the device, where large inputs are drawn in little time."""
+        seed = int(torch.randint(2**62, (), generator=random))
+        return torch.Generator(self._device).manual_seed(seed)
 
     def refill(self, random: torch.Generator, calls: int) -> None:
         """Make new inputs for the next calls from the stock.

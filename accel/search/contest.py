@@ -47,11 +47,12 @@ def fastest(
 ) -> tuple[str, dict[str, float]]:
     """Return the fastest of some alternatives, and the microseconds of a call of each."""
     found: dict[str, list[float]] = {name: [] for name in contenders}
+    calls = min(_TRIED, desk.calls)
     for _ in range(2 * _TRIED):
         for name, contender in contenders.items():
-            desk.refill(random, _TRIED)
-            if (seconds := _one(contender, _TRIED)) is not None:
-                found[name].append(1e6 * seconds / _TRIED)
+            desk.refill(random, calls)
+            if (seconds := _one(contender, calls)) is not None:
+                found[name].append(1e6 * seconds / calls)
     medians = {name: statistics.median(times) for name, times in found.items() if times}
     return min(medians, key=medians.__getitem__), medians
 
@@ -90,7 +91,7 @@ class Contest:
 
     def _round(self, runners: Mapping[str, Contender]) -> bool:
         single = len(self._rounds) % _SINGLE == 0
-        calls = 1 if single else 2 + self._draw(CALLS - 1)
+        calls = 1 if single else 2 + self._draw(self._desk.calls - 1)
         names = list(runners)
         order = [names[i] for i in torch.randperm(len(names), generator=self._random)]
         took: dict[str, float] = {}

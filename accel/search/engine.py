@@ -8,6 +8,7 @@ process, and a new one is started.
 from __future__ import annotations
 
 import math
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 
 from gpudeck.accel.runtime import power
-from gpudeck.accel.search.arena import Arena, lay_out
+from gpudeck.accel.search.arena import Arena, calls_that_fit, lay_out
 from gpudeck.accel.search.contender import Contender, Desk
 from gpudeck.accel.search.journal import Entry, Journal, State, lessons
 from gpudeck.accel.search.measures import compare
@@ -31,12 +32,12 @@ from gpudeck.accel.search.templates import Template
 
 FIRST = 12
 """Configurations of the Latin hypercube."""
-_BATCH = 4
+_COMPILERS = max(2, (os.cpu_count() or 2) - 1)
+_BATCH = max(4, _COMPILERS)
 _CALLS = 6
 _LEAST, _MOST = 4, 15
 """Windows of a configuration: those that all are much slower than the best end it early."""
 _HOPELESS = 1.05
-_COMPILERS = 4
 JOULES_A_KWH = 3.6e6
 
 
@@ -80,9 +81,10 @@ class Engine:
         self._random = np.random.default_rng(len(journal.entries))
         self._values = torch.Generator().manual_seed(len(journal.entries))
         self._runner: Contender | None = None
-        self._arena = Arena.create(lay_out(task, task.timed, _CALLS)[1], device)
+        self._calls = calls_that_fit(task, task.timed, _CALLS)
+        self._arena = Arena.create(lay_out(task, task.timed, self._calls)[1], device)
         self._desk = Desk(self._arena, task, device)
-        self._desk.lay_out(task.timed, _CALLS)
+        self._desk.lay_out(task.timed, self._calls)
         self._desk.stock(self._values)
 
     def run(self, budget: Budget) -> None:
@@ -116,7 +118,8 @@ class Engine:
         """Yield what to try: lessons, a Latin hypercube, then what the surrogate proposes."""
         space = self._template.space
         taught = [c for c in lessons(self._journal.problem) if space.holds(c)][:_BATCH]
-        for batch in (taught, space.latin(FIRST, np.random.default_rng(0))):
+        latin = space.latin(FIRST, np.random.default_rng(0))
+        for batch in (taught, self._template.usual, latin):
             if fresh := [c for c in batch if key(c) not in self._journal.known]:
                 yield fresh
         while True:
@@ -166,7 +169,7 @@ class Engine:
                 source, self._desk, self._device, trusted=True, threads=torch.get_num_threads()
             )
         runner = self._runner
-        self._desk.refill(self._values, _CALLS)
+        self._desk.refill(self._values, self._calls)
         times = self._times(runner, config) if runner.bind(self._desk, "first call") else []
         if not runner.flags:
             wrong = self._wrong()
@@ -182,11 +185,11 @@ class Engine:
         best = self._journal.timed
         times: list[float] = []
         while len(times) < _MOST:
-            self._desk.refill(self._values, _CALLS)
-            seconds = runner.window(Window(_CALLS), "a timed call")
+            self._desk.refill(self._values, self._calls)
+            seconds = runner.window(Window(self._calls), "a timed call")
             if seconds is None or runner.flags:
                 break
-            times.append(1e6 * seconds / _CALLS)
+            times.append(1e6 * seconds / self._calls)
             hopeless = best and min(times) > _HOPELESS * best[0][1]
             if len(times) >= _LEAST and hopeless:
                 break
@@ -198,7 +201,7 @@ class Engine:
         This protects the search from kernels that are fast because they are wrong; the winner is
         judged.
         """
-        inputs, got = self._desk.inputs(_CALLS - 1), self._desk.result(_CALLS - 1)
+        inputs, got = self._desk.inputs(self._calls - 1), self._desk.result(self._calls - 1)
         found = compare(self._task.reference, inputs, got)
         if math.isinf(found.error):
             return "not finite"

@@ -138,7 +138,7 @@ def lessons(problem: Problem) -> Iterator[Config]:
     """
     folder = problem.file.parent
     found: list[tuple[float, Config]] = []
-    for file in folder.glob(f"{problem.task}-*.jsonl"):
+    for file in folder.glob("*.jsonl"):
         try:
             first, *rest = file.read_bytes().splitlines()
             other = msgspec.json.decode(first, type=Problem)
@@ -156,4 +156,5 @@ def lessons(problem: Problem) -> Iterator[Config]:
 def _distance(one: Problem, other: Problem) -> float:
     shared = one.sizes.keys() & other.sizes.keys()
     octaves = sum(abs(one.sizes[k].bit_length() - other.sizes[k].bit_length()) for k in shared)
-    return octaves + 2.0 * (one.gpu != other.gpu) + (one.dtype != other.dtype)
+    unlike = (one.dtype != other.dtype) + (one.task != other.task)
+    return octaves + 2.0 * (one.gpu != other.gpu) + unlike

@@ -11,7 +11,8 @@ import atexit
 import math
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from hashlib import sha256
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from gpudeck.accel.runtime.capability import ComputeDevice, find_device, versions
-from gpudeck.accel.search.arena import Arena, lay_out
+from gpudeck.accel.search.arena import Arena, calls_that_fit, lay_out
 from gpudeck.accel.search.contender import Contender, Desk
 from gpudeck.accel.search.contest import CALLS, Contest, Effort, fastest
 from gpudeck.accel.search.measures import compare
@@ -49,6 +50,8 @@ _EVERYWHERE = (
     "poisoned allocator", "operators listed", "twin of the alternative", "single calls",
     "replaced functions, threads, processes and inspection",
 )  # fmt: skip
+_HASHED = 4096
+"""Bytes of a block whose sum stands for it in the hash of inputs of more than its square."""
 _ON_GPU = ("synchronised device", "kernels listed", "true clock")
 
 
@@ -109,7 +112,9 @@ class _Session:
         self._stack = ExitStack()
 
     def __enter__(self) -> _Session:
-        size = max(lay_out(self._task, s, CALLS)[1] for s in (self._task.timed, self._largest()))
+        timed = self._task.timed
+        self._calls = calls_that_fit(self._task, timed, CALLS)
+        size = max(lay_out(self._task, *s)[1] for s in ((timed, self._calls), (self._largest(), 2)))
         if size > self._device.free_memory() / 2:
             raise MemoryError(
                 f"{size / 2**20:.0f} MiB are shared with the candidate, which is more than half of"
@@ -220,35 +225,30 @@ class _Session:
     def _time(self, compiled: Sequence[str]) -> None:
         task, stack = self._task, ExitStack()
         allowed = max(t.bound for t in self._trials if t.sizes == task.timed)
-        self._desk.lay_out(task.timed, CALLS)
+        self._desk.lay_out(task.timed, self._calls)
         self._desk.stock(self._random)
         with stack:
-            ready: dict[str, Contender] = {}
-            others: list[Denominator] = []
-            for name, source in self._alternatives(compiled).items():
-                runner = stack.enter_context(self._start(source, trusted=True))
-                self._desk.refill(self._random, CALLS)
-                if runner.bind(self._desk, name):
-                    runner.child.pause()
-                    ready[name] = runner
-                else:
-                    others.append(Denominator(name, absent=runner.flags[0].where))
-            baseline, medians = fastest(ready, self._desk, self._random)
-            others += (Denominator(name, us) for name, us in medians.items())
-            sources = {
+            alternatives = self._alternatives(compiled)
+            rest = {
                 "candidate": self._candidate,
-                "twin": self._alternatives(compiled)[baseline],
                 "copies": Source(f"{_HERE}.baselines", "copies", self._place()),
             }
-            runners = {"baseline": ready[baseline]}
-            for name, source in sources.items():
-                trusted = name != "candidate"
-                runners[name] = stack.enter_context(self._start(source, trusted=trusted))
-                self._desk.refill(self._random, CALLS)
-                if not runners[name].bind(self._desk, name):
+            started = self._start_all(alternatives | rest, stack)
+            ready: dict[str, Contender] = {}
+            others: list[Denominator] = []
+            for name in alternatives:
+                if self._make_ready(started[name], name):
+                    ready[name] = started[name]
+                else:
+                    others.append(Denominator(name, absent=started[name].flags[0].where))
+            baseline, medians = fastest(ready, self._desk, self._random)
+            others += (Denominator(name, us) for name, us in medians.items())
+            twin = self._start_all({"twin": alternatives[baseline]}, stack)
+            runners = {"baseline": ready[baseline], **twin} | {n: started[n] for n in rest}
+            for name in ("candidate", "twin", "copies"):
+                if not self._make_ready(runners[name], name):
                     self._collect(runners[name])
                     return
-                runners[name].child.pause()
             contest = Contest(task, self._desk, allowed, self._random, self._effort)
             with self._clock() as clock:
                 self._race = contest.run(runners, baseline, others)
@@ -257,6 +257,30 @@ class _Session:
                     raise RuntimeError(f"{name} failed while it was timed: {runner.flags[0].where}")
             self._refusals += contest.refusals
             self._finish(runners["candidate"], clock[0] if clock else None)
+
+    def _start_all(self, sources: Mapping[str, Source], stack: ExitStack) -> dict[str, Contender]:
+        """Start processes at the same time; only the candidate is watched. All are paused."""
+
+        def start(name: str) -> Contender:
+            return Contender.start(
+                nursery(), sources[name], self._desk, self._torch_device,
+                trusted=name != "candidate", threads=torch.get_num_threads(),
+            )  # fmt: skip
+
+        with ThreadPoolExecutor(len(sources)) as pool:
+            started = dict(zip(sources, pool.map(start, sources), strict=True))
+        for contender in started.values():
+            stack.callback(contender.end)
+            contender.child.pause()
+        return started
+
+    def _make_ready(self, contender: Contender, name: str) -> bool:
+        """Have a process call once; return whether that succeeded. It is paused then."""
+        contender.child.go_on()
+        self._desk.refill(self._random, self._calls)
+        bound = contender.bind(self._desk, name)
+        contender.child.pause()
+        return bound
 
     def _finish(self, contender: Contender, mhz: float | None) -> None:
         contender.child.go_on()
@@ -289,16 +313,20 @@ class _Session:
             )
             for mode in compiled
         }
-        eager = Source(place["module"], place["entry"])
-        return {"eager": eager, **made, **self._task.alternatives}
+        return {"eager": self._task.source, **made, **self._task.alternatives}
 
     def _place(self) -> dict[str, str]:
-        function = self._task.reference
-        return {"module": function.__module__, "entry": function.__name__}
+        source = self._task.source
+        return {"place": source.place, "entry": source.entry}
 
 
 def _hash(inputs: Sequence[Tensor]) -> str:
+    """Return the SHA-256 of the inputs, of large ones that of the sums of their blocks."""
     state = sha256()
     for x in inputs:
-        state.update(x.contiguous().view(torch.uint8).cpu().numpy().tobytes())
+        held = x.contiguous().view(-1).view(torch.uint8)
+        if (blocks := held.numel() // _HASHED) > _HASHED:
+            state.update(held[: blocks * _HASHED].view(-1, _HASHED).sum(1).cpu().numpy().tobytes())
+            held = held[blocks * _HASHED :]
+        state.update(held.cpu().numpy().tobytes())
     return state.hexdigest()

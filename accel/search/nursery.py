@@ -7,6 +7,7 @@ nursery ends, which ends when the socket of its owner closes.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import select
@@ -15,6 +16,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -88,6 +90,7 @@ class Nursery:
 
     def __init__(self) -> None:
         self._channel, theirs = socket.socketpair()
+        self._forking = threading.Lock()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", __name__, str(theirs.fileno())],
@@ -107,9 +110,9 @@ class Nursery:
         """
         ours, theirs = socket.socketpair()
         try:
-            with theirs:
+            with theirs, self._forking:
                 socket.send_fds(self._channel, [b"f"], [theirs.fileno(), *descriptors])
-            answer = self._channel.recv(_PID.size)
+                answer = self._channel.recv(_PID.size)
         except OSError as e:
             ours.close()
             raise RuntimeError(f"the process that starts others has ended: {e}") from e
@@ -128,6 +131,8 @@ def _serve(channel: socket.socket) -> None:
     from gpudeck.accel.search import listing, worker  # loads torch
 
     listing.prepare()
+    with contextlib.suppress(ImportError):  # without Triton there are no templates for GPUs
+        from gpudeck.accel.search.fusion import template  # noqa: F401 - loads Triton
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who were forked
     me = os.getpid()
     while True:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,23 +11,32 @@ import numpy as np
 Config = dict[str, int]
 
 
+def _fits_always(config: Config) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Space:
     """List the values of each parameter, in an order in which neighbours behave alike."""
 
     choices: Mapping[str, Sequence[int]]
+    fits: Callable[[Config], bool] = _fits_always
+    """Tells which combinations can be of use."""
 
     def __post_init__(self) -> None:
         if empty := [name for name, values in self.choices.items() if not values]:
             raise ValueError(f"{empty[0]} has no values to choose from")
 
     def __len__(self) -> int:
+        return sum(1 for _ in self.all())
+
+    @property
+    def _combinations(self) -> int:
         return math.prod(len(values) for values in self.choices.values())
 
     def all(self) -> Iterator[Config]:
         """Yield every configuration."""
-        for number in range(len(self)):
-            yield self._at(number)
+        yield from filter(self.fits, map(self._at, range(self._combinations)))
 
     def _at(self, number: int) -> Config:
         config = {}
@@ -46,19 +55,22 @@ class Space:
             for name, values in self.choices.items()
         }
         drawn = [{name: columns[name][i] for name in columns} for i in range(count)]
-        return list({key(config): config for config in drawn}.values())
+        return list({key(config): config for config in drawn if self.fits(config)}.values())
 
     def draw(self, random: np.random.Generator) -> Config:
         """Return any configuration."""
-        return self._at(int(random.integers(len(self))))
+        while not self.fits(config := self._at(int(random.integers(self._combinations)))):
+            continue
+        return config
 
     def neighbours(self, config: Config) -> Iterator[Config]:
         """Yield what differs in one parameter by one step."""
         for name, values in self.choices.items():
             place = list(values).index(config[name])
             for other in (place - 1, place + 1):
-                if 0 <= other < len(values):
-                    yield {**config, name: values[other]}
+                near = {**config, name: values[other]} if 0 <= other < len(values) else config
+                if near != config and self.fits(near):
+                    yield near
 
     def vector(self, config: Config) -> list[float]:
         """Return the places of the values, for a surrogate."""
@@ -66,8 +78,10 @@ class Space:
 
     def holds(self, config: Mapping[str, int]) -> bool:
         """Return whether a configuration belongs to the space."""
-        return config.keys() == self.choices.keys() and all(
-            config[name] in values for name, values in self.choices.items()
+        return (
+            config.keys() == self.choices.keys()
+            and all(config[name] in values for name, values in self.choices.items())
+            and self.fits({**config})
         )
 
 

@@ -51,6 +51,13 @@ class Task:
     """Whether most operations are matrix products, which tensor cores compute."""
     alternatives: Mapping[str, Source] = field(default_factory=dict)
     """What computes the same, beside `reference` and what torch.compile makes of it."""
+    written: Source | None = None
+    """Where `reference` is defined, if that is a file."""
+
+    @property
+    def source(self) -> Source:
+        """Return what names `reference` to other processes."""
+        return self.written or Source(self.reference.__module__, self.reference.__name__)
 
     @property
     def timed(self) -> dict[str, int]:

@@ -21,6 +21,8 @@ ROWWISE = ("softmax", "rms_norm", "layer_norm", "swiglu", "gelu")
 REDUCING = ("row_sum", "cross_entropy")
 _WIDEST = 16384
 """The longest row that a program keeps in registers."""
+_HELD = 128
+"""The most elements of a thread."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Template:
     """Names the function with a configuration."""
     launch: Callable[[Config], Source] | None = None
     """Names what returns the kernel's `KernelCall`, if it can be compiled without a GPU."""
+    usual: tuple[Config, ...] = ()
+    """Configurations that are tried first."""
 
 
 def template_of(task: str, dtype: torch.dtype, sizes: Sizes, device: str) -> Template:
@@ -50,13 +54,24 @@ def template_of(task: str, dtype: torch.dtype, sizes: Sizes, device: str) -> Tem
     columns = sizes["columns"]
     if columns > _WIDEST:
         raise ValueError(f"the template of {task} has rows of up to {_WIDEST} elements")
-    space = Space({"rows": [1, 2, 4, 8, 16], "warps": [1, 2, 4, 8, 16]})
+    space = Space({"rows": [1, 2, 4, 8, 16], "warps": [1, 2, 4, 8, 16]}, fits_registers(columns))
     shape = given | {"dtype": str(dtype).removeprefix("torch.")}
     known = shape | {"sizes": dict(sizes)}
     return Template(
         "triton rows", space, lambda c: _source("triton_rows", given, c),
         lambda c: _source("row_call", known, c),
     )  # fmt: skip
+
+
+def fits_registers(columns: int) -> Callable[[Config], bool]:
+    """Return what tells whether a thread holds so few elements of its rows that they do not
+    spill; kernels that spill by far take minutes to compile."""
+    block = max(16, 1 << (columns - 1).bit_length())
+
+    def fits(config: Config) -> bool:
+        return config["rows"] * block <= _HELD * 32 * config["warps"]
+
+    return fits
 
 
 def _source(entry: str, given: Mapping[str, Any], config: Config) -> Source:

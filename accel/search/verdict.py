@@ -34,6 +34,10 @@ Kind = Literal[
 ]
 
 
+TIE = 1.02
+"""A candidate must lead by more than this factor: less may come from where its code lies."""
+
+
 class Source(msgspec.Struct, frozen=True):
     """Name a function: `entry` of a Python file or of a module.
 
@@ -156,6 +160,11 @@ class Race(msgspec.Struct, frozen=True):
     verified: int
     """How many timed calls were compared with the reference."""
 
+    @property
+    def is_won(self) -> bool:
+        """Return whether the candidate leads beyond doubt: by more than the twin and TIE."""
+        return self.speedup.low > max(self.twin.high, 1 / self.twin.low, TIE)
+
 
 class Roofline(msgspec.Struct, frozen=True):
     """Tell what the hardware needs at least for one call."""
@@ -209,10 +218,7 @@ class Verdict(msgspec.Struct, frozen=True):
     @property
     def is_faster(self) -> bool:
         """Return whether it is accepted, and faster than the fastest alternative beyond doubt."""
-        if not self.accepted or self.race is None:
-            return False
-        noise = max(self.race.twin.high, 1 / self.race.twin.low, TIE)
-        return self.race.speedup.low > noise
+        return self.accepted and self.race is not None and self.race.is_won
 
     @property
     def text(self) -> Text:
@@ -233,10 +239,6 @@ class Verdict(msgspec.Struct, frozen=True):
                 **values,
             )
         return phrase("right, but not faster than {baseline} beyond doubt", **values)
-
-
-TIE = 1.02
-"""A candidate must lead by more than this factor: less may come from where its code lies."""
 
 
 def digest_of(candidate: Source, source: str) -> str:
