@@ -9,12 +9,10 @@ from gpudeck.app.language.texts import tr, tr_date
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import Job, Running, held_devices, suspension_of
 from gpudeck.scheduler.protocol.snapshot import DeviceState, Snapshot, label
+from gpudeck.scheduler.protocol.suspended import estimate_out
 
 FREE_S = 2 * 3600.0
 """How long the window frees a GPU, in seconds."""
-_FIXED_S, _RATE = 0.5, 1.6 * 2**30
-"""The least speed that was measured (tests/benchmarks/log/suspension.md): seconds, and bytes a
-second."""
 
 
 def can_be_freed(device: Device) -> bool:
@@ -71,6 +69,6 @@ def _leaving(job: Job, state: DeviceState) -> str:
         "and comes back by itself.",
         job=job.id,
         name=job.spec.name,
-        time=duration(_FIXED_S + size / _RATE),
+        time=duration(estimate_out(size)),
         size=memory(size),
     )

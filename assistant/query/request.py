@@ -125,7 +125,8 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True, tag="order"):
     params: dict[str, str] = {}
     options: dict[str, str] = {}
     """What is said about a new job: values by the names of JOB_OPTIONS, as the command line takes
-    them. Jobs in `after` may be named. A booking has `begin`, `until` and `group`."""
+    them. Jobs in `after` may be named. A booking has `begin`, `until` and `group`; the verb
+    `free` has `until`."""
     number: int | None = None
     """The PID of a process, the number of an alert, a priority, or the limit of a group."""
     setting: str = ""

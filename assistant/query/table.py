@@ -103,7 +103,8 @@ _ENDED = ("done", "rejected", "failed", "cancelled", "lost")
 VERBS = {
     "cancel": Verb("cancel jobs that wait, and end jobs that run", _JOBS, _ACTIVE),
     "hold": Verb("keep jobs that wait from starting", _JOBS, ("queued",)),
-    "release": Verb("let held jobs start", _JOBS, ("queued",)),
+    "release": Verb("let held jobs start, and bring suspended ones back", _JOBS, ("queued",)),
+    "suspend": Verb("take running jobs off their GPUs for a while", _JOBS, ("running",)),
     "pause": Verb("start no new jobs of the queue or of a group", ("group",)),
     "resume": Verb("let the queue or a group start jobs again", ("group",)),
     "retry": Verb("run jobs that ended again as new jobs", (*_JOBS, "options"), _ENDED),
@@ -119,6 +120,9 @@ VERBS = {
     "acknowledge": Verb("record that an alert was seen", ("number",)),
     "set": Verb("change a setting", ("setting", "text", "devices")),
     "book": Verb("keep GPUs free for a time", ("devices", "options")),
+    "free": Verb(
+        "suspend the jobs on GPUs, and keep these free for a time", ("devices", "options")
+    ),
     "undo": Verb("undo the last clean-up"),
 }
 

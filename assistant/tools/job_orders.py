@@ -10,13 +10,14 @@ from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.query.find import MAX_JOBS, named_jobs
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools import job_options
+from gpudeck.assistant.tools.suspensions import bring_back, can_leave, suspend_jobs
 from gpudeck.assistant.tools.targets import device_labels, queued_jobs, targets, title, titles
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
 from gpudeck.language.numbers import capitalized
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.executors.remote_runner import TERM_GRACE_S
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Starting
+from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Starting, suspension_of
 from gpudeck.scheduler.protocol.units import numbered
 
 
@@ -140,8 +141,16 @@ def _waiting(context: ToolContext, order: Order) -> list[Job]:
 
 
 def hold(context: ToolContext, order: Order) -> PlannedAction:
-    """Plan to keep jobs from starting, or to release them."""
+    """Plan to keep jobs from starting, or to release them.
+
+    Running jobs on GPUs are suspended and brought back instead, as `gpudeck resume` does.
+    """
     words, held = context.words, order.verb == "hold"
+    named = targets(context, order)
+    if held and all(map(can_leave, named)):
+        return suspend_jobs(context, named)
+    if not held and all(suspension_of(job) is not None for job in named):
+        return bring_back(context, named)
     found = _waiting(context, order)
     jobs = [job for job in found if job.spec.hold != held]
     if not jobs:

@@ -60,8 +60,9 @@ class ProposalStore:
         Raises:
             UserError: A person refused the tool for good.
         """
-        check_permitted(context.daemon, request.name)
-        return self._keep(context, request, action, certain)
+        meant = action.order or request  # to pause a job that runs is to suspend it
+        check_permitted(context.daemon, meant.name)
+        return self._keep(context, meant, action, certain)
 
     def approve(
         self, daemon: Client, number: str, decision: Decision, env: Environment
@@ -122,6 +123,6 @@ class ProposalStore:
                 for number, kept in self._pending.items()
                 if kept.proposal.expires > now
             }
-            valid[proposal.id] = _Pending(proposal, action.order or request, context, action)
+            valid[proposal.id] = _Pending(proposal, request, context, action)
             self._pending = dict(list(valid.items())[-_MAX_PENDING:])
         return proposal

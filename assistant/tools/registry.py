@@ -5,7 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from gpudeck.assistant.query.request import Order
-from gpudeck.assistant.tools import bookings, clean_up, job_orders, queue_orders, submit
+from gpudeck.assistant.tools import (
+    bookings,
+    clean_up,
+    job_orders,
+    queue_orders,
+    submit,
+    suspensions,
+)
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
@@ -16,6 +23,7 @@ PLANNERS: dict[str, Planner] = {
     **submit.PLANNERS,
     **clean_up.PLANNERS,
     **bookings.PLANNERS,
+    **suspensions.PLANNERS,
 }
 
 

@@ -26,3 +26,17 @@ class SuspendedProgram(msgspec.Struct, frozen=True):
     """The job of the queue that it is; None for any other program."""
     seconds: float = 0.0
     """How long the last step took: off the GPU, or back."""
+
+
+_FIXED_S, _OUT, _BACK = 1.0, 1.6 * 2**30, 4.0 * 2**30
+"""What a move off the GPU or back takes at most, as measured: seconds, and bytes a second."""
+
+
+def estimate_out(memory: float) -> float:
+    """Return how long it takes at most to move so many bytes off a GPU, in seconds."""
+    return _FIXED_S + memory / _OUT
+
+
+def estimate_back(memory: float) -> float:
+    """Return how long it takes at most to move so many bytes back to a GPU, in seconds."""
+    return _FIXED_S + memory / _BACK

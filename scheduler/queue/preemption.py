@@ -12,13 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from gpudeck.scheduler.protocol.jobs import Job, Running
+from gpudeck.scheduler.protocol.suspended import estimate_back, estimate_out
 from gpudeck.scheduler.protocol.wait_reasons import End
 from gpudeck.scheduler.queue.placement import Slot
 
 PAUSE_S = 600.0
 WORTH = 10.0
-_FIXED_S, _OUT, _BACK = 1.0, 1.6 * 2**30, 4.0 * 2**30
-"""What a suspension and a return take at most, as measured: seconds, and bytes a second."""
 _UNKNOWN = 80 * 2**30
 """Bytes that a job is taken to hold where nothing tells."""
 
@@ -96,7 +95,7 @@ def may_move(victim: Job, job: Job, now: float) -> bool:
 def moving_time(victim: Job, slot: Slot) -> float:
     """Return how long a job takes at most for leaving a GPU and coming back, in seconds."""
     size = slot.used.get(victim.id) or victim.spec.memory or slot.total or _UNKNOWN
-    return 2 * _FIXED_S + size / _OUT + size / _BACK
+    return estimate_out(size) + estimate_back(size)
 
 
 def _leaves(holder: Job) -> bool:
