@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+
+from gpudeck.language.text import Message, Number, Text, join_texts, phrase
 
 Direction = Literal["forward", "backward"]
 Passes = Literal["forward", "backward", "both"]
@@ -35,14 +37,16 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
 NOT_TIMED = Timing(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
 
 
-class Check(msgspec.Struct, frozen=True):
+class Check(msgspec.Struct, frozen=True, omit_defaults=True):
     """A comparison with the float64 reference: ||out - ref|| / ||ref|| and its bound."""
 
-    name: str
+    name: Message
     error: float
     """A finite number, as JSON has no others; an output that is not finite gets a check of its own.
     """
     bound: float
+    answer: str = ""
+    """Which of several answers was compared."""
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.error):
@@ -54,6 +58,21 @@ class Check(msgspec.Struct, frozen=True):
     @property
     def passed(self) -> bool:
         return self.error <= self.bound
+
+    @property
+    def fault(self) -> Text:
+        """Return what is wrong if it has not passed."""
+        return phrase(
+            "{sub} is {used}, above the bound {less}",
+            sub=self.name,
+            used=Number(self.error, ".3g"),
+            less=Number(self.bound, ".3g"),
+        )
+
+
+def not_finite(share: float) -> Check:
+    """Return the check of an answer with this share of elements that are not finite."""
+    return Check(phrase("share of elements that are not finite"), share, 0.0)
 
 
 class Sensors(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,7 +87,7 @@ class Sensors(msgspec.Struct, frozen=True, omit_defaults=True):
     celsius: float | None = None
     joules_per_tflop: float | None = None
     """The energy of the whole card for 10¹² floating-point operations of the timed work."""
-    absent: str = ""
+    absent: Message = ""
     true_mhz: float | None = None
     """The clock of the multiprocessors, as a kernel beside the work measured it."""
 
@@ -114,7 +133,7 @@ class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
     """The backend that was requested: a name, or `auto`."""
     backend: str = ""
     """The backend that ran; empty if none did."""
-    note: str = ""
+    note: Message = ""
     """Why nothing was measured, or else why this backend ran."""
     timing: Timing = NOT_TIMED
     flops: float = 0.0
@@ -133,7 +152,7 @@ class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
     """The speed of the same contender, measured a second time in the same turns, over its own: the
     distance from 1 is what order and noise alone do to a ratio. 0 if it took part once."""
     operation: str = "attention"
-    sizes: str = ""
+    sizes: Message = ""
     """The sizes of a problem that is not attention, as people read them."""
     form: str = ""
     """What else tells such a problem apart: the kind of linear attention, or the factors' type."""
@@ -151,8 +170,7 @@ class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
 class Curve(msgspec.Struct, frozen=True):
     """What a run measured at its steps."""
 
-    name: str
-    """An English word or two, such as `loss`."""
+    name: Message
     steps: tuple[int, ...]
     values: tuple[float, ...]
     unit: str = ""
@@ -161,35 +179,49 @@ class Curve(msgspec.Struct, frozen=True):
 class Figure(msgspec.Struct, frozen=True):
     """A number that a run measured, which no other field of a Result holds."""
 
-    name: str
-    """An English word or two, such as `held-out loss`."""
+    name: Message
     value: float
     unit: str = ""
 
 
-def twins(cells: Iterable[Cell]) -> str:
+def twins(cells: Iterable[Cell]) -> Text | None:
     """Return what the same contender measured twice says about the ratios of other contenders.
 
-    Empty if none took part twice.
+    None if none took part twice.
     """
     found = [cell.twin for cell in cells if cell.twin]
     if not found:
-        return ""
+        return None
     mean = math.exp(sum(map(math.log, found)) / len(found))
-    return f"the same kernel twice: {mean:.3f} ({min(found):.3f} to {max(found):.3f})"
+    return phrase(
+        "the same kernel twice: {mean} ({low} to {high})",
+        mean=Number(mean, ".3f"),
+        low=Number(min(found), ".3f"),
+        high=Number(max(found), ".3f"),
+    )
+
+
+PASS = phrase("pass")
+
+
+def verdict_of(faults: Sequence[Message]) -> Text:
+    """Return the verdict of a run with these faults."""
+    return phrase("fail: {sub}", sub=join_texts(faults)) if faults else PASS
 
 
 class Result(msgspec.Struct, frozen=True):
+    """What a workload measured. Its texts are values; older Results have them in English."""
+
     workload: str
     device: str
     """The device it ran on, e.g. "NVIDIA H100 80GB HBM3" or "CPU: AMD EPYC, 2 threads"."""
     backend: str
     """The backend that really ran, never merely the requested one."""
-    reason: str
+    reason: Message
     """Why this backend ran: it was named by the user, or how `auto` chose it."""
     params: dict[str, str | int | float | bool]
-    verdict: str
-    """`pass` or `fail`, with the reason after a colon."""
+    verdict: Message
+    """As `verdict_of` makes it."""
     checks: tuple[Check, ...]
     timing: Timing
     flops: float
@@ -221,7 +253,7 @@ class Result(msgspec.Struct, frozen=True):
     @property
     def passed(self) -> bool:
         """Report if the verdict is a pass."""
-        return self.verdict.partition(":")[0].strip() == "pass"
+        return self.verdict in (PASS, str(PASS))  # the latter in older Results
 
 
 def write(result: Result, path: str | os.PathLike[str]) -> None:

@@ -11,17 +11,29 @@ import msgspec
 
 from gpudeck.language import numbers
 from gpudeck.language.languages import Language
-from gpudeck.language.text import Bytes, Listed, Message, Moment, Number, Span, Text, Value
+from gpudeck.language.text import Bytes, Form, Listed, Message, Moment, Number, Span, Text, Value
 
 if TYPE_CHECKING:  # Babel, which English does not need
     from gpudeck.language.words import Words
 
-_FORMS = {"clock": "%H:%M", "seconds": "%H:%M:%S", "day": "%a %d %b, %H:%M"}
+_FORMS: dict[Form, str] = {
+    "clock": "%H:%M", "seconds": "%H:%M:%S", "day": "%a %d %b, %H:%M", "date": "%d %b",
+    "date and clock": "%d %b, %H:%M",
+}  # fmt: skip
 
 
 def render(message: Message, language: Language = "en") -> str:
     """Return a message in a language. A string is a quotation, and stays as it is."""
     return message if isinstance(message, str) else _render(message, language)
+
+
+def render_moment(moment: Moment, language: Language = "en") -> str:
+    """Return a moment in the local time zone."""
+    form, local = _FORMS[moment.form], time.localtime(moment.at)
+    if language != "en" and "%b" in form:
+        days, months = _words(language).short_names()
+        form = form.replace("%a", days[local.tm_wday]).replace("%b", months[local.tm_mon - 1])
+    return time.strftime(form, local)
 
 
 def json_in_english(encoded: bytes) -> bytes:
@@ -71,8 +83,8 @@ def _render_value(value: Value, language: Language) -> str:
             return _localize(numbers.amount(count), language)
         case Span(seconds):
             return _localize(numbers.span(seconds), language)
-        case Moment(at, form):
-            return _render_moment(at, _FORMS[form], language)
+        case Moment():
+            return render_moment(value, language)
         case Listed(items, last, separator):
             rendered = [_render_value(item, language) for item in items]
             if last == "," or len(rendered) < 2:
@@ -90,14 +102,6 @@ def _render_number(number: float, form: str, language: Language) -> str:
     if language != "en" and form == ",":
         return _words(language).whole(round(number))
     return _localize(f"{number:{form}}", language)
-
-
-def _render_moment(at: float, form: str, language: Language) -> str:
-    local = time.localtime(at)
-    if language != "en" and "%a" in form:
-        days, months = _words(language).short_names()
-        form = form.replace("%a", days[local.tm_wday]).replace("%b", months[local.tm_mon - 1])
-    return time.strftime(form, local)
 
 
 def _localize(text: str, language: Language) -> str:

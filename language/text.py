@@ -39,13 +39,16 @@ class Span(_Kind, frozen=True):
     seconds: float
 
 
+Form = Literal["clock", "seconds", "day", "date", "date and clock"]
+"""How a moment is written: 14:05; 14:05:09; Mon 03 Nov, 14:05; 03 Nov; 03 Nov, 14:05."""
+
+
 class Moment(_Kind, frozen=True):
     """Represent a moment, written in the reader's time zone."""
 
     at: float
     """Seconds since the epoch."""
-    form: Literal["clock", "seconds", "day"] = "clock"
-    """14:05, 14:05:09, or Mon 03 Nov, 14:05."""
+    form: Form = "clock"
 
 
 class Listed(_Kind, frozen=True):
@@ -107,6 +110,14 @@ def moment(at: float, now: float | None = None) -> Moment:
     """Return a moment with its day where it is more than twelve hours away from `now`."""
     now = time.time() if now is None else now
     return Moment(at, "clock" if abs(at - now) < 43200 else "day")
+
+
+def join_texts(texts: Iterable[Message], separator: str = "; ") -> Text:
+    """Return several texts as one."""
+    first, *more = texts
+    if not more and isinstance(first, Text):
+        return first
+    return Text("{all}", (("all", joined((first, *more), separator)),))
 
 
 def joined(items: Iterable[Value], separator: str = ", ") -> Text | Listed:

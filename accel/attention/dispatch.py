@@ -21,17 +21,18 @@ from gpudeck.accel.attention import backend_table, lessons, prediction, table
 from gpudeck.accel.attention.backends import BACKENDS
 from gpudeck.accel.attention.prediction import Geometry
 from gpudeck.accel.attention.problem import Problem, Variant, dtype_name
-from gpudeck.accel.lessons.records import Direction, Measured
+from gpudeck.accel.lessons.records import Direction, Measured, explain_rates
 from gpudeck.accel.lessons.store import forget_choices, on_change
-from gpudeck.accel.runtime.backend_names import check_name
+from gpudeck.accel.runtime.refusals import NAMED, CannotCompute, check_name
+from gpudeck.language.text import Text, join_texts, joined, phrase
 
 NOT_FOR_AUTO = ("reference",)
 DECODING = "decoding"
 """The backend for a few queries; it comes first where nothing like the problem was measured."""
-_LACKING: dict[Variant, str] = {
-    "lse_grad": "takes no gradient of the log-sum-exp",
-    "alibi": "takes no ALiBi",
-    "blocks": "takes no block mask",
+_LACKING: dict[Variant, Text] = {
+    "lse_grad": phrase("takes no gradient of the log-sum-exp"),
+    "alibi": phrase("takes no ALiBi"),
+    "blocks": phrase("takes no block mask"),
 }
 POSSIBLE = 0.3
 """A backend that is expected to have less than this share of the best one's speed is not measured.
@@ -40,7 +41,7 @@ Expectations of windows and short rows were wrong by up to 2.6 times, and what i
 out after its first calls.
 """
 
-_FAILED: dict[tuple[str, Direction, str], str] = {}
+_FAILED: dict[tuple[str, Direction, str], Text] = {}
 """Why a backend failed when it ran, by its name, the pass and the place of the problem."""
 
 Basis = Literal["named", "measured here", "measured", "predicted", "order"]
@@ -54,12 +55,12 @@ class Candidate:
     """A backend, the reason why it cannot compute the problem (or None), and its expected speed."""
 
     backend: str
-    refusal: str | None
+    refusal: Text | None
     tflops: float | None = None
     """TFLOP/s, measured or predicted; None without any measurement."""
 
 
-Explanation = tuple[str, tuple[Candidate, ...]]
+Explanation = tuple[Text, tuple[Candidate, ...]]
 """The reason of a choice, and all candidates."""
 
 
@@ -78,8 +79,8 @@ class Choice:
         return self.explain()
 
     @property
-    def reason(self) -> str:
-        """Return why this backend runs, in words."""
+    def reason(self) -> Text:
+        """Return why this backend runs."""
         return self._explanation[0]
 
     @property
@@ -103,7 +104,7 @@ class Choice:
             kind = "measured" if self.is_measured else "expected"
             speed = "not measured here" if c.tflops is None else f"{c.tflops:.0f} TFLOP/s {kind}"
             lines.append(
-                f"  {c.backend:<10} {speed if c.refusal is None else 'no: it ' + c.refusal}"
+                f"  {c.backend:<10} {speed if c.refusal is None else f'no: it {c.refusal}'}"
             )
         return "\n".join(lines)
 
@@ -147,10 +148,7 @@ def choose(problem: Problem, backend: str = "auto", direction: Direction = "forw
     if (why := refuse(problem, backend, direction)) is not None:
         others = (name for name in BACKENDS if name != backend)
         able = [name for name in others if rule_out(problem, name, direction) is None]
-        what = "this" if direction == "forward" else "the backward pass of this"
-        raise ValueError(
-            f"backend {backend} cannot do {what}: it {why}. These can: {', '.join(able)}"
-        )
+        raise CannotCompute(backend, why, able, backward=direction == "backward")
     return Choice(backend, partial(_explain_named, problem, direction), direction)
 
 
@@ -217,37 +215,38 @@ def _explain(
     if chosen in ranked:
         reason = _reason(speed, ranked[ranked.index(chosen) :])
     else:
-        reason = f"the first of {', '.join(order)} that can do it"
-    reason += "".join(f"; not {other}: it {refusals[other]}" for other in over)
-    return f"auto: {reason}", _candidates(refusals, speed)
+        reason = phrase("the first of {names} that can do it", names=joined(order))
+    passed_over = (
+        phrase("not {backend}: it {refusal}", backend=other, refusal=why)
+        for other in over
+        if (why := refusals[other]) is not None
+    )
+    sub = join_texts((reason, *passed_over))
+    return phrase("auto: {sub}", sub=sub), _candidates(refusals, speed)
 
 
 def _explain_named(problem: Problem, direction: Direction) -> Explanation:
     refusals = {name: rule_out(problem, name, direction) for name in BACKENDS}
-    return "named by the caller", _candidates(refusals, _expect(problem, direction))
+    return NAMED, _candidates(refusals, _expect(problem, direction))
 
 
-def _candidates(refusals: Mapping[str, str | None], speed: Expectation) -> tuple[Candidate, ...]:
+def _candidates(refusals: Mapping[str, Text | None], speed: Expectation) -> tuple[Candidate, ...]:
     return tuple(Candidate(name, why, speed.rates.get(name)) for name, why in refusals.items())
 
 
-def _reason(speed: Expectation, ranked: list[str]) -> str:
+def _reason(speed: Expectation, ranked: list[str]) -> Text:
     """Return why the first of `ranked` runs, and how fast the others are."""
     if speed.lesson is not None:
         return speed.lesson.reason(ranked)
-    first, *behind = ranked
-    then = "".join(f", {other} {speed.rates[other]:.0f}" for other in behind)
-    where = " and ".join(speed.gpus)
-    how = "measured fastest on" if speed.basis == "measured" else "predicted from measurements on"
-    return f"{how} {where}, {speed.rates[first]:.0f} TFLOP/s{then}"
+    return explain_rates(speed.gpus, speed.rates, ranked, speed.basis == "measured")
 
 
-def refuse(problem: Problem, backend: str, direction: Direction) -> str | None:
+def refuse(problem: Problem, backend: str, direction: Direction) -> Text | None:
     """Return why a backend cannot compute the pass on this machine, or None if it can."""
     return rule_out(problem, backend, direction) or fail_to_load(backend)
 
 
-def rule_out(problem: Problem, backend: str, direction: Direction) -> str | None:
+def rule_out(problem: Problem, backend: str, direction: Direction) -> Text | None:
     """Return why a backend cannot compute the pass, or None if it can where it can be loaded."""
     asked = BACKENDS[backend]
     lacking = [
@@ -255,8 +254,9 @@ def rule_out(problem: Problem, backend: str, direction: Direction) -> str | None
         for variant in problem.variants
         if variant not in asked.variants and (variant != "lse_grad" or direction == "backward")
     ]
-    refused = "; ".join([*lacking, *asked.rules(problem, direction)])
-    return refused or _FAILED.get((backend, direction, lessons.place(problem))) or asked.missing()
+    if refused := [*lacking, *asked.rules(problem, direction)]:
+        return join_texts(refused)
+    return _FAILED.get((backend, direction, lessons.place(problem))) or asked.missing()
 
 
 def is_able(problem: Problem, direction: Direction) -> bool:
@@ -274,18 +274,21 @@ def pass_over(problem: Problem, backend: str, direction: Direction, error: Excep
         f" {why}",
         stacklevel=2,
     )
-    _FAILED[backend, direction, lessons.place(problem)] = f"failed when it ran: {why}"
+    _FAILED[backend, direction, lessons.place(problem)] = phrase(
+        "failed when it ran: {quote}", quote=why
+    )
     forget_choices()
 
 
 @lru_cache(maxsize=64)
-def fail_to_load(backend: str) -> str | None:
+def fail_to_load(backend: str) -> Text | None:
     """Return why a backend's code cannot be loaded, or None; importing some takes seconds."""
     try:
         BACKENDS[backend].load()
     except Exception as e:  # noqa: BLE001 - a broken installation may raise anything
         message = str(e).partition("\n")[0]
-        return f"cannot be loaded: {type(e).__name__}" + (f": {message}" if message else "")
+        quote = ": ".join(filter(None, (type(e).__name__, message)))
+        return phrase("cannot be loaded: {quote}", quote=quote)
     return None
 
 

@@ -27,6 +27,8 @@ from gpudeck.accel.attention.mods import ScoreRule, recognise_scores
 from gpudeck.accel.attention.problem import default_scale
 from gpudeck.accel.attention.visibility import Visible
 from gpudeck.accel.runtime.given import require_tensors
+from gpudeck.accel.runtime.refusals import NAMED
+from gpudeck.language.text import Message, join_texts, message_of, phrase
 
 FLEX = "flex"
 """The name in a Choice of FlexAttention itself."""
@@ -91,21 +93,22 @@ def flex_attention(
     _check_functions(score_mod, block_mask)
     if with_lse and return_choice:
         raise ValueError("lse and return_choice cannot be had in one call")
-    why = _refuse(query, key, value, enable_gqa, kernel_options, return_aux)
+    why: Message | None = _refuse(query, key, value, enable_gqa, kernel_options, return_aux)
     found = None
     if backend != FLEX and why is None:
         try:
             found = recognise(query, key, score_mod, block_mask, with_lse)
         except ValueError as e:  # the mask does not fit the kernels
-            why = str(e)
+            why = message_of(e)
         else:
-            why = None if found else "the score function is not recognised"
+            why = None if found else phrase("the score function is not recognised")
     if found is not None:
         scale = default_scale(query.shape[-1]) if scale is None else scale
         options = {**found.options, "scale": scale * found.options["scale"], "backend": backend}
         if return_choice:
             out, chosen = _ours(query, key, value, **options, return_choice=True)
-            reason = f"{found.words} recognised; {chosen.reason}"
+            recognised = phrase("{what} recognised", what=found.words)
+            reason = join_texts((recognised, chosen.reason))
             return out, Choice(chosen.backend, lambda: (reason, chosen.candidates))
         result = _ours(query, key, value, **options, return_lse=with_lse)
         return (result[0], AuxOutput(lse=result[1])) if with_lse and return_aux else result
@@ -118,7 +121,7 @@ def flex_attention(
     )  # fmt: skip
     if return_lse and return_aux is None:
         return result[0], result[1].lse
-    reason = "named by the caller" if backend == FLEX else f"auto: {why}"
+    reason = NAMED if backend == FLEX else phrase("auto: {sub}", sub=why or "")
     return (result, Choice(FLEX, lambda: (reason, ()))) if return_choice else result
 
 

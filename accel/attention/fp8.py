@@ -18,10 +18,10 @@ from gpudeck.accel.attention import emulation
 from gpudeck.accel.attention.backends.base import (
     half_precision_on_ampere,
     head_size_up_to,
+    needs_hopper,
     no_bias,
     on_cuda,
     own_key_visible,
-    version,
 )
 from gpudeck.accel.attention.dispatch import Candidate, Choice
 from gpudeck.accel.attention.inputs import Inputs, Window, arrange, as_given, problem_of, rules_of
@@ -30,6 +30,8 @@ from gpudeck.accel.attention.problem import Problem
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.attention.reference import reference
 from gpudeck.accel.attention.sinks import add_sink
+from gpudeck.accel.runtime.refusals import NAMED
+from gpudeck.language.text import Text, join_texts, phrase
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -155,15 +157,16 @@ def choose(problem: Problem, backend: str = "auto") -> Choice:
             else "Without precision='fp8' other backends may do it"
         )
         raise ValueError(f"attention in FP8 cannot do this: the {_WORDS[name]} {why}. {other}")
-    reason = "the kernel for FP8" if backend == "auto" else "named by the caller"
+    reason = phrase("the kernel for FP8") if backend == "auto" else NAMED
     candidates = tuple(Candidate(n, why) for n, why in refusals.items())
     return Choice(name, lambda: (reason, candidates))
 
 
-def refusal(problem: Problem, name: str = KERNEL) -> str | None:
+def refusal(problem: Problem, name: str = KERNEL) -> Text | None:
     """Return why KERNEL or EMULATION cannot compute a problem, or None."""
     kernel = _kernel_rules(problem) if name == KERNEL else ()
-    return "; ".join((*kernel, *_rules(problem))) or None
+    refused = (*kernel, *_rules(problem))
+    return join_texts(refused) if refused else None
 
 
 def error_of(
@@ -235,19 +238,19 @@ def pad_even(x: Tensor) -> Tensor:
     return x.clone(memory_format=torch.contiguous_format)
 
 
-def _rules(p: Problem) -> Iterator[str]:
+def _rules(p: Problem) -> Iterator[Text]:
     yield from half_precision_on_ampere(p)
     yield from head_size_up_to(256, p)
     yield from no_bias(p)
     yield from own_key_visible(p)
     if p.grad:
-        yield "has no gradients: call it under torch.no_grad()"
+        yield phrase("has no gradients: call it under torch.no_grad()")
 
 
-def _kernel_rules(p: Problem) -> Iterator[str]:
+def _kernel_rules(p: Problem) -> Iterator[Text]:
     yield from on_cuda(p)
     if p.capability is not None and p.capability != (9, 0):
-        yield f"needs compute capability 9.0; this GPU has {version(p)}"
+        yield needs_hopper(p)
 
 
 def _kernel(x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:

@@ -9,6 +9,8 @@ from gpudeck.accel.distributed.cost import Links, Sizes, seconds
 from gpudeck.accel.distributed.problem import Problem
 from gpudeck.accel.distributed.strategies import gather, hybrid, mesh, ring, ulysses
 from gpudeck.accel.distributed.strategies.base import Strategy
+from gpudeck.accel.runtime.refusals import NAMED
+from gpudeck.language.text import Text, phrase
 
 Pass = Literal["forward", "backward"]
 
@@ -26,7 +28,7 @@ class Candidate:
     """A strategy, the reason why it cannot be used (or None), and its predicted seconds."""
 
     strategy: str
-    refusal: str | None
+    refusal: Text | None
     seconds: float | None = None
 
 
@@ -35,7 +37,7 @@ class Choice:
     """The strategy of one pass, the reason, and the other candidates."""
 
     strategy: str
-    reason: str
+    reason: Text
     candidates: tuple[Candidate, ...]
     direction: Pass = "forward"
     exchange: str = ""
@@ -52,7 +54,7 @@ class Choice:
         for c in order:
             text = f"{1e3 * c.seconds:.3g} ms predicted" if c.seconds is not None else ""
             lines.append(
-                f"  {c.strategy:<8} {text if c.refusal is None else 'no: it ' + c.refusal}"
+                f"  {c.strategy:<8} {text if c.refusal is None else f'no: it {c.refusal}'}"
             )
         return "\n".join(lines)
 
@@ -75,14 +77,19 @@ def choose(
     able = [c for c in candidates if c.refusal is None]
     if strategy == "auto":
         best = min(able, key=lambda c: c.seconds or 0.0)
-        return Choice(best.strategy, f"auto: predicted fastest {links}", candidates, direction)
+        return Choice(
+            best.strategy,
+            phrase("auto: {sub}", sub=links.reason),
+            candidates,
+            direction,
+        )
     found = next(c for c in candidates if c.strategy == strategy)
     if found.refusal is not None:
         raise ValueError(
             f"strategy {strategy} cannot divide this: it {found.refusal}. These can:"
             f" {', '.join(c.strategy for c in able)}"
         )
-    return Choice(strategy, "named by the caller", candidates, direction)
+    return Choice(strategy, NAMED, candidates, direction)
 
 
 def _candidate(

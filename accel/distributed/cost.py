@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Literal
 
+from gpudeck.language.text import Number, Text, phrase
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -36,9 +38,13 @@ class Links:
     short_flops: float = 0.0
     """The same for pieces that are merged in float32; 0 for 0.8 of `flops`."""
 
-    def __str__(self) -> str:
-        way = "by direct copies" if self.direct else "by messages"
-        return f"{way} at {self.bytes_a_second / 1e9:.3g} GB/s"
+    @property
+    def reason(self) -> Text:
+        """Return why a strategy is chosen that is predicted with these links."""
+        speed = Number(self.bytes_a_second / 1e9, ".3g", "GB/s")
+        if self.direct:
+            return phrase("predicted fastest by direct copies at {speed}", speed=speed)
+        return phrase("predicted fastest by messages at {speed}", speed=speed)
 
 
 MESSAGES_GPU = Links(False, 180e9, 40e-6, 600e12)

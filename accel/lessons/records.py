@@ -7,10 +7,12 @@ The module needs no torch.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Generic, Literal, TypeVar
 
 import msgspec
+
+from gpudeck.language.text import Listed, Number, Text, Value, joined, phrase
 
 Direction = Literal["forward", "backward"]
 FORMAT = 1
@@ -71,13 +73,38 @@ class Measured(msgspec.Struct, frozen=True):
         """Return the key under which a newer measurement replaces this one."""
         return self.uuid, self.software, self.direction, self.spot
 
-    def reason(self, ranked: Sequence[str]) -> str:
-        """Return in words why the first of some backends was chosen, beside the others."""
-        first, *behind = ranked
-        us = self.microseconds
-        at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.at))
-        then = "".join(f", {other} {us[other]:.4g}" for other in behind)
-        return f"measured fastest here on {at}, {us[first]:.4g} us{then}"
+    def reason(self, ranked: Sequence[str]) -> Text:
+        """Return why the first of some backends was chosen, beside the others."""
+        return phrase(
+            "measured fastest here on {date} UTC, {figures}",
+            date=time.strftime("%Y-%m-%d %H:%M", time.gmtime(self.at)),
+            figures=_list_figures(self.microseconds, ranked, ".4g", "us"),
+        )
+
+
+def explain_rates(
+    gpus: Sequence[str], rates: Mapping[str, float], ranked: Sequence[str], measured: bool
+) -> Text:
+    """Return why the first of some backends was chosen, by TFLOP/s that a table holds.
+
+    Args:
+        measured: whether at this very shape; else they are predicted from others.
+    """
+    shown: dict[str, Value] = {
+        "devices": Listed(tuple(gpus)), "figures": _list_figures(rates, ranked, ".0f", "TFLOP/s")
+    }  # fmt: skip
+    if measured:
+        return phrase("measured fastest on {devices}, {figures}", **shown)
+    return phrase("predicted from measurements on {devices}, {figures}", **shown)
+
+
+def _list_figures(
+    figures: Mapping[str, float], ranked: Sequence[str], form: str, unit: str
+) -> Text | Listed:
+    """Return the figure of the first backend, then the names and figures of the others."""
+    first, *behind = ranked
+    others = (joined((name, Number(figures[name], form)), " ") for name in behind)
+    return joined((Number(figures[first], form, unit), *others))
 
 
 _Shape = TypeVar("_Shape")

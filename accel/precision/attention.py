@@ -91,7 +91,7 @@ def mixed_precision_attention(
 def _no_gain(p: Problem) -> str | None:
     """Return why FP8 is not taken, or None."""
     if (why := refusal(p)) is not None:
-        return why
+        return str(why)
     if p.head_dim <= _WIDE_HEAD or min(p.seq_q, p.seq_k) < GAINS_FROM:
         return f"gains only with {GAINS_FROM} tokens and heads of more than {_WIDE_HEAD} elements"
     return None

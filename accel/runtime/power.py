@@ -16,13 +16,14 @@ from typing import Self
 import torch
 
 from gpudeck.accel.result import Sensors
+from gpudeck.language.text import Message, Text, phrase
 
 POWER_AVERAGE_S = 1.0
 """The time over which the card averages its power."""
 _EVERY_S = 0.1
 _PATIENCE_S = 2.0
 """How long to wait for the last reading: NVML may hang on a faulty GPU."""
-_NO_SENSORS = "the sensors of a CPU are not read"
+_NO_SENSORS = phrase("the sensors of a CPU are not read")
 
 SensorReading = tuple[float | None, float | None, float | None]
 """The clock in MHz, the power in W and the temperature in °C; None for a sensor that cannot be
@@ -75,7 +76,7 @@ class SensorWatch(_Watch):
         late = round(POWER_AVERAGE_S / _EVERY_S)
         mhz, celsius = (_mean([r[i] for r in self._readings]) for i in (0, 2))
         watts = _mean([r[1] for r in self._readings[late:]])
-        absent = "" if watts is not None else _why(len(self._readings) <= late)
+        absent: Message = "" if watts is not None else _why(len(self._readings) <= late)
         return Sensors(
             mhz,
             watts,
@@ -102,7 +103,7 @@ class EnergyWatch(_Watch):
         """The time for which the power was known."""
 
     @property
-    def absent(self) -> str:
+    def absent(self) -> Text:
         """Return why the power is not known."""
         return (
             _NO_SENSORS
@@ -135,7 +136,7 @@ def in_turn(readings: list[SensorReading], device: torch.device) -> Sensors:
         None,
         _mean([r[2] for r in readings]),
         None,
-        "power: not measured while backends take turns",
+        phrase("power: not measured while backends take turns"),
     )
 
 
@@ -164,7 +165,9 @@ def _mean(values: list[float | None]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def _why(short: bool) -> str:
+def _why(short: bool) -> Text:
     if short:
-        return f"power: timed for less than the {POWER_AVERAGE_S:g} s that the card averages over"
-    return "power: the driver reports none"
+        return phrase(
+            "power: timed for less than the {n} s that the card averages over", n=POWER_AVERAGE_S
+        )
+    return phrase("power: the driver reports none")

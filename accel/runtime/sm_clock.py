@@ -19,6 +19,7 @@ import triton.language as tl
 
 from gpudeck.accel.runtime.call import KernelCall, Pointer
 from gpudeck.accel.runtime.launch import prepare
+from gpudeck.language.text import Message, phrase
 
 SPAN_NS = 200_000
 """The timer advances in steps of up to 1 us; the kernel starts and ends at such a step."""
@@ -147,14 +148,14 @@ class ClockWatch:
     def __init__(self, device: torch.device, seconds: float) -> None:
         """Compile the kernel where it is of use; `seconds` is how long the block will run."""
         self._sampler: ClockSampler | None = None
-        self.absent = ""
+        self.absent: Message = ""
         """Why the clock is not measured, where it should be."""
         if device.type == "cuda" and torch.cuda.get_device_capability(device) == WITH_COUNTERS:
             interval = max(_WATCHED_EVERY_S, seconds / _MOST_WATCHED)
             try:
                 self._sampler = ClockSampler(device, interval, _MOST_WATCHED)
             except (RuntimeError, OSError) as e:  # Triton finds no C compiler, for example
-                self.absent = f"true clock: {str(e).partition(chr(10))[0]}"
+                self.absent = phrase("true clock: {problem}", problem=str(e).partition("\n")[0])
         self._samples: list[ClockSample] = []
 
     def __enter__(self) -> Self:

@@ -30,7 +30,7 @@ from gpudeck.accel.training.optimizer import Optimizers, rate_at
 from gpudeck.accel.training.settings import Settings, differing
 from gpudeck.accel.training.start import Start
 from gpudeck.accel.training.tokenizers import Tokenizer
-from gpudeck.language.text import Message, phrase
+from gpudeck.language.text import Message, Text, phrase
 
 DOCUMENT_STEP = 32
 """The number of documents in a batch is filled up to a multiple of it with empty ones, so that
@@ -170,7 +170,7 @@ class Run:
         longest = self.settings.tokens
         return Ragged(made.starts_q, made.starts_k, longest, longest, made.total_q, made.total_k)
 
-    def backend(self) -> tuple[str, str]:
+    def backend(self) -> tuple[str, Text]:
         """Return what computes attention or the recurrence in the first layer, and why."""
         s = self.settings
         rows = s.batch // s.accumulate

@@ -13,6 +13,7 @@ from gpudeck.accel.serving.families import Config, Experts
 from gpudeck.accel.serving.transformer import rotation
 from gpudeck.accel.training.projection import Projection
 from gpudeck.accel.training.shapes import flops
+from gpudeck.language.text import Text
 
 Turn = tuple[Tensor, Tensor]
 """The cosines and sines of rotary positions, float32 [tokens, rotated part of a head / 2]."""
@@ -201,7 +202,7 @@ class LanguageModel(nn.Module):
 
     def explain(
         self, rows: int, tokens: int, dtype: torch.dtype, *, documents: bool
-    ) -> tuple[str, str]:
+    ) -> tuple[str, Text]:
         """Return what computes attention in the first layer of a batch, and why."""
         config = self.config
         q, k = (

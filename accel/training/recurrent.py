@@ -19,6 +19,7 @@ from gpudeck.accel.rwkv.layers import DECAY, GROUP_EPS
 from gpudeck.accel.rwkv.weights import HEAD, MIXES
 from gpudeck.accel.training.projection import Projection
 from gpudeck.accel.training.shapes import RecurrentConfig
+from gpudeck.language.text import Text
 
 
 class Norm(nn.LayerNorm):
@@ -222,7 +223,7 @@ class RecurrentModel(nn.Module):
 
     def explain(
         self, rows: int, tokens: int, dtype: torch.dtype, *, documents: bool
-    ) -> tuple[str, str]:
+    ) -> tuple[str, Text]:
         """Return the backend of the recurrence and why it was chosen."""
         shape = (1, rows * tokens) if documents else (rows, tokens)
         like = self.lm_head.weight

@@ -17,6 +17,7 @@ from gpudeck.accel.workloads.harness import Outcome, OutOfMemory, serve
 from gpudeck.accel.workloads.options import Values
 from gpudeck.accel.workloads.progress import Progress, warm_up
 from gpudeck.accel.workloads.task import Task, rate, timed
+from gpudeck.language.text import message_of
 
 if TYPE_CHECKING:
     from gpudeck.accel.runtime.capability import ComputeDevice
@@ -48,7 +49,9 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
         except (ValueError, OutOfMemory) as e:
             if len(posed) == 1:
                 raise
-            cells.append(msgspec.structs.replace(shape.cell(direction, backend), note=str(e)))
+            cells.append(
+                msgspec.structs.replace(shape.cell(direction, backend), note=message_of(e))
+            )
             continue
         progress.stage(f"{label}checking", begins=i * each)
         cell, loop = _measure(contender, device, progress, seconds, label, i * each)

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from gpudeck.accel.attention.fp8 import fp8_attention
 from gpudeck.accel.attention.reference import reference
-from gpudeck.accel.result import Check, Direction
+from gpudeck.accel.result import Check, Direction, not_finite
 from gpudeck.accel.workloads.grid import Shape
 from gpudeck.accel.workloads.inputs import Tensors
+from gpudeck.language.text import Message, Text, mark_phrase
 
 WHOLE_UP_TO = 1 << 24
 """The (query, key) pairs of the checked heads up to which all their rows are checked."""
@@ -31,7 +32,8 @@ PAIRS_AT_ONCE = 1 << 24
 ATOL = 4e-6
 """The relative error allowed in addition: fused float32 kernels may use an exponential that is
 accurate to 20 units in the last place."""
-_NORMS = {"relative error": 2.0, "largest error": float("inf")}
+_RELATIVE = mark_phrase("{name}: relative error")
+_NORMS = {_RELATIVE: 2.0, mark_phrase("{name}: largest error"): float("inf")}
 _VANISHING = 1e-6
 """A gradient smaller than this share of dout is 0 except for rounding; its error is relative to
 dout."""
@@ -58,7 +60,7 @@ class Oracle:
             a.numel() for a in answers.values()
         )
         if broken:
-            return (Check("share of elements that are not finite", broken, 0.0),)
+            return (not_finite(broken),)
         parts = self._in_fp8 if fp8 else self._parts
         return tuple(
             check for name in answers for check in self._checks(name, answers[name], parts)
@@ -86,14 +88,15 @@ class Oracle:
                 )
                 size = size if size > _VANISHING * usual else usual
             size = size or 1.0
-            yield Check(f"{name}: {norm}", error / size, 2 * allowed / size + ATOL)
+            said = Text(norm, (("name", name),))
+            yield Check(said, error / size, 2 * allowed / size + ATOL, name)
 
 
 def nearest(checks: tuple[Check, ...]) -> tuple[Check, ...]:
     """Return for each answer the Check that is nearest to its bound, or farthest beyond it."""
-    worst: dict[str, Check] = {}
+    worst: dict[Message, Check] = {}
     for check in checks:
-        answer = check.name.partition(":")[0]
+        answer = check.answer or check.name
         if answer not in worst or share(check) > share(worst[answer]):
             worst[answer] = check
     return tuple(worst.values())
@@ -101,7 +104,8 @@ def nearest(checks: tuple[Check, ...]) -> tuple[Check, ...]:
 
 def worst_error(checks: Iterable[Check]) -> float:
     """Return the largest of the relative errors; 0 if there is none."""
-    return max((c.error for c in checks if c.name.endswith(": relative error")), default=0.0)
+    names = {check: Text(_RELATIVE, (("name", check.answer),)) for check in checks}
+    return max((c.error for c, relative in names.items() if c.name == relative), default=0.0)
 
 
 def share(check: Check) -> float:

@@ -20,13 +20,15 @@ from gpudeck.accel.attention.problem import default_scale
 from gpudeck.accel.result import Cell, Direction
 from gpudeck.accel.runtime.capability import ComputeDevice
 from gpudeck.accel.runtime.graphs import Captured
+from gpudeck.accel.runtime.refusals import CannotCompute
 from gpudeck.accel.runtime.timing import copies_beyond_cache
 from gpudeck.accel.workloads.check import Oracle, nearest, worst_error
 from gpudeck.accel.workloads.grid import Shape
 from gpudeck.accel.workloads.harness import require
 from gpudeck.accel.workloads.inputs import Tensors, fresh
+from gpudeck.language.text import Text, phrase
 
-NAMED = "named by the user"
+NAMED = phrase("named by the user")
 FP8 = {"fp8": "hopper", "fp8-emulation": "emulation"}
 """The contenders in FP8, and the backends of `fp8_attention` that they are."""
 
@@ -78,7 +80,7 @@ class Contender:
         return self.choice.backend
 
     @property
-    def reason(self) -> str:
+    def reason(self) -> Text:
         """Return why this backend runs."""
         return self.choice.reason if self.name == "auto" else NAMED
 
@@ -147,12 +149,12 @@ def forward(x: Tensors, shape: Shape, name: str) -> Solved:
     return out, lse
 
 
-def refusal(problem: Problem, name: str, direction: Direction) -> str | None:
+def refusal(problem: Problem, name: str, direction: Direction) -> Text | None:
     """Return why a named contender cannot compute a pass, or None."""
     if name not in FP8:
         return dispatch.refuse(problem, name, direction)
     if direction == "backward":
-        return "has no backward pass"
+        return phrase("has no backward pass")
     return fp8.refusal(problem, fp8.BACKENDS[FP8[name]])
 
 
@@ -165,7 +167,7 @@ def chosen(problem: Problem, name: str, direction: Direction) -> Choice:
     if name not in FP8:
         return choose(problem, name, direction)
     if (why := refusal(problem, name, direction)) is not None:
-        raise ValueError(f"backend {name} cannot do this: it {why}")
+        raise CannotCompute(name, why)
     return fp8.choose(problem, FP8[name])
 
 

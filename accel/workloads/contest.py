@@ -21,6 +21,7 @@ from gpudeck.accel.workloads.grid import Shape
 from gpudeck.accel.workloads.harness import OutOfMemory
 from gpudeck.accel.workloads.headline import TimedLoop
 from gpudeck.accel.workloads.task import rate
+from gpudeck.language.text import message_of, phrase
 
 POWER_S = power.POWER_AVERAGE_S + 1.0
 """The time for which a contender runs alone to read its power."""
@@ -47,7 +48,7 @@ def contest(
     try:
         case = pose(shape, direction, device, seed)
     except OutOfMemory as e:
-        return [msgspec.structs.replace(cell, note=str(e)) for cell in empty.values()], []
+        return [msgspec.structs.replace(cell, note=message_of(e)) for cell in empty.values()], []
     oracle = Oracle(case.sets[0], shape, direction)
     cells = {name: _checked(cell, case, oracle, device) for name, cell in empty.items()}
     ready: dict[str, Callable[[], object]] = {}
@@ -105,11 +106,13 @@ def _checked(cell: Cell, case: Case, oracle: Oracle, device: ComputeDevice) -> C
     name = cell.contender
     why = None if name == "auto" else refusal(case.problem, name, case.direction)
     if why is not None:
-        return msgspec.structs.replace(cell, note=f"cannot do this: it {why}")
+        return msgspec.structs.replace(
+            cell, note=phrase("cannot do this: it {problem}", problem=why)
+        )
     try:
         contender = enter(name, case, device)
     except OutOfMemory as e:
-        return msgspec.structs.replace(cell, note=str(e))
+        return msgspec.structs.replace(cell, note=message_of(e))
     ran = msgspec.structs.replace(cell, backend=contender.backend, note=contender.reason)
     try:
         call = contender.call()
@@ -117,7 +120,7 @@ def _checked(cell: Cell, case: Case, oracle: Oracle, device: ComputeDevice) -> C
             call()
         return contender.checked(ran, oracle)
     except torch.OutOfMemoryError:
-        return msgspec.structs.replace(cell, note="ran out of memory")
+        return msgspec.structs.replace(cell, note=phrase("ran out of memory"))
     except Exception as e:  # noqa: BLE001 - an error of one backend must not end the others
         return _failed(ran, e)
 
@@ -125,7 +128,9 @@ def _checked(cell: Cell, case: Case, oracle: Oracle, device: ComputeDevice) -> C
 def _failed(cell: Cell, error: Exception) -> Cell:
     message = str(error).partition("\n")[0] or type(error).__name__
     return msgspec.structs.replace(
-        cell, note=f"failed: {message}", checks=(Check("raised an error", 1.0, 0.0),)
+        cell,
+        note=phrase("failed: {problem}", problem=message),
+        checks=(Check(phrase("raised an error"), 1.0, 0.0),),
     )
 
 

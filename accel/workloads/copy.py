@@ -12,6 +12,7 @@ from gpudeck.accel.result import Check
 from gpudeck.accel.workloads.harness import main, require
 from gpudeck.accel.workloads.options import Values
 from gpudeck.accel.workloads.task import Task
+from gpudeck.language.text import phrase
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +36,7 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
 
     return Task(
         "torch.Tensor.copy_",
-        "torch's own copy",
+        phrase("torch's own copy"),
         call,
         lambda: compare(call(), source),
         moved=2.0 * size,
@@ -49,7 +50,7 @@ def compare(copied: Tensor, source: Tensor) -> tuple[Check, ...]:
     # In pieces: comparing all at once would take more memory than the two buffers.
     pairs = zip(torch.split(copied, WORDS_AT_ONCE), torch.split(source, WORDS_AT_ONCE), strict=True)
     wrong = sum(int((a != b).sum()) for a, b in pairs)
-    return (Check("share of words that differ", wrong / len(source), 0.0),)
+    return (Check(phrase("share of words that differ"), wrong / len(source), 0.0),)
 
 
 if __name__ == "__main__":

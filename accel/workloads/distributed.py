@@ -10,10 +10,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gpudeck.accel.result import Cell, Check
+from gpudeck.accel.result import Cell, Check, not_finite
 from gpudeck.accel.workloads.harness import main, require
 from gpudeck.accel.workloads.options import Values
 from gpudeck.accel.workloads.task import Task
+from gpudeck.language.text import join_texts, phrase
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,11 +56,14 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
         1, heads, kv_heads, tokens, size, causal=causal, dtype=values.text("dtype"),
         direction="forward", contender=values.text("strategy"), flops=4.0 * heads * pairs * size,
         moved=elements * dtype.itemsize, operation="distributed",
-        sizes=f"{ranks} processes, {tokens} tokens, {heads} over {kv_heads} heads of {size}",
+        sizes=phrase(
+            "{n} processes, {tokens} tokens, {heads} over {kv_heads} heads of {size}",
+            n=ranks, tokens=tokens, heads=heads, kv_heads=kv_heads, size=size,
+        ),
         form=f"{ranks} processes",
     )  # fmt: skip
     return Task(
-        choice.strategy, f"{choice.reason}; {choice.exchange}", call,
+        choice.strategy, join_texts((choice.reason, choice.exchange)), call,
         lambda: compare(call(), q, k, v, causal), cell.flops, cell=cell,
     )  # fmt: skip
 
@@ -76,22 +80,25 @@ def compare(out: Tensor, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple
     from gpudeck.accel.attention.reference import reference
 
     if broken := int((~torch.isfinite(out)).sum()):
-        return (Check("share of elements that are not finite", broken / out.numel(), 0.0),)
+        return (not_finite(broken / out.numel()),)
     n = min(SLICE, q.shape[2])
     keys = slice(0, n) if causal else slice(None)
-    ends = {
-        "first": (q[:, :, :n], k[:, :, keys], v[:, :, keys], out[:, :, :n]),
-        "last": (q[:, :, -n:], k, v, out[:, :, -n:]),
-    }
+    ends = (
+        (phrase("the first {n} queries: error", n=n),
+         (q[:, :, :n], k[:, :, keys], v[:, :, keys], out[:, :, :n])),
+        (phrase("the last {n} queries: error", n=n), (q[:, :, -n:], k, v, out[:, :, -n:])),
+    )  # fmt: skip
     checks, allowed = [], 1e-4
-    for name, (queries, some, values, got) in ends.items():
+    for name, (queries, some, values, got) in ends:
         exact = reference(queries, some, values, causal=causal)
         plain = reference(queries, some, values, causal=causal, dtype=q.dtype)
         bound = max(1e-4, 2 * _error(plain.double(), exact))
         allowed = max(allowed, bound)
-        checks.append(Check(f"the {name} {n} queries", _error(got.double(), exact), bound))
+        checks.append(Check(name, _error(got.double(), exact), bound))
     one = attention(q, k, v, causal=causal)
-    checks.append(Check("against one device", _error(out.double(), one.double()), allowed))
+    checks.append(
+        Check(phrase("against one device: error"), _error(out.double(), one.double()), allowed)
+    )
     return tuple(checks)
 
 

@@ -7,10 +7,11 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpudeck.accel.result import Cell, Check
+from gpudeck.accel.result import Cell, Check, not_finite
 from gpudeck.accel.workloads.harness import main, require
 from gpudeck.accel.workloads.options import Values
 from gpudeck.accel.workloads.task import Task
+from gpudeck.language.text import Message, join_texts, phrase
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,12 +42,14 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
 
     reason = choice.reason
     if dtype == "float32":
-        reason += f"; float32 precision is set to {torch.get_float32_matmul_precision()}"
+        set_to = torch.get_float32_matmul_precision()
+        precision = phrase("float32 precision is set to {quote}", quote=set_to)
+        reason = join_texts((reason, precision))
     kind, _, recipe = dtype.partition("-")
     cell = Cell(
         1, 1, 1, n, 0, causal=False, dtype=kind, direction="forward",
         contender=values.text("backend"), flops=x.problem.flops, moved=x.problem.moved,
-        operation="gemm", sizes=f"{n} x {n} x {n}" + (f", scales by {recipe}" if recipe else ""),
+        operation="gemm", sizes=_shape(n, recipe),
         form=dtype,
     )  # fmt: skip
     return Task(choice.backend, reason, call, lambda: compare(call(), x), cell.flops, cell=cell)
@@ -94,15 +97,15 @@ def compare(c: Tensor, x: Operands) -> tuple[Check, ...]:
     unit = SHORT_SUMS if p.scaling == "outer" else torch.finfo(torch.float32).eps
     bound = torch.finfo(c.dtype).eps + math.sqrt(n) * unit
     if broken := int((~torch.isfinite(got)).sum()):
-        return (
-            Check(
-                f"share of elements that are not finite, {len(rows)} rows",
-                broken / got.numel(),
-                0.0,
-            ),
-        )
+        return (not_finite(broken / got.numel()),)
     size, difference = (float(torch.linalg.vector_norm(t)) for t in (exact, got - exact))
-    return (Check(f"relative error, {len(rows)} rows", difference / size, bound),)
+    name = phrase("relative error, {n} rows", n=len(rows))
+    return (Check(name, difference / size, bound),)
+
+
+def _shape(n: int, recipe: str) -> Message:
+    shape = f"{n} x {n} x {n}"
+    return phrase("{shape}, scales by {recipe}", shape=shape, recipe=recipe) if recipe else shape
 
 
 def _of_rows(scales: Tensor | None, rows: Tensor) -> Tensor | None:

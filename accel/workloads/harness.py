@@ -29,6 +29,7 @@ from gpudeck.accel.result import (
     Result,
     Sensors,
     Timing,
+    verdict_of,
     write,
 )
 from gpudeck.accel.workloads import catalog
@@ -36,6 +37,8 @@ from gpudeck.accel.workloads.options import Values, parse
 from gpudeck.accel.workloads.progress import Progress, warm_up
 from gpudeck.accel.workloads.summary import lines
 from gpudeck.accel.workloads.task import Task, TimedTask, rate, timed
+from gpudeck.language.rendering import json_in_english
+from gpudeck.language.text import Message
 
 if TYPE_CHECKING:
     from gpudeck.accel.runtime.capability import ComputeDevice
@@ -68,7 +71,7 @@ class Outcome:
     """Hold the part of a Result that differs between workloads."""
 
     backend: str
-    reason: str
+    reason: Message
     checks: tuple[Check, ...]
     timing: Timing = NOT_TIMED
     flops: float = 0.0
@@ -80,7 +83,7 @@ class Outcome:
     cells: tuple[Cell, ...] = ()
     curves: tuple[Curve, ...] = ()
     figures: tuple[Figure, ...] = ()
-    failures: tuple[str, ...] = ()
+    failures: tuple[Message, ...] = ()
     """Further failures, beside checks that did not pass."""
 
 
@@ -120,7 +123,7 @@ def serve(name: str, work: Work, argv: Sequence[str] | None = None) -> int:
         return _refused(1, str(e))
     except KeyboardInterrupt:
         return 130
-    return 0 if result.verdict == "pass" else _refused(1, result.verdict)
+    return 0 if result.passed else _refused(1, str(result.verdict))
 
 
 def require(device: ComputeDevice, needed: float) -> None:
@@ -193,18 +196,14 @@ def _result(
     versions: dict[str, str],
     started: float,
 ) -> Result:
-    wrong = [
-        f"{c.name} is {c.error:.3g}, above the bound {c.bound:.3g}"
-        for c in o.checks
-        if not c.passed
-    ] + list(o.failures)
+    wrong = [c.fault for c in o.checks if not c.passed]
     return Result(
         workload=workload.name,
         device=device,
         backend=o.backend,
         reason=o.reason,
         params=values.as_params(workload),
-        verdict=f"fail: {'; '.join(wrong)}" if wrong else "pass",
+        verdict=verdict_of([*wrong, *o.failures]),
         checks=o.checks,
         timing=o.timing,
         flops=o.flops,
@@ -253,7 +252,7 @@ def _deliver(result: Result) -> None:
     for line in lines(result):
         print(line)
     if not path:
-        print(msgspec.json.encode(result).decode())
+        print(json_in_english(msgspec.json.encode(result)).decode())
     sys.stdout.flush()
 
 

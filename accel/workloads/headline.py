@@ -11,6 +11,7 @@ from gpudeck.accel.workloads.check import nearest
 from gpudeck.accel.workloads.grid import MOST_CELLS
 from gpudeck.accel.workloads.harness import Outcome
 from gpudeck.accel.workloads.task import rate
+from gpudeck.language.text import Message, Value, joined, phrase
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ def limit(count: int) -> None:
 
 
 def headline(
-    cells: tuple[Cell, ...], stretches: Sequence[TimedLoop], failures: tuple[str, ...] = ()
+    cells: tuple[Cell, ...], stretches: Sequence[TimedLoop], failures: tuple[Message, ...] = ()
 ) -> Outcome:
     """Return the summary of the fastest cell; one in FP8 is never compared with exacter ones.
 
@@ -48,14 +49,19 @@ def headline(
     if wrong and len(cells) > 1:
         failures = (
             *failures,
-            f"{len(wrong)} of {len(cells)} cells were wrong, first {wrong[0].contender} at"
-            f" {_named(wrong[0])}",
+            phrase(
+                "{n} of {limit} cells were wrong, first {name} at {rest}",
+                n=len(wrong),
+                limit=len(cells),
+                name=wrong[0].contender,
+                rest=_named(wrong[0]),
+            ),
         )
     return Outcome(
         backend=best.backend,
         reason=best.note
         if len(cells) == 1
-        else f"the fastest of {len(cells)} cells: {_named(best)}",
+        else phrase("the fastest of {n} cells: {rest}", n=len(cells), rest=_named(best)),
         checks=nearest(tuple(check for cell in ran for check in cell.checks)),
         timing=best.timing,
         flops=best.flops,
@@ -69,8 +75,13 @@ def headline(
     )
 
 
-def _named(cell: Cell) -> str:
+def _named(cell: Cell) -> Value:
     if cell.sizes:
-        return f"{cell.sizes}, {cell.dtype}"
-    mask = ", causal" if cell.causal else ""
-    return f"{cell.direction}, head size {cell.head_dim}, sequence {cell.seq}{mask}"
+        return joined((cell.sizes, cell.dtype))
+    backward = cell.direction == "backward"
+    parts = [
+        phrase("backward") if backward else phrase("forward"),
+        phrase("head size {n}", n=cell.head_dim),
+        phrase("sequence {n}", n=cell.seq),
+    ]
+    return joined([*parts, phrase("causal")] if cell.causal else parts)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gpudeck.accel.result import Cell, Check
+from gpudeck.accel.result import Cell, Check, not_finite
 from gpudeck.accel.workloads.harness import main, require
 from gpudeck.accel.workloads.options import Values
 from gpudeck.accel.workloads.task import Task
+from gpudeck.language.text import phrase
 
 if TYPE_CHECKING:
     import torch
@@ -51,7 +52,10 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
         batch, heads, heads, tokens, size, causal=True, dtype=values.text("dtype"),
         direction="forward", contender=values.text("backend"), flops=flops, moved=bytes_,
         operation="linear_attention",
-        sizes=f"{kind}, batch {batch}, {tokens} tokens, {heads} heads of {size}",
+        sizes=phrase(
+            "{kind}, batch {n}, {tokens} tokens, {heads} heads of {size}",
+            kind=kind, n=batch, tokens=tokens, heads=heads, size=size,
+        ),
         form=kind,
     )  # fmt: skip
     return Task(
@@ -76,9 +80,9 @@ def compare(out: Tensor, kind: str, given: dict[str, Tensor]) -> tuple[Check, ..
     plain = recurrence(problem.to(out.dtype))[0]
     got = out[:1, :CHECKED, :1].double()
     if broken := int((~torch.isfinite(out)).sum()):
-        return (Check("share of elements that are not finite", broken / out.numel(), 0.0),)
+        return (not_finite(broken / out.numel()),)
     size, error, allowed = (float(t.norm()) for t in (exact, got - exact, plain.double() - exact))
-    return (Check("relative error", error / size, 2 * allowed / size + 1e-4),)
+    return (Check(phrase("relative error"), error / size, 2 * allowed / size + 1e-4),)
 
 
 def _rest(given: dict[str, Tensor]) -> dict[str, Any]:

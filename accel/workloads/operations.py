@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpudeck.accel.result import Cell
+from gpudeck.accel.runtime.refusals import CannotCompute
 from gpudeck.accel.workloads import catalog, gemm, linear_attention, precision
 from gpudeck.accel.workloads.harness import Outcome, OutOfMemory, Prepare
 from gpudeck.accel.workloads.options import Values
 from gpudeck.accel.workloads.progress import Progress
 from gpudeck.accel.workloads.task import Task, rate
+from gpudeck.language.text import Message, message_of
 
 if TYPE_CHECKING:
     from gpudeck.accel.runtime.capability import ComputeDevice
@@ -108,13 +110,13 @@ def _contest(
 
     ready: dict[str, Task] = {}
     cells: dict[str, Cell] = {}
-    refused: dict[str, str] = {}
+    refused: dict[str, Message] = {}
     for contender in contenders(name):
         try:
             task = posed(name, problem, contender, device)
             checks = task.check()
         except (ValueError, OutOfMemory) as e:
-            refused[contender] = str(e).removeprefix(f"backend {contender} ")
+            refused[contender] = e.note if isinstance(e, CannotCompute) else message_of(e)
             continue
         assert task.cell is not None
         cells[contender] = msgspec.structs.replace(
@@ -123,7 +125,7 @@ def _contest(
         if cells[contender].passed:
             ready[contender] = task
     if not cells:
-        raise ValueError("; ".join(refused.values()))
+        raise ValueError("; ".join(map(str, refused.values())))
     like = msgspec.structs.replace(next(iter(cells.values())), backend="", checks=())
     for contender, why in refused.items():
         cells[contender] = msgspec.structs.replace(like, contender=contender, note=why)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from gpudeck.accel.result import Cell, Check
+from gpudeck.accel.result import Cell, Check, not_finite
 from gpudeck.accel.workloads.harness import main, require
 from gpudeck.accel.workloads.options import Values
 from gpudeck.accel.workloads.task import Task
+from gpudeck.language.text import join_texts, phrase
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,16 +56,20 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
     name = "bfloat16" if recipe == "plain" else "fp8"
     if recipe == "plain" and dtype == torch.float32:
         name = "float32"
-    reason = "not converted" if recipe == "plain" else f"recipe {recipe}"
-    if recipe != "plain" and not native(plain.weight.device):
-        reason += f"; {EMULATED}"
+    reason = phrase("not converted")
+    if recipe != "plain":
+        reason = phrase("recipe {name}", name=recipe)
+        if not native(plain.weight.device):
+            reason = join_texts((reason, EMULATED))
     weight = plain.weight.detach()
     # each of x, the weight, the result and their gradients once
     moved = 2.0 * dtype.itemsize * (rows * (inputs + outputs) + inputs * outputs)
     cell = Cell(
         1, 1, 1, inputs, 0, causal=False, dtype=name, direction="both", contender=recipe,
         flops=6.0 * rows * inputs * outputs, moved=moved, operation="precision",
-        sizes=f"{rows} rows, {inputs} to {outputs} features",
+        sizes=phrase(
+            "{n} rows, {inputs} to {outputs} features", n=rows, inputs=inputs, outputs=outputs
+        ),
     )  # fmt: skip
     return Task(
         name, reason, call, lambda: compare(call(), x.detach(), weight, dout), cell.flops, cell=cell
@@ -79,7 +84,7 @@ def compare(
 
     if broken := sum(int((~torch.isfinite(t)).sum()) for t in found):
         share = broken / sum(t.numel() for t in found)
-        return (Check("share of elements that are not finite", share, 0.0),)
+        return (not_finite(share),)
     out, dx, dw = (t[:CHECKED].double() for t in found)
     exact = (
         x[:CHECKED].double() @ weight.double().t(),
@@ -87,7 +92,11 @@ def compare(
         dout[:, :CHECKED].double().t() @ x.double(),
     )
     return tuple(
-        Check(f"relative error of {name}", float((got - right).norm() / right.norm()), BOUND)
+        Check(
+            phrase("relative error of {name}", name=name),
+            float((got - right).norm() / right.norm()),
+            BOUND,
+        )
         for name, got, right in zip(("out", "dx", "dw"), (out, dx, dw), exact, strict=True)
     )
 

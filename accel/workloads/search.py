@@ -14,6 +14,7 @@ from gpudeck.accel.result import NOT_TIMED, Check, Timing
 from gpudeck.accel.workloads.harness import Failure, Outcome, serve
 from gpudeck.accel.workloads.options import Values
 from gpudeck.accel.workloads.progress import Progress
+from gpudeck.language.text import Text, join_texts, phrase
 
 if TYPE_CHECKING:
     from gpudeck.accel.runtime.capability import ComputeDevice
@@ -63,25 +64,32 @@ def _outcome(found: Found) -> Outcome:
     verdict = found.verdict
     assert verdict is not None, "the target is this machine"
     config = ", ".join(f"{name} {value}" for name, value in found.config.items())
-    used = f"; installed as {found.installed.name}" if found.installed else ""
     race = verdict.race
     flops = verdict.roofline.flops if verdict.roofline else 0.0
     return Outcome(
         config,
-        f"{verdict.text}{used}",
+        _reason(found, verdict),
         _checks(verdict),
         NOT_TIMED if race is None else _timing([r.candidate for r in race.rounds]),
         flops,
         moved=verdict.roofline.moved if verdict.roofline else 0.0,
-        failures=tuple(str(refusal.text) for refusal in verdict.refusals),
+        failures=tuple(refusal.text for refusal in verdict.refusals),
     )
+
+
+def _reason(found: Found, verdict: Verdict) -> Text:
+    if found.installed is None:
+        return verdict.text
+    installed = phrase("installed as {name}", name=found.installed.name)
+    return join_texts((verdict.text, installed))
 
 
 def _checks(verdict: Verdict) -> tuple[Check, ...]:
     if not verdict.trials:
         return ()
     worst = max(verdict.trials, key=lambda trial: trial.error / trial.bound)
-    return (Check(f"worst of {len(verdict.trials)} hidden trials", worst.error, worst.bound),)
+    name = phrase("worst error of {n} hidden trials", n=len(verdict.trials))
+    return (Check(name, worst.error, worst.bound),)
 
 
 def _timing(microseconds: list[float]) -> Timing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudeck.accel.result import Cell, Result, twins
+from gpudeck.accel.result import PASS, Cell, Result, twins
 from gpudeck.accel.workloads.catalog import FP8
 
 _LABEL = 34
@@ -32,9 +32,9 @@ def lines(result: Result) -> list[str]:
         )
     found += [f"{f.name} {f.value:.5g} {f.unit}".rstrip() for f in result.figures]
     if not result.checks:
-        return [*found, result.verdict]
+        return [*found, str(result.verdict)]
     compared = "; ".join(f"{c.name} {c.error:.3g} (bound {c.bound:.3g})" for c in result.checks)
-    return [*found, f"{result.verdict.partition(':')[0]}: {compared}"]
+    return [*found, f"{PASS if result.passed else 'fail'}: {compared}"]
 
 
 def table(cells: tuple[Cell, ...]) -> list[str]:
@@ -67,7 +67,7 @@ def table(cells: tuple[Cell, ...]) -> list[str]:
         figures = ((f"{e:.1e}" if e else "-").rjust(w) for e, w in zip(errors, widths, strict=True))
         found.append(" ".join([f"{'largest relative error':<{left}}", *figures]))
     notes = dict.fromkeys(f"{c.contender}: {c.note}" for c in cells if not c.tflops and c.note)
-    return [*found, *filter(None, [twins(cells)]), *notes]
+    return [*found, *map(str, filter(None, [twins(cells)])), *notes]
 
 
 def trials(cells: tuple[Cell, ...]) -> list[str]:

@@ -11,6 +11,7 @@ import msgspec
 
 from gpudeck.accel.result import Cell, Check, Sensors
 from gpudeck.accel.workloads.progress import Progress, warm_up
+from gpudeck.language.text import Text, join_texts
 
 if TYPE_CHECKING:
     from gpudeck.accel.runtime.capability import ComputeDevice
@@ -23,7 +24,7 @@ class Task:
     """Describe a computation that is ready to run."""
 
     backend: str
-    reason: str
+    reason: Text
     call: Callable[[], object]
     check: Callable[[], tuple[Check, ...]]
     """Runs once and compares the answer."""
@@ -68,8 +69,9 @@ def timed(
     sustained = rate(task.flops * measured.timing.count, measured.wall_s) / 1e12
     sensors = watch.sensors(sustained)
     if clock is not None:
-        absent = "; ".join(filter(None, (sensors.absent, clock.absent)))
-        sensors = msgspec.structs.replace(sensors, true_mhz=clock.mhz, absent=absent)
+        absent = [why for why in (sensors.absent, clock.absent) if why]
+        why = join_texts(absent) if absent else ""
+        sensors = msgspec.structs.replace(sensors, true_mhz=clock.mhz, absent=why)
     return TimedTask(measured, sustained, sensors)
 
 

@@ -27,7 +27,7 @@ from gpudeck.accel.workloads.harness import Outcome, serve
 from gpudeck.accel.workloads.options import Values
 from gpudeck.accel.workloads.progress import Progress
 from gpudeck.accel.workloads.task import rate
-from gpudeck.language.text import Message, mark_phrase, phrase
+from gpudeck.language.text import Message, Text, mark_phrase, message_of, phrase
 
 if TYPE_CHECKING:
     from gpudeck.accel.runtime.capability import ComputeDevice
@@ -64,7 +64,8 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
         out, follower = folder_of(settings), Follower(settings, device, progress)
         with opened(settings, out, device, follower, follower.read) as run:
             follower.begin(run)
-            ended, began = "", time.time()
+            began = time.time()
+            ended: Message = ""
             place = phrase("the folder of the run is {out}", out=str(out))
             with _stop_requests(follower), EnergyWatch(device.torch_device) as energy:
                 try:
@@ -73,7 +74,7 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
                     command = f"gpudeck serve {shlex.quote(str(out.absolute()))}"
                     place = phrase("the model is ready. Try it with: {command}", command=command)
                 except (Stopped, Diverged) as e:
-                    ended = str(e)
+                    ended = message_of(e)
             follower.say(place)
             return follower.outcome(energy, began, "" if follower.estimated_only else ended)
     except Refused as e:
@@ -157,7 +158,7 @@ class Follower:
 
         return estimate_of(self._run, self._device, self.milliseconds)
 
-    def outcome(self, energy: EnergyWatch, began: float, ended: str) -> Outcome:
+    def outcome(self, energy: EnergyWatch, began: float, ended: Message) -> Outcome:
         """Return the Result's parts."""
         from gpudeck.accel.runtime.timing import timing_of
 
@@ -203,7 +204,7 @@ def curves_of(rows: Sequence[Measured]) -> Iterator[Curve]:
         skip = -(-len(known) // _MOST_POINTS)
         kept = known[::-1][::skip][::-1]
         values = tuple(float(getattr(row, field)) for row in kept)
-        yield Curve(name, tuple(row.step for row in kept), values, unit)
+        yield Curve(Text(name), tuple(row.step for row in kept), values, unit)
 
 
 def flops_of(run: Run) -> float:
@@ -220,26 +221,24 @@ def figures_of(
 
     losses = [row.loss for row in run.journal.rows if row.loss is not None]
     if losses:
-        yield Figure("loss", losses[-1])
+        yield Figure(phrase("loss"), losses[-1])
     held = [row.held_out for row in run.journal.rows if row.held_out is not None]
     if held:
-        yield Figure("held-out loss", held[-1])
+        yield Figure(phrase("held-out loss"), held[-1])
     parameters = sum(weight.numel() for weight in run.model.parameters())
-    yield Figure(mark_phrase("parameters"), parameters)
-    yield Figure(mark_phrase("memory at most"), estimate.memory / 2**30, "GiB")
+    yield Figure(phrase("parameters"), parameters)
+    yield Figure(phrase("memory at most"), estimate.memory / 2**30, "GiB")
     if not estimate.seconds:
         return
     if early is not None:
-        yield Figure(mark_phrase("memory as estimated"), early.memory / 2**30, "GiB")
-        yield Figure(mark_phrase("step as estimated"), 1e3 * early.seconds, "ms")
-    yield Figure("speed", estimate.tokens_per_second, "tokens/s")
+        yield Figure(phrase("memory as estimated"), early.memory / 2**30, "GiB")
+        yield Figure(phrase("step as estimated"), 1e3 * early.seconds, "ms")
+    yield Figure(phrase("speed"), estimate.tokens_per_second, "tokens/s")
     peak = peak_tflops(run.device.name, run.settings.precision)
     if peak is not None:
         yield Figure("MFU", flops_of(run) * estimate.tokens_per_second / 1e12 / peak)
     if energy.watts is not None:
-        yield Figure(
-            mark_phrase("energy"), 1e3 * energy.watts / estimate.tokens_per_second, "mJ/token"
-        )
+        yield Figure(phrase("energy"), 1e3 * energy.watts / estimate.tokens_per_second, "mJ/token")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from gpudeck.accel.workloads.compare import survey
 from gpudeck.accel.workloads.harness import Outcome, serve
 from gpudeck.accel.workloads.options import Values
 from gpudeck.accel.workloads.progress import Progress
+from gpudeck.language.text import join_texts, phrase
 
 if TYPE_CHECKING:
     from gpudeck.accel.attention.table import Row
@@ -36,7 +37,13 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     found = tuple(rows(outcome.cells, device.name, software, time.strftime("%Y-%m-%d")))
     file = table.record(found)
     return dataclasses.replace(
-        outcome, reason=f"{outcome.reason}; {len(found)} measurements written to {file}"
+        outcome,
+        reason=join_texts(
+            (
+                outcome.reason,
+                phrase("{n} measurements written to {file}", n=len(found), file=str(file)),
+            )
+        ),
     )
 
 

@@ -22,6 +22,7 @@ from gpudeck.accel.workloads.harness import Outcome, OutOfMemory, require, serve
 from gpudeck.accel.workloads.options import Values
 from gpudeck.accel.workloads.progress import Progress
 from gpudeck.accel.workloads.task import rate
+from gpudeck.language.text import Message, Text, message_of, phrase
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +38,7 @@ class _Tally:
     """Collect the trials of one cell."""
 
     backend: str
-    reason: str
+    reason: Text
     shares: list[float] = field(default_factory=list)
     """The largest error of each trial as a share of its bound."""
     milliseconds: list[float] = field(default_factory=list)
@@ -97,7 +98,7 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
             if len(grid) == 1:
                 raise
             cells += [
-                msgspec.structs.replace(shape.cell(direction, backend), note=str(e))
+                msgspec.structs.replace(shape.cell(direction, backend), note=message_of(e))
                 for direction in passes
             ]
         else:
@@ -111,7 +112,7 @@ def _operation(values: Values, device: ComputeDevice, progress: Progress) -> lis
     """Return a cell with the trials of each problem of an operation other than attention."""
     from gpudeck.accel.workloads.operations import trials
 
-    tallies: dict[tuple[str, str], tuple[Cell, _Tally]] = {}
+    tallies: dict[tuple[Message, str], tuple[Cell, _Tally]] = {}
     for task, milliseconds, seed in trials(values, device, progress):
         assert task.cell is not None
         new = task.cell, _Tally(task.backend, task.reason)
@@ -166,7 +167,7 @@ class _Solver:
     """Pair a backend with one direction; `solve` returns the answers by name, and milliseconds."""
 
     backend: str
-    reason: str
+    reason: Text
     solve: Callable[[Tensors, dict[str, Tensor]], tuple[dict[str, Tensor], float]]
 
 
@@ -197,16 +198,16 @@ def _solver(name: str, shape: Shape, direction: Direction, device: ComputeDevice
     )
 
 
-def _failures(cells: list[Cell]) -> Iterator[str]:
+def _failures(cells: list[Cell]) -> Iterator[Text]:
     """Yield the number of failed trials, and how to repeat the worst."""
     tried = [cell.trials for cell in cells if cell.trials is not None]
     failed = sum(t.failed for t in tried)
     if failed:
         worst = max(tried, key=lambda t: t.worst)
-        yield (
-            f"{failed} of {sum(t.count for t in tried)} trials failed; to repeat the worst:"
-            f" seed={worst.worst_seed} trials=1"
-        )
+        count = sum(t.count for t in tried)
+        command = f"seed={worst.worst_seed} trials=1"
+        yield phrase("{n} of {limit} trials failed", n=failed, limit=count)
+        yield phrase("to repeat the worst: {command}", command=command)
 
 
 if __name__ == "__main__":

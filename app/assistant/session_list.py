@@ -25,7 +25,7 @@ from PySide6.QtWidgets import (
 )
 
 from gpudeck.app.assistant.session_files import Summary
-from gpudeck.app.language.texts import tr, tr_count, tr_date
+from gpudeck.app.language.texts import tr, tr_count, tr_moment
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.actions import menu_of
 from gpudeck.app.widgets.controls import (
@@ -223,4 +223,4 @@ class _TwoLineDelegate(QStyledItemDelegate):
 
 def _when(changed: float) -> str:
     recent = time.time() - changed < 43200
-    return tr_date(time.strftime("%H:%M" if recent else "%d %b, %H:%M", time.localtime(changed)))
+    return tr_moment(changed, form="clock" if recent else "date and clock")

@@ -9,7 +9,7 @@ from PySide6.QtGui import QFont, QFontMetricsF, QPainter
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from gpudeck.app.charts.plotting import pg
-from gpudeck.app.language.texts import tr_date
+from gpudeck.app.language.texts import tr_moment
 from gpudeck.app.widgets import theme
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -70,5 +70,5 @@ class ClockAxis(pg.AxisItem):  # type: ignore[misc]
 def _label(moment: float, step: float) -> str:
     local = time.localtime(moment)
     if step >= 600 and (step >= _DAY or (local.tm_hour, local.tm_min) == (0, 0)):
-        return tr_date(time.strftime("%d %b", local))
+        return tr_moment(moment, form="date")
     return time.strftime("%H:%M:%S" if step < 60 else "%H:%M", local)

@@ -15,9 +15,8 @@ from gpudeck.app.format.values import (
     duration,
     format_field,
 )
-from gpudeck.app.language.texts import tr, tr_date, tr_noop, tr_text
+from gpudeck.app.language.texts import tr, tr_moment, tr_noop, tr_text
 from gpudeck.app.strip.tile_model import Tile, temperature_meaning, throttle_reasons, tiles
-from gpudeck.language import numbers as units
 from gpudeck.language.numbers import capitalized
 from gpudeck.scheduler.protocol.absence import explain
 from gpudeck.scheduler.protocol.devices import NA, Detail, Device, Part, Reading
@@ -187,8 +186,8 @@ def _card(state: DeviceState, tile: Tile, snapshot: Snapshot) -> FactGroup:
         if device.id in booking.gpus and booking.end > snapshot.time:
             rows[tr("Reservation {number}", number=number)] = tr(
                 "{begin} to {end}, for {holder}",
-                begin=tr_date(units.clock(booking.begin, snapshot.time)),
-                end=tr_date(units.clock(booking.end, snapshot.time)),
+                begin=tr_moment(booking.begin, snapshot.time),
+                end=tr_moment(booking.end, snapshot.time),
                 holder=tr_text(booking.holder),
             )
     if device.note and device.kind != "replay":  # the page's title says so

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gpudeck.app.language.texts import tr, tr_date, tr_list, tr_noop, tr_text
-from gpudeck.language.numbers import clock
+from gpudeck.app.language.texts import tr, tr_list, tr_moment, tr_noop, tr_text
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
 from gpudeck.scheduler.verbs.bookings import Booked
@@ -44,8 +43,8 @@ def _row(number: int, booking: Booking, snapshot: Snapshot) -> BookingRow:
         str(number),
         gpu_names(booking, snapshot),
         tr_text(booking.holder),
-        tr_date(clock(booking.begin, now)),
-        tr_date(clock(booking.end, now)),
+        tr_moment(booking.begin, now),
+        tr_moment(booking.end, now),
     )
     shown = tr(phase(booking, now))
     if booking.daily:
@@ -75,8 +74,8 @@ def outlook(snapshot: Snapshot) -> str:
             values = {
                 "gpus": gpu_names(booking, snapshot),
                 "holder": tr_text(booking.holder),
-                "begin": tr_date(clock(booking.begin, now)),
-                "end": tr_date(clock(booking.end, now)),
+                "begin": tr_moment(booking.begin, now),
+                "end": tr_moment(booking.end, now),
             }
             if booking.begin > now:
                 texts.append(tr("{gpus} for {holder} from {begin} until {end}", **values))
@@ -88,9 +87,9 @@ def outlook(snapshot: Snapshot) -> str:
 def freed_text(made: Booked, booking: Booking, snapshot: Snapshot) -> list[str]:
     """Say which GPUs are free now and until when, which jobs left them, and which did not."""
     now, gpus = snapshot.time, gpu_names(booking, snapshot)
-    end = tr_date(clock(booking.end, now))
+    end = tr_moment(booking.end, now)
     if booking.begin > now:
-        begin = tr_date(clock(booking.begin, now))
+        begin = tr_moment(booking.begin, now)
         text = tr("{gpus}: kept free from {begin} until {end}", gpus=gpus, begin=begin, end=end)
     else:
         text = tr("{gpus}: kept free until {end}", gpus=gpus, end=end)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpudeck.app.format.values import device_label, shortest_label
-from gpudeck.app.language.texts import tr, tr_date
-from gpudeck.language.numbers import amount, clock
+from gpudeck.app.language.texts import tr, tr_moment
+from gpudeck.language.numbers import amount
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.busy_causes import Asleep, JobWaits, QuietHours, Settling
 from gpudeck.scheduler.protocol.draining import is_drained
@@ -126,7 +126,7 @@ def _next(snapshot: Snapshot, busy: Sequence[DeviceState]) -> str:
     if not found:
         return ""
     at, state = min(found, key=lambda one: (one[0], one[1].device.index))
-    time = tr_date(clock(at, snapshot.time))
+    time = tr_moment(at, snapshot.time)
     return tr("next: {device} about {time}", device=device_label(state.device), time=time)
 
 

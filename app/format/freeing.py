@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from gpudeck.app.format.values import clock, duration, memory
-from gpudeck.app.language.texts import tr, tr_date
+from gpudeck.app.format.values import duration, memory
+from gpudeck.app.language.texts import tr, tr_moment
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import Job, Running, held_devices, suspension_of
 from gpudeck.scheduler.protocol.snapshot import DeviceState, Snapshot, label
@@ -45,7 +45,7 @@ def _is_own(job: Job) -> bool:
 
 def free_question(state: DeviceState, snapshot: Snapshot) -> str:
     """Return what happens to a GPU, its jobs and the assistant when it is freed for FREE_S."""
-    until = tr_date(clock(snapshot.time + FREE_S, snapshot.time))
+    until = tr_moment(snapshot.time + FREE_S, snapshot.time)
     gpu = label(state.device)
     parts = [tr("{gpu} is kept free until {time}.", gpu=gpu, time=until)]
     jobs = {job.id: job for job in snapshot.jobs}

@@ -16,7 +16,6 @@ from gpudeck.app.language.texts import (
     tr_decimal,
     tr_list,
     tr_noop,
-    tr_sentence,
     tr_text,
 )
 from gpudeck.language.numbers import amount, energy
@@ -304,13 +303,13 @@ def _doing(job: Job, now: float) -> str:
         case Running(yielding="queue" | "hold", stopping=False):
             text = tr("Asked to end; is queued again")
         case Running(note=note) if note:
-            text = tr_sentence(note)
+            text = tr_text(note)
         case Running(progress=None):
             text = tr("Running")
         case Running(progress=Progress() as progress):
             text = _pace(progress, state.worked_from, now)
         case Failed() | Lost() | Cancelled():
-            text = tr_sentence(state.reason)
+            text = tr_text(state.reason)
         case Done() if (result := result_of(job)) is not None:
             text = _outcome(job, result)
         case Done():
@@ -324,7 +323,7 @@ def _outcome(job: Job, result: Result) -> str:
     """Return what a workload measured, such as "606 TFLOP/s"; why its check failed if it did."""
     summary = summarize_result(job)
     if summary is None or not result.passed:
-        return tr_sentence(result.verdict)
+        return tr_text(result.verdict)
     return " ".join(filter(None, summary.headline))
 
 
@@ -363,7 +362,7 @@ def _reason(job: Job, now: float) -> str:
         return tr_text(state.reason)
     if isinstance(state, Running) and state.unreadable is not None:
         return tr_text(explain(state.unreadable, now))
-    return tr_sentence(state.reason) if isinstance(state, Lost | Cancelled) else ""
+    return tr_text(state.reason) if isinstance(state, Lost | Cancelled) else ""
 
 
 def _share(job: Job) -> float | None:

@@ -13,7 +13,8 @@ from gpudeck.accel import result as results
 from gpudeck.accel.result import Check, Figure, Result, Sensors
 from gpudeck.accel.workloads.catalog import WORKLOADS
 from gpudeck.app.format.values import ago, clock, duration, precise, significant
-from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_sentence
+from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_text
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.progress import printable
 
@@ -90,7 +91,7 @@ def summarize_result(job: Job) -> ResultSummary | None:
         job=job.id,
         workload=result.workload,
         passed=result.passed,
-        verdict=tr_sentence(result.verdict),
+        verdict=tr_text(result.verdict),
         tflops=significant(result.tflops),
         headline=_headline(result),
         timing=timing,
@@ -102,11 +103,11 @@ def summarize_result(job: Job) -> ResultSummary | None:
 def _facts(result: Result) -> Iterator[tuple[str, str]]:
     if len(result.cells) > 1:
         yield tr("Grid"), _grid(result)
-    reason = tr_sentence(result.reason)
+    reason = tr_text(result.reason)
     yield tr("Backend"), tr("{caption}: {value}", caption=result.backend, value=reason)
     yield tr("Device"), result.device
     for figure in result.figures:
-        yield tr(figure.name), f"{precise(figure.value)} {figure.unit}".rstrip()
+        yield tr_text(figure.name), f"{precise(figure.value)} {figure.unit}".rstrip()
     for check in result.checks:
         yield tr("Check"), _checked(check)
     seconds = duration(result.sustained_to - result.sustained_from)
@@ -123,10 +124,11 @@ def _facts(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def _checked(check: Check) -> str:
-    name = tr_sentence(check.name)
-    if "error" not in check.name:
-        name = tr("{check}: error", check=name)
-    values = {"check": name, "error": f"{check.error:.2e}", "limit": f"{check.bound:.2e}"}
+    values = {
+        "check": tr_text(check.name),
+        "error": f"{check.error:.2e}",
+        "limit": f"{check.bound:.2e}",
+    }
     if check.passed:
         return tr("{check} {error}, within {limit}", **values)
     return tr("{check} {error}, over {limit}", **values)
@@ -175,7 +177,7 @@ def _headline(result: Result) -> tuple[str, str]:
 
 
 def _captioned(figure: Figure) -> str:
-    return f"{figure.unit} {tr(figure.name)}".lstrip()
+    return f"{figure.unit} {tr_text(figure.name)}".lstrip()
 
 
 def _grid(result: Result) -> str:
@@ -194,12 +196,12 @@ def _grid(result: Result) -> str:
 
 def _misses(result: Result) -> Iterator[str]:
     """Explain why cells are empty, once for each backend and reason."""
-    found: dict[tuple[str, str], int] = {}
+    found: dict[tuple[str, Message], int] = {}
     for cell in result.cells:
         if not cell.tflops and cell.note:
             found[cell.contender, cell.note] = found.get((cell.contender, cell.note), 0) + 1
     for (contender, note), count in found.items():
-        text = tr("{caption}: {value}", caption=contender, value=tr_sentence(note))
+        text = tr("{caption}: {value}", caption=contender, value=tr_text(note))
         cells = tr_count("({n} cell)", "({n} cells)", count)
         yield f"{text} {cells}" if len(result.cells) > 1 else text
 

@@ -7,8 +7,7 @@ import re
 
 from gpudeck.app.format.bookings import gpu_names
 from gpudeck.app.format.values import duration
-from gpudeck.app.language.texts import tr, tr_date, tr_text
-from gpudeck.language.numbers import clock
+from gpudeck.app.language.texts import tr, tr_moment, tr_text
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -65,7 +64,7 @@ def describe_booking(booking: Booking, snapshot: Snapshot) -> str:
         "{gpus} for {holder}, {begin} to {end} ({time})",
         gpus=gpu_names(booking, snapshot),
         holder=tr_text(booking.holder),
-        begin=tr_date(clock(booking.begin, now)),
-        end=tr_date(clock(booking.end, now)),
+        begin=tr_moment(booking.begin, now),
+        end=tr_moment(booking.end, now),
         time=duration(max(booking.end - booking.begin, 0.0)),
     )

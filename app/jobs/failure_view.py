@@ -8,7 +8,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame
 
 from gpudeck.app.format.failure import Failure
-from gpudeck.app.language.texts import tr, tr_sentence
+from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import Stretch, button, column, elided, label, row, set_text
 from gpudeck.app.widgets.toast import open_path
@@ -52,11 +52,11 @@ class FailureCard(QFrame):
         self._shown = failure
         self.setVisible(failure is not None)
         if failure is not None:
-            cause = capitalized(tr_sentence(failure.cause))
+            cause = capitalized(tr_text(failure.cause))
             set_text(self.cause, cause)
             set_text(self.quote, failure.line)
             self.quote.setVisible(bool(failure.line) and failure.line not in cause)
-            self.retry.setText(tr_sentence(failure.remedy.title))
+            self.retry.setText(tr_text(failure.remedy.title))
             self._folder = job.spec.cwd
             self.folder.setVisible(not job.spec.where)
             self.resume.setVisible(not job.spec.where)

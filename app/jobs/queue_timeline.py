@@ -13,8 +13,7 @@ from typing import Literal
 
 from gpudeck.app.format.job_rows import describe, ended, meaning, started
 from gpudeck.app.format.values import Meaning, device_label
-from gpudeck.app.language.texts import tr, tr_date, tr_text
-from gpudeck.language.numbers import clock
+from gpudeck.app.language.texts import tr, tr_moment, tr_text
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, over, suspension_of
 from gpudeck.scheduler.protocol.schedule import Landing, Moved, expected_end
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -215,7 +214,7 @@ def _label(job: Job) -> str:
 
 
 def _clock(at: float, now: float) -> str:
-    return tr_date(clock(at, now))
+    return tr_moment(at, now)
 
 
 def _axis(bars: Iterable[Sequence[Bar]], now: float) -> tuple[float, float]:

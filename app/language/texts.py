@@ -1,4 +1,4 @@
-"""Translate the window's texts: `tr`, `tr_count` and `tr_noop`, and sentences of the scheduler.
+"""Translate the window's texts: `tr`, `tr_count` and `tr_noop`, and values of other packages.
 
 The window chooses its language once, before it makes a widget. The command line never does, so
 that the functions that it shares with the window give it English texts.
@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from gpudeck.language.languages import LANGUAGES, Language
-from gpudeck.language.rendering import render
-from gpudeck.language.text import Message
+from gpudeck.language.rendering import render, render_moment
+from gpudeck.language.text import Form, Message, Moment, moment
 
 if TYPE_CHECKING:  # Babel is loaded for other languages than English only
     from gpudeck.language.words import Words
@@ -31,7 +30,6 @@ class _Chosen:
 
     language: Language = "en"
     texts: Words | None = None
-    scheduler: Words | None = None
 
 
 def use(setting: Literal["desktop", "en", "de", "fr", "es"]) -> None:
@@ -42,11 +40,11 @@ def use(setting: Literal["desktop", "en", "de", "fr", "es"]) -> None:
     """
     _Chosen.language = language = of_desktop() if setting == "desktop" else setting
     if language == "en":
-        _Chosen.texts = _Chosen.scheduler = None
+        _Chosen.texts = None
         return
     from gpudeck.language.words import words
 
-    _Chosen.texts, _Chosen.scheduler = words(language, "window"), words(language)
+    _Chosen.texts = words(language, "window")
 
 
 def language() -> Language:
@@ -93,28 +91,10 @@ def tr_text(message: Message) -> str:
     return render(message, _Chosen.language)
 
 
-def tr_sentence(sentence: Message) -> str:
-    """Return a message of another package; a string stays in English if no pattern fits it."""
-    if not isinstance(sentence, str):
-        return render(sentence, _Chosen.language)
-    return sentence if _Chosen.scheduler is None else _translated(sentence, _Chosen.scheduler)
-
-
-@lru_cache(maxsize=4096)
-def _translated(sentence: str, words: Words) -> str:
-    """Return a sentence in a language. It is kept, as many jobs wait for the same reason."""
-    from gpudeck.assistant.language.sentences import translated
-
-    return translated(sentence, words)
-
-
-def tr_date(text: str) -> str:
-    """Return a date or time with the names of its day and month in the window's language."""
-    if _Chosen.scheduler is None:
-        return text
-    from gpudeck.assistant.language.sentences import dated
-
-    return dated(text, _Chosen.scheduler)
+def tr_moment(at: float, now: float | None = None, form: Form | None = None) -> str:
+    """Return a moment, with its day where it is more than twelve hours away from `now`."""
+    found = moment(at, now) if form is None else Moment(at, form)
+    return render_moment(found, _Chosen.language)
 
 
 def tr_list(things: Sequence[object]) -> str:

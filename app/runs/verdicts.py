@@ -14,7 +14,7 @@ from gpudeck.app.format.job_rows import device_labels, ended, started
 from gpudeck.app.format.peak_share import PeakShare, peak_share
 from gpudeck.app.format.results import result_of
 from gpudeck.app.format.values import GIB, duration, significant
-from gpudeck.app.language.texts import tr, tr_decimal, tr_list, tr_noop, tr_sentence
+from gpudeck.app.language.texts import tr, tr_decimal, tr_list, tr_noop, tr_text
 from gpudeck.language.numbers import energy
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.annotation import Annotation
@@ -248,7 +248,7 @@ def _throttled(
     if share < THROTTLE_SHARE:
         return None
     names = tr_list([labels.get(d, d) for d in dict.fromkeys(note.device for note in spans)])
-    why = "; ".join(dict.fromkeys(tr_sentence(note.text) for note in spans))
+    why = "; ".join(dict.fromkeys(tr_text(note.text) for note in spans))
     text = tr("{devices}: clocks were limited for {share} % of the time. {why}",
               devices=names, share=f"{100 * min(share, 1.0):.0f}", why=why)  # fmt: skip
     return Verdict("measured", text)

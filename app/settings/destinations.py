@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QLineEdit, QWidget
 
-from gpudeck.app.language.texts import tr, tr_noop, tr_sentence
+from gpudeck.app.language.texts import tr, tr_noop, tr_text
 from gpudeck.app.link.link import Link
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import (
@@ -106,7 +106,7 @@ class DestinationsPanel(QWidget):
         remove.setAccessibleName(f"{tr('Remove')} {state.name}")
         what = label(about, size="small", meaning="muted", wrap=True)
         problem = label(size="small", meaning="failed", wrap=True)
-        show_if_any(problem, tr_sentence(state.problem) if state.problem else "")
+        show_if_any(problem, tr_text(state.problem) if state.problem else "")
         words = column(label(state.name, strong=True), what, problem, spacing=0)
         return clear_panel(row(Stretch(words), test, remove))
 

@@ -17,7 +17,7 @@ import msgspec
 from gpudeck.app.alerts.alert_rows import newly_raised
 from gpudeck.app.format.job_rows import ended, meaning, started
 from gpudeck.app.format.values import duration
-from gpudeck.app.language.texts import language, tr, tr_sentence, tr_text
+from gpudeck.app.language.texts import language, tr, tr_text
 from gpudeck.scheduler.notices.envelope import COMMAND, Envelope
 from gpudeck.scheduler.notices.notice import Notice, alert_notice, job_notice
 from gpudeck.scheduler.protocol.jobs import Job
@@ -58,7 +58,7 @@ class Notifier:
             return
         for alert in newly_raised(snapshot, self._shown, self._since):
             self._shown.add(alert.id)
-            title = f"GPU Deck: {tr_sentence(alert.rule)}"
+            title = f"GPU Deck: {tr_text(alert.rule)}"
             self._show(_worded(alert_notice(alert), title, tr_text(alert.text)))
 
     def _long_jobs(self, snapshot: Snapshot) -> list[Job]:
@@ -86,7 +86,7 @@ def _job_ended(job: Job) -> Notice:
     word = "failed" if meaning(job) == "failed" else job.status
     title = tr("GPU Deck: job {job} {state}", job=job.id, state=tr(word))
     name, took = job.spec.name[:200], duration(_run_time(job))
-    reason = tr_sentence(getattr(job.state, "reason", ""))[:300]
+    reason = tr_text(getattr(job.state, "reason", ""))[:300]
     if reason:
         text = tr("{name}, after {time}: {reason}", name=name, time=took, reason=reason)
     else:

@@ -14,13 +14,13 @@ from gpudeck.app.format.values import Meaning, device_label, duration, format_fi
 from gpudeck.app.language.texts import (
     tr,
     tr_count,
-    tr_date,
     tr_decimal,
     tr_list,
+    tr_moment,
     tr_noop,
     tr_text,
 )
-from gpudeck.language.numbers import amount, clock
+from gpudeck.language.numbers import amount
 from gpudeck.language.text import Text
 from gpudeck.scheduler.protocol.absence import Unavailable
 from gpudeck.scheduler.protocol.busy_causes import (
@@ -366,7 +366,7 @@ def _others(state: DeviceState) -> str:
 
 
 def _clock(at: float) -> str:
-    return tr_date(clock(at, time.time()))
+    return tr_moment(at, time.time())
 
 
 def _reservation(number: int, job: Job | None) -> str:

@@ -11,9 +11,8 @@ from gpudeck.app.format.free_devices import free_devices, is_free
 from gpudeck.app.format.job_rows import JobRow, ended, job_row
 from gpudeck.app.format.values import Meaning, ago, device_label
 from gpudeck.app.jobs.queue_timeline import QueueTimeline, queue_timeline
-from gpudeck.app.language.texts import tr, tr_count, tr_date, tr_text
+from gpudeck.app.language.texts import tr, tr_count, tr_moment, tr_text
 from gpudeck.app.strip.tile_model import Tile, tiles
-from gpudeck.language.numbers import clock
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Starting, turn
 from gpudeck.scheduler.protocol.schedule import Landing
 from gpudeck.scheduler.protocol.snapshot import DeviceState, Snapshot, everywhere
@@ -139,7 +138,7 @@ def _listed(job: Job, labels: dict[str, str], start: float | None, now: float) -
     row = job_row(job, labels, now)
     user = "" if job.spec.user is None else user_name(job.spec.user)
     if start is not None:
-        when = tr("about {time}", time=tr_date(clock(start, now)))
+        when = tr("about {time}", time=tr_moment(start, now))
     elif isinstance(job.state, Starting | Running):
         when = ""
     else:

@@ -9,7 +9,7 @@ from gpudeck.accel.result import Cell
 from gpudeck.accel.workloads.catalog import FP8
 from gpudeck.app.format.results import describe_sensors
 from gpudeck.app.format.values import precise
-from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_noop, tr_sentence
+from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_noop, tr_text
 
 FASTEST = tr_noop("fastest")
 """The choice that stands for the fastest contender of each shape, apart from `auto` and FP8."""
@@ -108,7 +108,7 @@ def error(cell: Cell) -> str:
 def problem(cell: Cell) -> str:
     """Describe the shape: `batch 1, heads 16 over 4, sequence 4096, head size 128, ...`."""
     if cell.sizes:
-        return f"{tr_sentence(cell.sizes)}, {cell.dtype}, {tr(_PASSES[cell.direction])}"
+        return f"{tr_text(cell.sizes)}, {cell.dtype}, {tr(_PASSES[cell.direction])}"
     heads = f"{cell.heads}"
     if cell.heads != cell.kv_heads:
         heads = tr("{heads} over {kv_heads}", heads=heads, kv_heads=cell.kv_heads)
@@ -145,7 +145,7 @@ def describe(cell: Cell) -> str:
             lines.append(
                 tr(
                     "{check}: error {error}, more than the allowed {limit}",
-                    check=tr_sentence(check.name),
+                    check=tr_text(check.name),
                     error=f"{check.error:.2e}",
                     limit=f"{check.bound:.2e}",
                 )
@@ -154,7 +154,7 @@ def describe(cell: Cell) -> str:
             lines.append(
                 tr(
                     "{check} {error} of {limit} allowed",
-                    check=tr_sentence(check.name),
+                    check=tr_text(check.name),
                     error=f"{check.error:.2e}",
                     limit=f"{check.bound:.2e}",
                 )
@@ -175,5 +175,5 @@ def describe(cell: Cell) -> str:
             )
         )
     if cell.note:
-        lines.append(tr_sentence(cell.note))
+        lines.append(tr_text(cell.note))
     return "\n".join(lines)

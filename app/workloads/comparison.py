@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpudeck.accel.result import Cell, twins
 from gpudeck.accel.workloads.catalog import FP8
-from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_sentence
+from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_text
 from gpudeck.app.workloads import cells as c
 
 AUTO = "auto"
@@ -93,7 +93,7 @@ def _bar(cell: Cell) -> ComparisonBar:
 
 
 def _summary(cells: Sequence[Cell]) -> str:
-    exact = "; ".join(filter(None, [_auto(cells), tr_sentence(twins(cells))]))
+    exact = "; ".join(filter(None, [_auto(cells), tr_text(twins(cells) or "")]))
     return "\n".join(filter(None, [exact, *_in_fp8(cells)]))
 
 

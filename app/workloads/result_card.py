@@ -13,7 +13,7 @@ from gpudeck.accel.result import Result
 from gpudeck.app.charts.curve_strip import CurveStrip
 from gpudeck.app.format.job_rows import JobRow
 from gpudeck.app.format.results import ResultSummary
-from gpudeck.app.language.texts import tr
+from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import (
     ProgressLine,
@@ -144,7 +144,11 @@ class ResultCard(QWidget):
         """Show the curves of the job's Result, if it has any."""
         curves = () if result is None else result.curves
         self.curves.show_curves(
-            {c.name: np.asarray(c.values) for c in curves[:_MOST_CURVES] if len(c.values) > 1}
+            {
+                tr_text(c.name): np.asarray(c.values)
+                for c in curves[:_MOST_CURVES]
+                if len(c.values) > 1
+            }
         )
 
     def show_note(self, text: str) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.facts.fact import Fact
-from gpudeck.assistant.language.sentences import translated
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Column, Row, Rows, Value
 from gpudeck.assistant.query.table import AGGREGATES, SUBJECTS
@@ -55,9 +54,6 @@ def value_text(value: Value, unit: str, words: Words, now: float) -> str:
 
 def cell(row: Row, place: int, rows: Rows, words: Words) -> str:
     """Return a value of a row."""
-    value, column = row.values[place], rows.columns[place]
-    if column.name == "reason" and isinstance(value, str):
-        return phrases.escaped(translated(value, words), 400)
     return value_text(row.values[place], rows.columns[place].unit, words, rows.time)
 
 

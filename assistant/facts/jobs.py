@@ -13,6 +13,8 @@ from gpudeck.accel import result as results
 from gpudeck.accel.workloads import catalog
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.facts.fact import Fact, FactBuilder
+from gpudeck.language.rendering import render
+from gpudeck.language.text import Number, Text, Value, phrase
 from gpudeck.scheduler.protocol import jobs as j
 from gpudeck.scheduler.protocol.wait_reasons import explain
 
@@ -139,7 +141,9 @@ def _result(add: FactBuilder, data: bytes) -> None:
         add.text("inputs", "inputs", inputs)
     _measured(add, result)
     for i, check in enumerate(result.checks):
-        add.value(f"check{i}", "check", check.error, "", _checked(check))
+        text = _checked(check)
+        add.value(f"check{i}", "check", check.error, "", phrases.escaped(render(text)))
+        add.keep(text)
     if result.versions:
         add.text(
             "versions",
@@ -193,12 +197,16 @@ def _measured(add: FactBuilder, result: results.Result) -> None:
         add.number(name, title, value, unit, "not a finite number in the Result")
 
 
-def _checked(check: results.Check) -> str:
-    name, error, bound = (
-        phrases.escaped(check.name, 60),
-        phrases.significant(check.error, 2),
-        phrases.significant(check.bound, 2),
-    )
+def _short(value: float) -> Number:
+    plain = value == 0 or 1e-3 <= abs(value) < 1e6
+    return Number(value, ".2g" if plain else ".1e")
+
+
+def _checked(check: results.Check) -> Text:
+    shown: dict[str, Value] = {"sub": check.name, "used": _short(check.error)}
     if check.passed and check.bound == 0:
-        return f"{name}: {error}, as it must be"
-    return f"{name}: {error}, {'within' if check.passed else 'ABOVE'} the {bound} allowed"
+        return phrase("{sub}: {used}, as it must be", **shown)
+    shown["less"] = _short(check.bound)
+    if check.passed:
+        return phrase("{sub}: {used}, within the {less} allowed", **shown)
+    return phrase("{sub}: {used}, ABOVE the {less} allowed", **shown)

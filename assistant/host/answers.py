@@ -26,7 +26,6 @@ from gpudeck.assistant.intents.parser import Parsed
 from gpudeck.assistant.intents.router import Routed, route, shipped_router
 from gpudeck.assistant.intents.spots import Known
 from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.language.sentences import translated
 from gpudeck.assistant.messages import Answer, Approve, Ask, Report
 from gpudeck.assistant.query.execute import execute
 from gpudeck.assistant.query.request import Order, Query, Span
@@ -47,6 +46,7 @@ from gpudeck.assistant.tools.tool import ToolContext, ToolResult
 from gpudeck.assistant.writing.template import render
 from gpudeck.assistant.writing.template.sentences import sentence
 from gpudeck.assistant.writing.writer import Written
+from gpudeck.language import rendering
 from gpudeck.language.text import phrase
 from gpudeck.language.words import Words, words
 from gpudeck.scheduler.client import Client
@@ -351,7 +351,7 @@ def _summary(
 
 
 def _error_text(error: UserError, said: Words) -> str:
-    return sentence(phrases.escaped(translated(error.message, said), 1000))
+    return sentence(phrases.escaped(rendering.render(error.message, said.language), 1000))
 
 
 def _proposal_text(proposal: Proposal, said: Words) -> str:

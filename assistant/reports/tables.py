@@ -8,7 +8,6 @@ from datetime import datetime
 from gpudeck.assistant.facts import Fact, phrases
 from gpudeck.assistant.facts.devices import label, subject
 from gpudeck.assistant.facts.phrases import escaped
-from gpudeck.assistant.language.sentences import translated
 from gpudeck.assistant.reports.report import Table
 from gpudeck.language.rendering import render
 from gpudeck.language.text import Message
@@ -306,8 +305,6 @@ _FOREIGN = ("name", "called", "versions", "inputs", "doing")
 """Facts whose words are not ours."""
 _QUOTING = ("reason", "what", "text", "device", "note", "source")
 """Facts that quote names or the output of jobs, in which no number may change."""
-_CLAUSES = ("choice", "verdict")
-"""Facts of several sentences, between semicolons."""
 
 
 class Cells:
@@ -344,7 +341,7 @@ class Cells:
         what, colon, rest = said.partition(": ")
         if colon and what in _STATES:
             return f"{self.words.text(what)}: {self.local(rest)}"
-        return translated(said, self.words)
+        return said
 
     def message(self, message: Message) -> str:
         """Return a message in the report's language."""
@@ -372,8 +369,6 @@ class Cells:
         what = fact.name.rpartition(".")[2]
         if what in _QUOTING:
             return self.local(fact.said)
-        if what in _CLAUSES and self.words.language != "en":
-            return self.words.numbers("; ".join(map(self.local, fact.said.split("; "))))
         return fact.said if what in _FOREIGN else self.words.numbers(self.local(fact.said))
 
     def given(self, name: str, otherwise: str = "") -> str:

@@ -18,6 +18,7 @@ from gpudeck.accel.result import Check
 from gpudeck.accel.workloads.harness import Failure, Outcome, serve
 from gpudeck.accel.workloads.options import Values
 from gpudeck.accel.workloads.progress import Progress
+from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.protocol import settings
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from gpudeck.assistant.engine.engine import Engine
     from gpudeck.assistant.facts import Fact
 
+_INVENTED = phrase("share of texts with a number that no fact has")
 _NUMBER = re.compile(r"\d[\d.:]*\d|\d")
 
 
@@ -58,7 +60,7 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     return Outcome(
         values.text("method"),
         tally.story(),
-        (Check("share of texts with a number that no fact has", tally.invented / count, 0.0),),
+        (Check(_INVENTED, tally.invented / count, 0.0),),
         timing_of([1e3 * seconds for seconds in tally.took]),
         tally.flops / count,
         sustained_tflops=tally.flops / sum(tally.took) / 1e12,
@@ -101,13 +103,17 @@ class _Tally:
             self.held += 1
             self.invented += bool(_numbers(text) - _known_numbers(facts))
 
-    def story(self) -> str:
+    def story(self) -> Text:
         """Return the counts and rates in a line."""
         count, seconds = len(self.took), sum(self.took)
-        return (
-            f"the configured model {self._engine.name}: {self.held} of {count} texts held, "
-            "the template wrote the rest; "
-            f"{self.tokens / count:.0f} tokens a text, {self.tokens / seconds:.0f} a second"
+        return phrase(
+            "the configured model {name}: {held} of {n} texts held, the template wrote the rest;"
+            " {tokens} tokens a text, {rate} a second",
+            name=self._engine.name,
+            held=self.held,
+            n=count,
+            tokens=round(self.tokens / count),
+            rate=round(self.tokens / seconds),
         )
 
 

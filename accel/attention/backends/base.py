@@ -12,6 +12,8 @@ from torch.nn.functional import pad
 from gpudeck.accel.attention.inputs import Inputs, align
 from gpudeck.accel.attention.problem import Problem, Variant, dtype_name
 from gpudeck.accel.lessons.records import Direction
+from gpudeck.accel.runtime.refusals import this_gpu_has
+from gpudeck.language.text import Text, join_texts, phrase
 
 Layout = Literal["bhsd", "bshd"]
 
@@ -45,11 +47,11 @@ class Backend:
     def load(self) -> None:
         """Import what the passes need, and raise what that raises if it is missing or broken."""
 
-    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[Text]:
         """Yield every reason why this pass of the problem cannot be computed."""
         return iter(())
 
-    def missing(self) -> str | None:
+    def missing(self) -> Text | None:
         """Return why it is not installed, or None; it is asked last, since this takes longest."""
         return None
 
@@ -94,53 +96,63 @@ class Backend:
         raise NotImplementedError
 
 
-def half_precision_on_ampere(p: Problem) -> Iterator[str]:
+def half_precision_on_ampere(p: Problem) -> Iterator[Text]:
     """Refuse what kernels for Ampere's tensor cores cannot compute."""
     if p.dtype not in (torch.float16, torch.bfloat16):
-        yield f"takes float16 and bfloat16, not {dtype_name(p.dtype)}"
+        yield phrase("takes float16 and bfloat16, not {name}", name=dtype_name(p.dtype))
     if p.capability is not None and p.capability < (8, 0):
-        yield f"needs compute capability 8.0 or newer; this GPU has {version(p)}"
+        yield needs_ampere(p)
 
 
-def on_cuda(p: Problem) -> Iterator[str]:
+def on_cuda(p: Problem) -> Iterator[Text]:
     """Refuse tensors that are not on an NVIDIA GPU."""
     if p.device.type != "cuda":
-        yield f"needs a CUDA GPU; the tensors are on {p.device}"
+        yield join_texts(
+            (phrase("needs a CUDA GPU"), phrase("the tensors are on {name}", name=str(p.device)))
+        )
 
 
-def head_size_up_to(limit: int, p: Problem) -> Iterator[str]:
+def head_size_up_to(limit: int, p: Problem) -> Iterator[Text]:
     """Refuse head sizes above `limit`."""
     if p.head_dim > limit:
-        yield f"takes head sizes up to {limit}, not {p.head_dim}"
+        yield phrase("takes head sizes up to {limit}, not {n}", limit=limit, n=p.head_dim)
 
 
-def no_bias(p: Problem) -> Iterator[str]:
+def no_bias(p: Problem) -> Iterator[Text]:
     """Refuse a bias or mask."""
-    if p.bias != "none":
-        yield f"takes no {'mask' if p.bias == 'bool' else 'bias'} (causal and window excepted)"
+    if p.bias == "bool":
+        yield phrase("takes no mask (causal and window excepted)")
+    elif p.bias != "none":
+        yield phrase("takes no bias (causal and window excepted)")
 
 
-def no_softcap(p: Problem) -> Iterator[str]:
+def no_softcap(p: Problem) -> Iterator[Text]:
     """Refuse a softcap."""
     if p.softcap:
-        yield "takes no softcap"
+        yield phrase("takes no softcap")
 
 
-def own_key_visible(p: Problem) -> Iterator[str]:
+def own_key_visible(p: Problem) -> Iterator[Text]:
     """Refuse windows with a negative side."""
     if p.skips_own:
-        yield "takes no window with a negative side"
+        yield phrase("takes no window with a negative side")
 
 
-def ordered_sums(p: Problem, direction: Direction) -> Iterator[str]:
+def ordered_sums(p: Problem, direction: Direction) -> Iterator[Text]:
     """Refuse deterministic gradients, for backward passes whose order of addition varies."""
     if direction == "backward" and p.deterministic:
-        yield "adds gradients in an order that varies from run to run"
+        yield phrase("adds gradients in an order that varies from run to run")
 
 
-def version(p: Problem) -> str:
-    """Return the compute capability as text, such as `9.0`."""
-    return "none" if p.capability is None else f"{p.capability[0]}.{p.capability[1]}"
+def needs_ampere(p: Problem) -> Text:
+    """Return the refusal of GPUs before Ampere."""
+    needed = phrase("needs compute capability {version} or newer", version="8.0")
+    return this_gpu_has(needed, p.capability)
+
+
+def needs_hopper(p: Problem) -> Text:
+    """Return the refusal of other GPUs than Hopper's."""
+    return this_gpu_has(phrase("needs compute capability {version}", version="9.0"), p.capability)
 
 
 def align_rows(x: Inputs) -> Inputs:

@@ -19,14 +19,15 @@ from gpudeck.accel.attention.backends.base import (
     align_rows,
     half_precision_on_ampere,
     head_size_up_to,
+    needs_hopper,
     no_bias,
     on_cuda,
     own_key_visible,
-    version,
 )
 from gpudeck.accel.attention.inputs import Inputs
 from gpudeck.accel.attention.problem import Problem
 from gpudeck.accel.lessons.records import Direction
+from gpudeck.language.text import Text, phrase
 
 _FEW = 8
 """Up to this number of sequences, launching each of them costs less than copying them all."""
@@ -40,9 +41,11 @@ class VllmFlashAttention3(Backend):
 
     layout = "bshd"
 
-    def missing(self) -> str | None:
+    def missing(self) -> Text | None:
         """Return that the package is not there, or None."""
-        return None if find_library() else "is not installed (it is part of the package vllm)"
+        if find_library():
+            return None
+        return phrase("is not installed (it is part of the package vllm)")
 
     def load(self) -> None:
         """Load the library, and check that its operation takes what is passed here."""
@@ -54,19 +57,19 @@ class VllmFlashAttention3(Backend):
         if missing := [name for name in (*_NAMED, *_OPTIONS) if name not in taken]:
             raise ImportError(f"{path} has no argument {missing[0]}")
 
-    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[Text]:
         """Yield every reason against the pass."""
         yield from on_cuda(p)
         yield from half_precision_on_ampere(p)
         if p.capability is not None and p.capability != (9, 0):
-            yield f"needs compute capability 9.0; this GPU has {version(p)}"
+            yield needs_hopper(p)
         yield from head_size_up_to(256, p)
         yield from no_bias(p)
         yield from own_key_visible(p)
         if direction == "backward":
-            yield "has no backward pass"
+            yield phrase("has no backward pass")
         if p.blind or (p.windowed and p.seq_q > p.seq_k):
-            yield "leaves queries that see no key to others here"
+            yield phrase("leaves queries that see no key to others here")
 
     def takes_narrow(self, p: Problem) -> bool:
         """Return True for the sizes of MLA, for which it has a kernel."""

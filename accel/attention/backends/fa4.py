@@ -28,6 +28,7 @@ from gpudeck.accel.attention.backends.base import (
 from gpudeck.accel.attention.inputs import Inputs
 from gpudeck.accel.attention.problem import Problem
 from gpudeck.accel.lessons.records import Direction
+from gpudeck.language.text import Text, phrase
 
 DISTRIBUTION = "flash-attn-4"
 _SHARED = (
@@ -45,9 +46,11 @@ class FlashAttention4(Backend):
 
     layout = "bshd"
 
-    def missing(self) -> str | None:
+    def missing(self) -> Text | None:
         """Return that the package is not there, or None."""
-        return None if find_version() else "is not installed (pip install --pre flash-attn-4)"
+        if find_version():
+            return None
+        return phrase("is not installed ({command})", command="pip install --pre flash-attn-4")
 
     def load(self) -> None:
         """Import the package, and check that its functions take what is passed here.
@@ -61,7 +64,7 @@ class FlashAttention4(Backend):
                     f"{DISTRIBUTION} {find_version()}: {name} has no argument {missing[0]}"
                 )
 
-    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[Text]:
         """Yield every reason against the pass."""
         yield from on_cuda(p)
         yield from half_precision_on_ampere(p)
@@ -69,12 +72,14 @@ class FlashAttention4(Backend):
         yield from no_bias(p)
         yield from own_key_visible(p)
         if p.capability is not None and p.capability[0] != 9:
-            yield "has been tried here on compute capability 9.0 only"
+            yield phrase("has been tried here on compute capability 9.0 only")
         if p.blind or (p.windowed and p.seq_q > p.seq_k):
-            yield "leaves queries that see no key to others here"
+            yield phrase("leaves queries that see no key to others here")
         # 4.0.0b36 answered at random at 40, 72 and 80, and rightly at 64, 96, 128, 192 and 256.
         if direction == "backward" and p.head_dim % 32:
-            yield f"gives wrong gradients at head sizes such as {p.head_dim}, no multiple of 32"
+            yield phrase(
+                "gives wrong gradients at head sizes such as {n}, no multiple of 32", n=p.head_dim
+            )
 
     def takes_narrow(self, p: Problem) -> bool:
         """Return True for the sizes of MLA, for which it has kernels."""

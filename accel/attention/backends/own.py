@@ -16,16 +16,18 @@ from gpudeck.accel.attention.backends.base import (
     align_rows,
     half_precision_on_ampere,
     head_size_up_to,
+    needs_ampere,
+    needs_hopper,
     no_bias,
     on_cuda,
     own_key_visible,
     side_by_side,
-    version,
 )
 from gpudeck.accel.attention.inputs import Inputs, align
 from gpudeck.accel.attention.kernels.geometry import MLA_KEYS, MLA_VALUES
 from gpudeck.accel.attention.problem import Problem
 from gpudeck.accel.lessons.records import Direction
+from gpudeck.language.text import Text, phrase
 
 _AT_ONCE = 8
 """Keys whose biases are loaded at once: 16 bytes."""
@@ -51,17 +53,20 @@ class Hopper(Backend):
         import gpudeck.accel.attention.kernels.hopper.backward
         import gpudeck.accel.attention.kernels.hopper.forward  # noqa: F401
 
-    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[Text]:
         """Yield every reason against the pass."""
         yield from on_cuda(p)
         if p.capability is not None and p.capability != (9, 0):
-            yield f"needs compute capability 9.0; this GPU has {version(p)}"
+            yield needs_hopper(p)
         yield from half_precision_on_ampere(p)
         yield from head_size_up_to(256, p)
         if direction == "backward":
             yield from no_bias(p)
             if max(p.batch, p.heads) > _GRID_LIMIT:
-                yield f"takes up to {_GRID_LIMIT} sequences and heads in the backward pass"
+                yield phrase(
+                    "takes up to {limit} sequences and heads in the backward pass",
+                    limit=_GRID_LIMIT,
+                )
         yield from _triton(p)
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
@@ -121,13 +126,13 @@ class Portable(Backend):
         import gpudeck.accel.attention.kernels.portable.backward
         import gpudeck.accel.attention.kernels.portable.forward  # noqa: F401
 
-    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[Text]:
         """Yield every reason against the pass."""
         yield from on_cuda(p)
         if p.dtype == torch.float64:
-            yield "takes float16, bfloat16 and float32, not float64"
+            yield phrase("takes float16, bfloat16 and float32, not {name}", name="float64")
         if p.capability is not None and p.capability < (8, 0):
-            yield f"needs compute capability 8.0 or newer; this GPU has {version(p)}"
+            yield needs_ampere(p)
         yield from head_size_up_to(512, p)
         yield from _triton(p)
 
@@ -195,7 +200,7 @@ class Decoding(Backend):
         """Import Triton and the kernel."""
         import gpudeck.accel.attention.kernels.decoding.plan  # noqa: F401
 
-    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[Text]:
         """Yield every reason against the pass."""
         yield from on_cuda(p)
         yield from half_precision_on_ampere(p)
@@ -203,14 +208,14 @@ class Decoding(Backend):
             yield from head_size_up_to(256, p)
         yield from no_bias(p)
         if p.seq_q > _MOST_QUERIES:
-            yield f"takes up to {_MOST_QUERIES} queries, not {p.seq_q}"
+            yield phrase("takes up to {limit} queries, not {n}", limit=_MOST_QUERIES, n=p.seq_q)
         if p.ragged:
-            yield "takes no sequences end to end"
+            yield phrase("takes no sequences end to end")
         if p.right not in (None, 0):
-            yield "takes no window after a query's own position"
+            yield phrase("takes no window after a query's own position")
         yield from own_key_visible(p)
         if direction == "backward":
-            yield "has no backward pass"
+            yield phrase("has no backward pass")
         yield from _triton(p)
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
@@ -257,9 +262,9 @@ def _expand_bias(x: Inputs) -> Tensor | None:
     return bias.expand(*x.q.shape[:3], x.k.shape[2])
 
 
-def _triton(p: Problem) -> Iterator[str]:
+def _triton(p: Problem) -> Iterator[Text]:
     if not _has_triton():
-        yield "needs the package triton, which comes with torch's CUDA builds"
+        yield phrase("needs the package triton, which comes with torch's CUDA builds")
 
 
 @lru_cache(maxsize=1)

@@ -22,13 +22,16 @@ from gpudeck.accel.attention.backends.base import (
     ordered_sums,
     own_key_visible,
     side_by_side,
-    version,
 )
 from gpudeck.accel.attention.inputs import Inputs
 from gpudeck.accel.attention.problem import Problem
 from gpudeck.accel.lessons.records import Direction
+from gpudeck.accel.runtime.refusals import this_gpu_has
+from gpudeck.language.text import Text, phrase
 
 _ATEN = torch.ops.aten
+_MASKED_HEAD = 128
+"""The largest head that cuDNN is given with a mask or bias."""
 _BIAS_STEP = 8
 """The efficient kernel takes biases whose strides are multiples of so many elements."""
 _VECTOR = 16
@@ -45,7 +48,7 @@ class FlashCuda(Backend):
     It works on [B,S,H,D], takes windows and ragged batches, and aligns bottom-right itself.
     """
 
-    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[Text]:
         """Yield every reason against the pass."""
         yield from half_precision_on_ampere(p)
         yield from head_size_up_to(256, p)
@@ -56,9 +59,11 @@ class FlashCuda(Backend):
         # The kernel treats a right limit of at least the longest sequence's keys as no limit, and
         # no right limit beside a left one as such a limit.
         if p.windowed and p.seq_q > p.seq_k + 1 and (p.right is None or p.right >= p.seq_k):
-            yield (
-                f"misreads windows to the right where there are more queries ({p.seq_q}) than keys"
-                f" ({p.seq_k})"
+            yield phrase(
+                "misreads windows to the right where there are more queries ({queries}) than keys"
+                " ({keys})",
+                queries=p.seq_q,
+                keys=p.seq_k,
             )
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
@@ -123,16 +128,16 @@ class FlashCuda(Backend):
 class FlashCpu(Backend):
     """PyTorch's blocked attention for CPUs."""
 
-    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[Text]:
         """Yield every reason against the pass."""
         yield from no_bias(p)
         yield from no_softcap(p)
         if direction == "backward" and p.dtype == torch.float64:
-            yield "takes no float64 in the backward pass: lse is kept in float32"
+            yield phrase("takes no float64 in the backward pass: lse is kept in float32")
         if p.windowed:
-            yield "takes no window on a CPU"
+            yield phrase("takes no window on a CPU")
         if p.ragged:
-            yield "takes no ragged batches on a CPU"
+            yield phrase("takes no ragged batches on a CPU")
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass without the queries that see no key; the causal mask fits what
@@ -203,7 +208,7 @@ class Flash(Backend):
 
     _cuda, _cpu = FlashCuda(), FlashCpu()
 
-    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[Text]:
         """Yield every reason against the pass."""
         return self._of(p).rules(p, direction)
 
@@ -234,7 +239,7 @@ class Cudnn(Backend):
         """Return True for the sizes of MLA on Hopper, for which it has kernels."""
         return p.capability == (9, 0) and (p.head_dim, p.value_dim) == (192, 128)
 
-    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[Text]:
         """Yield every reason against the pass."""
         yield from on_cuda(p)
         yield from half_precision_on_ampere(p)
@@ -244,22 +249,28 @@ class Cudnn(Backend):
         yield from no_softcap(p)
         yield from ordered_sums(p, direction)
         if p.seq_k == 1:
-            yield "takes no single key"
+            yield phrase("takes no single key")
         odd = 128 < -(-p.head_dim // 8) * 8 < 256 and not self.takes_narrow(p)
         if direction == "backward" and odd:
-            yield f"takes head sizes up to 128, and 256, in the backward pass, not {p.head_dim}"
+            yield phrase(
+                "takes head sizes up to 128, and 256, in the backward pass, not {n}", n=p.head_dim
+            )
         if p.mask in ("lower right", "window"):
-            yield f"masks causal sequences of one length only, not {p.mask}"
+            yield phrase("masks causal sequences of one length only")
         if p.ragged:
-            yield "takes no ragged batches here"
+            yield phrase("takes no ragged batches here")
 
-    def _bias_rules(self, p: Problem, direction: Direction) -> Iterator[str]:
-        kind = "mask" if p.bias == "bool" else "bias"
+    def _bias_rules(self, p: Problem, direction: Direction) -> Iterator[Text]:
         if p.capability != (9, 0):
-            yield f"has been tried with a {kind} on compute capability 9.0 only"
-        yield from (f"{why} with a {kind}" for why in head_size_up_to(128, p))
+            yield phrase("has been tried with masks and biases on compute capability 9.0 only")
+        if p.head_dim > _MASKED_HEAD:
+            yield phrase(
+                "takes head sizes up to {limit} with a mask or bias, not {n}",
+                limit=_MASKED_HEAD,
+                n=p.head_dim,
+            )
         if direction == "backward" and p.bias_grad:
-            yield "has no gradient of a bias"
+            yield phrase("has no gradient of a bias")
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass, padded to head sizes of a multiple of 8, without queries that
@@ -326,24 +337,25 @@ class Efficient(Backend):
     It also takes float32 and runs on GPUs before Ampere.
     """
 
-    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[Text]:
         """Yield every reason against the pass."""
         yield from on_cuda(p)
         if p.bias != "none" and p.mask != "none":
             # the bias's gradient would be undefined where causality hides the key
-            yield f"takes no {'mask' if p.bias == 'bool' else 'bias'} beside a causal mask"
+            yield phrase("takes no mask or bias beside a causal mask")
         yield from no_softcap(p)
         yield from ordered_sums(p, direction)
         if p.dtype == torch.float64:
-            yield "takes float16, bfloat16 and float32, not float64"
+            yield phrase("takes float16, bfloat16 and float32, not {name}", name="float64")
         if p.dtype == torch.bfloat16 and p.capability is not None and p.capability < (8, 0):
-            yield f"takes bfloat16 from compute capability 8.0 on; this GPU has {version(p)}"
+            needed = phrase("takes bfloat16 from compute capability {version} on", version="8.0")
+            yield this_gpu_has(needed, p.capability)
         if p.heads != p.kv_heads:
-            yield "takes no grouped heads"
+            yield phrase("takes no grouped heads")
         if p.windowed:
-            yield "takes no window"
+            yield phrase("takes no window")
         if p.ragged:
-            yield "takes no ragged batches here"
+            yield phrase("takes no ragged batches here")
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass on [B,S,H,D], without the queries that see no key."""

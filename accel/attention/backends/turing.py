@@ -13,7 +13,6 @@ from gpudeck.accel.attention.backends.base import (
     align_rows,
     head_size_up_to,
     on_cuda,
-    version,
 )
 from gpudeck.accel.attention.inputs import Inputs
 from gpudeck.accel.attention.kernels.turing.builds import (
@@ -23,6 +22,8 @@ from gpudeck.accel.attention.kernels.turing.builds import (
 )
 from gpudeck.accel.attention.problem import Problem, dtype_name
 from gpudeck.accel.lessons.records import Direction
+from gpudeck.accel.runtime.refusals import this_gpu_has
+from gpudeck.language.text import Text, phrase
 
 
 class Turing(Backend):
@@ -36,18 +37,20 @@ class Turing(Backend):
 
         library()
 
-    def rules(self, p: Problem, direction: Direction) -> Iterator[str]:
+    def rules(self, p: Problem, direction: Direction) -> Iterator[Text]:
         """Yield every reason against the pass."""
         yield from on_cuda(p)
         if p.capability is not None and p.capability != CAPABILITY:
-            yield f"is for compute capability 7.5; this GPU has {version(p)}"
+            needed = phrase("is for compute capability {version}", version="7.5")
+            yield this_gpu_has(needed, p.capability)
         if p.dtype == torch.bfloat16:
-            yield (
-                "takes float16, not bfloat16, for which compute capability 7.5 has no tensor cores:"
-                " convert the model with .half(), or use torch.autocast with torch.float16"
+            yield phrase(
+                "takes float16, not bfloat16, for which compute capability {version} has no tensor"
+                " cores: convert the model with .half(), or use torch.autocast with torch.float16",
+                version="7.5",
             )
         elif p.dtype != torch.float16:
-            yield f"takes float16, not {dtype_name(p.dtype)}"
+            yield phrase("takes float16, not {name}", name=dtype_name(p.dtype))
         limit = LARGEST_HEAD if direction == "forward" else LARGEST_HEAD_BACKWARD
         yield from head_size_up_to(limit, p)
 

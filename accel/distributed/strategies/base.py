@@ -10,6 +10,7 @@ from torch import Tensor
 from gpudeck.accel.distributed.exchange import Exchange
 from gpudeck.accel.distributed.local import Answer
 from gpudeck.accel.distributed.problem import Problem
+from gpudeck.language.text import Text
 
 
 class Shard(NamedTuple):
@@ -67,7 +68,7 @@ class Gradients(NamedTuple):
 class Strategy(Protocol):
     """A module with these functions."""
 
-    def refusal(self, problem: Problem, heads: int, kv_heads: int) -> str | None:
+    def refusal(self, problem: Problem, heads: int, kv_heads: int) -> Text | None:
         """Return why it cannot divide the problem, or None if it can."""
 
     def forward(self, problem: Problem, x: Shard, exchange: Exchange, answer: Answer) -> None:

@@ -31,6 +31,7 @@ from gpudeck.accel.distributed.strategies.base import Gradients, Shard, Upstream
 from gpudeck.accel.distributed.strategies.lanes import Lanes
 from gpudeck.accel.distributed.strategies.pieces import pieces_of, rounds_ahead
 from gpudeck.accel.distributed.tiles import Tile, unseen
+from gpudeck.language.text import Text, phrase
 
 BLOCK = 256
 """Keys are moved in multiples of the largest block that a kernel loads, so that it never reads what
@@ -42,10 +43,12 @@ AHEAD = 3
 """The pieces of keys that a rank holds in the forward pass."""
 
 
-def refusal(problem: Problem, heads: int, kv_heads: int) -> str | None:
+def refusal(problem: Problem, heads: int, kv_heads: int) -> Text | None:
     """Return why keys cannot be gathered, or None."""
     if not problem.consecutive:
-        return "computes over keys in their order, which striped queries cannot do in one call"
+        return phrase(
+            "computes over keys in their order, which striped queries cannot do in one call"
+        )
     return None
 
 

@@ -21,13 +21,16 @@ from gpudeck.accel.distributed.strategies.heads import (
     head_exchange,
     send_back,
 )
+from gpudeck.language.text import Text, phrase
 
 
-def refusal(problem: Problem, heads: int, kv_heads: int) -> str | None:
+def refusal(problem: Problem, heads: int, kv_heads: int) -> Text | None:
     """Return why ranks cannot be grouped by heads, or None."""
     if gcd(problem.size, kv_heads) == 1:
-        return f"needs a group of ranks that divides the key heads; {problem.size} ranks have" + (
-            f" none for {kv_heads}"
+        return phrase(
+            "needs a group of ranks that divides the key heads; {n} ranks have none for {heads}",
+            n=problem.size,
+            heads=kv_heads,
         )
     return None
 

@@ -29,6 +29,7 @@ from gpudeck.accel.distributed.local import Answer, attend_one, differentiate
 from gpudeck.accel.distributed.merging import Sum
 from gpudeck.accel.distributed.problem import Problem
 from gpudeck.accel.distributed.strategies.base import Gradients, Shard, Upstream
+from gpudeck.language.text import Text
 
 
 def shape_of(problem: Problem, x: Shard) -> tuple[int, int]:
@@ -39,7 +40,7 @@ def shape_of(problem: Problem, x: Shard) -> tuple[int, int]:
     return min(shapes, key=lambda s: (s[0] - 1) * queries + (s[1] - 1) * keys)
 
 
-def refusal(problem: Problem, heads: int, kv_heads: int) -> str | None:
+def refusal(problem: Problem, heads: int, kv_heads: int) -> Text | None:
     """Return None: everything can be divided so."""
     return None
 

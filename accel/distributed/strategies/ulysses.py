@@ -18,12 +18,17 @@ from gpudeck.accel.distributed.strategies.heads import HeadExchange, Moved, head
 from gpudeck.accel.distributed.strategies.lanes import Lanes
 from gpudeck.accel.distributed.strategies.pieces import pieces_of, rounds_ahead
 from gpudeck.accel.distributed.tiles import Tile, unseen
+from gpudeck.language.text import Text, phrase
 
 
-def refusal(problem: Problem, heads: int, kv_heads: int) -> str | None:
+def refusal(problem: Problem, heads: int, kv_heads: int) -> Text | None:
     """Return why heads cannot be divided among the ranks, or None."""
     if kv_heads % problem.size:
-        return f"needs key heads that {problem.size} ranks divide; there are {kv_heads}"
+        return phrase(
+            "needs key heads that {n} ranks divide; there are {heads}",
+            n=problem.size,
+            heads=kv_heads,
+        )
     return None
 
 

@@ -14,6 +14,9 @@ from gpudeck.accel.primitives.gemm import cublas, plain
 from gpudeck.accel.primitives.gemm.operands import Operands
 from gpudeck.accel.primitives.gemm.problem import FP8, Problem
 from gpudeck.accel.primitives.gemm.reference import reference
+from gpudeck.language.text import Text, phrase
+
+_OWN_TILES = phrase("has tile sizes of its own")
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class Backend:
     """Name an implementation."""
 
     name: str
-    refusal: Callable[[Problem], str | None]
+    refusal: Callable[[Problem], Text | None]
     """Returns why it cannot compute a problem, as the end of a sentence that begins with "it"."""
     run: Callable[[Operands], Tensor]
     """Returns [batch, m, n] in the problem's out_dtype."""
@@ -33,12 +36,12 @@ def _ours(module: str, name: str) -> Backend:
     """Return a backend whose module needs Triton; it is imported when it is asked for."""
     path = f"gpudeck.accel.primitives.gemm.{module}"
 
-    def refusal(p: Problem) -> str | None:
+    def refusal(p: Problem) -> Text | None:
         if util.find_spec("triton") is None:
-            return "needs the package triton"
+            return phrase("needs the package triton")
         if p.tile is not None and name != "triton":
-            return "has tile sizes of its own"
-        why: str | None = importlib.import_module(path).refusal(p)
+            return _OWN_TILES
+        why: Text | None = importlib.import_module(path).refusal(p)
         return why
 
     def run(x: Operands) -> Tensor:
@@ -48,8 +51,8 @@ def _ours(module: str, name: str) -> Backend:
     return Backend(name, refusal, run)
 
 
-def _library(p: Problem) -> str | None:
-    return "has tile sizes of its own" if p.tile is not None else cublas.refusal(p)
+def _library(p: Problem) -> Text | None:
+    return _OWN_TILES if p.tile is not None else cublas.refusal(p)
 
 
 def _in_torch(x: Operands) -> Tensor:

@@ -8,38 +8,48 @@ from torch import Tensor
 from gpudeck.accel.primitives.gemm.operands import Operands
 from gpudeck.accel.primitives.gemm.plain import activate
 from gpudeck.accel.primitives.gemm.problem import BLOCK, FP8, Problem
+from gpudeck.language.text import Text, phrase
 
 _MULTIPLE = 16
 _SCALES = 4
 
 
-def refusal(p: Problem) -> str | None:
+def refusal(p: Problem) -> Text | None:
     """Return why cuBLAS cannot compute a problem, or None."""
     if p.capability is None:
-        return "needs a CUDA GPU"
+        return phrase("needs a CUDA GPU")
     if p.dtype not in FP8:
         return None
     if p.capability < (8, 9):
-        return "needs compute capability 8.9 for FP8"
+        return phrase("needs compute capability {version} for FP8", version="8.9")
     if p.k % _MULTIPLE or p.n % _MULTIPLE or 0 in (p.m, p.n, p.k):
-        return f"needs n and k to be multiples of {_MULTIPLE} for FP8; got {p.n} and {p.k}"
+        return phrase(
+            "needs n and k to be multiples of {limit} for FP8; got {n} and {k}",
+            limit=_MULTIPLE,
+            n=p.n,
+            k=p.k,
+        )
     if not (p.a_along and p.b_along and p.boxes):
-        return "needs rows of a, and columns of b, that lie side by side for FP8"
+        return phrase("needs rows of a, and columns of b, that lie side by side for FP8")
     if p.dtype == torch.float8_e5m2:
-        return "takes FP8 as E4M3 here"
+        return phrase("takes FP8 as E4M3 here")
     if p.scaling == "block" and p.capability[0] != 9:
-        return "has scales of blocks on Hopper only"
+        return phrase("has scales of blocks on Hopper only")
     row = p.scaling == "outer" and 1 in p.steps
     if row and (p.steps != (1, 1) or p.out_dtype != torch.bfloat16):
-        return "takes scales of rows for both operands, and gives bfloat16 then"
+        return phrase("takes scales of rows for both operands, and gives bfloat16 then")
     if p.scaling == "block" and p.m % 4:
-        return f"needs m to be a multiple of 4 for scales of tiles; got {p.m}"
+        return phrase("needs m to be a multiple of 4 for scales of tiles; got {n}", n=p.m)
     if p.scaling == "block" and BLOCK in p.steps and -(-p.k // BLOCK) % _SCALES:
         # it reads these scales in lines of a multiple of 4 (cuBLAS documentation, "128x128 2D block
         # scaling"), so that NaN behind them came into results; torch refuses longer lines
-        return f"needs k of a multiple of {_SCALES * BLOCK} for scales of 128x128 blocks; got {p.k}"
+        return phrase(
+            "needs k of a multiple of {limit} for scales of 128x128 blocks; got {n}",
+            limit=_SCALES * BLOCK,
+            n=p.k,
+        )
     if p.scaling == "block" and (p.steps == (128, 128) or 0 in p.steps):
-        return "takes scales of 1x128 tiles, or of 128x128 blocks for one operand"
+        return phrase("takes scales of 1x128 tiles, or of 128x128 blocks for one operand")
     return None
 
 

@@ -12,11 +12,13 @@ from typing import Literal
 
 import torch
 
+from gpudeck.accel.lessons.records import explain_rates
 from gpudeck.accel.lessons.store import Store, on_change
 from gpudeck.accel.primitives.gemm import table
 from gpudeck.accel.primitives.gemm.backends import BACKENDS
 from gpudeck.accel.primitives.gemm.problem import FP8, Problem
-from gpudeck.accel.runtime.backend_names import check_name
+from gpudeck.accel.runtime.refusals import NAMED, CannotCompute, check_name
+from gpudeck.language.text import Text, join_texts, phrase
 
 LEARNED = Store("gemm")
 POSSIBLE = 0.6
@@ -25,7 +27,7 @@ POSSIBLE = 0.6
 Basis = Literal["named", "measured here", "measured", "predicted", "order"]
 """Why a backend runs: the caller named it; it was measured fastest by this machine at such a call,
 or by the table at this shape, or at the nearest one; or it is the first that can."""
-EMULATED = "FP8 is EMULATED in float32 on this device"
+EMULATED = phrase("FP8 is EMULATED in float32 on this device")
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ class GemmChoice:
     """Name the backend that runs, the reason, and why each of the others cannot or does not."""
 
     backend: str
-    reason: str
-    refusals: dict[str, str]
+    reason: Text
+    refusals: dict[str, Text]
     tflops: dict[str, float]
     """TFLOP/s of backends, as they were measured at this shape or at the nearest one."""
     basis: Basis = "named"
@@ -66,13 +68,9 @@ def choose(p: Problem, backend: str = "auto") -> GemmChoice:
         return _choose_fastest(p, refusals)
     if backend in refusals:
         able = [name for name in BACKENDS if name not in refusals]
-        raise ValueError(
-            f"backend {backend} cannot do this: it {refusals[backend]}."
-            f" These can: {', '.join(able)}"
-        )
-    reason = "named by the caller"
-    if backend == "torch" and p.dtype in FP8:
-        reason += f"; {EMULATED}"
+        raise CannotCompute(backend, refusals[backend], able)
+    emulated = backend == "torch" and p.dtype in FP8
+    reason = join_texts((NAMED, EMULATED)) if emulated else NAMED
     return GemmChoice(backend, reason, refusals, table.find_measured(p, _gpu(p)).tflops)
 
 
@@ -93,7 +91,7 @@ def contenders(p: Problem) -> tuple[str, ...]:
     return tuple(sorted(possible, key=lambda n: n != choice.backend))
 
 
-def _choose_fastest(p: Problem, refusals: dict[str, str]) -> GemmChoice:
+def _choose_fastest(p: Problem, refusals: dict[str, Text]) -> GemmChoice:
     """Choose the fastest of the measured backends, or else the first in the order of preference.
 
     cuBLAS comes first where nothing is measured, and torch last: with FP8 it would emulate.
@@ -103,25 +101,19 @@ def _choose_fastest(p: Problem, refusals: dict[str, str]) -> GemmChoice:
     if lesson is not None:
         ranked = sorted((n for n in able if n in lesson.costs), key=lesson.costs.__getitem__)
         if ranked:
-            why = f"auto: {lesson.reason(ranked)}"
+            why = phrase("auto: {sub}", sub=lesson.reason(ranked))
             return GemmChoice(ranked[0], why, refusals, lesson.tflops, "measured here")
     near = table.find_measured(p, _gpu(p))
     ranked = sorted((n for n in able if n in near.tflops), key=lambda n: -near.tflops[n])
     if ranked:
-        rates = [f"{name} {near.tflops[name]:.0f}" for name in ranked[1:]]
-        how = "measured fastest on" if near.exact else "predicted from measurements on"
-        told = f"{near.gpu}, {near.tflops[ranked[0]]:.0f} TFLOP/s"
-        return GemmChoice(
-            ranked[0], f"auto: {how} {', '.join([told, *rates])}", refusals, near.tflops,
-            "measured" if near.exact else "predicted",
-        )  # fmt: skip
+        why = phrase("auto: {sub}", sub=explain_rates([near.gpu], near.tflops, ranked, near.exact))
+        basis: Basis = "measured" if near.exact else "predicted"
+        return GemmChoice(ranked[0], why, refusals, near.tflops, basis)
     name = next(n for n in ("cublas", "triton", "torch", "hopper") if n in able)
-    reason = "auto: not measured on this GPU; the first that can"
+    reasons = [phrase("not measured on this GPU"), phrase("the first that can")]
     if name == "torch":
-        reason = "auto: no kernel runs here"
-        if p.dtype in FP8:
-            reason += f"; {EMULATED}"
-    return GemmChoice(name, reason, refusals, {}, "order")
+        reasons = [phrase("no kernel runs here"), *([EMULATED] if p.dtype in FP8 else [])]
+    return GemmChoice(name, phrase("auto: {sub}", sub=join_texts(reasons)), refusals, {}, "order")
 
 
 def _gpu(p: Problem) -> str | None:

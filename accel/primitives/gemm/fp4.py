@@ -13,23 +13,24 @@ from gpudeck.accel.primitives.gemm.fp4_kernels import fp4_product
 from gpudeck.accel.primitives.quantize.fp4 import BLOCKS, Fp4
 from gpudeck.accel.runtime.call import KernelCall, Pointer, TensorBox
 from gpudeck.accel.runtime.named import launch
+from gpudeck.accel.runtime.refusals import this_gpu_has
+from gpudeck.language.text import Text, phrase
 
 _TILES = {"BM": 128, "BN": 128, "BK": 128, "GROUP": 8}
 _OPTIONS = {"num_warps": 4, "num_stages": 2}
 _OLDEST = (10, 0)
 
 
-def refusal(device: torch.device) -> str | None:
+def refusal(device: torch.device) -> Text | None:
     """Return why the kernel cannot run on a device, or None."""
     if isinstance(fp4_product, InterpretedFunction):
         return None
     if device.type != "cuda":
-        return "needs a CUDA GPU"
+        return phrase("needs a CUDA GPU")
     capability = torch.cuda.get_device_capability(device)
     if capability < _OLDEST:
-        return (
-            f"needs compute capability 10.0 for FP4; this GPU has {capability[0]}.{capability[1]}"
-        )
+        needed = phrase("needs compute capability {version} for FP4", version="10.0")
+        return this_gpu_has(needed, capability)
     return None
 
 

@@ -11,9 +11,10 @@ from torch import Tensor
 from gpudeck.accel.primitives.gemm.api import Scales, gemm
 from gpudeck.accel.primitives.gemm.backends import BACKENDS
 from gpudeck.accel.primitives.gemm.operands import Operands, arrange, boxes
-from gpudeck.accel.runtime.backend_names import check_name
 from gpudeck.accel.runtime.given import require_tensors
 from gpudeck.accel.runtime.named import launch
+from gpudeck.accel.runtime.refusals import CannotCompute, check_name
+from gpudeck.language.text import phrase
 
 GROUPED = ("hopper", "loop")
 _LINES = 32
@@ -64,9 +65,9 @@ def grouped_gemm(
     )  # fmt: skip
     why = BACKENDS["hopper"].refusal(x.problem)
     if why is None and torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
-        why = "computes no gradients"
+        why = phrase("computes no gradients")
     if backend == "hopper" and why is not None:
-        raise ValueError(f"backend hopper cannot do this: it {why}. This can: loop")
+        raise CannotCompute("hopper", why, ("loop",))
     if why is None and backend != "loop":
         return _one_kernel(x, starts)
     return _loop(x, starts)

@@ -17,6 +17,7 @@ from gpudeck.accel.primitives.gemm.operands import Operands
 from gpudeck.accel.primitives.gemm.problem import BLOCK, Problem
 from gpudeck.accel.runtime.call import ALIGNMENT, KernelCall, Pointer, TensorBox
 from gpudeck.accel.runtime.launch import prepare
+from gpudeck.language.text import Text, phrase
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float8_e4m3fn)
 _GLUON = {
@@ -61,20 +62,20 @@ class Layout(NamedTuple):
     strides: tuple[int, ...]
 
 
-def refusal(p: Problem) -> str | None:
+def refusal(p: Problem) -> Text | None:
     """Return why the kernel cannot compute a problem, or None."""
     if p.capability != (9, 0):
-        return "needs compute capability 9.0"
+        return phrase("needs compute capability {version}", version="9.0")
     if p.dtype not in DTYPES or p.out_dtype not in (torch.float16, torch.bfloat16, torch.float32):
-        return "takes float16, bfloat16 and float8_e4m3fn"
+        return phrase("takes float16, bfloat16 and float8_e4m3fn")
     if not p.boxes:
-        return "needs addresses and strides that are multiples of 16 bytes"
+        return phrase("needs addresses and strides that are multiples of 16 bytes")
     if p.dtype.itemsize == 1 and not (p.a_along and p.b_along):
-        return "needs rows of a, and columns of b, that lie side by side for FP8"
+        return phrase("needs rows of a, and columns of b, that lie side by side for FP8")
     if p.scaling == "block" and (p.steps.a not in (0, 1) or p.steps.b not in (1, BLOCK)):
-        return "takes scales of 1x128 tiles of a, and of tiles or blocks of b"
+        return phrase("takes scales of 1x128 tiles of a, and of tiles or blocks of b")
     if 0 in (p.batch, p.m, p.n, p.k) or p.batch * p.m * p.n > _LARGEST * BLOCK:
-        return "needs at least one element"
+        return phrase("needs at least one element")
     return None
 
 

@@ -12,11 +12,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from gpudeck.accel.primitives.quantize.int4 import Int4
-from gpudeck.accel.runtime.backend_names import check_name
+from gpudeck.accel.runtime.refusals import CannotCompute, check_name
+from gpudeck.language.text import Text, phrase
 
 
 class _Backend(NamedTuple):
-    refusal: Callable[[Int4, torch.dtype, torch.device], str | None]
+    refusal: Callable[[Int4, torch.dtype, torch.device], Text | None]
     """Returns why it cannot multiply, as the end of a sentence that begins with "it"."""
     run: Callable[[Tensor, Int4, Tensor | None], Tensor]
     most: float
@@ -27,10 +28,10 @@ def _ours(module: str, name: str, most: float) -> _Backend:
     """Return a backend whose module needs Triton; it is imported when it is asked for."""
     path = f"gpudeck.accel.primitives.gemm.{module}"
 
-    def refusal(b: Int4, dtype: torch.dtype, device: torch.device) -> str | None:
+    def refusal(b: Int4, dtype: torch.dtype, device: torch.device) -> Text | None:
         if util.find_spec("triton") is None:
-            return "needs the package triton"
-        why: str | None = importlib.import_module(path).refusal(b, dtype, device)
+            return phrase("needs the package triton")
+        why: Text | None = importlib.import_module(path).refusal(b, dtype, device)
         return why
 
     def run(x: Tensor, b: Int4, bias: Tensor | None) -> Tensor:
@@ -98,5 +99,5 @@ def int4_backend(x: Tensor, b: Int4, backend: str = "auto") -> str:
             if len(x) <= one.most and one.refusal(b, x.dtype, x.device) is None
         )
     if (why := BACKENDS[backend].refusal(b, x.dtype, x.device)) is not None:
-        raise ValueError(f"backend {backend} cannot do this: it {why}")
+        raise CannotCompute(backend, why)
     return backend

@@ -13,6 +13,8 @@ from gpudeck.accel.primitives.gemm.int4_few_kernels import int4_few_product
 from gpudeck.accel.primitives.quantize.int4 import Int4
 from gpudeck.accel.runtime.call import ALIGNMENT, KernelCall, Pointer
 from gpudeck.accel.runtime.launch import prepare
+from gpudeck.accel.runtime.refusals import this_gpu_has
+from gpudeck.language.text import Text, joined, phrase
 
 GROUPS = (32, 64, 128)
 DTYPES = (torch.float16, torch.bfloat16)
@@ -32,24 +34,27 @@ class Cut(NamedTuple):
     """Parts of k, which is the number of warps."""
 
 
-def refusal(b: Int4, dtype: torch.dtype, device: torch.device) -> str | None:
+def refusal(b: Int4, dtype: torch.dtype, device: torch.device) -> Text | None:
     """Return why the kernel cannot multiply with a matrix, or None."""
     if device.type != "cuda":
-        return "needs a CUDA GPU"
+        return phrase("needs a CUDA GPU")
     capability = torch.cuda.get_device_capability(device)
     if capability < _OLDEST:
-        return f"needs compute capability 8.0; this GPU has {capability[0]}.{capability[1]}"
+        needed = phrase("needs compute capability {version}", version="8.0")
+        return this_gpu_has(needed, capability)
     return mismatch(b, dtype)
 
 
-def mismatch(b: Int4, dtype: torch.dtype) -> str | None:
+def mismatch(b: Int4, dtype: torch.dtype) -> Text | None:
     """Return why the kernel cannot multiply with a matrix on any GPU, or None."""
     if dtype not in DTYPES:
-        return "takes vectors of float16 and bfloat16"
+        return phrase("takes vectors of float16 and bfloat16")
     if b.group not in GROUPS:
-        return f"takes groups of {', '.join(map(str, GROUPS))} columns; these have {b.group}"
+        return phrase(
+            "takes groups of {numbers} columns; these have {n}", numbers=joined(GROUPS), n=b.group
+        )
     if b.packed.data_ptr() % ALIGNMENT or not b.packed.is_contiguous():
-        return "needs words that lie side by side at a multiple of 16 bytes"
+        return phrase("needs words that lie side by side at a multiple of 16 bytes")
     return None
 
 

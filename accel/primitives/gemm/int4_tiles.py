@@ -10,6 +10,7 @@ from gpudeck.accel.primitives.gemm.int4_kernels import int4_product
 from gpudeck.accel.primitives.gemm.portable_kernels import finish
 from gpudeck.accel.primitives.quantize.int4 import GROUP, Int4
 from gpudeck.accel.runtime.named import launch
+from gpudeck.language.text import Text, phrase
 
 ROWS = 64
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32)
@@ -21,14 +22,19 @@ _PROGRAMS = 528
 _FINISH_COLUMNS = 1024
 
 
-def refusal(b: Int4, dtype: torch.dtype, device: torch.device) -> str | None:
+def refusal(b: Int4, dtype: torch.dtype, device: torch.device) -> Text | None:
     """Return why the kernel cannot multiply with a matrix, or None."""
     if dtype not in _DTYPES:
-        return "takes vectors of float16, bfloat16 and float32"
+        return phrase("takes vectors of float16, bfloat16 and float32")
     if b.group % _LEAST or (GROUP % b.group and b.group % GROUP):
-        return f"takes groups of {_LEAST} to {GROUP} columns, a power of two; these have {b.group}"
+        return phrase(
+            "takes groups of {low} to {high} columns, a power of two; these have {n}",
+            low=_LEAST,
+            high=GROUP,
+            n=b.group,
+        )
     if not isinstance(int4_product, InterpretedFunction) and device.type != "cuda":
-        return "needs a CUDA GPU"
+        return phrase("needs a CUDA GPU")
     return None
 
 

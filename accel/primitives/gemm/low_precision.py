@@ -10,6 +10,7 @@ from torch import Tensor
 from gpudeck.accel.primitives.gemm.api import explain_gemm, gemm
 from gpudeck.accel.primitives.quantize.fp4 import Format, Fp4, fp4_quantize
 from gpudeck.accel.primitives.quantize.fp8 import Fp8, Granularity, fp8_quantize
+from gpudeck.accel.runtime.refusals import CannotCompute
 
 Recipe = Literal["tensor", "row", "block"]
 OF_A: dict[str, Granularity] = {"tensor": "tensor", "row": "row", "block": "tile"}
@@ -122,4 +123,4 @@ def _check_native(left: Fp4, right: Fp4) -> None:
     if left.columns != right.columns:
         raise ValueError(f"both operands must share k; got {left.columns} and {right.columns}")
     if (why := fp4.refusal(left.packed.device)) is not None:
-        raise ValueError(f"backend native cannot do this: it {why}. auto emulates it")
+        raise CannotCompute("native", why, ("auto",))

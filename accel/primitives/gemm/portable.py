@@ -13,6 +13,8 @@ from gpudeck.accel.primitives.gemm import portable_kernels as kernels
 from gpudeck.accel.primitives.gemm.operands import Operands
 from gpudeck.accel.primitives.gemm.problem import BLOCK, FP8, Problem, Steps
 from gpudeck.accel.runtime.named import launch
+from gpudeck.accel.runtime.refusals import this_gpu_has
+from gpudeck.language.text import Text, phrase
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, *FP8)
 FEW_ROWS = 64
@@ -34,18 +36,19 @@ class Tiles(NamedTuple):
     swapped: bool = False
 
 
-def refusal(p: Problem) -> str | None:
+def refusal(p: Problem) -> Text | None:
     """Return why the kernels cannot compute a problem, or None."""
     if p.dtype not in DTYPES or p.out_dtype == torch.float64:
-        return "takes float16, bfloat16, float32 and FP8"
+        return phrase("takes float16, bfloat16, float32 and FP8")
     if isinstance(kernels.product, InterpretedFunction):
         return None
     if p.capability is None:
-        return "needs a CUDA GPU"
+        return phrase("needs a CUDA GPU")
     if p.capability < _OLDEST:
-        return f"needs compute capability 8.0; this GPU has {p.capability[0]}.{p.capability[1]}"
+        needed = phrase("needs compute capability {version}", version="8.0")
+        return this_gpu_has(needed, p.capability)
     if p.dtype in FP8 and p.capability < (8, 9):
-        return "needs compute capability 8.9 for FP8"
+        return phrase("needs compute capability {version} for FP8", version="8.9")
     return None
 
 

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from gpudeck.accel.primitives.linear_attention.kinds import KINDS, Kind, retention_decay
 from gpudeck.accel.primitives.linear_attention.problem import DTYPES, Operands
-from gpudeck.accel.runtime.backend_names import check_name
 from gpudeck.accel.runtime.given import in_order, require_tensors
+from gpudeck.accel.runtime.refusals import NAMED, CannotCompute, check_name
+from gpudeck.language.text import Text, join_texts, phrase
 
 BACKENDS = ("triton", "torch", "reference")
 _KERNEL_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
@@ -34,8 +35,8 @@ class LinearChoice:
     """Name the backend that runs, the reason, and why each of the others cannot or does not."""
 
     backend: str
-    reason: str
-    refusals: dict[str, str]
+    reason: Text
+    refusals: dict[str, Text]
 
     def __str__(self) -> str:
         lines = [f"{self.backend} ({self.reason})"]
@@ -113,23 +114,27 @@ def choose(x: Operands, backend: str = "auto") -> LinearChoice:
         ValueError: if no backend has this name, or if it cannot compute the problem.
     """
     refusals = {} if (why := _refusal(x)) is None else {"triton": why}
-    refusals["reference"] = "computes token by token, for checks only"
+    refusals["reference"] = phrase("computes token by token, for checks only")
     if backend == "auto":
         if "triton" not in refusals:
-            return LinearChoice("triton", "auto: the kernels run on this GPU", refusals)
-        return LinearChoice("torch", f"auto: the first that can; not triton: it {why}", refusals)
+            reason = phrase("the kernels run on this GPU")
+            return LinearChoice("triton", phrase("auto: {sub}", sub=reason), refusals)
+        assert why is not None
+        passed_over = phrase("not {backend}: it {refusal}", backend="triton", refusal=why)
+        reason = join_texts((phrase("the first that can"), passed_over))
+        return LinearChoice("torch", phrase("auto: {sub}", sub=reason), refusals)
     check_name(backend, BACKENDS)
     if backend == "triton" and why is not None:
-        raise ValueError(f"backend triton cannot do this: it {why}. These can: torch, reference")
-    return LinearChoice(backend, "named by the caller", refusals)
+        raise CannotCompute("triton", why, ("torch", "reference"))
+    return LinearChoice(backend, NAMED, refusals)
 
 
-def _refusal(x: Operands) -> str | None:
+def _refusal(x: Operands) -> Text | None:
     """Return why the Triton kernels cannot compute the problem, or None."""
     if x.q.dtype not in _KERNEL_DTYPES:
-        return "takes float16, bfloat16 and float32"
+        return phrase("takes float16, bfloat16 and float32")
     if max(x.q.shape[3], x.v.shape[3]) > _LARGEST:
-        return f"takes head sizes up to {_LARGEST}"
+        return phrase("takes head sizes up to {limit}", limit=_LARGEST)
     from gpudeck.accel.primitives.linear_attention.fused import refuse
 
     return refuse(x.q.device)

@@ -35,21 +35,24 @@ from gpudeck.accel.primitives.linear_attention.plan import (
 from gpudeck.accel.primitives.linear_attention.problem import Operands, Rule
 from gpudeck.accel.primitives.linear_attention.single_pass import single_pass, suffices
 from gpudeck.accel.runtime import named
+from gpudeck.accel.runtime.refusals import this_gpu_has
+from gpudeck.language.text import Text, phrase
 
 _OLDEST = (8, 0)
 _JOINED, _STEP = 16, 32
 """The columns of states that a program joins, and the channels of keys that a product takes."""
 
 
-def refuse(device: torch.device) -> str | None:
+def refuse(device: torch.device) -> Text | None:
     """Return why the kernels cannot run on a device, or None."""
     if isinstance(chunk_kernels.scores, InterpretedFunction):
         return None
     if device.type != "cuda":
-        return "needs a CUDA GPU"
+        return phrase("needs a CUDA GPU")
     capability = torch.cuda.get_device_capability(device)
     if capability < _OLDEST:
-        return f"needs compute capability 8.0; this GPU has {capability[0]}.{capability[1]}"
+        needed = phrase("needs compute capability {version}", version="8.0")
+        return this_gpu_has(needed, capability)
     return None
 
 

@@ -100,7 +100,9 @@ def test_explain_says_when_it_was_measured_or_that_it_is_predicted(own, monkeypa
     attention(q, k, v)
     day = time.strftime("%Y-%m-%d", time.gmtime())
     said = explain(q, k, v)[0]
-    assert f"auto: measured fastest here on {day} " in said.reason and " us, flash " in said.reason
+    assert f"auto: measured fastest here on {day} " in str(said.reason) and " us, flash " in str(
+        said.reason
+    )
     assert "TFLOP/s measured" in str(said)
 
 

@@ -103,7 +103,7 @@ def test_dispatch_goes_by_the_prediction_and_says_so(monkeypatch, tmp_path):
     assert choice.basis == "predicted" and not choice.is_measured
     able = [c.backend for c in choice.candidates if c.refusal is None and c.backend in told]
     assert choice.backend == min(able, key=told.__getitem__)
-    assert "auto: predicted from measurements on NVIDIA H200" in choice.reason
+    assert "auto: predicted from measurements on NVIDIA H200" in str(choice.reason)
     assert choice.tflops == pytest.approx(p.flops / told[choice.backend] / 1e6)
     back, us = choose(p, direction="backward"), expect([H200], "backward", CAUSAL)
     assert back.tflops == pytest.approx(2.5 * p.flops / us[back.backend] / 1e6)

@@ -47,7 +47,9 @@ def test_the_next_backend_answers_and_one_warning_says_why(flash_fails, grad):
             out, choice = attention(q, k, v, return_choice=True)
         assert torch.equal(out, due) and choice.backend == "math"
         why = "it failed when it ran: TypeError: 'NoneType' object is not callable"
-        assert f"not flash: {why}" in choice.reason and f"no: {why}" in str(explain(q, k, v)[0])
+        assert f"not flash: {why}" in str(choice.reason) and f"no: {why}" in str(
+            explain(q, k, v)[0]
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert torch.equal(attention(q, k, v), due)

@@ -438,7 +438,7 @@ def test_a_million_tokens_are_as_exact_as_the_recurrence(one_thread):
 def test_the_backend_is_named_and_never_another():
     x = drawn("gdn")
     assert linear_attention(kind="gdn", **x).backend == "torch"
-    assert "float16, bfloat16 and float32" in choose(problem("gdn", x)).refusals["triton"]
+    assert "float16, bfloat16 and float32" in str(choose(problem("gdn", x)).refusals["triton"])
     with pytest.raises(ValueError, match="needs a CUDA GPU"):
         linear_attention(kind="gdn", backend="triton", **{n: t.float() for n, t in x.items()})
     with pytest.raises(ValueError, match="no backend is called 'cuda'"):

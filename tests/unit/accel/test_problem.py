@@ -195,7 +195,7 @@ def test_flops_of_a_long_causal_square_are_the_usual_half_and_its_diagonal():
         ),
         ("cudnn", {"ragged": True}, "takes no ragged batches here"),
         ("cudnn", {"seq_k": 1}, "takes no single key"),
-        ("cudnn", {"left": 5}, "masks causal sequences of one length only, not window"),
+        ("cudnn", {"left": 5}, "masks causal sequences of one length only"),
         ("fa4", {}, r"is not installed \(pip install --pre flash-attn-4\)"),
         ("fa3", {}, r"is not installed \(it is part of the package vllm\)"),
         ("fa3", {"capability": (10, 0)}, r"needs compute capability 9.0; this GPU has 10.0"),
@@ -210,7 +210,7 @@ def test_flops_of_a_long_causal_square_are_the_usual_half_and_its_diagonal():
         (
             "cudnn",
             {"causal": True, "seq_q": 64},
-            "masks causal sequences of one length only, not lower right",
+            "masks causal sequences of one length only",
         ),
         (
             "efficient",
@@ -260,7 +260,9 @@ def test_auto_takes_the_first_preferred_that_can(changes, picked):
     p = problem(**changes)
     choice = choose(p)
     assert choice.backend == picked
-    assert choice.reason.startswith(f"auto: the first of {', '.join(prefer(p))} that can do it")
+    assert str(choice.reason).startswith(
+        f"auto: the first of {', '.join(prefer(p))} that can do it"
+    )
     able = {c.backend for c in choice.candidates if c.refusal is None}
     assert picked == next(name for name in prefer(p) if name in able)
 
@@ -315,10 +317,10 @@ FLASH4_METADATA = (
 
 def test_another_flash_attn_that_is_broken_breaks_nothing(packages):
     packages("flash_attn/__init__.py", "raise ImportError('undefined symbol')")
-    assert "not installed" in rule_out(problem(), "fa4", "forward")
+    assert "not installed" in str(rule_out(problem(), "fa4", "forward"))
     packages("flash_attn/cute/__init__.py")
     packages("flash_attn-2.8.3.dist-info/METADATA", "Name: flash-attn\nVersion: 2.8.3\n")
-    assert "not installed" in rule_out(problem(), "fa4", "forward")
+    assert "not installed" in str(rule_out(problem(), "fa4", "forward"))
     packages(*FLASH4_METADATA)
     assert rule_out(problem(), "fa4", "forward") is None
     assert "flash_attn" not in sys.modules
@@ -330,7 +332,7 @@ def test_modules_that_another_flash_attn_wrote_over_flash_attention_4_are_refuse
     packages(*FLASH4_METADATA)
     packages("flash_attn/cute/interface.py", "def _flash_attn_fwd(q, k, v, causal): ...")
     why = refuse(problem(), "fa4", "forward")
-    assert why == (
+    assert str(why) == (
         "cannot be loaded: ImportError: flash-attn-4 4.0.0b36: _flash_attn_fwd has no argument"
         " softmax_scale"
     )
@@ -341,7 +343,7 @@ def test_flash_attention_4_is_not_asked_for_gradients_that_it_gets_wrong(head_di
     packages(*FLASH4_METADATA)
     assert rule_out(problem(head_dim=head_dim), "fa4", "forward") is None
     refusal = rule_out(problem(head_dim=head_dim), "fa4", "backward")
-    assert (refusal is not None and "wrong gradients" in refusal) == wrong
+    assert (refusal is not None and "wrong gradients" in str(refusal)) == wrong
 
 
 FLASH4 = """
@@ -432,7 +434,9 @@ def test_a_backend_that_cannot_be_loaded_is_passed_over_and_explained(half_an_fa
     monkeypatch.setattr(dispatch, "_expect", lambda *_: speed)
     choice = choose(problem())
     assert choice.backend == "cudnn"
-    assert choice.reason == (f"auto: measured fastest on this GPU, 500 TFLOP/s; not fa4: {MISSING}")
+    assert str(choice.reason) == (
+        f"auto: measured fastest on this GPU, 500 TFLOP/s; not fa4: {MISSING}"
+    )
     assert f"fa4        no: {MISSING}" in str(choice)
     with pytest.raises(ValueError, match=f"^backend fa4 cannot do this: {MISSING}. These can: "):
         choose(problem(), "fa4")
@@ -443,7 +447,7 @@ def test_without_any_other_measurement_the_order_of_preference_goes_on(half_an_f
     monkeypatch.setattr(dispatch, "_expect", lambda *_: speed)
     choice = choose(problem())
     assert choice.backend == "hopper"
-    assert choice.reason.endswith(f"not fa4: {MISSING}")
+    assert str(choice.reason).endswith(f"not fa4: {MISSING}")
 
 
 def test_a_library_that_is_no_library_is_no_flash_attention_3(packages):

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpudeck.accel.inject.scan import scan
+from gpudeck.accel.lessons.records import Measured, explain_rates
+from gpudeck.accel.result import Check, verdict_of
+from gpudeck.accel.runtime.refusals import CannotCompute, this_gpu_has
 from gpudeck.accel.workloads.catalog import WORKLOADS
 from gpudeck.app.assistant.message_tree import Message
 from gpudeck.app.assistant.notes import UNCHECKED, left_out_note, note_text
@@ -15,7 +18,7 @@ from gpudeck.app.assistant.session_files import own_presets, preset_query
 from gpudeck.app.code.rows import gain_of
 from gpudeck.app.language import texts
 from gpudeck.app.workloads.form import WorkloadForm
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Text, join_texts, phrase
 from gpudeck.scheduler.protocol.busy_causes import HeldByJobs, explain
 
 
@@ -36,41 +39,44 @@ def test_every_mistake_in_a_form_is_told_in_the_language() -> None:
                 assert not wrong.startswith(("is ", "takes ", "names ")), (param.name, wrong)
 
 
+H100 = "NVIDIA H100 80GB HBM3"
+OLD_GPU = this_gpu_has(phrase("needs compute capability {version}", version="10.0"), (9, 0))
+MEASURED_HERE = Measured(
+    H100, "", "", "forward", "", "", 1e9, "fa3", {"hopper": 512.3, "fa3": 590.1}, 9, 1_763_820_180.0
+)  # fmt: skip
+ERROR = Check(phrase("{name}: relative error", name="out"), 3.1e-2, 2.4e-3, "out")
+
+
 @pytest.mark.parametrize(
-    ("told_in_english", "german"),
+    ("value", "english", "german"),
     [
-        ("pass", "bestanden"),
-        ("fail: out: relative error is 3.1e-02, above the bound 2.4e-03",
-         "nicht bestanden: out: relativer Fehler ist 3.1e-02, über der Grenze 2.4e-03"),
-        ("auto: measured fastest on NVIDIA H100 80GB HBM3, 612 TFLOP/s, fa3 590; not fa4: it needs"
-         " compute capability 10.0; this GPU has 9.0",
-         "auto: am schnellsten gemessen auf NVIDIA H100 80GB HBM3, 612 TFLOP/s, fa3 590; nicht fa4:"
-         " Es braucht Compute Capability 10.0; diese GPU hat 9.0"),
-        ("auto: measured fastest here on 2026-11-22 14:03 UTC, 512.3 us, fa3 590.1; not fa4: it"
-         " needs compute capability 10.0; this GPU has 9.0; not fa3: it has no backward pass",
-         "auto: hier am 2026-11-22 14:03 UTC am schnellsten gemessen, 512,3 us, fa3 590,1; nicht"
-         " fa4: Es braucht Compute Capability 10.0; diese GPU hat 9.0; nicht fa3: Es hat keinen"
-         " Rückwärtsdurchgang"),
-        ("fail: relative error, 3 rows is 3.1e-02, above the bound 2.4e-03; 2 of 48 cells were"
-         " wrong, first fa3 at rwkv7, batch 8, 2,048 tokens, 16 heads of 64",
-         "nicht bestanden: relativer Fehler, 3 Zeilen ist 3.1e-02, über der Grenze 2.4e-03; 2 von"
-         " 48 Zellen waren falsch, als erste fa3 bei rwkv7, Batch 8, 2.048 Tokens, 16 Köpfe zu"
-         " 64"),
-        ("the fastest of 48 cells: forward, head size 128, sequence 8192, causal",
-         "die schnellste von 48 Zellen: vorwärts, Kopfgröße 128, Sequenz 8192, kausal"),
-        ("the same kernel twice: 1.002 (0.998 to 1.010)",
-         "derselbe Kernel zweimal: 1,002 (0,998 bis 1,010)"),
-        ("cannot do this: it takes no softcap; takes no window on a CPU",
-         "kann das nicht: Es unterstützt kein Softcap; unterstützt auf einer CPU kein Fenster"),
-        ("{braces} nobody knows", "{braces} nobody knows"),
+        (verdict_of(()), "pass", "bestanden"),
+        (verdict_of([ERROR.fault]),
+         "fail: out: relative error is 0.031, above the bound 0.0024",
+         "nicht bestanden: out: relativer Fehler ist 0,031, über der Grenze 0,0024"),
+        (join_texts((explain_rates([H100], {"hopper": 612.2, "fa3": 590}, ["hopper", "fa3"], True),
+                     phrase("not {backend}: it {refusal}", backend="fa4", refusal=OLD_GPU))),
+         f"measured fastest on {H100}, 612 TFLOP/s, fa3 590; not fa4: it needs compute capability"
+         " 10.0; this GPU has 9.0",
+         f"am schnellsten gemessen auf {H100}, 612 TFLOP/s, fa3 590; nicht fa4: Es braucht Compute"
+         " Capability 10.0; diese GPU hat 9.0"),
+        (MEASURED_HERE.reason(["hopper", "fa3"]),
+         "measured fastest here on 2025-11-22 14:03 UTC, 512.3 us, fa3 590.1",
+         "hier am 2025-11-22 14:03 UTC am schnellsten gemessen, 512,3 us, fa3 590,1"),
+        (CannotCompute("flash", phrase("takes no softcap")).note,
+         "cannot do this: it takes no softcap", "kann das nicht: Es unterstützt kein Softcap"),
+        ("an old reason of nobody", "an old reason of nobody", "an old reason of nobody"),
     ],
 )  # fmt: skip
-def test_reasons_and_verdicts_of_results(language: str, told_in_english: str, german: str) -> None:
-    shown = texts.tr_sentence(told_in_english)
+def test_reasons_and_verdicts_of_results(
+    language: str, value: Text | str, english: str, german: str
+) -> None:
+    assert str(value) == english
+    shown = texts.tr_text(value)
     if language == "de":
         assert shown == german
-    elif german != told_in_english:
-        assert shown not in (told_in_english, german)
+    elif german != english:
+        assert shown not in (english, german)
 
 
 def test_what_was_found_in_code_is_told_in_the_language(language: str, tmp_path: Path) -> None:

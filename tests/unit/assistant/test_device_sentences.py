@@ -6,9 +6,8 @@ from typing import get_args
 
 import pytest
 
-from gpudeck.assistant.language.sentences import translated
-from gpudeck.language.languages import LANGUAGES
-from gpudeck.language.words import words
+from gpudeck.language.languages import LANGUAGES, Language
+from gpudeck.language.rendering import render
 from gpudeck.scheduler.devices.nvidia.gpm import describe_method
 from gpudeck.scheduler.devices.nvidia.unified import METHOD as UNIFIED
 from gpudeck.scheduler.protocol import absence, busy_causes
@@ -47,25 +46,16 @@ TRANSLATED = [language for language in LANGUAGES if language != "en"]
 
 
 @pytest.mark.parametrize("language", TRANSLATED)
-def test_every_sentence_on_a_device_is_translated(language: str) -> None:
-    known = words(language)  # type: ignore[arg-type]
+def test_every_sentence_on_a_device_is_translated(language: Language) -> None:
     absences = [absence.Unavailable(cause) for cause in get_args(absence.Cause)]
     sentences = [
         *map(absence.explain, (*absences, *OTHER_ABSENCES)),
         *map(busy_causes.explain, BUSY),
         *OTHERS,
     ]
-    assert [text for text in sentences if translated(text, known) == text] == []
+    assert [text for text in sentences if render(text, language) == str(text)] == []
 
 
 def test_what_is_quoted_in_a_sentence_on_a_device_stays() -> None:
-    german = words("de")
-    said = "GPU 0 has fallen off the bus"
-    assert translated(said, german) == said
     reserved = busy_causes.explain(busy_causes.Reserved("ada", NOW))
-    assert "ada" in translated(reserved, german)
-
-
-def test_versions_keep_their_point() -> None:
-    told = translated("needs compute capability 9.0; this GPU has 8.6", words("de"))
-    assert told == "braucht Compute Capability 9.0; diese GPU hat 8.6"
+    assert "ada" in render(reserved, "de")

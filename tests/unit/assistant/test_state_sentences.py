@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import get_args
 
 import pytest
@@ -10,10 +11,9 @@ import pytest
 from gpudeck.assistant.housekeeping.in_use import CHANGED
 from gpudeck.assistant.housekeeping.leftovers import REASON
 from gpudeck.assistant.housekeeping.restoring import TAKEN
-from gpudeck.assistant.language.sentences import dated, translated
 from gpudeck.language.languages import Language
-from gpudeck.language.text import Message, Text, phrase
-from gpudeck.language.words import words
+from gpudeck.language.rendering import render, render_moment
+from gpudeck.language.text import Message, Moment, Text, phrase
 from gpudeck.scheduler.protocol.devices import Device, Process, Reading
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Spec
 from gpudeck.scheduler.protocol.recovery import recovery_action, recovery_text
@@ -204,7 +204,7 @@ def alerts() -> list[Text]:
 def check(sentence: Message) -> None:
     """Find a sentence translated into all languages, without an English word."""
     for language in LANGUAGES:
-        found = translated(sentence, words(language))
+        found = render(sentence, language)
         assert found != str(sentence), f"{language}: {sentence}"
         assert not ENGLISH.search(found), f"{language}: {sentence!r} became {found!r}"
 
@@ -238,6 +238,7 @@ def test_every_alert_is_translated() -> None:
 
 
 def test_days_and_months_are_named_in_the_language() -> None:
-    assert dated("Mon 23 Mar, 08:00", words("de")) == "Mo 23 März, 08:00"
-    assert dated("Mon 23 Mar, 08:00", words("fr")) == "lun 23 mars, 08:00"
-    assert dated("Mon 23 Mar, 08:00", words("es")) == "lun 23 mar, 08:00"
+    at = Moment(datetime(2026, 3, 23, 8).timestamp(), "day")
+    assert render_moment(at, "de") == "Mo 23 März, 08:00"
+    assert render_moment(at, "fr") == "lun 23 mars, 08:00"
+    assert render_moment(at, "es") == "lun 23 mar, 08:00"
