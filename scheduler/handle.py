@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from gpudeck.language.rendering import in_english
 from gpudeck.scheduler.protocol.jobs import Event, Job, Spec, State
 from gpudeck.scheduler.protocol.log_file import Output
 
@@ -56,7 +57,10 @@ class JobView:
         None where there are neither, and while it runs.
         """
         raw = self.job.result
-        return None if raw is None else msgspec.json.decode(raw, type=dict[str, Any])
+        if raw is None:
+            return None
+        members: dict[str, Any] = in_english(msgspec.json.decode(raw, type=dict[str, Any]))
+        return members
 
 
 class JobHandle(JobView):

@@ -13,6 +13,7 @@ from gpudeck.accel.result import Cell, Result
 from gpudeck.app.format.results import result_of
 from gpudeck.app.language.texts import tr
 from gpudeck.app.link.call import Call
+from gpudeck.language.text import Text
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job
 
@@ -142,15 +143,18 @@ def _text(value: object) -> str:
         return "yes" if value else "no"
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     # a spreadsheet would run such a text as a formula
-    return f"'{text}" if isinstance(value, str) and text[:1] in ("=", "+", "-", "@") else text
+    quoted = isinstance(value, str | Text) and text[:1] in ("=", "+", "-", "@")
+    return f"'{text}" if quoted else text
 
 
 def whole(result: Result) -> dict[str, object]:
-    """Return all fields, including those that the compact form omits."""
+    """Return all fields, including those that the compact form omits, with texts in English."""
     return {name: _plain(getattr(result, name)) for name in result.__struct_fields__}
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, Text):
+        return str(value)
     if isinstance(value, msgspec.Struct):
         return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
     return [_plain(x) for x in value] if isinstance(value, tuple) else value

@@ -166,7 +166,7 @@ def _name_ours(problem: Problem, rows: list[dict[str, object]]) -> None:
     for row in rows:
         if row["contender"] == "ours" and not row.get("note"):
             choice = choose(described, "auto", row["direction"])
-            row |= {"ran": choice.backend, "why": choice.reason[:100]}
+            row |= {"ran": choice.backend, "why": str(choice.reason)[:100]}
 
 
 def _time(

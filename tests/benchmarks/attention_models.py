@@ -90,7 +90,7 @@ def ready(
                 else:
                     row["call"] = captured(calls, autograd)
                 if name in JUDGED:
-                    row |= {"ran": runner.chosen.backend, "why": runner.chosen.reason[:160]}
+                    row |= {"ran": runner.chosen.backend, "why": str(runner.chosen.reason)[:160]}
         except Exception as e:  # noqa: BLE001 - a peer that fails must not end the others
             row["note"] = f"failed: {type(e).__name__}: {str(e).partition(chr(10))[0]}"[:200]
         torch.cuda.synchronize()

@@ -3,7 +3,7 @@
     python -m tests.gui.untranslated [PAGE ...]
 
 A pseudo language accents every letter of a text that goes through `tr`, `tr_count`, `tr_text` or
-`tr_sentence`, so a plain word that is still on a page was written past them. Words of the
+`tr_text`, so a plain word that is still on a page was written past them. Words of the
 invented data (names of jobs, commands, devices, people) and technical terms are left out.
 """
 

@@ -150,7 +150,7 @@ def test_a_gpu_like_one_that_was_measured_goes_by_its_rows_and_says_so(own, monk
     )
     choice = choose(problem())
     assert choice.backend == "cudnn" and "predicted from measurements on NVIDIA H200, 500" in str(
-        (choice.reason)
+        choice.reason
     )
     table.record([row("flash", tflops=300.0), row("cudnn", tflops=200.0)])
     forget()  # a program that runs keeps its choices

@@ -329,7 +329,7 @@ def test_one_wrong_trial_of_many_is_found_and_can_be_repeated(run, monkeypatch):
     assert 0 < forward.trials.p50 <= 1 < forward.trials.worst
     assert not forward.passed and not backward.passed  # the gradients rest on the answer
     assert "2 of 40 trials failed; to repeat the worst: seed=106 trials=1" in str(
-        (r.verdict)
+        r.verdict
     ) and "2 of 2 cells were wrong" in str(r.verdict)
 
 
