@@ -28,6 +28,7 @@ from gpudeck.language.languages import LANGUAGES, Language
 from gpudeck.language.words import CATALOGUES
 from gpudeck.scheduler.protocol.fields import FIELDS
 from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS
+from gpudeck.scheduler.protocol.setting_table import abouts
 
 ROOT = Path(__file__).parents[2]
 _WINDOW = {"tr": None, "tr_noop": None, "tr_count": (1, 2)}
@@ -65,6 +66,8 @@ def _read_tables() -> Iterator[str]:
         yield from (field.label, field.meaning)
     for option in JOB_OPTIONS:
         yield from (option.label, option.hint or "")
+    for about in abouts().values():
+        yield from (about.group, about.title, about.help, about.measure)
     yield from TITLES.values()
     for workload in WORKLOADS:
         yield from (workload.title, workload.summary)

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from gpudeck.assistant.query.conversion import convert, kind_of
+from gpudeck.scheduler.protocol.setting_table import abouts
 
-UNITS = {
-    "log_limit": "GiB", "suspend_spare": "GiB", "telemetry_hz": "Hz", "idle_util_percent": "%",
-    "session_idle": "min", "alert_idle_memory": "min",
-    "idle_dwell_s": "s", "notify_minutes": "min", "model_idle_minutes": "min", "report_jobs": "min",
-    "alert_temperature": "°C", "alert_memory": "%", "alert_slowdown": "s", "alert_power_cap": "s",
-    "alert_idle_job": "min", "alert_stuck_job": "min", "alert_host": "min",
-    "fair_share": "h", "clean_caches": "d", "clean_logs": "d",
-    "clean_artefacts": "d", "clean_cores": "d", "clean_duplicates": "d", "clean_memory": "d",
-}  # fmt: skip
+UNITS = {name: about.unit for name, about in abouts().items()}
 BELOW_SLOWDOWN = frozenset({"alert_temperature"})
 """Given in °C below the temperature at which a GPU slows itself down."""
 

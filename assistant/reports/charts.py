@@ -19,12 +19,6 @@ _LIMITS = {"mem_used": "mem_total", "power": "power_limit"}
 _DIGITS = 4
 MOST_TOLD = 4
 """The most devices whose values stand below a chart; the table has those of more."""
-_CHART_TITLES = {
-    "util": "Utilisation",
-    "mem_used": "Memory used",
-    "temp": "Temperature",
-    "power": "Power",
-}
 
 
 def by_field(
@@ -51,7 +45,7 @@ def by_field(
     told = states if len(states) <= MOST_TOLD else [s for s in states if _absent(s, field, cells)]
     note = "  \n".join(_said(s, field, cells) for s in told)
     return Chart(
-        cells.words.text(_CHART_TITLES.get(field, FIELDS[field].label)),
+        cells.words.text(FIELDS[field].label),
         unit,
         since,
         until,

@@ -11,21 +11,12 @@ from gpudeck.assistant.writing.template.sentences import (
     sentence,
     table,
 )
+from gpudeck.scheduler.protocol.fields import FIELDS
 
-METRICS = {
-    "util": "Utilisation",
-    "mem_used": "Memory used",
-    "tflops": "TFLOP/s",
-    "temp": "Temperature",
-    "power": "Power",
-}
+METRICS = {name: FIELDS[name].label for name in ("util", "mem_used", "tflops", "temp", "power")}
 WHEN = {"now": "", "mean": ".mean", "highest": ".max"}
 _COVERED = 0.9
 """The share of the time covered by readings below which a sentence says so."""
-
-
-_OTHERS = {"clock_sm": "SM clock", "fan": "Fan"}
-"""Metrics that are described only in answers."""
 
 
 def called(index: FactIndex, device: str) -> str:
@@ -35,7 +26,7 @@ def called(index: FactIndex, device: str) -> str:
 
 def in_sentence(metric: str) -> str:
     """Return a metric's name within a sentence: utilisation, TFLOP/s."""
-    name = (METRICS | _OTHERS)[metric]
+    name = FIELDS[metric].label
     return name if name[1].isupper() else name.lower()
 
 
