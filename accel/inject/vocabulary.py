@@ -60,6 +60,14 @@ def _same(function: str) -> Text:
     return phrase("it is fused already; {function} has the same arguments", function=function)
 
 
+def _divided(instead: Text) -> Text:
+    return phrase("it divides the sequence among GPUs; {instead}", instead=instead)
+
+
+_OVER_GPUS = phrase(
+    "{function} computes the same, bit-equal to one GPU where keys are gathered",
+    function="accel.distributed.distributed_attention",
+)
 LIBRARY: dict[str, tuple[Message, Message]] = {
     "torch.nn.MultiheadAttention": (
         "torch.nn.MultiheadAttention",
@@ -79,6 +87,19 @@ LIBRARY: dict[str, tuple[Message, Message]] = {
     "flash_attn.flash_attn_kvpacked_func": ("flash-attn", _CALLER),
     "flash_attn.flash_attn_with_kvcache": ("flash-attn", _CALLER),
     "xformers.ops.memory_efficient_attention": ("xformers", _CALLER),
+    "torch.distributed.tensor.experimental.context_parallel": (
+        "context_parallel",
+        _divided(phrase("{function} has the same arguments",
+                        function="accel.distributed.frameworks.torch.context_parallel")),
+    ),
+    **dict.fromkeys(
+        ("ring_flash_attn.ring_flash_attn_func", "ring_flash_attn.zigzag_ring_flash_attn_func"),
+        ("ring-flash-attn", _divided(_OVER_GPUS)),
+    ),
+    **dict.fromkeys(
+        ("yunchang.LongContextAttention", "yunchang.UlyssesAttention"),
+        ("yunchang", _divided(_OVER_GPUS)),
+    ),
     "transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS": (
         phrase("transformers' attention interface"),
         phrase("nothing needs to change: load the model with {option}",
@@ -98,6 +119,7 @@ ALIASES = {
     "flash_attn.flash_attn_interface": "flash_attn",
     "...modeling_utils": "transformers.modeling_utils",
     "xformers.ops.fmha": "xformers.ops",
+    "torch.distributed.tensor.experimental._attention": "torch.distributed.tensor.experimental",
 }
 LINK = "gpudeck.accel.inject.link"
 

@@ -1,4 +1,5 @@
-"""Attention over several ranks in other people's code: FSDP2, torch.compile and transformers."""
+"""Attention over several ranks in other people's code: FSDP2, torch.compile, transformers, and
+torch's context parallelism."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from gpudeck.accel.distributed import distributed_attention, positions, shard, spans_of, unshard
+from gpudeck.accel.distributed.frameworks.torch import context_parallel, context_parallel_unshard
 from gpudeck.accel.distributed.frameworks.transformers import NAME, register
 
 TOKENS, WIDTH, HEADS = 24, 16, 2
@@ -112,3 +114,34 @@ def test_a_model_of_transformers_computes_its_shard():
     found = results(2, logits_of_a_shard, tokens)
     got = unshard(found, spans_of("zigzag", tokens, 2))
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def by_torch_s_calls(tokens: int) -> list[Tensor]:
+    """Compute attention as a program for torch's context parallelism does it."""
+    mesh = init_device_mesh("cpu", (2,))
+    q, k, v = (t[:, :, :tokens].clone() for t in whole())
+    ids = torch.arange(tokens)
+    with context_parallel(
+        mesh, buffers=[q, k, v, ids], buffer_seq_dims=[2, 2, 2, 0], no_restore_buffers={ids}
+    ):
+        leaves = [t.detach().clone().requires_grad_() for t in (q, k, v)]
+        out = nn.functional.scaled_dot_product_attention(*leaves, is_causal=True)
+        with pytest.raises(ValueError, match="no mask"):
+            nn.functional.scaled_dot_product_attention(*leaves, attn_mask=torch.ones(1, 1))
+        grads = torch.autograd.grad(out.sum(), leaves)
+        found = context_parallel_unshard(mesh, [out.detach(), *grads], [2] * 4)
+    assert q.shape[2] == tokens > ids.shape[0]
+    [every] = context_parallel_unshard(mesh, [ids], [0])
+    assert every.tolist() == list(range(tokens))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tokens", [24, 21])
+def test_programs_for_torch_s_context_parallelism_need_only_another_import(tokens):
+    leaves = [t[:, :, :tokens].requires_grad_() for t in whole()]
+    out = nn.functional.scaled_dot_product_attention(*leaves, is_causal=True)
+    expected = [out, *torch.autograd.grad(out.sum(), leaves)]
+    for found in results(2, by_torch_s_calls, tokens):
+        for got, wanted in zip(found, expected, strict=True):
+            torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)

@@ -152,6 +152,20 @@ def test_library_calls_are_listed_with_what_to_do(tmp_path):
     assert "accel.flash_attn_func" in str(findings[1].reason)
 
 
+def test_attention_over_several_gpus_is_named_with_what_takes_its_place(tmp_path):
+    first, second = found(
+        tmp_path,
+        "from torch.distributed.tensor.experimental import context_parallel\n"
+        "from ring_flash_attn import zigzag_ring_flash_attn_func\n"
+        "def f(mesh, q, k, v):\n"
+        "    with context_parallel(mesh, buffers=[q], buffer_seq_dims=[2]):\n"
+        "        return zigzag_ring_flash_attn_func(q, k, v, causal=True)\n",
+    )
+    assert first.action == second.action == "leave"
+    assert "accel.distributed.frameworks.torch.context_parallel" in str(first.reason)
+    assert "accel.distributed.distributed_attention" in str(second.reason)
+
+
 def test_a_name_that_stands_for_something_else_is_not_torch_s(tmp_path):
     assert not found(
         tmp_path,
