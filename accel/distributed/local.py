@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gpudeck.accel.attention import passes
 from gpudeck.accel.attention.backends import Gradients
-from gpudeck.accel.attention.dispatch import choose
+from gpudeck.accel.attention.dispatch import choose, refuse
 from gpudeck.accel.attention.inputs import Inputs, problem_of
 from gpudeck.accel.attention.problem import Problem as LocalProblem
 from gpudeck.accel.attention.problem import Rules as ScoreRules
@@ -24,6 +24,10 @@ from gpudeck.accel.result import Direction
 
 OWN_WEIGHTS = "math"
 """The backend whose backward pass does not take weights from lse."""
+
+
+OURS = "hopper"
+"""The backend that all tiles have on a Hopper GPU."""
 
 
 class Answer(NamedTuple):
@@ -141,11 +145,27 @@ def _chosen(
         asked = ScoreRules(tile.left, tile.right, rules.scale, rules.softcap)
         problem = problem_of(x, asked, rules.deterministic)
         problem = replace(problem, grad=direction == "backward", lse_grad=lse_grad)
-        found = problem, choose(problem, rules.backend, direction).backend
+        found = problem, _backend(problem, rules.backend, direction)
         if len(_CHOSEN) >= _MOST_CHOSEN:
             _CHOSEN.clear()
         _CHOSEN[key] = found
     return found
+
+
+def _backend(problem: LocalProblem, asked: str, direction: Direction) -> str:
+    """Return the backend of a tile: with `auto` our kernel for Hopper GPUs, wherever it can.
+
+    All tiles of an answer must have one kernel, or it would depend on how the work is divided. Ours
+    writes answers in their places, which spares a copy. `choose` would judge each tile by itself,
+    from measurements that have no queries which begin in the middle of the keys.
+    """
+    if (
+        asked == "auto"
+        and problem.capability == (9, 0)
+        and refuse(problem, OURS, direction) is None
+    ):
+        return OURS
+    return choose(problem, asked, direction).backend
 
 
 _CHOSEN: dict[object, tuple[LocalProblem, str]] = {}
@@ -161,7 +181,7 @@ def _ragged(lengths: tuple[tuple[int, int], ...], device: torch.device) -> Ragge
 
 def _attend_into(x: Inputs, problem: LocalProblem, backend: str, out: Tensor, lse: Tensor) -> bool:
     """Let the kernel write its answer where it belongs, if it can; return False if not."""
-    if backend != "hopper" or problem.head_dim % 8 or problem.out_dim % 8:
+    if backend != OURS or problem.head_dim % 8 or problem.out_dim % 8:
         return False
     from gpudeck.accel.attention.kernels.hopper import placed
 

@@ -32,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--label", default="3", help="the column `run` of our rows")
+    parser.add_argument("--label", default="now", help="`before` for an earlier state of our code")
     asked = parser.parse_args()
     shim.install()
     if on_gpu():

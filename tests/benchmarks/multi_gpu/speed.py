@@ -123,8 +123,9 @@ def run_ours(table: Table, steps: Steps, label: str) -> None:
             with _setting(name) as applies, steps.step(f"{name} {cell}", 45) as go:
                 if go and applies(cell):
                     found[cell] = found.get(cell) or ideals(cell)
-                    setting = name if graphs else f"{name}, no graphs"
-                    _measure_ours(table, cell, found[cell], {"run": label, "setting": setting})
+                    setting = label if label == "before" else name
+                    setting += "" if graphs else ", no graphs"
+                    _measure_ours(table, cell, found[cell], {"setting": setting})
 
 
 def _order(label: str) -> list[tuple[str, Cell]]:
@@ -149,7 +150,7 @@ def _measure_ours(
     table: Table, cell: Cell, ideal: tuple[float, float], names: dict[str, str]
 ) -> None:
     known: set[str] = set()
-    for forward, backward in PAIRS if names["setting"] == "default" else PAIRS[:2]:
+    for forward, backward in PAIRS if not names["setting"].startswith(SETTINGS) else PAIRS[:2]:
         if forward == backward == "gather" and cell.tokens > 64 * 1024:
             continue  # it is slow, and known to be
         attend, given = _prepared(cell, forward, backward)
@@ -251,7 +252,7 @@ def _measure_peer(
         with torch.no_grad():
             _compare(attend(*given[:3]), cell, whole, layout)
         del whole
-        names = {"run": "peers", "contender": contender.package, "strategy": contender.setting}
+        names = {"contender": contender.package, "strategy": contender.setting}
         return measure(table, cell, ideal, names, attend, given)
 
 

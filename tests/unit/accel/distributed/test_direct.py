@@ -12,6 +12,8 @@ from ranks import results
 from torch import Tensor
 
 from gpudeck.accel.attention.api import attention
+from gpudeck.accel.attention.problem import Problem as LocalProblem
+from gpudeck.accel.distributed import local
 from gpudeck.accel.distributed.direct import Direct
 from gpudeck.accel.distributed.problem import Problem, Rules
 from gpudeck.accel.distributed.replays import Replays
@@ -131,3 +133,12 @@ def test_one_rank_may_replay_graphs_while_the_other_queues_anew(tmp_path):
     expected = attention(q, k, v, causal=True, backend="math")
     for pair in zip(ours, theirs, strict=True):
         torch.testing.assert_close(unshard(pair, spans_of("zigzag", 29, 2), 2), expected)
+
+
+def test_every_tile_has_our_kernel_on_a_hopper_gpu():
+    # late queries of a long sequence, whose speed the tables of whole sequences do not tell
+    tile = LocalProblem(
+        1, 32, 8, 16384, 65536, 128, torch.bfloat16, torch.device("cuda"), (9, 0), 0.1, right=0
+    )
+    assert local._backend(tile, "auto", "forward") == "hopper"
+    assert local._backend(tile, "flash", "backward") == "flash"
