@@ -26,6 +26,18 @@ KINDS = {
         {"attention_chunk_size": 4, "num_local_experts": 2, "intermediate_size_mlp": 48,
          "layer_types": ["chunked_attention", "full_attention"], "no_rope_layers": [1, 0]},
     ),
+    "heads of 512 in full layers, whose keys later layers take, too": (
+        "gemma4_text",
+        {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"] * 2,
+         "num_hidden_layers": 4, "num_kv_shared_layers": 2, "global_head_dim": 512,
+         "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 61},
+    ),
+    "values that are the keys": (
+        "gemma4_text",
+        {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"],
+         "attention_k_eq_v": True, "num_global_key_value_heads": 1, "global_head_dim": 512,
+         "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 61},
+    ),
 }  # fmt: skip
 PAIR = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
         "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48,
