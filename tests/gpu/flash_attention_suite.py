@@ -1,0 +1,235 @@
+"""Run flash-attention's own tests of its CuTe kernels with our attention in place of these.
+
+    python -m tests.gpu.flash_attention_suite FOLDER [--count 3000] [--seed 0] [--limit 600]
+
+FOLDER is a checkout of github.com/Dao-AILab/flash-attention, of which nothing is installed and
+nothing is kept here: tests/cute/test_flash_attn.py runs with its own reference,
+flash_attn/cute/testing.py, and a module flash_attn.cute.interface whose functions call
+`accel.attention`. Of the dense and ragged tests of outputs and gradients as many cases as asked for
+are drawn by the seed, beside all cases of the gradient of lse, of small heads and of empty inputs.
+It needs a CUDA GPU, pytest and einops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import io
+import itertools
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gpudeck.accel.attention import Ragged, attention
+
+DRAWN = ("test_flash_attn_output", "test_flash_attn_varlen_output")
+ALWAYS = (
+    "test_flash_attn_lse_grad",
+    "test_flash_attn_small_head_dim",
+    "test_flash_attn_seqlen_k_zero",
+    "test_flash_attn_empty_q_dense",
+    "test_flash_attn_empty_q_varlen",
+    "test_flash_attn_learnable_sink_backward_dtype",
+    "test_flash_attn_varlen_learnable_sink_backward_with_lse",
+    "test_flash_attn_varlen_backward_non_aligned_head_dim",
+    "test_flash_attn_sm90_hdim_padding",
+)
+Answer = tuple[Tensor, Tensor]
+
+
+def flash_attn_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    qv: Tensor | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int | None, int | None] = (None, None),
+    learnable_sink: Tensor | None = None,
+    softcap: float = 0.0,
+    num_splits: int = 1,
+    pack_gqa: bool | None = None,
+    deterministic: bool = False,
+    return_lse: bool = True,
+    **others: object,
+) -> Answer:
+    """Compute what the function of this name does: out [B,Sq,H,D] and lse [B,H,Sq]."""
+    _refuse(qv=qv, **others)
+    return attention(
+        q, k, v, causal=causal, window=window_size, scale=softmax_scale, softcap=softcap or 0.0,
+        sink=learnable_sink, deterministic=deterministic, layout="bshd", return_lse=True,
+    )  # fmt: skip
+
+
+def flash_attn_varlen_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    seqused_q: Tensor | None = None,
+    seqused_k: Tensor | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int | None, int | None] = (None, None),
+    learnable_sink: Tensor | None = None,
+    softcap: float = 0.0,
+    num_splits: int = 1,
+    pack_gqa: bool | None = None,
+    deterministic: bool = False,
+    scheduler_metadata: object = None,
+    return_lse: bool = True,
+    **others: object,
+) -> Answer:
+    """Compute what the function of this name does: padded tensors are packed before, and the
+    output is padded with zeros after."""
+    _refuse(**others)
+    queries, starts_q, used = _pack(q, cu_seqlens_q, seqused_q)
+    keys, starts_k, _ = _pack(k, cu_seqlens_k, seqused_k)
+    values = _pack(v, cu_seqlens_k, seqused_k)[0]
+    longest = [int((s[1:] - s[:-1]).max()) if len(s) > 1 else 0 for s in (starts_q, starts_k)]
+    out, lse = attention(
+        queries, keys, values, causal=causal, window=window_size, scale=softmax_scale,
+        softcap=softcap or 0.0, sink=learnable_sink, deterministic=deterministic, return_lse=True,
+        seqlens=Ragged(starts_q, starts_k, *longest),
+    )  # fmt: skip
+    if used is None:
+        return out, lse
+    padded = out.new_zeros(*q.shape[:-1], out.shape[-1])
+    return padded.masked_scatter(used[..., None, None], out), lse
+
+
+def _pack(
+    x: Tensor, starts: Tensor | None, used: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return rows end to end, where each sequence starts, and which rows of a padded tensor are
+    used."""
+    if starts is not None:
+        if used is not None:
+            pytest.skip("our attention takes no parts of sequences that lie end to end")
+        return x, starts, None
+    lengths = used if used is not None else x.new_full((len(x),), x.shape[1], dtype=torch.int32)
+    seen = torch.arange(x.shape[1], device=x.device)[None] < lengths[:, None]
+    starts = torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
+    return x[seen], starts, seen
+
+
+def _refuse(**others: object) -> None:
+    """Skip a case that asks for what only the replaced interface has, such as pages."""
+    given = [name for name, value in others.items() if value is not None]
+    if given:
+        pytest.skip(f"our attention has no {', '.join(given)}")
+
+
+def _only_theirs(*_: object, **__: object) -> Any:
+    pytest.skip("a function of flash-attention's interface that has no counterpart")
+
+
+def _install(folder: Path) -> None:
+    """Put the modules that the tests import in place."""
+    for name in ("flash_attn", "flash_attn.cute"):
+        package = ModuleType(name)
+        package.__path__ = []
+        sys.modules[name] = package
+    cache = ModuleType("flash_attn.cute.cache_utils")
+    cache.JITCache = dict  # type: ignore[attr-defined]
+    interface = ModuleType("flash_attn.cute.interface")
+    interface.__getattr__ = lambda name: _only_theirs  # type: ignore[method-assign]
+    interface.flash_attn_func = flash_attn_func  # type: ignore[attr-defined]
+    interface.flash_attn_varlen_func = flash_attn_varlen_func  # type: ignore[attr-defined]
+    interface.get_scheduler_metadata = lambda **_: None  # type: ignore[attr-defined]
+    for module in (cache, interface):
+        sys.modules[module.__name__] = module
+    _load("flash_attn.cute.testing", folder / "flash_attn/cute/testing.py")
+
+
+def _load(name: str, file: Path) -> ModuleType:
+    found = importlib.util.spec_from_file_location(name, file)
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module
+    found.loader.exec_module(module)
+    return module
+
+
+def _axes(test: Callable[..., None]) -> list[list[dict[str, object]]]:
+    """Return what each `parametrize` of a test gives, as arguments by name."""
+    axes = []
+    for mark in getattr(test, "pytestmark", []):
+        if mark.name != "parametrize":
+            continue
+        names = mark.args[0]
+        names = [n.strip() for n in names.split(",")] if isinstance(names, str) else list(names)
+        rows = [row if len(names) > 1 else (row,) for row in mark.args[1]]
+        axes.append([dict(zip(names, row, strict=True)) for row in rows])
+    return axes
+
+
+def _cases(module: ModuleType, count: int, seed: int) -> Iterator[tuple[str, dict[str, object]]]:
+    """Yield the names of tests and their arguments: all cases of some, drawn cases of others.
+
+    Collected by pytest, the ragged cases alone are hundreds of thousands.
+    """
+    for name in ALWAYS:
+        for parts in itertools.product(*_axes(getattr(module, name))):
+            yield name, {key: value for part in parts for key, value in part.items()}
+    rng = random.Random(seed)
+    axes = {name: _axes(getattr(module, name)) for name in DRAWN}
+    while count:
+        name = rng.choice(DRAWN)
+        given = {k: v for axis in axes[name] for k, v in rng.choice(axis).items()}
+        if not (given.get("causal") and given.get("local_enum")):  # which the tests skip
+            yield name, given
+            count -= 1
+
+
+def _outcome(test: Callable[..., None], given: dict[str, object]) -> str:
+    """Run a case; return passed, skipped or what failed."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            test(**given)
+    except (pytest.skip.Exception, pytest.xfail.Exception):
+        return "skipped"
+    except Exception as e:  # noqa: BLE001 - every failure is counted
+        return f"{type(e).__name__}: {str(e)[:200]}"
+    return "passed"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--count", type=int, default=3000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds")
+    asked = parser.parse_args()
+    end = time.monotonic() + asked.limit
+    _install(asked.folder)
+    module = _load("test_flash_attn", asked.folder / "tests/cute/test_flash_attn.py")
+    counts: Counter[str] = Counter()
+    for name, given in _cases(module, asked.count, asked.seed):
+        if time.monotonic() > end:
+            break
+        found = _outcome(getattr(module, name), given)
+        counts[found if found in ("passed", "skipped") else "failed"] += 1
+        if found not in ("passed", "skipped"):
+            print(f"{name}({', '.join(f'{k}={v}' for k, v in given.items())}): {found}", flush=True)
+    print(", ".join(f"{n} {what}" for what, n in counts.items()))
+    return int(counts["failed"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
