@@ -12,6 +12,25 @@ from math import gcd
 
 from gpudeck.accel.distributed.cost import BETWEEN_HOSTS, DIRECT, Links, Sizes, seconds
 
+
+@dataclass(frozen=True)
+class Kind:
+    """The datasheet of a kind of GPU: its speed in bf16, its NVLink one way, and its memory."""
+
+    tflops: float
+    link_gb_s: float
+    memory_gib: float
+
+
+KINDS = {
+    "H100": Kind(989, 450, 80),
+    "H200": Kind(989, 450, 141),
+    "A100": Kind(312, 300, 80),
+    "B200": Kind(2250, 900, 180),
+}
+MEASURED = "H100"
+"""The kind on which the model's parameters were measured. Others are assumed to reach the same
+share of their datasheets."""
 STRATEGIES = ("gather", "ulysses", "ring", "mesh", "hybrid")
 RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512)
 
@@ -29,13 +48,24 @@ class Prediction:
 
 
 def predict(
-    tokens: int, sizes: Sizes, ranks: Sequence[int] = RANKS, gpus_of_a_host: int = 8
+    tokens: int,
+    sizes: Sizes,
+    ranks: Sequence[int] = RANKS,
+    gpus_of_a_host: int = 8,
+    kind: str = MEASURED,
 ) -> list[Prediction]:
     """Return the predictions for a sequence, for each number of ranks the fastest strategy
-    first."""
-    every = []
+    first.
+
+    Raises:
+        KeyError: if `kind` is none of KINDS.
+    """
+    every, speed = [], KINDS[kind].tflops / KINDS[MEASURED].tflops
+    near = KINDS[kind].link_gb_s / KINDS[MEASURED].link_gb_s
     for count in ranks:
         links = DIRECT if count <= gpus_of_a_host else BETWEEN_HOSTS
+        width = links.bytes_a_second * (near if links.direct else 1.0)
+        links = replace(links, bytes_a_second=width, flops=links.flops * speed)
         able = [name for name in STRATEGIES if _possible(name, count, sizes)]
         found = [_one(name, count, tokens, sizes, links) for name in able]
         every += sorted(found, key=lambda p: p.forward_s + p.backward_s)

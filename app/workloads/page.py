@@ -42,6 +42,7 @@ from gpudeck.app.workloads.form_view import WorkloadFormView
 from gpudeck.app.workloads.result_bars import ResultBars
 from gpudeck.app.workloads.result_card import ActiveJobCard, ResultCard
 from gpudeck.app.workloads.result_export import SaveResult
+from gpudeck.app.workloads.scale_view import ScaleView
 from gpudeck.app.workloads.used_shapes import KINDS, UsedShapes
 from gpudeck.app.workloads.used_shapes_view import UsedShapesView
 from gpudeck.app.workloads.workload_choice import WorkloadChoice
@@ -63,6 +64,8 @@ USED_BY = {
 CEILINGS = ("gemm", "copy")
 """The workloads that measure the ceilings of a roofline."""
 _MOST_WHOLE = 4
+DIVIDED = "distributed"
+"""The workload beside which the model of more GPUs stands."""
 REPLAY = tr_noop(
     "A REPLAY shows the past and cannot run workloads. To run on this machine: "
     "gpudeck daemon start --source auto"
@@ -131,6 +134,7 @@ class WorkloadsPage(QWidget):
         self.past = label(tr("Earlier results, TFLOP/s"), strong=True)
         self.used = {operation: UsedShapes(operation) for operation in KINDS}
         self.used_view = UsedShapesView()
+        self.scale = ScaleView()
         self._lay_out()
         self.choose(self.name)
 
@@ -184,7 +188,8 @@ class WorkloadsPage(QWidget):
         self._open_form()
         self.empty.setVisible(not mine)
         self._show_past()
-        self._side.setVisible(not self._past.isHidden() or not self._used.isHidden())
+        beside = (self._past, self._used, self._scaled)
+        self._side.setVisible(not all(part.isHidden() for part in beside))
 
     def _show_used(self) -> None:
         """Show the shapes that programs used of the workload's operation."""
@@ -278,6 +283,9 @@ class WorkloadsPage(QWidget):
 
     def _check(self) -> None:
         right, missing = self.form.check(), missing_of(*self.form.form.workload.extras)
+        self._scaled.setVisible(self.name == DIVIDED and right)
+        if self.name == DIVIDED and right:
+            self.scale.show_values(self.form.form.values)
         replayed = self._state.device_kind == "replay"
         self.run.setEnabled(right and not replayed and missing is None)
         if replayed:
@@ -360,8 +368,11 @@ class WorkloadsPage(QWidget):
         self._unread = label(meaning="failed", wrap=True)
         self._used = card(column(title, self._unread, Stretch(self.used_view)))
         self._used.setSizePolicy(policy.Preferred, policy.Maximum)
+        self._scaled = card(column(self.scale))
+        self._scaled.setSizePolicy(policy.Preferred, policy.Maximum)
         self._main = column(self._last, Stretch())
-        self._side = clear_panel(column(Stretch(self._past, 1000), self._used, Stretch()))
+        beside = column(Stretch(self._past, 1000), self._used, self._scaled, Stretch())
+        self._side = clear_panel(beside)
         main = clear_panel(self._main)
         self._results = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._results.setSpacing(theme.M)

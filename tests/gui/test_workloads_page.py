@@ -263,3 +263,22 @@ def test_shapes_of_the_users_programs_stand_beside_attention_with_what_was_gaine
     page.refresh()
     assert not page.used_view.rows and "cannot be read" in page._unread.text()
     assert page._unread.isVisible()
+
+
+def test_more_gpus_are_modelled_beside_divided_attention(fed):
+    fed.window.show_page("workloads")
+    fed.feed(snapshots.gpu_snapshot(1))
+    page = fed.window.workloads
+    assert page._scaled.isHidden()
+    page.choose("distributed")
+    page.form.editors["seq"].setText("1048576")
+    rows = [[cell.text() for cell in cells] for cells in page.scale.cells]
+    assert [gpus for gpus, *_ in rows] == ["2", "4", "8", "16", "32", "64"]
+    assert rows[0][1] == "ulysses"
+    assert not page._scaled.isHidden()
+    before = rows[0][2]
+    page.scale.kind.setCurrentText("A100")
+    page.scale.kind.activated.emit(2)
+    assert page.scale.cells[0][2].text() != before
+    page.form.editors["seq"].setText("-1")
+    assert page._scaled.isHidden()
