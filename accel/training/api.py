@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from gpudeck.accel.primitives.quantize.fp8 import native
 from gpudeck.accel.runtime import state_files
 from gpudeck.accel.runtime.capability import ComputeDevice
 from gpudeck.accel.training import adapters
@@ -46,8 +47,10 @@ def opened(
         ModelRefused: if the model that is trained further cannot be used.
         OSError: if a file cannot be read or written.
     """
-    if settings.precision == "bfloat16" and (device.capability or (8, 0)) < (8, 0):
+    if settings.dtype == "bfloat16" and (device.capability or (8, 0)) < (8, 0):
         raise Refused(phrase("{device} has no bfloat16. Choose float32", device=str(device)))
+    if settings.precision == "fp8" and not native(device.torch_device):
+        raise Refused(phrase("{device} has no FP8. Choose bfloat16", device=str(device)))
     tokenizer = tokenizer_of(settings)
     start = start_of(settings, tokenizer)
     data = open_data(settings, tokenizer, report)

@@ -44,6 +44,8 @@ class About(msgspec.Struct, frozen=True):
     best: float | None = None
     """The lowest held-out loss; None if there was none."""
     best_step: int = 0
+    fp8: tuple[str, ...] = ()
+    """The sizes of the products that are computed in FP8."""
     sha256: str = ""
 
 

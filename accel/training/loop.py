@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,8 +24,9 @@ from gpudeck.accel.runtime.capability import ComputeDevice, versions
 from gpudeck.accel.training.batches import Batch, Batches
 from gpudeck.accel.training.checkpoint import About, Checkpoints
 from gpudeck.accel.training.errors import Diverged, Refused, Stopped
+from gpudeck.accel.training.fp8 import choose_fp8, use_fp8
 from gpudeck.accel.training.journal import Journal, Measured
-from gpudeck.accel.training.loss import cross_entropy, part_entropy
+from gpudeck.accel.training.loss import cross_entropy
 from gpudeck.accel.training.optimizer import Optimizers, rate_at
 from gpudeck.accel.training.settings import Settings, differing
 from gpudeck.accel.training.start import Start
@@ -70,20 +71,26 @@ class Run:
     """The time that steps took, in all attempts."""
     best: float | None = None
     best_step: int = 0
+    fp8: tuple[str, ...] = ()
+    """The sizes of the products that are computed in FP8."""
 
     def __post_init__(self) -> None:
         s = self.settings
-        self.dtype = getattr(torch, s.precision)
+        self.dtype = getattr(torch, s.dtype)
         self.model = self.start.make(self.device.torch_device, self.dtype)
         self.optimizer = Optimizers(self.model, s)
-        self.forward: Callable[..., Tensor] = self.model
-        self.entropy = part_entropy
         if s.compile:
-            self.forward = torch.compile(self.model)
-            self.entropy = torch.compile(part_entropy)
+            self.model.compile_layers()
 
     def train(self) -> None:
+        """Do the steps that are left; see `steps`."""
+        for _ in self.steps():
+            pass
+
+    def steps(self) -> Iterator[int]:
         """Do the steps that are left, with held-out losses and checkpoints between them.
+
+        Yield the number of steps that were done after each.
 
         Raises:
             Diverged: if a loss or gradient is not finite; it names the step.
@@ -121,6 +128,7 @@ class Run:
                         steps=s.steps,
                     )
                 )
+            yield self.step
         if self.exhausted:
             self._take_best()
 
@@ -157,9 +165,9 @@ class Run:
         """Return `scale` times the sum of the losses of a batch."""
         tokens, targets = (_on(self.device, x) for x in (batch.tokens, batch.targets))
         documents = self._documents(batch) if self.settings.documents else None
-        hidden = self.forward(tokens, self.dtype, documents)
+        hidden = self.model(tokens, self.dtype, documents)
         return cross_entropy(
-            hidden.flatten(0, 1), self.model.head, targets.flatten(), scale, self.entropy,
+            hidden.flatten(0, 1), self.model.head, targets.flatten(), scale,
             self.start.config.final_softcap,
         )  # fmt: skip
 
@@ -201,7 +209,7 @@ class Run:
         self.journal.sync()
         about = About(
             self.step, self.settings, self.data, self.start.fingerprint, str(self.device),
-            torch.get_num_threads(), versions(), self.seconds, self.best, self.best_step,
+            torch.get_num_threads(), versions(), self.seconds, self.best, self.best_step, self.fp8,
         )  # fmt: skip
         memory = self.optimizer.states()
         state = {f"model.{name}": weight for name, weight in self.model.trained().items()}
@@ -222,6 +230,20 @@ class Run:
         if found is not None:
             raise Refused(phrase("no checkpoint of this run can be read. Choose another folder"))
         self.journal.begin(-1)
+        if self.settings.precision == "fp8":
+            self.choose_fp8()
+            self.save(None)  # another attempt is to compute the same products in FP8
+
+    def choose_fp8(self) -> None:
+        """Measure which products are faster in FP8, and have these computed so."""
+        s = self.settings
+        self.fp8 = choose_fp8(self.model, s.batch // s.accumulate * s.tokens)
+        self._use_fp8()
+
+    def _use_fp8(self) -> None:
+        count = use_fp8(self.model, self.fp8)
+        sizes = ", ".join(self.fp8) or "-"
+        self.watch.say(phrase("products in FP8: {count} ({sizes})", count=count, sizes=sizes))
 
     @torch.no_grad()
     def _restore(self, about: About, state: dict[str, Tensor]) -> None:
@@ -233,6 +255,9 @@ class Run:
         self.optimizer.load_states(memory)
         self.step, self.seconds = about.step, about.seconds
         self.best, self.best_step = about.best, about.best_step
+        self.fp8 = about.fp8
+        if self.settings.precision == "fp8":
+            self._use_fp8()
         self.journal.begin(about.step)
         self.watch.say(phrase("continued after step {step}", step=about.step))
         changed = [n for n, v in versions().items() if about.versions.get(n) != v]
@@ -280,14 +305,15 @@ class Run:
 
 
 class _Pending:
-    """Read the numbers of a step after the next one was launched, so that a GPU never waits.
+    """Read the numbers of a step while the next one runs, so that a GPU never waits.
 
-    On a CPU they are there when the step was launched.
+    They are copied as soon as they are there, and awaited by an event: what was launched after them
+    is not awaited. On a CPU they are there when the step was launched.
     """
 
     def __init__(self, run: Run) -> None:
-        self._run = run
-        self._waiting: tuple[int, Tensor, Tensor, float] | None = None
+        self._run, self._on_gpu = run, run.device.kind == "cuda"
+        self._waiting: tuple[int, Tensor, torch.cuda.Event | None, float] | None = None
         self.restart()
 
     def restart(self) -> None:
@@ -297,40 +323,50 @@ class _Pending:
     def put(self, loss: Tensor, norm: Tensor, rate: float) -> None:
         """Take the numbers of the step that was launched, and record those of the one before."""
         self.flush()
-        self._waiting = (self._run.step, loss, norm, rate)
-        if self._run.device.kind == "cpu":
+        numbers = torch.stack([loss, norm.to(loss.dtype)]).to("cpu", non_blocking=True)
+        arrived = None
+        if self._on_gpu:
+            arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            arrived.record()
+        self._waiting = (self._run.step, numbers, arrived, rate)
+        if not self._on_gpu:
             self.flush()
 
     def flush(self) -> None:
         """Record the step that is waiting. Raises Diverged if its numbers are not finite."""
         if self._waiting is None:
             return
-        (step, loss, norm, rate), self._waiting = self._waiting, None
-        found, length = float(loss), float(norm)
+        (step, numbers, arrived, rate), self._waiting = self._waiting, None
+        if arrived is not None:
+            arrived.synchronize()
+        found, length = numbers.tolist()
         seconds = time.perf_counter() - self._began
         self.restart()
         run = self._run
         run.seconds += seconds
         if not (math.isfinite(found) and math.isfinite(length)):
-            s = run.settings
-            raise Diverged(
-                phrase(
-                    "the loss of step {step} is {loss}, the norm of its gradient {norm}. Its batch"
-                    " holds sequences {first} to {last} of the data's order. Choose a lower rate"
-                    " or float32",
-                    step=step,
-                    loss=str(found),
-                    norm=str(length),
-                    first=(step - 1) * s.batch,
-                    last=step * s.batch - 1,
-                )
-            )
+            raise _diverged(step, found, length, run.settings.batch)
         run._record(
             Measured(
                 step, loss=found, rate=rate, norm=length, seconds=seconds,
                 tokens_per_second=run.settings.batch * run.settings.tokens / seconds,
             )
         )  # fmt: skip
+
+
+def _diverged(step: int, loss: float, norm: float, batch: int) -> Diverged:
+    return Diverged(
+        phrase(
+            "the loss of step {step} is {loss}, the norm of its gradient {norm}. Its batch"
+            " holds sequences {first} to {last} of the data's order. Choose a lower rate"
+            " or float32",
+            step=step,
+            loss=str(loss),
+            norm=str(norm),
+            first=(step - 1) * batch,
+            last=step * batch - 1,
+        )
+    )
 
 
 def _on(device: ComputeDevice, numbers: NDArray[np.int64]) -> Tensor:

@@ -7,7 +7,7 @@ part exists, and no product is computed twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -15,11 +15,10 @@ from torch import Tensor
 
 IGNORED = -1
 """The target of a token that has no loss."""
-_PART_BYTES = 2**28
-"""The size of the scores of a part in float32: large enough to keep a GPU busy."""
-
-
-Entropy = Callable[[Tensor, Tensor, float, float], tuple[Tensor, Tensor]]
+_PART_BYTES = 2**29
+"""The size of the scores of a part: large enough to keep a GPU busy."""
+_ROWS_STEP = 128
+"""The tokens of a part are a multiple of it, if there are so many, for aligned products."""
 
 
 def cross_entropy(
@@ -27,7 +26,6 @@ def cross_entropy(
     head: Tensor,
     targets: Tensor,
     scale: float,
-    entropy: Entropy | None = None,
     softcap: float = 0.0,
 ) -> Tensor:
     """Return `scale` times the sum of the targets' negative log-likelihoods, float32 [].
@@ -38,13 +36,11 @@ def cross_entropy(
             the products; it may be frozen.
         targets: int64 [tokens]; `IGNORED` has no loss and no gradient.
         scale: usually 1 / the number of targets of the whole step.
-        entropy: `part_entropy` as torch.compile made it; itself by default.
         softcap: c > 0 turns each score s into c tanh(s/c).
     """
-    entropy = part_entropy if entropy is None else entropy
     wanted = torch.is_grad_enabled()  # it is off within forward()
     loss: Tensor = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
-        hidden, head, targets, scale, softcap, entropy, wanted
+        hidden, head, targets, scale, softcap, wanted
     )
     return loss
 
@@ -58,23 +54,20 @@ class _CrossEntropy(torch.autograd.Function):
         targets: Tensor,
         scale: float,
         softcap: float,
-        entropy: Entropy,
         wanted: bool,
     ) -> Tensor:
         matrix = head.to(hidden.dtype)
         d_hidden = torch.empty_like(hidden) if wanted else None
         d_head = torch.zeros_like(head) if wanted and head.requires_grad else None
         total = torch.zeros((), dtype=torch.float32, device=hidden.device)
-        rows = max(1, _PART_BYTES // (4 * head.shape[0]))
-        for begin in range(0, len(hidden), rows):
-            part, wants = hidden[begin : begin + rows], targets[begin : begin + rows]
-            scores = (part @ matrix.T).float()
-            losses, gradient = entropy(scores, wants, scale, softcap)
+        for begin, end in _parts(len(hidden), head.shape[0] * hidden.element_size()):
+            part = hidden[begin:end]
+            scores = part @ matrix.T
+            losses, gradient = _turn(scores, targets[begin:end], scale, softcap)
             total += losses
             if d_hidden is None:
                 continue
-            gradient = gradient.to(hidden.dtype)
-            torch.matmul(gradient, matrix, out=d_hidden[begin : begin + rows])
+            torch.matmul(gradient, matrix, out=d_hidden[begin:end])
             if d_head is not None:
                 d_head += gradient.T @ part
         ctx.save_for_backward(d_hidden, d_head)
@@ -84,7 +77,26 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         d_hidden, d_head = ctx.saved_tensors
         d_head = None if d_head is None else d_head.mul_(grad)
-        return d_hidden.mul_(grad.to(d_hidden.dtype)), d_head, *(None,) * 5
+        return d_hidden.mul_(grad.to(d_hidden.dtype)), d_head, *(None,) * 4
+
+
+def _parts(count: int, row_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield the first token of each part, and the one after its last."""
+    rows = max(1, _PART_BYTES // row_bytes)
+    rows = rows // _ROWS_STEP * _ROWS_STEP or rows
+    for begin in range(0, count, rows):
+        yield begin, min(begin + rows, count)
+
+
+def _turn(scores: Tensor, targets: Tensor, scale: float, softcap: float) -> tuple[Tensor, Tensor]:
+    """Return the scaled loss of a part, and the gradient in the dtype of the scores; on a GPU it
+    takes their place."""
+    if scores.is_cuda:
+        from gpudeck.accel.training.loss_kernels import turn
+
+        return turn(scores, targets, scale, softcap), scores
+    losses, gradient = part_entropy(scores.float(), targets, scale, softcap)
+    return losses, gradient.to(scores.dtype)
 
 
 def part_entropy(

@@ -11,7 +11,7 @@ from gpudeck.accel.attention.api import ProblemOptions, attention, explain
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.serving.families import Config, Experts
 from gpudeck.accel.serving.transformer import rotation
-from gpudeck.accel.training.projection import Projection
+from gpudeck.accel.training.projection import Projection, compile_forward, project
 from gpudeck.accel.training.shapes import flops
 from gpudeck.language.text import Text
 
@@ -57,7 +57,7 @@ class SelfAttention(nn.Module):
         if self.fused:
             parts = self.qkv_proj(x).split(self.sizes, -1)
         else:
-            parts = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+            parts = project(x, self.q_proj, self.k_proj, self.v_proj)
         q, k, v = (part.view(*x.shape[:2], -1, self.head_dim) for part in parts)
         if self.normed:
             q, k = self.q_norm(q), self.k_norm(k)
@@ -87,7 +87,7 @@ class FeedForward(nn.Module):
         if self.fused:
             gate, up = self.gate_up_proj(x).chunk(2, -1)
         else:
-            gate, up = self.gate_proj(x), self.up_proj(x)
+            gate, up = project(x, self.gate_proj, self.up_proj)
         if self.activation == "silu":
             gate = functional.silu(gate)
         else:
@@ -187,6 +187,10 @@ class LanguageModel(nn.Module):
     def head(self) -> Tensor:
         """Return the output matrix [vocabulary, width]."""
         return self.model.embed_tokens.weight if self.config.tied else self.lm_head.weight
+
+    def compile_layers(self) -> None:
+        """Have torch.compile make a program for a layer, which all layers like it share."""
+        compile_forward(self.model.layers)
 
     def trained(self) -> dict[str, nn.Parameter]:
         """Return the weights that training changes, by their names."""

@@ -17,7 +17,7 @@ from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.primitives.linear_attention.api import explain_linear, linear_attention
 from gpudeck.accel.rwkv.layers import DECAY, GROUP_EPS
 from gpudeck.accel.rwkv.weights import HEAD, MIXES
-from gpudeck.accel.training.projection import Projection
+from gpudeck.accel.training.projection import Projection, compile_forward
 from gpudeck.accel.training.shapes import RecurrentConfig
 from gpudeck.language.text import Text
 
@@ -180,6 +180,10 @@ class RecurrentModel(nn.Module):
     def head(self) -> Tensor:
         """Return the output matrix [vocabulary, width]."""
         return self.lm_head.weight
+
+    def compile_layers(self) -> None:
+        """Have torch.compile make a program for a layer, which all layers like it share."""
+        compile_forward(self.model.layers)
 
     def trained(self) -> dict[str, nn.Parameter]:
         """Return the weights that training changes, by their names."""

@@ -234,7 +234,7 @@ def figures_of(
         yield Figure(phrase("memory as estimated"), early.memory / 2**30, "GiB")
         yield Figure(phrase("step as estimated"), 1e3 * early.seconds, "ms")
     yield Figure(phrase("speed"), estimate.tokens_per_second, "tokens/s")
-    peak = peak_tflops(run.device.name, run.settings.precision)
+    peak = peak_tflops(run.device.name, run.settings.dtype)
     if peak is not None:
         yield Figure("MFU", flops_of(run) * estimate.tokens_per_second / 1e12 / peak)
     if energy.watts is not None:

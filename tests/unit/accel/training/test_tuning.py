@@ -38,7 +38,7 @@ def made(folder: Path, **more: Any) -> LanguageModel:
 def loss_of(model: LanguageModel) -> torch.Tensor:
     hidden = model(TOKENS[:, :-1], torch.float32, None).flatten(0, 1)
     softcap = model.config.final_softcap
-    return cross_entropy(hidden, model.head, TOKENS[:, 1:].flatten(), 1 / 80, None, softcap)
+    return cross_entropy(hidden, model.head, TOKENS[:, 1:].flatten(), 1 / 80, softcap)
 
 
 def gradients(theirs: Any) -> Iterator[tuple[str, torch.Tensor]]:

@@ -1,0 +1,133 @@
+"""Train the models of the benchmark as others write them: plain torch, fla-core and peft."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gpudeck.accel.training.shapes import SHAPES, Shape
+
+
+class Block(nn.Module):
+    """A layer of Llama's shape with one product for q, k and v, and one for gate and up."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        width, self.heads = shape.width, shape.heads
+        self.first, self.second = nn.RMSNorm(width, 1e-5), nn.RMSNorm(width, 1e-5)
+        self.qkv, self.out = _linear(width, 3 * width), _linear(width, width)
+        self.gate_up, self.down = _linear(width, 2 * shape.inner), _linear(shape.inner, width)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Return the tokens after this layer, for x [batch, tokens, width]."""
+        parts = self.qkv(self.first(x)).chunk(3, -1)
+        q, k, v = (p.unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in parts)
+        q, k = (_turned(t, cos, sin) for t in (q, k))
+        seen = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(seen.transpose(1, 2).flatten(2))
+        gate, up = self.gate_up(self.second(x)).chunk(2, -1)
+        out: Tensor = x + self.down(functional.silu(gate) * up)
+        return out
+
+
+class Plain(nn.Module):
+    """The model of a size in plain torch: SDPA, whole scores and F.cross_entropy."""
+
+    def __init__(self, name: str, vocabulary: int, tokens: int) -> None:
+        super().__init__()
+        shape = SHAPES[name]
+        self.embedding = nn.Embedding(vocabulary, shape.width)
+        self.layers = nn.ModuleList(Block(shape) for _ in range(shape.layers))
+        self.norm = nn.RMSNorm(shape.width, 1e-5)
+        size = shape.width // shape.heads
+        angles = torch.outer(
+            torch.arange(tokens).float(), 10000.0 ** (-torch.arange(0, size, 2) / size)
+        )
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+
+    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """Return the mean loss of targets [batch, tokens]."""
+        x = self.embedding(tokens)
+        for layer in self.layers:
+            x = layer(x, self.cos, self.sin)
+        scores = functional.linear(self.norm(x), self.embedding.weight)
+        return functional.cross_entropy(scores.flatten(0, 1).float(), targets.flatten())
+
+
+def _linear(inputs: int, outputs: int) -> nn.Linear:
+    return nn.Linear(inputs, outputs, bias=False)
+
+
+def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    first, second = x.float().chunk(2, -1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).to(x.dtype)
+
+
+def plain_steps(
+    name: str, vocabulary: int, batch: int, tokens: int, device: torch.device
+) -> Iterator[None]:
+    """Train in plain torch, one step at each next: autocast to bf16, the whole model compiled,
+    fused AdamW, and nothing that waits for the GPU."""
+    torch.set_float32_matmul_precision("high")
+    with torch.device(device):
+        model = Plain(name, vocabulary, tokens)
+    for weight in model.parameters():
+        if weight.dim() > 1:
+            nn.init.normal_(weight, 0.0, 0.02)
+    run: Callable[..., Tensor] = torch.compile(model) if device.type == "cuda" else model
+    optimizer = torch.optim.AdamW(model.parameters(), 6e-4, (0.9, 0.95), fused=True)
+    drawn = torch.randint(0, 50257, (4, batch, tokens + 1), device=device) % vocabulary
+    while True:
+        for rows in drawn:
+            with torch.autocast(device.type, torch.bfloat16):
+                loss = run(rows[:, :-1], rows[:, 1:])
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            yield
+
+
+def by_fla(
+    q: Tensor, k: Tensor, v: Tensor, *, decay: Tensor, a: Tensor, b: Tensor,
+    starts: Tensor | None, **_: Any,
+) -> Any:  # fmt: skip
+    """Compute the recurrence of RWKV-7 by fla-core, in place of ours in the same model."""
+    from types import SimpleNamespace
+
+    from fla.ops.rwkv7 import chunk_rwkv7
+
+    a, b = a.to(q.dtype), b.to(q.dtype)
+    out = chunk_rwkv7(q, decay, k, v, a, b, cu_seqlens=None if starts is None else starts.long())
+    return SimpleNamespace(out=out[0])
+
+
+def peft_steps(config: dict[str, Any], tokens: int, device: torch.device) -> Iterator[None]:
+    """Train small matrices of rank 16 by transformers and peft, as TRL's trainer runs them."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    known = {n: v for n, v in config.items() if n not in ("architectures", "model_type")}
+    torch.set_default_dtype(torch.bfloat16)
+    with torch.device(device):
+        base = LlamaForCausalLM._from_config(LlamaConfig(**known), attn_implementation="sdpa")
+    torch.set_default_dtype(torch.float32)
+    names = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    settings = LoraConfig(r=16, lora_alpha=32, target_modules=names, task_type="CAUSAL_LM")
+    model = get_peft_model(base, settings)
+    weights = [w for w in model.parameters() if w.requires_grad]
+    optimizer = torch.optim.AdamW(weights, 2e-4, fused=True)
+    rows = torch.randint(0, known["vocab_size"], (1, tokens), device=device)
+    while True:
+        with torch.autocast(device.type, torch.bfloat16):
+            loss = model(input_ids=rows, labels=rows, use_cache=False).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        yield

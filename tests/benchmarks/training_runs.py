@@ -1,0 +1,199 @@
+"""Make runs of ours on drawn tokens, and let contenders take turns in one process."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from gpudeck.accel.runtime.capability import ComputeDevice, find_device
+from gpudeck.accel.runtime.peaks import peak_tflops
+from gpudeck.accel.training import start as starts
+from gpudeck.accel.training.batches import Batches
+from gpudeck.accel.training.checkpoint import Checkpoints
+from gpudeck.accel.training.journal import Journal, Measured
+from gpudeck.accel.training.loop import Run
+from gpudeck.accel.training.settings import Settings
+from gpudeck.accel.training.start import Start, start_of
+from gpudeck.accel.training.tokenizers import ByteTokenizer
+from tests.benchmarks.rows import context
+
+VOCABULARY = 50257
+"""GPT-2's."""
+_SEEN = 2**22
+"""The drawn tokens."""
+
+
+def say(text: str) -> None:
+    """Print a line at once, with the time."""
+    print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True)
+
+
+class Drawn:
+    """Stand in for the tokens of a text: uniformly drawn, one document."""
+
+    starts = np.zeros(1, dtype=np.int64)
+
+    def __init__(self, vocabulary: int) -> None:
+        generator = np.random.default_rng(0)
+        self._tokens = generator.integers(0, vocabulary, _SEEN, dtype=np.uint32)
+
+    def __len__(self) -> int:
+        return _SEEN
+
+    def take(self, begin: int, count: int) -> Any:
+        """Return some of the tokens."""
+        return self._tokens[begin : begin + count]
+
+
+class Ear:
+    """Keep what a run measures, and print its messages."""
+
+    def __init__(self) -> None:
+        self.rows: list[Measured] = []
+
+    def say(self, text: object) -> None:
+        """Print a message."""
+        say(str(text))
+
+    def measured(self, row: Measured) -> None:
+        """Keep what a step measured."""
+        self.rows.append(row)
+
+    def stopping(self) -> bool:
+        """Never stop."""
+        return False
+
+
+def draw_on_device(model: torch.nn.Module, seed: int) -> None:
+    """Draw weights where the model computes: for large ones that takes a second, not twenty."""
+    device = find_device().torch_device
+    model.to(device)
+    generator = torch.Generator(device).manual_seed(seed)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.fill_(1.0) if weight.dim() == 1 else weight.normal_(0, 0.02, generator=generator)
+
+
+def run_of(out: Path, ear: Ear, start: Start | None = None, **given: Any) -> Run:
+    """Return a run of ours on drawn tokens, which is ready for its first step."""
+    device = find_device()
+    on_gpu = device.kind == "cuda"
+    settings = Settings(**{
+        "steps": 10**6, "evaluate": 10**6, "checkpoint": 10**6, "held_out": 0.0,
+        "documents": False, "compile": on_gpu, "precision": "bfloat16" if on_gpu else "float32",
+        **given,
+    })  # fmt: skip
+    tokenizer = ByteTokenizer()
+    tokenizer.vocabulary = VOCABULARY
+    starts.draw = draw_on_device
+    start = start_of(settings, tokenizer) if start is None else start
+    vocabulary = min(start.config.vocabulary, VOCABULARY)
+    run = Run(
+        settings, start, tokenizer, Batches(Drawn(vocabulary), settings), "drawn", device,  # type: ignore[arg-type]
+        Checkpoints(out, 1), Journal(out), ear,
+    )  # fmt: skip
+    run.journal.begin(-1)
+    return run
+
+
+class Turn(NamedTuple):
+    """What a turn of a contender took: seconds a step, and joules a step if they were read."""
+
+    seconds: float
+    joules: float | None
+
+
+def take_turns(
+    contenders: Mapping[str, Callable[[], Iterator[object]]], rounds: int, steps: int
+) -> dict[str, list[Turn]]:
+    """Let contenders take turns of some steps each, after a warm-up; print each turn.
+
+    One that fails is named, and the others go on.
+    """
+    device, meter = find_device(), Meter()
+    ready: dict[str, Iterator[object]] = {}
+    for name, make in contenders.items():
+        began = time.perf_counter()
+        try:
+            made = make()
+            _advance(made, 3, device)
+            first = time.perf_counter() - began
+            _advance(made, 3, device)
+        except Exception as e:  # noqa: BLE001 - a contender that fails must not end the others
+            say(f"{name} FAILED: {type(e).__name__}: {str(e)[:300]}")
+            continue
+        held = torch.cuda.max_memory_reserved() / 2**30 if device.kind == "cuda" else 0.0
+        say(f"{name}: ready after {first:.1f} s, {held:.1f} GiB reserved so far")
+        ready[name] = made
+    found: dict[str, list[Turn]] = {name: [] for name in ready}
+    for number in range(rounds):
+        for name, made in ready.items():
+            before, began = meter.joules(), time.perf_counter()
+            _advance(made, steps, device)
+            seconds = (time.perf_counter() - began) / steps
+            after = meter.joules()
+            joules = None if before is None or after is None else (after - before) / steps
+            found[name].append(Turn(seconds, joules))
+            say(f"round {number} {name}: {1e3 * seconds:.2f} ms a step, {joules} J")
+    return found
+
+
+def _advance(made: Iterator[object], steps: int, device: ComputeDevice) -> None:
+    for _ in itertools.islice(made, steps):
+        pass
+    if device.kind == "cuda":
+        torch.cuda.synchronize()
+
+
+class Meter:
+    """Read the counter of energy of the GPU that computes, if it has one."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        if torch.cuda.is_available():
+            import pynvml
+
+            pynvml.nvmlInit()
+            name = str(torch.cuda.get_device_properties(0).uuid)
+            self._handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{name}")
+
+    def joules(self) -> float | None:
+        """Return the joules since the driver was loaded; None without a GPU."""
+        if self._handle is None:
+            return None
+        import pynvml
+
+        return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)) / 1e3
+
+
+def row_of(name: str, turns: list[Turn], tokens: int, per_token: float) -> dict[str, Any]:
+    """Return the figures of a contender.
+
+    Args:
+        name: what it is called.
+        turns: what its turns took.
+        tokens: of a step.
+        per_token: the operations of a training step for each token.
+    """
+    device = find_device()
+    seconds = statistics.median(turn.seconds for turn in turns)
+    joules = [turn.joules for turn in turns if turn.joules is not None]
+    tflops = tokens * per_token / seconds / 1e12
+    peak = peak_tflops(device.name, "bfloat16")
+    return {
+        "contender": name, "ms": f"{1e3 * seconds:.5g}",
+        "ms_of_turns": " ".join(f"{1e3 * turn.seconds:.5g}" for turn in turns),
+        "tokens_per_second": f"{tokens / seconds:.6g}", "tflops": f"{tflops:.5g}",
+        "mfu": f"{tflops / peak:.4f}" if peak else "",
+        "mj_per_token": f"{1e3 * statistics.median(joules) / tokens:.4g}" if joules else "",
+        "python": sys.version.split()[0],
+        **context(str(device), ("torch", "triton")),
+    }  # fmt: skip
