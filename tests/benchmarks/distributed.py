@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from tests.benchmarks.multi_gpu import exactness, shim, speed, timeline
-from tests.benchmarks.multi_gpu.cells import Steps, Table, on_gpu, say
+from tests.benchmarks.multi_gpu.cells import CELLS, Steps, Table, on_gpu, say
 from tests.benchmarks.rows import RESULTS
 
 PARTS = ("ours", "peers", "exactness", "memory", "timeline", "lost-peer")
@@ -33,6 +33,7 @@ def main() -> None:
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--label", default="now", help="`before` for an earlier state of our code")
+    parser.add_argument("--cells", type=int, default=len(CELLS), help="only the first so many")
     asked = parser.parse_args()
     shim.install()
     if on_gpu():
@@ -43,7 +44,7 @@ def main() -> None:
     checks = Table(asked.out / "distributed_checks.csv", exactness.FIELDS)
     say(f"{asked.part} begins")
     if asked.part == "ours":
-        speed.run_ours(times, steps, asked.label)
+        speed.run_ours(times, steps, asked.label, CELLS[: asked.cells])
     elif asked.part == "peers":
         shim.show_to_transformers()
         speed.run_peers(times, steps)

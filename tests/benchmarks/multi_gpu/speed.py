@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -105,7 +105,7 @@ def _times(ms: float, ideal: float) -> dict[str, float]:
     return {"ms": round(ms, 3), "ideal_ms": round(ideal, 3), "share": round(ideal / ms, 3)}
 
 
-def run_ours(table: Table, steps: Steps, label: str) -> None:
+def run_ours(table: Table, steps: Steps, label: str, cells: Sequence[Cell]) -> None:
     """Measure our strategies in each cell, by default and in other settings.
 
     If a step fails or hangs, what is left is measured without graphs.
@@ -113,9 +113,9 @@ def run_ours(table: Table, steps: Steps, label: str) -> None:
     with ExitStack() as stack:
         with steps.step("compiling", 120) as go:
             if go:
-                _compile()
+                _compile(cells)
         graphs, found = True, {}
-        for name, cell in _order(label):
+        for name, cell in _order(label, cells):
             if graphs and any("default" in step for step in steps.lost):
                 graphs = False
                 stack.enter_context(_setting("no graphs"))
@@ -128,18 +128,19 @@ def run_ours(table: Table, steps: Steps, label: str) -> None:
                     _measure_ours(table, cell, found[cell], {"setting": setting})
 
 
-def _order(label: str) -> list[tuple[str, Cell]]:
+def _order(label: str, cells: Sequence[Cell]) -> list[tuple[str, Cell]]:
     """Return the settings and cells, the most important first."""
     if label == "before":
-        return [("default", cell) for cell in CELLS]
-    first = [("default", cell) for cell in CELLS[:-1]]
-    return [*first, *((name, c) for c in CELLS for name in SETTINGS), ("default", CELLS[-1])]
+        return [("default", cell) for cell in cells]
+    first = [("default", cell) for cell in cells if cell != CELLS[-1]]
+    last = [("default", cell) for cell in cells if cell == CELLS[-1]]
+    return [*first, *((name, cell) for cell in cells for name in SETTINGS), *last]
 
 
-def _compile() -> None:
+def _compile(cells: Sequence[Cell]) -> None:
     """Run each kind of pass once, so that their kernels are there."""
     with _setting("no graphs") as _:
-        for cell in (CELLS[0], *(c for c in CELLS if c.documents), *CELLS[-4:]):
+        for cell in cells:
             small = replace(cell, tokens=min(cell.tokens, 16384)) if not cell.documents else cell
             for forward, backward in PAIRS:
                 attend, given = _prepared(small, forward, backward)
