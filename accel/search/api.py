@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from gpudeck.accel.lessons.store import software
 from gpudeck.accel.runtime.capability import ComputeDevice, find_device
 from gpudeck.accel.runtime.state_files import state_folder
+from gpudeck.accel.search.advice import Advisor
 from gpudeck.accel.search.contender import Contender
 from gpudeck.accel.search.contest import Effort
 from gpudeck.accel.search.engine import Budget, Engine
@@ -62,6 +63,7 @@ def optimize_kernel(
     budget: Budget | None = None,
     effort: Effort | None = None,
     compiled: tuple[str, ...] = COMPILED,
+    advisor: Advisor | None = None,
     use: bool = False,
     report: Callable[[Entry], None] = lambda entry: None,
 ) -> Found:
@@ -81,6 +83,7 @@ def optimize_kernel(
         budget: when to end.
         effort: how thoroughly the winner is judged.
         compiled: the modes of torch.compile that the winner is judged beside.
+        advisor: a language model that proposes configurations in turn with the surrogate.
         use: whether the winner is installed if it is judged faster.
         report: is told each configuration that was tried.
 
@@ -99,7 +102,9 @@ def optimize_kernel(
         capability = None
         if device.capability is not None:
             capability = 10 * device.capability[0] + device.capability[1]
-        engine = Engine(task, template, journal, nursery(), device.torch_device, capability, report)
+        engine = Engine(
+            task, template, journal, nursery(), device.torch_device, capability, report, advisor
+        )
         try:
             engine.run(budget or Budget())
         finally:

@@ -17,11 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from msgspec.structs import replace
 
 from gpudeck.accel.runtime import power
+from gpudeck.accel.search.advice import Advisor
 from gpudeck.accel.search.arena import Arena, calls_that_fit, lay_out
 from gpudeck.accel.search.contender import Contender, Desk
-from gpudeck.accel.search.journal import Entry, Journal, State, lessons
+from gpudeck.accel.search.journal import Entry, Journal, Proposer, State, lessons
 from gpudeck.accel.search.measures import compare
 from gpudeck.accel.search.messages import Window
 from gpudeck.accel.search.nursery import Nursery
@@ -62,6 +64,7 @@ class Engine:
         device: torch.device,
         capability: int | None,
         report: Callable[[Entry], None] = lambda entry: None,
+        advisor: Advisor | None = None,
     ) -> None:
         """Prepare a search.
 
@@ -74,10 +77,11 @@ class Engine:
             capability: the compute capability for which kernels are compiled before they run;
                 None if that is not of use.
             report: is told each new entry.
+            advisor: proposes configurations in turn with the surrogate.
         """
         self._task, self._template, self._journal = task, template, journal
         self._nursery, self._device, self._capability = nursery, device, capability
-        self._report = report
+        self._report, self._advisor = report, advisor
         self._random = np.random.default_rng(len(journal.entries))
         self._values = torch.Generator().manual_seed(len(journal.entries))
         self._runner: Contender | None = None
@@ -91,11 +95,11 @@ class Engine:
         """Search until the budget is spent or everything was tried."""
         self._started = time.monotonic()
         self._before = self._journal.seconds
-        for batch in self._batches():
+        for by, batch in self._batches():
             for config, entry in self._compiled(batch):
                 begun = time.monotonic()
                 found = entry or self._measured(config)
-                self._keep(found, time.monotonic() - begun)
+                self._keep(found, by, time.monotonic() - begun)
                 if self._is_spent(budget):
                     return
 
@@ -114,20 +118,22 @@ class Engine:
             or len(self._journal.known) >= budget.configurations
         )
 
-    def _batches(self) -> Iterator[list[Config]]:
-        """Yield what to try: lessons, a Latin hypercube, then what the surrogate proposes."""
-        space = self._template.space
-        taught = [c for c in lessons(self._journal.problem) if space.holds(c)][:_BATCH]
+    def _batches(self) -> Iterator[tuple[Proposer, list[Config]]]:
+        """Yield what to try, and who proposed it: lessons, the template's own, a Latin hypercube,
+        then what the surrogate and the advisor propose in turn."""
+        space, journal = self._template.space, self._journal
+        taught = [c for c in lessons(journal.problem) if space.holds(c)][:_BATCH]
         latin = space.latin(FIRST, np.random.default_rng(0))
-        for batch in (taught, self._template.usual, latin):
-            if fresh := [c for c in batch if key(c) not in self._journal.known]:
-                yield fresh
-        while True:
-            known = self._journal.known
-            batch = propose(space, self._journal.timed, known, _BATCH, self._random)
-            if not batch:
-                return
-            yield batch
+        first: dict[Proposer, Sequence[Config]] = {
+            "lessons": taught, "usual": self._template.usual, "sample": latin
+        }  # fmt: skip
+        for by, batch in first.items():
+            if fresh := [c for c in batch if key(c) not in journal.known]:
+                yield by, fresh
+        while batch := propose(space, journal.timed, journal.known, _BATCH, self._random):
+            yield "surrogate", batch
+            if self._advisor and (advised := self._advisor.propose(space, journal, _BATCH)):
+                yield "endpoint", advised
 
     def _compiled(self, batch: Sequence[Config]) -> Iterator[tuple[Config, Entry | None]]:
         """Yield each configuration, with an entry if compiling shows that it is of no use."""
@@ -150,10 +156,10 @@ class Engine:
         with ThreadPoolExecutor(_COMPILERS) as pool:
             yield from zip(batch, pool.map(examine, batch), strict=True)
 
-    def _keep(self, entry: Entry, seconds: float) -> None:
+    def _keep(self, entry: Entry, by: Proposer, seconds: float) -> None:
         watts = power.read(self._device)[1] if self._device.type == "cuda" else None
         joules = 0.0 if watts is None else watts * seconds
-        kept = Entry(entry.config, entry.state, entry.microseconds, entry.why, seconds, joules)
+        kept = replace(entry, seconds=seconds, joules=joules, by=by)
         self._journal.add(kept)
         self._report(kept)
 

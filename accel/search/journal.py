@@ -20,6 +20,8 @@ from gpudeck.accel.runtime.state_files import state_folder
 from gpudeck.accel.search.space import Config, key
 
 State = Literal["timed", "pruned", "wrong", "failed", "hung"]
+Proposer = Literal["", "lessons", "usual", "sample", "surrogate", "endpoint"]
+"""Lessons of other problems, the template's own, the Latin hypercube, LFBO, a language model."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -33,10 +35,15 @@ class Problem(msgspec.Struct, frozen=True):
     software: str
 
     @property
+    def name(self) -> str:
+        """Return what people call it: the name of its file."""
+        return self.file.stem
+
+    @property
     def file(self) -> Path:
         """Return the path of its journal."""
         digest = sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:16]
-        return state_folder() / "search" / f"{self.task}-{digest}.jsonl"
+        return _folder() / f"{self.task}-{digest}.jsonl"
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -51,6 +58,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """How long it took to find out."""
     joules: float = 0.0
     """The energy meanwhile; 0 if it was not measured."""
+    by: Proposer = ""
+    """What proposed it."""
 
 
 class Journal:
@@ -131,26 +140,34 @@ class Journal:
         self.close()
 
 
+def searches() -> Iterator[tuple[Problem, list[Entry]]]:
+    """Yield what was searched on this machine, and what came of it; damaged files are left out."""
+    for file in sorted(_folder().glob("*.jsonl")):
+        try:
+            first, *rest = file.read_bytes().splitlines()
+            problem = msgspec.json.decode(first, type=Problem)
+            yield problem, [msgspec.json.decode(line, type=Entry) for line in rest]
+        except (OSError, ValueError):
+            continue
+
+
 def lessons(problem: Problem) -> Iterator[Config]:
     """Yield the best configurations of other problems of the template: near sizes, other cards.
 
-    The nearest problem comes first. Journals that cannot be read are no lessons.
+    The nearest problem comes first.
     """
-    folder = problem.file.parent
     found: list[tuple[float, Config]] = []
-    for file in folder.glob("*.jsonl"):
-        try:
-            first, *rest = file.read_bytes().splitlines()
-            other = msgspec.json.decode(first, type=Problem)
-            entries = [msgspec.json.decode(line, type=Entry) for line in rest]
-        except (OSError, ValueError):
-            continue
+    for other, entries in searches():
         times = [entry for entry in entries if entry.state == "timed"]
         if other.template == problem.template and other != problem and times:
             best = min(times, key=lambda entry: entry.microseconds)
             found.append((_distance(problem, other), best.config))
     for _, config in sorted(found, key=lambda entry: entry[0]):
         yield config
+
+
+def _folder() -> Path:
+    return state_folder() / "search"
 
 
 def _distance(one: Problem, other: Problem) -> float:

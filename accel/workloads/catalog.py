@@ -697,6 +697,15 @@ WORKLOADS: tuple[Workload, ...] = (
                 cpu_default="no",
             ),
             Param("install", "Install", "flag", "no", "use the winner if it is judged faster"),
+            Param(
+                "endpoint",
+                "Endpoint",
+                "text",
+                "",
+                "the URL of a language model that also proposes configurations, such as that of"
+                " gpudeck serve; empty: none",
+            ),
+            Param("model", "Model", "text", "", "the name of the model at the endpoint"),
         ),
         extras=("compute", "search"),
     ),

@@ -27,11 +27,14 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     """Search, judge, and install the winner if that was requested."""
     import torch
 
+    from gpudeck.accel.search.advice import Advisor
     from gpudeck.accel.search.api import optimize_kernel
     from gpudeck.accel.search.contest import Effort
     from gpudeck.accel.search.engine import Budget
     from gpudeck.accel.search.judge import COMPILED
 
+    endpoint = values.text("endpoint")
+    advisor = Advisor(endpoint, values.text("model")) if endpoint else None
     minutes, seconds = values.number("minutes"), values.number("seconds")
     progress.plan(60 * minutes + seconds)
     progress.stage("searching")
@@ -50,6 +53,7 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
             budget=Budget(minutes, values.number("kwh") or math.inf),
             effort=Effort(seconds=seconds),
             compiled=COMPILED if values.flag("compile") else (),
+            advisor=advisor,
             use=values.flag("install"),
             report=report,
         )

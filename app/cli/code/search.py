@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from gpudeck.accel.search import installed
+from gpudeck.accel.search.journal import Entry, Problem, searches
 from gpudeck.accel.search.verdict import Verdict, decode
 from gpudeck.accel.workloads.catalog import SEARCHED
 from gpudeck.app.cli import arguments
@@ -17,7 +19,7 @@ from gpudeck.extras import missing_of
 from gpudeck.language.rendering import render
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
-ACTIONS = ("judge", "list", "install", "remove")
+ACTIONS = ("judge", "list", "install", "remove", "show")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -26,11 +28,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         "action", choices=ACTIONS, metavar="ACTION",
         help="judge: check and time the kernel in a Python file, whose code is run; list: show the "
         "kernels that are installed; install: use the kernel of a saved verdict; remove: use it no "
-        "longer",
+        "longer; show: list the searches of this machine, or all that one of them tried",
     )  # fmt: skip
     parser.add_argument(
         "target", nargs="?", metavar="TARGET",
-        help="judge: a Python file; install: a saved verdict; remove: the name of a kernel",
+        help="judge: a Python file; install: a saved verdict; remove: the name of a kernel; show: "
+        "the name of a search",
     )  # fmt: skip
     parser.add_argument(
         "--task", choices=SEARCHED, metavar="TASK",
@@ -67,6 +70,8 @@ def run(args: Namespace) -> int:
     """Carry out the action that the arguments name."""
     if args.action == "list":
         return _list(args)
+    if args.action == "show":
+        return _show(args)
     if args.target is None:
         raise UsageError(f"{args.action} needs a TARGET. See: gpudeck search --help")
     return {"judge": _judge, "install": _install, "remove": _remove}[args.action](args)
@@ -135,6 +140,65 @@ def _list(args: Namespace) -> int:
     else:
         print_line("No kernel is installed. To search one: gpudeck run search task=softmax")
     return 0
+
+
+def _show(args: Namespace) -> int:
+    held = {problem.name: (problem, entries) for problem, entries in searches()}
+    if args.target is None:
+        if args.json:
+            print_json([problem for problem, _ in held.values()])
+            return 0
+        rows = [_overview(name, *found) for name, found in held.items()]
+        if rows:
+            print_table([("SEARCH", "TRIED", "BEST µs", "SECONDS", "GPU"), *rows])
+        else:
+            print_line("Nothing was searched. To search: gpudeck run search task=softmax")
+        return 0
+    if args.target not in held:
+        raise NotFound(f"no search is called {args.target}. See: gpudeck search show")
+    problem, entries = held[args.target]
+    if args.json:
+        print_json({"problem": problem, "entries": entries})
+        return 0
+    sizes = " ".join(f"{name}={size}" for name, size in problem.sizes.items())
+    print_line(
+        f"{problem.task} {problem.dtype} {sizes} on {problem.gpu}, template: {problem.template}"
+    )
+    print_table([("AFTER s", "BEST µs", "PROPOSED BY", "CONFIGURATION"), *_progress(entries)])
+    print_table([("µs", "OUTCOME", "WHY", "CONFIGURATION"), *_variants(entries)])
+    return 0
+
+
+def _overview(name: str, problem: Problem, entries: list[Entry]) -> tuple[str, ...]:
+    timed = [entry.microseconds for entry in entries if entry.state == "timed"]
+    best = f"{min(timed):.1f}" if timed else ""
+    seconds = sum(entry.seconds for entry in entries)
+    return name, str(len(entries)), best, f"{seconds:.0f}", problem.gpu
+
+
+def _progress(entries: list[Entry]) -> list[tuple[str, ...]]:
+    """Return a row for each configuration that was the best so far."""
+    rows: list[tuple[str, ...]] = []
+    spent, best = 0.0, math.inf
+    for entry in entries:
+        spent += entry.seconds
+        if entry.state == "timed" and entry.microseconds < best:
+            best = entry.microseconds
+            rows.append((f"{spent:.1f}", f"{best:.1f}", entry.by, _written(entry)))
+    return rows
+
+
+def _variants(entries: list[Entry]) -> list[tuple[str, ...]]:
+    """Return a row for each configuration, the fastest first, and then those that were refused."""
+    ordered = sorted(entries, key=lambda e: (e.state != "timed", e.state, e.microseconds))
+    return [
+        (f"{e.microseconds:.1f}" if e.state == "timed" else "", e.state, e.why[:60], _written(e))
+        for e in ordered
+    ]
+
+
+def _written(entry: Entry) -> str:
+    return " ".join(f"{name}={value}" for name, value in entry.config.items())
 
 
 def _install(args: Namespace) -> int:

@@ -9,6 +9,7 @@ import pytest
 
 from gpudeck.accel import result as results
 from gpudeck.accel.search import installed
+from gpudeck.accel.search.journal import Entry, Journal, Problem
 from gpudeck.accel.search.verdict import decode, encode
 from gpudeck.accel.workloads import search
 from gpudeck.accel.workloads.harness import serve
@@ -48,6 +49,27 @@ def test_a_saved_verdict_is_installed_listed_and_removed(tmp_path, capsys):
     assert installed.installed() == [] and not copy.exists()
 
 
+def test_a_search_is_shown_with_its_best_over_time_and_why_others_were_refused(capsys):
+    problem = Problem("softmax", "t", {"rows": 64}, "float32", "card", "torch 2")
+    assert main(["search", "show"]) == 0
+    assert "Nothing was searched" in capsys.readouterr().out
+    with Journal(problem) as journal:
+        journal.add(Entry({"block": 1}, "timed", 9.0, seconds=2.0, by="sample"))
+        journal.add(Entry({"block": 2}, "pruned", why="spilled 8", seconds=1.0, by="sample"))
+        journal.add(Entry({"block": 4}, "timed", 9.5, seconds=1.0, by="surrogate"))
+        journal.add(Entry({"block": 8}, "timed", 5.0, seconds=1.5, by="endpoint"))
+    assert main(["search", "show"]) == 0
+    assert problem.name in capsys.readouterr().out
+    assert main(["search", "show", problem.name]) == 0
+    progress, variants = capsys.readouterr().out.split("OUTCOME")
+    assert [line.split() for line in progress.splitlines()[2:4]] == [
+        ["2.0", "9.0", "sample", "block=1"], ["5.5", "5.0", "endpoint", "block=8"]
+    ]  # fmt: skip
+    assert "spilled 8" in variants.splitlines()[-1]
+    assert main(["search", "show", problem.name, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["entries"][3]["by"] == "endpoint"
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -60,6 +82,7 @@ def test_a_saved_verdict_is_installed_listed_and_removed(tmp_path, capsys):
         (["install", "/proc/self/mem"], "cannot read /proc/self/mem: Input/output error"),
         (["install", "nested.json"], "nested.json is no verdict"),
         (["remove", "nothing"], "no kernel is called nothing"),
+        (["show", "nothing"], "no search is called nothing"),
     ],
 )
 def test_errors_are_one_line_that_says_what_to_do(argv, message, tmp_path, monkeypatch, capsys):
