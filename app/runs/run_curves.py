@@ -17,7 +17,7 @@ MOST_NAMES = 64
 """The most curves of a run."""
 _LOG_PART, _MOST_LOG = 2**20, 32 * 2**20
 """Bytes of the log that are read at once, and in all: the last ones."""
-_MOST_FILES, _DEEPEST = 50, 4
+MOST_FILES, _DEEPEST = 50, 4
 """The most event files of a run, and the depth of folders in which they are searched."""
 
 
@@ -90,7 +90,7 @@ def event_files(job: Job, artefacts: Iterable[Path]) -> list[Path]:
                 at = created(file)  # in whole seconds
                 if at is not None and int(began) <= at <= (until or at) and _written(file) >= began:
                     found.append(file)
-    return sorted(set(found))[:_MOST_FILES]
+    return sorted(set(found))[:MOST_FILES]
 
 
 def _written(file: Path) -> float:

@@ -23,7 +23,7 @@ from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 _HUB = "https://huggingface.co"
 _ASKED, MOST_FOUND = 60, 8
 """The models that the hub is asked for, and those that are returned at most."""
-_MOST_BYTES, PATIENCE_S = 2**22, 15.0
+MOST_BYTES, PATIENCE_S = 2**22, 15.0
 """Bytes of a reply, and seconds until it has come."""
 _PIECE = 2**16
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
@@ -87,7 +87,7 @@ def search_hub(words: str) -> tuple[HubModel, ...]:
             phrase("{hub} cannot be searched: {problem}", hub=endpoint, problem=problem)
         ) from e
     try:
-        if len(received) > _MOST_BYTES:
+        if len(received) > MOST_BYTES:
             raise ValueError("it is too long")
         entries = msgspec.json.decode(received, type=list[_Entry])
     except MALFORMED as e:
@@ -106,7 +106,7 @@ def _received(address: str) -> bytes:
     """
     received, end = bytearray(), time.monotonic() + PATIENCE_S
     with urllib.request.urlopen(address, timeout=PATIENCE_S) as reply:  # noqa: S310 # checked before
-        while len(received) <= _MOST_BYTES and (part := reply.read1(_PIECE)):
+        while len(received) <= MOST_BYTES and (part := reply.read1(_PIECE)):
             received += part
             if time.monotonic() > end:
                 raise TimeoutError(f"its reply took over {PATIENCE_S:g} s")

@@ -10,16 +10,17 @@ import pytest
 from gpudeck.accel.serving import folder_template, template_process
 from gpudeck.app.cli import files
 from gpudeck.app.cli.system import restore
+from gpudeck.app.runs import event_files, run_curves
 from gpudeck.app.web import guard
 from gpudeck.app.web import server as web_server
-from gpudeck.assistant.library import hub
+from gpudeck.assistant.library import hub, hub_search
 from gpudeck.assistant.query import table
 from gpudeck.assistant.serve import endpoint, requests, server
 from gpudeck.assistant.serve.served_model import ServedModel
 from gpudeck.scheduler.devices import trace
 from gpudeck.scheduler.executors import containers
 from gpudeck.scheduler.hosts import connection, messages, tunnel
-from gpudeck.scheduler.notices import courier
+from gpudeck.scheduler.notices import courier, sender
 from gpudeck.scheduler.protocol import tcp_peers, traffic, wire
 from gpudeck.scheduler.protocol.destinations import MOST_DESTINATIONS
 from gpudeck.scheduler.protocol.job_options import MAX_BATCH
@@ -39,6 +40,8 @@ MIB = 2**20
                              folder_template.MOST_SOURCE, template_process.MOST_TEXT]),
         ("a hub", [hub.MOST_LISTED / MIB, hub.LISTED_S, hub.MOST_FILES, hub.MOST_BESIDE / MIB,
                    hub.MOST_MEMORY / 2**30]),
+        ("a hub, when it is searched", [hub_search.MOST_BYTES / MIB, hub_search.PATIENCE_S]),
+        ("event files of a run", [event_files.MOST_BYTES / MIB, run_curves.MOST_FILES]),
         ("another machine, its readings", [messages.MAX_LINE / MIB, messages.MAX_DEVICES,
                                            connection.MAX_NAMED, connection.SILENCE_S]),
         ("another machine, its queue", [tunnel.MAX_ANSWER / MIB, tunnel.ANSWER_S,
@@ -58,7 +61,7 @@ MIB = 2**20
         ("a query over MCP", [table.MOST_NAMED]),
         ("a client of the page in the browser", [guard.MOST_PATH, web_server.MOST_POINTS]),
         ("a destination of notices", [MOST_DESTINATIONS, courier.TIMEOUT_S, courier.MAX_WAITING,
-                                      courier.MOST_PRINTED]),
+                                      courier.MOST_PRINTED, sender.MOST_MEMORY / MIB]),
         ("a recording", [trace.MOST_BYTES / 2**30, trace.MOST_LINE / MIB]),
         ("a backup", [restore.SPARED / MIB]),
         ("a file of settings, parameters", [files.MOST_READ / MIB]),
