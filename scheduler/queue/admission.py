@@ -22,7 +22,7 @@ from gpudeck.scheduler.queue.placement import Availability, make_slots
 MAX_LANES = 2000
 """Waiting jobs of one user differ in up to so many combinations of what they need: every pass over
 the queue looks at each (see `lanes`)."""
-MAX_ALL_LANES, OWN_LANES = 4000, 100
+MAX_ALL_LANES, OWN_LANES = 3000, 100
 """Those of all users, and of one user however many the others have."""
 MAX_CHARACTERS = 10_000
 MAX_TAGS = 100
