@@ -32,6 +32,8 @@ _PIECE = 2**20
 """The bytes of a text that are read at a time."""
 _ROWS = 64
 """The rows of a table that are read at a time."""
+_MOST_WHY = 200
+"""Characters of what another package says of data."""
 _JSON = (".jsonl", ".ndjson")
 _FOREIGN = {
     ".json": phrase("JSON is read line by line. Convert it to .jsonl with an object in each line"),
@@ -164,10 +166,16 @@ def _read_rows(
                 except UnicodeDecodeError:
                     yield Broken(file, number, phrase("it is not UTF-8"))
                     continue
+                except (ValueError, ArithmeticError, LookupError) as e:  # times out of all range
+                    why = phrase(
+                        "it has a value that cannot be read: {why}", why=str(e)[:_MOST_WHY]
+                    )
+                    yield Broken(file, number, why)
+                    continue
                 given = {name: value for name, value in row.items() if value is not None}
                 yield from _placed(file, number, _document(given, find_template))
     except ArrowException as e:
-        yield Broken(file, 0, phrase("it is not valid Parquet: {why}", why=str(e)[:200]))
+        yield Broken(file, 0, phrase("it is not valid Parquet: {why}", why=str(e)[:_MOST_WHY]))
         return
     if not number:
         yield Broken(file, 0, phrase("it has no rows"))

@@ -26,12 +26,13 @@ from gpudeck.language.text import Message, Text, phrase, phrase_count
 
 UNLEARNED = 1 << 31
 """The bit of a token that is read and not predicted."""
-_VERSION = 3
+_VERSION = 4
 _SHARD_TOKENS = 2**26
-_BATCH_CHARACTERS = 2**22
-"""Characters that are tokenized together."""
-_SHOWN = 5
-"""The places that a message names."""
+_BATCH_CHARACTERS, _BATCH_PIECES = 2**22, 2**16
+"""Characters and documents that are tokenized together."""
+KEPT_BROKEN, _SHOWN = 1000, 5
+"""The places without use that are kept, and those that a message names: of a file that is no data,
+every line may be one."""
 Report = Callable[[float, float], None]
 """Takes the bytes that were read, and those of all files."""
 
@@ -55,7 +56,9 @@ class Index(msgspec.Struct, frozen=True):
     """The checksum of starts.npy."""
     shards: tuple[Shard, ...]
     broken: tuple[Text, ...]
-    """What of the data could not be used."""
+    """What of the data could not be used: the first KEPT_BROKEN places."""
+    unused: int
+    """How many such places there are."""
 
     @property
     def fingerprint(self) -> str:
@@ -137,7 +140,7 @@ def prepare(
                 "{n} part of the data cannot be used: {parts}. Mend it, or choose skip_broken=yes",
                 "{n} parts of the data cannot be used, among them: {parts}. Mend them, or choose"
                 " skip_broken=yes",
-                len(data.index.broken),
+                data.index.unused,
                 parts=shown,
             )
         )
@@ -172,10 +175,12 @@ def _make(folder: Path, files: Sequence[Path], tokenizer: Tokenizer, report: Rep
 
 def _write(folder: Path, files: Sequence[Path], tokenizer: Tokenizer, report: Report) -> None:
     total = float(sum(file.stat().st_size for file in files)) or 1.0
-    writer, broken, done = _Writer(folder, tokenizer), [], 0.0
+    writer, broken, unused, done = _Writer(folder, tokenizer), list[Text](), 0, 0.0
     for file in files:
         for batch in _batches(read_file(file, tokenizer.chat_template)):
-            broken += [found.text for found in batch if isinstance(found, Broken)]
+            places = [found for found in batch if isinstance(found, Broken)]
+            unused += len(places)
+            broken += [place.text for place in places[: KEPT_BROKEN - len(broken)]]
             pieces = [found for found in batch if isinstance(found, Piece)]
             made = tokenizer.encode([piece.text for piece in pieces])
             for piece, tokens in zip(pieces, made, strict=True):
@@ -187,7 +192,7 @@ def _write(folder: Path, files: Sequence[Path], tokenizer: Tokenizer, report: Re
     np.save(folder / "starts.npy", np.asarray(writer.starts, np.int64))
     index = Index(
         _VERSION, count, writer.highest, checksum(folder / "starts.npy"), shards,
-        tuple(broken),
+        tuple(broken), unused,
     )  # fmt: skip
     with (folder / "index.json").open("wb") as f:
         f.write(msgspec.json.encode(index))
@@ -202,7 +207,7 @@ def _batches(found: Iterator[Piece | Broken]) -> Iterator[list[Piece | Broken]]:
     for one in found:
         batch.append(one)
         size += len(one.text) if isinstance(one, Piece) else 0
-        if size >= _BATCH_CHARACTERS:
+        if size >= _BATCH_CHARACTERS or len(batch) >= _BATCH_PIECES:
             yield batch
             batch, size = [], 0
     if batch:

@@ -13,7 +13,7 @@ import pytest
 
 from gpudeck.accel.serving import tiny
 from gpudeck.accel.serving.template import ChatTemplate
-from gpudeck.accel.training import documents
+from gpudeck.accel.training import documents, shards
 from gpudeck.accel.training.documents import Broken, Piece, read_file
 from gpudeck.accel.training.errors import Refused
 from gpudeck.accel.training.shards import UNLEARNED, TokenData, prepare
@@ -284,3 +284,34 @@ def test_a_text_that_a_small_file_repeats_takes_its_memory_once(tmp_path: Path) 
     command = [sys.executable, "-c", _LIMITED, str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(size)] * 5
+
+
+def test_times_beyond_all_calendars_are_no_texts(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    for kind, value in (
+        (pyarrow.date64(), 2**62), (pyarrow.duration("s"), 2**62),
+        (pyarrow.time64("us"), 2**62), (pyarrow.timestamp("s", tz="No/Where"), 0),
+    ):  # fmt: skip
+        file = tmp_path / "times.parquet"
+        parquet.write_table(pyarrow.table({"text": pyarrow.array([value], kind)}), file)
+        (found,) = read_file(file)
+        assert isinstance(found, Broken)
+        assert "it has a value that cannot be read" in str(found.text)
+
+
+def test_of_data_without_any_use_the_first_places_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "KEPT_BROKEN", 10)
+    monkeypatch.setattr(shards, "_BATCH_PIECES", 7)
+    file = tmp_path / "no.jsonl"
+    file.write_text("x\n" * 100 + '{"text": "a text"}\n')
+    data = tokens_of(file, tmp_path / "cache", skip_broken=True)
+    assert (len(data.index.broken), data.index.unused) == (10, 100)
+    assert [str(text).split(": ")[0] for text in data.index.broken] == [
+        f"{file}, line {line}" for line in range(1, 11)
+    ]
+    with pytest.raises(Refused, match="100 parts of the data cannot be used"):
+        tokens_of(file, tmp_path / "cache")
