@@ -450,7 +450,7 @@ class DashboardPage(QWidget):
         annotations = self.source.annotations(limits)
         shown = {self.focus} if self.focus is not None else set(colors)
         events = event_marks(annotations, shown, *limits)
-        spans = current_job_spans(snapshot, colors, *limits)
+        spans = current_job_spans(snapshot, colors, *limits, annotations)
         if not recent:
             spans = past_job_spans(annotations, tuple(colors), *limits)
         self._draw_charts(snapshot, colors, limits, events, stepping)

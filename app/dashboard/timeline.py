@@ -10,7 +10,7 @@ from gpudeck.app.format.values import Meaning, clock, duration
 from gpudeck.app.language.texts import tr, tr_noop, tr_text
 from gpudeck.language.text import Message, Text, phrase
 from gpudeck.scheduler.protocol.annotation import Annotation
-from gpudeck.scheduler.protocol.jobs import Queued
+from gpudeck.scheduler.protocol.jobs import Job, Queued, suspended_seconds, suspension_of
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 EVENT_MEANINGS: dict[str, Meaning] = {"throttle": "throttled", "alert": "hot", "xid": "failed"}
@@ -86,9 +86,17 @@ def booking_spans(
 
 
 def current_job_spans(
-    snapshot: Snapshot, devices: Collection[str], start: float, end: float
+    snapshot: Snapshot,
+    devices: Collection[str],
+    start: float,
+    end: float,
+    annotations: Sequence[Annotation] = (),
 ) -> tuple[JobSpan, ...]:
-    """Return the jobs of a snapshot that held one of `devices` in a stretch of time."""
+    """Return the jobs of a snapshot that held one of `devices` in a stretch of time.
+
+    Args:
+        annotations: What tells when jobs that were suspended were on their devices.
+    """
     spans: list[JobSpan] = []
     labels = device_labels(snapshot)
     for job in sorted(snapshot.jobs, key=lambda j: (started(j) or 0.0, j.id)):
@@ -102,10 +110,34 @@ def current_job_spans(
         when = f"{clock(began, snapshot.time)}, {duration(until - began)}"
         state = tr("Job {job}, {state}", job=label, state=tr(state_word(job)))
         tooltip = f"{state}\n{where}, {when}"
+        away = suspended_seconds(job, snapshot.time)
+        if away:
+            tooltip += "\n" + tr("suspended for {time}", time=duration(away))
         spans += (
-            JobSpan(job.id, label, tooltip, began, until, meaning(job), device) for device in held
+            JobSpan(job.id, label, tooltip, since, left, meaning(job), device)
+            for device in held
+            for since, left in _stays(job, device, annotations if away else (), (began, until))
         )
-    return _in_lanes(spans)
+    return _in_lanes(sorted(spans, key=lambda span: span.start))
+
+
+def _stays(
+    job: Job, device: str, annotations: Iterable[Annotation], whole: tuple[float, float]
+) -> list[tuple[float, float]]:
+    """Return when a job was on a device, as far as it is known; no later than it was suspended.
+
+    Args:
+        whole: From its start to its end, or to now.
+    """
+    suspension = suspension_of(job)
+    off = suspension is not None and suspension.is_off
+    until = suspension.since if suspension is not None and off else whole[1]
+    known = [
+        (a.time, min(until if a.until is None else a.until, until))
+        for a in annotations
+        if a.kind == "job" and a.job == job.id and a.device == device and a.time <= until
+    ]
+    return known or [(whole[0], until)]
 
 
 def past_job_spans(

@@ -534,6 +534,27 @@ def suspended_seconds(job: Job, now: float) -> float:
             return 0.0
 
 
+def find_stays(
+    events: Iterable[Event], began: float, ended: float | None
+) -> list[tuple[float, float | None]]:
+    """Return when a job was on its devices: from when until when, in seconds since the epoch.
+
+    Args:
+        events: Its timeline.
+        began: When the attempt began.
+        ended: When it ended; None while it runs.
+    """
+    stays: list[tuple[float, float | None]] = []
+    since: float | None = began
+    for event in events:
+        if event.what == "suspended" and since is not None and event.time >= began:
+            stays.append((since, event.time))
+            since = None
+        elif event.what == "resumed" and since is None:
+            since = event.time
+    return stays if since is None else [*stays, (since, ended)]
+
+
 def held_gpus(job: Job) -> int:
     """Return on how many GPUs the job runs or ran last."""
     if _ended_between_attempts(job):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -11,7 +11,14 @@ from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.devices import Detail, find_process
 from gpudeck.scheduler.protocol.errors import NotFound
-from gpudeck.scheduler.protocol.jobs import Ended, Job, Queued
+from gpudeck.scheduler.protocol.jobs import (
+    Ended,
+    Event,
+    Job,
+    Queued,
+    find_stays,
+    suspended_seconds,
+)
 from gpudeck.scheduler.protocol.search import NEWEST, Search
 from gpudeck.scheduler.protocol.snapshot import Columns
 from gpudeck.scheduler.protocol.wire import Peer
@@ -102,11 +109,15 @@ class GetAnnotations(Request[tuple[Annotation, ...]], frozen=True, tag="annotati
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[Annotation, ...]:
         during = Search(since=self.since, until=self.until)
         jobs, _ = daemon.queue.queries.find(during, NEWEST, MAX_SPANS)
-        found = self._spans(jobs) + await daemon.recorder.annotations(self.since, self.until)
+        found = self._spans(jobs, daemon.queue.queries.timeline)
+        found += await daemon.recorder.annotations(self.since, self.until)
         return tuple(sorted(found, key=lambda annotation: annotation.time))
 
-    def _spans(self, jobs: Iterable[Job]) -> list[Annotation]:
-        """Return one annotation for each device that a job held between the two times."""
+    def _spans(
+        self, jobs: Iterable[Job], timeline: Callable[[int], tuple[Event, ...]]
+    ) -> list[Annotation]:
+        """Return one annotation for each device that a job held between the two times, and for
+        each of its stays there if it was suspended."""
         found: list[Annotation] = []
         for job in jobs:
             state = job.state
@@ -123,7 +134,11 @@ class GetAnnotations(Request[tuple[Annotation, ...]], frozen=True, tag="annotati
                 name=job.spec.name,
                 status=Text(job.status),
             )
+            was_away = suspended_seconds(job, self.until) > 0
+            stays = find_stays(timeline(job.id) if was_away else (), began, ended)
             found += [
-                Annotation(began, ended, "job", text, device, job.id) for device in state.devices
+                Annotation(since, until, "job", text, device, job.id)
+                for since, until in stays
+                for device in state.devices
             ]
         return found

@@ -12,8 +12,10 @@ import msgspec
 import pytest
 
 from gpudeck.app.cli import main as cli
+from gpudeck.app.dashboard.timeline import current_job_spans
 from gpudeck.app.format.job_rows import describe
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Failed, Job, Lost, Queued, Running
@@ -201,6 +203,29 @@ def test_a_suspended_job_can_be_cancelled(machine: Machine) -> None:
     machine.deck.suspend_job(job.id)
     machine.deck.cancel(job.id)
     assert machine.deck.wait(job.id).status == "cancelled"
+
+
+def test_the_charts_show_when_a_job_was_on_its_gpu(machine: Machine) -> None:
+    def stays() -> list[Annotation]:
+        return [note for note in machine.deck.annotations(0.0) if note.kind == "job"]
+
+    job = machine.train()
+    machine.deck.suspend_job(job.id)
+    shown = machine.deck.snapshot()
+    (now,) = current_job_spans(shown, [machine.uuid], 0.0, shown.time)
+    (first,) = stays()
+    assert now.end == shown.jobs[0].state.suspension.since and first.until is not None  # type: ignore[union-attr]
+    machine.deck.resume_job(job.id)
+    eventually(lambda: machine.on(job))
+    again, second = stays()
+    assert (again.time, again.until) == (first.time, first.until)
+    assert second.time > again.until and second.until is None and second.job == job.id  # type: ignore[operator]
+    shown = machine.deck.snapshot()
+    spans = current_job_spans(shown, [machine.uuid], 0.0, shown.time, (again, second))
+    assert [(span.start, span.end) for span in spans] == [
+        (again.time, again.until),
+        (second.time, shown.time),
+    ]
 
 
 def test_a_job_comes_back_by_itself(machine: Machine) -> None:

@@ -29,6 +29,7 @@ from gpudeck.scheduler.protocol.jobs import (
     Queued,
     Running,
     Spec,
+    find_stays,
     held_devices,
     held_seconds,
 )
@@ -296,3 +297,16 @@ def test_the_forecast_of_a_preempting_job_is_what_happens(data: st.DataObject) -
     ]
     after = make_plan(left, laned([urgent])[1], GPUS, conditions._replace(now=NOW + cost))
     assert [start.job.id for start in after.starts] == [9] and not after.victims
+
+
+def test_the_stays_of_a_job_are_those_of_its_newest_attempt() -> None:
+    events = [
+        Event(at, what)
+        for at, what in (
+            (5.0, "suspended"), (10.0, "started"), (20.0, "suspending"), (21.0, "suspended"),
+            (30.0, "resuming"), (31.0, "resumed"), (40.0, "suspended"),
+        )
+    ]  # fmt: skip
+    assert find_stays(events, 10.0, 50.0) == [(10.0, 21.0), (31.0, 40.0)]
+    assert find_stays(events[:-1], 10.0, None) == [(10.0, 21.0), (31.0, None)]
+    assert find_stays((), 10.0, 50.0) == [(10.0, 50.0)]
