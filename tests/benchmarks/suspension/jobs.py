@@ -1,9 +1,9 @@
 """Free a GPU, preempt jobs and exchange them, through a daemon and its command line.
 
-    python -m tests.benchmarks.suspension.jobs FOLDER [--large 900] [--small 60] [--huge-pages]
+    python -m tests.benchmarks.suspension.jobs FOLDER [--seconds 900] [--huge-pages]
 
-Two jobs take turns on the GPU: --large tells how many seconds they have with 60 % of the GPU's
-memory each, and --small with 4 GiB each; --huge-pages gives them pages of 2 MiB.
+Two jobs with 60 % of the GPU's memory each take turns on it for so many seconds; --huge-pages gives
+them pages of 2 MiB. --exchanges-only leaves out the preemption.
 """
 
 from __future__ import annotations
@@ -40,14 +40,16 @@ from tests.benchmarks.suspension.programs import (
 from tests.integration.deck import ready
 from tests.support import eventually, state_folder
 
-EXCHANGES = 20
+EXCHANGES, MORE = 20, 5
 PREEMPTED = (0.5, 2.0, 2.0, 4.0)
 """GiB of the jobs that are suspended for another one."""
 LONG_S = 100.0
 """Seconds after which a step counts as stuck."""
 SHARE = 0.6
-FREED, FOREIGN = 16.0, 0.9
-"""GiB of the job whose GPU is freed, and the share of the GPU that a foreign program takes then."""
+FOREIGN, TRIED_S = 0.9, 4.0
+"""The share of the GPU that a foreign program takes while a job is suspended, and for how long."""
+EMPTY_MIB = 4
+"""What nvidia-smi shows at most while no program uses the GPU: the driver itself takes 3.25 MiB."""
 
 
 class Bench:
@@ -125,39 +127,20 @@ class Bench:
         keep("suspension_jobs", self.row(*args), self.folder)  # type: ignore[arg-type]
 
 
-def measure_freeing(bench: Bench) -> None:
-    """Free the GPU of a small job by the command."""
+def measure_freeing(bench: Bench) -> tuple[float, Ended]:
+    """Free the GPU of a small training by the command, and suspend it MORE times; return its size
+    and what it told."""
     gib = 1.5
     job = bench.submit("torch", gib)
     bench.wait_ready(job)
     bench.keep_freeing(gib, *_press_free(bench.card))
     bench.deck.cancel_reservation(_number(bench.deck))
     bench.wait_on(job)
-    bench.end(job, gib)
-
-
-def measure_foreign(bench: Bench) -> None:
-    """Free the GPU; while it is free, a foreign program takes most of it, and the job is to come
-    back."""
-    deck, card = bench.deck, bench.card
-    job = bench.submit("torch", FREED)
-    bench.wait_ready(job)
-    bench.keep_freeing(FREED, *_press_free(card))
-    foreign = Program("CUDA C++", FOREIGN * card.total / 2**30, bench.scratch / "stop foreign")
-    foreign.wait_ready()
-    deck.cancel_reservation(_number(deck))
-    time.sleep(10.0)
-    stayed = not bench.is_on(job)
-    foreign_end = foreign.end()
-    ended_at = time.monotonic()
-    bench.wait_on(job)
-    back = time.monotonic() - ended_at
-    exact = is_exact("torch", 0.1, 1, bench.end(job, FREED), bench.scratch)
-    exact_too = is_exact("CUDA C++", foreign.gib, 1, foreign_end, bench.scratch)
-    bench.keep("a foreign program takes the room of a suspended job", FREED, [back],
-               stayed and exact and exact_too,
-               f"it held {foreign.gib:.0f} GiB; the seconds are from its end to the job's return, "
-               f"which was tried {len(bench.times(job, 'resuming'))} times")  # fmt: skip
+    for _ in range(MORE):
+        bench.deck.suspend_job(job.id)
+        bench.deck.resume_job(job.id)
+        bench.wait_on(job)
+    return gib, bench.end(job, gib)
 
 
 def _press_free(card: Card) -> tuple[float, float]:
@@ -165,7 +148,7 @@ def _press_free(card: Card) -> tuple[float, float]:
     began = time.monotonic()
     words = (sys.executable, "-m", "gpudeck", "free", str(card.index), "--for", "1h")
     pressed = subprocess.Popen(words)
-    while card.used_mib:
+    while card.used_mib > EMPTY_MIB:
         assert time.monotonic() - began < LONG_S
     empty = time.monotonic() - began
     pressed.wait()
@@ -203,14 +186,21 @@ def measure_preemption(bench: Bench) -> None:
 
 
 def measure_exchanges(bench: Bench, gib: float, most: int, until: float) -> int:
-    """Have two jobs take turns until a time (monotonic); return how often they did."""
-    deck, took = bench.deck, list[float]()
-    on, off = (bench.submit("torch", gib, seed) for seed in (1, 2))
-    seeds = {on.id: 1, off.id: 2}
-    bench.wait_ready(on)
-    deck.suspend_job(on.id)
+    """Free the GPU of a job, let a foreign program take the room, and then have two jobs take turns
+    until a time (monotonic); return how often they did."""
+    deck, took, seeds = bench.deck, list[float](), dict[int, int]()
+    off = bench.submit("CUDA C++", gib, 1)
     bench.wait_ready(off)
-    on, off = off, on
+    bench.keep_freeing(gib, *_press_free(bench.card))
+    foreign = Program("CUDA C++", FOREIGN * bench.card.total / 2**30, bench.scratch / "foreign")
+    foreign.wait_ready()
+    deck.cancel_reservation(_number(deck))
+    on = bench.submit("CUDA C++", gib, 2, priority=1)
+    seeds = {off.id: 1, on.id: 2}
+    time.sleep(TRIED_S)
+    stayed = not bench.is_on(off)
+    foreign_end = foreign.end()
+    bench.wait_ready(on)
 
     def write(exact: object) -> None:
         bench.keep("two jobs exchanged", gib, took, exact, "one out and the other back, each time")
@@ -218,23 +208,23 @@ def measure_exchanges(bench: Bench, gib: float, most: int, until: float) -> int:
     while len(took) < most and time.monotonic() + max(took, default=0.0) < until:
         began = time.monotonic()
         deck.suspend_job(on.id)
-        deck.resume_job(off.id)
+        if not bench.is_on(off):
+            deck.resume_job(off.id)
         bench.wait_on(off)
         took.append(time.monotonic() - began)
         on, off = off, on
         write("")
     ended = {job.id: bench.end(job, gib, seeds[job.id]) for job in (on, off)}
-    write(all(is_exact("torch", 0.1, seeds[job], end, bench.scratch) for job, end in ended.items()))
+    whole = [
+        is_exact("CUDA C++", gib, seeds[job], end, bench.scratch) for job, end in ended.items()
+    ]
+    write(all(whole))
+    foreign_is = is_exact("CUDA C++", foreign.gib, 1, foreign_end, bench.scratch)
+    bench.keep("a foreign program takes the room of a suspended job", gib, [],
+               stayed and foreign_is and all(whole),
+               f"it held {foreign.gib:.0f} GiB for {TRIED_S:.0f} s, in which the job was to come "
+               "back and stayed suspended")  # fmt: skip
     return len(took)
-
-
-def exchange_all(bench: Bench, large_s: float, small_s: float) -> None:
-    """Have jobs of 60 % of the memory take turns as often as the time allows, and smaller ones for
-    the rest of EXCHANGES."""
-    large = SHARE * bench.card.total / 2**30
-    done = measure_exchanges(bench, large, EXCHANGES, time.monotonic() + large_s)
-    if done < EXCHANGES:
-        measure_exchanges(bench, 4.0, EXCHANGES - done, time.monotonic() + small_s)
 
 
 def print_log() -> None:
@@ -245,21 +235,27 @@ def print_log() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--large", type=float, default=900.0)
-    parser.add_argument("--small", type=float, default=60.0)
+    parser.add_argument("--seconds", type=float, default=900.0)
+    parser.add_argument("--exchanges-only", action="store_true")
     parser.add_argument("--huge-pages", action="store_true")
     arguments = parser.parse_args()
-    parts = (measure_freeing, measure_preemption, measure_foreign)
     with tempfile.TemporaryDirectory() as name, state_folder(Path(name) / "home"):
-        bench = Bench(arguments.folder, Path(name))
-        for part in parts:
-            with survive(part.__name__):
-                part(bench)
+        bench, large = Bench(arguments.folder, Path(name)), 0.0
+        if not arguments.exchanges_only:
+            with survive("preemption"):
+                measure_preemption(bench)
             bench.clean()
-            print(time.strftime("%H:%M:%S"), part.__name__, "has ended", flush=True)
+        with survive("freeing"):
+            small, told = measure_freeing(bench)
+        bench.clean()
         pages = huge_pages_always() if arguments.huge_pages else nullcontext()
         with survive("exchanges"), pages:
-            exchange_all(bench, arguments.large, arguments.small)
+            large = SHARE * bench.card.total / 2**30
+            until = time.monotonic() + arguments.seconds
+            measure_exchanges(bench, large, EXCHANGES, until)
+        with survive("the end of the training"):
+            exact = is_exact("torch", small, 1, told, bench.scratch)
+            bench.keep(f"a training of the queue, suspended {1 + MORE} times", small, [], exact, "")
         print_log()
         bench.deck.close()
 

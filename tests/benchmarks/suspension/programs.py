@@ -101,6 +101,9 @@ tell(run(step), str(state).encode())
 _SOURCES = {"torch": _TORCH, "JAX": _JAX, "CuPy": _CUPY}
 
 
+_SMALL = 0.125
+
+
 class Ended(NamedTuple):
     """What a program prints at its end."""
 
@@ -166,6 +169,7 @@ def parse_end(line: str) -> Ended:
 
 def is_exact(kind: Kind, gib: float, seed: int, ended: Ended, folder: Path) -> bool:
     """Return whether a run that nobody disturbs ends in the same way."""
+    gib = _SMALL if kind == "torch" else gib  # its digest does not depend on the size
     again = Program(kind, gib, folder / "undisturbed", ended.steps, seed)
     again.wait_ready()
     return again.end() == ended

@@ -1,10 +1,10 @@
 """Time the driver's calls and our part of a suspension, and check that programs end as they must.
 
-    python -m tests.benchmarks.suspension.service FOLDER [--rounds 100]
+    python -m tests.benchmarks.suspension.service FOLDER [--rounds 100 | --large 16]
 
 Programs of several frameworks and sizes are suspended and resumed by the service that the daemon
 uses; then the same number of steps runs undisturbed. With --rounds, a compiled training of 0.5 GiB
-is suspended so often, and nothing else.
+is suspended so often, and nothing else; with --large, a program of so many GiB once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import statistics
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +104,8 @@ class Bench:
         """End a program, and write into its rows whether it computed the right thing."""
         with survive(program.kind):
             ended = await asyncio.to_thread(program.end)
-            gib = 0.1 if program.kind == "torch" else program.gib
             exact = await asyncio.to_thread(
-                is_exact, program.kind, gib, program.seed, ended, self.scratch
+                is_exact, program.kind, program.gib, program.seed, ended, self.scratch
             )
             for row in measured:
                 row |= {"steps": ended.steps, "bit_equal": exact}
@@ -132,6 +132,15 @@ async def measure_all(bench: Bench) -> None:
     await asyncio.gather(*(bench.check(program, rows) for program, rows in measured.items()))
 
 
+async def measure_large(bench: Bench, gib: float) -> None:
+    """Suspend a program in CUDA C++, which starts fast; as root with pages of 2 MiB."""
+    program = bench.start("CUDA C++", gib)
+    program.wait_ready()
+    with huge_pages_always() if os.getuid() == 0 else nullcontext():
+        rows = [await bench.measure(program, 1)]
+    await bench.check(program, rows)
+
+
 async def measure_often(bench: Bench, rounds: int) -> None:
     """Suspend a compiled training of 0.5 GiB many times."""
     os.environ["COMPILE"] = "1"
@@ -145,7 +154,9 @@ async def measure(arguments: argparse.Namespace, scratch: Path) -> None:
     await bench.service.recover()
     print(await bench.helper.check(), "in use:", bench.card.used / 2**20, "MiB", flush=True)
     began = time.monotonic()
-    if arguments.rounds:
+    if arguments.large:
+        await measure_large(bench, arguments.large)
+    elif arguments.rounds:
         await measure_often(bench, arguments.rounds)
     else:
         await measure_all(bench)
@@ -157,6 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument("--large", type=float, default=0.0)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         asyncio.run(measure(arguments, Path(scratch)))
