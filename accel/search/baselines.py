@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 
 import torch
@@ -13,6 +14,7 @@ from gpudeck.accel.search.worker import load
 
 def compiled(place: str, entry: str, mode: str) -> Callable[..., Tensor]:
     """Return what torch.compile makes of a function."""
+    importlib.import_module("torch._inductor.compile_fx")  # now, while other processes start too
     function = load(Source(place, entry))
     made: Callable[..., Tensor] = torch.compile(function, mode=mode, dynamic=False)
     return made

@@ -19,7 +19,7 @@ import triton.language as tl
 
 _FLAT = """
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def compute({pointers}out_at, count, columns, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count
@@ -29,7 +29,7 @@ def compute({pointers}out_at, count, columns, BLOCK: tl.constexpr):
 
 _ROWS = """
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def compute({pointers}out_at, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
     column = tl.arange(0, BLOCK)
@@ -42,7 +42,7 @@ def compute({pointers}out_at, rows, columns, ROWS: tl.constexpr, BLOCK: tl.const
 
 _PRODUCT = """
 
-@triton.jit
+@triton.jit(do_not_specialize=["m"])
 def compute(
     {operands}, {pointers}out_at, m, n, depth, a_row, a_depth, a_batch, b_column, b_depth, b_batch,
     nothing, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr,

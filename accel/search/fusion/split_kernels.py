@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def split(
     x_at, high_at, low_at, scale_at, rows, depth, padded, x_row, x_depth, x_batch, to_row, to_depth,
     to_batch, ROWS: tl.constexpr, DEPTH: tl.constexpr,
