@@ -205,7 +205,7 @@ class Decoding(Backend):
         yield from on_cuda(p)
         yield from half_precision_on_ampere(p)
         if not self.takes_narrow(p):
-            yield from head_size_up_to(256, p)
+            yield from head_size_up_to(512, p)
         yield from no_bias(p)
         if p.seq_q > _MOST_QUERIES:
             yield phrase("takes up to {limit} queries, not {n}", limit=_MOST_QUERIES, n=p.seq_q)

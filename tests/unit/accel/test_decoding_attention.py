@@ -120,6 +120,7 @@ CASES = [
     RAGGED,
     Case((300,), size=96, queries=3, heads=6, kv_heads=1, paged=False),
     Case((2, 80), 2, 1, queries=4, size=80, cache=FP8),
+    Case((90,), 4, 2, size=512, paged=False),
 ]
 WINDOWED = Case((233, 40), 2, 1, queries=2, left=150, softcap=5.0, cache=INT8)
 SLOW = [WINDOWED, MANY_PARTS, Case((40, 200), 8, 1, 576, values=512)]
@@ -139,7 +140,7 @@ def test_answers_are_those_of_float64(interpreted, case) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [24, 64, 72, 128, 192, 256])
+@pytest.mark.parametrize("size", [24, 64, 72, 128, 192, 256, 400, 512])
 @pytest.mark.parametrize("cache", [torch.float32, INT8])
 @pytest.mark.parametrize(("queries", "causal", "left"), [(1, False, None), (16, True, 70)])
 def test_head_sizes_and_rules(interpreted, size, cache, queries, causal, left) -> None:
@@ -195,7 +196,7 @@ def test_a_planted_defect_is_seen(interpreted, old, new, case) -> None:
     assert not interpreted(planted, old, new, case) < 3 * most(case)
 
 
-SIZES = (64, 80, 96, 128, 192, 256, 576)
+SIZES = (64, 80, 96, 128, 192, 256, 512, 576)
 COMPILED = [
     (target, size, kept)
     for target, size, kept in itertools.product(TARGETS, SIZES, (torch.bfloat16, FP8, INT8))

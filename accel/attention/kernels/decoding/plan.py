@@ -44,8 +44,8 @@ class Tile(NamedTuple):
 class Class(NamedTuple):
     """Group the problems that have the same tile."""
 
-    width: Literal["small", "narrow", "wide", "latent"]
-    """Head sizes below 128, 128, up to 256, and MLA."""
+    width: Literal["small", "narrow", "wide", "widest", "latent"]
+    """Head sizes below 128, 128, up to 256, up to 512, and MLA."""
     paged: bool
     quantized: bool
 
@@ -54,19 +54,22 @@ TILES: dict[Class, Tile] = {
     Class("small", False, False): Tile(64, 2, 4, 2),
     Class("narrow", False, False): Tile(128, 4, 3, 1),
     Class("wide", False, False): Tile(64, 4, 3, 2),
+    Class("widest", False, False): Tile(32, 8, 3, 2),
     Class("latent", False, False): Tile(64, 8, 2, 2),
     Class("small", True, False): Tile(64, 2, 5, 2),
     Class("narrow", True, False): Tile(64, 2, 5, 2),
     Class("wide", True, False): Tile(32, 4, 3, 2),
+    Class("widest", True, False): Tile(16, 8, 3, 2),
     Class("latent", True, False): Tile(64, 8, 2, 2),
     Class("small", True, True): Tile(128, 4, 5, 1),
     Class("narrow", True, True): Tile(128, 4, 5, 1),
     Class("wide", True, True): Tile(64, 4, 5, 2),
+    Class("widest", True, True): Tile(32, 8, 3, 2),
 }
 """For sm_90, the fastest measured on an H200 (results/attention_decoding.csv)."""
 _SMALLER = {
     "small": Tile(64, 4, 3, 2), "narrow": Tile(64, 4, 2, 2), "wide": Tile(32, 4, 2, 2),
-    "latent": Tile(16, 8, 2, 4),
+    "widest": Tile(16, 8, 2, 4), "latent": Tile(16, 8, 2, 4),
 }  # fmt: skip
 """For GPUs with less shared memory; not measured."""
 _GUESS = 3
@@ -77,9 +80,9 @@ def class_of(kind: Kind) -> Class:
     """Return the class of a problem."""
     size = kind.q[3]
     width: Any = "small" if size < 128 else "narrow" if size == 128 else "wide"
-    return Class(
-        "latent" if size > 256 else width, kind.table_width > 0, kind.scale_strides is not None
-    )
+    if size > 256:
+        width = "widest" if kind.values == size else "latent"
+    return Class(width, kind.table_width > 0, kind.scale_strides is not None)
 
 
 def tile_for(kind: Kind, target: Target) -> Tile:
