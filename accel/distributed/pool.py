@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
@@ -37,6 +38,8 @@ class Pool:
             )
         context = multiprocessing.get_context("spawn")
         self._folder = tempfile.TemporaryDirectory(prefix="gpudeck-ranks-")
+        self.seconds: tuple[float, ...] = ()
+        """What each rank took for its part of the last request."""
         self._pipes: list[Connection] = []
         self._workers = []
         for rank in range(ranks):
@@ -109,6 +112,7 @@ class Pool:
             pipe.send((what, inputs, targets, options))
         answers = [self._answer(rank) for rank in range(len(self._pipes))]
         failed = [answer for answer in answers if isinstance(answer, str)]
+        self.seconds = tuple(answer for answer in answers if isinstance(answer, float))
         if found is not None:
             found += [answer for answer in answers if isinstance(answer, Choice)]
         if failed:
@@ -116,8 +120,8 @@ class Pool:
             self.close()
             raise RuntimeError(f"attention over {len(self._pipes)} ranks failed: {failed[0]}")
 
-    def _answer(self, rank: int) -> str | Choice | None:
-        """Wait for a rank; return what went wrong there, or what it found."""
+    def _answer(self, rank: int) -> str | Choice | float:
+        """Wait for a rank; return what went wrong there, what it found, or the seconds it took."""
         pipe = self._pipes[rank]
         try:
             if not pipe.poll(START_S + PATIENCE_S):
@@ -179,14 +183,15 @@ def _compute(
     inputs: list[Tensor],
     targets: list[Tensor],
     options: dict[str, Any],
-) -> Choice | None:
-    """Do this rank's part of the work, and write its rows of the targets."""
+) -> Choice | float:
+    """Do this rank's part of the work, write its rows of the targets, and return the seconds."""
     from gpudeck.accel.distributed.sharding import shard, spans_of
 
     layout = options.get("layout", "zigzag")
     tokens = inputs[0].shape[2]
     spans = spans_of(layout, tokens, ranks) if isinstance(layout, str) else layout
     device = torch.device("cuda", rank) if inputs[0].is_cuda else torch.device("cpu")
+    began = time.perf_counter()
     mine = [shard(t, spans[rank], 2).to(device) for t in inputs]
     found = work(*mine, **{**options, "tokens": tokens})
     if isinstance(found, Choice):
@@ -199,7 +204,7 @@ def _compute(
             begin += span.size
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return None
+    return time.perf_counter() - began
 
 
 def _explain(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Choice:

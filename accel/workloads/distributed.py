@@ -65,6 +65,7 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
     return Task(
         choice.strategy, join_texts((choice.reason, choice.exchange)), call,
         lambda: compare(call(), q, k, v, causal), cell.flops, cell=cell,
+        detail=lambda: ", ".join(f"rank {r} {1e3 * s:.3g} ms" for r, s in enumerate(pool.seconds)),
     )  # fmt: skip
 
 

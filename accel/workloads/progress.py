@@ -47,23 +47,24 @@ class Progress:
         self._flops_before = self._flops
         self._print(begins)
 
-    def advance(self, elapsed: float, flops: float) -> None:
-        """Report what was done of the plan, and the FLOPs, since this stage began."""
+    def advance(self, elapsed: float, flops: float, detail: str = "") -> None:
+        """Report what was done of the plan, and the FLOPs, since this stage began, and more about
+        it."""
         self._flops = self._flops_before + flops
-        self._print(self._begins + elapsed)
+        self._print(self._begins + elapsed, detail)
 
     def end(self) -> None:
         """Report that everything is done."""
         self._note = "done"
         self._print(self._total)
 
-    def _print(self, done: float) -> None:
+    def _print(self, done: float, detail: str = "") -> None:
         self._done = min(max(self._done, done), self._total)
         line = {
             "gpudeck": "progress",
             "done": round(self._done, 3),
             "total": self._total,
-            "note": self._note,
+            "note": f"{self._note}, {detail}" if detail else self._note,
             "flops": self._flops,
         }
         print(json.dumps({**line, "time": time.time()}), flush=True)

@@ -34,6 +34,8 @@ class Task:
     """The bytes read and written by one call, if the workload measures memory."""
     cell: Cell | None = None
     """The problem with its sizes, operations and bytes, if it belongs in charts."""
+    detail: Callable[[], str] = str
+    """Tells more about the last call, for people who watch."""
 
 
 def timed(
@@ -59,7 +61,7 @@ def timed(
     from gpudeck.accel.runtime.timing import measure
 
     def report(elapsed: float, calls: int) -> None:
-        progress.advance(elapsed, calls * task.flops)
+        progress.advance(elapsed, calls * task.flops, task.detail())
 
     progress.stage(f"{label}warming up", begins=begins, flops_before=task.flops)
     measure(task.call, warm_up(seconds), device.torch_device, report)
