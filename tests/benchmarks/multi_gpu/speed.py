@@ -46,7 +46,7 @@ FLOPS = 600e12
 """A guess that sets only how often calls are repeated."""
 PAIRS = (("gather", "ulysses"), ("ulysses", "ulysses"), ("gather", "gather"))
 """The strategies of the forward and the backward pass."""
-SETTINGS = ("pieces of 24 MiB", "pieces of 8 MiB", "no graphs", "no early tiles last")
+SETTINGS = ("pieces of 96 MiB", "pieces of 8 MiB", "no graphs", "no early tiles last")
 """What is changed beside the default, one thing at a time, in some of the cells."""
 SHORT, LONG = (CELLS[0], *CELLS[2:3], *CELLS[4:5]), CELLS[1]
 
@@ -202,7 +202,7 @@ def _setting(name: str) -> Iterator[Applies]:
     changes: dict[str, tuple[Any, str, object, Applies]] = {
         "no graphs": (replays, "SHORT_S", 0.0, lambda c: c in SHORT),
         "no early tiles last": (gather, "LAST", 0.0, lambda c: c in SHORT or c == LONG),
-        "pieces of 24 MiB": (pieces, "LEAST_BYTES", 24 << 20, lambda c: c in SHORT or c == LONG),
+        "pieces of 96 MiB": (pieces, "LEAST_BYTES", 96 << 20, lambda c: c in SHORT or c == LONG),
         "pieces of 8 MiB": (pieces, "LEAST_BYTES", 8 << 20, lambda c: c in SHORT),
     }
     module, attribute, value, applies = changes[name]
