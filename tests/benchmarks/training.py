@@ -38,8 +38,10 @@ import torch
 from gpudeck.accel.runtime.capability import find_device
 from gpudeck.accel.training import recurrent
 from gpudeck.accel.training.adapters import adapt
+from gpudeck.accel.training.api import open_data
 from gpudeck.accel.training.estimate import estimate_of
 from gpudeck.accel.training.loop import Run
+from gpudeck.accel.training.settings import Settings
 from gpudeck.accel.training.shapes import flops
 from tests.benchmarks import rows
 from tests.benchmarks.training_peers import by_fla, peft_steps, plain_steps
@@ -50,10 +52,11 @@ from tests.benchmarks.training_runs import (
     run_of,
     say,
     take_turns,
+    wide_tokenizer,
 )
 
 OURS = "--ours"
-"""Before the vocabulary and the options of the workload: train in this process."""
+"""Before the options of the workload: train in this process."""
 SHAPES = ((1, 1024, 1), (8, 1024, 1), (32, 1024, 1), (32, 1024, 4), (4, 4096, 1), (1, 8192, 1))
 """Batch, tokens and parts of the runs whose memory is compared."""
 ESTIMATED, UNTIMED = 5, 2
@@ -88,7 +91,9 @@ def speed(args: argparse.Namespace) -> None:
     vocabulary = -(-VOCABULARY // 128) * 128
     device = find_device().torch_device
     plain = partial(plain_steps, args.model, vocabulary, args.batch, args.tokens, device)
-    contenders = {"ours": ours, "plain torch": plain}
+    contenders = {
+        "ours": ours, "plain torch": plain, "ours, not compiled": partial(ours, compile=False),
+    }  # fmt: skip
     compare(args, "training_speed", contenders, shape, lambda: operations(made[0]))
 
 
@@ -175,8 +180,6 @@ def lora(args: argparse.Namespace) -> None:
             adapt(model, settings)
             return model.to(device)
 
-    from gpudeck.accel.training.settings import Settings
-
     given = {**shape, "method": "lora", "base": "random"}
     del given["model"]
     settings = Settings(**given)
@@ -191,23 +194,20 @@ def lora(args: argparse.Namespace) -> None:
         forget([])
 
 
-def workload(out: Path, vocabulary: int, **given: object) -> list[str]:
+def workload(out: Path, **given: object) -> list[str]:
     """Return the command of a run of ours."""
     options = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-    command = [sys.executable, "-m", "tests.benchmarks.training", OURS, str(vocabulary)]
+    command = [sys.executable, "-m", "tests.benchmarks.training", OURS]
     return [*command, f"--out={out}", *options]
 
 
-def ours(vocabulary: int, argv: list[str]) -> int:
+def ours(argv: list[str]) -> int:
     """Run the workload with bytes as tokens, and a vocabulary of the size of a usual tokenizer."""
-    from gpudeck.accel.training import api
-    from gpudeck.accel.training.tokenizers import ByteTokenizer
+    from gpudeck.accel.training import start
     from gpudeck.accel.workloads.harness import serve
     from gpudeck.accel.workloads.train import work
 
-    tokenizer = ByteTokenizer()
-    tokenizer.vocabulary = vocabulary
-    api.load_tokenizer = lambda path: tokenizer
+    start.load_tokenizer = lambda path: wide_tokenizer()
     return serve("train", work, argv)
 
 
@@ -220,10 +220,9 @@ def kills(args: argparse.Namespace) -> None:
         "evaluate": 10**6, "checkpoint": 20, "keep": 1, "deterministic": "yes", "held_out": 0,
         "precision": "bfloat16" if device.kind == "cuda" else "float32", "compile": "no",
     }  # fmt: skip
-    with subprocess.Popen(
-        workload(folder / "quiet", VOCABULARY, **given), stdout=subprocess.DEVNULL
-    ) as quiet:
-        sent = disturb(workload(folder / "noisy", VOCABULARY, **given), args.kills, args.longest)
+    open_data(Settings(), wide_tokenizer(), lambda *_: None)  # once, not by both runs
+    with subprocess.Popen(workload(folder / "quiet", **given), stdout=subprocess.DEVNULL) as quiet:
+        sent = disturb(workload(folder / "noisy", **given), args.kills, args.longest)
         say(f"{len(sent)} kills and pauses; waiting for the undisturbed run")
     assert quiet.returncode == 0
     noisy, first = losses(folder / "noisy"), losses(folder / "quiet")
@@ -326,7 +325,7 @@ def milliseconds(ear: Ear) -> list[float]:
 def main() -> None:
     """Measure what the command line asks for."""
     if sys.argv[1:2] == [OURS]:
-        sys.exit(ours(int(sys.argv[2]), sys.argv[3:]))
+        sys.exit(ours(sys.argv[2:]))
     parts = {
         "speed": speed, "large": large, "recurrent": recurrences, "lora": lora, "memory": memory,
         "kills": kills,

@@ -53,6 +53,13 @@ class Drawn:
         return self._tokens[begin : begin + count]
 
 
+def wide_tokenizer() -> ByteTokenizer:
+    """Return bytes as tokens, with as many more that no text has as GPT-2's tokenizer knows."""
+    tokenizer = ByteTokenizer()
+    tokenizer.vocabulary = VOCABULARY
+    return tokenizer
+
+
 class Ear:
     """Keep what a run measures, and print its messages."""
 
@@ -91,8 +98,7 @@ def run_of(out: Path, ear: Ear, start: Start | None = None, **given: Any) -> Run
         "documents": False, "compile": on_gpu, "precision": "bfloat16" if on_gpu else "float32",
         **given,
     })  # fmt: skip
-    tokenizer = ByteTokenizer()
-    tokenizer.vocabulary = VOCABULARY
+    tokenizer = wide_tokenizer()
     starts.draw = draw_on_device
     start = start_of(settings, tokenizer) if start is None else start
     vocabulary = min(start.config.vocabulary, VOCABULARY)
