@@ -20,7 +20,7 @@ PRECISIONS = ("auto", "fp8", *HALVES)
 GAINS_FROM = 8192
 """The queries, and the keys, from which FP8 with its rounding is expected to be faster than 16
 bits, for heads of more than 128 elements. It is an estimate from separate runs of both on an H200
-(tests/benchmarks/LOG.md, Attention in FP8)."""
+(tests/benchmarks/log/attention_fp8.md)."""
 _WIDE_HEAD = 128
 
 

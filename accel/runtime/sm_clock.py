@@ -2,7 +2,7 @@
 timer.
 
 NVML reports the clock that the driver requests. The clock at which the multiprocessors run can be
-lower (tests/benchmarks/LOG.md), and only a kernel sees it.
+lower (tests/benchmarks/log/telemetry.md), and only a kernel sees it.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Notifier:
             return
         for alert in newly_raised(snapshot, self._shown, self._since):
             self._shown.add(alert.id)
-            title = f"GPU Deck: {tr_text(alert.rule)}"
+            title = f"GPU Deck: {tr(alert.rule)}"
             self._show(_worded(alert_notice(alert), title, tr_text(alert.text)))
 
     def _long_jobs(self, snapshot: Snapshot) -> list[Job]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gpudeck.accel.workloads.catalog import AUTO, Param, Workload, split
 from gpudeck.accel.workloads.grid import directions, shapes
@@ -66,51 +66,9 @@ class WorkloadForm:
         """Describe what one call will compute and allocate; None for an invalid form."""
         if self.errors():
             return None
-        match self.workload.name:
-            case "gemm":
-                n, dtype = int(self.values["size"]), self.values["dtype"]
-                # both factors in FP8, and their product in bfloat16
-                matrices = memory(float(n * n) * (3 * _BYTES[dtype] if dtype in _BYTES else 4))
-                work = scaled(2.0 * n**3, "FLOP")
-                return tr("{work} a call · {size} of matrices", work=work, size=matrices)
-            case "precision":
-                rows, inputs, outputs = (
-                    float(self.values[name]) for name in ("rows", "inputs", "outputs")
-                )
-                return tr("{work} a call", work=scaled(6.0 * rows * inputs * outputs, "FLOP"))
-            case "linear_attention":
-                sizes = ("batch", "tokens", "heads", "head_dim")
-                elements = math.prod(float(self.values[name]) for name in sizes)
-                size = _BYTES[self.values["dtype"]]
-                amount = memory(elements * size)
-                return tr("{size} of each of queries, keys and values", size=amount)
-            case "distributed":
-                whole = [float(self.values[name]) for name in ("seq", "seq", "heads", "head_dim")]
-                share = 2.0 if self.values["causal"] == "yes" else 4.0
-                return tr("{work} a call", work=scaled(share * math.prod(whole), "FLOP"))
-            case "train":
-                tokens = int(self.values["batch"]) * int(self.values["tokens"])
-                return tr("{n} steps of {tokens} tokens", n=self.values["steps"], tokens=tokens)
-            case "search":
-                elements = float(self.values["rows"]) * float(self.values["columns"])
-                matrix = memory(elements * _BYTES[self.values["dtype"]])
-                return tr("{size} of each matrix", size=matrix)
-            case "copy":
-                size_of = memory(2 * 2**20 * float(self.values["mib"]))
-                return tr("{size} of buffers", size=size_of)
-            case "rain":
-                texts = self.values["texts"]
-                return tr("{n} texts by the model that is chosen in Settings", n=texts)
-            case _ if (operation := self.values.get("operation", "attention")) != "attention":
-                count = len(split(self.values["sizes"]))
-                return tr_count(
-                    "{operation} of {n} size, by everything that can compute it",
-                    "{operation} of {n} sizes, by everything that can compute it",
-                    count,
-                    operation=operation,
-                )
-            case _:
-                return _attention(self.values)
+        if self.values.get("operation", "attention") != "attention":
+            return _several_sizes(self.values)
+        return _ESTIMATES.get(self.workload.name, _attention)(self.values)
 
     def submission(self) -> Submit:
         """Return the request that queues the workload.
@@ -151,6 +109,57 @@ def _wrong(param: Param, value: str) -> str | None:
     return tr_text(phrase("{problem}; got {value}", problem=mistake.text, value=mistake.got))
 
 
+def _several_sizes(values: Mapping[str, str]) -> str:
+    return tr_count(
+        "{operation} of {n} size, by everything that can compute it",
+        "{operation} of {n} sizes, by everything that can compute it",
+        len(split(values["sizes"])),
+        operation=values["operation"],
+    )
+
+
+def _gemm(values: Mapping[str, str]) -> str:
+    n, dtype = int(values["size"]), values["dtype"]
+    # both factors in FP8, and their product in bfloat16
+    matrices = memory(float(n * n) * (3 * _BYTES[dtype] if dtype in _BYTES else 4))
+    return tr("{work} a call · {size} of matrices", work=scaled(2.0 * n**3, "FLOP"), size=matrices)
+
+
+def _precision(values: Mapping[str, str]) -> str:
+    sizes = (float(values[name]) for name in ("rows", "inputs", "outputs"))
+    return tr("{work} a call", work=scaled(6.0 * math.prod(sizes), "FLOP"))
+
+
+def _linear_attention(values: Mapping[str, str]) -> str:
+    elements = math.prod(float(values[name]) for name in ("batch", "tokens", "heads", "head_dim"))
+    size = memory(elements * _BYTES[values["dtype"]])
+    return tr("{size} of each of queries, keys and values", size=size)
+
+
+def _distributed(values: Mapping[str, str]) -> str:
+    whole = (float(values[name]) for name in ("seq", "seq", "heads", "head_dim"))
+    share = 2.0 if values["causal"] == "yes" else 4.0
+    return tr("{work} a call", work=scaled(share * math.prod(whole), "FLOP"))
+
+
+def _train(values: Mapping[str, str]) -> str:
+    tokens = int(values["batch"]) * int(values["tokens"])
+    return tr("{n} steps of {tokens} tokens", n=values["steps"], tokens=tokens)
+
+
+def _search(values: Mapping[str, str]) -> str:
+    elements = float(values["rows"]) * float(values["columns"])
+    return tr("{size} of each matrix", size=memory(elements * _BYTES[values["dtype"]]))
+
+
+def _copy(values: Mapping[str, str]) -> str:
+    return tr("{size} of buffers", size=memory(2 * 2**20 * float(values["mib"])))
+
+
+def _rain(values: Mapping[str, str]) -> str:
+    return tr("{n} texts by the model that is chosen in Settings", n=values["texts"])
+
+
 def _attention(values: Mapping[str, str]) -> str:
     """Describe the number of shapes, the time they take, and what the largest computes."""
     grid, ways = shapes(values), directions(values.get("direction", "both"))
@@ -171,3 +180,10 @@ def _attention(values: Mapping[str, str]) -> str:
     if cells * len(contenders) > 1 and seconds:
         text += " · " + tr("at most {time} of timing", time=duration(seconds))
     return text
+
+
+_ESTIMATES: dict[str, Callable[[Mapping[str, str]], str]] = {
+    "gemm": _gemm, "precision": _precision, "linear_attention": _linear_attention,
+    "distributed": _distributed, "train": _train, "search": _search, "copy": _copy, "rain": _rain,
+}  # fmt: skip
+"""What one call computes and allocates, by workload; all others are of attention."""

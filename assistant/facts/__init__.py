@@ -72,9 +72,9 @@ def gather(
 
 def _deck(snapshot: Snapshot, present: bool) -> list[Fact]:
     """Return the source of the readings and, of the present, a paused queue and notices."""
-    add = FactBuilder("deck", "", "daemon", snapshot.time)
+    add = FactBuilder("deck", "", phrase("daemon"), snapshot.time)
     if not snapshot.devices:
-        add.absent("devices", "Devices", "no device has been read yet")
+        add.absent("devices", "Devices", phrase("no device has been read yet"))
     source = snapshot.source
     add.text("source", "Readings come from", source.upper() if isinstance(source, str) else source)
     if not present:
@@ -88,7 +88,7 @@ def _deck(snapshot: Snapshot, present: bool) -> list[Fact]:
 
 def _span(since: float, until: float) -> list[Fact]:
     """Return the span of time that is reported on."""
-    add = FactBuilder("span", "", "daemon", until)
+    add = FactBuilder("span", "", phrase("daemon"), until)
     add.value("when", "Time", since, "s", phrases.stretch(since, until))
     add.value("length", "Length", until - since, "s", phrases.duration(until - since))
     return add.facts

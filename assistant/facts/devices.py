@@ -85,7 +85,7 @@ def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_
                 _title(field),
                 known,
                 FIELDS[field].unit,
-                "the device reported no finite number",
+                phrase("the device reported no finite number"),
             )
     _state_error(add, read_from, None)
     for i, process in enumerate(reading.processes if reading else ()):
@@ -117,7 +117,7 @@ def history_facts(
         first, last = history.times[0], history.times[-1]
         add.value("covered", "readings cover", last - first, "s", phrases.stretch(first, last, now))
     else:
-        add.absent("covered", "readings cover", "nothing was read in this time")
+        add.absent("covered", "readings cover", phrase("nothing was read in this time"))
     for field in fields:
         _state_error(add, read_from, largest_error(history, field))
         column = history.columns.get(field, []) if history else []
@@ -142,11 +142,13 @@ def history_facts(
                     f"{word} {_title(field)}",
                     found[what],
                     FIELDS[field].unit,
-                    "too large to add up",
+                    phrase("too large to add up"),
                 )
             else:
                 add.absent(
-                    f"{field}.{what}", f"{word} {_title(field)}", "nothing was read in this time"
+                    f"{field}.{what}",
+                    f"{word} {_title(field)}",
+                    phrase("nothing was read in this time"),
                 )
     return add.facts
 

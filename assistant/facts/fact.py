@@ -9,7 +9,10 @@ import msgspec
 
 from gpudeck.assistant.facts import phrases
 from gpudeck.language.rendering import render
-from gpudeck.language.text import Message, Text
+from gpudeck.language.text import Message, Text, phrase
+
+QUEUE = phrase("queue")
+"""The source of what the queue knows of jobs."""
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -28,8 +31,8 @@ class Fact(msgspec.Struct, frozen=True):
     """The whole fact as a phrase that stands alone."""
     error: float | None = None
     """How far the value may be off, in percent, either way; None if its source does not say."""
-    worded: Text | None = None
-    """The text in `said`, or why there is no value, as a value that other languages can render."""
+    worded: Message | None = None
+    """The text in `said` as a value that other languages can render, or why there is no value."""
 
     @property
     def subject(self) -> str:
@@ -70,7 +73,7 @@ class FactBuilder:
         self.value(name, title, phrases.plain(shown), "", phrases.escaped(shown))
         self.keep(words)
 
-    def number(self, name: str, title: str, value: float, unit: str, otherwise: str) -> None:
+    def number(self, name: str, title: str, value: float, unit: str, otherwise: Text) -> None:
         """Add a quantity in its unit; if it is not finite, add that it is absent, and why:
         `otherwise`.
         """
@@ -82,7 +85,7 @@ class FactBuilder:
     def absent(self, name: str, title: str, reason: Message) -> None:
         """Add that there is no value, and why."""
         self.value(name, title, None, "", f"N/A ({phrases.escaped(render(reason))})")
-        self.keep(reason)
+        self.facts[-1] = msgspec.structs.replace(self.facts[-1], worded=reason)
 
     def keep(self, words: Message) -> None:
         """Keep the value that the last fact words, for other languages."""

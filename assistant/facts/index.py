@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gpudeck.assistant.facts import Fact, named
+from gpudeck.assistant.facts import Fact, named, phrases
 from gpudeck.assistant.facts.devices import IDLE
+from gpudeck.language.rendering import render
 
 STATES = ("running", "starting", "stopping", "queued", "failed", "lost", "done", "cancelled")
 """The order in which jobs are described: what runs, waits or failed before what is done."""
@@ -34,11 +35,9 @@ class FactIndex:
     def why_absent(self, name: str) -> str | None:
         """Return why a fact has no value; None if it has one, or is missing."""
         fact = self._named.get(name)
-        return (
-            fact.said.removeprefix("N/A (").removesuffix(")")
-            if fact is not None and fact.value is None
-            else None
-        )
+        if fact is None or fact.value is not None:
+            return None
+        return phrases.escaped(render(fact.worded or ""))
 
     def number(self, name: str) -> float | None:
         """Return the value itself, for comparisons only."""

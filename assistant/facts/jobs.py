@@ -12,7 +12,7 @@ import msgspec
 from gpudeck.accel import result as results
 from gpudeck.accel.workloads import catalog
 from gpudeck.assistant.facts import phrases
-from gpudeck.assistant.facts.fact import Fact, FactBuilder
+from gpudeck.assistant.facts.fact import QUEUE, Fact, FactBuilder
 from gpudeck.language.rendering import render
 from gpudeck.language.text import Number, Text, Value, phrase
 from gpudeck.scheduler.protocol import jobs as j
@@ -33,9 +33,9 @@ def during(jobs: Sequence[j.Job], since: float, until: float) -> tuple[j.Job, ..
 
 def count_facts(jobs: Sequence[j.Job], now: float) -> list[Fact]:
     """Return how many jobs ran to an end, and how many are in each state."""
-    add = FactBuilder("jobs", "Jobs", "queue", now)
+    add = FactBuilder("jobs", "Jobs", QUEUE, now)
     if not jobs:
-        add.absent("any", "jobs", "no job waited, ran or ended in this time")
+        add.absent("any", "jobs", phrase("no job waited, ran or ended in this time"))
     if ran := sum(isinstance(job.state, j.Ended) and job.state.started is not None for job in jobs):
         add.value("ran", "that ran", ran, "", str(ran))
     for status in _COUNTED:
@@ -49,17 +49,13 @@ def job_facts(job: j.Job, now: float, devices: Mapping[str, str]) -> list[Fact]:
 
     `devices` maps device ids to labels.
     """
-    add = FactBuilder(f"job{job.id}", f"Job {job.id}", "queue", now)
+    add = FactBuilder(f"job{job.id}", f"Job {job.id}", QUEUE, now)
     state = job.state
     add.value("called", "called", job.id, "", f"Job {job.id}")
     add.text("name", "name", job.spec.name)
     if job.spec.workload:
         add.text("workload", "workload", job.spec.workload)
-    add.text(
-        "state",
-        "state",
-        _state_of(job),
-    )
+    add.text("state", "state", Text(_state_of(job)))
     if not isinstance(state, j.Queued) and state.devices:
         add.text("devices", "on", ", ".join(devices.get(d, d) for d in state.devices))
     _times(add, job, now)
@@ -127,11 +123,11 @@ def _progress(add: FactBuilder, progress: j.Progress, elapsed: float) -> None:
 
 
 def _result(add: FactBuilder, data: bytes) -> None:
-    add.source = "the job's Result"
+    add.source = phrase("the job's Result")
     try:
         result = results.read(data)
     except msgspec.MsgspecError:
-        add.absent("result", "result", "the job left a file that is not a Result")
+        add.absent("result", "result", phrase("the job left a file that is not a Result"))
         return
     add.text("verdict", "verdict", result.verdict)
     add.text("device", "measured on", result.device)
@@ -176,7 +172,8 @@ def _inputs(result: results.Result) -> str:
 def _measured(add: FactBuilder, result: results.Result) -> None:
     timing = result.timing
     if not timing.count:
-        add.absent("median", "median of one call", "nothing was timed, because a check failed")
+        why = phrase("nothing was timed, because a check failed")
+        add.absent("median", "median of one call", why)
         return
     numbers = [
         ("median", "median of one call", timing.median, "ms"),
@@ -194,7 +191,7 @@ def _measured(add: FactBuilder, result: results.Result) -> None:
     if result.bandwidth:
         numbers += [("bandwidth", "memory bandwidth", result.bandwidth, "B/s")]
     for name, title, value, unit in numbers:
-        add.number(name, title, value, unit, "not a finite number in the Result")
+        add.number(name, title, value, unit, phrase("not a finite number in the Result"))
 
 
 def _short(value: float) -> Number:

@@ -10,13 +10,14 @@ from itertools import pairwise
 
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.facts.devices import label, source_name, subject
-from gpudeck.assistant.facts.fact import Fact, FactBuilder
+from gpudeck.assistant.facts.fact import QUEUE, Fact, FactBuilder
 from gpudeck.language import numbers as units
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.protocol import jobs as j
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.snapshot import Alert, Columns
 
+_ADDED_UP = phrase("readings of its devices, added up by the daemon")
 COUNTER_S = 1200.0
 """Seconds below which a card's energy counter is too coarse: it is read twice a minute."""
 USED = {
@@ -29,9 +30,7 @@ USED = {
 
 def used_facts(job: j.Job, now: float) -> list[Fact]:
     """Return what a job used of its devices, over all its attempts."""
-    add = FactBuilder(
-        f"job{job.id}", f"Job {job.id}", "readings of its devices, added up by the daemon", now
-    )
+    add = FactBuilder(f"job{job.id}", f"Job {job.id}", _ADDED_UP, now)
     usage = job.usage
     for field, (title, unit) in USED.items():
         if usage is None:
@@ -41,7 +40,9 @@ def used_facts(job: j.Job, now: float) -> list[Fact]:
         elif field == "energy":
             add.value("used.energy", title, usage.energy, unit, units.energy(usage.energy))
         else:
-            add.number(f"used.{field}", title, getattr(usage, field), unit, "not a finite number")
+            add.number(
+                f"used.{field}", title, getattr(usage, field), unit, phrase("not a finite number")
+            )
     if usage is not None:
         add.value(
             "used.seconds", "watched for", usage.seconds, "s", phrases.duration(usage.seconds)
@@ -54,9 +55,7 @@ def share_facts(job: j.Job, totals: Mapping[str, float], now: float) -> list[Fac
 
     `totals` maps device ids to bytes, for devices that report them.
     """
-    add = FactBuilder(
-        f"job{job.id}", f"Job {job.id}", "readings of its devices, added up by the daemon", now
-    )
+    add = FactBuilder(f"job{job.id}", f"Job {job.id}", _ADDED_UP, now)
     usage, held = job.usage, () if isinstance(job.state, j.Queued) else job.state.devices
     known = [totals[device] for device in held if totals.get(device)]
     if usage is not None and "memory" not in usage.absent and known and len(known) == len(held):
@@ -65,37 +64,42 @@ def share_facts(job: j.Job, totals: Mapping[str, float], now: float) -> list[Fac
             "most of a device's memory",
             100 * usage.memory / min(known),
             "%",
-            "not a finite number",
+            phrase("not a finite number"),
         )
     else:
         add.absent(
             "used.share",
             "most of a device's memory",
-            "its memory, or that of its devices, is not known",
+            phrase("its memory, or that of its devices, is not known"),
         )
     return add.facts
 
 
-def _unwatched(job: j.Job) -> str:
+def _unwatched(job: j.Job) -> Text:
     if job.active:
-        return "it has not ended yet"
-    return "it was not sampled" if job.spec.gpus or job.spec.memory else "it held no device"
+        return phrase("it has not ended yet")
+    if job.spec.gpus or job.spec.memory:
+        return phrase("it was not sampled")
+    return phrase("it held no device")
 
 
 def when_facts(job: j.Job, now: float) -> list[Fact]:
     """Return when a job was submitted and started, and how long it waited."""
-    add = FactBuilder(f"job{job.id}", f"Job {job.id}", "queue", now)
+    add = FactBuilder(f"job{job.id}", f"Job {job.id}", QUEUE, now)
     add.value("submitted", "submitted", job.submitted, "s", phrases.moment(job.submitted, now))
     began = started(job)
     if began is None:
-        add.absent("started", "started", "it has not started" if job.active else "it never started")
-        add.absent("waited", "waited", "it has not started" if job.active else "it never started")
+        why = phrase("it has not started") if job.active else phrase("it never started")
+        add.absent("started", "started", why)
+        add.absent("waited", "waited", why)
         return add.facts
     add.value("started", "started", began, "s", phrases.moment(began, now))
     if job.tries:
         add.value("tries", "attempts before the last", job.tries, "", str(job.tries))
         add.absent(
-            "waited", "waited", "it had several attempts; its timeline tells when each began"
+            "waited",
+            "waited",
+            phrase("it had several attempts; its timeline tells when each began"),
         )
     else:
         add.value(
@@ -118,10 +122,13 @@ def started(job: j.Job) -> float | None:
 
 def timeline_facts(job: int, events: Sequence[j.Event], now: float) -> list[Fact]:
     """Return a job's timeline: the time, the kind and the text of each event."""
-    add = FactBuilder(f"job{job}", f"Job {job}", "the job's timeline", now)
+    add = FactBuilder(f"job{job}", f"Job {job}", phrase("the job's timeline"), now)
     for i, event in enumerate(events):
         add.value(f"event{i}.at", "event", event.time, "s", phrases.moment(event.time, now))
-        add.text(f"event{i}.what", "event", event.what + (f": {event.text}" if event.text else ""))
+        what = Text(event.what)
+        if event.text:
+            what = phrase("{caption}: {value}", caption=what, value=event.text)
+        add.text(f"event{i}.what", "event", what)
     return add.facts
 
 
@@ -129,24 +136,23 @@ def alert_facts(alerts: Sequence[Alert], devices: Mapping[str, str], now: float)
     """Return the facts about alerts, one alert after another. `devices` maps device ids
     to labels.
     """
-    found = []
+    found, source = [], phrase("the daemon's alerts")
     for alert in alerts:
-        add = FactBuilder(f"alert{alert.id}", f"Alert {alert.id}", "the daemon's alerts", now)
-        add.text("rule", "rule", alert.rule)
-        add.text(
-            "about",
-            "about",
-            devices.get(alert.device, alert.device)
-            or (f"Job {alert.job}" if alert.job is not None else "machine"),
-        )
+        add = FactBuilder(f"alert{alert.id}", f"Alert {alert.id}", source, now)
+        add.text("rule", "rule", Text(alert.rule))
+        add.text("about", "about", devices.get(alert.device, alert.device) or _subject_of(alert))
         add.text("text", "text", alert.text)
         add.value("raised", "raised", alert.raised, "s", phrases.moment(alert.raised, now))
         if alert.cleared is None:
-            add.value("cleared", "cleared", "lasts", "", "lasts")
+            add.text("cleared", "cleared", phrase("lasts"))
         else:
             add.value("cleared", "cleared", alert.cleared, "s", phrases.moment(alert.cleared, now))
         found += add.facts
     return found
+
+
+def _subject_of(alert: Alert) -> Text:
+    return phrase("machine") if alert.job is None else phrase("Job {number}", number=alert.job)
 
 
 def energy_facts(device: Device, history: Columns | None, now: float) -> list[Fact]:
@@ -168,9 +174,9 @@ def energy_facts(device: Device, history: Columns | None, now: float) -> list[Fa
         add.absent(
             "energy",
             "energy",
-            "too little was read in this time"
+            phrase("too little was read in this time")
             if read
-            else "neither energy nor power was read in this time",
+            else phrase("neither energy nor power was read in this time"),
         )
     else:
         add.value("energy", "energy", joules, "J", units.energy(joules))
@@ -191,7 +197,7 @@ TOTALS = {
 
 def total_facts(facts: Sequence[Fact], now: float) -> list[Fact]:
     """Return totals over all GPUs that have a value."""
-    add = FactBuilder("gpus", "All GPUs", "the GPUs' values, put together", now)
+    add = FactBuilder("gpus", "All GPUs", phrase("the GPUs' values, put together"), now)
     for name, (title, how, unit) in TOTALS.items():
         found = {
             fact.subject: fact.value

@@ -38,7 +38,7 @@ def by_field(
     unit = "GiB" if FIELDS[field].unit == "B" else FIELDS[field].unit
     sources = cells.words.listed(
         [
-            cells.source(phrase("{source} readings, history", source=each))
+            cells.message(phrase("{source} readings, history", source=each))
             for each in dict.fromkeys(source_name(s.device) for s in states)
         ]
     )

@@ -123,7 +123,7 @@ def _facts(report: Report) -> str:
     text, cells = report.words.text, Cells(report.facts, report.words, report.written)
     rows = "".join(
         f"<tr><td>{_fact(fact, report, cells)}</td>"
-        f"<td>{escape(cells.source(fact.source))}</td></tr>"
+        f"<td>{escape(cells.message(fact.source))}</td></tr>"
         for fact in report.facts
     )
     return (

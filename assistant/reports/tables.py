@@ -45,27 +45,6 @@ _METRICS = {
     "temp": "Temperature",
     "power": "Power",
 }
-_SOURCES = (
-    "daemon", "queue", "the job's Result", "the job's timeline", "the daemon's alerts",
-    "readings of its devices, added up by the daemon", "the GPUs' values, put together",
-)  # fmt: skip
-"""Sources of facts that are translated; others are names."""
-_REASONS = (
-    "it held no device", "it was not sampled", "it has not ended yet", "it has not started",
-    "it never started", "nothing was read in this time", "nothing reported it",
-    "it had several attempts; its timeline tells when each began",
-    "its memory, or that of its devices, is not known", "too little was read in this time",
-    "neither energy nor power was read in this time", "known only while a job counts its own",
-    "nothing was timed, because a check failed", "the job left a file that is not a Result",
-    "not a finite number in the Result", "not a finite number",
-)  # fmt: skip
-"""Why there is no value."""
-_STATES = (
-    "queued", "starting", "running", "stopping", "done", "failed", "cancelled", "lost", "submitted",
-    "started", "queued again", "pass", "fail", "lasts", "too hot", "memory nearly full",
-    "throttled", "at its power limit", "hardware errors", "recovery needed", "memory errors",
-    "reserved but idle", "memory held idle", "machine unreachable", "no progress", "machine",
-)  # fmt: skip
 _SUBJECTS = {
     "deck": "GPU Deck", "span": "this time", "jobs": "the jobs", "all": "the jobs",
     "gpus": "all GPUs", "cpu": "CPU",
@@ -278,7 +257,7 @@ def sources(facts: Sequence[Fact], words: Words) -> Table:
         subjects_of.setdefault(fact.source, []).append(fact.subject)
     rows = tuple(
         (
-            Cells((), words).source(source),
+            render(source, words.language),
             ", ".join(_listed(dict.fromkeys(_subject(name, words) for name in subjects), words)),
         )
         for source, subjects in subjects_of.items()
@@ -301,10 +280,12 @@ def _listed(subjects: dict[str, None], words: Words, most: int = 12) -> list[str
 NO_DATA = "no data"
 _MOMENTS = 1e8
 """Seconds from which a value is a moment."""
-_FOREIGN = ("name", "called", "versions", "inputs", "doing")
-"""Facts whose words are not ours."""
-_QUOTING = ("reason", "what", "text", "device", "note", "source")
-"""Facts that quote names or the output of jobs, in which no number may change."""
+_QUOTED = (
+    "name", "called", "versions", "inputs", "doing", "reason", "what", "text", "device", "note",
+    "source",
+)  # fmt: skip
+"""Facts whose words are not ours, or that quote names or the output of jobs, in which no number may
+change."""
 
 
 class Cells:
@@ -327,35 +308,14 @@ class Cells:
             return self.words.text(
                 "sources disagree: {list}",
                 list=", ".join(
-                    f"{said} ({self.source(fact.source)})" for said, fact in found.items()
+                    f"{said} ({self.message(fact.source)})" for said, fact in found.items()
                 ),
             )
         return next(iter(found), self.words.text(NO_DATA))
 
-    def local(self, said: str) -> str:
-        """Return what our own code worded in English in the report's language."""
-        if self.words.language == "en":
-            return said
-        if said in _STATES:
-            return self.words.text(said)
-        what, colon, rest = said.partition(": ")
-        if colon and what in _STATES:
-            return f"{self.words.text(what)}: {self.local(rest)}"
-        return said
-
     def message(self, message: Message) -> str:
         """Return a message in the report's language."""
-        return (
-            self.local(message)
-            if isinstance(message, str)
-            else render(message, self.words.language)
-        )
-
-    def source(self, source: Message) -> str:
-        """Return a source in the report's language, as far as it is known there."""
-        if not isinstance(source, str):
-            return render(source, self.words.language)
-        return self.words.text(source) if source in _SOURCES else source
+        return render(message, self.words.language)
 
     def _said(self, fact: Fact) -> str:
         moment = fact.unit == "s" and isinstance(fact.value, float) and fact.value > _MOMENTS
@@ -367,9 +327,7 @@ class Cells:
         if fact.worded is not None:
             return escaped(render(fact.worded, self.words.language))
         what = fact.name.rpartition(".")[2]
-        if what in _QUOTING:
-            return self.local(fact.said)
-        return fact.said if what in _FOREIGN else self.words.numbers(self.local(fact.said))
+        return fact.said if what in _QUOTED else self.words.numbers(fact.said)
 
     def given(self, name: str, otherwise: str = "") -> str:
         """Return `said`, or `otherwise` if there is no value."""
@@ -390,10 +348,7 @@ class Cells:
 
     def _why(self, fact: Fact) -> str:
         """Return why a fact has no value."""
-        if fact.worded is not None:
-            return escaped(render(fact.worded, self.words.language))
-        why = fact.said.removeprefix("N/A (").removesuffix(")") or "nothing reported it"
-        return self.words.text(why) if why in _REASONS else self.local(why)
+        return escaped(self.message(fact.worded or ""))
 
     def told(self, fact: Fact) -> str:
         """Return the value of one fact, or why it has none."""

@@ -31,7 +31,6 @@ from gpudeck.scheduler.daemon.upkeep import Upkeep
 from gpudeck.scheduler.devices.supervisor import Supervisor
 from gpudeck.scheduler.executors.attempt_folder import PASSABLE
 from gpudeck.scheduler.executors.clusters import Clusters
-from gpudeck.scheduler.executors.gpu_lock_watch import GpuLockWatch
 from gpudeck.scheduler.executors.local import Local
 from gpudeck.scheduler.executors.lock_places import shared_note
 from gpudeck.scheduler.executors.registry import ExecutorRegistry
@@ -122,11 +121,11 @@ class Daemon:
         self.recorder = Recorder(
             paths.history_file(), lambda text: notices.set("damaged history", text)
         )
-        locks = GpuLockWatch(notices.catch)
-        self._gpu_locks, self._sharing = locks, GpuSharing(state, self.monitor, locks)
+        self._sharing = GpuSharing(state, self.monitor, notices.catch)
         self._lease_service = LeaseService(
-            self.monitor, self._supervisor.request_occupancy, self._step, touch, locks.is_lent
-        )
+            self.monitor, self._supervisor.request_occupancy, self._step, touch,
+            self._sharing.is_lent,
+        )  # fmt: skip
         # parts that are made further below are reached through functions
         self.runners = RunnerWatch(
             lambda jobs: self.queue.reap(jobs),  # noqa: PLW0108
@@ -387,7 +386,7 @@ class Daemon:
             peer.pid,
             lambda reason: peer.write(encode_reply(reason)),
         )
-        self._gpu_locks.lend((device,))
+        self._sharing.lend((device,))
         return device
 
     async def free(self, booking: Booking) -> Freed:

@@ -29,7 +29,7 @@ RENEWED_S, MOST_TICKS = 0.1, 8
 JITTER, MOST_JITTER = 0.3, 3.0
 """Pauses between samples are longer than the shortest one by this share in the mean, exponentially
 distributed, and by MOST_JITTER at most. So they are in step with no load, and readings, which come
-at a steady rate, are no samples (tests/benchmarks/LOG.md)."""
+at a steady rate, are no samples (tests/benchmarks/log/telemetry.md)."""
 FIRST_S = 0.15
 """The first reading comes soon, for a window that has just opened; counters need 0.1 s."""
 

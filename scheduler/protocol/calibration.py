@@ -1,8 +1,8 @@
 """Correct NVML's SM clock for one GPU: what was measured, and the file that keeps it.
 
 NVML reports the clock that the driver requests. While the tensor cores work, the multiprocessors of
-some cards run up to 10 % slower (tests/benchmarks/LOG.md), so that TFLOP/s from the hardware
-counters read too high. A calibration measures by how much.
+some cards run up to 10 % slower (tests/benchmarks/log/telemetry.md), so that TFLOP/s from the
+hardware counters read too high. A calibration measures by how much.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ UNCALIBRATED = ClockCalibration(
     ),
 )
 """The largest errors that were measured without a correction, on an H200
-(tests/benchmarks/LOG.md)."""
+(tests/benchmarks/log/telemetry.md)."""
 
 
 def tensor_activity(values: Mapping[str, float]) -> float | None:

@@ -98,8 +98,8 @@ def joules_between(before: Reading, after: Reading) -> float | None:
     A mean over the last second trails by half of it, so half a second of its change is added: work
     that begins or ends is counted whole, and pauses between two readings are in the mean. This
     agrees with the counter of an H100 within 0.6 %, also beside loads that pause, where power at
-    the readings was up to 25 % off (tests/benchmarks/LOG.md). The counter itself costs 6 ms a read,
-    and is read too seldom for a job.
+    the readings was up to 25 % off (tests/benchmarks/log/telemetry.md). The counter itself costs
+    6 ms a read, and is read too seldom for a job.
     """
     seconds, power = after.time - before.time, after.values.get("power")
     means = [r.values.get("power_avg") for r in (before, after)]

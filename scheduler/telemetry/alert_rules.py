@@ -335,56 +335,56 @@ def _stalled(subject: JobSubject, thresholds: Thresholds) -> Wording:
 
 DEVICE_RULES: tuple[AlertRule[DeviceSubject], ...] = (
     AlertRule(
-        "too hot",
+        mark_phrase("too hot"),
         "alert_temperature",
         lambda margin: Thresholds(-margin, -margin - 3, 10, 30),
         _above_limit,
         _hot,
     ),
     AlertRule(
-        "memory nearly full",
+        mark_phrase("memory nearly full"),
         "alert_memory",
         lambda percent: Thresholds(percent, percent - 3, 60, 30),
         _memory,
         _full,
     ),
     AlertRule(
-        "throttled",
+        mark_phrase("throttled"),
         "alert_slowdown",
         lambda seconds: Thresholds(1, 1, seconds, 10),
         _throttled_by(SLOWED),
         _slowed,
     ),
     AlertRule(
-        "at its power limit",
+        mark_phrase("at its power limit"),
         "alert_power_cap",
         lambda seconds: Thresholds(1, 1, seconds, 10),
         _throttled_by(CAPPED),
         _capped,
     ),
     AlertRule(
-        "hardware errors",
+        mark_phrase("hardware errors"),
         "alert_errors",
         lambda count: Thresholds(max(count, 1), max(count, 1)),
         _errors,
         _faulty,
     ),
     AlertRule(
-        "recovery needed",
+        mark_phrase("recovery needed"),
         "alert_errors",
         lambda _: Thresholds(1, 1),
         lambda s: s.reading.values.get("recovery_action"),
         _recover,
     ),
     AlertRule(
-        "memory errors",
+        mark_phrase("memory errors"),
         "alert_corrected",
         lambda count: Thresholds(max(count, 1), max(count, 1)),
         lambda s: s.corrected,
         _corrected,
     ),
     AlertRule(
-        "reserved but idle",
+        mark_phrase("reserved but idle"),
         "alert_idle_job",
         lambda minutes: Thresholds(1, 1, minutes * _MINUTE),
         _unused,
@@ -392,7 +392,7 @@ DEVICE_RULES: tuple[AlertRule[DeviceSubject], ...] = (
         per_job=True,
     ),
     AlertRule(
-        "memory held idle",
+        mark_phrase("memory held idle"),
         "alert_idle_memory",
         lambda minutes: Thresholds(1, 1, minutes * _MINUTE),
         _idle_program,
@@ -402,7 +402,7 @@ DEVICE_RULES: tuple[AlertRule[DeviceSubject], ...] = (
 
 HOST_RULES: tuple[AlertRule[HostSubject], ...] = (
     AlertRule(
-        "machine unreachable",
+        mark_phrase("machine unreachable"),
         "alert_host",
         lambda minutes: Thresholds(minutes, minutes),
         lambda s: s.unreachable_min,
@@ -412,7 +412,7 @@ HOST_RULES: tuple[AlertRule[HostSubject], ...] = (
 
 JOB_RULES: tuple[AlertRule[JobSubject], ...] = (
     AlertRule(
-        "no progress",
+        mark_phrase("no progress"),
         "alert_stuck_job",
         lambda minutes: Thresholds(minutes, minutes),
         lambda s: s.stalled_min,

@@ -14,7 +14,7 @@ BANDS = (0.1, 0.4, 0.8)
 LEAST_ERRORS = (2.0, 7.1, 9.1, 3.0)
 """Percent, by band: the largest errors of loads that a fit had not seen, 36 on two H200s and 32 on
 two H100s. The 9.1 is that of a load that pauses every 0.1 s, as the driver renews its clock
-(tests/benchmarks/LOG.md)."""
+(tests/benchmarks/log/telemetry.md)."""
 _ALIKE = 0.1
 """Loads whose activities differ by this much at most are averaged into one point of the curve."""
 _STEADY = 0.9
@@ -43,7 +43,7 @@ def fit(loads: Sequence[ClockLoad]) -> tuple[ClockKnot, ...]:
     """Return the correction by the activity of the tensor cores.
 
     The curve may fall and rise: on an H100 NVML's clock is right while the tensor cores always
-    work, and 9 % too high while they pause every 0.1 s (tests/benchmarks/LOG.md).
+    work, and 9 % too high while they pause every 0.1 s (tests/benchmarks/log/telemetry.md).
 
     Raises:
         CannotFit: Too few loads, or clock and counted operations contradict each other.

@@ -3,7 +3,7 @@
 The counters of a reading describe an interval that ended 0.03 to 0.2 s earlier; by how much depends
 on when the probe was started. A load with pauses shows it: the counters rise and fall with the work
 that the load did in the interval that they describe. A delay that is wrong by 0.02 s makes the
-work of half a second wrong by 5 % (tests/benchmarks/LOG.md).
+work of half a second wrong by 5 % (tests/benchmarks/log/telemetry.md).
 """
 
 from __future__ import annotations

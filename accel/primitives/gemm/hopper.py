@@ -52,7 +52,7 @@ RATES = {
     "block": {TALL: 1.0, SMALL: 0.85},
 }
 """How fast each shape is where all tiles are full and every multiprocessor has as many, relative to
-the fastest (tests/benchmarks/LOG.md). `experts` are products of experts without scales."""
+the fastest (tests/benchmarks/log/products.md). `experts` are products of experts without scales."""
 
 
 class Layout(NamedTuple):

@@ -19,8 +19,8 @@ from gpudeck.accel.runtime.named import USUAL, Launcher
 _BY_TENSOR = {"ROWS": 128, "COLUMNS": 64}
 _BY_ROWS = {"ROWS": 64, "COLUMNS": 128}
 _SMALL = {"ROWS": 64, "COLUMNS": 64}
-"""Where an activation comes first, larger blocks are slower (tests/benchmarks/LOG.md); where rows
-are transposed one by one, they would not fit in registers."""
+"""Where an activation comes first, larger blocks are slower (tests/benchmarks/log/products.md);
+where rows are transposed one by one, they would not fit in registers."""
 _AMAX = {"ROWS": 16, "COLUMNS": 128, "STEPS": 8}
 _BOTH_AMAX = {"ROWS": 32, "COLUMNS": 128, "STEPS": 8}
 _ROW_COLUMNS = 4096

@@ -13,7 +13,7 @@ included; one instantaneous sample each 200 ms made the sum 11 % too high on a c
 limit. A load that was busy every other 0.5 s showed that the share is one of cycles, and not of
 time (which would need the clock while busy): its share over 0.5 s is 11 % under the mean of the
 shares over the 0.1 s within, as it must be where the idle card runs faster, while the share of the
-memory, whose clock is fixed, equals that mean (tests/benchmarks/LOG.md, 2026-11-22).
+memory, whose clock is fixed, equals that mean (tests/benchmarks/log/telemetry.md, 2026-11-22).
 
 The clock is NVML's, which is the one that the driver requests, times a correction: on an H200 the
 SMs run up to 10 % slower while the tensor cores work. `gpudeck calibrate` measures the correction
@@ -67,7 +67,7 @@ METRICS: dict[str, int] = {
     "nvlink_tx": nv.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
 }
 """By field. `graphics` takes 1.8 ms of CPU time, each other metric 0.02 to 0.04 ms
-(tests/benchmarks/LOG.md), so `graphics` is read less often."""
+(tests/benchmarks/log/telemetry.md), so `graphics` is read less often."""
 T = TypeVar("T")
 _IN_MIB = frozenset({"pcie_tx", "pcie_rx", "nvlink_rx", "nvlink_tx"})
 _RATES = ("tflops", "tflops_gpm")
