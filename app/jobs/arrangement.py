@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gpudeck.app.format.job_rows import JobRow
@@ -69,12 +69,7 @@ class Arrangement:
     def applied(self, lines: JobLines, history: JobHistory) -> JobLines:
         """Return the lines with a row for each array and group, in the user's order."""
         active = list(lines.active.values())
-        counts = {key: Counter(kinds) for key, kinds in history.counts.items()}
-        members: dict[FoldKey, list[int]] = {}
-        for line in active:
-            if line.keys.fold is not None:
-                counts.setdefault(line.keys.fold, Counter())[line.keys.kind] += 1
-                members.setdefault(line.keys.fold, []).append(line.id)
+        counts, members = _members(active, history)
         folds = {key: count for key, count in counts.items() if count.total() >= FEWEST}
         if not folds:
             ids = [*(line.id for line in active), *history.numbers]
@@ -84,37 +79,20 @@ class Arrangement:
             key: _fold_line(self._number(key), key, count, key in self.opened)
             for key, count in folds.items()
         }
-        ids, placed = list[int](), set[FoldKey]()
-        for line in active:
-            fold = line.keys.fold
-            if fold is None or fold not in folds:
-                ids.append(line.id)
-            elif fold not in placed:
-                placed.add(fold)
-                ids.append(rows[fold].id)
-        for number in flat:
-            if number >= 0:
-                ids.append(number)
-            elif (fold := self._keys[number]) not in placed:
-                placed.add(fold)
-                ids.append(number)
-        inside = {
-            rows[key].id: [*members.get(key, ()), *ended_in.get(key, ())]
-            for key in self.opened & folds.keys()
+        everyone = {
+            row.id: (*members.get(key, ()), *ended_in.get(key, ())) for key, row in rows.items()
         }
-        ids = self._sorted(ids, lines, history, {line.id: line for line in rows.values()})
+        inside = {rows[key].id: list(everyone[rows[key].id]) for key in self.opened & folds.keys()}
+        by_number = {line.id: line for line in rows.values()}
+        ids = self._sorted(_in_place(active, flat, rows), lines, history, by_number)
         if inside:
             ids = [
                 each
                 for number in ids
-                for each in (
-                    number,
-                    *self._sorted(inside.get(number, []), lines, history, {}),
-                )
+                for each in (number, *self._sorted(inside.get(number, []), lines, history, {}))
             ]
         indented = frozenset(number for numbers in inside.values() for number in numbers)
-        everyone = {rows[key].id: (*members.get(key, ()), *ended_in.get(key, ())) for key in folds}
-        return lines.arranged(ids, {line.id: line for line in rows.values()}, everyone, indented)
+        return lines.arranged(ids, by_number, everyone, indented)
 
     def _number(self, key: FoldKey) -> int:
         if key not in self._numbers:
@@ -172,6 +150,30 @@ class Arrangement:
         for number in live:
             insort(made, number, key=value)
         return made[::-1] if self.order.descending else made
+
+
+def _members(
+    active: Iterable[JobLine], history: JobHistory
+) -> tuple[dict[FoldKey, Counter[str]], dict[FoldKey, list[int]]]:
+    """Return the jobs of each kind that arrays and groups have, and which of these are active."""
+    counts = {key: Counter(kinds) for key, kinds in history.counts.items()}
+    members: dict[FoldKey, list[int]] = {}
+    for line in active:
+        if line.keys.fold is not None:
+            counts.setdefault(line.keys.fold, Counter())[line.keys.kind] += 1
+            members.setdefault(line.keys.fold, []).append(line.id)
+    return counts, members
+
+
+def _in_place(
+    active: Iterable[JobLine], ended: Iterable[int], rows: Mapping[FoldKey, JobLine]
+) -> list[int]:
+    """Return the numbers of all rows: that of an array or a group where its first job would be."""
+    ids: dict[int, None] = {}
+    for line in active:
+        fold = None if line.keys.fold is None else rows.get(line.keys.fold)
+        ids.setdefault(line.id if fold is None else fold.id)
+    return list(ids | dict.fromkeys(ended))
 
 
 def _fold_line(number: int, key: FoldKey, count: Counter[str], opened: bool) -> JobLine:

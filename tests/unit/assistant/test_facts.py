@@ -89,7 +89,7 @@ def test_every_fact_has_a_source_a_time_and_a_phrase_that_stands_alone() -> None
         assert fact.said in fact.text
         assert fact.text != fact.said
     assert FACTS["cpu.util.mean"].value == pytest.approx(46.5)
-    assert FACTS["job7.tflops"].source == "the job's Result"
+    assert str(FACTS["job7.tflops"].source) == "the job's Result"
 
 
 def test_the_error_of_hardware_counters_stands_with_the_source_and_not_in_the_text() -> None:
