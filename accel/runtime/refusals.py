@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+import torch
+
 from gpudeck.language.text import Text, join_texts, joined, phrase
 
 NAMED = phrase("named by the caller")
@@ -34,6 +36,17 @@ def this_gpu_has(needed: Text, capability: tuple[int, int] | None) -> Text:
     """Return what a backend needs, with the compute capability of this GPU."""
     version = "none" if capability is None else f"{capability[0]}.{capability[1]}"
     return join_texts((needed, phrase("this GPU has {version}", version=version)))
+
+
+def refuse_older(device: torch.device, oldest: tuple[int, int]) -> Text | None:
+    """Return why kernels for this compute capability cannot run on a device, or None."""
+    if device.type != "cuda":
+        return phrase("needs a CUDA GPU")
+    capability = torch.cuda.get_device_capability(device)
+    if capability >= oldest:
+        return None
+    version = f"{oldest[0]}.{oldest[1]}"
+    return this_gpu_has(phrase("needs compute capability {version}", version=version), capability)
 
 
 def check_name(backend: str, names: Collection[str]) -> None:

@@ -40,6 +40,22 @@ class MessageView(QFrame):
         """The height has changed since the last `fit`."""
         self._branch = (1, 1)
         self._last = self._focused = False
+        self._make_parts()
+        self._make_actions()
+        self.controls: list[QWidget] = [
+            self.text, self.proposal.cancel, self.proposal.once, self.proposal.more,
+            *self.choices.buttons.values(), self.your_code, self.use_cpu, self.earlier, self.later,
+            self.copy, self.code, self.save, self.again, self.edit, self.remove, self.sources,
+            self.facts,
+        ]  # fmt: skip
+        """The widgets in the order of the Tab key."""
+        for control in self.controls:
+            control.installEventFilter(self)
+        self._lay_out()
+        self._show()
+
+    def _make_parts(self) -> None:
+        """Make the text, its cards and its sources."""
         self.text = SafeText()
         self.text.setAccessibleName(tr("Message"))
         self.curves = AnswerCharts()
@@ -70,6 +86,9 @@ class MessageView(QFrame):
         self.facts.hide()
         self.text.cited.connect(self._cite)
         self.sources.toggled.connect(self._open)
+
+    def _make_actions(self) -> None:
+        """Make the row of buttons below the text."""
         self._footer, self._actions = QWidget(), QWidget()
         self._unseen = QGraphicsOpacityEffect(self._actions)
         """Hides the buttons from the eye, but not from the Tab key and screen readers."""
@@ -100,25 +119,6 @@ class MessageView(QFrame):
             tr("Delete"),
             tr("Delete this message and those after it; you can undo this"),
         )
-        self.controls: list[QWidget] = [
-            self.text,
-            self.proposal.cancel,
-            self.proposal.once,
-            self.proposal.more,
-            *self.choices.buttons.values(),
-            self.your_code,
-            self.use_cpu,
-            self.earlier,
-            self.later,
-            self.copy,
-            self.code,
-        ]
-        self.controls += [self.save, self.again, self.edit, self.remove, self.sources, self.facts]
-        """The widgets in the order of the Tab key."""
-        for control in self.controls:
-            control.installEventFilter(self)
-        self._lay_out()
-        self._show()
 
     def show_message(self, message: Message, place: int = 1, of: int = 1) -> None:
         """Show a message, which is number `place` of `of` siblings."""

@@ -89,6 +89,15 @@ class ModelsPage(QWidget):
         self._download: Call | None = None
         self._downloaded: Download | None = None
         self.setAcceptDrops(True)
+        self._make_sources()
+        self._make_list()
+        bind_actions(self, {"models.leave": self._leave})
+        self._lay_out()
+        self.setFocusProxy(self.filter)
+        self.refresh()
+
+    def _make_sources(self) -> None:
+        """Make what adds a model: by its name on the hub, from a folder or from a file."""
         self.name = QLineEdit()
         self.name.setPlaceholderText(tr("Search Hugging Face, or OWNER/NAME of a model there"))
         self.name.setAccessibleName(tr("Model to download from Hugging Face"))
@@ -126,11 +135,13 @@ class ModelsPage(QWidget):
             kind="primary",
             tooltip=tr("Download a model from Hugging Face, or add a folder or a file"),
         )
+
+    def _make_list(self) -> None:
+        """Make the list of models with its filter, and what is said about it."""
         self.filter = filter_box(tr("Filter models"))
         self.filter.textChanged.connect(self._arrange)
         self.order = choice_box(tr("Order of the models"), ORDERS)
         self.order.currentTextChanged.connect(self._arrange)
-        bind_actions(self, {"models.leave": self._leave})
         self.bar = ProgressLine()
         self.progress = elided(size="small", meaning="muted")
         self.said = label(size="small", wrap=True)
@@ -140,15 +151,12 @@ class ModelsPage(QWidget):
             meaning="muted",
             wrap=True,
         )
-        self.serving = ServingPanel(state, link)
+        self.serving = ServingPanel(self._state, self._link)
         self.serving.changed.connect(self.refresh)
         self.serving.told.connect(self._show_message)
         self.empty = label(tr(EMPTY), meaning="muted", wrap=True)
         self.empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.stored = label(strong=True)
-        self._lay_out()
-        self.setFocusProxy(self.filter)
-        self.refresh()
 
     def refresh(self) -> None:
         """Show the newest state, and read the list if another model is in use."""

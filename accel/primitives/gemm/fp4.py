@@ -13,8 +13,8 @@ from gpudeck.accel.primitives.gemm.fp4_kernels import fp4_product
 from gpudeck.accel.primitives.quantize.fp4 import BLOCKS, Fp4
 from gpudeck.accel.runtime.call import KernelCall, Pointer, TensorBox
 from gpudeck.accel.runtime.named import launch
-from gpudeck.accel.runtime.refusals import this_gpu_has
-from gpudeck.language.text import Text, phrase
+from gpudeck.accel.runtime.refusals import refuse_older
+from gpudeck.language.text import Text
 
 _TILES = {"BM": 128, "BN": 128, "BK": 128, "GROUP": 8}
 _OPTIONS = {"num_warps": 4, "num_stages": 2}
@@ -25,13 +25,7 @@ def refusal(device: torch.device) -> Text | None:
     """Return why the kernel cannot run on a device, or None."""
     if isinstance(fp4_product, InterpretedFunction):
         return None
-    if device.type != "cuda":
-        return phrase("needs a CUDA GPU")
-    capability = torch.cuda.get_device_capability(device)
-    if capability < _OLDEST:
-        needed = phrase("needs compute capability {version} for FP4", version="10.0")
-        return this_gpu_has(needed, capability)
-    return None
+    return refuse_older(device, _OLDEST)
 
 
 def multiply(a: Fp4, b: Fp4, dtype: torch.dtype) -> Tensor:

@@ -13,7 +13,7 @@ from gpudeck.accel.primitives.gemm.int4_few_kernels import int4_few_product
 from gpudeck.accel.primitives.quantize.int4 import Int4
 from gpudeck.accel.runtime.call import ALIGNMENT, KernelCall, Pointer
 from gpudeck.accel.runtime.launch import prepare
-from gpudeck.accel.runtime.refusals import this_gpu_has
+from gpudeck.accel.runtime.refusals import refuse_older
 from gpudeck.language.text import Text, joined, phrase
 
 GROUPS = (32, 64, 128)
@@ -36,13 +36,7 @@ class Cut(NamedTuple):
 
 def refusal(b: Int4, dtype: torch.dtype, device: torch.device) -> Text | None:
     """Return why the kernel cannot multiply with a matrix, or None."""
-    if device.type != "cuda":
-        return phrase("needs a CUDA GPU")
-    capability = torch.cuda.get_device_capability(device)
-    if capability < _OLDEST:
-        needed = phrase("needs compute capability {version}", version="8.0")
-        return this_gpu_has(needed, capability)
-    return mismatch(b, dtype)
+    return refuse_older(device, _OLDEST) or mismatch(b, dtype)
 
 
 def mismatch(b: Int4, dtype: torch.dtype) -> Text | None:

@@ -35,8 +35,8 @@ from gpudeck.accel.primitives.linear_attention.plan import (
 from gpudeck.accel.primitives.linear_attention.problem import Operands, Rule
 from gpudeck.accel.primitives.linear_attention.single_pass import single_pass, suffices
 from gpudeck.accel.runtime import named
-from gpudeck.accel.runtime.refusals import this_gpu_has
-from gpudeck.language.text import Text, phrase
+from gpudeck.accel.runtime.refusals import refuse_older
+from gpudeck.language.text import Text
 
 _OLDEST = (8, 0)
 _JOINED, _STEP = 16, 32
@@ -47,13 +47,7 @@ def refuse(device: torch.device) -> Text | None:
     """Return why the kernels cannot run on a device, or None."""
     if isinstance(chunk_kernels.scores, InterpretedFunction):
         return None
-    if device.type != "cuda":
-        return phrase("needs a CUDA GPU")
-    capability = torch.cuda.get_device_capability(device)
-    if capability < _OLDEST:
-        needed = phrase("needs compute capability {version}", version="8.0")
-        return this_gpu_has(needed, capability)
-    return None
+    return refuse_older(device, _OLDEST)
 
 
 def fused(x: Operands) -> tuple[Tensor, Tensor]:
