@@ -141,13 +141,13 @@ def _facts(found: Sequence[Finding], monitor: ScanMonitor) -> tuple[Fact, ...]:
         source = "the file system" if finding.place else "the daemon's list of processes"
         add = FactBuilder(f"find{i}", "Find", source, now)
         add.text("where", "where", finding.shown)
-        add.number("size", "size", finding.bytes, "B", "not known")
+        add.number("size", "size", finding.bytes, "B", phrase("not known"))
         add.value("age", "unused for", finding.age, "s", phrases.duration(finding.age))
         add.text("reason", "reason", finding.reason)
         facts += add.facts
     add = FactBuilder("finds", "Finds", "the file system", now)
     add.value("count", "in all", len(found), "", counted(len(found), "item"))
-    add.number("size", "size of all", sum(f.bytes for f in found), "B", "not known")
+    add.number("size", "size of all", sum(f.bytes for f in found), "B", phrase("not known"))
     for i, line in enumerate(monitor.unseen):
         add.text(f"unseen{i}", "not searched", line)
     if monitor.stopped:
