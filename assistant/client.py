@@ -46,6 +46,7 @@ _DECODE: Callable[[bytes], m.Reply] = msgspec.json.Decoder(m.Reply).decode
 OnEvent = Callable[[Event], None]
 R = TypeVar("R", Answer, Completion, ModelSpeed)
 
+_DOES = ("once", "session")
 _MAX_DEATHS = 5
 """Processes that may end under a request, one after the other and without new text, before that
 is an error."""
@@ -85,6 +86,8 @@ class Assistant:
         device: DeviceChoice = "auto",
         meant: Request | None = None,
         state: State | None = None,
+        by: str = "",
+        folder: str | None = None,
     ) -> Answer:
         """Answer a question, or propose what it asks for.
 
@@ -100,6 +103,8 @@ class Assistant:
             device: `cpu` does not wait for a GPU.
             meant: The chosen request, if an answer to the question had choices.
             state: What the conversation is about, from its last answer; None for a new one.
+            by: The program that asks in the place of a person.
+            folder: Where a job that is submitted runs; None: in this process's folder.
 
         Raises:
             Cancelled: `cancel` was called.
@@ -107,7 +112,8 @@ class Assistant:
             UserError: The request cannot be answered; the message says what to do.
         """
         about = state or State()
-        request = m.Ask(text, when, self._new_id(), os.getcwd(), device, meant, about)
+        where = os.getcwd() if folder is None else folder
+        request = m.Ask(text, when, self._new_id(), where, device, meant, about, by)
         answer = self._converse(request, on_event, Answer)
         proposal = answer.proposal
         if proposal is None or not proposal.certain or proposal.tool not in self.allowed:
@@ -124,14 +130,15 @@ class Assistant:
 
         Args:
             proposal: From an answer.
-            how: `once` carries it out; `session` also allows the tool for this object; `never`
-                refuses the tool until `gpudeck.assistant.tools.permissions.forget` allows it again.
+            how: `once` carries it out; `session` also allows the tool for this object; `no` drops
+                it; `never` refuses the tool until `gpudeck.assistant.tools.permissions.forget`
+                allows it again.
 
         Raises:
             DaemonGone: The daemon is not running.
             UserError: The proposal has expired, or cannot be carried out any more.
         """
-        env = make_spec((), {}).env if submits_jobs(proposal.tool) and how != "never" else {}
+        env = make_spec((), {}).env if submits_jobs(proposal.tool) and how in _DOES else {}
         try:
             reply = self._send(m.Approve(proposal.id, how, env))
         except DaemonGone as e:
@@ -142,6 +149,18 @@ class Assistant:
         assert isinstance(reply, Answer), reply
         if how == "session" and not proposal.once:
             self.allowed.add(proposal.tool)
+        return reply
+
+    def proposals(self, number: str = "") -> m.Proposals:
+        """Return the proposals of programs that wait for a person, and what became of one.
+
+        Args:
+            number: The id of a proposal; its outcome is empty while it waits or if it has expired.
+
+        Raises DaemonGone if the assistant does not run; then none waits.
+        """
+        reply = self._send(m.GetProposals(number))
+        assert isinstance(reply, m.Proposals), reply
         return reply
 
     def report(

@@ -43,6 +43,14 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
     """The choice of a person who was asked what the request means."""
     state: State = State()
     """What the conversation is about; from its last answer."""
+    by: str = ""
+    """The program that asks in the place of a person."""
+
+
+class GetProposals(msgspec.Struct, frozen=True, tag="proposals"):
+    """Ask which proposals of programs wait for a person, and what became of one."""
+
+    id: str = ""
 
 
 class Approve(msgspec.Struct, frozen=True, tag="approve"):
@@ -113,7 +121,7 @@ class Status(msgspec.Struct, frozen=True, tag="status"):
 
 
 Work = Ask | Report | CompletionRequest | Benchmark
-Request = Work | Approve | Cancel | UseCpu | Status
+Request = Work | Approve | GetProposals | Cancel | UseCpu | Status
 
 
 class Waiting(msgspec.Struct, frozen=True, tag="waiting"):
@@ -241,6 +249,14 @@ class AssistantState(msgspec.Struct, frozen=True, tag="state"):
     """The reason why the configured model could not be loaded."""
 
 
+class Proposals(msgspec.Struct, frozen=True, tag="proposed"):
+    """List the proposals of programs that wait for a person."""
+
+    waiting: tuple[Proposal, ...] = ()
+    outcome: str = ""
+    """What became of the one that was asked for; empty while it waits, or if it has expired."""
+
+
 class Acknowledged(msgspec.Struct, frozen=True, tag="ok"):
     """Reply to Cancel and UseCpu."""
 
@@ -266,4 +282,4 @@ class WantedRefused(UserError):
 Event = Waiting | Chunk
 Result = Answer | Completion | ModelSpeed
 """The last reply to a piece of work."""
-Reply = Waiting | Chunk | Result | Evicted | AssistantState | Acknowledged | Failed
+Reply = Waiting | Chunk | Result | Evicted | AssistantState | Proposals | Acknowledged | Failed

@@ -157,6 +157,9 @@ ANSWERS: dict[Decision, ProposalAnswer] = {
         ),
         tr_noop("Blocked for good."),
     ),
+    "no": ProposalAnswer(
+        tr_noop("Refuse"), tr_noop("Tell the program that it is not done"), tr_noop("Refused.")
+    ),
 }
 
 

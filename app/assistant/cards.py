@@ -86,7 +86,7 @@ class ProposalCard(QFrame):
             made.setVisible(is_open)
             action = made.text().rstrip("…")
             made.setAccessibleName(tr("{caption}: {value}", caption=action, value=proposal.title))
-        self.choices["session"].setVisible(not proposal.once)
+        self.choices["session"].setVisible(not (proposal.once or proposal.by))
         if is_open:
             self._expiry.start(round(1000 * left) + 100)
 

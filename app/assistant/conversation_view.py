@@ -36,7 +36,7 @@ from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import ask_save_path
 from gpudeck.assistant.intents.choices import Choice, choice_by_number
 from gpudeck.assistant.messages import Event, Waiting
-from gpudeck.assistant.tools.proposal import Decision
+from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.extras import missing_of
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -59,6 +59,8 @@ class ConversationView(QWidget):
         """The open conversation."""
         self.asked = self.conversation
         """The conversation that awaits an answer, whichever is open."""
+        self._shown: set[str] = set()
+        """The proposals of programs that messages show."""
         self.messages, self.composer, self.undo = MessageList(), Composer(), UndoLine()
         self.empty = FirstQuestions()
         self.empty.asked.connect(self.ask)
@@ -184,6 +186,14 @@ class ConversationView(QWidget):
             Ask(text, choice.request, self.conversation.about),
         )
 
+    def _dismiss(self, answer: int, proposal: Proposal | None) -> None:
+        """Close a proposal; a program learns that its own was refused."""
+        if proposal is not None and proposal.by:
+            self._decide(answer, "no")
+            return
+        self.conversation.dismiss(answer)
+        self._changed()
+
     def _decide(self, answer: int, decision: Decision) -> None:
         """Send the user's decision on a proposal."""
         proposal = self.conversation.tree.message(answer).proposal
@@ -205,6 +215,15 @@ class ConversationView(QWidget):
         self.asked.answered(answer, self.asked.ask(question))
         self.messages.goal = "question"
         self.refresh()
+
+    def show_proposals(self, waiting: tuple[Proposal, ...]) -> None:
+        """Add the proposals of programs that no message shows yet."""
+        for proposal in waiting:
+            if proposal.id not in self._shown and not self.asked.busy:
+                self._shown.add(proposal.id)
+                question = tr("{program} proposes something", program=proposal.by)
+                told = tr("{program} waits for your decision.", program=proposal.by)
+                self.show_answer(question, FinishedAnswer(told, "template", proposal=proposal))
 
     def _await(
         self, make_room: Callable[[], int], request: Request[FinishedAnswer] | None = None
@@ -262,8 +281,7 @@ class ConversationView(QWidget):
             case "edit":
                 self.composer.edit(number, message.text)
             case "cancelled":
-                self.conversation.dismiss(number)
-                self._changed()
+                self._dismiss(number, message.proposal)
             case "once" | "session" | "never":
                 self._decide(number, what)
             case "1" | "2" | "3":

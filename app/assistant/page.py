@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from PySide6.QtCore import QEvent, QSize, QTimer, Signal
-from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QWidget
 
 from gpudeck.app.assistant.answer_pane import AnswerPane
@@ -20,6 +20,7 @@ from gpudeck.app.assistant.requests import (
     FinishedAnswer,
     OpenSession,
     ReadPresets,
+    ReadProposals,
     RenameSession,
     RestoreSession,
     SavePresets,
@@ -46,6 +47,8 @@ that the list takes where text is large."""
 _ROOMY, _ROOMY_WIDEST, _ROOMY_SIDE = 1700, 1100, 280
 """Pixels of width from which on the sources have a pane of their own, and of the conversation
 and of the list in such a window."""
+_LOOKS_MS = 2000
+"""Milliseconds between two looks for what programs propose."""
 T = TypeVar("T")
 
 
@@ -72,6 +75,10 @@ class AssistantPage(QWidget):
         )
         self.pane = AnswerPane()
         self.models = ModelsPage(state, link)
+        self._programs = QTimer(self)
+        """Looks for what programs propose, while the page is shown."""
+        self._programs.setInterval(_LOOKS_MS)
+        self._programs.timeout.connect(self.look_for_proposals)
         self.stack = PageStack()
         self._connect()
         self._lay_out()
@@ -152,12 +159,21 @@ class AssistantPage(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
+        self._programs.start()
         self.models.serving.look()
         if not self._listed:
             self._listed = True
             self._find()
             self._read_presets()
             self._link.send(self, Wake(), on_error=lambda _: None)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._programs.stop()
+
+    def look_for_proposals(self) -> None:
+        """Look for what programs propose, and show it as cards."""
+        self._link.send(self, ReadProposals(), self.view.show_proposals, lambda _: None)
 
     def show_answer(self, question: str, answer: FinishedAnswer) -> None:
         """Add a question and its finished answer to the conversation."""

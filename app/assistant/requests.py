@@ -29,7 +29,7 @@ from gpudeck.assistant.reports.report import packed
 from gpudeck.assistant.serve import client as serving
 from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.language.text import Message, phrase
-from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 
 
 class FinishedAnswer(msgspec.Struct, frozen=True):
@@ -96,6 +96,17 @@ class Decide(msgspec.Struct, frozen=True):
     def carry_out(self, call: Call) -> FinishedAnswer:
         """Return an answer that describes what was done."""
         return finished(_assistant(call).approve(self.proposal, self.decision))
+
+
+class ReadProposals(msgspec.Struct, frozen=True):
+    """Read what programs propose."""
+
+    def carry_out(self, call: Call) -> tuple[Proposal, ...]:
+        """Return the proposals that wait; none if the assistant does not run."""
+        try:
+            return Assistant(start=False).proposals().waiting
+        except (DaemonGone, FileNotFoundError):
+            return ()
 
 
 class Chat(msgspec.Struct, frozen=True):

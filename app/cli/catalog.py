@@ -223,7 +223,7 @@ COMMANDS = (
     Command(
         "mcp",
         "cli.assistant.mcp",
-        "offer the assistant's queries to other programs, by the Model Context Protocol",
+        "offer the assistant's queries and orders to other programs, by the Model Context Protocol",
         json=False,
     ),
     Command(
@@ -238,6 +238,11 @@ COMMANDS = (
         "cli.assistant.bench",
         "measure a language model under rising load: tokens per second, the time to the first "
         "token, and the time for each further token",
+    ),
+    Command(
+        "proposals",
+        "cli.assistant.proposals",
+        "list what programs propose through gpudeck mcp, and approve or refuse it",
     ),
     Command(
         "report",

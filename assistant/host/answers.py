@@ -216,7 +216,9 @@ def _propose(asked: _Asked, order: Order) -> Answer:
     action = plan_action(asked.tools, order)
     asked.context.request.channel.raise_if_cancelled()
     certain = asked.routed.parsed.exact and asked.ask.meant is None
-    proposal = asked.context.request.proposals.add(asked.tools, order, action, certain)
+    proposal = asked.context.request.proposals.add(
+        asked.tools, order, action, certain, asked.ask.by
+    )
     text = _understood(asked, _proposal_text(proposal, said))
     about = "job" if action.jobs else ""
     state = State(action.jobs, (), None, about, said.language, order.group, order)

@@ -142,7 +142,8 @@ class AssistantServer:
         if self._residency.on_gpu:
             minutes = (await asyncio.to_thread(settings.load)).model_idle_minutes
             unused_s = min(unused_s, 60 * minutes)
-        if not self._pending and time.monotonic() - self._used > unused_s:
+        awaited = bool(self._proposals.of_programs) and not self._residency.on_gpu
+        if not (self._pending or awaited) and time.monotonic() - self._used > unused_s:
             self._leave(f"unused for {unused_s:.0f} s")
 
     def _leave(self, reason: Message) -> None:
@@ -181,6 +182,9 @@ class AssistantServer:
                 await peer.send(_ENCODE(self._status()))
             case m.Approve():
                 await self._decide(request, peer)
+            case m.GetProposals():
+                outcome = self._proposals.outcome(request.id)
+                await peer.send(_ENCODE(m.Proposals(self._proposals.of_programs, outcome)))
             case m.Ask() | m.Report() | m.CompletionRequest() | m.Benchmark():
                 await self._serve(request, peer)
 

@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-Decision = Literal["once", "session", "never"]
+Decision = Literal["once", "session", "never", "no"]
+"""Carry it out, also allow it for the session, refuse its tool for good, or only drop it."""
 _NEW_JOBS = frozenset({"submit", "retry"})
 
 
@@ -34,3 +35,5 @@ class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
     """The action differs each time, so it cannot be allowed for a session."""
     note: str = ""
     """The reason why it is proposed again."""
+    by: str = ""
+    """The program that proposes it; empty: the person asked for it."""

@@ -18,6 +18,8 @@ from gpudeck.scheduler.protocol.errors import UserError
 
 LASTS_S = 300.0
 """A proposal expires after this time, because the state it was planned from is outdated by then."""
+OF_PROGRAMS_LASTS_S = 3600.0
+"""The same for the proposal of a program, which nobody waits for."""
 _MAX_PENDING = 100
 _CHANGED = "Nothing was done, because things have changed since this was proposed."
 
@@ -45,9 +47,29 @@ class ProposalStore:
         self._clock = clock
         self._lock = threading.Lock()
         self._pending: dict[str, _Pending] = {}
+        self._outcomes: dict[str, str] = {}
+        """What became of proposals that were decided, by their ids."""
+
+    @property
+    def of_programs(self) -> tuple[Proposal, ...]:
+        """Return the proposals of programs that wait for a decision, oldest first."""
+        with self._lock:
+            kept = [pending.proposal for pending in self._pending.values()]
+        now = self._clock()
+        return tuple(one for one in kept if one.by and one.expires > now)
+
+    def outcome(self, number: str) -> str:
+        """Return what became of a proposal; empty while it waits, or if it has expired."""
+        with self._lock:
+            return self._outcomes.get(number, "")
 
     def add(
-        self, context: ToolContext, request: Request, action: PlannedAction, certain: bool
+        self,
+        context: ToolContext,
+        request: Request,
+        action: PlannedAction,
+        certain: bool,
+        by: str = "",
     ) -> Proposal:
         """Keep a planned action until it is approved.
 
@@ -56,18 +78,19 @@ class ProposalStore:
             request: The order that the action was planned for, or the query that it follows from.
             action: The action to carry out.
             certain: The request was, word by word, an exact form of the order.
+            by: The program that proposes it; empty: the person asked for it.
 
         Raises:
             UserError: A person refused the tool for good.
         """
         meant = action.order or request  # to pause a job that runs is to suspend it
         check_permitted(context.daemon, meant.name)
-        return self._keep(context, meant, action, certain)
+        return self._keep(context, meant, action, certain, by=by)
 
     def approve(
         self, daemon: Client, number: str, decision: Decision, env: Environment
     ) -> DecisionResult:
-        """Carry out a proposal once, or refuse its tool for good.
+        """Carry out a proposal once, drop it, or refuse its tool for good.
 
         If things have changed so that the effect would differ, nothing is done, and the action is
         proposed again. A permission for the session is kept by the client.
@@ -82,8 +105,20 @@ class ProposalStore:
                 "this proposal has expired or has already been decided, and nothing is done. "
                 "Ask again"
             )
+        result = self._decide(daemon, pending, decision, env)
+        with self._lock:
+            self._outcomes[number] = result.text
+            self._outcomes = dict(list(self._outcomes.items())[-_MAX_PENDING:])
+        return result
+
+    def _decide(
+        self, daemon: Client, pending: _Pending, decision: Decision, env: Environment
+    ) -> DecisionResult:
         _, request, context, action = pending
         words, tool = context.words, pending.proposal.tool
+        if decision == "no":
+            text = words.text("A person refused it. Nothing was done.")
+            return DecisionResult(request.role, text)
         if decision == "never":
             refuse(daemon, tool)
             text = words.text("I will not propose this again ({tool}).", tool=tool)
@@ -93,7 +128,8 @@ class ProposalStore:
             action = plan_action(context, request)
         if action.basis != pending.action.basis:
             changed = words.text(_CHANGED)
-            again = self._keep(context, request, action, certain=False, note=changed)
+            by = pending.proposal.by
+            again = self._keep(context, request, action, certain=False, note=changed, by=by)
             return DecisionResult(request.role, changed, again)
         return DecisionResult(request.role, action.carry_out(daemon, env))
 
@@ -104,6 +140,7 @@ class ProposalStore:
         action: PlannedAction,
         certain: bool,
         note: str = "",
+        by: str = "",
     ) -> Proposal:
         now = self._clock()
         proposal = Proposal(
@@ -112,10 +149,11 @@ class ProposalStore:
             action.title,
             action.effect,
             action.details,
-            now + LASTS_S,
+            now + (OF_PROGRAMS_LASTS_S if by else LASTS_S),
             certain,
             action.sealed,
             note,
+            by,
         )
         with self._lock:
             valid = {

@@ -32,6 +32,7 @@ from gpudeck.app.assistant.requests import (
     ChatServed,
     Decide,
     FinishedAnswer,
+    ReadProposals,
     SessionRequest,
     Wake,
     WriteBrief,
@@ -136,7 +137,7 @@ class Fed:
             self.remember.append(request)
         elif isinstance(request, ListModels):
             self.models.append(request)
-        elif isinstance(request, GetDestinations | ReadVerdicts | FindUnfinished):
+        elif isinstance(request, GetDestinations | ReadVerdicts | FindUnfinished | ReadProposals):
             pass
         elif isinstance(request, FindServed):
             self.looks.append(request)

@@ -11,7 +11,7 @@ from PySide6.QtTest import QTest
 
 from gpudeck.app.assistant.conversation import Conversation
 from gpudeck.app.assistant.message_tree import SavedConversation
-from gpudeck.app.assistant.requests import Decide, FinishedAnswer, SessionRequest
+from gpudeck.app.assistant.requests import Decide, FinishedAnswer, ReadProposals, SessionRequest
 from gpudeck.assistant.tools.proposal import Proposal
 from tests.gui.conftest import Fed
 
@@ -175,3 +175,22 @@ def test_a_figure_in_an_answer_leads_to_its_source(fed: Fed) -> None:
     assert table.cellAt(0, 0).format().background().style() == Qt.BrushStyle.NoBrush
     message_view.text.anchorClicked.emit(QUrl("http://evil"))
     message_view.text.anchorClicked.emit(QUrl("fact:99,x"))
+
+
+def test_what_a_program_proposes_is_a_card_and_a_refusal_reaches_the_program(fed: Fed) -> None:
+    of_program = msgspec.structs.replace(PROPOSAL, id="p9", by="editor")
+    fed.window.show_page("assistant")
+    page = fed.window.assistant
+    page.look_for_proposals()
+    fed.reply(ReadProposals, (of_program,))
+    fed.settle()
+    shown = page.view.messages.views[-1]
+    assert "editor" in shown.text.toPlainText()
+    assert shown.proposal.title.text() == "Cancel job 7 (train)?"
+    page.look_for_proposals()
+    fed.reply(ReadProposals, (of_program,))
+    fed.settle()
+    assert len(page.view.conversation.path) == 2, "it is shown once"
+    shown.proposal.cancel.click()
+    fed.settle()
+    assert Decide(of_program, "no") in fed.asked

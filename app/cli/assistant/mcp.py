@@ -1,4 +1,4 @@
-"""Serve the assistant's queries to other programs, by the Model Context Protocol."""
+"""Serve the assistant's queries and orders to other programs, by the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ from argparse import ArgumentParser, Namespace
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add nothing: a program that starts the server speaks to it over stdin and stdout."""
+    """Add what a program may do without asking."""
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="VERB",
+        help="carry out orders of this verb, such as submit, without asking a person; for programs "
+        "that work while nobody is there. Can be given several times",
+    )
 
 
 def run(args: Namespace) -> int:
     """Serve until stdin is closed."""
-    from gpudeck.assistant.tool_server.server import server  # the package `mcp` may be missing
+    from gpudeck.assistant.tool_server.server import serve  # the package `mcp` may be missing
 
-    server().run("stdio")
+    serve(frozenset(args.allow))
     return 0

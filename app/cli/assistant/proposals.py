@@ -1,0 +1,74 @@
+"""List what programs propose, and decide on it."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+
+from gpudeck.app.cli.assistant.markdown import print_markdown
+from gpudeck.app.cli.output import print_json, print_line, print_table, prompt
+from gpudeck.app.format.values import clock
+from gpudeck.assistant.client import Assistant
+from gpudeck.assistant.tools.proposal import Decision, Proposal
+from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
+
+_ANSWERS: dict[str, Decision] = {"y": "once", "yes": "once", "n": "no", "no": "no",
+                                 "never": "never"}  # fmt: skip
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the proposal to decide on."""
+    parser.add_argument(
+        "proposal", nargs="?", metavar="ID", help="decide on this one; its beginning is enough"
+    )
+
+
+def run(args: Namespace) -> int:
+    """List the proposals of programs, or show one and ask whether it shall be carried out."""
+    assistant = Assistant(start=False)
+    try:
+        waiting = assistant.proposals().waiting
+    except (DaemonGone, FileNotFoundError):
+        waiting = ()  # they end with the assistant
+    if args.proposal:
+        return _decide(assistant, _found(waiting, args.proposal))
+    if args.json:
+        print_json(waiting)
+    elif waiting:
+        rows = [(one.id[:8], one.by, one.title, clock(one.expires)) for one in waiting]
+        print_table([("ID", "PROGRAM", "PROPOSES", "UNTIL"), *rows])
+        print_line("To decide on one: gpudeck proposals ID")
+    else:
+        print_line("No program proposes anything.")
+    return 0
+
+
+def _found(waiting: tuple[Proposal, ...], start: str) -> Proposal:
+    found = [one for one in waiting if one.id.startswith(start)]
+    if len(found) != 1:
+        raise UserError(
+            f"no proposal that waits begins with {start!r}. See: gpudeck proposals"
+            if not found
+            else f"several proposals begin with {start!r}. See: gpudeck proposals"
+        )
+    return found[0]
+
+
+def _decide(assistant: Assistant, proposal: Proposal) -> int:
+    """Show a proposal, ask, and print what was done; ask again if it has changed meanwhile."""
+    print_line(f"{proposal.by}: {proposal.title}? {proposal.note}".rstrip())
+    print_line(proposal.effect)
+    for caption, value in proposal.details:
+        print_line(f"{caption.lower()}: {value}")
+    if not sys.stdin.isatty():
+        print_line("Nothing was done, because there is no terminal to ask for confirmation on.")
+        return 1
+    decision = _ANSWERS.get(prompt("Do it? [y/n/never, or Enter to decide later]"))
+    if decision is None:
+        print_line("It still waits.")
+        return 1
+    answer = assistant.approve(proposal, decision)
+    if answer.proposal is not None:
+        return _decide(assistant, answer.proposal)
+    print_markdown(answer.text)
+    return int(decision != "once")

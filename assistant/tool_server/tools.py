@@ -1,0 +1,141 @@
+"""The tools that other programs get: a query, and an order for each verb of the table.
+
+The schema of each is made from `Query` or `Order` themselves, so that what can be asked and ordered
+here is what can be asked and ordered anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from gpudeck.assistant.query.request import Order, Query, Span
+from gpudeck.assistant.query.table import AGGREGATES, ROWS, SUBJECTS, VERBS, WORKLOADS, check
+from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS
+
+MOST_HOURS = 10 * 366 * 24.0
+"""Ten years; readings are kept for a month, jobs for longer."""
+MOST_BYTES = 2.0**50
+Schema = dict[str, Any]
+T = TypeVar("T")
+
+_ABOUT_FIELDS = {
+    "subject": "one of the subjects", "measure": "a measure of the subject; empty: its headline",
+    "devices": "indices of GPUs; none: all", "jobs": "numbers or names of jobs",
+    "states": "states of jobs, or idle or busy for devices", "group": "a group of jobs",
+    "aggregate": f"one of {', '.join(AGGREGATES)}; empty: every row",
+    "limit": "the most rows; 0: all", "gpus": "for capacity: how many GPUs the job would need",
+    "amount": "for capacity: bytes on each GPU; for conversion: the value",
+    "exclude": "jobs that stay as they are", "place": "first, last, before or after",
+    "beside": "the job that it is moved before or after", "command": "the command, as in a shell",
+    "workload": f"in place of a command, one of {', '.join(WORKLOADS)}",
+    "params": "parameters of the workload",
+    "options": "options of the job by name, written as on the command line: "
+               f"{', '.join(option.name for option in JOB_OPTIONS)}; of a booking: begin, until, "
+               "group",
+    "number": "a PID, an alert, a priority, or the limit of a group",
+    "setting": "the name of a setting", "text": "a note, the value of a setting, or a name",
+}  # fmt: skip
+
+
+class Asked(Query, frozen=True, omit_defaults=True, tag="query"):
+    """A query, in which a time may be said as a number of hours up to now."""
+
+    last_hours: float = 0.0
+
+
+class Submitted(Order, frozen=True, omit_defaults=True, tag="order"):
+    """An order, with the folder in which a new job runs."""
+
+    folder: str = ""
+
+
+class ToolSchema(NamedTuple):
+    """Describe a tool."""
+
+    name: str
+    about: str
+    schema: Schema
+
+
+def query_tool() -> ToolSchema:
+    """Return the tool that returns rows."""
+    lines = (
+        f"{name} ({SUBJECTS[name].about}): {', '.join(SUBJECTS[name].measures) or 'no measures'}"
+        for name in ROWS
+        if name != "conversion"
+    )
+    about = "Return rows about GPUs or jobs. Subjects and their measures:\n" + "\n".join(lines)
+    return ToolSchema("query", about, _schema(Asked, lambda field: field != "type", ("subject",)))
+
+
+def order_tools() -> tuple[ToolSchema, ...]:
+    """Return a tool for each verb; its arguments are the fields of an order that the verb takes."""
+    return tuple(
+        ToolSchema(
+            verb,
+            f"Propose to {of.about}. Nothing is done before a person approves it.",
+            _schema(Submitted, _fields_of(verb).__contains__, ()),
+        )
+        for verb, of in VERBS.items()
+    )
+
+
+def _fields_of(verb: str) -> frozenset[str]:
+    return frozenset((*VERBS[verb].takes, *(("folder",) if verb == "submit" else ())))
+
+
+def _schema(of: type, wanted: Callable[[str], bool], required: tuple[str, ...]) -> Schema:
+    """Return the schema of a struct's wanted fields, as that of a tool's arguments."""
+    _, parts = msgspec.json.schema_components([of], ref_template="#/$defs/{name}")
+    own = parts[of.__name__]
+    fields = {
+        name: schema | ({"description": _ABOUT_FIELDS[name]} if name in _ABOUT_FIELDS else {})
+        for name, schema in own["properties"].items()
+        if wanted(name)
+    }
+    return {
+        "type": "object", "properties": fields, "required": list(required),
+        "additionalProperties": False, "$defs": parts,
+    }  # fmt: skip
+
+
+def read_query(arguments: Mapping[str, Any], now: float) -> Query:
+    """Return the query of a tool's arguments. Raises UserError for what it does not allow."""
+    asked = _converted({"type": "query", **arguments}, Asked)
+    if not 0 <= asked.last_hours <= MOST_HOURS:
+        raise UserError(f"last_hours is from 0 to {MOST_HOURS:.0f}; got {asked.last_hours:g}")
+    if min(asked.limit, asked.gpus, *asked.devices, *_numbers(asked), 0) < 0:
+        raise UserError("a limit, a count, and the numbers of GPUs and jobs are 0 or more")
+    if not 0 <= asked.amount <= MOST_BYTES:
+        raise UserError(f"amount is from 0 to {MOST_BYTES:.0f}; got {asked.amount:g}")
+    fields = {name: getattr(asked, name) for name in Query.__struct_fields__}
+    if asked.last_hours > 0:
+        fields["time"] = Span(now - 3600.0 * asked.last_hours, now)
+    return check(Query(**fields))
+
+
+def read_order(verb: str, arguments: Mapping[str, Any]) -> Submitted:
+    """Return the order of a tool's arguments. Raises UserError for what the verb does not take."""
+    takes = _fields_of(verb)
+    if unknown := sorted(set(arguments) - takes):
+        raise UserError(f"{verb} takes no {', '.join(unknown)}; it takes {', '.join(takes)}")
+    order = _converted({"type": "order", "verb": verb, **arguments}, Submitted)
+    if min(*order.devices, *_numbers(order), 0, 0) < 0:  # elsewhere -1 is the newest job
+        raise UserError("the numbers of GPUs and jobs are 0 or more")
+    return order
+
+
+def _numbers(request: Query | Order) -> tuple[int, ...]:
+    named = (*request.jobs, *(request.exclude if isinstance(request, Order) else ()))
+    return tuple(job for job in named if isinstance(job, int))
+
+
+def _converted(arguments: Mapping[str, Any], of: type[T]) -> T:
+    try:
+        return msgspec.convert(dict(arguments), of)
+    except msgspec.ValidationError as e:
+        raise UserError(str(e)) from e
