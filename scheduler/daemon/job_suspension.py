@@ -19,7 +19,7 @@ from gpudeck.language.numbers import GIB
 from gpudeck.language.text import Bytes, Message, phrase
 from gpudeck.scheduler.attempts import Executor, running
 from gpudeck.scheduler.executors.inspection import is_elsewhere
-from gpudeck.scheduler.protocol.containers import split_container
+from gpudeck.scheduler.protocol.containers import DETACHING, split_container
 from gpudeck.scheduler.protocol.devices import Detail
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, JobSuspension, Running, suspension_of
@@ -229,8 +229,15 @@ class JobSuspensions:
             raise UserError(
                 phrase("job {job} runs in another container, so it is not suspended", job=job.id)
             )
-        if split_container(job.spec.container)[0] == "docker":  # its processes are not the runner's
-            raise UserError(phrase("job {job} runs in Docker, so it is not suspended", job=job.id))
+        engine, _ = split_container(job.spec.container)
+        if engine in DETACHING:
+            raise UserError(
+                phrase(
+                    "job {job} runs in a container of {engine}, so it is not suspended",
+                    job=job.id,
+                    engine=engine.capitalize(),
+                )
+            )
         details = await self._details()
         found = program.find_job(job, Member(state.runner, state.started), details)
         self._check_limit(job, found)

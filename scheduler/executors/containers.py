@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpudeck.scheduler.protocol.containers import split_container
+from gpudeck.scheduler.protocol.containers import DETACHING, split_container
 
 REMOVE_S = 10.0
 """Seconds for which the removal of a container is waited for."""
@@ -62,7 +62,7 @@ def removal_command(container: str, attempt: str) -> list[str]:
         attempt: The attempt.
     """
     engine, _ = split_container(container)
-    if engine not in ("podman", "docker"):
+    if engine not in DETACHING:
         return []
     at_once = ("--time", "0") if engine == "podman" else ()  # Docker kills at once anyway
     return [engine, "rm", "--force", *at_once, container_name(attempt)]

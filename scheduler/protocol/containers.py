@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 ENGINES = ("podman", "docker", "apptainer")
 """The programs that run containers; the first one that is installed is the default."""
+DETACHING = ("podman", "docker")
+"""Those whose containers' processes do not descend from the one that started them."""
 
 
 def split_container(container: str) -> tuple[str, str]:

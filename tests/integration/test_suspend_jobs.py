@@ -360,17 +360,19 @@ def test_a_resumable_job_does_not_start_before_its_return(machine: Machine) -> N
     assert machine.events(job).count("started") == 1
 
 
-def test_a_job_in_docker_is_not_suspended(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_a_job_in_a_container_of_its_own_is_not_suspended(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    """Its processes are those of Docker's own daemon, so they would run on."""
-    docker = tmp_path / "docker"
-    docker.write_text('#!/bin/sh\ntest "$1" = run && exec sleep 1000\n')
-    docker.chmod(0o755)
+    """Its processes do not descend from the runner, so they would run on."""
+    program = tmp_path / engine
+    program.write_text('#!/bin/sh\ntest "$1" = run && exec sleep 1000\n')
+    program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    job = machine.deck.submit(["true"], gpus=1, container="docker:image", env=dict(os.environ)).job
+    words = {"container": f"{engine}:image", "env": dict(os.environ)}
+    job = machine.deck.submit(["true"], gpus=1, **words).job  # type: ignore[arg-type]
     running(machine.deck, job)
-    with pytest.raises(UserError, match="in Docker"):
+    with pytest.raises(UserError, match=f"in a container of {engine.capitalize()}"):
         machine.deck.suspend_job(job.id)
     assert machine.on(job)
     machine.deck.cancel(job.id)
