@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -231,3 +233,33 @@ def test_few_requests_of_a_user_are_worked_on_at_once(monkeypatch: pytest.Monkey
         await blocked
 
     asyncio.run(flood())
+
+
+_MANY_OBJECTS = """
+import asyncio, gc
+from gpudeck.scheduler.services import garbage
+
+garbage.CHECK_S = 0.01
+whole = []
+gc.callbacks.append(lambda phase, info: whole.append(phase) if info["generation"] == 2 else None)
+
+async def main():
+    task = asyncio.create_task(garbage.collect_garbage())
+    await asyncio.sleep(0)
+    whole.clear()
+    kept = [[n] for n in range(300_000)]
+    print(len(whole))
+    while not whole:
+        await asyncio.sleep(0.01)
+    task.cancel()
+
+asyncio.run(main())
+"""
+
+
+def test_all_objects_are_looked_through_between_requests_only() -> None:
+    """Python would do so within the request that makes the next object."""
+    done = subprocess.run(
+        [sys.executable, "-c", _MANY_OBJECTS], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "0\n"
