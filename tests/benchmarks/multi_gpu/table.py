@@ -1,0 +1,83 @@
+"""Write the table of the manual's page about several GPUs from the measured rows.
+
+    python -m tests.benchmarks.multi_gpu.table
+
+It stands between `<!-- shares of the ideal -->` and `<!-- end of shares -->`; a test compares it.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+from tests.benchmarks.rows import RESULTS
+
+PAGE = Path(__file__).parents[3] / "docs" / "manual" / "distributed.md"
+_MARKED = re.compile(r"(<!-- shares of the ideal -->\n).*?(<!-- end of shares -->)", re.S)
+_HEAD = """\
+| 128 elements a head, bf16 | forward: ours | best peer | both passes: ours | best peer |
+|---|---|---|---|---|"""
+PEERS_RUN = "3"
+"""The run in which other packages were measured."""
+DEFECT = "late tiles by the portable kernel"
+"""The setting of rows that show a defect which is mended."""
+_NAMES = ("documents", "causal", "heads", "kv_heads", "tokens")
+Row = dict[str, str]
+Cell = tuple[str, ...]
+
+
+def read() -> list[Row]:
+    """Return the rows of all runs from that of the peers on, without those of the defect."""
+    with (RESULTS / "distributed.csv").open(newline="") as f:
+        rows = list(csv.DictReader(f))
+    return [r for r in rows if r["run"] >= PEERS_RUN and r["setting"] != DEFECT]
+
+
+def table() -> str:
+    """Return the table as Markdown: shares of the ideal, with what reached them."""
+    rows = read()
+    cells = dict.fromkeys(tuple(row[name] for name in _NAMES) for row in rows)
+    lines = [_line(cell, rows) for cell in cells]
+    return "\n".join([_HEAD, *lines, ""])
+
+
+def _line(cell: Cell, rows: list[Row]) -> str:
+    mine = [row for row in rows if tuple(row[name] for name in _NAMES) == cell]
+    columns = [_problem(cell)]
+    for part in ("forward", "both"):
+        every = [row for row in mine if row["pass"] == part]
+        ours = [row for row in every if row["contender"] == "ours"]
+        newest = max((row["run"] for row in ours), default="")
+        columns.append(_best([row for row in ours if row["run"] == newest], "strategy"))
+        columns.append(_best([row for row in every if row["contender"] != "ours"], "contender"))
+    return f"| {' | '.join(columns)} |"
+
+
+def _problem(cell: Cell) -> str:
+    documents, causal, heads, kv_heads, tokens = cell
+    what = f"{heads}/{kv_heads} heads, {int(tokens) // 1024}k"
+    if documents:
+        return f"{what}, {documents} documents"
+    return what if causal == "True" else f"{what}, not causal"
+
+
+def _best(rows: list[Row], named: str) -> str:
+    if not rows:
+        return "not measured"
+    best = max(rows, key=lambda row: float(row["share"]))
+    return f"{float(best['share']):.2f} {best[named].replace('+', ' and ')}"
+
+
+def filled(text: str) -> str:
+    """Return a page with its table anew."""
+    return _MARKED.sub(lambda m: m[1] + table() + m[2], text)
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(filled(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()
