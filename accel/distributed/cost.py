@@ -35,6 +35,8 @@ class Links:
     """What the host needs to start one round, while the GPU works."""
     flops: float = 1e11
     """Floating-point operations a second of the local kernel."""
+    start_s: float = 0.0
+    """What a pass takes besides: its first signals, and copies of own rows."""
     short_flops: float = 0.0
     """The same for pieces that are merged in float32; 0 for 0.8 of `flops`."""
 
@@ -49,10 +51,10 @@ class Links:
 
 MESSAGES_GPU = Links(False, 180e9, 40e-6, 600e12)
 """NCCL between two H100s over NVLink (LOG.md: 175 GiB/s at 64 MiB)."""
-DIRECT = Links(True, 332e9, 40e-6, 660e12)
+DIRECT = Links(True, 332e9, 40e-6, 635e12, 0.1e-3)
 """The copy engine between two H100s over NVLink: 309 GiB/s each way at 64 MiB. Short passes are
 replayed as graphs, in which a round takes the host nothing."""
-BETWEEN_HOSTS = Links(False, 45e9, 0.7e-3, 660e12)
+BETWEEN_HOSTS = Links(False, 45e9, 0.7e-3, 635e12, 0.1e-3)
 """H100s with one network adapter of 400 Gbit/s each, an assumption: nobody measured it here."""
 CPU = Links(False, 1e9, 200e-6, 1e11)
 """gloo between processes of one machine; an assumption, not a measurement."""
@@ -82,7 +84,8 @@ def seconds(
     slow = links.short_flops or 0.8 * links.flops
     work *= links.flops / slow if merged else 1.0
     travel = moved / links.bytes_a_second
-    return max(work, travel * (1 - exposed), rounds * links.latency_s) + travel * exposed
+    hidden = max(work, travel * (1 - exposed), rounds * links.latency_s)
+    return hidden + travel * exposed + (links.start_s if ranks > 1 else 0.0)
 
 
 def _journey(

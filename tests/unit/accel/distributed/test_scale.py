@@ -17,15 +17,16 @@ def test_the_model_is_near_what_two_gpus_took():
     errors = []
     for row in csv.DictReader(MEASURED.read_text().splitlines()):
         tokens = int(row["tokens"])
-        measured = row["setting"] in ("called directly", "graphs, pieces of 96 MiB")
-        if not measured or row["documents"] or tokens < 65536 or row["pass"] == "both":
+        defect = row["contender"] != "ours" or row["setting"].startswith("late tiles")
+        if defect or row["documents"] or tokens < 65536 or row["pass"] == "both":
             continue
         visible = 0.5 if row["causal"] == "True" else 1.0
         sizes = Sizes(1, int(row["heads"]), int(row["kv_heads"]), 128, 128, 2, visible)
         found = seconds(row["strategy"], 2, tokens, sizes, DIRECT, row["pass"])
         errors.append(1e3 * found / float(row["ms"]) - 1)
     assert len(errors) >= 8
-    assert max(map(abs, errors)) < 0.15, errors
+    assert max(map(abs, errors)) < 0.12, errors
+    assert abs(sum(errors) / len(errors)) < 0.05
 
 
 def test_predictions_name_only_what_can_divide_the_heads():
