@@ -49,7 +49,7 @@ _STATES = {
 _ORDINALS = {"@first": 0, "@second": 1, "@third": 2}
 _VERBS = {"cancel": "cancel", "retry": "retry", "kill": "kill", "drain": "drain",
           "undrain": "undrain", "limit": "limit", "book": "book", "note": "note", "undo": "undo",
-          "edit": "edit", "move": "move", "acknowledge": "acknowledge"}  # fmt: skip
+          "edit": "edit", "move": "move", "acknowledge": "acknowledge", "free": "free"}  # fmt: skip
 
 
 class Unread(Exception):
@@ -381,8 +381,10 @@ class _Composer:
 
     def _gpus_of_order(self, verb: str) -> tuple[int, ...]:
         named = [letters for letters in self.letters("gpus") if not re.search(r"\d", letters)]
-        if named and verb in ("drain", "undrain", "book"):
+        if named and verb in ("drain", "undrain", "book", "free"):
             raise Unread(named[0])
+        if verb == "free" and not self.letters("gpus"):
+            raise Unread("gpus")  # a program is meant
         return self.devices() if "devices" in VERBS[verb].takes else ()
 
     def _pid(self, verb: str) -> int | None:
@@ -395,7 +397,9 @@ class _Composer:
 
     def _options(self, verb: str) -> dict[str, str]:
         """Return the options of a job, as the command line takes them."""
-        if verb == "book":
+        if verb == "free":
+            self._refuse("from", "group")
+        if verb in ("book", "free"):
             return self._booking()
         if verb not in ("retry", "edit"):
             return {}

@@ -112,7 +112,7 @@ LIKELY = 0.4
 """From this probability on a reading that the encoder does not share is no choice."""
 ELSEWHERE = frozenset({"serve", "unserve", "download", "export", "open", "free", "unbook", "notify",
                        "message", "account", "file", "shutdown", "other"})  # fmt: skip
-"""Orders that are refused with the command that does them."""
+"""Orders that are refused with the command that does them; GPUs that are named can be freed."""
 
 _TIMES = frozenset({"time", "time2", "ahead", "begin", "from", "until", "at", "duration"})
 """Fields whose letters name a time."""
@@ -156,11 +156,12 @@ def decide(
         return None
     sure, likely = found.chance >= SURE, found.chance >= LIKELY
     clear = sure or (likely and first is None)
-    if clear and (kind == "talk" or (kind == "order" and name in ELSEWHERE)):
+    read = composed(found, text, known, state, now)
+    frees = any(isinstance(one.request, Order) and one.request.verb == "free" for one in read)
+    if clear and (kind == "talk" or (kind == "order" and name in ELSEWHERE and not frees)):
         return Vote(refusal=found.head)
     if clear and kind == "manual":
         return Vote(Query("manual", text=text))
-    read = composed(found, text, known, state, now)
     best = read[0] if read else None
     same = best is not None and head_of(best.request) == found.head
     if sure and same and best is not None and isinstance(best.request, Query):

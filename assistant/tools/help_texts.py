@@ -74,8 +74,9 @@ _ELSEWHERE = {
     "history.csv` for the devices, `gpudeck jobs --json` for the jobs. Nothing was changed.",
     "open": "I cannot open pages. The rail on the left of the window has them, and Ctrl+K finds "
     "everything by its name.",
-    "free": "I do not take programs off a GPU. In a terminal: `gpudeck suspend --pid PID` for a "
-    "program of yours; `gpudeck processes` lists them. Nothing was changed.",
+    "free": "I do not take programs off a GPU that are no jobs. In a terminal: `gpudeck suspend "
+    "--pid PID` for a program of yours (`gpudeck processes` lists them), `gpudeck free 0 --until "
+    "23:00` for all jobs of a GPU. Nothing was changed.",
     "message": "I send no messages to people. The notices of a job go to those who ask for them: "
     "`gpudeck notify`. Nothing was changed.",
     "account": "I do not change users and their rights. The manual's page on shared machines says "

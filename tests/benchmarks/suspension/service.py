@@ -72,11 +72,9 @@ class Bench:
     async def suspend(self, program: Program) -> Row:
         """Take a program off and bring it back; return what that took."""
         self.helper.take()
-        used, held = self.card.used, self.card.held(program.pid)
         found = await self.service.suspend(lambda: self.card.find(program.pid), None)
         driver, _ = self.helper.take()
-        left = (self.card.used - (used - held)) / 2**20
-        out = {"out_s": found.seconds, "out_driver_s": driver, "left_mib": left}
+        out = {"out_s": found.seconds, "out_driver_s": driver}
         back = await self.service.resume(program.pid, None)
         driver, gap = self.helper.take()
         return out | {"back_s": back.seconds, "back_driver_s": driver, "gap_us": 1e6 * gap}

@@ -13,7 +13,7 @@ from gpudeck.assistant.intents.composed import Unread, compose
 from gpudeck.assistant.intents.router import Routed, route, shipped_router
 from gpudeck.assistant.intents.spots import Known
 from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.intents.vote import before, decide
+from gpudeck.assistant.intents.vote import Vote, before, decide
 from gpudeck.assistant.query.request import Order, Query, Request, Span
 from gpudeck.assistant.reader.labels import heads, marks, spans_of
 from gpudeck.assistant.reader.neighbours import FILE, Neighbours, save
@@ -225,3 +225,16 @@ def test_an_order_that_nobody_here_carries_out_is_declined_in_its_own_words(verb
     found = decide(reading(f"order {verb}"), None, "x", KNOWN, NOTHING, NOW)
     assert found is not None and found.refusal == f"order {verb}"
     assert declined(found.refusal, words("en")) != declined("cannot", words("en"))
+
+
+def test_a_gpu_that_is_named_is_freed_and_a_program_is_not() -> None:
+    named = reading("order free", spans=(("gpus", "1"), ("until", "23:00")), chance=0.7)
+    named = named._replace(places=((9, 10), (17, 22)))
+    vote = decide(named, None, "free gpu 1 until 23:00", KNOWN, NOTHING, NOW)
+    assert vote is not None
+    (order,) = vote.choices
+    assert isinstance(order, Order) and (order.verb, order.devices) == ("free", (1,))
+    assert order.options["until"]
+    program = reading("order free", spans=(("pid", "4711"),), chance=0.7)
+    program = program._replace(places=((5, 9),))
+    assert decide(program, None, "free 4711", KNOWN, NOTHING, NOW) == Vote(refusal="order free")
