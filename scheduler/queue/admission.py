@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -188,20 +189,32 @@ def bound(spec: Spec, devices: Sequence[Device]) -> Spec:
     return msgspec.structs.replace(spec, kind=kind)
 
 
-def check_variety(waiting: Lanes, specs: Sequence[Spec]) -> Work[None]:
+def check_variety(
+    waiting: Lanes,
+    specs: Sequence[Spec],
+    coming: Mapping[int | None, int] = MappingProxyType({}),
+) -> Work[int]:
     """Raise UserError where the jobs of a user would differ in too much of what they need.
 
     Part by part, and what more of the same needs is not counted.
+
+    Args:
+        coming: For each user, the combinations of jobs that are being stored.
+
+    Returns:
+        The combinations that no waiting job asks for yet.
     """
     by_user: dict[int | None, set[Requirements]] = {}
     for part in parts(specs):
         for spec in part:
             by_user.setdefault(spec.user, set()).add(requirements(spec))
         yield
-    every = waiting.by_requirements()
+    every, all_new = waiting.by_requirements(), 0
     for user, needed in by_user.items():
-        wanted, new = waiting.count_with(user, needed), len(needed - every.keys())
-        if wanted > MAX_LANES:
+        new = len(needed - every.keys())
+        wanted = waiting.count_with(user, needed) + coming.get(user, 0)
+        all_new += new
+        if new and wanted > MAX_LANES:
             raise UserError(
                 phrase(
                     "your waiting jobs may ask for up to {most} different combinations of GPUs, "
@@ -209,7 +222,7 @@ def check_variety(waiting: Lanes, specs: Sequence[Spec]) -> Work[None]:
                     most=MAX_LANES,
                 )
             )
-        if new and wanted > OWN_LANES and len(every) + new > MAX_ALL_LANES:
+        if new and wanted > OWN_LANES and len(every) + sum(coming.values()) + new > MAX_ALL_LANES:
             raise UserError(
                 phrase(
                     "the waiting jobs of all users ask for too many different combinations of "
@@ -218,3 +231,4 @@ def check_variety(waiting: Lanes, specs: Sequence[Spec]) -> Work[None]:
                     most=OWN_LANES,
                 )
             )
+    return all_new

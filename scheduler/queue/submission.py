@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from heapq import nsmallest
 
@@ -62,6 +63,8 @@ class Submission:
         self._again = Resubmission(store, index)
         self._under_way: set[str] = set()
         """The tokens of submissions that are being stored."""
+        self._coming = Counter[int | None]()
+        """For each user, the combinations of needs of jobs that are being stored."""
         self.unfinished = False
         """Whether jobs are left to be bound to a kind of device."""
 
@@ -120,9 +123,14 @@ class Submission:
             yield
         yield from self._check_dependencies(specs)
         self._check_artefacts(specs)
-        yield from check_variety(self._index.waiting, fitting)
+        new = yield from check_variety(self._index.waiting, fitting, self._coming)
         if len(specs) > staging.PART or sum(map(staging.weight, specs)) > staging.PART_BYTES:
-            return (yield from self._stage(fitting, token or new_token(), contents))
+            user = fitting[0].user
+            self._coming[user] += new
+            try:
+                return (yield from self._stage(fitting, token or new_token(), contents))
+            finally:
+                self._coming[user] -= new
         jobs = self._store.insert_all(fitting, time.time(), Queued(), token, contents)
         for job in jobs:
             self._index.add(job)

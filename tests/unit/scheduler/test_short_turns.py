@@ -173,6 +173,22 @@ def test_the_artefacts_of_many_jobs_are_checked_in_one_look_at_the_queue(
         finish(queue.submission.forecast(using[1], [CPU]))
 
 
+def test_submissions_that_are_stored_at_once_share_the_limit(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 2 * staging.PART
+    monkeypatch.setattr(admission, "MAX_LANES", count + 10)
+    first = queue.submission.submit(grouped(count, user=7), [GPU], NOBODY, "")
+    while not queue.submission._coming[7]:
+        next(first)
+    more = grouped(count, user=7, memory=2**30)
+    with pytest.raises(UserError, match="different combinations"):
+        finish(queue.submission.submit(more, [GPU], NOBODY, ""))
+    finish(queue.submission.submit(grouped(count, user=8), [GPU], NOBODY, ""))
+    assert len(finish(first)) == count
+    assert not queue.submission._coming.total()
+
+
 def test_all_users_together_ask_for_a_limited_number_of_combinations(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
