@@ -353,9 +353,9 @@ def _backends(default: str, choices: tuple[str, ...], cpu_default: str) -> Param
 STRATEGIES = ("auto", "gather", "ulysses", "ring", "mesh", "hybrid")
 """The strategies of `accel.distributed`."""
 
-_ANY = tuple(dict.fromkeys(("auto", *BACKENDS, *PRODUCTS, *LINEAR, *RECIPES, *FP8)))
+_ANY = tuple(dict.fromkeys(("auto", *BACKENDS, *PRODUCTS, *LINEAR, *RECIPES, *FP8, *STRATEGIES)))
 """The names of contenders of every operation."""
-_OPERATIONS = ("attention", "gemm", "precision", "linear_attention")
+_OPERATIONS = ("attention", "gemm", "precision", "linear_attention", "distributed")
 
 
 def _operation(cpu_sizes: str) -> tuple[Param, ...]:
@@ -375,7 +375,7 @@ def _operation(cpu_sizes: str) -> tuple[Param, ...]:
             "Sizes",
             "ints",
             "1024,4096,8192",
-            "gemm: rows and columns; precision: features; linear_attention: tokens",
+            "gemm: rows and columns; precision: features; linear_attention and distributed: tokens",
             minimum=16,
             maximum=65536,
             cpu_default=cpu_sizes,

@@ -39,14 +39,16 @@ def prepare(values: Values, device: ComputeDevice) -> Task:
         raise ValueError(f"key_heads must divide heads; got {kv_heads} for {heads}")
     elements = float(tokens * size * (2 * heads + 2 * kv_heads))
     require(device, 4 * elements * dtype.itemsize)
-    draw = torch.Generator(device.torch_device).manual_seed(0)
     q, k, v = (
-        torch.randn(1, h, tokens, size, generator=draw, device=device.torch_device, dtype=dtype)
+        torch.randn(1, h, tokens, size, device=device.torch_device, dtype=dtype)
         for h in (heads, kv_heads, kv_heads)
     )
     options: dict[str, Any] = {"causal": causal, "strategy": values.text("strategy")}
     pool = pool_of(ranks, device.torch_device.type)
-    choice = pool.explain(q, k, v, options)
+    try:
+        choice = pool.explain(q, k, v, options)
+    except RuntimeError as e:  # a rank says why it cannot
+        raise ValueError(str(e)) from e
 
     def call() -> Tensor:
         return pool.forward(q, k, v, options)[0]

@@ -16,7 +16,7 @@ import msgspec
 
 from gpudeck.accel.result import Cell
 from gpudeck.accel.runtime.refusals import CannotCompute
-from gpudeck.accel.workloads import catalog, gemm, linear_attention, precision
+from gpudeck.accel.workloads import catalog, distributed, gemm, linear_attention, precision
 from gpudeck.accel.workloads.harness import Outcome, OutOfMemory, Prepare
 from gpudeck.accel.workloads.options import Values
 from gpudeck.accel.workloads.progress import Progress
@@ -47,6 +47,7 @@ OPERATIONS = {
     "gemm": Operation(gemm.prepare, ("size",), "backend", "dtype"),
     "precision": Operation(precision.prepare, ("inputs", "outputs"), "recipe"),
     "linear_attention": Operation(linear_attention.prepare, ("tokens",), "backend", "kind"),
+    "distributed": Operation(distributed.prepare, ("seq",), "strategy"),
 }
 
 
