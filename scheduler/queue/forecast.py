@@ -126,7 +126,10 @@ def served_next(
         islice((job for job in lane if job.id not in changed), MOST_SCHEDULED)
         for lane in lanes.values()
     )
-    served = nsmallest(MOST_SCHEDULED, (*chain(*heads), *changed.values()), key=turn)
+    found = [*chain(*heads)]
+    if changed:
+        found += [changed[job.id] for job in chain(*lanes.values()) if job.id in changed]
+    served = nsmallest(MOST_SCHEDULED, found, key=turn)
     waiting: dict[Requirements, list[Job]] = {}
     for job in served:
         waiting.setdefault(requirements(job.spec), []).append(job)

@@ -61,6 +61,9 @@ def test_a_move_that_is_tried_changes_nothing_and_comes_true(store: Store) -> No
     moved = [jobs[3], *jobs[:3]]
     assert order(Moved(jobs[3], jobs[0])) == moved
     assert order() == jobs, "nothing was moved"
+    last = submit(queue, gpus=1, timeout=HOUR, after=(jobs[0],))
+    assert order(Moved(last, jobs[1])) == jobs, "it may not start before another one has ended"
+    queue.canceller.cancel(last)
     queue.editor.move(jobs[3], jobs[0], False)
     assert order() == moved
     assert [event.what for event in queue.queries.timeline(jobs[3])] == ["submitted", "moved"]
