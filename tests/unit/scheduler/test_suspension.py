@@ -207,6 +207,9 @@ def test_memory_that_is_held_for_a_restore_is_nobody_elses(machine: Machine) -> 
         await suspend(service, member)
         helper = HelperProcess()
         assert await helper.hold(member.pid, member.rooms)
+        assert await helper.hold(member.pid, member.rooms)
+        (held,) = machine.folder.glob("hold.*")
+        assert held.suffix == ".1", "memory that is held is not allocated again"
         with pytest.raises(steps.NoRoom):
             await service.resume(member.pid, None)
         await helper.stop()  # its memory is released with it
