@@ -16,6 +16,7 @@ from tests.emulation.checks import (
     check_backward,
     check_forward,
     check_ragged_forward,
+    claiming,
     tensors,
     with_atomics,
 )
@@ -231,12 +232,12 @@ BACKWARD = {
     ),
     "keys: dq of the wrong step": (
         "backward_keys.py",
-        "_add_dq(step - 1, part, problem",
-        "_add_dq(step, part, problem",
+        "add_dq(step - 1, part, problem",
+        "add_dq(step, part, problem",
     ),
     "keys: the last step's dq forgotten": (
         "backward_keys.py",
-        "            _add_dq(steps - 1, part, problem, dq, W, BM, D, GROUP)\n",
+        "            add_dq(steps - 1, part, problem, dq, W, BM, D, GROUP)\n",
         "",
     ),
     "keys: dk not scaled": (
@@ -339,6 +340,61 @@ BACKWARD = {
         "first_tile(start_q, sequence, head * GROUP,",
         "first_tile(start_q, sequence, head // SPLIT * GROUP,",
     ),
+    "claimed keys: their slot never released": (
+        "backward_keys_claimed.py",
+        "        release_tile(kv_empty, served)\n",
+        "",
+    ),
+    "claimed keys: loads before the last results are stored": (
+        "backward_keys_claimed.py",
+        "        tma.store_wait(0)\n",
+        "",
+    ),
+    "claimed keys: keys overwritten while the other reads them": (
+        "backward_keys_claimed.py",
+        "            await_tile(done, served)\n",
+        "",
+    ),
+    "claimed keys: the first tile's keys for all": (
+        "backward_keys_claimed.py",
+        "kv = (served & 1) * 2",
+        "kv = served * 0",
+    ),
+    "claimed keys: steps counted anew for each tile": (
+        "backward_keys_claimed.py",
+        "        begun = end\n        served += 1\n        t = take_claim",
+        "        served += 1\n        t = take_claim",
+    ),
+    "claimed keys: the last step's dq forgotten": (
+        "backward_keys_claimed.py",
+        "                add_dq(end - 1, part, problem, dq, W, BM, D, GROUP)\n",
+        "",
+    ),
+    "claimed queries: loads before dq is stored": (
+        "backward_queries_claimed.py",
+        "        tma.store_wait(0)\n",
+        "",
+    ),
+    "claimed queries: rows of the other warpgroup": (
+        "backward_queries_claimed.py",
+        "rows_smem.index(slot * 2 + W).permute",
+        "rows_smem.index(slot * 2).permute",
+    ),
+    "claims: taken before they are there": (
+        "claims.py",
+        "    await_tile(full, served)\n",
+        "",
+    ),
+    "claims: heads of the next round": (
+        "claims.py",
+        "first + place % together",
+        "place % together",
+    ),
+    "rows: claims begin where they ended": (
+        "backward_rows.py",
+        "tl.store(claims + tl.arange(0, 2), 0)",
+        "tl.store(claims + tl.arange(0, 2), 1)",
+    ),
     "turns: a tile by its head": (
         "backward_tiles.py",
         "return place // at_once,",
@@ -426,6 +482,11 @@ def examine_backward(changes, orders=ORDERS):
             hopper = with_atomics(Hopper(seed=seed, changes=changes))
             spread = tensors(dim, heads, (150, 290))
             check_backward(hopper, *spread, scale=0.1, waves=20, **CAUSAL)
+        for dim, atomic in ((64, True), (128, False)):
+            hopper = claiming(Hopper(seed=seed, changes=changes), atomic=atomic)
+            hopper.forward.ROUND = 2
+            many = tensors(dim, (4, 2), (150, 290), batch=3)
+            check_backward(hopper, *many, scale=0.1, **CAUSAL)
 
 
 def some(defects):
