@@ -7,6 +7,7 @@ import dataclasses
 
 import pytest
 import torch
+from torch import nn
 
 from gpudeck import accel
 from gpudeck.accel.search.contest import Effort
@@ -131,3 +132,26 @@ def test_a_search_finds_a_kernel_that_the_judge_accepts(task, dtype, tmp_path, m
     )  # fmt: skip
     assert found.verdict.accepted, [str(r.text) for r in found.verdict.refusals]
     assert found.verdict.roofline is not None and found.verdict.race is not None
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Sequential(nn.Linear(1000, 515), nn.GELU()),
+        nn.Sequential(nn.Linear(1024, 512), nn.Softmax(-1)),
+        nn.Sequential(nn.LayerNorm(1024), nn.Tanh()),
+        nn.Mish(),
+    ],
+    ids=["odd product", "product and rows", "rows", "flat"],
+)
+def test_a_module_is_fused_into_kernels_that_the_judge_accepts(module, tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
+    columns = next((p.shape[-1] for p in module.parameters()), 1024)
+    found = accel.optimize_kernel(
+        module, inputs=[torch.empty(2048, columns)], compiled=(),
+        budget=Budget(minutes=1.0, configurations=4), effort=Effort(2.0, 40, 4),
+    )  # fmt: skip
+    assert found.verdict.accepted, [str(r.text) for r in found.verdict.refusals]
+    x = torch.randn(77, columns, device="cuda")
+    given = [p.detach().cuda() for p in module.parameters()]
+    torch.testing.assert_close(found.function(*given, x), module.cuda()(x), rtol=1e-4, atol=1e-4)
