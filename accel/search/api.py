@@ -16,7 +16,7 @@ from gpudeck.accel.search.advice import Advisor
 from gpudeck.accel.search.contender import Contender
 from gpudeck.accel.search.contest import Effort
 from gpudeck.accel.search.engine import Budget, Engine
-from gpudeck.accel.search.fusion.capture import capture
+from gpudeck.accel.search.fusion.capture import bind, capture
 from gpudeck.accel.search.fusion.template import task_of_module, template_of_module
 from gpudeck.accel.search.installed import Kernel, install
 from gpudeck.accel.search.journal import Entry, Journal, Problem
@@ -50,7 +50,7 @@ class Found(NamedTuple):
     installed: Kernel | None
     predictions: tuple[Prediction, ...]
     function: Callable[..., Any] | None
-    """The kernel; None if the target is not here."""
+    """The kernel, of a module's inputs alone if one was given; None if the target is not here."""
 
 
 def optimize_kernel(
@@ -116,7 +116,10 @@ def optimize_kernel(
     source = template.make(config)
     verdict = judge(source, task, compiled=compiled, effort=effort, device=device)
     kept = install(verdict) if use and verdict.is_faster else None
-    return Found(config, True, us, verdict, kept, (), load(source))
+    function = load(source)
+    if isinstance(kernel, nn.Module) and task.written:
+        function = bind(function, kernel, task.written)
+    return Found(config, True, us, verdict, kept, (), function)
 
 
 def _found_template(

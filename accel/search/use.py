@@ -1,14 +1,16 @@
-"""Compute a task of the catalog by the kernel that is installed for it, and name what computed."""
+"""Compute a task or a module by the kernel that is installed for it, and name what computed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from gpudeck.accel.runtime.capability import find_device
 from gpudeck.accel.runtime.given import require_tensors
+from gpudeck.accel.search.api import fused_template
+from gpudeck.accel.search.fusion.capture import bind
 from gpudeck.accel.search.installed import Kernel, find
 from gpudeck.accel.search.tasks import TASKS
 from gpudeck.accel.search.worker import load
@@ -33,6 +35,26 @@ def compute(task: str, *inputs: Tensor) -> tuple[Tensor, str]:
     if kernel is None:
         return TASKS[task].reference(*inputs), "eager"
     return _function(kernel)(*inputs), kernel.name
+
+
+def fused(module: nn.Module, *inputs: Tensor) -> tuple[Callable[..., Tensor], str]:
+    """Return what computes a module for such inputs, and its name: an installed kernel, or the
+    module itself as `eager`.
+
+    The kernel computes no gradients.
+
+    Args:
+        module: on the device on which it is called.
+        inputs: what it will be called with; only shapes and dtypes count.
+
+    Raises:
+        ValueError: if the module cannot be fused; see `optimize_kernel`.
+    """
+    task, _ = fused_template(module, inputs)
+    kernel = find(task.name, task.timed, str(task.dtype).removeprefix("torch."), str(find_device()))
+    if kernel is None or task.written is None:
+        return module, "eager"
+    return bind(_function(kernel), module, task.written), kernel.name
 
 
 _LOADED: dict[str, Callable[..., Any]] = {}

@@ -146,12 +146,12 @@ def test_a_search_finds_a_kernel_that_the_judge_accepts(task, dtype, tmp_path, m
 )
 def test_a_module_is_fused_into_kernels_that_the_judge_accepts(module, tmp_path, monkeypatch):
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
+    module = module.cuda()
     columns = next((p.shape[-1] for p in module.parameters()), 1024)
     found = accel.optimize_kernel(
-        module, inputs=[torch.empty(2048, columns)], compiled=(),
+        module, inputs=[torch.empty(2048, columns, device="cuda")], compiled=(),
         budget=Budget(minutes=1.0, configurations=4), effort=Effort(2.0, 40, 4),
     )  # fmt: skip
     assert found.verdict.accepted, [str(r.text) for r in found.verdict.refusals]
     x = torch.randn(77, columns, device="cuda")
-    given = [p.detach().cuda() for p in module.parameters()]
-    torch.testing.assert_close(found.function(*given, x), module.cuda()(x), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found.function(x), module(x), rtol=1e-4, atol=1e-4)

@@ -7,7 +7,7 @@ own operators: eager torch, torch.compile and the templates all begin from it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,8 @@ from gpudeck.accel.search.verdict import Source
 from gpudeck.accel.search.worker import load
 
 ENTRY = "reference"
+_STATE = "STATE"
+"""Names the parameters and buffers that come before the inputs."""
 _RELEASED = re.compile(r";  [\w = ]+ = None")
 _SIGNATURE = re.compile(r"def forward\(self, ")
 _RETURNED = re.compile(r"return \((\w+),\)")
@@ -62,8 +64,11 @@ def capture(module: nn.Module, inputs: Sequence[Any], file: Path) -> Captured:
     body = _RETURNED.sub(rf"return {returned[1]}", _RELEASED.sub("", code))
     text = _SIGNATURE.sub(f"def {ENTRY}(", body.strip())
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f'"""A module as a function of its parameters and inputs."""\n\nimport torch\n'
-                    f"from torch import device\n\n\n{text}\n")  # fmt: skip
+    state = tuple(str(spec.target) for spec in specs if spec.kind.name != "USER_INPUT")
+    file.write_text(
+        '"""A module as a function of its parameters and buffers, then its inputs."""\n\n'
+        f"import torch\nfrom torch import device\n\n{_STATE} = {state!r}\n\n\n{text}\n"
+    )
     values = [n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"]
     if any(not isinstance(v, Tensor) or v.dtype != values[0].dtype for v in values):
         raise ValueError("the inputs must be tensors of one dtype")
@@ -74,6 +79,29 @@ def capture(module: nn.Module, inputs: Sequence[Any], file: Path) -> Captured:
     own = [i for i, s in enumerate(specs) if s.kind.name == "USER_INPUT"]
     result = graph_of(source, shapes, values[0].dtype).result
     return Captured(source, shapes, _free(source, shapes, own, values[0].dtype), result)
+
+
+def bind(
+    function: Callable[..., Tensor], module: nn.Module, source: Source
+) -> Callable[..., Tensor]:
+    """Return a captured module's function of the module's inputs alone.
+
+    Args:
+        function: computes what was captured, and no gradients.
+        module: holds the parameters and buffers; changes of them count.
+        source: the file into which the module was written.
+    """
+    names: tuple[str, ...] = load(source).__globals__[_STATE]
+    held = {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+
+    def call(*inputs: Tensor) -> Tensor:
+        with torch.no_grad():
+            return function(*(held[name] for name in names), *inputs)
+
+    return call
 
 
 def _free(

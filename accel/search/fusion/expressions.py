@@ -159,8 +159,10 @@ def mish(x):
 
 @triton.jit
 def tanh(x):
-    """Compute tanh by expm1, which does not cancel near 0."""
-    t = expm1(-2.0 * tl.abs(x))
-    y = -t / (t + 2.0)
-    return tl.where(x < 0, -y, y)
+    """Compute tanh: near 0 by a polynomial, which does not cancel. Source: Cephes, tanhf."""
+    z = x * x
+    p = ((-5.70498872745e-3 * z + 2.06390887954e-2) * z - 5.37397155531e-2) * z
+    near = x + x * z * ((p + 1.33314422036e-1) * z - 3.33332819422e-1)
+    far = 1.0 - 2.0 / (tl.exp(2.0 * tl.abs(x)) + 1.0)
+    return tl.where(tl.abs(x) < 0.625, near, tl.where(x < 0, -far, far))
 '''

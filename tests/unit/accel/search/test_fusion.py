@@ -9,11 +9,13 @@ import torch
 from torch import nn
 
 from gpudeck import accel
+from gpudeck.accel.search import installed, use
 from gpudeck.accel.search.api import fused_template
 from gpudeck.accel.search.fusion.capture import capture, graph_of
 from gpudeck.accel.search.fusion.grouping import steps_of
 from gpudeck.accel.search.fusion.kernel_text import write_kernel
 from gpudeck.accel.search.fusion.template import library_operators
+from tests.unit.accel.search.test_search import verdict
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -88,11 +90,26 @@ def test_a_captured_file_computes_what_the_module_computes(tmp_path):
     assert torch.equal(space["reference"](*net.parameters(), x), net(x))
 
 
+def test_an_installed_kernel_of_a_module_is_used_with_its_parameters_until_it_is_removed():
+    net, x = nn.Sequential(nn.Linear(16, 8), nn.Mish()), torch.randn(3, 16)
+    assert use.fused(net, x) == (net, "eager")
+    task, _ = fused_template(net, [x])
+    given = {"task": task.name, "sizes": task.timed, "candidate": task.written}
+    kernel = installed.install(verdict(1.5, **given))
+    function, name = use.fused(net, x)
+    assert name == kernel.name and torch.equal(function(x), net(x))
+    with torch.no_grad():
+        net[0].bias += 1
+    assert torch.equal(function(x), net(x))
+    installed.remove(kernel.name)
+    assert use.fused(net, x)[1] == "eager"
+
+
 def test_a_row_is_masked_where_the_result_is_one_of_a_row(tmp_path):
     total = Function(lambda x: x.sum(-1, keepdim=True).tanh())
     found = capture(total.to("meta"), [torch.empty(5, 7, device="meta")], tmp_path / "m.py")
     (step,) = steps_of(graph_of(found.source, found.shapes, torch.float32).nodes)
-    assert "out_at + row[:, None]" in write_kernel(step) and "def expm1" in write_kernel(step)
+    assert "out_at + row[:, None]" in write_kernel(step) and "def tanh" in write_kernel(step)
 
 
 @pytest.mark.slow
