@@ -75,7 +75,13 @@ class Bench:
 
     def wait_ready(self, job: Job) -> None:
         """Wait until a job has filled its memory, and NVML shows it."""
-        eventually(lambda: b"ready" in self.deck.log(job.id), LONG_S)
+
+        def is_ready() -> bool:
+            log = self.deck.log(job.id)
+            assert self.deck.job(job.id).active, log
+            return b"ready" in log
+
+        eventually(is_ready, LONG_S)
         eventually(lambda: self._is_listed(job), LONG_S)
 
     def _is_listed(self, job: Job) -> bool:
