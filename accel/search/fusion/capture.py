@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.node import map_arg
 
+from gpudeck.accel.search.measures import SLACK
 from gpudeck.accel.search.verdict import Source
 from gpudeck.accel.search.worker import load
 
@@ -72,8 +73,8 @@ def capture(module: nn.Module, inputs: Sequence[Any], file: Path) -> Captured:
     values = [n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"]
     if any(not isinstance(v, Tensor) or v.dtype != values[0].dtype for v in values):
         raise ValueError("the inputs must be tensors of one dtype")
-    if not values[0].dtype.is_floating_point:
-        raise ValueError("the inputs must be floating-point numbers")
+    if values[0].dtype not in SLACK:
+        raise ValueError("the inputs must be float32, float16 or bfloat16")
     shapes = tuple(tuple(v.shape) for v in values)
     source = Source(str(file), ENTRY)
     own = [i for i, s in enumerate(specs) if s.kind.name == "USER_INPUT"]

@@ -92,7 +92,10 @@ def template_of_module(task: Task) -> Template:
     steps = _steps(task.written, task.shapes(task.timed), task.dtype)
     kinds = {step.kind for step in steps}
     if "product" in kinds:
-        space, usual = Space(_PRODUCT, _fits_product), _USUAL_PRODUCTS
+        # only float32 has more bits than tensor cores take
+        ways = _PRODUCT["split"] if task.dtype == torch.float32 else (0,)
+        space = Space({**_PRODUCT, "split": ways}, _fits_product)
+        usual = tuple({**config, "split": ways[0]} for config in _USUAL_PRODUCTS)
     elif kinds & {"rows", "flat"}:
         choices = _TILES if kinds >= {"rows", "flat"} else _ROWS if "rows" in kinds else _FLAT
         widest = max((s.shape[-1] for s in steps if s.kind == "rows"), default=0)

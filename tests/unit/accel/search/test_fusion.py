@@ -64,6 +64,16 @@ def test_what_no_template_computes_is_left_to_the_library_by_name():
         fused_template(nn.MaxPool1d(2).to("meta"), [torch.empty(4, 8, 16, device="meta")])
 
 
+def test_products_of_16_bits_are_not_split_and_other_types_are_refused():
+    for dtype, ways in ((torch.float32, {0, 1}), (torch.bfloat16, {0})):
+        net = nn.Linear(64, 32).to("meta", dtype)
+        _, template = fused_template(net, [torch.empty(8, 64, dtype=dtype, device="meta")])
+        assert {config["split"] for config in template.space.all()} == ways
+        assert all(map(template.space.holds, template.usual)) and template.usual
+    with pytest.raises(ValueError, match="must be float32, float16 or bfloat16"):
+        fused_template(nn.ReLU(), [torch.empty(8, 64, dtype=torch.float64)])
+
+
 @pytest.mark.parametrize(
     "module",
     [nn.Dropout(0.5), nn.BatchNorm1d(64), Function(lambda x: (x, x + 1))],
