@@ -238,3 +238,15 @@ def test_a_gpu_that_is_named_is_freed_and_a_program_is_not() -> None:
     program = reading("order free", spans=(("pid", "4711"),), chance=0.7)
     program = program._replace(places=((5, 9),))
     assert decide(program, None, "free 4711", KNOWN, NOTHING, NOW) == Vote(refusal="order free")
+
+
+def test_training_rounds_weights_as_they_ship() -> None:
+    torch = pytest.importorskip("torch")
+    from gpudeck.assistant.training.reader_network import rounded
+
+    weight = torch.randn(6, 96, generator=torch.Generator().manual_seed(3)).requires_grad_()
+    near = rounded(weight)
+    shipped = unpack(pack(weight.detach().numpy()))
+    np.testing.assert_allclose(near.detach().numpy(), shipped, atol=1e-6)
+    near.sum().backward()
+    assert torch.equal(weight.grad, torch.ones_like(weight)), "training goes on through it"
