@@ -101,6 +101,12 @@ def test_backward_with_claimed_tiles(dim, rule):
     check_backward(claiming(Hopper()), *inputs, scale=dim**-0.5, **rule)
 
 
+def test_claimed_tiles_of_a_group_over_several_ctas():
+    check_backward(
+        claiming(Hopper()), *tensors(64, (12, 4), (150, 290)), scale=0.1, waves=20, **CAUSAL
+    )
+
+
 @crossed(
     ("dim", "values", "rule"),
     {f"{d} with {v}": (d, v) for d, v in ((192, 128), (192, 40), (80, 64), (128, 72), (256, 200))},
