@@ -20,6 +20,7 @@ from gpudeck.accel.training.errors import Refused
 from gpudeck.accel.training.export import write_model
 from gpudeck.accel.training.journal import Journal
 from gpudeck.accel.training.loop import Run, Watch
+from gpudeck.accel.training.ranks import count_ranks, rank_of
 from gpudeck.accel.training.settings import AUTO, Settings, write
 from gpudeck.accel.training.shards import Report, TokenData, prepare
 from gpudeck.accel.training.start import start_of, tokenizer_of
@@ -51,6 +52,13 @@ def opened(
         raise Refused(phrase("{device} has no bfloat16. Choose float32", device=str(device)))
     if settings.precision == "fp8" and not native(device.torch_device):
         raise Refused(phrase("{device} has no FP8. Choose bfloat16", device=str(device)))
+    if settings.batch % (settings.accumulate * count_ranks()):
+        raise Refused(
+            phrase("batch {batch} cannot be divided among {count} processes in {parts} parts",
+                   batch=settings.batch, count=count_ranks(), parts=settings.accumulate)
+        )  # fmt: skip
+    if count_ranks() > 1 and (settings.method == "lora" or settings.optimizer == "muon"):
+        raise Refused(phrase("several processes train all weights, by adamw or lion"))
     tokenizer = tokenizer_of(settings)
     start = start_of(settings, tokenizer)
     data = open_data(settings, tokenizer, report)
@@ -67,11 +75,12 @@ def opened(
         run = Run(
             settings, start, tokenizer,
             Batches(data, settings), data.index.fingerprint, device,
-            Checkpoints(out, settings.keep), Journal(out), watch,
+            Checkpoints(out, settings.keep), Journal(out, rank_of()), watch,
         )  # fmt: skip
         try:
             run.resume()
-            write(settings, out / SETTINGS_FILE)
+            if run.ranks.first:
+                write(settings, out / SETTINGS_FILE)
             yield run
         finally:
             run.journal.close()
@@ -81,7 +90,8 @@ def write_out(run: Run, out: Path) -> None:
     """Write the model of a run in Hugging Face's layout, and what LoRA trained. Raises OSError."""
     if run.settings.method == "lora":
         adapters.write_adapter(run.model, run.settings, out / adapters.FOLDER)
-    write_model(run.model, run.start.raw, run.tokenizer, run.dtype, out)
+    first = run.ranks.first
+    write_model(run.model, run.start.raw, run.tokenizer, run.dtype, out, first=first)
 
 
 def open_data(settings: Settings, tokenizer: Tokenizer, report: Report) -> TokenData:

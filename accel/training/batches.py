@@ -86,9 +86,10 @@ class Batches:
         windows = [int(w) for w in self._held_out[:_MOST_EVALUATED]]
         return [self._cut(windows[i : i + size]) for i in range(0, len(windows), size)]
 
-    def parts(self, batch: Batch) -> list[Batch]:
-        """Divide a batch into the parts that are computed one after the other."""
-        size = self._settings.batch // self._settings.accumulate
+    def parts(self, batch: Batch, ranks: int = 1) -> list[Batch]:
+        """Divide a batch into the parts that are computed one after the other, by `ranks`
+        processes at a time."""
+        size = self._settings.batch // (self._settings.accumulate * ranks)
         edges = np.cumsum(batch.lengths)
         parts = []
         for begin in range(0, len(batch.tokens), size):

@@ -29,7 +29,8 @@ class Estimate:
     left: float
     """The seconds of the steps that are left, without held-out losses and checkpoints."""
     watts: float | None
-    """The power of the GPU when the estimate was made; None if it is not known."""
+    """The power of the GPUs when the estimate was made, as if all took as much as that of this
+    process; None if it is not known."""
 
     def text(self, now: float) -> Text:
         """Return the estimate in words; `now` is in seconds since the epoch."""
@@ -66,12 +67,13 @@ def estimate_of(run: Run, device: ComputeDevice, milliseconds: Sequence[float]) 
     """
     seconds = statistics.median(milliseconds) / 1e3 if milliseconds else 0.0
     tokens = run.settings.batch * run.settings.tokens
+    watts = read(device.torch_device)[1] if device.kind == "cuda" else None
     return Estimate(
         *_memory(device),
         seconds,
         tokens / seconds if seconds else 0.0,
         seconds * (run.settings.steps - run.step),
-        read(device.torch_device)[1] if device.kind == "cuda" else None,
+        None if watts is None else watts * run.ranks.count,
     )
 
 

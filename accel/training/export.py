@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from gpudeck.accel.training.adapters import Model, merged
+from gpudeck.accel.training.ranks import whole
 from gpudeck.accel.training.tokenizers import Tokenizer
 
 WEIGHTS = "model.safetensors"
@@ -21,6 +22,8 @@ def write_model(
     tokenizer: Tokenizer,
     dtype: torch.dtype,
     out: Path,
+    *,
+    first: bool = True,
 ) -> None:
     """Write weights, configuration and tokenizer; the weights appear completely or not at all.
 
@@ -30,12 +33,15 @@ def write_model(
         tokenizer: what it was trained with.
         dtype: of the stored weights.
         out: the folder.
+        first: whether this process writes; the others only give their shares of the weights.
     """
+    weights = {key: whole(t.detach()).to("cpu", dtype) for key, t in merged(model).items()}
+    if not first:
+        return
     said = {name: value for name, value in raw.items() if name not in ("dtype", "torch_dtype")}
     said["torch_dtype"] = str(dtype).removeprefix("torch.")
     (out / "config.json").write_text(json.dumps(said, indent=1))
     tokenizer.write(out)
-    weights = {key: t.detach().to("cpu", dtype) for key, t in merged(model).items()}
     new = out / f"{WEIGHTS}.new"
     save_file(weights, new, {"format": "pt"})
     new.replace(out / WEIGHTS)

@@ -30,9 +30,10 @@ class Measured(msgspec.Struct, frozen=True, omit_defaults=True):
 class Journal:
     """Append to the file, and read it again after an interruption."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, rank: int = 0) -> None:
+        """Name the file in the folder of a run; processes of other ranks have one of their own."""
         out.mkdir(parents=True, exist_ok=True)
-        self._file = out / FILE
+        self._file = out / (f"rank-{rank}.jsonl" if rank else FILE)
         self._opened: BinaryIO | None = None
         self.rows: list[Measured] = []
 

@@ -28,6 +28,7 @@ from gpudeck.accel.training.fp8 import choose_fp8, use_fp8
 from gpudeck.accel.training.journal import Journal, Measured
 from gpudeck.accel.training.loss import cross_entropy
 from gpudeck.accel.training.optimizer import Optimizers, rate_at
+from gpudeck.accel.training.ranks import Ranks, divide, fill, whole
 from gpudeck.accel.training.settings import Settings, differing
 from gpudeck.accel.training.start import Start
 from gpudeck.accel.training.tokenizers import Tokenizer
@@ -77,7 +78,9 @@ class Run:
     def __post_init__(self) -> None:
         s = self.settings
         self.dtype = getattr(torch, s.dtype)
+        self.ranks = Ranks(self.device.torch_device)
         self.model = self.start.make(self.device.torch_device, self.dtype)
+        self.ranks.shard(self.model, self.model.model.layers, again=s.shard == "weights")
         self.optimizer = Optimizers(self.model, s)
         if s.compile:
             self.model.compile_layers()
@@ -106,13 +109,13 @@ class Run:
             rate = rate_at(self.step, s)
             self.optimizer.set_rate(rate)
             loss = self.accumulate(batch)
-            norm = torch.nn.utils.get_total_norm(_gradients(self.model))
+            norm = whole(torch.nn.utils.get_total_norm(_gradients(self.model)))
             if s.clip:
                 torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), s.clip, norm)
             self.optimizer.step()
             self.step += 1
             pending.put(loss, norm, rate)
-            last, stopping = self.step == s.steps, self.watch.stopping()
+            last, stopping = self.step == s.steps, self.ranks.any(self.watch.stopping())
             due = last or self.step % s.checkpoint == 0
             if due or stopping or self.step % s.evaluate == 0:
                 pending.flush()
@@ -154,12 +157,14 @@ class Run:
     def accumulate(self, batch: Batch) -> Tensor:
         """Add the gradients of a batch, part by part; return its loss for each target."""
         loss = torch.zeros((), device=self.device.torch_device)
-        scale = 1.0 / max(batch.learned, 1)
-        for part in self.batches.parts(batch):
+        ranks = self.ranks
+        # FSDP2 takes the mean of the gradients of all processes, not their sum
+        scale = ranks.count / max(batch.learned, 1)
+        for part in self.batches.parts(batch, ranks.count)[ranks.rank :: ranks.count]:
             part_loss = self.loss(part, scale)
             part_loss.backward()  # type: ignore[no-untyped-call]
-            loss += part_loss.detach()
-        return loss
+            loss += part_loss.detach() / ranks.count
+        return ranks.total(loss)
 
     def loss(self, batch: Batch, scale: float) -> Tensor:
         """Return `scale` times the sum of the losses of a batch."""
@@ -192,8 +197,9 @@ class Run:
         if not count:
             return None
         total = torch.zeros((), dtype=torch.float64, device=self.device.torch_device)
-        for batch in batches:
+        for batch in batches:  # in every process, so that all know the same
             total += self.loss(batch, 1.0)
+        divide(self.model)
         found = float(total) / count
         if not math.isfinite(found):
             raise Diverged(
@@ -212,8 +218,12 @@ class Run:
             torch.get_num_threads(), versions(), self.seconds, self.best, self.best_step, self.fp8,
         )  # fmt: skip
         memory = self.optimizer.states()
-        state = {f"model.{name}": weight for name, weight in self.model.trained().items()}
-        self.checkpoints.save(about, state | {f"optimizer.{n}": v for n, v in memory.items()})
+        state: dict[str, Tensor] = {f"model.{n}": w for n, w in self.model.trained().items()}
+        state |= {f"optimizer.{n}": v for n, v in memory.items()}
+        gathered = {name: whole(value) for name, value in state.items()}
+        if self.ranks.first:
+            self.checkpoints.save(about, gathered)
+        self.ranks.wait()
 
     def resume(self) -> None:
         """Continue from the newest checkpoint that is whole; begin anew if there is none.
@@ -271,7 +281,7 @@ class Run:
     @torch.no_grad()
     def _load_weights(self, state: dict[str, Tensor]) -> None:
         for name, weight in self.model.trained().items():
-            weight.copy_(state[f"model.{name}"])
+            fill(weight, state[f"model.{name}"])
 
     def _refuse_another(self, about: About) -> None:
         if names := differing(about.settings, self.settings):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gpudeck.accel.training.adapters import Model
+from gpudeck.accel.training.ranks import fill
 from gpudeck.accel.training.settings import Settings
 
 BETAS = (0.9, 0.95)
@@ -119,7 +120,9 @@ class Optimizers:
         for key, value in saved.items():
             name, kind = key.rsplit("/", 1)
             weight = self._weights[name]
-            owners[weight].state[weight][kind] = value.to(weight.device)
+            kept = torch.zeros_like(weight) if value.shape == weight.shape else value
+            fill(kept, value)
+            owners[weight].state[weight][kind] = kept.to(weight.device)
 
 
 def rate_at(step: int, settings: Settings) -> float:

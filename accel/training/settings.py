@@ -138,6 +138,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         bool,
         _meta("Recompute", "compute layers again in the backward pass, to save memory"),
     ] = False
+    shard: Annotated[
+        Literal["weights", "gradients"],
+        _meta(
+            "Divided",
+            "with torchrun: weights, gathered for each pass; or only gradients and optimizer",
+        ),
+    ] = "weights"
     optimizer: Annotated[
         Literal["adamw", "lion", "muon"],
         _meta(

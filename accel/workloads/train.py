@@ -236,12 +236,28 @@ def figures_of(
     yield Figure(phrase("speed"), estimate.tokens_per_second, "tokens/s")
     peak = peak_tflops(run.device.name, run.settings.dtype)
     if peak is not None:
-        yield Figure("MFU", flops_of(run) * estimate.tokens_per_second / 1e12 / peak)
+        share = flops_of(run) * estimate.tokens_per_second / 1e12 / peak / run.ranks.count
+        yield Figure("MFU", share)
     if energy.watts is not None:
-        yield Figure(phrase("energy"), 1e3 * energy.watts / estimate.tokens_per_second, "mJ/token")
+        watts = energy.watts * run.ranks.count  # other processes' GPUs do the same
+        yield Figure(phrase("energy"), 1e3 * watts / estimate.tokens_per_second, "mJ/token")
+
+
+def join_ranks() -> None:
+    """Give each process that torchrun started a GPU of its own, and let the first one speak."""
+    local = os.environ.get("LOCAL_RANK")
+    if local is None:
+        return
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    os.environ["CUDA_VISIBLE_DEVICES"] = visible.split(",")[int(local)] if visible else local
+    if os.environ["RANK"] != "0":
+        os.environ.pop("GPUDECK_RESULT", None)
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 if __name__ == "__main__":
+    join_ranks()
     # threads of torch that wait for each other leave the processor to other programs, beside which
     # spinning ones halve the speed (tests/benchmarks/log/training.md)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

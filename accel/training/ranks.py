@@ -1,0 +1,102 @@
+"""Divide a run over the processes that torchrun starts, one a GPU, by PyTorch's FSDP2.
+
+Each process computes its share of the sequences, and keeps its share of the weights and of what the
+optimizer remembers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+
+class Ranks:
+    """Know the processes of a run; without torchrun there is one, and nothing is divided."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Meet the other processes.
+
+        Args:
+            device: that of this process.
+        """
+        self.count, self.rank = count_ranks(), rank_of()
+        self.mesh: DeviceMesh | None = None
+        if self.count > 1:
+            if not dist.is_initialized():
+                dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+            self.mesh = init_device_mesh(device.type, (self.count,))
+
+    @property
+    def first(self) -> bool:
+        """Return whether this process writes what the run leaves."""
+        return self.rank == 0
+
+    def shard(self, model: nn.Module, layers: Iterable[nn.Module], *, again: bool) -> None:
+        """Divide the weights of a model.
+
+        Args:
+            model: it is changed in place.
+            layers: the parts whose weights are gathered together.
+            again: gather them for the backward pass again, and keep nothing in between.
+        """
+        if self.mesh is None:
+            return
+        for layer in layers:
+            fully_shard(layer, mesh=self.mesh, reshard_after_forward=again)
+        fully_shard(model, mesh=self.mesh)
+
+    def total(self, x: Tensor) -> Tensor:
+        """Return the sum of a number over all processes."""
+        if self.mesh is not None:
+            dist.all_reduce(x)
+        return x
+
+    def any(self, wanted: bool) -> bool:
+        """Return whether one of the processes wants something."""
+        if self.mesh is None:
+            return wanted
+        found = torch.tensor(float(wanted))
+        dist.all_reduce(found)
+        return bool(found)
+
+    def wait(self) -> None:
+        """Wait for the other processes."""
+        if self.mesh is not None:
+            dist.barrier()
+
+
+def count_ranks() -> int:
+    """Return the number of processes that torchrun started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def rank_of() -> int:
+    """Return the number of this process, from 0."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def divide(model: nn.Module) -> None:
+    """Give up the whole weights that a forward pass left, so that each process has its share."""
+    for part in model.modules():
+        if isinstance(part, FSDPModule):
+            part.reshard()
+
+
+def whole(x: Tensor) -> Tensor:
+    """Return a tensor with the shares of all processes."""
+    return x.full_tensor() if isinstance(x, DTensor) else x
+
+
+@torch.no_grad()
+def fill(x: Tensor, value: Tensor) -> None:
+    """Copy a whole tensor into one that may be divided."""
+    if isinstance(x, DTensor):
+        value = distribute_tensor(value.to(x.device, x.dtype), x.device_mesh, x.placements)
+    x.copy_(value)
