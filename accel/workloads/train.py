@@ -249,7 +249,10 @@ def join_ranks() -> None:
     if local is None:
         return
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    os.environ["CUDA_VISIBLE_DEVICES"] = visible.split(",")[int(local)] if visible else local
+    if visible:
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible.split(",")[int(local)]
+    elif visible is None and Path("/dev/nvidiactl").exists():  # else it computes on the CPU
+        os.environ["CUDA_VISIBLE_DEVICES"] = local
     if os.environ["RANK"] != "0":
         os.environ.pop("GPUDECK_RESULT", None)
         with Path(os.devnull).open("wb") as nowhere:
