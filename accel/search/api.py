@@ -146,12 +146,8 @@ def fused_template(module: nn.Module, inputs: Sequence[Tensor]) -> tuple[Task, T
     Raises:
         ValueError: if the module cannot be fused; see `capture`.
     """
-    name = type(module).__name__
-    shapes = "x".join(str(n) for x in inputs for n in x.shape)
-    captured = capture(
-        module, inputs, state_folder() / "search" / "modules" / f"{name}-{shapes}.py"
-    )
-    task = task_of_module(name, captured, inputs[0].dtype)
+    captured = capture(module, inputs, state_folder() / "search" / "modules")
+    task = task_of_module(type(module).__name__, captured, inputs[0].dtype)
     return task, template_of_module(task)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,15 +16,26 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.node import map_arg
 
+from gpudeck.accel.runtime import state_files
 from gpudeck.accel.search.measures import SLACK
 from gpudeck.accel.search.verdict import Source
 from gpudeck.accel.search.worker import load
 
 ENTRY = "reference"
-_STATE = "STATE"
-"""Names the parameters and buffers that come before the inputs."""
 _RELEASED = re.compile(r";  [\w = ]+ = None")
 _SIGNATURE = re.compile(r"def forward\(self, ")
+_CHANGING = re.compile(r"aten\.(\w*dropout\w*|add_|copy_|\w*rand\w*|bernoulli\w*)\.")
+_TEXT = '''"""A module as a function of its parameters and buffers, then its inputs."""
+
+import torch
+from torch import device
+
+STATE = {!r}
+SHAPES = {!r}
+
+
+{}
+'''
 _RETURNED = re.compile(r"return \((\w+),\)")
 
 
@@ -38,13 +50,13 @@ class Captured(NamedTuple):
     result: tuple[int, ...]
 
 
-def capture(module: nn.Module, inputs: Sequence[Any], file: Path) -> Captured:
+def capture(module: nn.Module, inputs: Sequence[Any], folder: Path) -> Captured:
     """Write the function of a module to a file.
 
     Args:
         module: of any device, also of torch's `meta`: no values are read.
         inputs: tensors that the module is called with.
-        file: the file that is written.
+        folder: where the file is written; its name tells functions and shapes apart.
 
     Raises:
         ValueError: if the module changes its buffers or inputs, draws random numbers, has other
@@ -59,27 +71,29 @@ def capture(module: nn.Module, inputs: Sequence[Any], file: Path) -> Captured:
     code = program.graph_module.code
     if not (returned := _RETURNED.search(code)):
         raise ValueError("the module returns several tensors")
-    for name in ("dropout", "add_.Tensor", "copy_", "rand"):
-        if name in code:
-            raise ValueError(f"the module changes state or draws numbers ({name})")
-    body = _RETURNED.sub(rf"return {returned[1]}", _RELEASED.sub("", code))
-    text = _SIGNATURE.sub(f"def {ENTRY}(", body.strip())
-    file.parent.mkdir(parents=True, exist_ok=True)
-    state = tuple(str(spec.target) for spec in specs if spec.kind.name != "USER_INPUT")
-    file.write_text(
-        '"""A module as a function of its parameters and buffers, then its inputs."""\n\n'
-        f"import torch\nfrom torch import device\n\n{_STATE} = {state!r}\n\n\n{text}\n"
-    )
+    if changing := _CHANGING.search(code):
+        raise ValueError(f"the module changes state or draws numbers ({changing[1]})")
     values = [n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"]
     if any(not isinstance(v, Tensor) or v.dtype != values[0].dtype for v in values):
         raise ValueError("the inputs must be tensors of one dtype")
     if values[0].dtype not in SLACK:
         raise ValueError("the inputs must be float32, float16 or bfloat16")
     shapes = tuple(tuple(v.shape) for v in values)
-    source = Source(str(file), ENTRY)
+    body = _RETURNED.sub(rf"return {returned[1]}", _RELEASED.sub("", code))
+    text = _SIGNATURE.sub(f"def {ENTRY}(", body.strip())
+    state = tuple(str(spec.target) for spec in specs if spec.kind.name != "USER_INPUT")
+    source = _written(folder / type(module).__name__, _TEXT.format(state, shapes, text))
     own = [i for i, s in enumerate(specs) if s.kind.name == "USER_INPUT"]
     result = graph_of(source, shapes, values[0].dtype).result
     return Captured(source, shapes, _free(source, shapes, own, values[0].dtype), result)
+
+
+def _written(begin: Path, text: str) -> Source:
+    """Write a file whose name begins like this and ends with the hash of the text."""
+    digest = sha256(text.encode()).hexdigest()[:16]
+    file = begin.with_name(f"{begin.name}-{digest}.py")
+    state_files.replace(file, text.encode())
+    return Source(str(file), ENTRY)
 
 
 def bind(
@@ -92,7 +106,7 @@ def bind(
         module: holds the parameters and buffers; changes of them count.
         source: the file into which the module was written.
     """
-    names: tuple[str, ...] = load(source).__globals__[_STATE]
+    names: tuple[str, ...] = load(source).__globals__["STATE"]
     held = {
         **dict(module.named_parameters(remove_duplicate=False)),
         **dict(module.named_buffers(remove_duplicate=False)),

@@ -81,20 +81,20 @@ def test_products_of_16_bits_are_not_split_and_other_types_are_refused():
 )
 def test_a_module_that_is_no_function_of_its_inputs_is_refused(module, tmp_path):
     with pytest.raises(ValueError, match="the module"):
-        capture(module.to("meta"), [torch.empty(8, 64, device="meta")], tmp_path / "module.py")
+        capture(module.to("meta"), [torch.empty(8, 64, device="meta")], tmp_path)
 
 
 def test_the_batch_is_free_unless_sizes_depend_on_it(tmp_path):
     fixed = Function(lambda x: x.view(8, 4, 16).relu().view(8, 64) + 1)
     for module, free in ((nn.Linear(64, 32), (2,)), (fixed, ())):
-        found = capture(module.to("meta"), [torch.empty(8, 64, device="meta")], tmp_path / "m.py")
+        found = capture(module.to("meta"), [torch.empty(8, 64, device="meta")], tmp_path)
         assert found.free == free
 
 
 def test_a_captured_file_computes_what_the_module_computes(tmp_path):
     net = nn.Sequential(nn.Linear(16, 8), nn.LayerNorm(8), nn.Mish())
     x = torch.randn(3, 16)
-    found = capture(net, [x], tmp_path / "net.py")
+    found = capture(net, [x], tmp_path)
     space = {}
     exec(found.source.text, space)
     assert torch.equal(space["reference"](*net.parameters(), x), net(x))
@@ -115,9 +115,21 @@ def test_an_installed_kernel_of_a_module_is_used_with_its_parameters_until_it_is
     assert use.fused(net, x)[1] == "eager"
 
 
+def test_modules_of_one_class_and_other_sizes_or_functions_are_told_apart():
+    x = torch.empty(8, 64, device="meta")
+    nets = (
+        (nn.Linear(64, 32), nn.Linear(64, 16)),
+        (nn.Sequential(nn.ReLU()), nn.Sequential(nn.GELU())),
+    )
+    for one, other in nets:
+        first, second = (fused_template(net.to("meta"), [x])[0] for net in (one, other))
+        assert first.name != second.name and first.source.place != second.source.place
+        assert fused_template(one, [x])[0].name == first.name
+
+
 def test_a_row_is_masked_where_the_result_is_one_of_a_row(tmp_path):
     total = Function(lambda x: x.sum(-1, keepdim=True).tanh())
-    found = capture(total.to("meta"), [torch.empty(5, 7, device="meta")], tmp_path / "m.py")
+    found = capture(total.to("meta"), [torch.empty(5, 7, device="meta")], tmp_path)
     (step,) = steps_of(graph_of(found.source, found.shapes, torch.float32).nodes)
     assert "out_at + row[:, None]" in write_kernel(step) and "def tanh" in write_kernel(step)
 
@@ -170,7 +182,7 @@ CASES = [
 PRODUCTS = [{"split": s, "m": 64, "n": 64, "k": 32, "warps": 4, "stages": 2} for s in (0, 1)]
 for number, (function, shape, parameters) in enumerate(CASES):
     module = Function(function, *parameters)
-    found = capture(module, [torch.empty(shape)], Path(sys.argv[1]) / f"case{number}.py")
+    found = capture(module, [torch.empty(shape)], Path(sys.argv[1]))
     task = task_of_module("case", found, torch.float32)
     products = task.product and PRODUCTS
     for scale in (1.0, 1e-3):
