@@ -211,27 +211,24 @@ class ReplaySource(Source):
             NotFound, UserError: As `read` does.
         """
         header, self._moments = read(file)
-        self._file, self._copies, self._start = file, copies, start
+        self._copies, self._start = copies, start
         first = self._moments[0].time
         self._offsets = [m.time - first for m in self._moments]
         step = self._offsets[-1] / max(len(self._offsets) - 1, 1) or 0.5
         self._length = self._offsets[-1] + step
         self._recorded = header.devices
+        note = phrase("REPLAY of {file}: recorded, not live", file=file.name)
+        self._devices = [
+            msgspec.structs.replace(
+                device, id=f"REPLAY-{index}", index=index, name=f"{REPLAYED}{device.name}",
+                kind="replay", note=note,
+            )
+            for index, device in enumerate(self._recorded * copies)
+        ]  # fmt: skip
 
     def devices(self) -> list[Device]:
         """Return the recorded devices, with ids and names that start with REPLAY."""
-        return [
-            msgspec.structs.replace(
-                d,
-                id=f"REPLAY-{copy * len(self._recorded) + i}",
-                index=copy * len(self._recorded) + i,
-                name=f"{REPLAYED}{d.name}",
-                kind="replay",
-                note=phrase("REPLAY of {file}: recorded, not live", file=self._file.name),
-            )
-            for copy in range(self._copies)
-            for i, d in enumerate(self._recorded)
-        ]
+        return self._devices
 
     def read(self, now: float) -> list[Reading]:
         """Return the readings of the moment that plays at `now`."""

@@ -58,6 +58,6 @@ WALKS = (
             )
         ),
     ),
-    Walk("**A reading to the pixels of a tile**", 28, reading_to_pixel),
+    Walk("**A reading to the pixels of a tile**", 26, reading_to_pixel),
     Walk("**A question to its answer**", 58, question_to_answer),
 )
