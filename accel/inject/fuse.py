@@ -13,8 +13,6 @@ from gpudeck.accel.attention.api import attention
 from gpudeck.accel.inject.causal import adds_to_later_keys, hides_later_keys
 from gpudeck.accel.inject.form import ABSORBS, HIDES, Form
 
-Masks = tuple[tuple[Tensor, float], ...]
-
 
 class Unfit(Exception):
     """Says why attention is computed as the program wrote it."""

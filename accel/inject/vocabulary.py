@@ -7,9 +7,6 @@ from gpudeck.language.text import Message, Text, phrase
 PRODUCTS = frozenset(("matmul", "bmm", "einsum", "baddbmm"))
 """Functions of torch that multiply two tensors."""
 SOFTMAX = frozenset(("torch.softmax", "torch.nn.functional.softmax"))
-DROPOUT = frozenset(
-    f"torch.nn.functional.{name}" for name in ("dropout", "dropout1d", "dropout2d", "alpha_dropout")
-)
 SCALES = {"mul": "scale", "multiply": "scale", "div": "scale", "divide": "scale",
           "true_divide": "scale", "add": "bias", "sub": "bias", "subtract": "bias"}  # fmt: skip
 MASKS = frozenset(("masked_fill", "where"))
