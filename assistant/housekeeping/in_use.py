@@ -27,6 +27,9 @@ files."""
 _SHARED_MEMORY = b"/dev/shm/"
 """The folder of semaphores and shared memory, which programs map and delete at once. It is a tmpfs,
 for which maps show the device that stat(2) shows."""
+_WHERE_THEY_WORK = ("core", "duplicate")
+"""Kinds of files that a job might read from its working folder. A cache or an old log there is
+never input."""
 _PROBE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME | os.O_CLOEXEC
 
 
@@ -136,13 +139,12 @@ def check_unused(
         OSError: It cannot be read.
     """
     held: list[Entry] = []
-    found = measure(
-        folder,
-        name,
-        lambda entry: (
-            held.append(entry) if entry.plain and _held(entry.folder, entry.name) else None
-        ),
-    )
+
+    def look(entry: Entry) -> None:
+        if entry.plain and _held(entry.folder, entry.name):
+            held.append(entry)
+
+    found = measure(folder, name, look)
     if seal and found.seal != seal:
         raise StaysError(CHANGED)
     if who := (holders or OpenFiles()).of(found.inodes):
@@ -159,9 +161,8 @@ def check_unused(
 def _held(folder: int, name: str) -> bool:
     fd = os.open(name, _PROBE, dir_fd=folder)
     try:
-        fcntl.fcntl(
-            fd, fcntl.F_SETSIG, signal.SIGURG
-        )  # SIGURG is ignored by default; it arrives if somebody opens the file just now.
+        # SIGURG is ignored by default; it arrives if somebody opens the file just now
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except OSError as e:
@@ -169,12 +170,6 @@ def _held(folder: int, name: str) -> bool:
     finally:
         os.close(fd)
     return False
-
-
-_WHERE_THEY_WORK = ("core", "duplicate")
-"""Kinds of files that a job might read from its working folder. A cache or an old log there is
-never input.
-"""
 
 
 class Needs:
