@@ -30,6 +30,7 @@ from PySide6.QtGui import QColor, QImage, QPainter
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 
 import tests.gui.drawing  # noqa: F401 # before Qt starts
+from gpudeck.accel.result import read
 from gpudeck.app.assistant.requests import FindSessions, SaveSession
 from gpudeck.app.cleanup.requests import Scan, ScanResult, TrashContents
 from gpudeck.app.jobs.requests import ReadLog
@@ -246,7 +247,7 @@ class Stage:
         return next(
             j for j in reversed(self.jobs)
             if j.spec.workload == workload and isinstance(j.state, Done)
-            and j.state.devices == (first,) and b'"verdict":"pass"' in bytes(j.state.result)
+            and j.state.devices == (first,) and read(j.state.result).passed
         )  # fmt: skip
 
     def _carry_out(self, call: Call) -> None:

@@ -79,7 +79,6 @@ class Pseudo(Words):
 
     def __init__(self) -> None:
         super().__init__("en")
-        self.language = "de"  # sentences of the scheduler are not even looked at in English
 
     def translated(self, message: str) -> str:
         return accented(message)
@@ -105,15 +104,15 @@ def accented(message: str) -> str:
 def pseudo_language() -> Iterator[None]:
     """Word all texts that are made meanwhile in the pseudo language."""
     chosen = texts._Chosen
-    before = chosen.language, chosen.texts, chosen.scheduler
-    chosen.texts = chosen.scheduler = pseudo = Pseudo()
+    before = chosen.language, chosen.texts
+    chosen.texts = pseudo = Pseudo()
     words_of = rendering._words
     rendering._words = lambda language: pseudo if language == "pseudo" else words_of(language)
     chosen.language = "pseudo"  # type: ignore[assignment] # what is kept by language stays apart
     try:
         yield
     finally:
-        chosen.language, chosen.texts, chosen.scheduler = before
+        chosen.language, chosen.texts = before
         rendering._words = words_of
 
 

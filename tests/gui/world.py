@@ -17,11 +17,11 @@ from pathlib import Path
 
 import msgspec
 
-from gpudeck.accel.result import Cell, Check, Result, Sensors, Timing
+from gpudeck.accel.result import PASS, Cell, Check, Result, Sensors, Timing, verdict_of
 from gpudeck.app.assistant.message_tree import Curve
 from gpudeck.app.assistant.requests import FinishedAnswer
 from gpudeck.app.assistant.session_files import Summary
-from gpudeck.language.text import Listed, phrase
+from gpudeck.language.text import Listed, Text, phrase
 from gpudeck.scheduler.protocol.devices import Detail, Process, Reading
 from gpudeck.scheduler.protocol.jobs import (
     Cancelled,
@@ -143,7 +143,7 @@ def earlier(device: str) -> list[Job]:
             "causal": cell.causal, "dtype": cell.dtype,
         }  # fmt: skip
         result = Result(
-            "attention", H100, cell.backend, "named by the user", params, "pass", cell.checks,
+            "attention", H100, cell.backend, phrase("named by the user"), params, PASS, cell.checks,
             cell.timing, cell.flops, cell.tflops, cell.tflops * 0.99, began + 3, began + 14,
             _VERSIONS, began, began + 14,
         )  # fmt: skip
@@ -214,9 +214,9 @@ def _result(one: Load, wrong: bool) -> Result:
         workload=one.kind,
         device=H100,
         backend="hopper" if attention else "cublas",
-        reason="auto: measured fastest on NVIDIA H100 80GB HBM3" if attention else "named",
+        reason=Text("auto: measured fastest on NVIDIA H100 80GB HBM3" if attention else "named"),
         params=params,
-        verdict="fail: out is off by 3.1e-02, allowed 2.4e-03" if wrong else "pass",
+        verdict=verdict_of([Text("out is off by 3.1e-02, allowed 2.4e-03")] if wrong else []),
         checks=(Check("out", error, 2.4e-3),),
         timing=timing,
         cells=(cell,) if attention else (),
@@ -495,14 +495,18 @@ def grid() -> Result:
         workload="compare",
         device=H100,
         backend=best.backend,
-        reason=f"the fastest of {len(cells)} cells: forward, head size 256, sequence 16384",
+        reason=phrase(
+            "the fastest of {n} cells: {rest}",
+            n=len(cells),
+            rest=Text("forward, head size 256, sequence 16384"),
+        ),
         params={
             "seq": ",".join(map(str, seqs)),
             "head_dim": "64,128,256",
             "causal": "both",
             "dtype": "bfloat16",
         },
-        verdict="pass",
+        verdict=PASS,
         checks=best.checks,
         timing=best.timing,
         flops=best.flops,
