@@ -15,7 +15,7 @@ _COLUMNS = 4096
 
 @triton.jit
 def turn_scores(
-    scores_ptr, targets_ptr, losses_ptr, columns, scale, softcap,
+    scores_ptr, targets_ptr, losses_ptr, scale_ptr, columns, softcap,
     CAPPED: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Write the scaled loss of a token, and the gradient of its scores over them.
@@ -25,6 +25,7 @@ def turn_scores(
     row = tl.program_id(0).to(tl.int64)
     scores_ptr += row * columns
     target = tl.load(targets_ptr + row)
+    scale = tl.load(scale_ptr)
     factor = tl.where(target < 0, 0.0, scale)
     high = tl.full([], -float("inf"), tl.float32)
     total = tl.zeros([COLUMNS], tl.float32)
@@ -64,12 +65,17 @@ def turn(scores: Tensor, targets: Tensor, scale: float, softcap: float) -> Tenso
         softcap: c > 0 turns each score s into c tanh(s/c).
     """
     losses = torch.empty(len(scores), dtype=torch.float32, device=scores.device)
+    # in memory, as it differs from step to step, and launches are prepared for each number
+    factor = torch.full((1,), scale, dtype=torch.float32, device=scores.device)
     launch(
         turn_scores,
         (len(scores), 1, 1),
-        {"scores_ptr": scores, "targets_ptr": targets, "losses_ptr": losses},
-        {"columns": scores.shape[1], "scale": scale, "softcap": softcap or 1.0},
+        {
+            "scores_ptr": scores, "targets_ptr": targets, "losses_ptr": losses,
+            "scale_ptr": factor,
+        },
+        {"columns": scores.shape[1], "softcap": softcap or 1.0},
         {"CAPPED": softcap > 0, "COLUMNS": _COLUMNS},
         _OPTIONS,
-    )
+    )  # fmt: skip
     return losses.sum()

@@ -43,7 +43,8 @@ def test_the_kernel_turns_scores_into_their_gradient(interpreted, softcap: float
 def test_the_kernel_of_the_loss_spills_nothing() -> None:
     arguments = {
         "scores_ptr": Pointer(torch.bfloat16), "targets_ptr": Pointer(torch.int64),
-        "losses_ptr": Pointer(torch.float32), "columns": 50304, "scale": 3e-5, "softcap": 1.0,
+        "losses_ptr": Pointer(torch.float32), "scale_ptr": Pointer(torch.float32),
+        "columns": 50304, "softcap": 1.0,
     }  # fmt: skip
     constants = {"CAPPED": True, "COLUMNS": loss_kernels._COLUMNS}
     call = KernelCall(
