@@ -37,7 +37,7 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from gpudeck import accel
 from gpudeck.accel.attention import choose, describe
-from gpudeck.accel.attention.backends.fa4 import is_installed
+from gpudeck.accel.attention.backends.fa4 import find_version
 from gpudeck.accel.attention.flex import recognise
 from gpudeck.accel.result import Direction
 from gpudeck.accel.runtime.timing import timing_of
@@ -57,7 +57,7 @@ def contenders() -> Iterator[tuple[str, Callable[..., Any]]]:
     yield "ours", accel.flex_attention
     torch._dynamo.reset()
     yield "flex", torch.compile(flex_attention, dynamic=False)
-    if is_installed():
+    if find_version():
         flash = partial(flex_attention, kernel_options={"BACKEND": "FLASH"})
         yield "flex FLASH", torch.compile(flash, dynamic=False)
 
@@ -228,7 +228,7 @@ def main() -> None:
         for cell in cells()
         if (not lengths or str(cell.length) in lengths) and (not kinds or cell.kind in kinds)
     ]
-    packages = ("torch", "triton", "flash-attn-4")[: 3 if is_installed() else 2]
+    packages = ("torch", "triton", "flash-attn-4")[: 3 if find_version() else 2]
     where = context(torch.cuda.get_device_name(), packages, SOURCES["attention_flex"])
     with tempfile.TemporaryDirectory() as folder:
         gpu = SharedGpu(asked.together or Path(folder))

@@ -24,7 +24,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from gpudeck.accel.attention import BACKENDS, attention, choose, describe
 from gpudeck.accel.attention.backends import fa3
-from gpudeck.accel.attention.backends.fa4 import is_installed
+from gpudeck.accel.attention.backends.fa4 import find_version
 from gpudeck.accel.attention.inputs import Inputs
 from gpudeck.accel.attention.reference import reference
 from tests.benchmarks.rows import RESULTS, context, spread, write
@@ -53,7 +53,7 @@ def contenders(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Call]:
         laid_out = Inputs(*(t.transpose(1, 2) for t in rows))
         problem = describe(*laid_out[:3])
         found["peer: fa3"] = lambda: BACKENDS["fa3"].forward(laid_out, problem)[0]
-    if is_installed():
+    if find_version():
         from flash_attn.cute.interface import flash_attn_func
 
         found["peer: fa4"] = lambda: flash_attn_func(*rows)[0].transpose(1, 2)
@@ -192,7 +192,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     out = parser.parse_args().out
     about = context(
-        torch.cuda.get_device_name(), PACKAGES + (["flash-attn-4"] if is_installed() else [])
+        torch.cuda.get_device_name(), PACKAGES + (["flash-attn-4"] if find_version() else [])
     )
     rows = []
     for seq, batch in SHAPES:

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from gpudeck.accel.attention.backends import Gradients
-from gpudeck.accel.attention.backends.fa4 import is_installed
+from gpudeck.accel.attention.backends.fa4 import find_version
 from gpudeck.accel.attention.inputs import arrange, problem_of, rules_of
 from gpudeck.accel.attention.kernels.hopper import backward as kernels
 from gpudeck.accel.attention.passes import backward, forward
@@ -47,7 +47,7 @@ def cell_rows(dim: int, seq: int, causal: bool, about: dict[str, str]) -> list[d
     solved = forward(x, p, "cudnn")
     exact = backward(dout, x, *solved, p, "cudnn")[:3]
     kernels.TILES[dim] = dataclasses.replace(kernels.TILES[dim], atomic_from=0)
-    names = [*OURS, "cudnn", *(["fa4"] if is_installed() else [])]
+    names = [*OURS, "cudnn", *(["fa4"] if find_version() else [])]
 
     def solve(name: str) -> Gradients:
         if name not in OURS:

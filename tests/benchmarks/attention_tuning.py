@@ -27,10 +27,11 @@ from msgspec.structs import asdict
 
 from gpudeck.accel import learning
 from gpudeck.accel.attention import Problem, describe
-from gpudeck.accel.attention.backends import BACKENDS, Direction
+from gpudeck.accel.attention.backends import BACKENDS
 from gpudeck.accel.attention.dispatch import refuse
 from gpudeck.accel.attention.passes import backward, bind, forward
 from gpudeck.accel.attention.table import Row
+from gpudeck.accel.lessons.records import Direction
 from gpudeck.accel.lessons.store import software
 from gpudeck.accel.runtime import brief_timing
 from gpudeck.accel.workloads.catalog import TOKENS, WIDTH
