@@ -193,6 +193,15 @@ class ModelsPage(QWidget):
             self._listed_for = self._used
             self._send(ListModels(self._used), self._show)
 
+    def serve_folder(self, folder: str) -> None:
+        """Add a model to the list, and serve it unless it is served."""
+
+        def serve(message: str) -> None:
+            self._show_change(message)
+            self.serving.start_once(folder)
+
+        self._send(AddModel(folder), serve)
+
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.serving.watch(True)

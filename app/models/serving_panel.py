@@ -86,6 +86,16 @@ class ServingPanel(QWidget):
             lambda said: ended(said, True),
         )  # fmt: skip
 
+    def start_once(self, folder: str) -> None:
+        """Serve a model as Serve does without options, unless it is served or started now."""
+
+        def start(now: ServedNow) -> None:
+            self.show_served(now)
+            if not self.state_of(folder)[0]:
+                self.start(Options(folder), "lease")
+
+        self._link.send(self, FindServed(), start, self._fail_look)
+
     def _stop(self, served: Served) -> None:
         self.cards[served.port].stop.setEnabled(False)
         self._link.send(

@@ -157,6 +157,7 @@ class MainWindow(QWidget):
 
         page = self._add_page("workloads", WorkloadsPage(self.state, self.link))
         page.code_opened.connect(lambda: self.show_page("code"))
+        page.model_tried.connect(self._try_model)
         return page
 
     @cached_property
@@ -392,6 +393,10 @@ class MainWindow(QWidget):
         """Open the form of a job for this device."""
         self.show_page("jobs")
         self.jobs.begin_job(device)
+
+    def _try_model(self, folder: str) -> None:
+        self.show_page("models")
+        self.models.serve_folder(folder)
 
     def _show_code(self, path: str) -> None:
         self.show_page("code")

@@ -43,6 +43,7 @@ from gpudeck.app.workloads.result_bars import ResultBars
 from gpudeck.app.workloads.result_card import ActiveJobCard, ResultCard
 from gpudeck.app.workloads.result_export import SaveResult
 from gpudeck.app.workloads.scale_view import ScaleView
+from gpudeck.app.workloads.trained import FindTrained, leaves_model
 from gpudeck.app.workloads.used_shapes import KINDS, UsedShapes
 from gpudeck.app.workloads.used_shapes_view import UsedShapesView
 from gpudeck.app.workloads.workload_choice import WorkloadChoice
@@ -90,6 +91,8 @@ class WorkloadsPage(QWidget):
 
     code_opened = Signal()
     """The user wants to accelerate code of their own."""
+    model_tried = Signal(str)
+    """The user wants to try a trained model; carries its folder."""
 
     def __init__(self, state: State, link: Link) -> None:
         super().__init__()
@@ -119,6 +122,7 @@ class WorkloadsPage(QWidget):
         """The user opened or closed the form of a narrow page; None: it is open without result."""
         self.active, self.result = ActiveJobCard(), ResultCard()
         self.result.saved.connect(self._save)
+        self.result.tried.connect(self._try)
         self.result.cells.viewed.connect(self._show_past)
         self._whole: dict[int, Job] = {}
         """The jobs with results that are too large for a snapshot, once they were loaded."""
@@ -243,6 +247,9 @@ class WorkloadsPage(QWidget):
             self.result.show_note,
         )
 
+    def _try(self, job: int) -> None:
+        self._link.send(self, FindTrained(job), self.model_tried.emit, self.result.show_note)
+
     def _show_past(self) -> None:
         """Hide the earlier results if a chart leaves no room for them."""
         charted = self.result.isVisibleTo(self) and self.result.charted
@@ -272,6 +279,7 @@ class WorkloadsPage(QWidget):
         self.result.show_job(
             job_row(job, device_labels(snapshot), snapshot.time), summarize_result(job)
         )
+        self.result.try_it.setVisible(leaves_model(job))
         result = result_of(job)
         self.result.show_curves(result)
         others = (

@@ -60,10 +60,12 @@ class ActiveJobCard(QWidget):
 class ResultCard(QWidget):
     """Show verdict, rate and times, and below them the cells or the details.
 
-    Emits `saved` with a job's id and the name of the file to save the result to.
+    Emits `saved` with a job's id and the name of the file to save the result to, and `tried` with
+    the id of a job whose model the user wants to try.
     """
 
     saved = Signal(int, str)
+    tried = Signal(int)
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,6 +83,10 @@ class ResultCard(QWidget):
             tr("Save…"), self._save, tooltip=tr("Save the result as CSV or JSON (Ctrl+S)")
         )
         self.save.setShortcut("Ctrl+S")
+        self.try_it = button(
+            tr("Try it"), self._try, tooltip=tr("Serve this model, and show it under Models")
+        )
+        self.try_it.hide()
         self.note = label(size="small", meaning="muted", wrap=True)
         self.note.hide()
         self._summary: ResultSummary | None = None
@@ -88,7 +94,9 @@ class ResultCard(QWidget):
         self._numbers = QWidget()
         self._numbers.setLayout(self._number_row())
         self._numbers.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        self._header = row(self.title, self.verdict, Stretch(), self.save, spacing=theme.M)
+        self._header = row(
+            self.title, self.verdict, Stretch(), self.try_it, self.save, spacing=theme.M
+        )
         self.setLayout(
             column(
                 self._header,
@@ -182,6 +190,10 @@ class ResultCard(QWidget):
         vertical = QSizePolicy.Policy.Expanding if fills else QSizePolicy.Policy.Maximum
         self.cells.setSizePolicy(QSizePolicy.Policy.Preferred, vertical)
         self.facts.setVisible(self._summary is not None and (self.cells.spread or not self.charted))
+
+    def _try(self) -> None:
+        if self._summary is not None:
+            self.tried.emit(self._summary.job)
 
     def _save(self) -> None:
         if self._summary is None:

@@ -22,6 +22,7 @@ from gpudeck.app.report.file import WriteReport
 from gpudeck.app.shell.desktop import Desktop, introduce, open_window
 from gpudeck.app.widgets.theme import luminance
 from gpudeck.app.workloads.result_export import as_csv
+from gpudeck.app.workloads.trained import FindTrained
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths, settings
 from gpudeck.scheduler.protocol.errors import UserError
@@ -181,6 +182,44 @@ def test_a_grid_too_large_for_a_snapshot_is_fetched_shown_and_saved(desktop, qtb
     assert (tmp_path / "saved.csv").read_text() == as_csv(snapshots.grid())
     page.result.saved.emit(job.id, str(tmp_path / "no" / "saved.csv"))
     qtbot.waitUntil(lambda: "cannot write" in page.result.note.text(), timeout=PATIENCE_MS)
+
+
+@pytest.mark.slow
+def test_a_trained_model_is_served_with_one_press(desktop, qtbot, tmp_path):
+    window, page = desktop.window, desktop.window.workloads
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"{n} and {n + 1} are numbers\n" for n in range(500)))
+    small = {"data": str(text), "model": "tiny", "batch": "2", "tokens": "32", "steps": "8"}
+    spec = make_spec(
+        (sys.executable, "-P", "-m", "gpudeck.accel.workloads.train",
+         *(f"--{name}={value}" for name, value in small.items())),
+        {"name": "train", "workload": "train", "params": small},
+    )  # fmt: skip
+    with Client() as client:
+        job = client.send(Submit(spec))
+        assert client.wait(job.id, 120).status == "done"
+    window.show_page("workloads")
+    page.choose("train")
+    qtbot.waitUntil(page.result.try_it.isVisible, timeout=PATIENCE_MS)
+    page.result.try_it.click()
+    qtbot.waitUntil(lambda: window.shown == "models", timeout=PATIENCE_MS)
+    cards = window.models.serving.cards
+    qtbot.waitUntil(
+        lambda: any(card.pill.text() == "Serving" for card in cards.values()), timeout=60_000
+    )
+    (card,) = cards.values()
+    assert card.served.folder == str(paths.job_folder(job.id) / "artefacts" / "model")
+    partner = window.assistant.view.composer.partner
+    assert card.served.name in [partner.itemText(at) for at in range(partner.count())]
+    card.stop.click()
+    qtbot.waitUntil(lambda: not cards, timeout=PATIENCE_MS)
+
+
+def test_the_folder_of_a_run_is_the_one_that_it_was_given(desktop, qtbot, tmp_path):
+    options = {"workload": "train", "params": {"out": "runs/first"}, "cwd": str(tmp_path)}
+    job = exchange(qtbot, desktop.link, Submit(make_spec(("true",), options)))
+    folder = exchange(qtbot, desktop.link, FindTrained(job.id))
+    assert folder == str(tmp_path / "runs" / "first")
 
 
 def test_a_daemon_that_dies_is_started_again(desktop, qtbot):
