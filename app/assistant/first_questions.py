@@ -7,7 +7,8 @@ from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.language.texts import tr, tr_noop
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.controls import Stretch, button, column, label, row, set_text
+from gpudeck.app.widgets.controls import Stretch, button, column, label, set_text
+from gpudeck.app.widgets.fold_row import FoldRow
 
 QUESTIONS = (
     tr_noop("What happened in the last hour?"),
@@ -15,8 +16,7 @@ QUESTIONS = (
     tr_noop("Which job used the most energy?"),
     tr_noop("Why did the last job fail?"),
 )
-_IN_ROW = 2
-"""The questions beside each other."""
+"""An even number of questions, of which two stand beside each other where there is room."""
 
 
 class FirstQuestions(QWidget):
@@ -29,10 +29,7 @@ class FirstQuestions(QWidget):
         self.text = label(meaning="muted", wrap=True)
         self.text.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.buttons = [self._button(tr(question)) for question in QUESTIONS]
-        rows = [
-            row(Stretch(), *self.buttons[at : at + _IN_ROW], Stretch(), spacing=theme.S)
-            for at in range(0, len(self.buttons), _IN_ROW)
-        ]
+        rows = [FoldRow(*pair) for pair in zip(self.buttons[::2], self.buttons[1::2], strict=True)]
         self._questions = QWidget()
         self._questions.setLayout(column(*rows, spacing=theme.S))
         self.setLayout(column(Stretch(), self.text, self._questions, Stretch(), spacing=theme.L))

@@ -79,7 +79,7 @@ MENU = (
 )
 """The actions of the menu of a row; an empty name is a line between them."""
 NARROW = 1000
-"""Pixels of a window in which there is no room for all buttons."""
+"""Pixels of a window below which there is no room for all buttons; more where text is large."""
 _PAUSE = 640
 """Pixels of a narrow page from which on there is room for the button that pauses the queue."""
 _LOW, _LEAST_ROWS = 640, 5
@@ -216,7 +216,7 @@ class JobsPage(QWidget):
 
     def _fit(self) -> None:
         """Leave out of a narrow window what the menu and the palette have, too."""
-        narrow = self.window().width() < NARROW
+        narrow = self.window().width() < max(theme.px(NARROW), NARROW)
         for opening in (self.as_timeline, *self._panels):
             opening.setHidden(narrow or not self._top.isVisibleTo(self))
         self.count.setHidden(narrow)

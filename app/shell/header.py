@@ -34,8 +34,9 @@ class Header(QWidget):
         self.devices = elided(meaning="muted")
         """The names of the devices, where the strip has no room for them."""
         self._head = QWidget()
-        self.free = label(strong=True)
+        self.free = elided(strong=True)
         """How many devices are free, and which of the others is next."""
+        self.free.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
         self.free.setAccessibleName(tr("What is free"))
         self._head.setLayout(
             row(self.title, self.replay, self.free, Stretch(self.devices), spacing=theme.M)

@@ -181,11 +181,14 @@ def empty_label(text: str = "") -> QLabel:
     return made
 
 
-def elided(text: str = "", *, size: str = "", meaning: str = "") -> ElidedLabel:
+def elided(
+    text: str = "", *, size: str = "", meaning: str = "", strong: bool = False
+) -> ElidedLabel:
     """Return a line of text that is elided where there is no room; see `label` for the rest."""
     made = ElidedLabel(text)
     made.setProperty("scale", size)
     made.setProperty("meaning", meaning)
+    made.setProperty("strong", "true" if strong else "")
     return made
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QSize
+from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QWidget
 
@@ -12,14 +12,18 @@ from gpudeck.app.widgets import theme
 class FoldRow(QWidget):
     """Show two widgets in a row, of which the second has what the first leaves."""
 
-    def __init__(self, first: QWidget, second: QWidget, stretches: tuple[int, int]) -> None:
-        """Share what is left of a row between the widgets as `stretches` say."""
+    def __init__(
+        self, first: QWidget, second: QWidget, stretches: tuple[int, int] | None = None
+    ) -> None:
+        """Share what is left of a row as `stretches` say; without them leave it on both sides."""
         super().__init__()
         self._parts = first, second
         self._box = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
         self._box.setContentsMargins(0, 0, 0, 0)
         self._box.setSpacing(theme.S)
-        for part, stretch in zip(self._parts, stretches, strict=True):
+        if stretches is None:
+            self._box.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        for part, stretch in zip(self._parts, stretches or (0, 0), strict=True):
             self._box.addWidget(part, stretch)
 
     @property

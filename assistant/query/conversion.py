@@ -8,6 +8,7 @@ import msgspec
 
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.query.rows import Column, Row, Rows, Value
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 
 FACTORS: dict[str, dict[str, float]] = {
@@ -66,4 +67,4 @@ def conversion(query: Query, now: float) -> Rows:
     value = convert(query.amount, query.unit, query.to)
     columns = (Column(query.unit), Column(query.to))
     row = Row("conversion", "conversion", (query.amount, value))
-    return Rows("conversion", columns, (row,), "arithmetic", now)
+    return Rows("conversion", columns, (row,), phrase("arithmetic"), now)

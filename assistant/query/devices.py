@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpudeck.assistant.facts.devices import largest_error, source, subject
+from gpudeck.assistant.facts.devices import largest_error, source, source_name, subject
 from gpudeck.assistant.facts.usage import energy_facts
 from gpudeck.assistant.query.request import COST, Query, Span
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
 from gpudeck.assistant.query.shape import finite, shaped
 from gpudeck.assistant.query.table import SUBJECTS
-from gpudeck.language.text import Message, joined, phrase
+from gpudeck.language.text import Message, Text, joined, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.busy_causes import JobWaits, Loaded, QuietHours, Settling
 from gpudeck.scheduler.protocol.devices import NA
@@ -255,7 +255,11 @@ def _over_time(
             values += _summary(state, history, name, span, how, query)
         missing = tuple("" if value is not None else "no data" for value in values)
         rows.append(Row(subject(state.device), label(state.device), tuple(values), missing))
-    read_from = f"{_source(states)}, history"
+    read_from = (
+        phrase("{source} readings, history", source=source_name(states[0].device))
+        if states
+        else _source(states)
+    )
     notes = (*notes, *uncertainty(errors))
     return Rows("devices", tuple(columns), tuple(rows), read_from, span.until, span, notes=notes)
 
@@ -292,5 +296,5 @@ def _unit(name: str) -> str:
     return SUBJECTS["devices"].measures[name].unit
 
 
-def _source(states: Sequence[DeviceState]) -> Message:
-    return source(states[0].device) if states else "daemon"
+def _source(states: Sequence[DeviceState]) -> Text:
+    return source(states[0].device) if states else phrase("daemon")

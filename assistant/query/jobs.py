@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from gpudeck.accel import result as results
+from gpudeck.assistant.facts.fact import QUEUE
 from gpudeck.assistant.facts.phrases import plain
 from gpudeck.assistant.facts.usage import started
 from gpudeck.assistant.query import estimates, failures
@@ -28,7 +29,6 @@ from gpudeck.scheduler.protocol.search import Search, outcome
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
 from gpudeck.scheduler.protocol.wait_reasons import explain
 
-SOURCE = "queue"
 _LOG_LINES = 20
 _SLOW = frozenset({"log", "failure", "stall", "estimate", "command"})
 """Measures that need each job by itself."""
@@ -84,7 +84,7 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
             "jobs",
             columns,
             rows,
-            SOURCE,
+            QUEUE,
             context.now,
             query.time,
             notes=tuple(context.notes),

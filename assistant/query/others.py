@@ -7,6 +7,7 @@ from collections import defaultdict
 
 import msgspec
 
+from gpudeck.assistant.facts.fact import QUEUE
 from gpudeck.assistant.facts.phrases import plain
 from gpudeck.assistant.library.model_list import listed_models
 from gpudeck.assistant.library.running import running_models
@@ -21,6 +22,7 @@ from gpudeck.scheduler.protocol.jobs import Queued
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
 from gpudeck.scheduler.protocol.wait_reasons import explain
 
+_SETTINGS = phrase("settings")
 _MAX_ALERTS = 100
 _MAX_GPUS = 16
 """The most GPUs whose free memory is told."""
@@ -62,7 +64,7 @@ def processes(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     units = {"memory": "B", "util": "%"}
     columns = tuple(Column(measure, units.get(measure, "")) for measure in measures)
     notes = (Note("unseen", ()),) if snapshot.is_recorded and not found else ()
-    source = "NVML processes"
+    source = phrase("NVML processes")
     rows = Rows("processes", columns, tuple(found), source, snapshot.time, notes=notes)
     if query.by == "user":
         rows = _by_user(rows)
@@ -111,7 +113,8 @@ def alerts(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     )
     columns = (Column("text"), Column("raised", "moment"))
     span = query.time
-    return shaped(query, Rows("alerts", columns, rows, "the daemon's alerts", snapshot.time, span))
+    source = phrase("the daemon's alerts")
+    return shaped(query, Rows("alerts", columns, rows, source, snapshot.time, span))
 
 
 def _rules(snapshot: Snapshot) -> Rows:
@@ -122,7 +125,7 @@ def _rules(snapshot: Snapshot) -> Rows:
         for name, value in values.items()
         if name.startswith("alert_")
     )
-    return Rows("alerts", (Column("rules"),), rows, "settings", snapshot.time)
+    return Rows("alerts", (Column("rules"),), rows, _SETTINGS, snapshot.time)
 
 
 def queue(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
@@ -163,7 +166,7 @@ def queue(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     ]
     columns = (Column("waiting"), Column("running"), Column("state"))
     notes = (Note("held", (held,)),) if held and not query.group else ()
-    return Rows("queue", columns, tuple(rows), "queue", snapshot.time, notes=notes)
+    return Rows("queue", columns, tuple(rows), QUEUE, snapshot.time, notes=notes)
 
 
 def bookings(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
@@ -180,7 +183,7 @@ def bookings(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         if booking.end > snapshot.time
     )
     columns = (Column("holder"), Column("begin", "moment"), Column("end", "moment"))
-    return Rows("bookings", columns, rows, "settings", snapshot.time)
+    return Rows("bookings", columns, rows, _SETTINGS, snapshot.time)
 
 
 def machines(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
@@ -192,7 +195,8 @@ def machines(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         ))
         for host in snapshot.hosts
     )  # fmt: skip
-    return Rows("machines", (Column("state"), Column("devices")), rows, "hosts", snapshot.time)
+    columns = (Column("state"), Column("devices"))
+    return Rows("machines", columns, rows, phrase("hosts"), snapshot.time)
 
 
 def capacity(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
@@ -220,7 +224,8 @@ def capacity(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         notes = (*notes, Note("free", _free_memory(snapshot)))
     if row.absent and recorded:
         notes = (*notes, Note("recording", ()))
-    return Rows("capacity", columns, (row,), "a dry run of the queue", time.time(), notes=notes)
+    source = phrase("a dry run of the queue")
+    return Rows("capacity", columns, (row,), source, time.time(), notes=notes)
 
 
 def _free_memory(snapshot: Snapshot) -> tuple[Value, ...]:
@@ -249,7 +254,7 @@ def settings(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         Row(f"setting {name}", name, (str(values[name]) if values[name] != "" else "not set",))
         for name in names
     )
-    return Rows("settings", (Column("value"),), rows, "settings", snapshot.time)
+    return Rows("settings", (Column("value"),), rows, _SETTINGS, snapshot.time)
 
 
 def models(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
@@ -264,14 +269,15 @@ def models(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     )
     columns = (Column("parameters"), Column("state"))
     notes = (Note("model", (rows[0].label if snapshot.settings.model and rows else "",)),)
-    return Rows("models", columns, rows, "models on this machine", snapshot.time, notes=notes)
+    source = phrase("models on this machine")
+    return Rows("models", columns, rows, source, snapshot.time, notes=notes)
 
 
 def _served(snapshot: Snapshot) -> Rows:
     rows = tuple(
         Row(f"model {model.name}", model.name, (model.port,)) for model in running_models()
     )
-    return Rows("models", (Column("served"),), rows, "served models", snapshot.time)
+    return Rows("models", (Column("served"),), rows, phrase("served models"), snapshot.time)
 
 
 _BYTES_A_PARAMETER = {"16 bit": 2.0, "8 bit": 1.0, "4 bit": 0.5}
@@ -294,4 +300,4 @@ def _largest(snapshot: Snapshot) -> Rows:
     )
     notes = (Note("free", free),) if free else ()
     columns = (Column("largest", "parameters"),)
-    return Rows("models", columns, rows, "free memory", snapshot.time, notes=notes)
+    return Rows("models", columns, rows, phrase("free memory"), snapshot.time, notes=notes)

@@ -52,7 +52,7 @@ class Rows(msgspec.Struct, frozen=True):
     subject: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
-    source: Message
+    source: Text
     """Where the values come from."""
     time: float
     """When they were read, or the end of the span; seconds since the epoch."""

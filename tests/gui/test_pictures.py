@@ -53,13 +53,14 @@ def faults(on: Stage) -> Iterator[tuple[str, Callable[[], object], Callable[[], 
     page, app = on.window.dashboard, on.app
     sheet = app.styleSheet()
     for field, chart in page.charts.items():
-        paths = chart.view.curves.paths
+        curves = chart.view.curves
+        drawn = {"paths": curves.paths, "_heat": curves._heat}
         yield f"no panel of {field}", chart.frame.hide, chart.frame.show
         yield f"no plot of {field}", chart.view.hide, chart.view.show
         yield (
-            f"no curves of {field}",
-            lambda c=chart: c.view.curves.show_paths({}, {}),
-            lambda c=chart, p=paths: setattr(c.view.curves, "paths", p),
+            f"no curves and no heat map of {field}",
+            lambda c=curves: (c.show_paths({}, {}), c.show_heat(None)),
+            lambda c=curves, d=drawn: vars(c).update(d),
         )
     tile = list(on.window.strip.tiles.values())[-1]
     yield "no legend", page.legend.hide, page.legend.show

@@ -14,6 +14,7 @@ from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.tokens import tokens
 from gpudeck.assistant.query.request import NEWEST, Order, Query, Span, Where
 from gpudeck.assistant.query.rows import Note, Rows
+from gpudeck.language.text import Text
 from gpudeck.language.words import words
 
 KNOWN = Known(("train", "oom", "finetune"), ("sweep",))
@@ -303,9 +304,9 @@ def test_a_night_ends_in_the_morning() -> None:
 
 
 def test_a_recording_is_not_said_to_have_no_processes() -> None:
-    rows = Rows("processes", (), (), "NVML processes", NOW, notes=(Note("unseen", ()),))
+    rows = Rows("processes", (), (), Text("NVML processes"), NOW, notes=(Note("unseen", ()),))
     assert "not known" in processes(Query("processes"), rows, words("en"))[0]
-    read_now = Rows("processes", (), (), "NVML processes", NOW)
+    read_now = Rows("processes", (), (), Text("NVML processes"), NOW)
     assert processes(Query("processes"), read_now, words("en")) == ["No process uses a GPU."]
 
 
