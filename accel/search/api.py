@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gpudeck.accel.lessons.store import software
 from gpudeck.accel.runtime.capability import ComputeDevice, find_device
-from gpudeck.accel.runtime.state_files import state_folder
+from gpudeck.accel.runtime.state_files import change, state_folder
 from gpudeck.accel.search.advice import Advisor
 from gpudeck.accel.search.contender import Contender
 from gpudeck.accel.search.contest import Effort
@@ -25,7 +25,7 @@ from gpudeck.accel.search.resources import TARGETS, Resources
 from gpudeck.accel.search.space import Config
 from gpudeck.accel.search.tasks import TASKS, Task, task_of
 from gpudeck.accel.search.templates import Template, template_of
-from gpudeck.accel.search.verdict import Verdict
+from gpudeck.accel.search.verdict import Verdict, encode
 from gpudeck.accel.search.worker import load
 
 
@@ -115,6 +115,7 @@ def optimize_kernel(
         config, us = journal.timed[0]
     source = template.make(config)
     verdict = judge(source, task, compiled=compiled, effort=effort, device=device)
+    change(journal.problem.verdict_file, lambda _: encode(verdict))
     kept = install(verdict) if use and verdict.is_faster else None
     function = load(source)
     if isinstance(kernel, nn.Module) and task.written:

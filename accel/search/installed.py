@@ -12,7 +12,7 @@ import msgspec
 
 from gpudeck.accel.runtime import state_files
 from gpudeck.accel.runtime.state_files import state_folder
-from gpudeck.accel.search.verdict import Source, Verdict
+from gpudeck.accel.search.verdict import Source, Verdict, encode
 
 
 class Kernel(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ def install(verdict: Verdict) -> Kernel:
         ]  # fmt: skip
         return msgspec.json.encode([*others, kernel])
 
-    state_files.replace(verdict_file(verdict.digest), msgspec.json.encode(verdict))
+    state_files.replace(verdict_file(verdict.digest), encode(verdict))
     state_files.change(installed_file(), added)
     return kernel
 

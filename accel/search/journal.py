@@ -7,8 +7,9 @@ was cut off is dropped when the file is opened again, and its configuration is t
 from __future__ import annotations
 
 import fcntl
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -44,6 +45,11 @@ class Problem(msgspec.Struct, frozen=True):
         """Return the path of its journal."""
         digest = sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:16]
         return _folder() / f"{self.task}-{digest}.jsonl"
+
+    @property
+    def verdict_file(self) -> Path:
+        """Return the path of the verdict on the winner of its last search."""
+        return self.file.with_suffix(".verdict.json")
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -149,6 +155,23 @@ def searches() -> Iterator[tuple[Problem, list[Entry]]]:
             yield problem, [msgspec.json.decode(line, type=Entry) for line in rest]
         except (OSError, ValueError):
             continue
+
+
+def improvements(entries: Sequence[Entry]) -> list[tuple[float, Entry]]:
+    """Return each configuration that was the best so far, and after how many seconds."""
+    found: list[tuple[float, Entry]] = []
+    spent, best = 0.0, math.inf
+    for entry in entries:
+        spent += entry.seconds
+        if entry.state == "timed" and entry.microseconds < best:
+            best = entry.microseconds
+            found.append((spent, entry))
+    return found
+
+
+def by_speed(entries: Iterable[Entry]) -> list[Entry]:
+    """Return all configurations, the fastest first, and then those that were refused."""
+    return sorted(entries, key=lambda e: (e.state != "timed", e.state, e.microseconds))
 
 
 def lessons(problem: Problem) -> Iterator[Config]:

@@ -6,6 +6,7 @@ The module needs no torch.
 from __future__ import annotations
 
 import hashlib
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -248,8 +249,20 @@ def digest_of(candidate: Source, source: str) -> str:
 
 
 def encode(verdict: Verdict) -> bytes:
-    """Return the record as JSON."""
-    return msgspec.json.encode(verdict)
+    """Return the record as JSON, which has no infinity: the largest number stands for it."""
+    return msgspec.json.encode(_finite(msgspec.to_builtins(verdict)))
+
+
+def _finite(value: Any) -> Any:
+    """Return builtins in which no number is infinite."""
+    match value:
+        case float():
+            return min(max(value, -sys.float_info.max), sys.float_info.max)
+        case dict():
+            return {name: _finite(held) for name, held in value.items()}
+        case list() | tuple():
+            return [_finite(held) for held in value]
+    return value
 
 
 def decode(data: bytes) -> Verdict:

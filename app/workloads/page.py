@@ -43,6 +43,7 @@ from gpudeck.app.workloads.result_bars import ResultBars
 from gpudeck.app.workloads.result_card import ActiveJobCard, ResultCard
 from gpudeck.app.workloads.result_export import SaveResult
 from gpudeck.app.workloads.scale_view import ScaleView
+from gpudeck.app.workloads.search_view import SearchView
 from gpudeck.app.workloads.trained import FindTrained, leaves_model
 from gpudeck.app.workloads.used_shapes import KINDS, UsedShapes
 from gpudeck.app.workloads.used_shapes_view import UsedShapesView
@@ -65,6 +66,8 @@ USED_BY = {
 CEILINGS = ("gemm", "copy")
 """The workloads that measure the ceilings of a roofline."""
 _MOST_WHOLE = 4
+SEARCH = "search"
+"""The workload whose result is shown with all that it tried."""
 DIVIDED = "distributed"
 """The workload beside which the model of more GPUs stands."""
 REPLAY = tr_noop(
@@ -120,7 +123,7 @@ class WorkloadsPage(QWidget):
         self.parameters = button(tr("Parameters"), self._toggle_form, checkable=True)
         self._form_wanted: bool | None = None
         """The user opened or closed the form of a narrow page; None: it is open without result."""
-        self.active, self.result = ActiveJobCard(), ResultCard()
+        self.active, self.result, self.search = ActiveJobCard(), ResultCard(), SearchView(link)
         self.result.saved.connect(self._save)
         self.result.tried.connect(self._try)
         self.result.cells.viewed.connect(self._show_past)
@@ -186,6 +189,7 @@ class WorkloadsPage(QWidget):
             self.bars.show_bars(earlier_results(mine, self.name, snapshot.time)[::-1])
         self.active.setVisible(active is not None)
         self.result.setVisible(ended is not None)
+        self.search.show_job(ended if self.name == SEARCH else None)
         self._rule.setVisible(active is not None and ended is not None)
         set_text(self.empty, tr(SEARCHING if self.name in self._seeking else EMPTY))
         self._show_used()
@@ -367,8 +371,11 @@ class WorkloadsPage(QWidget):
         self._rule = rule()
         self.empty.setMinimumHeight(_EMPTY_HEIGHT)
         self._last = card(
-            column(self.active, self._rule, Stretch(self.result), self.empty, spacing=theme.L)
-        )
+            column(
+                self.active, self._rule, Stretch(self.result), self.search, self.empty,
+                spacing=theme.L,
+            )
+        )  # fmt: skip
         self._past = card(column(self.past, Stretch(self.bars)))
         policy = QSizePolicy.Policy
         self._past.setSizePolicy(policy.Preferred, policy.Maximum)

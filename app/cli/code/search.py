@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from gpudeck.accel.search import installed
-from gpudeck.accel.search.journal import Entry, Problem, searches
+from gpudeck.accel.search.journal import Entry, Problem, by_speed, improvements, searches
 from gpudeck.accel.search.verdict import Verdict, decode
 from gpudeck.accel.workloads.catalog import SEARCHED
 from gpudeck.app.cli import arguments
@@ -178,22 +177,17 @@ def _overview(name: str, problem: Problem, entries: list[Entry]) -> tuple[str, .
 
 def _progress(entries: list[Entry]) -> list[tuple[str, ...]]:
     """Return a row for each configuration that was the best so far."""
-    rows: list[tuple[str, ...]] = []
-    spent, best = 0.0, math.inf
-    for entry in entries:
-        spent += entry.seconds
-        if entry.state == "timed" and entry.microseconds < best:
-            best = entry.microseconds
-            rows.append((f"{spent:.1f}", f"{best:.1f}", entry.by, _written(entry)))
-    return rows
+    return [
+        (f"{spent:.1f}", f"{entry.microseconds:.1f}", entry.by, _written(entry))
+        for spent, entry in improvements(entries)
+    ]
 
 
 def _variants(entries: list[Entry]) -> list[tuple[str, ...]]:
     """Return a row for each configuration, the fastest first, and then those that were refused."""
-    ordered = sorted(entries, key=lambda e: (e.state != "timed", e.state, e.microseconds))
     return [
         (f"{e.microseconds:.1f}" if e.state == "timed" else "", e.state, e.why[:60], _written(e))
-        for e in ordered
+        for e in by_speed(entries)
     ]
 
 

@@ -1,6 +1,7 @@
 """`gpudeck search` and the workload `search`, as people use them."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -47,6 +48,13 @@ def test_a_saved_verdict_is_installed_listed_and_removed(tmp_path, capsys):
     assert kernel.name in capsys.readouterr().out
     assert main(["search", "remove", kernel.name]) == 0
     assert installed.installed() == [] and not copy.exists()
+
+
+def test_a_verdict_with_infinite_numbers_is_read_again():
+    """As of a winner that was refused after few rounds, or whose result was not finite."""
+    few = decode(encode(verdict(-math.inf)))
+    assert few.race.speedup.low < -1e300 and not few.is_faster
+    assert decode(encode(verdict(1.5))) == verdict(1.5)
 
 
 def test_a_search_is_shown_with_its_best_over_time_and_why_others_were_refused(capsys):

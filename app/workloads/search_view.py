@@ -1,0 +1,152 @@
+"""Show what a search of a kernel tried, how its best became faster, and use its winner."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QWidget
+
+from gpudeck.app.charts.overlay_chart import OverlaidCurve, OverlayChart
+from gpudeck.app.format.results import result_of
+from gpudeck.app.language.texts import tr, tr_noop, tr_text
+from gpudeck.app.link.link import Link
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import (
+    Stretch,
+    button,
+    column,
+    label,
+    row,
+    set_text,
+    set_tooltip,
+    show_if_any,
+)
+from gpudeck.app.widgets.list_table import RowTable, TableColumn, height_of_rows, list_table
+from gpudeck.app.workloads.search_record import (
+    ReadSearch,
+    RemoveWinner,
+    SearchRecord,
+    UseWinner,
+    VariantRow,
+    request_of,
+)
+from gpudeck.scheduler.protocol.jobs import Job
+
+_COLUMNS = (
+    TableColumn(tr_noop("µs"), 56, right=True, help=tr_noop("The median time of a call")),
+    TableColumn(tr_noop("Outcome"), 0, help=tr_noop("If it was right, or why it was refused")),
+    TableColumn(tr_noop("Configuration"), 130),
+)
+_LISTED = 4
+"""The rows that are shown without scrolling."""
+_KNOWN = tr_noop(
+    "The best so far over the seconds of the search; the grey line is what the hardware allows"
+    " (roofline). Times include the copies of inputs and results."
+)
+_UNKNOWN = tr_noop(
+    "The best so far over the seconds of the search; what the hardware allows (roofline) is not"
+    " known. Times include the copies of inputs and results."
+)
+_USE, _REMOVE = tr_noop("Use it"), tr_noop("Remove")
+
+
+class SearchView(QWidget):
+    """Show the search that a job left; hidden while there is none."""
+
+    def __init__(self, link: Link) -> None:
+        super().__init__()
+        self._link = link
+        self._job: int | None = None
+        self._asked: ReadSearch | None = None
+        self._record: SearchRecord | None = None
+        self.chart = OverlayChart(tr("Thousand calls a second"))
+        self.caption = label(size="small", meaning="muted", wrap=True)
+        self.model = RowTable[VariantRow](_COLUMNS)
+        self.table = list_table(self.model, [c.width for c in _COLUMNS], tr_noop("Variants"))
+        self.verdict = label(wrap=True)
+        self.use = button(tr(_USE), self._use_or_remove)
+        self.note = label(meaning="failed", wrap=True)
+        self.note.hide()
+        charts = row(Stretch(self.chart, 2), Stretch(self.table, 3), spacing=theme.M)
+        winner = row(Stretch(self.verdict), self.use, spacing=theme.M)
+        self.setLayout(column(winner, self.note, charts, self.caption))
+        self.hide()
+
+    def show_job(self, job: Job | None) -> None:
+        """Show the search of an ended job; None or a job without a Result shows nothing."""
+        result = None if job is None else result_of(job)
+        if job is None or result is None:
+            self._job = self._asked = self._record = None
+            self.hide()
+        elif job.id != self._job:
+            self._job, self._asked = job.id, request_of(result)
+            self.hide()
+            self._read()
+
+    def _read(self) -> None:
+        if (asked := self._asked) is not None:
+            self._link.send(
+                self, asked, lambda record: self._take(asked, record), self._fail, background=True
+            )
+
+    def _take(self, asked: ReadSearch, record: SearchRecord | None) -> None:
+        if asked != self._asked:
+            return  # of a job that is no longer shown
+        self._record = record
+        show_if_any(self.note, "")
+        if record is not None:
+            self._show(record)
+        self.setVisible(record is not None)
+
+    def _fail(self, problem: str) -> None:
+        show_if_any(self.note, problem)
+        self._enable()
+        self.show()
+
+    def _show(self, record: SearchRecord) -> None:
+        self._paint()
+        set_text(self.caption, tr(_UNKNOWN if record.roofline is None else _KNOWN))
+        self.model.show_rows(record.rows)
+        self.table.setFixedHeight(height_of_rows(self.table, _LISTED))
+        self.chart.setFixedHeight(self.table.height())
+        verdict, kernel = record.verdict, record.kernel
+        said = tr("The winner was not judged.") if verdict is None else tr_text(verdict.text)
+        set_text(self.verdict, said)
+        self.use.setText(tr(_USE if kernel is None else _REMOVE))
+        set_tooltip(
+            self.use,
+            tr("Programs use this kernel for these sizes from now on")
+            if kernel is None
+            else tr("{name} is used; remove it, and all is as before", name=kernel.name),
+        )
+        self._enable()
+
+    def _enable(self) -> None:
+        record = self._record
+        faster = record is not None and record.verdict is not None and record.verdict.is_faster
+        self.use.setEnabled(faster or (record is not None and record.kernel is not None))
+
+    def _use_or_remove(self) -> None:
+        record = self._record
+        if record is None or record.verdict is None:
+            return
+        self.use.setEnabled(False)  # until it is done
+        kernel = record.kernel
+        request = UseWinner(record.verdict) if kernel is None else RemoveWinner(kernel.name)
+        self._link.send(self, request, lambda _: self._read(), self._fail)
+
+    def _paint(self) -> None:
+        if self._record is None:
+            return
+        colors, (seconds, speeds) = theme.tokens(), self._record.speeds
+        curves = []
+        if speeds:
+            curves.append(OverlaidCurve(seconds, speeds, colors.series[0], strong=True))
+            if (most := self._record.roofline) is not None:
+                ends = (0.0, seconds[-1])
+                curves.append(OverlaidCurve(ends, (most, most), colors.muted))
+        self.chart.show_curves(tuple(curves))
+
+    def changeEvent(self, event: QEvent) -> None:
+        if event.type() == QEvent.Type.PaletteChange:
+            self._paint()
+        super().changeEvent(event)
