@@ -110,7 +110,8 @@ class ReadSearch(msgspec.Struct, frozen=True):
         problem, entries = max(found, key=lambda one: one[0].file.stat().st_mtime)
         data = state_files.read(problem.verdict_file)
         verdict = decode(data) if data else None
-        return SearchRecord(tuple(entries), verdict, verdict and _kernel_of(verdict))
+        kernel = None if verdict is None else _kernel_of(verdict)
+        return SearchRecord(tuple(entries), verdict, kernel)
 
     def _is_of(self, problem: Problem) -> bool:
         asked = (self.task, self.sizes, self.dtype)
