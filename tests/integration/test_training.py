@@ -49,6 +49,35 @@ def test_a_model_is_trained_from_the_queue_and_served(
     Checkpoint(out, config)
 
 
+def test_the_best_of_several_trained_models_is_the_first_row_of_the_runs(
+    sh: Shell, text: Path, tmp_path: Path
+) -> None:
+    from gpudeck.app.runs.run_curves import read_run
+    from gpudeck.app.runs.run_table import overlaid_rows, sorted_rows
+    from gpudeck.scheduler.client import Client
+
+    for steps in ("4", "12", "8"):
+        sh(
+            "run", "train", f"data={text}", "model=tiny", f"out={tmp_path / steps}", *SMALL,
+            f"steps={steps}", "--wait",
+        )  # fmt: skip
+    found = sh.json("runs", "--search", "train", "--sort", "loss", "--limit", "3")
+    assert [row["parameters"]["steps"] for row in found] == ["12", "8", "4"]
+    losses = [row["values"]["loss"] for row in found]
+    for row in found:
+        curves = {one["name"]: one for one in sh.json("results", str(row["job"]))["curves"]}
+        assert row["values"]["loss"] == curves["loss"]["values"][-1]
+    assert sh("runs", "--search", "train", "--sort", "loss").splitlines()[1].split()[0] == str(
+        found[0]["job"]
+    )
+    # the table of the Jobs page has the same order
+    with Client() as client:
+        runs = [read_run(client, row["job"]) for row in reversed(found)]
+        rows = overlaid_rows([client.job(run.job) for run in runs], runs)
+    assert [row.job.id for row in sorted_rows(rows, "loss")] == [row["job"] for row in found]
+    assert sorted(row.values["loss"] for row in rows) == losses
+
+
 @pytest.mark.slow
 def test_a_run_goes_on_from_the_queue_and_refuses_other_settings(
     sh: Shell, text: Path, tmp_path: Path

@@ -16,7 +16,7 @@ from gpudeck.app.runs import run_curves
 from gpudeck.app.runs.event_files import Scalar, created, scalars
 from gpudeck.app.runs.run_curves import RunCurve, event_curves, event_files
 from gpudeck.app.runs.run_table import run_parameters, run_rows, sorted_rows, value_names
-from gpudeck.scheduler.protocol.jobs import Done, Job, Spec
+from gpudeck.scheduler.protocol.jobs import Done, Job, Spec, listed
 
 RECORDED = Path(__file__).parents[2] / "integration/data/events.out.tfevents.1795601625.vm.30551.0"
 """Written by the SummaryWriter of TensorBoard 2.21: scalars of both styles, a text, a histogram."""
@@ -121,6 +121,20 @@ def test_printed_values_lie_at_their_steps() -> None:
 )  # fmt: skip
 def test_parameters_are_read_from_the_command(argv: str, given: dict[str, str]) -> None:
     assert run_parameters(Spec(tuple(argv.split()), "x", "/")) == given
+
+
+def test_the_figures_of_a_result_come_first_and_those_of_other_programs_do_no_harm() -> None:
+    figures = [{"name": "loss", "value": 2.5}, {"name": "speed", "value": 7, "unit": "tokens/s"}]
+    own = run_rows([job(1, ("train",), {"tflops": 0.5, "figures": figures})])
+    assert own[0].values == {"loss": 2.5, "speed": 7.0, "tflops": 0.5}
+    assert value_names(own) == ("loss", "speed", "tflops")
+    curve = {"name": "loss", "values": [2.5] * 9000}
+    large = job(1, ("train",), {"curves": [curve], "figures": figures})
+    assert listed(large).result != large.result
+    assert run_rows([listed(large)])[0].values == {"loss": 2.5, "speed": 7.0}
+    for foreign in (3, [1, 2], [{"name": "loss"}], {"loss": 1}):
+        (row,) = run_rows([job(1, ("train",), {"acc": 0.5, "figures": foreign})])
+        assert row.values["acc"] == 0.5
 
 
 def test_runs_are_sorted_by_any_value_or_parameter() -> None:
