@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gpudeck.accel.result import read
 from tests.integration.endpoint import serving
 from tests.integration.shell import Shell
 
@@ -203,7 +204,7 @@ def test_sigterm_leaves_a_checkpoint_and_a_result_with_the_losses(
         process.stdout.read()
         assert "with a checkpoint" in process.stderr.read()
         assert process.wait() == 1
-    left = json.loads(result.read_text())
-    assert left["verdict"].startswith("fail: stopped after step")
+    left = read(result.read_bytes())
+    assert str(left.verdict).startswith("fail: stopped after step")
     newest = max(int(p.name[5:]) for p in (out / "checkpoints").glob("step-*"))
-    assert left["curves"][0]["steps"][-1] == newest >= 8
+    assert left.curves[0].steps[-1] == newest >= 8
