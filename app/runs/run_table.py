@@ -104,7 +104,7 @@ def run_values(job: Job) -> dict[str, float]:
     }
 
 
-def _figures(result: msgspec.Raw) -> dict[str, float]:
+def _figures(result: bytes) -> dict[str, float]:
     """Return the figures of a Result by their English names, such as the last loss."""
     try:
         found = msgspec.json.decode(result, type=_Figures).figures
