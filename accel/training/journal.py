@@ -40,7 +40,7 @@ class Journal:
     def begin(self, step: int) -> None:
         """Keep what was recorded up to a step, and drop what was done after its checkpoint."""
         self.rows = [row for row in self._read() if row.step <= step]
-        new = self._file.with_name(f"{FILE}.new")
+        new = self._file.with_name(f"{self._file.name}.new")
         new.write_bytes(b"".join(map(_line, self.rows)))
         new.replace(self._file)
         self._opened = self._file.open("ab")

@@ -75,7 +75,7 @@ def test_what_makes_no_reservation_is_refused(alone: Shell) -> None:
     late = alone.fails("reserve", "0", "--until", "2999-01-01")
     assert late == "gpudeck: a time before 2106 is needed; got '2999-01-01'\n"
     assert "a time before 2106" in alone.fails("submit", "--begin", "2999-01-01", "true", status=2)
-    with Client() as deck, pytest.raises(UserError, match=r"carry out .*booking\.end"):
+    with Client() as deck, pytest.raises(UserError, match="end must be below"):
         deck.reserve(Booking((deck.snapshot().devices[0].device.id,), time.time(), 1e300))
     alone("reserve", "0", "0", "--until", "+1h", "--group", "night")
     assert len(alone.json("reserve", "list")["1"]["gpus"]) == 1
