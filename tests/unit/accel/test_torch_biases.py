@@ -188,4 +188,4 @@ def test_what_was_not_tried_is_refused_by_name():
     assert why("efficient", "backward", bias_grad=True) is None
     assert "on compute capability 9.0 only" in why("cudnn", capability=(8, 0))
     assert "head sizes up to 128 with a mask or bias, not 256" in why("cudnn", head_dim=256)
-    assert "no mask beside a causal mask" in why("efficient", bias="bool", right=0)
+    assert "no mask or bias beside a causal mask" in why("efficient", bias="bool", right=0)
