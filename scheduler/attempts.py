@@ -29,7 +29,7 @@ LOG_FILE = "log"
 RESULT_FILE = "result.json"
 ARTEFACTS = "artefacts"
 """The folder in the job's folder that its artefacts are in."""
-MAX_RESULT = 2**20
+MAX_RESULT = 2**21
 """Bytes of a Result file; a larger one is not read."""
 _PRINTED = 2**18
 """The bytes at the end of a log in which values are looked for."""

@@ -32,7 +32,7 @@ YIELD_GRACE_S = 30.0
 """Seconds that such a job has for saving its state."""
 TERM_GRACE_S = 5.0
 """Seconds between SIGTERM and SIGKILL."""
-MAX_RESULT = 2**20
+MAX_RESULT = 2**21
 """Bytes of a Result file; a larger one is not sent back."""
 
 

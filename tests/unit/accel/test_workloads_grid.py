@@ -27,6 +27,7 @@ from gpudeck.accel.workloads.grid import MOST_CELLS, TOKENS, Shape, directions, 
 from gpudeck.accel.workloads.harness import serve
 from gpudeck.accel.workloads.inputs import fresh
 from gpudeck.accel.workloads.options import Values
+from gpudeck.language.text import Moment, join_texts, phrase
 from gpudeck.scheduler.attempts import MAX_RESULT
 
 CPU = torch.device("cpu")
@@ -451,7 +452,11 @@ def test_the_largest_grid_fits_into_the_file_the_daemon_reads(run):
         sensors=results.Sensors(
             *(digits() for _ in range(4)), absent="power: not measured while backends take turns"
         ),
-        note="auto: measured fastest on NVIDIA H100 80GB HBM3, 612 TFLOP/s" + 5 * ", efficient 612",
+        note=phrase(
+            "auto: measured fastest here on {when}, {this}",
+            when=Moment(1.7e9),
+            this=join_texts([f"efficient {digits()}" for _ in range(6)]),
+        ),
     )
     full = msgspec.structs.replace(r, cells=(cell,) * MOST_CELLS)
     assert len(msgspec.json.encode(full)) < MAX_RESULT
