@@ -80,18 +80,26 @@ def test_nobody_begins_to_prepare_while_another_waits_to_measure(tmp_path: Path)
 
 
 def _until_one_waits(folder: Path) -> None:
-    """Return once somebody waits to measure, or has measured."""
+    """Return once somebody waits to measure, or 2 s later, as one may have measured already."""
     fd = os.open(folder / "waiting", os.O_RDWR)
     try:
-        for _ in range(200):
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return
-            fcntl.flock(fd, fcntl.LOCK_UN)
+        until = time.monotonic() + 2
+        while time.monotonic() < until and not _is_shared(fd):
             time.sleep(0.001)
     finally:
         os.close(fd)
+
+
+def _is_shared(fd: int) -> bool:
+    """Return whether another holds a shared lock: who begins to prepare holds an exclusive one."""
+    held = []
+    for kind in (fcntl.LOCK_EX, fcntl.LOCK_SH):
+        try:
+            fcntl.flock(fd, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held.append(kind)
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return held == [fcntl.LOCK_EX]
 
 
 def test_rows_replace_those_of_the_same_case_and_others_stay(tmp_path: Path) -> None:
