@@ -40,6 +40,7 @@ EXCUSES = (
     Excuse(r"when-idle", "it waits for an idle GPU"),
     Excuse(r"^gpudeck mcp", "a program speaks to it; tests/integration/test_mcp.py does"),
     Excuse(r"^gpudeck free|resumable TERM|preemptible|urgent.py", "it needs a GPU"),
+    Excuse(r"^gpudeck submit --gpus 2 -- torchrun", "it needs two GPUs"),
     Excuse(
         r"^gpudeck (search (judge|install|remove)|submit -- gpudeck search)",
         "it needs a kernel; tests/unit/accel/search runs it",
