@@ -71,7 +71,8 @@ NEVER = 1 << 62
 NOT_CLAIMED = ("starts_q", "starts_k", "at_once", "ROTATE", "RAGGED", "ATOMIC")
 """What the kernel that claims tiles does not take of the other's arguments."""
 TILES = {
-    64: Tiles(128, 128, 128, 2, 1024, (512, 4096)),
+    # (512, 4096) claimed tiles are faster, but their kernel has changed since it ran on a GPU
+    64: Tiles(128, 128, 128, 2, 1024),
     128: Tiles(64, 128, 64, 2, 4096),
     256: Tiles(64, 64, 64, 1, NEVER),
 }
