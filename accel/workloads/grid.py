@@ -14,7 +14,8 @@ MOST_CELLS = 800
 BACKWARD = 2.5
 """Operations of the backward pass for each of the forward pass: five products instead of two."""
 
-_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+ELEMENT_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+"""The size of an element of each dtype."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Shape:
         Forward these are q, k, v and out; backward also dout, lse and the gradients.
         """
         elements = self.batch * self.seq * (self.heads + self.kv_heads) * self.head_dim
-        rows = 2.0 * elements * _BYTES[self.dtype]
+        rows = 2.0 * elements * ELEMENT_BYTES[self.dtype]
         if direction == "forward":
             return rows
         return 2 * rows + 4.0 * self.batch * self.heads * self.seq
@@ -58,7 +59,7 @@ class Shape:
     @property
     def scores(self) -> float:
         """Return the bytes of all scores in the inputs' type, which `math` and `reference` hold."""
-        return float(self.batch * self.heads * self.seq * self.seq * _BYTES[self.dtype])
+        return float(self.batch * self.heads * self.seq * self.seq * ELEMENT_BYTES[self.dtype])
 
     def cell(self, direction: Direction, contender: str) -> Cell:
         """Return an empty cell of a Result for this problem."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from gpudeck.accel.workloads.catalog import AUTO, Param, Workload, split
-from gpudeck.accel.workloads.grid import directions, shapes
+from gpudeck.accel.workloads.grid import ELEMENT_BYTES, directions, shapes
 from gpudeck.app.format.values import duration, memory, scaled
 from gpudeck.app.language.texts import tr, tr_count, tr_text
 from gpudeck.language.numbers import capitalized
@@ -17,7 +17,6 @@ from gpudeck.scheduler.verbs.submit import Submit
 
 CHOSEN = "auto"
 """What stands in a field whose value is chosen by itself."""
-_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 _WITH_SCORES = {"math", "reference"}
 """The backends that hold the whole score matrix."""
 
@@ -121,7 +120,7 @@ def _several_sizes(values: Mapping[str, str]) -> str:
 def _gemm(values: Mapping[str, str]) -> str:
     n, dtype = int(values["size"]), values["dtype"]
     # both factors in FP8, and their product in bfloat16
-    matrices = memory(float(n * n) * (3 * _BYTES[dtype] if dtype in _BYTES else 4))
+    matrices = memory(float(n * n) * (3 * ELEMENT_BYTES[dtype] if dtype in ELEMENT_BYTES else 4))
     return tr("{work} a call · {size} of matrices", work=scaled(2.0 * n**3, "FLOP"), size=matrices)
 
 
@@ -132,7 +131,7 @@ def _precision(values: Mapping[str, str]) -> str:
 
 def _linear_attention(values: Mapping[str, str]) -> str:
     elements = math.prod(float(values[name]) for name in ("batch", "tokens", "heads", "head_dim"))
-    size = memory(elements * _BYTES[values["dtype"]])
+    size = memory(elements * ELEMENT_BYTES[values["dtype"]])
     return tr("{size} of each of queries, keys and values", size=size)
 
 
@@ -149,7 +148,7 @@ def _train(values: Mapping[str, str]) -> str:
 
 def _search(values: Mapping[str, str]) -> str:
     elements = float(values["rows"]) * float(values["columns"])
-    return tr("{size} of each matrix", size=memory(elements * _BYTES[values["dtype"]]))
+    return tr("{size} of each matrix", size=memory(elements * ELEMENT_BYTES[values["dtype"]]))
 
 
 def _copy(values: Mapping[str, str]) -> str:

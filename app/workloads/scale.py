@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from gpudeck.accel.distributed.cost import Sizes
 from gpudeck.accel.distributed.scale import KINDS, RANKS, predict
+from gpudeck.accel.workloads.grid import ELEMENT_BYTES
 from gpudeck.app.format.values import memory, significant
 from gpudeck.app.language.texts import tr, tr_whole
 
 MOST_RANKS = 64
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def scale_rows(values: Mapping[str, str], kind: str) -> tuple[ScaleRow, ...]:
     causal = values["causal"] == "yes"
     sizes = Sizes(
         1, numbers["heads"], numbers["key_heads"], numbers["head_dim"], numbers["head_dim"],
-        _BYTES[values["dtype"]], 0.5 if causal else 1.0,
+        ELEMENT_BYTES[values["dtype"]], 0.5 if causal else 1.0,
     )  # fmt: skip
     rows: dict[int, ScaleRow] = {}
     counts = [n for n in RANKS if n <= MOST_RANKS]

@@ -15,7 +15,13 @@ from gpudeck.language.rendering import render
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.jobs import Job, Running, held_devices, held_gpus, suspension_of
+from gpudeck.scheduler.protocol.jobs import (
+    Job,
+    Running,
+    held_devices,
+    is_on_gpu_here,
+    suspension_of,
+)
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
 from gpudeck.scheduler.protocol.suspended import estimate_out
 from gpudeck.scheduler.protocol.units import numbered, parse_begin, parse_seconds
@@ -65,8 +71,7 @@ def suspend_jobs(context: ToolContext, jobs: Sequence[Job]) -> PlannedAction:
 
 def can_leave(job: Job) -> bool:
     """Return whether a job runs on a GPU of this machine and could be taken off it."""
-    runs_here = isinstance(job.state, Running) and not job.spec.where
-    return runs_here and bool(held_devices(job)) and held_gpus(job) > 0
+    return isinstance(job.state, Running) and is_on_gpu_here(job)
 
 
 def _leaving(context: ToolContext, job: Job, snapshot: Snapshot) -> str:

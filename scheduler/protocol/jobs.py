@@ -555,6 +555,11 @@ def find_stays(
     return stays if since is None else [*stays, (since, ended)]
 
 
+def is_on_gpu_here(job: Job) -> bool:
+    """Return whether the job holds a GPU of this machine now, and not only the CPU."""
+    return not job.spec.where and any(device != _CPU for device in held_devices(job))
+
+
 def held_gpus(job: Job) -> int:
     """Return on how many GPUs the job runs or ran last."""
     if _ended_between_attempts(job):

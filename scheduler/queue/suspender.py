@@ -17,7 +17,7 @@ from gpudeck.scheduler.protocol.jobs import (
     Event,
     Job,
     Running,
-    held_gpus,
+    is_on_gpu_here,
     suspension_of,
 )
 from gpudeck.scheduler.queue import transitions
@@ -77,7 +77,7 @@ class Suspender:
             raise UserError(phrase("job {job} does not run, so it is not suspended", job=job_id))
         if state.suspension is not None or state.yielding:
             raise UserError(phrase("job {job} is suspended already", job=job_id))
-        if job.spec.where or not held_gpus(job):
+        if not is_on_gpu_here(job):
             raise UserError(
                 phrase(
                     "job {job} does not use a GPU of this machine, so it is not suspended",
