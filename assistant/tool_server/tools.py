@@ -13,7 +13,7 @@ import msgspec
 
 from gpudeck.assistant.query.request import Order, Query, Span
 from gpudeck.assistant.query.table import AGGREGATES, ROWS, SUBJECTS, VERBS, WORKLOADS, check
-from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.job_options import JOB_OPTIONS
 
 MOST_HOURS = 10 * 366 * 24.0
@@ -137,5 +137,5 @@ def _numbers(request: Query | Order) -> tuple[int, ...]:
 def _converted(arguments: Mapping[str, Any], of: type[T]) -> T:
     try:
         return msgspec.convert(dict(arguments), of)
-    except msgspec.ValidationError as e:
+    except MALFORMED as e:
         raise UserError(str(e)) from e

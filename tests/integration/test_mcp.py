@@ -184,3 +184,8 @@ def test_a_negative_number_is_refused(arguments: dict[str, Any]) -> None:
     if "jobs" in arguments:
         with pytest.raises(UserError, match="are 0 or more"):
             read_order("cancel", arguments)
+
+
+def test_a_choice_that_is_no_text_is_refused_like_others() -> None:
+    with pytest.raises(UserError, match="surrogates"):
+        read_query({"subject": "jobs", "ahead": "a\ud800b"}, 0.0)
