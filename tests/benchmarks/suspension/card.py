@@ -47,6 +47,11 @@ class Card:
         return int(pynvml.nvmlDeviceGetMemoryInfo(self.handle, pynvml.nvmlMemory_v2).used)
 
     @property
+    def free(self) -> int:
+        """Return the memory that programs can still allocate, in bytes."""
+        return int(pynvml.nvmlDeviceGetMemoryInfo(self.handle, pynvml.nvmlMemory_v2).free)
+
+    @property
     def used_mib(self) -> int:
         """Return what nvidia-smi shows."""
         query = ("--query-gpu=memory.used", "--format=csv,noheader,nounits")

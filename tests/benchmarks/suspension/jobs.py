@@ -2,13 +2,16 @@
 
     python -m tests.benchmarks.suspension.jobs FOLDER [--seconds 900] [--huge-pages]
 
-Two jobs with 60 % of the GPU's memory each take turns on it for so many seconds; --huge-pages gives
-them pages of 2 MiB. --exchanges-only leaves out the preemption.
+Two jobs with 60 % of the GPU's memory each take turns on it for so many seconds, and then, up to 20
+times in all, two with 60 % of what a third job leaves; --huge-pages gives all of them pages of
+2 MiB.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import os
 import statistics
 import subprocess
 import sys
@@ -40,14 +43,17 @@ from tests.benchmarks.suspension.programs import (
 from tests.integration.deck import ready
 from tests.support import eventually, state_folder
 
-EXCHANGES, MORE = 20, 5
+EXCHANGES, MORE = 20, 19
 PREEMPTED = (0.5, 2.0, 2.0, 4.0)
 """GiB of the jobs that are suspended for another one."""
 LONG_S = 100.0
 """Seconds after which a step counts as stuck."""
 SHARE = 0.6
-FOREIGN, TRIED_S = 0.9, 4.0
-"""The share of the GPU that a foreign program takes while a job is suspended, and for how long."""
+LEFT, CONTEXT = 6.5, 0.6
+"""GiB that a third job leaves to two small ones, and that a program takes beside its memory."""
+FREED, FOREIGN, TRIED_S = 16.0, 0.9, 4.0
+"""GiB of a job that is suspended, the share of the GPU that a foreign program takes meanwhile, and
+for how long."""
 EMPTY_MIB = 4
 """What nvidia-smi shows at most while no program uses the GPU: the driver itself takes 3.25 MiB."""
 
@@ -134,9 +140,10 @@ class Bench:
 
 
 def measure_freeing(bench: Bench) -> tuple[float, Ended]:
-    """Free the GPU of a small training by the command, and suspend it MORE times; return its size
-    and what it told."""
+    """Free the GPU of a small compiled training by the command, and suspend it MORE times; return
+    its size and what it told."""
     gib = 1.5
+    os.environ["COMPILE"] = "1"
     job = bench.submit("torch", gib)
     bench.wait_ready(job)
     bench.keep_freeing(gib, *_press_free(bench.card))
@@ -213,17 +220,19 @@ def measure_foreign(bench: Bench, gib: float) -> None:
                "back; the seconds are from its end to the job's return")  # fmt: skip
 
 
-def measure_exchanges(bench: Bench, gib: float, most: int, until: float) -> None:
-    """Have two jobs take turns until a time (monotonic)."""
+def measure_exchanges(bench: Bench, gib: float, most: int, until: float, **options: object) -> int:
+    """Have two jobs take turns until a time (monotonic); return how often they did."""
     deck, took = bench.deck, list[float]()
-    off, on = (bench.submit("CUDA C++", gib, seed) for seed in (1, 2))
+    room = bench.card.free / 2**30
+    off, on = (bench.submit("CUDA C++", gib, seed, **options) for seed in (1, 2))
     seeds = {off.id: 1, on.id: 2}
     bench.wait_ready(off)
     deck.suspend_job(off.id)
     bench.wait_ready(on)
 
     def write(exact: object) -> None:
-        bench.keep("two jobs exchanged", gib, took, exact, "one out and the other back, each time")
+        note = f"{room:.1f} GiB were free for both; one out and the other back, each time"
+        bench.keep("two jobs exchanged", gib, took, exact, note)
 
     while len(took) < most and time.monotonic() + max(took, default=0.0) < until:
         began = time.monotonic()
@@ -237,6 +246,17 @@ def measure_exchanges(bench: Bench, gib: float, most: int, until: float) -> None
     write(
         all(is_exact("CUDA C++", gib, seeds[job], end, bench.scratch) for job, end in ended.items())
     )
+    return len(took)
+
+
+def measure_small_exchanges(bench: Bench, most: int) -> None:
+    """Have two jobs take turns in what a third one leaves, 60 % of which each of them needs."""
+    whole = bench.card.free / 2**30 - LEFT
+    third = bench.submit("CUDA C++", whole - CONTEXT, 3, memory=f"{whole:.2f}GiB")
+    bench.wait_ready(third)
+    each = SHARE * (LEFT - CONTEXT)
+    measure_exchanges(bench, each - CONTEXT, most, math.inf, memory=f"{each:.2f}GiB")
+    bench.end(third, whole - CONTEXT, 3)
 
 
 def print_log() -> None:
@@ -246,30 +266,32 @@ def print_log() -> None:
 
 def measure(bench: Bench, arguments: argparse.Namespace) -> None:
     """Measure one thing after the other; what fails leaves the GPU to the next."""
-    large, told = SHARE * bench.card.total / 2**30, list[tuple[float, Ended]]()
-    if not arguments.exchanges_only:
-        with survive("preemption"):
-            measure_preemption(bench)
+    large, told, done = SHARE * bench.card.total / 2**30, list[tuple[float, Ended]](), 0
+    with huge_pages_always() if arguments.huge_pages else nullcontext():
+        with survive("exchanges"):
+            done = measure_exchanges(bench, large, EXCHANGES, time.monotonic() + arguments.seconds)
+        bench.clean()
+        with survive("small exchanges"):
+            measure_small_exchanges(bench, EXCHANGES - done)
+        bench.clean()
+        with survive("a foreign program"):
+            measure_foreign(bench, FREED)
         bench.clean()
     with survive("freeing"):
         told.append(measure_freeing(bench))
-    bench.clean()
-    with huge_pages_always() if arguments.huge_pages else nullcontext():
-        with survive("a foreign program"):
-            measure_foreign(bench, large)
-        bench.clean()
-        with survive("exchanges"):
-            measure_exchanges(bench, large, EXCHANGES, time.monotonic() + arguments.seconds)
     for size, end in told:
-        exact = is_exact("torch", size, 1, end, bench.scratch)
-        bench.keep(f"a training of the queue, suspended {1 + MORE} times", size, [], exact, "")
+        with survive("the undisturbed training"):
+            exact = is_exact("torch", size, 1, end, bench.scratch)
+            bench.keep(f"a training of the queue, suspended {1 + MORE} times", size, [], exact, "")
+    bench.clean()
+    with survive("preemption"):
+        measure_preemption(bench)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seconds", type=float, default=900.0)
-    parser.add_argument("--exchanges-only", action="store_true")
     parser.add_argument("--huge-pages", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, state_folder(Path(name) / "home"):
