@@ -4,21 +4,27 @@
 
 Each attempt is a process of its own, forked from one that has imported torch and not used it. Most
 get SIGKILL, every fourth SIGTERM, on which it writes a checkpoint. Prints a line of JSON.
+`python -m tests.benchmarks.training kills` does the same on a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpudeck.accel.training.settings import Settings
+
+if TYPE_CHECKING:
+    from gpudeck.accel.training.journal import Measured
 
 KEPT = ("step", "loss", "held_out", "norm", "rate")
 """What of a step must be equal; times are not."""
@@ -32,19 +38,27 @@ def settings_for(steps: int) -> Settings:
     )  # fmt: skip
 
 
-def attempt(settings: Settings, out: Path) -> int:
-    """Fork a process that trains to the end or until it is stopped; return its pid."""
+def attempt(settings: Settings, out: Path) -> tuple[int, int]:
+    """Fork a process that trains to the end or until it is stopped.
+
+    Return its pid, and a pipe that gets a byte for each step and ends with the process.
+    """
+    reading, writing = os.pipe()
     if pid := os.fork():
-        return pid
+        os.close(writing)
+        return pid, reading
+    os.close(reading)
     status = 1
     try:
         os.environ["GPUDECK_HOME"] = str(out.parent)
-        status = _train(settings, out)
+        status = _train(settings, out, writing)
+    except BaseException:  # noqa: BLE001 - nothing above may go on in the forked process
+        traceback.print_exc()
     finally:
         os._exit(status)
 
 
-def _train(settings: Settings, out: Path) -> int:
+def _train(settings: Settings, out: Path, told: int) -> int:
     import torch
 
     from gpudeck.accel.runtime.capability import find_device
@@ -52,7 +66,7 @@ def _train(settings: Settings, out: Path) -> int:
     from gpudeck.accel.training.errors import Stopped
 
     torch.set_num_threads(1)
-    watch = _Watch()
+    watch = _Watch(told)
     signal.signal(signal.SIGTERM, watch.stop)
     with opened(settings, out, find_device(), watch, lambda *_: None) as run:
         try:
@@ -64,9 +78,12 @@ def _train(settings: Settings, out: Path) -> int:
 
 
 class _Watch:
-    """Follow a run without a word."""
+    """Tell of each step by a byte in a pipe."""
 
     stopped = False
+
+    def __init__(self, told: int) -> None:
+        self._told = told
 
     def stop(self, *_: object) -> None:
         self.stopped = True
@@ -74,8 +91,9 @@ class _Watch:
     def say(self, text: object) -> None:
         pass
 
-    def measured(self, row: object) -> None:
-        pass
+    def measured(self, row: Measured) -> None:
+        if row.loss is not None:
+            os.write(self._told, b".")
 
     def stopping(self) -> bool:
         return self.stopped
@@ -88,20 +106,40 @@ def outcome(out: Path) -> tuple[list[dict[str, Any]], bytes]:
     return kept, (out / "model.safetensors").read_bytes()
 
 
-def disturbed(settings: Settings, out: Path, kills: int, longest: float, seed: int) -> list[int]:
-    """Train with so many interruptions, then to the end; return the signals that were sent."""
+def disturbed(
+    settings: Settings, out: Path, kills: int, longest: float, seed: int,
+    steps: int = 0, until: float = math.inf,
+) -> list[int]:  # fmt: skip
+    """Train with interruptions, then to the end; return the signals that were sent.
+
+    Args:
+        settings: what to train.
+        out: the folder of the run.
+        kills: the number of interruptions.
+        longest: the seconds before one, drawn between 0 and this.
+        seed: of what is drawn.
+        steps: the steps of the attempt that come before these seconds, drawn from 1 to this; 0: the
+            seconds count from its start.
+        until: the time of `time.monotonic` from which nothing is interrupted any more.
+    """
     draw, sent = random.Random(seed), []
     while True:
-        pid = attempt(settings, out)
-        if len(sent) < kills:
+        pid, told = attempt(settings, out)
+        interrupted = len(sent) < kills and time.monotonic() < until
+        if interrupted:
+            for _ in range(draw.randint(1, steps) if steps else 0):
+                os.read(told, 1)
             time.sleep(draw.uniform(0, longest))
             number = signal.SIGTERM if draw.random() < 0.25 else signal.SIGKILL
             os.kill(pid, number)
             sent.append(int(number))
+        while os.read(told, 4096):
+            pass
+        os.close(told)
         _, status = os.waitpid(pid, 0)
         code = os.waitstatus_to_exitcode(status)
         if code == 0:
-            return sent[:-1] if len(sent) < kills else sent
+            return sent[:-1] if interrupted else sent  # the last came too late
         if code not in (3, -signal.SIGTERM, -signal.SIGKILL):
             raise AssertionError(f"an attempt ended with status {code}")
 

@@ -16,9 +16,9 @@ from torch import Tensor
 IGNORED = -1
 """The target of a token that has no loss."""
 _PART_BYTES = 2**29
-"""The size of the scores of a part: large enough to keep a GPU busy."""
+"""About the size of the scores of a part: large enough to keep a GPU busy."""
 _ROWS_STEP = 128
-"""The tokens of a part are a multiple of it, if there are so many, for aligned products."""
+"""The tokens of a part are a multiple of it, for aligned products."""
 
 
 def cross_entropy(
@@ -81,9 +81,12 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def _parts(count: int, row_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yield the first token of each part, and the one after its last."""
-    rows = max(1, _PART_BYTES // row_bytes)
-    rows = rows // _ROWS_STEP * _ROWS_STEP or rows
+    """Yield the first token of each part, and the one after its last.
+
+    Parts are about equal: a small last one would leave most of a GPU idle.
+    """
+    parts = -(-count * row_bytes // _PART_BYTES) or 1
+    rows = -(-count // (parts * _ROWS_STEP)) * _ROWS_STEP
     for begin in range(0, count, rows):
         yield begin, min(begin + rows, count)
 

@@ -10,8 +10,11 @@ The parts:
 - large: 1.5B in bf16 and in FP8.
 - recurrent: RWKV-7 0.4B with our recurrence and with fla-core's in the same model and loop.
 - lora: small matrices beside a frozen model of Llama-3-8B's shape with random weights, and peft.
-- memory: what is estimated after five steps, and what the whole run takes, on six shapes.
-- kills: a run that is killed and stopped at random moments beside an undisturbed one.
+- memory: what is estimated after five steps, and what the whole run takes, on twelve shapes.
+- kills: a run that is killed and stopped at random steps beside an undisturbed one.
+- divided: ours, on as many GPUs as torchrun starts processes, each with --batch sequences.
+
+`speed` also writes training_kernels.csv: what the GPU computes in a step of each contender.
 
 Each row goes to results/training_*.csv as soon as it is measured.
 """
@@ -20,19 +23,17 @@ from __future__ import annotations
 
 import argparse
 import gc
-import hashlib
 import json
-import random
+import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import torch
 
 from gpudeck.accel.runtime.capability import find_device
@@ -41,13 +42,17 @@ from gpudeck.accel.training.adapters import adapt
 from gpudeck.accel.training.api import open_data
 from gpudeck.accel.training.estimate import estimate_of
 from gpudeck.accel.training.loop import Run
+from gpudeck.accel.training.ranks import count_ranks, rank_of
 from gpudeck.accel.training.settings import Settings
 from gpudeck.accel.training.shapes import flops
+from gpudeck.accel.workloads.train import join_ranks
 from tests.benchmarks import rows
 from tests.benchmarks.training_peers import by_fla, peft_steps, plain_steps
 from tests.benchmarks.training_runs import (
     VOCABULARY,
     Ear,
+    kernels_of,
+    prepare,
     row_of,
     run_of,
     say,
@@ -55,10 +60,25 @@ from tests.benchmarks.training_runs import (
     wide_tokenizer,
 )
 
-OURS = "--ours"
-"""Before the options of the workload: train in this process."""
-SHAPES = ((1, 1024, 1), (8, 1024, 1), (32, 1024, 1), (32, 1024, 4), (4, 4096, 1), (1, 8192, 1))
-"""Batch, tokens and parts of the runs whose memory is compared."""
+
+class Case(NamedTuple):
+    """A run whose memory and time are compared with what was predicted."""
+
+    model: str
+    batch: int
+    tokens: int
+    parts: int = 1
+    recompute: bool = False
+    compiled: bool = False
+
+
+SHAPES = (
+    Case("124M", 1, 1024), Case("124M", 8, 1024), Case("124M", 32, 1024),
+    Case("124M", 32, 1024, parts=4), Case("124M", 4, 4096), Case("124M", 1, 8192),
+    Case("15M", 64, 256), Case("15M", 16, 2048), Case("350M", 8, 1024),
+    Case("350M", 16, 1024, recompute=True), Case("124M", 8, 1024, compiled=True),
+    Case("124M", 32, 1024, parts=2, compiled=True),
+)  # fmt: skip
 ESTIMATED, UNTIMED = 5, 2
 """The steps after which the workload estimates, and the first ones, which do not count."""
 KEYS = ("contender", "model", "batch", "tokens", "device")
@@ -70,13 +90,24 @@ def compare(
     contenders: Mapping[str, Callable[[], Iterator[object]]],
     about: Mapping[str, object],
     per_token: Callable[[], float],
+    *,
+    kernels: bool = False,
 ) -> None:
-    """Let contenders take turns, and write a row of each into a file."""
+    """Let contenders take turns, and write a row of each into a file; the kernels of a step of each
+    into another one if wanted."""
     tokens = int(str(about["batch"])) * int(str(about["tokens"]))
-    for name, turns in take_turns(contenders, args.rounds, args.steps).items():
+    ready = prepare(contenders)
+    for name, turns in take_turns(ready, args.rounds, args.steps).items():
         row = {**about, **row_of(name, turns, tokens, per_token())}
         say(json.dumps(row))
         rows.merge(file, [row], KEYS, args.results)
+    if not kernels or find_device().kind != "cuda":
+        return
+    for name, steps in ready.items():
+        found = [{**about, "contender": name, **row} for row in kernels_of(steps)]
+        for row in found[:12]:
+            say(f"{name}: {row['ms']} ms, {row['calls']} calls, {row['kernel']}")
+        rows.merge("training_kernels", found, (*KEYS, "kernel"), args.results)
 
 
 def speed(args: argparse.Namespace) -> None:
@@ -94,7 +125,7 @@ def speed(args: argparse.Namespace) -> None:
     contenders = {
         "ours": ours, "plain torch": plain, "ours, not compiled": partial(ours, compile=False),
     }  # fmt: skip
-    compare(args, "training_speed", contenders, shape, lambda: operations(made[0]))
+    compare(args, "training_speed", contenders, shape, lambda: operations(made[0]), kernels=True)
 
 
 def large(args: argparse.Namespace) -> None:
@@ -116,6 +147,31 @@ def large(args: argparse.Namespace) -> None:
 def operations(run: Run) -> float:
     """Return the operations of a training step for each token."""
     return run.model.flops(run.settings.tokens, frozen=run.settings.method == "lora")
+
+
+def divided(args: argparse.Namespace) -> None:
+    """Write training_divided.csv: ours, divided by FSDP2 over the processes of torchrun."""
+    join_ranks()
+    shape = {
+        "model": args.model, "batch": args.batch * count_ranks(), "tokens": args.tokens,
+        "gpus": count_ranks(),
+    }  # fmt: skip
+    results = args.results if rank_of() == 0 else args.folder / f"rank-{rank_of()}"
+    for shard in ("weights", "gradients") if count_ranks() > 1 else ("gradients",):
+        made: list[Run] = []
+
+        def steps(shard: str = shard, made: list[Run] = made) -> Iterator[object]:
+            given = {name: value for name, value in shape.items() if name != "gpus"}
+            made.append(run_of(args.folder / f"divided-{rank_of()}", Ear(), shard=shard, **given))
+            return made[-1].steps()
+
+        name = f"ours, divided: {shard}" if count_ranks() > 1 else "ours"
+        for turns in take_turns(prepare({name: steps}), args.rounds, args.steps).values():
+            tokens = int(shape["batch"]) * args.tokens
+            row = {**shape, **row_of(name, turns, tokens, operations(made[0]))}
+            say(json.dumps(row))
+            rows.merge("training_divided", [row], (*KEYS, "gpus"), results)
+        forget(made)
 
 
 def forget(made: list[Run]) -> None:
@@ -194,101 +250,60 @@ def lora(args: argparse.Namespace) -> None:
         forget([])
 
 
-def workload(out: Path, **given: object) -> list[str]:
-    """Return the command of a run of ours."""
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-    command = [sys.executable, "-m", "tests.benchmarks.training", OURS]
-    return [*command, f"--out={out}", *options]
-
-
-def ours(argv: list[str]) -> int:
-    """Run the workload with bytes as tokens, and a vocabulary of the size of a usual tokenizer."""
-    from gpudeck.accel.training import start
-    from gpudeck.accel.workloads.harness import serve
-    from gpudeck.accel.workloads.train import work
-
-    start.load_tokenizer = lambda path: wide_tokenizer()
-    return serve("train", work, argv)
-
-
 def kills(args: argparse.Namespace) -> None:
-    """Write training_kills.csv: a run that was killed at random moments, and an undisturbed one."""
-    device, folder = find_device(), args.folder / "kills"
+    """Write training_kills.csv: a run that was killed at random steps, and an undisturbed one.
+
+    Nothing before the fork may use the GPU.
+    """
+    from gpudeck.accel.training import start
+    from tests.training_kills import attempt, disturbed, outcome
+
+    folder = args.folder / "kills"
     shutil.rmtree(folder, ignore_errors=True)
-    given = {
-        "model": args.model, "batch": 4, "tokens": args.tokens // 2, "steps": 24 * args.kills,
-        "evaluate": 10**6, "checkpoint": 20, "keep": 1, "deterministic": "yes", "held_out": 0,
-        "precision": "bfloat16" if device.kind == "cuda" else "float32", "compile": "no",
-    }  # fmt: skip
-    open_data(Settings(), wide_tokenizer(), lambda *_: None)  # once, not by both runs
-    with subprocess.Popen(workload(folder / "quiet", **given), stdout=subprocess.DEVNULL) as quiet:
-        sent = disturb(workload(folder / "noisy", **given), args.kills, args.longest)
-        say(f"{len(sent)} kills and pauses; waiting for the undisturbed run")
-    assert quiet.returncode == 0
-    noisy, first = losses(folder / "noisy"), losses(folder / "quiet")
+    settings = Settings(
+        model=args.model, batch=4, tokens=args.tokens // 2, steps=8 * args.kills, keep=1,
+        evaluate=10**6, checkpoint=5, deterministic=True, held_out=0.0, compile=False,
+        precision=args.precision,
+    )  # fmt: skip
+    start.load_tokenizer = lambda path: wide_tokenizer()
+    os.environ["GPUDECK_HOME"] = str(folder)  # so that the data is read once
+    open_data(settings, wide_tokenizer(), lambda *_: None)
+    until = time.monotonic() + args.seconds
+    quiet, told = attempt(msgspec.structs.replace(settings, checkpoint=10**6), folder / "quiet")
+    sent = disturbed(settings, folder / "noisy", args.kills, args.longest, 0, 10, until)
+    say(f"{len(sent)} kills and pauses; waiting for the undisturbed run")
+    while os.read(told, 4096):
+        pass
+    assert os.waitpid(quiet, 0)[1] == 0
+    (noisy, noisy_weights), (first, weights) = (outcome(folder / n) for n in ("noisy", "quiet"))
     row = {
-        "model": args.model, "batch": given["batch"], "tokens": given["tokens"],
-        "steps": given["steps"], "killed": sent.count(signal.SIGKILL),
+        "model": args.model, "batch": settings.batch, "tokens": settings.tokens,
+        "steps": settings.steps, "killed": sent.count(signal.SIGKILL),
         "paused": sent.count(signal.SIGTERM),
         "equal_losses": first == noisy, "compared": len(first),
-        "equal_weights": weights(folder / "quiet") == weights(folder / "noisy"),
-        **rows.context(str(device), ("torch", "triton")),
+        "equal_weights": weights == noisy_weights,
+        **rows.context(str(find_device()), ("torch", "triton")),
     }  # fmt: skip
     say(json.dumps(row))
     rows.merge("training_kills", [row], ("model", "batch", "tokens", "device"), args.results)
 
 
-def disturb(command: list[str], count: int, longest: float) -> list[signal.Signals]:
-    """Run a command until it ends by itself; return the signals that ended earlier attempts."""
-    draw, sent = random.Random(0), []
-    while True:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            for line in process.stdout if len(sent) < count else ():
-                if '"loss"' in line:  # the first step was done
-                    time.sleep(draw.uniform(0, longest))
-                    sent.append(signal.SIGTERM if draw.random() < 0.25 else signal.SIGKILL)
-                    process.send_signal(sent[-1])
-                    say(f"{sent[-1].name} after {line.strip()}")
-                    break
-            process.stdout.read()
-        if process.returncode == 0:
-            return sent[:count] if len(sent) == count else sent[:-1]  # the last came too late
-        if process.returncode not in (1, -signal.SIGKILL):
-            raise AssertionError(f"an attempt ended with status {process.returncode}")
-
-
-def losses(out: Path) -> list[tuple[int, float, float]]:
-    """Return step, loss and norm of all steps of a run."""
-    lines = (out / "metrics.jsonl").read_text().splitlines()
-    found = [row for row in map(json.loads, lines) if "loss" in row]
-    return [(row["step"], row["loss"], row["norm"]) for row in found]
-
-
-def weights(out: Path) -> str:
-    """Return the checksum of the model of a run."""
-    return hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()
-
-
 def memory(args: argparse.Namespace) -> None:
     """Write training_memory.csv: the estimate after five steps, and what whole runs took."""
-    on_gpu = find_device().kind == "cuda"
-    for batch, tokens, parts in SHAPES if on_gpu else ((2, 64, 1), (4, 64, 2)):
-        row = predicted(args, batch, tokens, parts, args.compiled)
+    small = (Case("tiny", 2, 64), Case("tiny", 4, 64, parts=2))
+    for shape in SHAPES if find_device().kind == "cuda" else small:
+        row = predicted(args, shape)
         say(json.dumps(row))
-        keys = ("model", "batch", "tokens", "parts", "compiled", "device")
-        rows.merge("training_memory", [row], keys, args.results)
+        rows.merge("training_memory", [row], (*Case._fields, "device"), args.results)
 
 
-def predicted(
-    args: argparse.Namespace, batch: int, tokens: int, parts: int, compiled: bool
-) -> dict[str, object]:
-    """Train thirty steps with held-out losses and a checkpoint, and compare with the estimate."""
-    ear, steps = Ear(), 30
+def predicted(args: argparse.Namespace, shape: Case) -> dict[str, object]:
+    """Train twenty steps with held-out losses and a checkpoint, and compare with the estimate."""
+    ear, steps = Ear(), 20
     run = run_of(
-        args.folder / "memory", ear, model=args.model, batch=batch, tokens=tokens,
-        accumulate=parts, compile=compiled, steps=steps, held_out=0.01, evaluate=15,
-        checkpoint=steps, documents=True,
+        args.folder / "memory", ear, model=shape.model, batch=shape.batch, tokens=shape.tokens,
+        accumulate=shape.parts, compile=shape.compiled, recompute=shape.recompute, steps=steps,
+        held_out=0.01, evaluate=10, checkpoint=steps, documents=True,
     )  # fmt: skip
     going = run.steps()
     for _ in range(ESTIMATED):
@@ -303,8 +318,7 @@ def predicted(
     late = estimate_of(run, run.device, milliseconds(ear)[ESTIMATED:])
     run.journal.close()
     row: dict[str, object] = {
-        "model": args.model, "batch": batch, "tokens": tokens, "parts": parts,
-        "compiled": compiled, "predicted_gib": f"{early.memory / 2**30:.5g}",
+        **shape._asdict(), "predicted_gib": f"{early.memory / 2**30:.5g}",
         "used_gib": f"{late.memory / 2**30:.5g}",
         "memory_error": f"{early.memory / late.memory - 1:.4f}",
         "predicted_ms": f"{1e3 * early.seconds:.5g}", "ms": f"{1e3 * late.seconds:.5g}",
@@ -324,11 +338,9 @@ def milliseconds(ear: Ear) -> list[float]:
 
 def main() -> None:
     """Measure what the command line asks for."""
-    if sys.argv[1:2] == [OURS]:
-        sys.exit(ours(sys.argv[2:]))
     parts = {
         "speed": speed, "large": large, "recurrent": recurrences, "lora": lora, "memory": memory,
-        "kills": kills,
+        "kills": kills, "divided": divided,
     }  # fmt: skip
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.training")
     parser.add_argument("part", choices=parts)
@@ -337,11 +349,11 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=20, help="of a turn")
-    parser.add_argument(
-        "--compiled", action="store_true", help="recurrent, memory: layers compiled"
-    )
+    parser.add_argument("--compiled", action="store_true", help="recurrent: layers compiled")
     parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--longest", type=float, default=6.0, help="seconds before a kill at most")
+    parser.add_argument("--longest", type=float, default=1.0, help="seconds before a kill at most")
+    parser.add_argument("--seconds", type=float, default=600.0, help="kills: no more after these")
+    parser.add_argument("--precision", default="bfloat16", help="kills: float32 on a CPU")
     parser.add_argument("--folder", type=Path, default=Path("build/training"))
     parser.add_argument("--results", type=Path, default=rows.RESULTS)
     args = parser.parse_args()

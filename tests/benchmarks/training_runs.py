@@ -117,14 +117,11 @@ class Turn(NamedTuple):
     joules: float | None
 
 
-def take_turns(
-    contenders: Mapping[str, Callable[[], Iterator[object]]], rounds: int, steps: int
-) -> dict[str, list[Turn]]:
-    """Let contenders take turns of some steps each, after a warm-up; print each turn.
-
-    One that fails is named, and the others go on.
-    """
-    device, meter = find_device(), Meter()
+def prepare(
+    contenders: Mapping[str, Callable[[], Iterator[object]]],
+) -> dict[str, Iterator[object]]:
+    """Return the contenders after some steps; one that fails is named and left out."""
+    device = find_device()
     ready: dict[str, Iterator[object]] = {}
     for name, make in contenders.items():
         began = time.perf_counter()
@@ -139,6 +136,14 @@ def take_turns(
         held = torch.cuda.max_memory_reserved() / 2**30 if device.kind == "cuda" else 0.0
         say(f"{name}: ready after {first:.1f} s, {held:.1f} GiB reserved so far")
         ready[name] = made
+    return ready
+
+
+def take_turns(
+    ready: Mapping[str, Iterator[object]], rounds: int, steps: int
+) -> dict[str, list[Turn]]:
+    """Let contenders take turns of some steps each; print each turn."""
+    device, meter = find_device(), Meter()
     found: dict[str, list[Turn]] = {name: [] for name in ready}
     for number in range(rounds):
         for name, made in ready.items():
@@ -157,6 +162,48 @@ def _advance(made: Iterator[object], steps: int, device: ComputeDevice) -> None:
         pass
     if device.kind == "cuda":
         torch.cuda.synchronize()
+
+
+def kernels_of(steps: Iterator[object], count: int = 2) -> list[dict[str, object]]:
+    """Return what the GPU computes in a step, by kernel, the longest first.
+
+    The first row is the time from the first kernel to the end of the last, with the time in which
+    none ran; the profiler adds to it.
+    """
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity, profile
+
+    device = find_device()
+    _advance(steps, 1, device)
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        _advance(steps, count, device)
+    spans = sorted(
+        (event.time_range.start, event.time_range.end, event.name)
+        for event in profiler.events() or ()
+        if event.device_type == DeviceType.CUDA
+    )
+    taken: dict[str, list[float]] = {}
+    idle, end = 0.0, spans[0][0]
+    for first, last, name in spans:
+        idle, end = idle + max(0.0, first - end), max(end, last)
+        taken.setdefault(name, []).append(last - first)
+    found: list[dict[str, object]] = [
+        {
+            "kernel": "all",
+            "calls": len(spans) / count,
+            "ms": f"{(end - spans[0][0]) / 1e3 / count:.4g}",
+        },
+        {"kernel": "none", "calls": 0, "ms": f"{idle / 1e3 / count:.4g}"},
+    ]
+    for name, times in sorted(taken.items(), key=lambda pair: -sum(pair[1]))[:40]:
+        found.append(
+            {
+                "kernel": name[:110],
+                "calls": len(times) / count,
+                "ms": f"{sum(times) / 1e3 / count:.4g}",
+            }
+        )
+    return found
 
 
 class Meter:

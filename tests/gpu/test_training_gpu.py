@@ -1,0 +1,70 @@
+"""Training on a GPU: the loss against float64, and runs that continue and repeat."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional
+
+from gpudeck.accel.training import loss
+from tests.unit.accel.training.runs import train
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+
+TEXT = "A queue keeps the GPU busy, and a test keeps the queue honest.\n" * 40
+BFLOAT = {"precision": "bfloat16", "tokens": 64, "batch": 4}
+
+
+@pytest.mark.parametrize("softcap", [0.0, 5.0])
+def test_loss_and_gradients_are_those_of_float64(monkeypatch, softcap: float) -> None:
+    monkeypatch.setattr(loss, "_PART_BYTES", 2**21)  # several parts, the last one shorter
+    torch.manual_seed(0)
+    hidden = torch.randn(700, 64, device="cuda").bfloat16().requires_grad_()
+    head = (torch.randn(5000, 64, device="cuda") / 4).requires_grad_()
+    targets = torch.randint(0, 5000, (700,), device="cuda")
+    targets[::7] = loss.IGNORED
+    scale = 1 / 600
+    found = loss.cross_entropy(hidden, head, targets, scale, softcap)
+    found.backward()
+    exact_hidden = hidden.detach().double().requires_grad_()
+    exact_head = head.detach().bfloat16().double().requires_grad_()
+    scores = exact_hidden @ exact_head.T
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    exact = scale * functional.cross_entropy(
+        scores, targets, ignore_index=loss.IGNORED, reduction="sum"
+    )
+    exact.backward()
+    assert float(found) == pytest.approx(float(exact), rel=2e-3)
+    for ours, true in ((hidden.grad, exact_hidden.grad), (head.grad, exact_head.grad)):
+        error = (ours.double() - true).norm() / true.norm()
+        assert float(error) < 8e-3  # bfloat16 keeps 8 bits
+
+
+def test_a_run_in_bfloat16_repeats_and_continues_to_the_last_bit(tmp_path) -> None:
+    data = tmp_path / "text.txt"
+    data.write_text(TEXT)
+    first = train(data, tmp_path / "first", **BFLOAT)
+    again = train(data, tmp_path / "again", **BFLOAT)
+    with pytest.raises(Exception, match="after step 4"):
+        train(data, tmp_path / "cut", stop=4, **BFLOAT)
+    cut = train(data, tmp_path / "cut", **BFLOAT)
+    kept = [
+        [(row.step, row.loss, row.norm) for row in run.journal.rows] for run in (first, again, cut)
+    ]
+    assert kept[0] == kept[1] == kept[2]
+    weights = [(tmp_path / n / "model.safetensors").read_bytes() for n in ("first", "again", "cut")]
+    assert weights[0] == weights[1] == weights[2]
+
+
+@pytest.mark.parametrize("model", ["tiny", "rwkv7-tiny"])
+def test_losses_in_bfloat16_are_near_those_in_float32(tmp_path, model: str) -> None:
+    data = tmp_path / "text.txt"
+    data.write_text(TEXT)
+    given = {"model": model, "tokens": 64, "batch": 4}
+    plain = train(data, tmp_path / "plain", **given, precision="float32")
+    short = train(data, tmp_path / "short", **given, precision="bfloat16")
+    pairs = zip(plain.journal.rows, short.journal.rows, strict=True)
+    for one, other in pairs:
+        if one.loss is not None:
+            assert other.loss == pytest.approx(one.loss, rel=0.02)
