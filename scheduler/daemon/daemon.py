@@ -299,6 +299,8 @@ class Daemon:
         loop = asyncio.get_running_loop()
         with self._notices.catch("queue"):
             self.queue.step(self.monitor.devices, self.availability())
+        if self.queue.awaits_reading:
+            self._supervisor.request_occupancy()
         if self.queue.unfinished:
             pause = START_RETRY_S if "queue" in self._notices else PAUSE_S
             loop.call_later(pause, self.start_soon)

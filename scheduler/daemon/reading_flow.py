@@ -95,6 +95,8 @@ class ReadingFlow:
                     drawing=new.drawing,
                 )
         self._lease.add_readings(readings, latest, self._state.settings)
+        if self._queue.awaits_reading:
+            self._step()
 
     def add_of_host(self, readings: Sequence[Reading]) -> None:
         """Take new readings of another machine; none where it can no longer be reached."""

@@ -46,12 +46,19 @@ class Launcher:
         self._executors, self._progress, self._evict = executors, progress, evict
         self._gated: dict[int, dict[str, str]] = {}
         """Environments of jobs that wait until the assistant has left their devices."""
+        self._asked: dict[str, float] = {}
+        """The GPUs that must be read again before a job starts there, and since when (epoch)."""
 
     @property
     def unfinished(self) -> bool:
         """Return whether jobs of the latest plan are left to be started."""
         starts = self._planner.latest.starts[STARTS:]
         return any(start.job.id in self._index.waiting for start in starts)
+
+    @property
+    def awaits_reading(self) -> bool:
+        """Return whether jobs of the latest plan start once their GPUs have been read again."""
+        return bool(self._asked)
 
     def evict_assistant(self, availability: Availability) -> None:
         """Have the assistant leave the devices that jobs start on or wait for."""
@@ -72,11 +79,23 @@ class Launcher:
     def start_planned(self, devices: Sequence[Device], availability: Availability) -> bool:
         """Start the next jobs of the latest plan.
 
-        A job that cannot be started now waits a while, and holds up nothing. Returns whether one
-        turned out to be unable to run, so that others may have its place.
+        A job that cannot be started now waits a while, and holds up nothing. One whose GPU was not
+        read since the plan first gave it to a job waits for that: a program of somebody else may
+        have come there. Returns whether one turned out to be unable to run, so that others may
+        have its place.
         """
-        vacated = False
-        for start in self._planner.latest.starts[:STARTS]:
+        vacated, starts = False, self._planner.latest.starts[:STARTS]
+        self._ask(starts, devices)
+        unread = {
+            device
+            for device, since in self._asked.items()
+            if device in availability.uses and availability.uses[device].time < since
+        }
+        for start in starts:
+            if not unread.isdisjoint(start.devices):
+                continue
+            for device in start.devices:
+                self._asked.pop(device, None)
             try:
                 self._start(start, devices, availability)
                 vacated |= start.job.id not in self._index.running
@@ -88,6 +107,12 @@ class Launcher:
             except UserError as e:
                 self._index.delay_start(start.job.id, StartFailed(str(e)))
         return vacated
+
+    def _ask(self, starts: Sequence[Start], devices: Sequence[Device]) -> None:
+        """Note since when the plan gives GPUs to jobs that start, unless the clock went back."""
+        now, read = time.time(), {device.id for device in devices if device.kind == "nvidia"}
+        wanted = {device for start in starts for device in start.devices} & read
+        self._asked = {device: min(self._asked.get(device, now), now) for device in wanted}
 
     def _start(self, start: Start, devices: Sequence[Device], availability: Availability) -> None:
         """Start a job. Raises UserError; the job waits on then."""

@@ -35,6 +35,8 @@ class DeviceUse(NamedTuple):
     """Bytes that each running job has allocated, as far as the driver reports it."""
     others: tuple[Process, ...] = ()
     """Processes that belong neither to a running job nor to the assistant, and are not ignored."""
+    time: float = math.inf
+    """When it was read, in seconds since the epoch."""
 
 
 UNREAD = DeviceUse(None, None, {})
@@ -88,6 +90,7 @@ def device_use(
         None if free is None else free + lent,
         used,
         tuple(others),
+        reading.time,
     )
 
 

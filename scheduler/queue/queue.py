@@ -223,6 +223,11 @@ class Queue:
                 )
 
     @property
+    def awaits_reading(self) -> bool:
+        """Return whether jobs start as soon as their GPUs have been read once more."""
+        return self._launcher.awaits_reading
+
+    @property
     def unfinished(self) -> bool:
         """Return whether the next step has to go on with what this one began."""
         parts = (self.canceller, self._launcher, self.submission)

@@ -20,7 +20,7 @@ from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Failed, Job, Lost, Queued, Running
 from gpudeck.scheduler.protocol.user_limits import UserLimits
-from gpudeck.scheduler.protocol.wait_reasons import NoRoom, NotBefore, Preempts, WaitReason
+from gpudeck.scheduler.protocol.wait_reasons import NoRoom, NotBefore, Preempts, UsedBy, WaitReason
 from tests.integration.deck import ready, running
 from tests.integration.suspended_jobs import Machine, goes_on, pid_of, restart, state_of, steps
 from tests.integration.test_suspend import SIZE, gpu
@@ -139,6 +139,25 @@ def test_a_job_waits_for_its_memory_beside_a_foreign_program(machine: Machine) -
     (machine.folder / f"{os.getpid()}.size").unlink()
     eventually(lambda: machine.on(job))
     assert goes_on(job)
+
+
+def _is_read_with(machine: Machine, waiting: int) -> bool:
+    """Return whether a job that must wait says that a process is on the GPU."""
+    state = machine.deck.job(waiting).state
+    assert isinstance(state, Queued), state
+    return isinstance(state.wait, NoRoom) and isinstance(state.wait.devices[0], UsedBy)
+
+
+def test_a_job_does_not_start_beside_a_program_that_has_just_come(machine: Machine) -> None:
+    """The GPU was read up to a second before, when it was free."""
+    machine.deck.configure(telemetry_hz=1.0)
+    for _ in range(3):
+        eventually(lambda: not any(d.processes for d in machine.deck.details()))
+        machine.write(f"{os.getpid()}", SIZE)
+        job = machine.deck.submit(["true"], gpus=1).job
+        eventually(lambda number=job.id: _is_read_with(machine, number))
+        (machine.folder / f"{os.getpid()}").unlink()
+        machine.deck.wait(job.id, 60.0)
 
 
 def test_a_suspended_job_survives_the_daemon(machine: Machine) -> None:
