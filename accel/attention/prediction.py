@@ -4,13 +4,15 @@ The time is a sum of physical terms with coefficients that are not negative, fit
 and direction to all measurements (`python -m tests.benchmarks.attention_fit`): multiplications of
 the visible tiles, their exponentials, the longest tile, the last wave, bytes, the launch, and what
 softcaps, biases, windows, ragged batches and lengths that are no multiple of a tile cost. What the
-sum misses at measured shapes corrects it at shapes near by.
+sum misses at measured shapes corrects it at shapes near by. A backend is never predicted to compute
+faster than it did at any measured shape with heads of about that size: beyond the longest measured
+lengths the sum alone promised more than the GPU can do.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,6 +32,8 @@ SOFT = 0.05
 """The squared distance, in octaves, within which measured shapes count alike."""
 TRUST = 0.02
 """The weight of the sum of terms against that of the shapes near by."""
+ALIKE = 0.5
+"""The octaves by which head sizes differ at most whose highest rates are compared."""
 REACH = 9.0
 """The squared distance from the nearest measured shape beyond which nothing is predicted."""
 
@@ -124,7 +128,8 @@ def predict(fits: Direction, g: Geometry) -> dict[str, float]:
             continue
         near = [((SOFT + d) ** -2, m) for d, m in own]
         missed = sum(w * m for w, m in near) / (TRUST + sum(w for w, _ in near))
-        found[fitted.backend] = base * math.exp(missed)
+        rate = _highest_rate(_highest_rates(fits.shapes, fitted), g.head_dim)
+        found[fitted.backend] = max(base * math.exp(missed), _products(g) / rate)
     return found
 
 
@@ -159,6 +164,39 @@ def write(held: Coefficients) -> None:
     data = msgspec.json.encode(held)
     FILE.write_bytes(data.replace(b'{"backend"', b'\n{"backend"') + b"\n")
     coefficients.cache_clear()
+
+
+def _highest_rate(rates: Mapping[int, float], head_dim: int) -> float:
+    """Return the highest of the rates of heads of about a size, or of the nearest size."""
+    apart = {size: abs(math.log2(size / head_dim)) for size in rates}
+    within = max(ALIKE, min(apart.values()))
+    return max(rate for size, rate in rates.items() if apart[size] <= within)
+
+
+@lru_cache(maxsize=64)
+def _highest_rates(shapes: tuple[Geometry, ...], fitted: Fitted) -> Mapping[int, float]:
+    """Return for each head size the most `_products` a microsecond that were measured."""
+    rates: dict[int, float] = {}
+    for shape, missed in zip(shapes, fitted.missed, strict=True):
+        if missed is not None and not shape.ragged:  # whose lengths are not known here
+            of = raise_head(shape) if fitted.backend in POWERS_OF_TWO else shape
+            us = sum(c * t for c, t in zip(fitted.coefficients, terms(of), strict=True))
+            rate = _products(shape) / (us * math.exp(missed))
+            rates[shape.head_dim] = max(rate, rates.get(shape.head_dim, 0.0))
+    return rates
+
+
+def _products(g: Geometry) -> float:
+    """Return the multiplications of queries and keys that are seen; of each tile of queries the
+    middle one is counted."""
+    seen = 0
+    for first in range(0, g.seq_q, TILE):
+        rows = min(TILE, g.seq_q - first)
+        at = first + rows // 2 + g.seq_k - g.seq_q
+        end = g.seq_k if g.right is None else min(g.seq_k, at + g.right + 1)
+        begin = 0 if g.left is None else max(0, at - g.left)
+        seen += rows * max(0, end - begin)
+    return float(g.batch * g.heads * g.head_dim * seen)
 
 
 @lru_cache(maxsize=1)

@@ -64,9 +64,14 @@ def with_atomics(hopper: Hopper) -> Hopper:
     return hopper
 
 
-def claiming(hopper: Hopper) -> Hopper:
-    """The same kernels with CTAs that stay and claim tiles, however short the sequences are."""
-    hopper.backward.TILES[64] = replace(hopper.backward.TILES[64], claimed=(1, 4096))
+def claiming(hopper: Hopper, *, atomic: bool) -> Hopper:
+    """The same kernels with CTAs that stay and claim tiles, however long the sequences are."""
+    for size in (64, 128):
+        hopper.backward.TILES[size] = replace(
+            hopper.backward.TILES[size],
+            claimed_to=1 << 20,
+            claimed_atomic_from=0 if atomic else 1 << 62,
+        )
     return hopper
 
 

@@ -94,17 +94,26 @@ def test_backward(dim, deterministic, rule):
     )
 
 
-@crossed(("dim", "rule"), {"64": (64,), "40": (40,)}, GRADIENTS, "64")
-def test_backward_with_claimed_tiles(dim, rule):
+@crossed(
+    ("dim", "atomic", "rule"),
+    {
+        f"{dim}{', atomic' * atomic}": (dim, atomic)
+        for dim in (64, 96, 128)
+        for atomic in (False, True)
+    },
+    GRADIENTS,
+    "64",
+)
+def test_backward_with_claimed_tiles(dim, atomic, rule):
     """More tiles than multiprocessors, off the lengths, with groups, and some that nobody sees."""
     inputs = tensors(dim, (4, 2), (150, 290), batch=2)
-    check_backward(claiming(Hopper()), *inputs, scale=dim**-0.5, **rule)
+    check_backward(claiming(Hopper(), atomic=atomic), *inputs, scale=dim**-0.5, **rule)
 
 
-def test_claimed_tiles_of_a_group_over_several_ctas():
-    check_backward(
-        claiming(Hopper()), *tensors(64, (12, 4), (150, 290)), scale=0.1, waves=20, **CAUSAL
-    )
+@pytest.mark.parametrize("atomic", [False, True], ids=["two kernels", "atomic"])
+def test_claimed_tiles_of_a_group_over_several_ctas(atomic):
+    hopper = claiming(Hopper(), atomic=atomic)
+    check_backward(hopper, *tensors(64, (12, 4), (150, 290)), scale=0.1, waves=20, **CAUSAL)
 
 
 @crossed(

@@ -352,7 +352,7 @@ BACKWARD = {
     ),
     "claimed keys: keys overwritten while the other reads them": (
         "backward_keys_claimed.py",
-        "        await_tile(done, served)\n",
+        "            await_tile(done, served)\n",
         "",
     ),
     "claimed keys: the first tile's keys for all": (
@@ -367,8 +367,18 @@ BACKWARD = {
     ),
     "claimed keys: the last step's dq forgotten": (
         "backward_keys_claimed.py",
-        "            add_dq(end - 1, part, problem, dq, W, BM, D, GROUP)\n",
+        "                add_dq(end - 1, part, problem, dq, W, BM, D, GROUP)\n",
         "",
+    ),
+    "claimed queries: loads before dq is stored": (
+        "backward_queries_claimed.py",
+        "        tma.store_wait(0)\n",
+        "",
+    ),
+    "claimed queries: rows of the other warpgroup": (
+        "backward_queries_claimed.py",
+        "row = gl.expand_dims(query + W * 64 +",
+        "row = gl.expand_dims(query +",
     ),
     "claims: taken before they are there": (
         "claims.py",
@@ -382,8 +392,8 @@ BACKWARD = {
     ),
     "rows: claims begin where they ended": (
         "backward_rows.py",
-        "tl.store(claims + tl.arange(0, 1), 0)",
-        "tl.store(claims + tl.arange(0, 1), 1)",
+        "tl.store(claims + tl.arange(0, 2), 0)",
+        "tl.store(claims + tl.arange(0, 2), 1)",
     ),
     "turns: a tile by its head": (
         "backward_tiles.py",
@@ -472,10 +482,11 @@ def examine_backward(changes, orders=ORDERS):
             hopper = with_atomics(Hopper(seed=seed, changes=changes))
             spread = tensors(dim, heads, (150, 290))
             check_backward(hopper, *spread, scale=0.1, waves=20, **CAUSAL)
-        hopper = claiming(Hopper(seed=seed, changes=changes))
-        hopper.forward.ROUND = 2
-        many = tensors(64, (4, 2), (300, 290), batch=3)
-        check_backward(hopper, *many, scale=0.1, **CAUSAL)
+        for dim, atomic in ((64, True), (128, False)):
+            hopper = claiming(Hopper(seed=seed, changes=changes), atomic=atomic)
+            hopper.forward.ROUND = 2
+            many = tensors(dim, (4, 2), (150, 290), batch=3)
+            check_backward(hopper, *many, scale=0.1, **CAUSAL)
 
 
 def some(defects):

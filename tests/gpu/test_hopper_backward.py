@@ -127,6 +127,28 @@ def test_gradients(dim, rule, seq_q, seq_k, deterministic):
     )
 
 
+@pytest.mark.parametrize("atomic", [False, True], ids=["two kernels", "atomic"])
+@pytest.mark.parametrize("dim", [64, 96])
+@pytest.mark.parametrize(
+    "rule",
+    [NONE, CAUSAL, {**NONE, "left": 70, "right": 20}, {**CAUSAL, "softcap": 3.0}],
+    ids=["full", "causal", "window", "softcap"],
+)
+@pytest.mark.parametrize(("seq_q", "seq_k"), [(1024, 1024), (77, 131), (333, 200), (640, 1000)])
+def test_claimed_tiles(monkeypatch, dim, rule, seq_q, seq_k, atomic):
+    """More tiles than multiprocessors where sequences are long, and some that nobody sees."""
+    for size in (64, 128):
+        claimed = {"claimed_to": 4096, "claimed_atomic_from": 0 if atomic else 4097}
+        monkeypatch.setitem(TILES, size, replace(TILES[size], **claimed))
+    _plan.cache_clear()
+    check(
+        *tensors((4, 6, seq_q, dim), (4, 3, seq_k, dim), BF16),
+        scale=dim**-0.5,
+        deterministic=False,
+        **rule,
+    )
+
+
 @BOTH
 @pytest.mark.parametrize("dim", [8, 40, 64, 72, 128, 192, 256])
 @pytest.mark.parametrize("dtype", [FP16, BF16], ids=["fp16", "bf16"])

@@ -85,6 +85,40 @@ def test_a_measured_shape_is_predicted_as_measured_and_a_far_one_not_at_all():
     assert predict(fits, Geometry(1, 1, 1, 512, 1 << 20, 64)) == {}
 
 
+PEAK = 989.4
+"""The dense bfloat16 TFLOP/s of the tensor cores of an H100 and an H200."""
+
+
+@given(
+    batch=st.integers(1, 64),
+    heads=st.integers(1, 128),
+    seq_q=st.integers(1, 1 << 17),
+    seq_k=st.integers(1, 1 << 17),
+    d=st.sampled_from([32, 40, 64, 80, 96, 128, 192, 256]),
+    causal=st.booleans(),
+)
+def test_nothing_is_predicted_to_be_faster_than_the_gpu(batch, heads, seq_q, seq_k, d, causal):
+    g = Geometry(batch, heads, heads, seq_q, seq_k, d, right=0 if causal else None)
+    seen = seq_q * seq_k
+    if causal:  # the last query sees all keys, each one before it one fewer
+        seen = sum(range(max(0, seq_k - seq_q) + 1, seq_k + 1))
+    for direction, products in (("forward", 2), ("backward", 5)):
+        flops = 2 * products * batch * heads * seen * d
+        for name, us in predict(prediction.coefficients().directions[direction], g).items():
+            assert flops / us / 1e6 < PEAK, name
+
+
+@pytest.mark.parametrize("direction", attention_fit.DIRECTIONS)
+def test_long_sequences_are_computed_at_rates_that_were_measured(direction):
+    """The tiles of distributed attention were once given to a kernel that takes twice as long."""
+    fits = prediction.coefficients().directions[direction]
+    measured = predict(fits, Geometry(1, 16, 16, 8192, 8192, 128))
+    longer = predict(fits, Geometry(1, 32, 8, 8192, 65536, 128))
+    for name, us in longer.items():
+        assert us > 2 * 8 * 0.75 * measured[name], name  # twice the heads, eight times the keys
+    assert min(longer, key=longer.__getitem__) not in ("triton", "flash")
+
+
 def test_a_kernel_with_tiles_of_powers_of_two_computes_a_head_of_80_as_one_of_128():
     fits = prediction.coefficients().directions["forward"]
     odd, even = (predict(fits, msgspec.structs.replace(CAUSAL, head_dim=dim)) for dim in (80, 128))

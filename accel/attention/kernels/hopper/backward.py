@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
@@ -21,6 +21,9 @@ from gpudeck.accel.attention.kernels.geometry import Geometry, Layout, geometry_
 from gpudeck.accel.attention.kernels.hopper.backward_keys import backward_keys
 from gpudeck.accel.attention.kernels.hopper.backward_keys_claimed import backward_keys_claimed
 from gpudeck.accel.attention.kernels.hopper.backward_queries import backward_queries
+from gpudeck.accel.attention.kernels.hopper.backward_queries_claimed import (
+    backward_queries_claimed,
+)
 from gpudeck.accel.attention.kernels.hopper.backward_rows import prepare_rows
 from gpudeck.accel.attention.kernels.hopper.backward_sums import backward_sums
 from gpudeck.accel.attention.kernels.hopper.backward_wide import backward_wide
@@ -54,9 +57,11 @@ class Tiles:
     sustains about 1.7 TB/s of them on an H100, while the tensor cores wait. Mixtures of the two
     were never the fastest (results/attention_tiles.csv).
     """
-    claimed: tuple[int, int] = (0, 0)
-    """The fewest and the most queries and keys of sequences whose tiles are claimed by CTAs that
-    stay, which add to dq atomically (results/attention_short_backward.csv)."""
+    claimed_to: int = 0
+    """The most queries and keys of sequences whose tiles are claimed by CTAs that stay
+    (`claims.py`, results/attention_short_backward.csv)."""
+    claimed_atomic_from: int = 0
+    """`atomic_from` of these."""
 
 
 WAVES = 4
@@ -68,10 +73,12 @@ LEAST_STEPS = 12
 AT_ONCE = 8
 """The most heads whose tiles under a causal mask run at once, the longest first."""
 NEVER = 1 << 62
-NOT_CLAIMED = ("starts_q", "starts_k", "at_once", "ROTATE", "RAGGED", "ATOMIC")
-"""What the kernel that claims tiles does not take of the other's arguments."""
+NOT_CLAIMED = (
+    "starts_q", "starts_k", "at_once", "ROTATE", "RAGGED", "DV", "K_STAGES", "V_STAGES"
+)  # fmt: skip
+"""What the kernels that claim tiles do not take of the others' arguments."""
 TILES = {
-    # (512, 4096) claimed tiles are faster, but their kernel has changed since it ran on a GPU
+    # (4096, 1025) and (4095, NEVER) claimed tiles are off until they have run on a GPU
     64: Tiles(128, 128, 128, 2, 1024),
     128: Tiles(64, 128, 64, 2, 4096),
     256: Tiles(64, 64, 64, 1, NEVER),
@@ -122,7 +129,7 @@ def backward(
     starts = () if ragged is None else (ragged.starts_q, ragged.starts_k)
     tilts = () if slopes is None else (slopes,)
     given = () if dlse is None else (dlse,)
-    claims = (torch.empty(1, dtype=torch.int32, device=q.device),) if plan.claimed else ()
+    claims = (torch.empty(2, dtype=torch.int32, device=q.device),) if plan.claimed else ()
     plan.rows(out, dout, lse, rows, *sums, *starts[:1], *tilts, *given, *claims)
     whole, parts = (dk, dv), (dk, dv)
     if plan.split > 1:
@@ -133,6 +140,8 @@ def backward(
             torch.sum(part.unflatten(1, (-1, plan.split)), 2, out=sum_of_parts)
     if sums:
         plan.queries(dq, *sums, *starts[:1])
+    elif claims:
+        plan.queries(q, k, v, dout, dq, rows, claims[0][1:], *tilts)
     else:
         plan.queries(q, k, v, dout, dq, rows, *starts, *tilts)
     return dq, dk, dv
@@ -222,10 +231,9 @@ def backward_calls(
     seq_q, seq_k, ragged = g.q.shape[2], g.k.shape[2], g.ragged is not None
     many = seq_q // tiles.queries + g.sequences if ragged else -(-seq_q // tiles.queries)
     in_all = g.q.shape[0] * g.heads * many
-    least, most = tiles.claimed
-    claimed = not (ragged or deterministic) and least <= min(seq_q, seq_k)
-    claimed = claimed and max(seq_q, seq_k) <= most
-    atomic = claimed or (not deterministic and g.longest[0] >= tiles.atomic_from)
+    claimed = not ragged and max(seq_q, seq_k) <= tiles.claimed_to
+    atomic_from = tiles.claimed_atomic_from if claimed else tiles.atomic_from
+    atomic = not deterministic and g.longest[0] >= atomic_from
     scale_in = g.rules.scale or 1e-30  # The scores begin with -lse / scale.
     lse_scale = LOG2_E if g.rules.softcap else 1 / scale_in
     log2s = (
@@ -365,7 +373,7 @@ def backward_calls(
         options,
     )
     if claimed:
-        keys = _claimed_call(g, keys, split, processors)
+        keys, queries = _claimed_calls(g, keys, queries, split, processors)
     rounding = KernelCall(
         backward_sums,
         (-(-g.longest[0] // 64), g.heads, g.sequences),
@@ -389,26 +397,35 @@ def backward_calls(
     )
 
 
-def _claimed_call(g: Geometry, keys: KernelCall, split: int, processors: int) -> KernelCall:
-    """Return the call of the kernel whose CTAs stay, with the arguments of the one whose CTAs do
-    not."""
-    heads = g.k.shape[1] * split
-    row_tiles = -(-g.k.shape[2] // 128)
-    tiles = row_tiles * heads * g.sequences
-    arguments: dict[str, Argument] = {
-        **{name: x for name, x in keys.arguments.items() if name not in NOT_CLAIMED},
-        **{"claims": Pointer(torch.int32), "sequences": g.sequences, "kv_heads": heads},
-        **{"tiles": tiles, "row_tiles": row_tiles},
-        "group": max(1, heads_at_once(g, row_tiles, processors) * heads // g.heads),
-    }
-    constants = {name: x for name, x in keys.constants.items() if name not in NOT_CLAIMED}
-    constants["COUNT"] = tiles > processors and g.rules.is_cut
-    return KernelCall(
-        backward_keys_claimed,
-        min(tiles, processors),
-        arguments,
-        constants,
-        {"num_warps": 4, "maxnreg": 168, "launch_pdl": 1},
+def _claimed_calls(
+    g: Geometry, keys: KernelCall, queries: KernelCall, split: int, processors: int
+) -> tuple[KernelCall, KernelCall]:
+    """Return the calls of the kernels whose CTAs stay, with the arguments of those that do not."""
+
+    def stay(kernel: object, call: KernelCall, size: int, heads: int) -> KernelCall:
+        row_tiles = -(-size // 128)
+        tiles = row_tiles * heads * g.sequences
+        arguments: dict[str, Argument] = {
+            **{name: x for name, x in call.arguments.items() if name not in NOT_CLAIMED},
+            **{"claims": Pointer(torch.int32, False), "sequences": g.sequences},
+            **{"tiles": tiles, "row_tiles": row_tiles},
+            "group": max(1, heads_at_once(g, row_tiles, processors) * heads // g.heads),
+        }
+        constants = {name: x for name, x in call.constants.items() if name not in NOT_CLAIMED}
+        return KernelCall(
+            kernel,
+            min(tiles, processors),
+            arguments,
+            {**constants, "COUNT": tiles > processors and g.rules.is_cut},
+            {"num_warps": 4, "maxnreg": 168, "launch_pdl": 1},
+        )
+
+    kv_heads = g.k.shape[1] * split
+    keys = replace(keys, arguments={**keys.arguments, "kv_heads": kv_heads})
+    stages = {**queries.constants, "STAGES": queries.constants["K_STAGES"]}
+    return (
+        stay(backward_keys_claimed, keys, g.k.shape[2], kv_heads),
+        stay(backward_queries_claimed, replace(queries, constants=stages), g.q.shape[2], g.heads),
     )
 
 

@@ -1,4 +1,4 @@
-"""Compute dK and dV, and add to dQ, of short sequences with heads of up to 64 elements.
+"""Compute dK and dV, and optionally dQ, of short sequences with heads of up to 64 elements.
 
 The products are those of `backward_keys`. A CTA stays on its multiprocessor and claims tiles of
 128 keys until none are left: the next tile's loads run during the last products of the one before,
@@ -21,6 +21,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from gpudeck.accel.attention.kernels.hopper.backward_keys import (
     add_dq,
+    add_step,
     add_step_with_dq,
     multiply_dq,
 )
@@ -60,6 +61,7 @@ def _work(t, order, bounds, BM: gl.constexpr, LEFT: gl.constexpr, RIGHT: gl.cons
 def _consume(
     args,
     W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
+    ATOMIC: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
     ALIBI: gl.constexpr,
 ):  # fmt: skip
@@ -91,22 +93,30 @@ def _consume(
         dk = gl.zeros([64, D], gl.float32, acc_layout)
         dv = gl.zeros([64, D], gl.float32, acc_layout)
         await_tile(kv_full, served)
-        for step in range(begun, end):
-            dk, dv = add_step_with_dq(
-                step, dk, dv, shared, bars, problem, dq, W, BM, D, STAGES, GROUP, LEFT, RIGHT,
-                MASKED, CAPPED, ALIBI,
-            )  # fmt: skip
-        if end > begun:
-            part = multiply_dq(end - 1, shared, bars, kv, W, D)
-            part = warpgroup_mma_wait(0, deps=(part,))
-            add_dq(end - 1, part, problem, dq, W, BM, D, GROUP)
+        if ATOMIC:
+            for step in range(begun, end):
+                dk, dv = add_step_with_dq(
+                    step, dk, dv, shared, bars, problem, dq, W, BM, D, STAGES, GROUP, LEFT, RIGHT,
+                    MASKED, CAPPED, ALIBI,
+                )  # fmt: skip
+            if end > begun:
+                part = multiply_dq(end - 1, shared, bars, kv, W, D)
+                part = warpgroup_mma_wait(0, deps=(part,))
+                add_dq(end - 1, part, problem, dq, W, BM, D, GROUP)
+        else:
+            for step in range(begun, end):
+                dk, dv = add_step(
+                    step, dk, dv, shared, bars, problem, W, BM, D, STAGES, GROUP, LEFT, RIGHT,
+                    MASKED, CAPPED, ALIBI,
+                )  # fmt: skip
         row = key + W * 64
         v_smem.index(kv + W).store(dv.to(kind))
         fence_async_shared()
         store_rows(dv_desc, sequence, head, row, 0, seq_k, v_smem.index(kv + W), False)
-        # The other warpgroup reads these keys for its part of dq.
-        publish_tile(done, served)
-        await_tile(done, served)
+        if ATOMIC:
+            # The other warpgroup reads these keys for its part of dq.
+            publish_tile(done, served)
+            await_tile(done, served)
         k_smem.index(kv + W).store((dk * scale).to(kind))
         fence_async_shared()
         store_rows(dk_desc, sequence, head, row, 0, seq_k, k_smem.index(kv + W), False)
@@ -173,17 +183,17 @@ def _produce(
     publish_claim(slots, served, -1)
 
 
-@gluon.jit(do_not_specialize=VARYING)
+@gluon.jit(do_not_specialize=[*VARYING, "kv_heads"])
 def backward_keys_claimed(
     q_desc, k_desc, v_desc, do_desc, rows_desc, dk_desc, dv_desc, dq, claims, slopes,
     heads, kv_heads, sequences, seq_q, seq_k, tiles_a_head, left, right, slopes_batch,
     tiles, row_tiles, group, scale, scale_log2, cap_log2,
     BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
-    SPLIT: gl.constexpr, COUNT: gl.constexpr,
+    SPLIT: gl.constexpr, ATOMIC: gl.constexpr, COUNT: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
     ALIBI: gl.constexpr,
 ):  # fmt: skip
-    """Compute dk and dv of all keys, `tiles` tiles of 128 in all, and add to dq.
+    """Compute dk and dv of all keys, `tiles` tiles of 128 in all.
 
     The grid is one CTA a multiprocessor. `kv_heads` are those of dk and dv: key heads x SPLIT, of
     GROUP query heads each. `claims` is a counter that `prepare_rows` has set to 0, as it has set
@@ -198,12 +208,13 @@ def backward_keys_claimed(
     q_smem = gl.allocate_shared_memory(kind, [STAGES, BM, D], q_layout)
     do_smem = gl.allocate_shared_memory(kind, [STAGES, BM, D], q_layout)
     rows_smem = gl.allocate_shared_memory(gl.float32, [STAGES, 2, BM], rows_desc.layout)
-    ds_smem = gl.allocate_shared_memory(kind, [4, 64, BM], ds_layout)
+    ds_smem = gl.allocate_shared_memory(kind, [4 if ATOMIC else 1, 64, BM], ds_layout)
     q_full, q_empty = barriers(STAGES, 2)
     do_full, do_empty = barriers(STAGES, 2)
     kv_full, kv_empty = barriers(2, 2)
-    ds_full = arrivals(2, 2)
-    done = arrivals(1, 2)
+    # a barrier that nobody uses would share its memory
+    ds_full = arrivals(2, 2) if ATOMIC else q_full
+    done = arrivals(1, 2) if ATOMIC else kv_full
     slots = claim_slots()
     descs = (q_desc, k_desc, v_desc, do_desc, rows_desc)
     shared = (k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem)
@@ -221,8 +232,8 @@ def backward_keys_claimed(
     gdc_wait()
     gl.warp_specialize(
         [
-            (_consume, (args, 0, BM, D, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED, ALIBI)),
-            (_consume, (args, 1, BM, D, STAGES, GROUP, LEFT, RIGHT, MASKED, CAPPED, ALIBI)),
+            (_consume, (args, 0, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, ALIBI)),
+            (_consume, (args, 1, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, ALIBI)),
             (
                 _produce,
                 (

@@ -39,11 +39,11 @@ def prepare_rows(
 
     The grid is [tiles, heads, sequences]; rows is float32 [heads * tiles, 2, BM], dq float32
     [heads * tiles, BM * D]. Queries that see no key, and rows past the end, get -inf (times the
-    sign of lse_scale), so that their weights are 0. With CLAIMS, the counter of `claims.py` is set
-    to 0.
+    sign of lse_scale), so that their weights are 0. With CLAIMS, the two counters of `claims.py`
+    are set to 0.
     """
     if CLAIMS and tl.program_id(0) + tl.program_id(1) + tl.program_id(2) == 0:
-        tl.store(claims + tl.arange(0, 1), 0)
+        tl.store(claims + tl.arange(0, 2), 0)
     head = tl.program_id(1)
     at, row, seq_q, tile = _rows(starts_q, seq_q, heads, tiles, BM, RAGGED)
     if row < seq_q:

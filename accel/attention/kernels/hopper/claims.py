@@ -16,8 +16,8 @@ from gpudeck.accel.primitives.tiles.ring import (
 )
 
 VARYING = [
-    "heads", "kv_heads", "sequences", "seq_q", "seq_k", "tiles_a_head", "left", "right",
-    "slopes_batch", "tiles", "row_tiles", "group",
+    "heads", "sequences", "seq_q", "seq_k", "tiles_a_head", "left", "right", "slopes_batch",
+    "tiles", "row_tiles", "group",
 ]  # fmt: skip
 """The numbers that no kernel is compiled anew for."""
 
