@@ -65,7 +65,7 @@ from gpudeck.scheduler.protocol.units import parse_seconds, parse_size
 from gpudeck.scheduler.protocol.user_limits import UserLimits
 from gpudeck.scheduler.protocol.wire import Connection
 from gpudeck.scheduler.verbs.alerts import Acknowledge, GetAlerts
-from gpudeck.scheduler.verbs.bookings import Booked, CancelReservation, Reserve
+from gpudeck.scheduler.verbs.bookings import Booked, CancelBooking, Reserve
 from gpudeck.scheduler.verbs.change import (
     Cancel,
     CancelMany,
@@ -349,7 +349,7 @@ class Client:
     def free(self, gpus: Iterable[str], until: float) -> Booked:
         """Suspend the jobs on GPUs, and keep these free of all jobs for a time.
 
-        The jobs come back by themselves afterwards, or when the reservation is cancelled. As with
+        The jobs come back by themselves afterwards, or when the booking is cancelled. As with
         `suspend_job`, a client with a short timeout may give up before the daemon has finished.
 
         Args:
@@ -361,9 +361,9 @@ class Client:
         """
         return self.reserve(Booking(tuple(gpus), time.time(), until, frees=True))
 
-    def cancel_reservation(self, number: int) -> None:
-        """Cancel a reservation of GPUs, or end it now. Raises NotFound."""
-        self.send(CancelReservation(number))
+    def cancel_booking(self, number: int) -> None:
+        """Cancel a booking of GPUs, or end it now. Raises NotFound."""
+        self.send(CancelBooking(number))
 
     def cancel(self, job: int) -> Job:
         """Cancel a waiting job, or end all processes of a running one."""
@@ -792,7 +792,7 @@ class AsyncVerbs(Threaded):
     reserve = as_coroutine(Client.reserve)
     free = as_coroutine(Client.free)
     retry = as_coroutine(Client.retry)
-    cancel_reservation = as_coroutine(Client.cancel_reservation)
+    cancel_booking = as_coroutine(Client.cancel_booking)
     cancel = as_coroutine(Client.cancel)
     cancel_many = as_coroutine(Client.cancel_many)
     restore = as_coroutine(Client.restore)

@@ -64,13 +64,13 @@ class BookingSpan:
 def booking_spans(
     snapshot: Snapshot, devices: Collection[str], start: float, end: float
 ) -> tuple[BookingSpan, ...]:
-    """Return the reservations of `devices` in a stretch of time."""
+    """Return the bookings of `devices` in a stretch of time."""
     return tuple(
         BookingSpan(
             device,
             tr_text(booking.holder),
             tr(
-                "Reservation {n} for {holder}\n{begin} to {end}",
+                "Booking {n} for {holder}\n{begin} to {end}",
                 n=number,
                 holder=tr_text(booking.holder),
                 begin=clock(booking.begin, snapshot.time),

@@ -97,7 +97,7 @@ class JobBand(TimeBand):
         rows: dict[str, str],
         bookings: tuple[BookingSpan, ...] = (),
     ) -> None:
-        """Show these jobs and reservations between `limits`, in a row for each device."""
+        """Show these jobs and bookings between `limits`, in a row for each device."""
         if rows != self.rows:
             self.rows = rows
             self.setFixedHeight(theme.px(_band_height(len(rows))))
@@ -152,7 +152,7 @@ class JobBand(TimeBand):
             self._paint(painter, box, span)
 
     def booking_boxes(self) -> list[tuple[QRectF, BookingSpan]]:
-        """Return the rectangle of each reservation."""
+        """Return the rectangle of each booking."""
         height = self.height() / max(len(self.rows), 1)
         places = {device: at for at, device in enumerate(self.rows)}
         found = []

@@ -184,7 +184,7 @@ def _card(state: DeviceState, tile: Tile, snapshot: Snapshot) -> FactGroup:
     rows[tr("Used by")] = tile.holder
     for number, booking in snapshot.settings.reservations.items():
         if device.id in booking.gpus and booking.end > snapshot.time:
-            rows[tr("Reservation {number}", number=number)] = tr(
+            rows[tr("Booking {number}", number=number)] = tr(
                 "{begin} to {end}, for {holder}",
                 begin=tr_moment(booking.begin, snapshot.time),
                 end=tr_moment(booking.end, snapshot.time),

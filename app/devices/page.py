@@ -38,7 +38,7 @@ from gpudeck.app.widgets.controls import (
 )
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.devices import Detail
-from gpudeck.scheduler.verbs.bookings import Booked, CancelReservation, Reserve
+from gpudeck.scheduler.verbs.bookings import Booked, CancelBooking, Reserve
 
 _WIDE, _ACROSS = 1000, 3
 """Pixels of width from which on the curves are beside the facts; how many are side by side else."""
@@ -260,7 +260,7 @@ class DevicePage(QWidget):
         """Announce what became of the jobs, with a way back."""
         if (snapshot := self._state.snapshot) is not None:
             back = NoticeAction(
-                tr("End it now"), lambda: self._link.send(self, CancelReservation(made.number))
+                tr("End it now"), lambda: self._link.send(self, CancelBooking(made.number))
             )
             text = ". ".join(freed_text(made, booking, snapshot)[:-1])
             self._link.announced.emit(Notice(text, (back,)))

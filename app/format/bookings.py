@@ -1,4 +1,4 @@
-"""List the reservations of GPUs as rows, for the window and the command line. Free of Qt."""
+"""List the bookings of GPUs as rows, for the window and the command line. Free of Qt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PHASES = (tr_noop("Upcoming"), tr_noop("Now"), tr_noop("Over"))
 
 @dataclass(frozen=True)
 class BookingRow:
-    """One reservation as a row of a table."""
+    """One booking as a row of a table."""
 
     key: int
     """Its number."""
@@ -28,7 +28,7 @@ class BookingRow:
 
 
 def booking_rows(snapshot: Snapshot) -> tuple[BookingRow, ...]:
-    """Return a row for each reservation in order of their begin, those that are over last."""
+    """Return a row for each booking in order of their begin, those that are over last."""
     known = snapshot.settings.reservations.items()
     rows = (
         _row(int(number), booking, snapshot)
@@ -53,14 +53,14 @@ def _row(number: int, booking: Booking, snapshot: Snapshot) -> BookingRow:
 
 
 def phase(booking: Booking, now: float) -> Phase:
-    """Return whether a reservation is to come, holds now, or is over."""
+    """Return whether a booking is to come, holds now, or is over."""
     if now < booking.begin:
         return "Upcoming"
     return "Now" if now < booking.end else "Over"
 
 
 def gpu_names(booking: Booking, snapshot: Snapshot) -> str:
-    """Return the GPUs of a reservation as people call them."""
+    """Return the GPUs of a booking as people call them."""
     labels = {state.device.id: label(state.device) for state in snapshot.devices}
     return ", ".join(labels.get(gpu, gpu) for gpu in booking.gpus)
 
@@ -111,7 +111,7 @@ def freed_text(made: Booked, booking: Booking, snapshot: Snapshot) -> list[str]:
 
 
 def outlasting_text(jobs: Sequence[int]) -> str:
-    """Say which jobs may still run when a reservation begins; empty where none does."""
+    """Say which jobs may still run when a booking begins; empty where none does."""
     if not jobs:
         return ""
     if len(jobs) == 1:

@@ -1,4 +1,4 @@
-"""Read the reservation that the user types. Free of Qt."""
+"""Read the booking that the user types. Free of Qt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpudeck.scheduler.protocol.units import parse_begin
 def read_booking(
     gpus: str, begin: str, until: str, group: str, user: str, snapshot: Snapshot, now: float
 ) -> Booking:
-    """Return the reservation that these texts describe. Raises UserError that says what to type.
+    """Return the booking that these texts describe. Raises UserError that says what to type.
 
     Args:
         gpus: Numbers and ranges of numbers, such as "0, 2-3".
@@ -58,7 +58,7 @@ def _chosen(text: str, snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def describe_booking(booking: Booking, snapshot: Snapshot) -> str:
-    """Return what a reservation means, in one sentence."""
+    """Return what a booking means, in one sentence."""
     now = snapshot.time
     return tr(
         "{gpus} for {holder}, {begin} to {end} ({time})",

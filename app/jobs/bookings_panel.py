@@ -1,4 +1,4 @@
-"""Show the reservations of GPUs, make them, and cancel them."""
+"""Show the bookings of GPUs, make them, and cancel them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.snapshot import Snapshot
-from gpudeck.scheduler.verbs.bookings import Booked, CancelReservation, Reserve
+from gpudeck.scheduler.verbs.bookings import Booked, CancelBooking, Reserve
 
 COLUMNS = (
     TableColumn(tr_noop("Number"), 70, right=True),
@@ -54,7 +54,7 @@ _COLORS = {"Upcoming": "accent", "Now": "succeeded", "Over": "muted"}
 
 
 class BookingTable(RowTable[BookingRow]):
-    """List reservations; the state has a colour."""
+    """List bookings; the state has a colour."""
 
     def color(self, row: BookingRow, column: int) -> str | None:
         over = row.phase == "Over"
@@ -72,7 +72,7 @@ class BookingsPanel(QWidget):
         self._link = link
         self._snapshot: Snapshot | None = None
         self.model = BookingTable(COLUMNS)
-        self.table = list_table(self.model, [c.width for c in COLUMNS], tr_noop("Reservations"))
+        self.table = list_table(self.model, [c.width for c in COLUMNS], tr_noop("Bookings"))
         self.gpus = line_box(tr("GPUs"), "0, 2-3")
         self.begin = line_box(tr("From"), tr("now, 22:00 or +1h"))
         self.until = line_box(tr("Until"), tr("08:00 or +2h"))
@@ -83,7 +83,7 @@ class BookingsPanel(QWidget):
             line.textChanged.connect(self._preview)
             line.returnPressed.connect(self._reserve)
         self.make = button(tr("Reserve"), self._reserve, kind="primary")
-        self.cancel = button(tr("Cancel reservation"), self._cancel)
+        self.cancel = button(tr("Cancel booking"), self._cancel)
         self.close_button = button(tr("Close"), self.closed, tooltip="Esc")
         self.said = label(meaning="muted", wrap=True)
         self.said.setAccessibleName(tr("Outcome"))
@@ -92,14 +92,14 @@ class BookingsPanel(QWidget):
         self._lay_out()
 
     def show_snapshot(self, snapshot: Snapshot) -> None:
-        """Show the reservations that the daemon knows."""
+        """Show the bookings that the daemon knows."""
         self._snapshot = snapshot
         show_rows(self.table, self.model, booking_rows(snapshot))
         self._stack.setCurrentIndex(0 if self.model.rows else 1)
         self.cancel.setEnabled(bool(self.model.rows))
 
     def _typed(self) -> Booking:
-        """Return the reservation of the boxes. Raises UserError that says what to type."""
+        """Return the booking of the boxes. Raises UserError that says what to type."""
         assert self._snapshot is not None
         texts = [line.text() for line in self.lines]
         gpus, begin, until, group, user = texts
@@ -136,7 +136,7 @@ class BookingsPanel(QWidget):
         if self._snapshot is not None:
             parts = (
                 tr(
-                    "Reservation {n}: {booking}",
+                    "Booking {n}: {booking}",
                     n=made.number,
                     booking=describe_booking(booking, self._snapshot),
                 ),
@@ -145,15 +145,15 @@ class BookingsPanel(QWidget):
             self._say(". ".join(filter(None, parts)))
 
     def _cancel(self) -> None:
-        """Cancel the chosen reservation; it can be made again, so there is no question."""
+        """Cancel the chosen booking; it can be made again, so there is no question."""
         chosen = chosen_row(self.table, self.model)
         if chosen is None:
-            self._say(tr("Choose the reservation to cancel."), failed=True)
+            self._say(tr("Choose the booking to cancel."), failed=True)
             return
         self._link.send(
             self,
-            CancelReservation(chosen.key),
-            lambda _: self._say(tr("Reservation {n} was cancelled.", n=chosen.key)),
+            CancelBooking(chosen.key),
+            lambda _: self._say(tr("Booking {n} was cancelled.", n=chosen.key)),
             lambda problem: self._say(problem, failed=True),
         )
 
@@ -169,7 +169,7 @@ class BookingsPanel(QWidget):
         ]
         inner = QVBoxLayout()
         inner.setSpacing(theme.M)
-        inner.addWidget(label(tr("Reservations"), strong=True))
+        inner.addWidget(label(tr("Bookings"), strong=True))
         inner.addWidget(frame, 1)
         inner.addLayout(row(*boxes, spacing=theme.M))
         if paths.uses_shared():

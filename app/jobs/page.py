@@ -136,7 +136,7 @@ class JobsPage(QWidget):
             tooltip=hint("jobs.groups", tr("Limits of groups, and the health of clusters")),
         )
         self.open_bookings = button(
-            tr("Reservations"), tooltip=hint("jobs.bookings", tr("GPUs that are kept for a time"))
+            tr("Bookings"), tooltip=hint("jobs.bookings", tr("GPUs that are kept for a time"))
         )
         self.as_timeline = button(
             tr("Schedule"),

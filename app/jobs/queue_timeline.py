@@ -1,4 +1,4 @@
-"""Place jobs and reservations on a time axis: a row for each device. Free of Qt.
+"""Place jobs and bookings on a time axis: a row for each device. Free of Qt.
 
 The window and the page in the browser draw the same rows.
 """
@@ -35,11 +35,11 @@ _ROOM = 1.1
 
 @dataclass(frozen=True)
 class Bar:
-    """One job, or one reservation, on a device. Times are seconds since the epoch."""
+    """One job, or one booking, on a device. Times are seconds since the epoch."""
 
     kind: Kind
     key: int
-    """The number of the job, or of the reservation."""
+    """The number of the job, or of the booking."""
     label: str
     tooltip: str
     start: float
@@ -51,7 +51,7 @@ class Bar:
     lane: int = 0
     """Bars of a device in the same lane do not overlap."""
     text_at: float = 0.0
-    """Where the text of a reservation begins that no job hides."""
+    """Where the text of a booking begins that no job hides."""
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def _axis(bars: Iterable[Sequence[Bar]], now: float) -> tuple[float, float]:
 
 
 def _bookings(snapshot: Snapshot) -> Mapping[str, Sequence[Bar]]:
-    """Return the reservations of each device."""
+    """Return the bookings of each device."""
     found: dict[str, list[Bar]] = {}
     for number, booking in snapshot.settings.reservations.items():
         holder = tr_text(booking.holder)
@@ -258,7 +258,7 @@ def _row(device: str, title: str, bars: Iterable[Bar], booked: Iterable[Bar], st
 
 
 def _free_from(booking: Bar, end: float, bars: Iterable[Bar]) -> float:
-    """Return the time from which no job lies on a reservation that ends at `end`."""
+    """Return the time from which no job lies on a booking that ends at `end`."""
     at = booking.start
     for bar in bars:
         if bar.start <= at:

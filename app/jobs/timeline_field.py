@@ -75,7 +75,7 @@ class TimelineField(QWidget):
         return QSize(theme.px(480), theme.px(_HEAD) + rows + unplaced)
 
     def placed(self, shown: QueueTimeline) -> list[Placed]:
-        """Return all bars in their places, reservations first, as jobs lie on top of them."""
+        """Return all bars in their places, bookings first, as jobs lie on top of them."""
         found, top = [], float(theme.px(_HEAD))
         for number, row in enumerate(shown.rows):
             height = self._height(row.lanes)

@@ -15,7 +15,7 @@ def captions() -> dict[str, str]:
         "running": tr("Running"),
         "waiting": tr("Waiting"),
         "ended": tr("Ended"),
-        "bookings": tr("Reservations"),
+        "bookings": tr("Bookings"),
         "back": tr("Back"),
         "log": tr("Log"),
         "no_output": tr("No output yet"),

@@ -30,7 +30,7 @@ GUIDES = {
     "array": "`gpudeck submit --array 0-9 -- python sweep.py` submits ten jobs as one array. Each "
     "finds its index in GPUDECK_ARRAY_INDEX; with `--group sweep` they can be limited together.",
     "reserve": "`gpudeck reserve 3 --until +2h` keeps a GPU free of jobs; with `--from` and "
-    "`--group` it is kept for a group at a later time. In the window: Jobs, Reservations.",
+    "`--group` it is kept for a group at a later time. In the window: Jobs, Bookings.",
     "charts": "The Dashboard shows the charts of all GPUs; a click on a GPU opens its page with "
     "the history of each value. The wheel zooms, and dragging moves the time.",
     "revive": "No: a job that was cancelled or has ended cannot be released. `gpudeck ask "

@@ -29,7 +29,7 @@ def book(context: ToolContext, order: Order) -> PlannedAction:
 
     def carry_out(daemon: Client, env: Environment) -> str:
         made = daemon.reserve(booking)
-        return words.text("{gpus} will be kept: reservation {n}.", gpus=names, n=made.number)
+        return words.text("{gpus} will be kept: booking {n}.", gpus=names, n=made.number)
 
     parts = ["gpudeck reserve", *(str(device.index) for device in found)]
     parts += [f"--from '{order.options['begin']}'"] if "begin" in order.options else []

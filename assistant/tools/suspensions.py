@@ -125,7 +125,7 @@ def free(context: ToolContext, order: Order) -> PlannedAction:
     def carry_out(daemon: Client, env: Environment) -> str:
         with _wait_long(daemon) as patient:
             made = patient.reserve(Booking(ids, time.time(), end, frees=True))
-        parts = [words.text("{gpus} will be kept: reservation {n}.", gpus=names, n=made.number)]
+        parts = [words.text("{gpus} will be kept: booking {n}.", gpus=names, n=made.number)]
         if made.freed.left:
             parts.append(words.text("Suspended: {jobs}.", jobs=numbered(made.freed.left)))
         if made.freed.asked:

@@ -392,7 +392,7 @@ class Daemon:
         return device
 
     async def free(self, booking: Booking) -> Freed:
-        """Suspend the jobs that a reservation keeps from its GPUs now; see `Freeing.free`."""
+        """Suspend the jobs that a booking keeps from its GPUs now; see `Freeing.free`."""
         return await self._freeing.free(booking)
 
     async def end_process(self, process: Process) -> None:

@@ -1,7 +1,7 @@
-"""Free GPUs for a time: suspend the jobs there when a reservation begins that frees its GPUs.
+"""Free GPUs for a time: suspend the jobs there when a booking begins that frees its GPUs.
 
-The queue keeps the suspended jobs away until the reservation is over or cancelled, and brings them
-back then. Daily reservations are renewed here.
+The queue keeps the suspended jobs away until the booking is over or cancelled, and brings them
+back then. Daily bookings are renewed here.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gpudeck.scheduler.protocol.jobs import Job, held_devices, suspension_of
 from gpudeck.scheduler.protocol.settings import Settings
 
 CHECK_S = 1.0
-"""Seconds between two looks at the reservations."""
+"""Seconds between two looks at the bookings."""
 AGAIN_S = 60.0
 """Seconds before a job that could not be suspended is tried again."""
 
 
 class Freeing:
-    """Keep jobs off the GPUs of reservations that free them."""
+    """Keep jobs off the GPUs of bookings that free them."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Freeing:
         self._tasks = set[asyncio.Task[Freed]]()
 
     async def run(self) -> None:
-        """Look at the reservations again and again, for ever."""
+        """Look at the bookings again and again, for ever."""
         try:
             while True:
                 await asyncio.sleep(CHECK_S)
@@ -65,7 +65,7 @@ class Freeing:
                 task.cancel()
 
     async def free(self, booking: Booking, pause: float = 0.0) -> Freed:
-        """Suspend the jobs that a reservation keeps from its GPUs now.
+        """Suspend the jobs that a booking keeps from its GPUs now.
 
         Args:
             pause: How long ago a job must have been tried, in seconds.
@@ -98,7 +98,7 @@ class Freeing:
         task.add_done_callback(self._tasks.discard)
 
     async def _renew(self) -> None:
-        """Move daily reservations that are over to the next day."""
+        """Move daily bookings that are over to the next day."""
         known, now = self._settings().reservations, time.time()
         next_ones = {
             number: renewed(booking, now)

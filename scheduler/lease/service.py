@@ -126,7 +126,7 @@ class LeaseService:
         self.review(latest, settings)
 
     def review(self, latest: Latest, settings: Settings) -> None:
-        """Evict the assistant where quiet hours or a reservation began, or nothing is read now."""
+        """Evict the assistant where quiet hours or a booking began, or nothing is read now."""
         lease = self._lease
         if lease is not None and lease.running and not lease.evicted:
             cause = self._monitor.eviction_cause(

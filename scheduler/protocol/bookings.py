@@ -14,7 +14,7 @@ from gpudeck.scheduler.protocol.users import name_user
 
 DAY_S = 86_400.0
 KEPT_S = DAY_S
-"""Seconds for which a reservation that is over stays in the list."""
+"""Seconds for which a booking that is over stays in the list."""
 Moment = Annotated[float, msgspec.Meta(gt=0, lt=2**33)]
 
 
@@ -30,7 +30,7 @@ class Freed(msgspec.Struct, frozen=True):
 
 
 class Booking(msgspec.Struct, frozen=True):
-    """Describe one reservation of GPUs for a time."""
+    """Describe one booking of GPUs for a time."""
 
     gpus: tuple[str, ...]
     """The ids of the GPUs, each once."""
@@ -71,12 +71,12 @@ class Booking(msgspec.Struct, frozen=True):
 
 
 def next_number(known: Mapping[str, Booking]) -> int:
-    """Return the number of a further reservation."""
+    """Return the number of a further booking."""
     return 1 + max(map(int, known), default=0)
 
 
 def overlapping(known: Mapping[str, Booking], new: Booking) -> Iterable[str]:
-    """Yield the numbers of reservations of one of the same GPUs at the same time."""
+    """Yield the numbers of bookings of one of the same GPUs at the same time."""
     for number, other in known.items():
         same = not set(other.gpus).isdisjoint(new.gpus)
         if same and _overlap(other, new):
@@ -84,7 +84,7 @@ def overlapping(known: Mapping[str, Booking], new: Booking) -> Iterable[str]:
 
 
 def _overlap(one: Booking, other: Booking) -> bool:
-    """Return whether two reservations are ever on at the same time, with their repetitions."""
+    """Return whether two bookings are ever on at the same time, with their repetitions."""
     if one.daily and not other.daily:
         one, other = other, one
     if not other.daily:
@@ -99,14 +99,14 @@ def _overlap(one: Booking, other: Booking) -> bool:
 
 
 def _on_day(booking: Booking, days: int) -> tuple[float, float]:
-    """Return when a daily reservation is on so many days later, at the same times of the day."""
+    """Return when a daily booking is on so many days later, at the same times of the day."""
     times = (datetime.fromtimestamp(at) + timedelta(days) for at in (booking.begin, booking.end))
     begin, end = (time.timestamp() for time in times)
     return begin, end
 
 
 def renewed(booking: Booking, now: float) -> Booking:
-    """Return a daily reservation as it is next, at the same times of the day."""
+    """Return a daily booking as it is next, at the same times of the day."""
     times = [datetime.fromtimestamp(at) for at in (booking.begin, booking.end)]
     days = max((datetime.fromtimestamp(now) - times[1]).days, 0)
     while (times[1] + timedelta(days)).timestamp() <= now:
@@ -116,5 +116,5 @@ def renewed(booking: Booking, now: float) -> Booking:
 
 
 def current(known: Mapping[str, Booking], now: float) -> dict[str, Booking]:
-    """Return the reservations without those that have been over for a while."""
+    """Return the bookings without those that have been over for a while."""
     return {n: b for n, b in known.items() if b.daily or b.end > now - KEPT_S}

@@ -131,7 +131,7 @@ class PersonalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         About(
             "Jobs",
             "Preemptible groups",
-            "The jobs of these groups are preemptible. More urgent jobs and reservations "
+            "The jobs of these groups are preemptible. More urgent jobs and bookings "
             "suspend them, as with --preemptible. Separate the names by commas. Applies to "
             "jobs that are submitted later.",
             editor="open choice",

@@ -6,7 +6,7 @@ user as they came or were moved. Each starts where it fits (see `placement`). Th
 start, among those that ask for the same type of GPU, reserves as many devices as it needs: the jobs
 after it get only what it leaves, so that small jobs do not starve one for many GPUs or much memory.
 A job that could not start on an empty machine, or only after a booking, reserves nothing. A job
-with a time limit may use what is reserved until it is needed (see `reservations`). Jobs that need
+with a time limit may use what is reserved until it is needed (see `backfill`). Jobs that need
 no device start when a processor is free.
 
 Jobs that need the same form a lane (see `lanes`). Room only shrinks during a pass, so that nothing
@@ -26,12 +26,12 @@ from gpudeck.scheduler.attempts import running
 from gpudeck.scheduler.protocol import wait_reasons as w
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import Group, Job, Running, Spec, suspension_of, turn
+from gpudeck.scheduler.queue.backfill import MAX_CONSIDERED, Backfill, reserve
 from gpudeck.scheduler.queue.blockers import no_room
 from gpudeck.scheduler.queue.fair_share import Order, User
 from gpudeck.scheduler.queue.lanes import Requirements, Turn, requirements
 from gpudeck.scheduler.queue.placement import Availability, Slot, choose, make_slots
 from gpudeck.scheduler.queue.preemption import Offer, find_offer
-from gpudeck.scheduler.queue.reservations import MAX_CONSIDERED, Backfill, reserve
 from gpudeck.scheduler.queue.user_limits import Allowance
 
 MAX_PER_CLUSTER = 100

@@ -17,13 +17,13 @@ from gpudeck.scheduler.verbs.request import Daemon, Permission, Request
 
 
 class Booked(msgspec.Struct, frozen=True):
-    """Describe a reservation that was made."""
+    """Describe a booking that was made."""
 
     number: int
     outlasting: tuple[int, ...] = ()
     """Running jobs that may hold one of the GPUs after the beginning."""
     freed: Freed = Freed()
-    """What became of the jobs there, where the reservation frees the GPUs at once."""
+    """What became of the jobs there, where the booking frees the GPUs at once."""
 
 
 class Reserve(Request[Booked], frozen=True, tag="reserve"):
@@ -44,7 +44,7 @@ class Reserve(Request[Booked], frozen=True, tag="reserve"):
         for taken in overlapping(known, new):
             other = known[taken]
             raise UserError(
-                f"reservation {taken} keeps one of these GPUs for {other.holder} from "
+                f"booking {taken} keeps one of these GPUs for {other.holder} from "
                 f"{clock(other.begin, now)} to {clock(other.end, now)}. "
                 f"To cancel it: gpudeck reserve cancel {taken}"
             )
@@ -56,8 +56,8 @@ class Reserve(Request[Booked], frozen=True, tag="reserve"):
         return Booked(number, tuple(freed.stayed), freed)
 
 
-class CancelReservation(Request[None], frozen=True, tag="cancel_reservation"):
-    """Cancel a reservation, or end it now."""
+class CancelBooking(Request[None], frozen=True, tag="cancel_reservation"):
+    """Cancel a booking, or end it now."""
 
     permission: ClassVar[Permission] = "administrators"
 
@@ -66,17 +66,17 @@ class CancelReservation(Request[None], frozen=True, tag="cancel_reservation"):
     async def handle(self, daemon: Daemon, peer: Peer) -> None:
         known = dict(daemon.snapshot().settings.reservations)
         if known.pop(str(self.number), None) is None:
-            raise NotFound(f"there is no reservation {self.number}. See: gpudeck reserve")
+            raise NotFound(f"there is no booking {self.number}. See: gpudeck reserve")
         await daemon.configure({"reservations": current(known, time.time())})
 
 
 def _check(booking: Booking, devices: set[str], now: float) -> None:
-    """Raise UserError where the reservation makes no sense."""
+    """Raise UserError where the booking makes no sense."""
     if not booking.gpus or not devices.issuperset(booking.gpus):
-        raise UserError("a reservation names GPUs of this machine. See: gpudeck status")
+        raise UserError("a booking names GPUs of this machine. See: gpudeck status")
     if booking.end <= max(booking.begin, now):
         raise UserError(
-            f"a reservation ends after it begins, and in the future: {clock(booking.begin, now)} "
+            f"a booking ends after it begins, and in the future: {clock(booking.begin, now)} "
             f"to {clock(booking.end, now)} does not"
         )
     if "\0" in booking.group or len(booking.group) > 200:

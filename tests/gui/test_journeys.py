@@ -23,12 +23,12 @@ from gpudeck.app.shell.window import LEAST_WIDTH, PAGES
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.jobs import Cancelling
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
-from gpudeck.scheduler.verbs.bookings import Booked, CancelReservation, Reserve
+from gpudeck.scheduler.verbs.bookings import Booked, CancelBooking, Reserve
 from gpudeck.scheduler.verbs.change import CancelMany
 from gpudeck.scheduler.verbs.control import Configure
 from tests.gui import snapshots
 from tests.gui.person import CTRL, LEFT, NONE, Person
-from tests.gui.test_reservations import HELD, SECOND, reserved
+from tests.gui.test_bookings import HELD, SECOND, reserved
 from tests.support import state_folder
 
 PATIENCE_MS = 20_000
@@ -47,9 +47,9 @@ def test_a_gpu_is_reserved_and_given_back(person: Person) -> None:
     assert fed.asked[-1].booking.gpus == (SECOND,)
     fed.reply(Reserve, Booked(3))
     fed.feed(reserved(n3=HELD))
-    assert page.bookings.said.text().startswith("Reservation 3: GPU 1 for group night")
+    assert page.bookings.said.text().startswith("Booking 3: GPU 1 for group night")
     person.click(page.bookings.cancel)
-    assert fed.asked[-1] == CancelReservation(3)
+    assert fed.asked[-1] == CancelBooking(3)
     person.key(Qt.Key.Key_Escape)
     assert not page.bookings.isVisible() and page.details.isVisible()
 

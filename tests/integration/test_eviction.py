@@ -454,7 +454,7 @@ def test_a_reservation_ends_the_lease_when_it_begins_and_keeps_the_gpu(
     eventually(lambda: not state(deck).leased)
     with pytest.raises(UserError, match="reserved for group night until "):
         deck.lease()
-    deck.cancel_reservation(made.number)
+    deck.cancel_booking(made.number)
     assert not isinstance(getattr(state(deck).use, "cause", None), Reserved)
 
 

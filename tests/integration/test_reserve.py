@@ -25,7 +25,7 @@ def test_a_reserved_device_runs_the_jobs_of_its_group_only(alone: Shell, tmp_pat
         long = ready(deck).submit(python(UNTIL, go), gpus=1, name="long")
         running(deck, long)
     told = alone("reserve", "0", "--from", "+1h", "--until", "+2h", "--group", "night")
-    assert told.startswith("Reservation 1: CPU for group night from ")
+    assert told.startswith("Booking 1: CPU for group night from ")
     assert told.splitlines()[1].startswith("Job 1 may run on")
     line = alone.fails("reserve", "0", "--from", "+90m", "--until", "+2h")
     assert line.startswith("gpudeck: reservation 1 keeps one of these GPUs for group night")
@@ -47,7 +47,7 @@ def test_a_reserved_device_runs_the_jobs_of_its_group_only(alone: Shell, tmp_pat
         assert heads.split() == ["NUMBER", "GPUS", "FOR", "FROM", "UNTIL", "STATE"]
         assert line.split()[:4] == ["1", "CPU", "group", "night"] and line.endswith("Upcoming")
         assert alone.json("reserve", "list")["1"]["group"] == "night"
-        assert alone("reserve", "cancel", "1") == "Reservation 1 was cancelled.\n"
+        assert alone("reserve", "cancel", "1") == "Booking 1 was cancelled.\n"
         assert deck.wait(other.id, 30).status == "done"
     assert "there is no reservation 1" in alone.fails("reserve", "cancel", "1")
     for wrong in (["cancel"], ["cancel", "x"], ["list", "0"], ["list", "--until", "+1h"]):

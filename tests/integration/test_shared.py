@@ -278,7 +278,7 @@ def test_a_gpu_is_reserved_for_the_jobs_of_one_user(users, root):
     told = b("submit", "--gpus", "1", "--", "true")
     assert f"reserved for {a.name}" in told
     assert "administrators only" in b("reserve", "cancel", str(made.number), status=1)
-    root.cancel_reservation(made.number)
+    root.cancel_booking(made.number)
     (waited,) = (job.id for job in root.snapshot().jobs if job.active)
     assert ended(root, waited) == "done"
 
@@ -297,7 +297,7 @@ def test_only_some_put_jobs_into_a_group_with_reserved_gpus(users, root):
     a("submit", "--array", "0-1", "--hold", "--group", GROUP, "--", "true")
     root.cancel_many([waits], group=GROUP)
     for each in made:
-        root.cancel_reservation(each.number)
+        root.cancel_booking(each.number)
     a("submit", "--wait", "--group", "gpudeck-team", "--", "true")
 
 

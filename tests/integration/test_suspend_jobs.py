@@ -309,7 +309,7 @@ def test_a_preemptible_job_makes_way_for_a_booking(machine: Machine) -> None:
     begin = time.time() + 0.5
     machine.deck.reserve(Booking((machine.uuid,), begin, begin + 1000.0, group="guests"))
     eventually(lambda: machine.off(job))
-    machine.deck.cancel_reservation(1)
+    machine.deck.cancel_booking(1)
     eventually(lambda: machine.on(job))
     assert goes_on(job)
 
@@ -350,7 +350,7 @@ def test_a_job_that_cannot_be_suspended_saves_its_state_and_is_queued_again(
     eventually(lambda: deck.job(job.id).status == "queued")
     assert "reserved" in describe(deck.job(job.id))
     assert [path.read_text() for path in deck.artefacts(job.id)] == ["saved\n"]
-    deck.cancel_reservation(1)
+    deck.cancel_booking(1)
     ended = deck.wait(job.id).state
     assert isinstance(ended, Failed) and ended.code == 7, "it found what it had saved"
     assert machine.events(job).count("started") == 2

@@ -96,7 +96,7 @@ def test_a_gpu_is_freed_by_order_until_the_time_that_is_said(machine: Machine) -
     snapshot = machine.deck.snapshot()
     booking = snapshot.settings.reservations["1"]
     assert booking.frees and booking.end == parse_begin("23:59", snapshot.time)
-    machine.deck.cancel_reservation(1)
+    machine.deck.cancel_booking(1)
     eventually(lambda: machine.on(job))
     assert goes_on(job)
 

@@ -1,4 +1,4 @@
-"""Reserve GPUs for a time, list what is reserved, or cancel reservations."""
+"""Reserve GPUs for a time, list what is reserved, or cancel bookings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Make, cancel or list reservations, as the arguments ask."""
+    """Make, cancel or list bookings, as the arguments ask."""
     action = args.what[0] if args.what else "list"
     rest = args.what[1:]
     if action == "cancel":
@@ -72,23 +72,21 @@ def run(args: Namespace) -> int:
 
 
 def _cancel(args: Namespace, numbers: list[str]) -> int:
-    """Cancel the reservations with these numbers."""
+    """Cancel the bookings with these numbers."""
     if not numbers or not all(number.isascii() and number.isdigit() for number in numbers):
-        raise UsageError(
-            "cancel takes the numbers of reservations. Example: gpudeck reserve cancel 2"
-        )
+        raise UsageError("cancel takes the numbers of bookings. Example: gpudeck reserve cancel 2")
     cancelled = [int(number) for number in numbers]
     with Client() as client:
         for number in cancelled:
-            client.cancel_reservation(number)
-    lines = (f"Reservation {number} was cancelled." for number in cancelled)
+            client.cancel_booking(number)
+    lines = (f"Booking {number} was cancelled." for number in cancelled)
     print_result(args, {"cancelled": cancelled}, *lines)
     return 0
 
 
 def _reserve(args: Namespace) -> int:
     if args.until is None:
-        raise UsageError("a reservation needs its end. Example: --until 08:00, or --until +2h")
+        raise UsageError("a booking needs its end. Example: --until 08:00, or --until +2h")
     with Client() as client:
         now, snapshot = time.time(), client.snapshot()
         begin = now if args.begin is None else parse_begin(args.begin, now)
@@ -98,7 +96,7 @@ def _reserve(args: Namespace) -> int:
         booking = Booking(gpus, begin, end, user, args.group)
         made = client.reserve(booking)
     text = (
-        f"Reservation {made.number}: {gpu_names(booking, snapshot)} for {booking.holder} from "
+        f"Booking {made.number}: {gpu_names(booking, snapshot)} for {booking.holder} from "
         f"{clock(begin, now)} to {clock(end, now)}"
     )
     print_result(args, made, text, *filter(None, [outlasting_text(made.outlasting)]))

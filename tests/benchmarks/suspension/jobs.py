@@ -114,7 +114,7 @@ class Bench:
     def clean(self) -> None:
         """End what a part that failed has left on the GPU."""
         for number in self.deck.snapshot().settings.reservations:
-            self.deck.cancel_reservation(int(number))
+            self.deck.cancel_booking(int(number))
         for job in self.deck.jobs(active=True):
             self.deck.cancel(job.id)
             self.deck.wait(job.id, LONG_S)
@@ -147,7 +147,7 @@ def measure_freeing(bench: Bench) -> tuple[float, Ended]:
     job = bench.submit("torch", gib)
     bench.wait_ready(job)
     bench.keep_freeing(gib, *_press_free(bench.card))
-    bench.deck.cancel_reservation(_number(bench.deck))
+    bench.deck.cancel_booking(_number(bench.deck))
     bench.wait_on(job)
     for _ in range(MORE):
         bench.deck.suspend_job(job.id)
@@ -207,7 +207,7 @@ def measure_foreign(bench: Bench, gib: float) -> None:
     bench.keep_freeing(gib, *_press_free(bench.card))
     foreign = Program("CUDA C++", FOREIGN * bench.card.total / 2**30, bench.scratch / "foreign")
     foreign.wait_ready()
-    deck.cancel_reservation(_number(deck))
+    deck.cancel_booking(_number(deck))
     time.sleep(TRIED_S)
     stayed = not bench.is_on(job)
     foreign_end, ended_at = foreign.end(), time.monotonic()

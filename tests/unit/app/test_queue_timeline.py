@@ -90,7 +90,7 @@ def test_jobs_that_share_a_device_lie_in_lanes_of_their_own() -> None:
     assert row.lanes == 3
 
 
-def test_reservations_lie_behind_the_jobs_of_their_devices() -> None:
+def test_bookings_lie_behind_the_jobs_of_their_devices() -> None:
     booking = Booking((GPUS[1].id,), NOW + 60, NOW + HOUR, group="night")
     rows = queue_timeline(snapshot(settings=Settings(reservations={"7": booking})), ()).rows
     assert [(bar.kind, bar.key, bar.label) for bar in rows[1].bars] == [

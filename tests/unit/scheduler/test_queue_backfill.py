@@ -17,9 +17,9 @@ from gpudeck.scheduler.protocol.jobs import Group, Job, Queued, Running, Spec
 from gpudeck.scheduler.protocol.schedule import expected_end
 from gpudeck.scheduler.protocol.wait_reasons import Behind, End, render
 from gpudeck.scheduler.queue import policy
+from gpudeck.scheduler.queue.backfill import MAX_CONSIDERED
 from gpudeck.scheduler.queue.placement import Availability, DeviceUse
 from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan
-from gpudeck.scheduler.queue.reservations import MAX_CONSIDERED
 from tests.unit.scheduler.planning import foretold, laned
 
 GPUS = [Device(f"GPU-{i}", i, "H100" if i < 3 else "A100", "nvidia") for i in range(5)]

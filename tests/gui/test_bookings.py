@@ -1,4 +1,4 @@
-"""Reservations of GPUs in the window: made, shown with jobs, devices and charts, and cancelled."""
+"""Bookings of GPUs in the window: made, shown with jobs, devices and charts, and cancelled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpudeck.language.numbers import clock
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.verbs.bookings import Booked, CancelReservation, Reserve
+from gpudeck.scheduler.verbs.bookings import Booked, CancelBooking, Reserve
 from tests.gui import snapshots
 from tests.gui.conftest import Fed, exchange
 from tests.gui.snapshots import NOW
@@ -50,7 +50,7 @@ def panel(fed: Fed):
     return made
 
 
-def test_reservations_are_listed_and_cancelled(fed: Fed, panel) -> None:
+def test_bookings_are_listed_and_cancelled(fed: Fed, panel) -> None:
     assert [(row.cells[0], row.cells[1], row.cells[2], row.phase) for row in panel.model.rows] == [
         ("3", "GPU 1", "work outside of the queue", "Now"),
         ("2", "GPU 0, GPU 1", "group night", "Upcoming"),
@@ -58,12 +58,12 @@ def test_reservations_are_listed_and_cancelled(fed: Fed, panel) -> None:
     ]
     panel.table.selectRow(1)
     panel.cancel.click()
-    assert fed.asked[-1] == CancelReservation(2)
-    fed.fail(CancelReservation, "the shared daemon does this for administrators only")
+    assert fed.asked[-1] == CancelBooking(2)
+    fed.fail(CancelBooking, "the shared daemon does this for administrators only")
     assert panel.said.property("meaning") == "failed"
     panel.cancel.click()
-    fed.reply(CancelReservation)
-    assert panel.said.text() == "Reservation 2 was cancelled."
+    fed.reply(CancelBooking)
+    assert panel.said.text() == "Booking 2 was cancelled."
     fed.feed(reserved())
     assert not panel.model.rows and not panel.cancel.isEnabled()
     QTest.keyClick(panel, Qt.Key.Key_Escape)
@@ -85,7 +85,7 @@ def test_a_reservation_is_typed_with_a_preview_and_made(fed: Fed, panel) -> None
     assert (wanted.gpus, wanted.group, wanted.user) == ((FIRST, SECOND), "night", None)
     assert before <= wanted.begin <= time.time() and wanted.end == wanted.begin + 7200
     fed.reply(Reserve, Booked(4, (8,)))
-    assert panel.said.text().startswith("Reservation 4: GPU 0, GPU 1 for group night")
+    assert panel.said.text().startswith("Booking 4: GPU 0, GPU 1 for group night")
     assert "Job 8 may run on: no time limit ends it before the begin" in panel.said.text()
     assert (panel.gpus.text(), panel.until.text()) == ("", "")
 
@@ -122,12 +122,12 @@ def test_a_reservation_is_seen_on_the_charts_the_tile_and_the_page_of_its_device
     assert span.device == SECOND and span.start == NOW - 60
     assert box.top() >= page.jobs.height() / 2 - 1, "in the row of its device"
     middle = QPoint(int(box.center().x()), int(box.center().y()))
-    assert page.jobs.tooltip_at(middle.toPointF()).startswith("Reservation 3 for work outside")
+    assert page.jobs.tooltip_at(middle.toPointF()).startswith("Booking 3 for work outside")
     fed.window.show_device(SECOND)
     fed.settle()
     facts = {fact.label: fact.value for fact in fed.window.device.groups["Card"].facts}
-    assert facts["Reservation 3"].endswith("for work outside of the queue")
-    assert facts["Reservation 2"].endswith("for group night") and "Reservation 1" not in facts
+    assert facts["Booking 3"].endswith("for work outside of the queue")
+    assert facts["Booking 2"].endswith("for group night") and "Booking 1" not in facts
 
 
 def test_a_device_without_jobs_shows_its_reservation_over_time(fed: Fed) -> None:
@@ -148,6 +148,6 @@ def test_the_window_reserves_and_cancels_with_a_real_daemon(clean_qt, qtbot, tmp
         assert (row.key, row.phase, row.cells[1:3]) == (1, "Upcoming", ("CPU", "group night"))
         with pytest.raises(UserError, match="reservation 1 keeps one of these GPUs"):
             exchange(qtbot, link, Reserve(booking))
-        exchange(qtbot, link, CancelReservation(1))
+        exchange(qtbot, link, CancelBooking(1))
         assert booking_rows(client.snapshot()) == ()
         link.stop()
