@@ -36,7 +36,7 @@ from gpudeck.scheduler.background.launch import start_process
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
-from gpudeck.scheduler.protocol.errors import DaemonGone, NotFound, PartMissing, UserError
+from gpudeck.scheduler.protocol.errors import DaemonGone, NotFound, UserError
 from gpudeck.scheduler.protocol.job_options import make_spec
 from gpudeck.scheduler.protocol.wire import Connection
 
@@ -310,7 +310,7 @@ class Assistant:
                     "the assistant is not running. To start it, run: gpudeck ask"
                 ) from e
         if missing := missing_of("assistant", "compute"):
-            raise PartMissing(missing)
+            raise UserError(missing.text)
         Client().close()  # the assistant needs the daemon: start that first
         log, env = paths.home() / "assistant.log", {ASSISTANT_MARK: "1"}
         start_process("gpudeck.assistant.host", log, "the assistant", env=env)

@@ -9,6 +9,8 @@ from functools import cache
 from importlib.util import find_spec
 from typing import NamedTuple
 
+from gpudeck.language.text import Text, phrase
+
 EXTRAS = {
     "window": ("PySide6", "pyqtgraph", "jeepney"),
     "compute": ("torch", "safetensors", "triton"),
@@ -44,11 +46,18 @@ class Missing(NamedTuple):
             tool = f"{python} -m pip install" if pip else f"uv pip install -p {python}"
         return f"{tool} 'gpudeck[{self.extra}]'"
 
-    def __str__(self) -> str:
-        return (
-            f"{self.package} is not installed. Install the part {self.extra!r} of GPU Deck with: "
-            f"{self.command}"
+    @property
+    def text(self) -> Text:
+        """Return what is missing and the command that installs it."""
+        return phrase(
+            "{package} is not installed. Install the part “{extra}” of GPU Deck with: {command}",
+            package=self.package,
+            extra=self.extra,
+            command=self.command,
         )
+
+    def __str__(self) -> str:
+        return str(self.text)
 
 
 @cache

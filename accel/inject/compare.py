@@ -41,7 +41,7 @@ def trial(
     old, ms_before, kept_before = _results(before, given)
     record.clear()
     new, ms_after, kept_after = _results(after, given)
-    rows, shape = record.report(), record.largest(ends)
+    rows, shape = record.report(), record.find_largest(ends)
     ran = tuple(sorted({str(row["what"]) for row in rows}))
     largest = max([_norm(want) for want in reference], default=0.0)
     errors = [_error(mine, want, largest) for mine, want in zip(old, reference, strict=True)]

@@ -75,11 +75,11 @@ def product(a: Tensor, b: Tensor, by: Equation) -> Form | None:
     layout = Layout(shape, (*("b" for _ in batch), "q", "k"))
     if (moves := order(axes, by.out)) != list(range(len(axes))):
         layout = layout.permuted(moves)
-    q, k = arranged(a, by.a, (*batch, query, features)), arranged(b, by.b, (*batch, key, features))
+    q, k = arrange(a, by.a, (*batch, query, features)), arrange(b, by.b, (*batch, key, features))
     return Form(q, k, layout, a.dtype)
 
 
-def arranged(t: Tensor, axes: tuple[str, ...], wanted: tuple[str, ...]) -> Tensor:
+def arrange(t: Tensor, axes: tuple[str, ...], wanted: tuple[str, ...]) -> Tensor:
     """Bring named axes into another order; those that are missing become axes of size 1."""
     t = t.permute(order(axes, [axis for axis in wanted if axis in axes]))
     for place, axis in enumerate(wanted):
@@ -101,14 +101,14 @@ def _wider(form: Form, t: Tensor) -> torch.dtype:
     return torch.promote_types(form.dtype, t.dtype) if t.ndim else form.dtype
 
 
-def multiplied(form: Form, by: object, *, divide: bool = False) -> Form | None:
+def multiply(form: Form, by: object, *, divide: bool = False) -> Form | None:
     """Multiply or divide by a number or a tensor."""
     if form.normalised or isinstance(by, bool):
         return None
     if isinstance(by, (int, float)):
         if not math.isfinite(by) or by == 0:
             return None
-        return _scaled(form, 1 / by if divide else float(by))
+        return _scale(form, 1 / by if divide else float(by))
     if not isinstance(by, Tensor) or not by.is_floating_point():
         return None
     factor = form.layout.broadcast(by)
@@ -120,7 +120,7 @@ def multiplied(form: Form, by: object, *, divide: bool = False) -> Form | None:
     return replace(form, factors=(*form.factors, factor), dtype=_wider(form, by))
 
 
-def _scaled(form: Form, by: float) -> Form | None:
+def _scale(form: Form, by: float) -> Form | None:
     if by < 0 and (form.hidden or form.cap is not None):
         return None
     hidden = tuple((mask, fill * by) for mask, fill in form.hidden)
@@ -132,7 +132,7 @@ def _scaled(form: Form, by: float) -> Form | None:
     return replace(form, scale=form.scale * by, biases=biases, hidden=hidden)
 
 
-def added(form: Form, other: object, *, subtract: bool = False) -> Form | None:
+def add(form: Form, other: object, *, subtract: bool = False) -> Form | None:
     """Add or subtract a bias. A number is added to all scores of a row, which softmax ignores."""
     if form.normalised or isinstance(other, bool):
         return None
@@ -149,7 +149,7 @@ def added(form: Form, other: object, *, subtract: bool = False) -> Form | None:
     return replace(form, biases=(*form.biases, bias), dtype=_wider(form, other))
 
 
-def filled(form: Form, mask: object, value: object, *, where: bool = True) -> Form | None:
+def fill(form: Form, mask: object, value: object, *, where: bool = True) -> Form | None:
     """Give the score `value` where the mask is `where`, which must be low enough to hide a key."""
     fill = _number(value)
     if form.normalised or fill is None or not fill <= HIDES:
@@ -169,25 +169,25 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) else None
 
 
-def capped(form: Form) -> Form | None:
+def take_tanh(form: Form) -> Form | None:
     """Take the hyperbolic tangent of scores that nothing has been added to."""
     if form.normalised or form.cap is not None or form.biases or form.hidden:
         return None
     return replace(form, cap=1.0)
 
 
-def softmaxed(form: Form, dim: int | None, dtype: torch.dtype | None) -> Form | None:
+def apply_softmax(form: Form, dim: int | None, dtype: torch.dtype | None) -> Form | None:
     """Normalise over the keys; where the axis is that of the queries, both change their roles."""
     if form.normalised or dim is None or not -len(form.layout.axes) <= dim < len(form.layout.axes):
         return None
     axis = form.layout.axes[dim]
     if axis not in ("q", "k"):
         return None
-    turned = form if axis == "k" else _swapped(form)
+    turned = form if axis == "k" else _swap(form)
     return turned and replace(turned, normalised=True, dtype=dtype or form.dtype)
 
 
-def _swapped(form: Form) -> Form | None:
+def _swap(form: Form) -> Form | None:
     """Exchange queries and keys; None if a factor differs from query to query."""
     n, old = form.q.ndim, form.layout
     turn = Permute((*range(n - 2), n - 1, n - 2))
@@ -195,21 +195,21 @@ def _swapped(form: Form) -> Form | None:
     if any(t.shape[-1] != 1 for t in factors):
         return None
     steps = (
-        replace(step, old_axes=_renamed(step.old_axes)) if isinstance(step, View) else step
+        replace(step, old_axes=_rename(step.old_axes)) if isinstance(step, View) else step
         for step in old.steps
     )
     return replace(
         form,
         q=form.k,
         k=form.q,
-        layout=Layout(old.shape, _renamed(old.axes), (turn, *steps)),
+        layout=Layout(old.shape, _rename(old.axes), (turn, *steps)),
         factors=factors,
         biases=tuple(turn.undo(t) for t in form.biases),
         hidden=tuple((turn.undo(t), fill) for t, fill in form.hidden),
     )
 
 
-def _renamed(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+def _rename(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     names = {"q": "k", "k": "q"}
     return tuple(names.get(axis, axis) for axis in axes)
 
@@ -221,6 +221,6 @@ def cast(form: Form, dtype: torch.dtype) -> Form | None:
     return replace(form, dtype=dtype)
 
 
-def zeroed(form: Form) -> Form | None:
+def zero_nan(form: Form) -> Form | None:
     """Replace NaN by 0 after the softmax."""
     return replace(form, blind_is_zero=True) if form.normalised else None

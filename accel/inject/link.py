@@ -132,11 +132,11 @@ def scaled_dot_product_attention(
                 bias = bias.reshape(*[1] * (4 - bias.ndim), *bias.shape)
             out = attention(query, key, value, causal=causal, scale=scale, bias=bias)
             # of grouped heads, those of the queries count
-            record.linked(query, key[:, :1], causal)
+            record.count_link(query, key[:, :1], causal)
             return out
     except ValueError as e:
         why = str(e)
-    record.ran(f"computed as written: {why}")
+    record.count(f"computed as written: {why}")
     return functional.scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )

@@ -14,25 +14,26 @@ from torch import Tensor
 from gpudeck.accel.inject.finding import Shape
 
 _LINKED, _LINKED_CAUSAL = "linked", "linked as causal attention"
-_OURS = str(Path(__file__).parent)
+_LIBRARIES = (str(Path(__file__).parent), str(Path(torch.__file__).parent))
+"""The folders of code that is not the program's own."""
 _COUNTS: dict[tuple[str, int], Counter[str]] = {}
 _SHAPES: dict[tuple[str, int], Shape] = {}
 """The largest attention that was linked at each place."""
 
 
-def linked(q: Tensor, k: Tensor, causal: bool) -> None:
+def count_link(q: Tensor, k: Tensor, causal: bool) -> None:
     """Count a linked attention; `q` and `k` are [batch..., heads, sequence, features]."""
     if torch.compiler.is_compiling():
         return
     pairs = zip(q.shape[:-2], k.shape[:-2], strict=True)
     *batch, heads = [1, *(max(a, b) for a, b in pairs)]
     size = Shape(math.prod(batch), heads, q.shape[-2], k.shape[-2], q.shape[-1], causal)
-    place = ran(_LINKED_CAUSAL if causal else _LINKED)
+    place = count(_LINKED_CAUSAL if causal else _LINKED)
     if place is not None and _pairs(size) > _pairs(_SHAPES.get(place)):
         _SHAPES[place] = size
 
 
-def ran(what: str) -> tuple[str, int] | None:
+def count(what: str) -> tuple[str, int] | None:
     """Count `what` at the line of the program that is running, and return its file and line.
 
     Compiled code is not counted.
@@ -40,9 +41,7 @@ def ran(what: str) -> tuple[str, int] | None:
     if torch.compiler.is_compiling():
         return None
     frame = sys._getframe(1)
-    while frame.f_back and (
-        frame.f_code.co_filename.startswith(_OURS) or _of_torch(frame.f_code.co_filename)
-    ):
+    while frame.f_back and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back
     place = frame.f_code.co_filename, frame.f_lineno
     _COUNTS.setdefault(place, Counter())[what] += 1
@@ -53,17 +52,10 @@ def _pairs(shape: Shape | None) -> int:
     return shape.batch * shape.heads * shape.queries * shape.keys if shape else 0
 
 
-def largest(lines: Collection[int]) -> Shape | None:
+def find_largest(lines: Collection[int]) -> Shape | None:
     """Return the size of the largest attention that was linked on these lines of any file."""
     found = [shape for (_, line), shape in _SHAPES.items() if line in lines]
     return max(found, key=_pairs, default=None)
-
-
-def _of_torch(file: str) -> bool:
-    return file.startswith(_TORCH)
-
-
-_TORCH = str(Path(torch.__file__).parent)
 
 
 def report() -> list[dict[str, str | int]]:

@@ -40,12 +40,12 @@ def _symmetric(operation: Callable[[Form, Any], Form | None]) -> Rule:
 
 def _divide(a: Any, b: Any, **options: Any) -> Form | None:
     form = _of(a)
-    return None if form is None or options else forms.multiplied(form, _other(b), divide=True)
+    return None if form is None or options else forms.multiply(form, _other(b), divide=True)
 
 
 def _subtract(a: Any, b: Any, **options: Any) -> Form | None:
     form = _of(a)
-    return None if form is None or options else forms.added(form, _other(b), subtract=True)
+    return None if form is None or options else forms.add(form, _other(b), subtract=True)
 
 
 def _reversed(rule: Rule) -> Rule:
@@ -54,19 +54,19 @@ def _reversed(rule: Rule) -> Rule:
 
 def _fill(scores: Any, mask: Any, value: Any) -> Form | None:
     form = _of(scores)
-    return form and forms.filled(form, mask, value)
+    return form and forms.fill(form, mask, value)
 
 
 def _where(mask: Any, a: Any, b: Any) -> Form | None:
     if form := _of(a):
-        return forms.filled(form, mask, b, where=False)
-    return (form := _of(b)) and forms.filled(form, mask, a)
+        return forms.fill(form, mask, b, where=False)
+    return (form := _of(b)) and forms.fill(form, mask, a)
 
 
 def _softmax(scores: Any, dim: int | None = None, dtype: Any = None, **options: Any) -> Form | None:
     options.pop("_stacklevel", None)
     form = _of(scores)
-    return None if form is None or options else forms.softmaxed(form, dim, dtype)
+    return None if form is None or options else forms.apply_softmax(form, dim, dtype)
 
 
 def _dropout(
@@ -100,12 +100,12 @@ def _cast(dtype: torch.dtype) -> Rule:
 
 def _tanh(scores: Any) -> Form | None:
     form = _of(scores)
-    return form and forms.capped(form)
+    return form and forms.take_tanh(form)
 
 
 def _nan_to_num(scores: Any, nan: float | None = 0.0) -> Form | None:
     form = _of(scores)
-    return forms.zeroed(form) if form and not nan else None
+    return forms.zero_nan(form) if form and not nan else None
 
 
 def _same(scores: Any, *_: Any, **options: Any) -> Form | None:
@@ -170,7 +170,7 @@ def _unflatten(layout: Layout, dim: int, sizes: Sequence[int]) -> Layout | None:
     return layout.viewed([*shape[:at], *sizes, *shape[at + 1 :]])
 
 
-_multiply, _add = _symmetric(forms.multiplied), _symmetric(forms.added)
+_multiply, _add = _symmetric(forms.multiply), _symmetric(forms.add)
 _LAYOUT: dict[str, Callable[..., Layout | None]] = {
     "view": _view, "reshape": _view, "permute": _permute, "transpose": _transpose,
     "swapaxes": _transpose, "swapdims": _transpose, "unsqueeze": _unsqueeze,

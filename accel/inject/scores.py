@@ -185,11 +185,11 @@ def product(function: Function, a: Any, b: Any, by: Equation | None, **extra: An
         return function(a, b)
     form = forms.product(a, b, by)
     if form is not None and "scale" in extra:
-        form = forms.multiplied(form, extra["scale"])
+        form = forms.multiply(form, extra["scale"])
     if form is not None and extra.get("bias") is not None:
-        form = forms.added(form, extra["bias"])
+        form = forms.add(form, extra["bias"])
     if form is None:
-        record.ran("computed as written: this product is not one of queries and keys")
+        record.count("computed as written: this product is not one of queries and keys")
         return function(a, b)
     return Scores(function, (a, b), {}, form)
 
@@ -206,7 +206,7 @@ def too_small(a: Any, b: Any, by: Equation | None) -> bool:
         sizes[axis] = max(size, sizes.get(axis, 0))
     if math.prod(sizes[axis] for axis in by.out) > most:
         return False
-    record.ran(f"computed as written: {TOO_SMALL}")
+    record.count(f"computed as written: {TOO_SMALL}")
     return True
 
 
@@ -245,7 +245,7 @@ def apply(name: str, function: Function, args: Sequence[Any], kwargs: Mapping[st
             if name in LAYOUT:
                 args[0].aliased = made.aliased = True
             return made
-    record.ran(f"computed as written: {name} was applied to the scores")
+    record.count(f"computed as written: {name} was applied to the scores")
     return function(*_computed(tuple(args)), **_computed_all(kwargs))
 
 
@@ -273,9 +273,9 @@ def _multiply(name: str, function: Function, args: Sequence[Any], kwargs: Mappin
         out, causal = _attended(operands, by)
         weights = operands[0] if type(operands[0]) is Scores else operands[1]
     except Unfit as e:
-        record.ran(f"computed as written: {e}")
+        record.count(f"computed as written: {e}")
         return function(*_computed(tuple(args)), **_computed_all(kwargs))
-    record.linked(weights.form.q, weights.form.k, causal)
+    record.count_link(weights.form.q, weights.form.k, causal)
     return out
 
 
@@ -313,7 +313,7 @@ def _attended(operands: tuple[Any, Any], by: Equation) -> tuple[Tensor, bool]:
     features = [axis for axis in of_v if axis not in of_weights]
     if not by.plain or by.summed != {key} or len(features) != 1 or not query or query[0] in of_v:
         raise Unfit("the values are not multiplied over the keys")
-    values = forms.arranged(v, of_v, (*of_weights, *features))
+    values = forms.arrange(v, of_v, (*of_weights, *features))
     out, causal = attend(form, _values(form, values, of_weights.index(key)))
     out = out.unsqueeze(-2)
     kept = [axis for axis in of_weights if axis != key]

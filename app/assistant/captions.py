@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpudeck.app.assistant.message_tree import Curve, Message
-from gpudeck.app.format.missing import missing_text
 from gpudeck.app.format.values import device_label, duration, significant
 from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_text
 from gpudeck.assistant.library.describe import name_of
@@ -91,7 +90,7 @@ def _model_text(snapshot: Snapshot | None) -> str:
 def empty_text(snapshot: Snapshot | None) -> str:
     """Return the text of an empty conversation."""
     if missing := missing_of("assistant", "compute"):
-        return missing_text(missing)
+        return tr_text(missing.text)
     model = snapshot.settings.model if snapshot is not None else ""
     writes = (
         tr(

@@ -166,8 +166,8 @@ def change_text(
         tr(
             "{job}: {new} instead of {old}",
             job=_label(jobs[job]) if job in jobs else job,
-            old=tr("unknown") if old is None else _clock(old, now),
-            new=tr("unknown") if new is None else _clock(new, now),
+            old=tr("unknown") if old is None else tr_moment(old, now),
+            new=tr("unknown") if new is None else tr_moment(new, now),
         )
         for job, (old, new) in changes.items()
     ]
@@ -182,39 +182,37 @@ def _bar(job: Job, landing: Landing | None, now: float) -> tuple[Bar | None, tup
     if isinstance(state, Queued):
         if landing is None:
             return None, ()
-        text = tr("starts about {time}", time=_clock(landing.at, now))
-        made = _made("waiting", job, text, max(landing.at, now), landing.until)
+        text = tr("starts about {time}", time=tr_moment(landing.at, now))
+        made = _make_bar("waiting", job, text, max(landing.at, now), landing.until)
         return made, landing.devices or ("",)
     began, end = started(job), ended(job)
     if began is None or job.spec.where:
         return None, ()
     if end is not None or over(job):
-        return _made("past", job, describe(job), began, end or now), state.devices or ("",)
+        return _make_bar("past", job, describe(job), began, end or now), state.devices or ("",)
     suspension = suspension_of(job)
     if suspension is not None and suspension.is_off:  # others have its devices since then
-        return _made("past", job, describe(job), began, suspension.since), state.devices or ("",)
+        return _make_bar("past", job, describe(job), began, suspension.since), state.devices or (
+            "",
+        )
     expected = expected_end(job, now)
     until = None if expected is None else max(expected.at, now)
     text = describe(job)
     if until is not None:
-        text = tr("{state}; ends about {time}", state=text, time=_clock(until, now))
-    made = _made("running", job, text, began, until)
+        text = tr("{state}; ends about {time}", state=text, time=tr_moment(until, now))
+    made = _make_bar("running", job, text, began, until)
     if isinstance(state, Running) and state.progress is not None:
         made = replace(made, share=state.progress.done / state.progress.total)
     return made, state.devices or ("",)
 
 
-def _made(kind: Kind, job: Job, text: str, start: float, end: float | None) -> Bar:
+def _make_bar(kind: Kind, job: Job, text: str, start: float, end: float | None) -> Bar:
     label = _label(job)
     return Bar(kind, job.id, label, f"{label}\n{text}", start, end, meaning(job))
 
 
 def _label(job: Job) -> str:
     return f"{job.id} · {job.spec.name}"
-
-
-def _clock(at: float, now: float) -> str:
-    return tr_moment(at, now)
 
 
 def _axis(bars: Iterable[Sequence[Bar]], now: float) -> tuple[float, float]:
@@ -230,7 +228,7 @@ def _bookings(snapshot: Snapshot) -> Mapping[str, Sequence[Bar]]:
     found: dict[str, list[Bar]] = {}
     for number, booking in snapshot.settings.reservations.items():
         holder = tr_text(booking.holder)
-        begin, end = (_clock(at, snapshot.time) for at in (booking.begin, booking.end))
+        begin, end = (tr_moment(at, snapshot.time) for at in (booking.begin, booking.end))
         text = tr("Reserved for {holder}\n{begin} to {end}", holder=holder, begin=begin, end=end)
         bar = Bar("booked", int(number), holder, text, booking.begin, booking.end)
         for device in booking.gpus:

@@ -47,7 +47,7 @@ msgstr ""
 def messages() -> dict[str, str]:
     """Return all texts, each with its plural form or an empty text."""
     found = dict(assistant_messages())
-    for room in ("accel", "app", "assistant", "scheduler", "language"):
+    for room in ("accel", "app", "assistant", "scheduler", "language", "gpudeck"):
         keywords = _WINDOW | _VALUES | ({"text": None} if room == "language" else {})
         rows = extract_from_dir(ROOT / room, [("**.py", "python")], keywords=keywords)
         for _, _, message, _, _ in rows:

@@ -8,11 +8,10 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from gpudeck.app.format.missing import missing_text
 from gpudeck.app.language.texts import tr_text
 from gpudeck.extras import missing_by
 from gpudeck.scheduler.client import Client
-from gpudeck.scheduler.protocol.errors import PartMissing, UserError
+from gpudeck.scheduler.protocol.errors import UserError
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -131,12 +130,10 @@ class Call:
             reply = self._carry_out()
         except Cancelled:
             return
-        except PartMissing as e:
-            self._carrier.deliver(partial(self.fail, missing_text(e.missing)))
         except ModuleNotFoundError as e:
             if (missing := missing_by(e)) is None:
                 raise
-            self._carrier.deliver(partial(self.fail, missing_text(missing)))
+            self._carrier.deliver(partial(self.fail, tr_text(missing.text)))
         except UserError as e:
             self._carrier.deliver(partial(self.fail, tr_text(e.message)))
         else:

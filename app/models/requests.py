@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
@@ -13,15 +13,12 @@ from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.idle import Cancelled
 from gpudeck.assistant.inference.messages import Options
 from gpudeck.assistant.library import model_list
-from gpudeck.assistant.library.describe import name_of
+from gpudeck.assistant.library.describe import Model, name_of
 from gpudeck.assistant.library.hub_search import HubModel, search_hub
 from gpudeck.assistant.library.unfinished import Unfinished, unfinished_downloads
 from gpudeck.assistant.messages import Event, ModelSpeed, Waiting
 from gpudeck.assistant.serve import client as serving
 from gpudeck.assistant.serve.control_messages import Held, Served
-
-if TYPE_CHECKING:
-    from gpudeck.assistant.library.describe import Model
 
 
 class ListModels(msgspec.Struct, frozen=True):
@@ -84,9 +81,8 @@ class DownloadModel(msgspec.Struct, frozen=True):
 
     def carry_out(self, call: Call) -> str:
         """Report `gpudeck.assistant.library.hub.Progress` values; return a message for the user."""
-        from gpudeck.assistant.library.pull import (
-            Pull,  # rarely needed: the window starts without it
-        )
+        # rarely needed: the window starts without it
+        from gpudeck.assistant.library.pull import Pull
 
         pull = Pull(self.name)
         call.on_cancel(pull.cancel)

@@ -16,7 +16,7 @@ from gpudeck.app.report.recording import write_recording
 from gpudeck.extras import missing_of
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.devices import Device
-from gpudeck.scheduler.protocol.errors import PartMissing, UserError
+from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.snapshot import Columns, label
 
 FORMATS = (".csv", ".parquet", ".trace.gz")
@@ -124,7 +124,7 @@ def _write_parquet(
     file: Path, read: Sequence[tuple[Device, Columns]], names: Sequence[str]
 ) -> None:
     if missing := missing_of("parquet"):
-        raise PartMissing(missing)
+        raise UserError(missing.text)
     import pyarrow
     from pyarrow import parquet
 

@@ -14,10 +14,9 @@ from PySide6.QtWidgets import (
 
 from gpudeck.accel.workloads.catalog import WORKLOADS, find
 from gpudeck.app.format.job_rows import device_labels, job_row
-from gpudeck.app.format.missing import missing_text
 from gpudeck.app.format.results import earlier_results, result_of, summarize_result
 from gpudeck.app.format.values import significant
-from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.language.texts import tr, tr_noop, tr_text
 from gpudeck.app.link.link import Link
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
@@ -303,7 +302,7 @@ class WorkloadsPage(QWidget):
         if replayed:
             set_text(self.estimate, tr(REPLAY))
         elif missing is not None:
-            set_text(self.estimate, missing_text(missing))
+            set_text(self.estimate, tr_text(missing.text))
         else:
             set_text(
                 self.estimate,

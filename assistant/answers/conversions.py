@@ -9,7 +9,7 @@ from gpudeck.language.words import Words
 
 
 def answer(query: Query, rows: Rows, words: Words) -> list[str]:
-    """Return `20 GB are 18.6 GiB.`"""
+    """Return `20 GB = 18.6 GiB.`"""
     first, second = (
         f"{words.numbers(_number(float(value)))} {column.name}"
         for value, column in zip(rows.rows[0].values, rows.columns, strict=True)

@@ -15,13 +15,12 @@ from gpudeck.assistant.facts.devices import (
     device_facts,
     history_facts,
     identity_facts,
-    label,
 )
 from gpudeck.assistant.facts.fact import Fact, FactBuilder, named
 from gpudeck.assistant.facts.jobs import count_facts, during, job_facts, without_progress
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import jobs as j
-from gpudeck.scheduler.protocol.snapshot import Columns, Snapshot
+from gpudeck.scheduler.protocol.snapshot import Columns, Snapshot, full_label
 
 __all__ = [
     "FIELDS_SPAN",
@@ -63,7 +62,7 @@ def gather(
         facts += (device_facts if present else identity_facts)(state, snapshot.time)
         facts += history_facts(state.device, histories.get(state.device.id), until)
     facts += count_facts(jobs, snapshot.time)
-    names = {state.device.id: label(state.device) for state in snapshot.devices}
+    names = {state.device.id: full_label(state.device) for state in snapshot.devices}
     for job in jobs:
         found = job_facts(job, snapshot.time, names)
         facts += found if present or not job.active else without_progress(found)

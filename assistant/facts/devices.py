@@ -11,7 +11,7 @@ from gpudeck.language.text import Message, Number, Text, phrase
 from gpudeck.scheduler.protocol.busy_causes import JobWaits, QuietHours, Settling, left_of
 from gpudeck.scheduler.protocol.devices import NA, Device
 from gpudeck.scheduler.protocol.fields import FIELDS, UNCERTAINTY
-from gpudeck.scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, called
+from gpudeck.scheduler.protocol.snapshot import Busy, Columns, DeviceState, Idle, full_label
 from gpudeck.scheduler.protocol.units import numbered
 
 FIELDS_NOW = ("util", "mem_used", "mem_total", "mem_free", "tflops", "temp", "power", "power_limit")
@@ -21,10 +21,6 @@ IDLE = "idle"
 """The value of the fact `use` of an idle device."""
 UNUSED = "not in use"
 """The begin of the fact `use` of a device that nobody uses, but that is not idle yet."""
-
-
-label = called
-"""Return the name of a device for people: GPU 0, CPU, REPLAY GPU 0."""
 
 
 def subject(device: Device) -> str:
@@ -42,10 +38,10 @@ def identity_facts(state: DeviceState, now: float) -> list[Fact]:
 def _identity(state: DeviceState, now: float) -> FactBuilder:
     device, reading = state.device, state.reading
     add = FactBuilder(
-        subject(device), label(device), source(device), reading.time if reading else now
+        subject(device), full_label(device), source(device), reading.time if reading else now
     )
     add.text("name", "name", device.name)
-    add.text("label", "called", label(device))
+    add.text("label", "called", full_label(device))
     if device.note:
         add.text("note", "note", device.note)
     return add
@@ -112,7 +108,7 @@ def history_facts(
     Gaps in the history count as gaps, not as zeros.
     """
     read_from = phrase("{source} readings, history", source=source_name(device))
-    add = FactBuilder(subject(device), label(device), read_from, now)
+    add = FactBuilder(subject(device), full_label(device), read_from, now)
     if history and history.times:
         first, last = history.times[0], history.times[-1]
         add.value("covered", "readings cover", last - first, "s", phrases.stretch(first, last, now))

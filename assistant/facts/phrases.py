@@ -10,20 +10,10 @@ import time
 from gpudeck.scheduler.protocol.progress import parse, parse_bar, printable, unescaped
 
 _DECIMALS = {"%": 0, "°C": 0, "W": 0, "MHz": 0, "": 0, "lanes": 0, "J": 0}
-_MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September",
+    "October", "November", "December",
+)  # fmt: skip
 _LONG_S = 300.0
 """Seconds from which a span is given to the minute."""
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from gpudeck.assistant.facts import phrases
-from gpudeck.assistant.facts.devices import label, source_name, subject
+from gpudeck.assistant.facts.devices import source_name, subject
 from gpudeck.assistant.facts.fact import QUEUE, Fact, FactBuilder
 from gpudeck.language import numbers as units
 from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.protocol import jobs as j
 from gpudeck.scheduler.protocol.devices import Device
-from gpudeck.scheduler.protocol.snapshot import Alert, Columns
+from gpudeck.scheduler.protocol.snapshot import Alert, Columns, full_label
 
 _ADDED_UP = phrase("readings of its devices, added up by the daemon")
 COUNTER_S = 1200.0
@@ -160,7 +160,7 @@ def energy_facts(device: Device, history: Columns | None, now: float) -> list[Fa
 
     Over a long span its own counter is used, otherwise its power times the time it was read.
     """
-    add = FactBuilder(subject(device), label(device), "", now)
+    add = FactBuilder(subject(device), full_label(device), "", now)
     power = _integrated(history)
     counted = _counted(history) if power is None or _seconds(history) >= COUNTER_S else None
     name = source_name(device)

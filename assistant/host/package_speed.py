@@ -11,7 +11,7 @@ import msgspec
 
 from gpudeck.assistant.messages import PackageSpeed
 from gpudeck.extras import missing_of
-from gpudeck.scheduler.protocol.errors import PartMissing, UserError
+from gpudeck.scheduler.protocol.errors import UserError
 
 _POLL_S = 0.1
 
@@ -28,7 +28,7 @@ def package_speed(model: str, device: str, check: Callable[[], None]) -> Package
         UserError: The package cannot compute this model, or is not installed.
     """
     if missing := missing_of("rwkv"):
-        raise PartMissing(missing)
+        raise UserError(missing.text)
     command = [
         sys.executable,
         "-W",

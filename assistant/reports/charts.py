@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from gpudeck.assistant.facts.devices import label, source_name, subject
+from gpudeck.assistant.facts.devices import source_name, subject
+from gpudeck.assistant.reports.cells import Cells
 from gpudeck.assistant.reports.report import Chart, Curve, Values
-from gpudeck.assistant.reports.tables import Cells
 from gpudeck.language.numbers import GIB
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.devices import NA
 from gpudeck.scheduler.protocol.fields import FIELDS
-from gpudeck.scheduler.protocol.snapshot import Columns, DeviceState
+from gpudeck.scheduler.protocol.snapshot import Columns, DeviceState, full_label
 
 _LIMITS = {"mem_used": "mem_total", "power": "power_limit"}
 """The field that sets the end of the axis, if the device reports it."""
@@ -65,10 +65,12 @@ def _said(state: DeviceState, field: str, cells: Cells) -> str:
     name = f"{subject(state.device)}.{field}"
     if (why := cells.missing(f"{name}.mean")) is not None:
         why = cells.missing(name) or why
-        return cells.words.text("{device}: no data ({why})", device=label(state.device), why=why)
+        return cells.words.text(
+            "{device}: no data ({why})", device=full_label(state.device), why=why
+        )
     return cells.words.text(
         "{device}: mean {mean}, highest {highest}",
-        device=label(state.device),
+        device=full_label(state.device),
         mean=cells.said(f"{name}.mean"),
         highest=cells.said(f"{name}.max"),
     ) + cells.uncertainty(f"{name}.mean")
@@ -83,7 +85,7 @@ def _line(state: DeviceState, field: str, history: Columns | None) -> Curve | No
         _values(part.get(field, ()), scale) for part in (history.columns, history.low, history.high)
     )
     return Curve(
-        label(state.device),
+        full_label(state.device),
         tuple(round(t, 3) for t in history.times),
         mean,
         low or mean,

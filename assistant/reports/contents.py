@@ -9,9 +9,9 @@ from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.facts.devices import subject
 from gpudeck.assistant.language.remedies import advice
 from gpudeck.assistant.reports import charts, measurement, tables
+from gpudeck.assistant.reports.cells import Cells
 from gpudeck.assistant.reports.material import Material, extra_facts
 from gpudeck.assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section
-from gpudeck.assistant.reports.tables import Cells
 from gpudeck.assistant.writing.template.brief import without_devices
 from gpudeck.assistant.writing.writer import Written
 from gpudeck.language.words import Words

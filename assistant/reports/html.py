@@ -11,10 +11,10 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from gpudeck.assistant.facts import Fact
+from gpudeck.assistant.reports.cells import Cells
 from gpudeck.assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section, Table
 from gpudeck.assistant.reports.style import LIGHT, sheet
 from gpudeck.assistant.reports.svg import svg
-from gpudeck.assistant.reports.tables import Cells
 from gpudeck.language.words import Words
 
 if TYPE_CHECKING:

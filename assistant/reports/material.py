@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from gpudeck.assistant.facts import FIELDS_SPAN, NOW_S, Fact, gather, phrases, usage
-from gpudeck.assistant.facts.devices import label
 from gpudeck.assistant.query.execute import read_snapshot
 from gpudeck.assistant.query.failures import Failure, recognized
 from gpudeck.assistant.reports.report import Kind
@@ -15,7 +14,7 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.fields import with_uncertainty
 from gpudeck.scheduler.protocol.jobs import Ended, Event, Failed, Job, Lost, Queued
 from gpudeck.scheduler.protocol.search import Search
-from gpudeck.scheduler.protocol.snapshot import Alert, Columns, Snapshot
+from gpudeck.scheduler.protocol.snapshot import Alert, Columns, Snapshot, full_label
 from gpudeck.scheduler.telemetry.history_table import LAST, TIERS
 
 POINTS = 240
@@ -108,7 +107,7 @@ def extra_facts(material: Material) -> tuple[Fact, ...]:
     """Return the facts of the tables that the prose does not need."""
     now, names = (
         material.snapshot.time,
-        {s.device.id: label(s.device) for s in material.snapshot.devices},
+        {s.device.id: full_label(s.device) for s in material.snapshot.devices},
     )
     totals = {
         s.device.id: s.reading.values["mem_total"]

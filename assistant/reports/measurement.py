@@ -8,8 +8,8 @@ import msgspec
 
 from gpudeck.accel import result as results
 from gpudeck.assistant.facts import Fact, phrases
+from gpudeck.assistant.reports.cells import Cells
 from gpudeck.assistant.reports.report import Prose, Section, Table
-from gpudeck.assistant.reports.tables import Cells
 from gpudeck.scheduler.protocol import jobs as j
 
 _TITLES = {

@@ -50,9 +50,8 @@ def read(job: int, limit: int) -> JobLog:
     except OSError:
         return JobLog(job, [], 0, [])
     data, offset = part.data, part.start
-    if (
-        len(data) != part.end - part.start
-    ):  # Some of it was dropped: only what follows the gap is recent.
+    if len(data) != part.end - part.start:
+        # some of it was dropped: only what follows the gap is recent
         data = data.rpartition(logfile.DROPPED)[2]
         offset = part.end - len(data)
     if offset:  # The part begins within a line.

@@ -1,6 +1,6 @@
 """Time the configured model as it writes texts about random machines, with the search of RAIN.
 
-python -P -m gpudeck.assistant.workloads.rain
+    python -P -m gpudeck.assistant.workloads.rain
 
 One text is timed at a time, refused ones included: from facts to words that hold, or to the
 template.
@@ -39,7 +39,8 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
     folder = settings.load().model
     if not folder:
         raise Failure(
-            "the template is to write (setting model_folder). Choose a model: gpudeck models"
+            "no model is chosen: templates write the texts (setting model_folder). To choose one: "
+            "gpudeck models"
         )
     progress.stage("loading the model")
     try:
@@ -75,10 +76,8 @@ class _Tally:
     def __init__(self, engine: Engine, *, greedy: bool) -> None:
         from gpudeck.assistant.writing.rain import SearchLimits
 
-        self._engine, self._limits = (
-            engine,
-            SearchLimits(steps=1, children=1) if greedy else SearchLimits(),
-        )
+        self._engine = engine
+        self._limits = SearchLimits(steps=1, children=1) if greedy else SearchLimits()
         self.took: list[float] = []
         """The seconds of each text."""
         self.held = self.tokens = self.invented = 0

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from gpudeck.scheduler.background.instance import report_ready
@@ -90,43 +91,43 @@ class Daemon:
 
     def __init__(self, store: Store) -> None:
         self._store, self._seq = store, 0
-        self._state = state = State(settings.load())
+        self._state = State(settings.load())
         self._start = asyncio.Event()
         """The queue changed, so that jobs may start."""
         self._stop = asyncio.Event()
         self._shared = paths.shared()
         self.publisher = Publisher(self.snapshot, self._encode_for)
-        touch = self.publisher.touch
-        self._notices = notices = NoticeBoard(touch)
+        self._notices = notices = NoticeBoard(self.publisher.touch)
         if note := paths.network_note():
             notices.set("state folder", note)
             sys.stderr.write(f"{note}\n")
         notices.set("place of locks", shared_note() or None)
         self._supervisor = Supervisor()
-        self._job_end_command = JobEndCommand(lambda text: notices.set("callback", text))
-        self._helpers = (
-            HelperService(
-                REPORT_WRITER,
-                lambda: state.settings.reports,
-                lambda text: notices.set("reports", text),
-            ),
-            HelperService(
-                ATTENTION_TUNER,
-                lambda: state.settings.tune_attention and attention_is_due(),
-                lambda text: notices.set("attention", text),
-            ),
-        )
-        self.job_ends = JobEnds()
         self.monitor = Monitor()
-        self.recorder = Recorder(
-            paths.history_file(), lambda text: notices.set("damaged history", text)
-        )
+        self.recorder = Recorder(paths.history_file(), partial(notices.set, "damaged history"))
+        # parts that are made later are reached through functions
+        self._make_queue()
+        self._make_services()
+        self._make_suspension()
+        self._flow = ReadingFlow(
+            self._state, self.queue, self.monitor, self.recorder, self.polling,
+            self._lease_service, self.alerts, FaultDrain(paths.faults_file(), notices),
+            self._sharing, self._hosts, notices, step=self._step, touch=self.publisher.touch,
+        )  # fmt: skip
+        self._supervisor.listener = self._flow
+        self._upkeep = Upkeep(
+            self._state, self.queue, self._local, self.runners, self.monitor, notices,
+            start_soon=self.start_soon, stop=self._stop.set, touch=self.publisher.touch,
+        )  # fmt: skip
+
+    def _make_queue(self) -> None:
+        """Make the queue, and what its jobs run on."""
+        state, notices, touch = self._state, self._notices, self.publisher.touch
         self._sharing = GpuSharing(state, self.monitor, notices.catch)
         self._lease_service = LeaseService(
             self.monitor, self._supervisor.request_occupancy, self._step, touch,
             self._sharing.is_lent,
         )  # fmt: skip
-        # parts that are made further below are reached through functions
         self.runners = RunnerWatch(
             lambda jobs: self.queue.reap(jobs),  # noqa: PLW0108
             notices,
@@ -136,30 +137,60 @@ class Daemon:
         hub = ClusterHub(lambda: self.queue, self.runners, notices, self._step, touch)
         self._clusters = Clusters(hub, state.settings.clusters, self._log_limit)
         self._local = Local(self.runners.watch, self._log_limit, self._sharing.memory_of)
-        executors = ExecutorRegistry(self._local, self._clusters)
         self.queue = Queue(
-            store, executors, self._job_ended, self._lease_service.evict, self._half_life,
+            self._store, ExecutorRegistry(self._local, self._clusters), self._job_ended,
+            self._lease_service.evict, self._half_life,
             lambda job: self.job_suspensions.bring_back(job),  # noqa: PLW0108
             lambda job: self.job_suspensions.preempt(job),  # noqa: PLW0108
             self._limits_of,
         )  # fmt: skip
+
+    def _make_services(self) -> None:
+        """Make what watches devices and other machines, and tells people what happened."""
+        state, notices = self._state, self._notices
         self.polling = PollingController(
             self._supervisor,
             state.settings,
             self._needs_gpu,
             lambda asleep: self._flow.sleep_changed(asleep),  # noqa: PLW0108
         )
-        roles = Roles(self._shared, sharing.is_admin, sharing.is_member)
-        self.notifier = Notifier(
-            DestinationBook(paths.destinations_file()), lambda: state.settings, notices.set, roles
-        )
-        self.alerts = AlertService(store, notices.set, self.recorder.annotate, self._alert_changed)
         self._hosts = HostService(
             lambda readings: self._flow.add_of_host(readings),  # noqa: PLW0108
             self.recorder.forget,
         )
+        roles = Roles(self._shared, sharing.is_admin, sharing.is_member)
+        self.notifier = Notifier(
+            DestinationBook(paths.destinations_file()), lambda: state.settings, notices.set, roles
+        )
+        self.alerts = AlertService(
+            self._store, notices.set, self.recorder.annotate, self._alert_changed
+        )
+        self._job_end_command = JobEndCommand(partial(notices.set, "callback"))
+        self.job_ends = JobEnds()
+        self._calibration = CalibrationService(
+            self.recorder.past,
+            lambda: self.monitor.devices,
+            lambda: self.polling.start(state.settings),
+            partial(notices.set, "calibration"),
+        )
+        self._helpers = (
+            HelperService(
+                REPORT_WRITER, lambda: state.settings.reports, partial(notices.set, "reports")
+            ),
+            HelperService(
+                ATTENTION_TUNER,
+                lambda: state.settings.tune_attention and attention_is_due(),
+                partial(notices.set, "attention"),
+            ),
+        )
+
+    def _make_suspension(self) -> None:
+        """Make what takes jobs and programs off their GPUs, and brings them back."""
+        state = self._state
         self.suspensions = SuspensionService(
-            paths.suspensions_file(), touch, lambda: state.settings.suspend_spare_bytes
+            paths.suspensions_file(),
+            self.publisher.touch,
+            lambda: state.settings.suspend_spare_bytes,
         )
         self.job_suspensions = JobSuspensions(
             lambda: self.queue, self._local, self.suspensions, self.polling.details,
@@ -167,23 +198,7 @@ class Daemon:
         )  # fmt: skip
         self._freeing = Freeing(
             lambda: state.settings, lambda: self.queue.running, self.job_suspensions,
-            self.configure, notices.catch,
-        )  # fmt: skip
-        self._calibration = CalibrationService(
-            self.recorder.past,
-            lambda: self.monitor.devices,
-            lambda: self.polling.start(state.settings),
-            lambda text: notices.set("calibration", text),
-        )
-        self._flow = ReadingFlow(
-            state, self.queue, self.monitor, self.recorder, self.polling, self._lease_service,
-            self.alerts, FaultDrain(paths.faults_file(), notices), self._sharing, self._hosts,
-            notices, step=self._step, touch=touch,
-        )  # fmt: skip
-        self._supervisor.listener = self._flow
-        self._upkeep = Upkeep(
-            state, self.queue, self._local, self.runners, self.monitor, notices,
-            start_soon=self.start_soon, stop=self._stop.set, touch=touch,
+            self.configure, self._notices.catch,
         )  # fmt: skip
 
     async def run(self, listening: socket.socket) -> None:

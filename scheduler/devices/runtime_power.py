@@ -24,18 +24,20 @@ class PciGpu(NamedTuple):
     """The kernel suspends it once nobody has it open."""
 
 
-def gpus(vendor: str = NVIDIA) -> tuple[PciGpu, ...]:
+def find_gpus(vendor: str = NVIDIA) -> tuple[PciGpu, ...]:
     """Return the GPUs of a vendor by address, which is NVML's order, too."""
     found = []
     for folder in sorted(PCI.glob("*")):
-        if text(folder / "vendor") == vendor and text(folder / "class").startswith(_DISPLAY):
-            asleep = text(folder / "power/runtime_status") == "suspended"
-            can_sleep = text(folder / "power/control") == "auto"
+        if read_text(folder / "vendor") == vendor and read_text(folder / "class").startswith(
+            _DISPLAY
+        ):
+            asleep = read_text(folder / "power/runtime_status") == "suspended"
+            can_sleep = read_text(folder / "power/control") == "auto"
             found.append(PciGpu(folder.name, asleep, can_sleep))
     return tuple(found)
 
 
-def text(file: Path) -> str:
+def read_text(file: Path) -> str:
     """Return what a file of sysfs says; an empty text where it cannot be read."""
     try:
         return file.read_text(errors="replace").strip()

@@ -58,7 +58,7 @@ class SleepAware(Source):
 
     def __init__(self, open_gpus: Callable[[Collection[int]], Source], now: float) -> None:
         self._open_gpus, self._wanted = open_gpus, False
-        self._gpus = [_Gpu(g.address, i, g.asleep) for i, g in enumerate(runtime_power.gpus())]
+        self._gpus = [_Gpu(g.address, i, g.asleep) for i, g in enumerate(runtime_power.find_gpus())]
         self._source: Source | None = None
         self._closed: frozenset[int] | None = None
         """The GPUs that the open source leaves out; None before the first."""
@@ -111,7 +111,7 @@ class SleepAware(Source):
 
     def _follow(self, now: float) -> None:
         """Decide which GPUs are closed, by what the kernel says."""
-        states = runtime_power.gpus()
+        states = runtime_power.find_gpus()
         if [state.address for state in states] != [gpu.address for gpu in self._gpus]:
             raise DevicesChanged("a GPU came or went")
         for gpu, state in zip(self._gpus, states, strict=True):
@@ -172,7 +172,7 @@ def _closed(gpu: _Gpu, now: float) -> Reading:
 
 def aware(open_gpus: Callable[[Collection[int]], Source], now: float) -> Source:
     """Return the GPUs as a source that lets them sleep, where the kernel can suspend any."""
-    if any(gpu.can_sleep or gpu.asleep for gpu in runtime_power.gpus()):
+    if any(gpu.can_sleep or gpu.asleep for gpu in runtime_power.find_gpus()):
         try:
             return SleepAware(open_gpus, now)
         except Unmatched:

@@ -187,7 +187,7 @@ def can_sleep() -> bool:
     The kernel is asked: NVML itself would wake the GPU. Where its runtime power management is
     visible, the probe itself lets the GPU sleep (see `gpudeck.scheduler.devices.sleep`).
     """
-    if any(gpu.can_sleep for gpu in runtime_power.gpus()):
+    if any(gpu.can_sleep for gpu in runtime_power.find_gpus()):
         return False
     return any(_sleep_enabled(file) for file in _GPU_FOLDERS.glob("*/power"))
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from gpudeck.language.text import Message, Text, phrase
 from gpudeck.scheduler.background.process_stat import boot_id, pid_namespace, read_proc
 from gpudeck.scheduler.executors.exit_writer import LINGERS, UNWRITTEN
 from gpudeck.scheduler.executors.runner import LET_GO
@@ -16,14 +17,16 @@ from gpudeck.scheduler.protocol.devices import Device, Reading
 from gpudeck.scheduler.protocol.jobs import Job, Running
 from gpudeck.scheduler.protocol.snapshot import label
 
-ELSEWHERE = "runs in another PID namespace, as in a container, and can only be cancelled there"
+ELSEWHERE = phrase(
+    "runs in another PID namespace, as in a container, and can only be cancelled there"
+)
 
 
 class Finding(NamedTuple):
     """Describe what was found about the runner of a job."""
 
     job: int
-    note: str = ""
+    note: Message = ""
     """What it waits for, for display; empty where it waits for its command."""
     ended: bool = False
     """True where it is gone, and nobody reports that."""
@@ -48,16 +51,22 @@ class RunnerInspector:
         """Return what the runner waits for."""
         what, _, number = (read_proc(f"/proc/{state.runner}/comm") or b"").decode().partition(" ")
         if what == UNWRITTEN:
-            return Finding(job.id, f"its end cannot be recorded: {os.strerror(int(number))}")
+            problem = os.strerror(int(number))
+            return Finding(job.id, phrase("its end cannot be recorded: {problem}", problem=problem))
         if what.rstrip() == LINGERS:
-            return self._lingering(job, state, readings, devices)
+            return self._inspect_lingering(job, state, readings, devices)
         self._lingers_since.pop(state.attempt, None)
         if not state.stopping or not (others := _others(state.runner)):
             return Finding(job.id)
         first = others[0]
-        return Finding(job.id, f"waits for {_named(first)}: end it with sudo kill {first}")
+        note = phrase(
+            "waits for {process}: end it with {command}",
+            process=_describe(first),
+            command=f"sudo kill {first}",
+        )
+        return Finding(job.id, note)
 
-    def _lingering(
+    def _inspect_lingering(
         self, job: Job, state: Running, readings: Mapping[str, Reading], devices: Sequence[Device]
     ) -> Finding:
         """Return which process keeps its GPU. Let the runner go where none does."""
@@ -69,19 +78,26 @@ class RunnerInspector:
             if device is not None and device.kind != "nvidia":
                 continue
             if device is None or reading is None or reading.time <= since:
-                who = _named(others[0]) if others else "a process of another user"
-                where = name if device is None else label(device)
-                return Finding(job.id, f"has ended; {who} may still be on {where}")
+                note = phrase(
+                    "has ended; {process} may still be on {device}",
+                    process=_describe(others[0]) if others else phrase("a process of another user"),
+                    device=name if device is None else label(device),
+                )
+                return Finding(job.id, note)
             for process in reading.processes:
                 if process.pid in others:
-                    note = f"has ended; {_named(process.pid)} is still on {label(device)}"
+                    note = phrase(
+                        "has ended; {process} is still on {device}",
+                        process=_describe(process.pid),
+                        device=label(device),
+                    )
                     return Finding(job.id, note)
         try:
             os.kill(state.runner, LET_GO)
         except ProcessLookupError:
             return Finding(job.id)  # it ended in this moment
         self._lingers_since.pop(state.attempt, None)
-        return Finding(job.id, left=", ".join(map(_named, others)))
+        return Finding(job.id, left=", ".join(str(_describe(other)) for other in others))
 
 
 def is_elsewhere(state: Running) -> bool:
@@ -107,15 +123,16 @@ def _descendants(pid: int) -> Iterator[int]:
         yield from _descendants(int(child))
 
 
-def _named(pid: int) -> str:
+def _describe(pid: int) -> Text:
     """Return the process with its owner: "process 1234 of root (python)"."""
     try:
         uid = Path(f"/proc/{pid}").stat().st_uid
     except OSError:
-        return f"process {pid}"
+        return phrase("process {pid}", pid=pid)
+    user: Message
     try:
         user = pwd.getpwuid(uid).pw_name
     except KeyError:
-        user = f"user {uid}"
+        user = phrase("user {uid}", uid=uid)
     name = (read_proc(f"/proc/{pid}/comm") or b"").decode(errors="replace").strip()
-    return f"process {pid} of {user} ({name})"
+    return phrase("process {pid} of {user} ({name})", pid=pid, user=user, name=name)

@@ -63,7 +63,7 @@ def send(envelope: Envelope, timeout: float) -> None:
         else:
             _post(post_of(envelope.kind, envelope.address, wording), timeout)
     except (smtplib.SMTPException, http.client.HTTPException, OSError, ValueError) as e:
-        raise NotSent(_problem(e)) from e
+        raise NotSent(_explain(e)) from e
     except MemoryError as e:
         raise NotSent("it sends an answer without end") from e
     except ModuleNotFoundError as e:
@@ -80,7 +80,7 @@ def _become(user: int) -> None:
     os.environ["DBUS_SESSION_BUS_ADDRESS"] = f"unix:path=/run/user/{user}/bus"
 
 
-def _problem(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     match error:
         case smtplib.SMTPAuthenticationError():
             return "the mail server refused the user or the password"
@@ -153,6 +153,6 @@ if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
     try:
         send(msgspec.json.decode(sys.stdin.buffer.read(), type=Envelope), float(sys.argv[1]))
-    except NotSent as _problem_:
-        print(_problem_)
+    except NotSent as e:
+        print(e)
         sys.exit(1)

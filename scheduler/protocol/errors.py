@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpudeck.language.text import Message, Text, message_of, phrase
-
-if TYPE_CHECKING:
-    from gpudeck.extras import Missing
 
 MALFORMED = (ValueError, RecursionError)
 """Errors of decoding foreign JSON: wrong syntax, types or UTF-8 (ValueError), or deep nesting."""
@@ -24,14 +19,6 @@ class UserError(Exception):
 
 class NotFound(UserError):
     """Report that a job, a file or a workload that was named does not exist."""
-
-
-class PartMissing(UserError):
-    """Report that a part of GPU Deck is not installed."""
-
-    def __init__(self, missing: Missing) -> None:
-        super().__init__(str(missing))
-        self.missing = missing
 
 
 class Refused(UserError):

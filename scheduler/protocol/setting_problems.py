@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, get_args, get_type_hints
+from typing import Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
 from gpudeck.language.text import Message, Text, joined, mark_phrase, phrase
 
-_EXAMPLES = {
-    "webhook": "https://example.org/alerts",
-    "quiet_hours": "22:00-07:00",
-    "idle_hours_off": "22:00-07:00",
-    "report_daily": "08:00",
-    "clusters": mark_phrase("ray:lab with the address http://head:8265, or slurm:hpc without one"),
-    "limits": mark_phrase("a user's name with gpus, gpu_hours or both, such as 4 and 100"),
-    "hosts": mark_phrase("lab with the address user@lab1"),
-}
-"""What settings look like whose form is limited."""
 _KINDS = {
     "int": mark_phrase("{name} must be a whole number"),
     "float": mark_phrase("{name} must be a number"),
@@ -31,6 +21,12 @@ _LIMITS = {
     "<": mark_phrase("{name} must be below {value}"),
     ">": mark_phrase("{name} must be above {value}"),
 }
+
+
+class Example(NamedTuple):
+    """Annotate a setting whose form is limited with what it looks like."""
+
+    text: str
 
 
 def problem_of(error: msgspec.ValidationError, settings: type[msgspec.Struct]) -> Message:
@@ -47,8 +43,10 @@ def problem_of(error: msgspec.ValidationError, settings: type[msgspec.Struct]) -
     if what.startswith("Invalid enum value"):
         return _name_choices(settings, name)
     kind = re.match(r"Expected `(\w+)", what)
-    if name in _EXAMPLES:
-        return phrase("{name} must look like {value}", name=name, value=Text(_EXAMPLES[name]))
+    hint = get_type_hints(settings, include_extras=True).get(name)
+    for example in getattr(hint, "__metadata__", ()):
+        if isinstance(example, Example):
+            return phrase("{name} must look like {value}", name=name, value=Text(example.text))
     if kind and kind[1] in _KINDS and where == f"`$.{name}`":
         return Text(_KINDS[kind[1]], (("name", name),))
     return phrase("{name} has an unknown form: {problem}", name=name, problem=what)

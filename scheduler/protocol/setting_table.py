@@ -9,6 +9,8 @@ from typing import Annotated, Literal, NamedTuple, get_type_hints
 
 import msgspec
 
+from gpudeck.scheduler.protocol.setting_problems import Example
+
 SOURCES = "^(auto|cpu|nvml|replay:.+)$"
 _CLOCK = "([01][0-9]|2[0-3]):[0-5][0-9]"
 _HOURS = f"^({_CLOCK}-{_CLOCK})?$"
@@ -196,6 +198,7 @@ class PersonalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     idle_hours_off: Annotated[
         str,
         msgspec.Meta(pattern=_HOURS),
+        Example("22:00-07:00"),
         About(
             "Idle",
             "Assistant quiet hours",
@@ -277,6 +280,7 @@ class PersonalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     report_daily: Annotated[
         str,
         msgspec.Meta(pattern=f"^({_CLOCK})?$"),
+        Example("08:00"),
         About(
             "Assistant",
             "Daily report",
@@ -415,6 +419,7 @@ class PersonalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     quiet_hours: Annotated[
         str,
         msgspec.Meta(pattern=_HOURS),
+        Example("22:00-07:00"),
         About(
             "Alerts",
             "Quiet hours",
@@ -425,6 +430,7 @@ class PersonalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     webhook: Annotated[
         str,
         msgspec.Meta(pattern="^(https?://[^/\\s]+\\S*)?$"),
+        Example("https://example.org/alerts"),
         About(
             "Alerts",
             "Webhook",

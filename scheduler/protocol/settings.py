@@ -10,11 +10,11 @@ from typing import Annotated
 import msgspec
 
 from gpudeck.language.numbers import GIB
-from gpudeck.language.text import joined, phrase
+from gpudeck.language.text import joined, mark_phrase, phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
-from gpudeck.scheduler.protocol.setting_problems import problem_of
+from gpudeck.scheduler.protocol.setting_problems import Example, problem_of
 from gpudeck.scheduler.protocol.setting_table import SOURCES, PersonalSettings
 from gpudeck.scheduler.protocol.user_limits import UserLimits
 
@@ -57,19 +57,23 @@ class HostSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 class Settings(PersonalSettings, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Hold all settings, with those that have commands of their own."""
 
-    clusters: dict[Annotated[str, msgspec.Meta(pattern=CLUSTER)], ClusterSettings] = msgspec.field(
-        default_factory=dict
-    )
+    clusters: Annotated[
+        dict[Annotated[str, msgspec.Meta(pattern=CLUSTER)], ClusterSettings],
+        Example(mark_phrase("ray:lab with the address http://head:8265, or slurm:hpc without one")),
+    ] = msgspec.field(default_factory=dict)
     """Clusters that jobs can be submitted to, by kind and name, such as ray:lab."""
     hosts: Annotated[
         dict[Annotated[str, msgspec.Meta(pattern=HOST)], HostSettings],
         msgspec.Meta(max_length=64),
+        Example(mark_phrase("lab with the address user@lab1")),
     ] = msgspec.field(default_factory=dict)
     """Other machines whose devices are shown, by name; reached over ssh."""
 
-    limits: Annotated[dict[str, UserLimits], msgspec.Meta(max_length=10_000)] = msgspec.field(
-        default_factory=dict
-    )
+    limits: Annotated[
+        dict[str, UserLimits],
+        msgspec.Meta(max_length=10_000),
+        Example(mark_phrase("a user's name with gpus, gpu_hours or both, such as 4 and 100")),
+    ] = msgspec.field(default_factory=dict)
     """What users of a shared daemon may use, by name (see `gpudeck limits`)."""
 
     reservations: Annotated[dict[str, Booking], msgspec.Meta(max_length=1000)] = msgspec.field(

@@ -197,6 +197,6 @@ def label(device: Device) -> str:
     return f"{device.host} {name}" if device.host else name
 
 
-def called(device: Device) -> str:
+def full_label(device: Device) -> str:
     """Return the label, with REPLAY before it for a recording: "REPLAY GPU 0"."""
     return f"REPLAY {label(device)}" if device.kind == "replay" else label(device)

@@ -378,12 +378,20 @@ class NoRoom(_Value, frozen=True):
 Unsatisfiable = TooFewGpus | TooFewOfType | TooLittleMemory | AllDrained
 """Reasons that remain however many other jobs end."""
 
+QueueReason = (
+    GroupPaused | GroupFull | UserGpus | UserHours | NoProcessor | ClusterUnavailable
+    | ClusterMissing | ClusterFull | Behind | BehindUser
+)  # fmt: skip
+"""Reasons that lie in other jobs, or in what may run at once."""
+DeviceReason = (
+    Preempts | NoDevices | ReplayShown | OtherDevices | TooFewGpus | TooFewOfType | TooLittleMemory
+    | AllDrained | NoRoom
+)  # fmt: skip
+"""Reasons that lie in the devices."""
 WaitReason = (
     NotConsidered | StartsNow | QueuePaused | Held | HeldByAdmin | EnvironmentMissing
     | SpecDamaged | AfterJobs | DependencyFailed | NotBefore | RetryLater | StartFailed
-    | FolderUnreadable | JustTaken | GroupPaused | GroupFull | UserGpus | UserHours
-    | NoProcessor | ClusterUnavailable | ClusterMissing | ClusterFull | Behind | BehindUser
-    | Preempts | NoDevices | ReplayShown | OtherDevices | Unsatisfiable | NoRoom
+    | FolderUnreadable | JustTaken | QueueReason | DeviceReason
 )  # fmt: skip
 
 _KINDS = {
@@ -409,6 +417,10 @@ def explain(reason: WaitReason, now: float) -> Message:  # noqa: PLR0912 - one l
     Args:
         now: seconds since the epoch, by which times of day are chosen or dates are added.
     """
+    if isinstance(reason, QueueReason):
+        return _explain_queue(reason, now)
+    if isinstance(reason, DeviceReason):
+        return _explain_devices(reason, now)
     match reason:
         case NotConsidered():
             return phrase("not considered yet")
@@ -466,6 +478,12 @@ def explain(reason: WaitReason, now: float) -> Message:  # noqa: PLR0912 - one l
                 "{device} was just taken by another user's queue; it is tried again soon",
                 device=device,
             )
+        case _:
+            assert_never(reason)
+
+
+def _explain_queue(reason: QueueReason, now: float) -> Message:
+    match reason:
         case GroupPaused(group):
             return phrase("group {group} is paused", group=group)
         case GroupFull(group, running, limit):
@@ -500,8 +518,6 @@ def explain(reason: WaitReason, now: float) -> Message:  # noqa: PLR0912 - one l
             return phrase("{cluster} is not in the settings", cluster=cluster)
         case ClusterFull(cluster, jobs):
             return phrase("{cluster} already has {n} jobs from this queue", cluster=cluster, n=jobs)
-        case Preempts(jobs):
-            return phrase("takes the GPU of {jobs}, suspended for it", jobs=list_jobs(jobs))
         case Behind(job):
             return phrase("job {job} is ahead of it", job=job)
         case BehindUser(job, used, less):
@@ -512,6 +528,14 @@ def explain(reason: WaitReason, now: float) -> Message:  # noqa: PLR0912 - one l
                 less=less,
                 used=used,
             )
+        case _:
+            assert_never(reason)
+
+
+def _explain_devices(reason: DeviceReason, now: float) -> Message:
+    match reason:
+        case Preempts(jobs):
+            return phrase("takes the GPU of {jobs}, suspended for it", jobs=list_jobs(jobs))
         case NoDevices():
             return phrase("no device can be read at present")
         case ReplayShown():

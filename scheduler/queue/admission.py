@@ -182,7 +182,7 @@ def check_cluster(where: str, clusters: Collection[str]) -> None:
         )
 
 
-def bound(spec: Spec, devices: Sequence[Device]) -> Spec:
+def bind_kind(spec: Spec, devices: Sequence[Device]) -> Spec:
     """Return the spec for the kind of device there is now, where the job needs one."""
     kinds = [d.kind for d in devices if d.kind != "replay"]
     kind = kinds[0] if kinds and spec.gpus and not spec.where else ""

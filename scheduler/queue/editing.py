@@ -15,7 +15,7 @@ from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Changes, Event, Job, Queued, Spec, listed
 from gpudeck.scheduler.protocol.schedule import Landing, Moved
 from gpudeck.scheduler.protocol.turns import Work, finish
-from gpudeck.scheduler.queue.admission import bound, check_spec, check_text, check_variety
+from gpudeck.scheduler.queue.admission import bind_kind, check_spec, check_text, check_variety
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.queue.placement import ALL_FREE, Availability
 from gpudeck.scheduler.queue.planner import Planner
@@ -73,7 +73,7 @@ class JobEditor:
             )
             check_spec(spec, () if same else devices, availability)
             if devices and not same:  # a job for GPUs that are gone for a moment stays one for GPUs
-                spec = bound(spec, devices)
+                spec = bind_kind(spec, devices)
         changed = with_spec(job, spec)
         event = Event(time.time(), "edited", describe_changes(job.spec, spec))
         self._store.update(changed, event)

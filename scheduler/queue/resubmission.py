@@ -16,7 +16,7 @@ from gpudeck.scheduler.protocol.errors import NotFound, Unsettled, UserError
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Spec
 from gpudeck.scheduler.protocol.submissions import SubmissionRecord
 from gpudeck.scheduler.protocol.turns import Work, parts
-from gpudeck.scheduler.queue.admission import bound
+from gpudeck.scheduler.queue.admission import bind_kind
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.store import Store
 from gpudeck.scheduler.store.store import is_gone
@@ -93,7 +93,7 @@ class Resubmission:
         known = {job.id for job in jobs if not is_gone(job)}
         now = time.time()
         left = [
-            Job(number, bound(spec, devices), now, Queued())
+            Job(number, bind_kind(spec, devices), now, Queued())
             for number, spec in zip(record.numbers, specs, strict=True)
             if number not in known and not may_have_begun(number)
         ]

@@ -22,7 +22,7 @@ from gpudeck.scheduler.protocol.submissions import digesting, new_token
 from gpudeck.scheduler.protocol.turns import PART, Work, light_parts, parts
 from gpudeck.scheduler.protocol.wait_reasons import explain
 from gpudeck.scheduler.queue.admission import (
-    bound,
+    bind_kind,
     check_cluster,
     check_dependencies,
     check_environment,
@@ -119,7 +119,7 @@ class Submission:
         for part in parts(specs):
             for spec in part:
                 self._check(spec, devices, availability)
-                fitting.append(bound(spec, devices))
+                fitting.append(bind_kind(spec, devices))
             yield
         yield from self._check_dependencies(specs)
         self._check_artefacts(specs)
@@ -222,7 +222,7 @@ class Submission:
         self._check_artefacts([spec])
         yield from self._check_dependencies([spec])
         known = (*self._index.active, *(job.id for job in self._index.ended))
-        first, spec, now = 1 + max(known, default=0), bound(spec, devices), time.time()
+        first, spec, now = 1 + max(known, default=0), bind_kind(spec, devices), time.time()
         *before, job = (Job(first + i, spec, now, Queued()) for i in range(count))
         return (yield from self._planner.forecast(job, devices, availability, before))
 
@@ -246,7 +246,7 @@ class Submission:
         """
         unbound = self._index.unbound
         jobs = [self._index.active[job_id] for job_id in nsmallest(staging.PART, unbound)]
-        specs = [(job, bound(job.spec, devices)) for job in jobs]
+        specs = [(job, bind_kind(job.spec, devices)) for job in jobs]
         known = [(with_spec(job, spec), ()) for job, spec in specs if spec.kind]
         self._index.commit_all(known)
         self.unfinished = bool(known and unbound)

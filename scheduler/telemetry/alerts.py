@@ -17,7 +17,7 @@ from gpudeck.scheduler.protocol.devices import Device, Reading
 from gpudeck.scheduler.protocol.errors import NotFound
 from gpudeck.scheduler.protocol.jobs import Job, Running, held_devices
 from gpudeck.scheduler.protocol.settings import Settings
-from gpudeck.scheduler.protocol.snapshot import Alert, HostState, called
+from gpudeck.scheduler.protocol.snapshot import Alert, HostState, full_label
 from gpudeck.scheduler.telemetry.alert_rules import (
     CORRECTED,
     DEVICE_RULES,
@@ -57,7 +57,7 @@ class AlertLevel(NamedTuple):
     value: float | None
     thresholds: Thresholds
     text: Callable[[], Wording]
-    """Returns the alert's text; called only where the value is known."""
+    """Returns the alert's text; full_label only where the value is known."""
 
 
 class AlertEvaluator:
@@ -204,7 +204,7 @@ class AlertEvaluator:
                         yield AlertLevel(key, None, thresholds, _unworded)
                         continue
                     subject = DeviceSubject(
-                        called(device), device, reading, job, settings, corrected
+                        full_label(device), device, reading, job, settings, corrected
                     )
                     text = partial(rule.text, subject, thresholds)
                     yield AlertLevel(key, rule.level(subject), thresholds, text)

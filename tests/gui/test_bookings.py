@@ -146,7 +146,7 @@ def test_the_window_reserves_and_cancels_with_a_real_daemon(clean_qt, qtbot, tmp
         assert exchange(qtbot, link, Reserve(booking)) == Booked(1)
         (row,) = booking_rows(client.snapshot())
         assert (row.key, row.phase, row.cells[1:3]) == (1, "Upcoming", ("CPU", "group night"))
-        with pytest.raises(UserError, match="reservation 1 keeps one of these GPUs"):
+        with pytest.raises(UserError, match="booking 1 keeps one of these GPUs"):
             exchange(qtbot, link, Reserve(booking))
         exchange(qtbot, link, CancelBooking(1))
         assert booking_rows(client.snapshot()) == ()

@@ -57,7 +57,7 @@ def start() -> None:
 
 def note(deck: Client, job: Job) -> str:
     state = deck.job(job.id).state
-    return state.note if isinstance(state, Running) else ""
+    return str(state.note) if isinstance(state, Running) else ""
 
 
 def other_process(deck: Client, job: Job) -> int:

@@ -28,7 +28,7 @@ def test_a_reserved_device_runs_the_jobs_of_its_group_only(alone: Shell, tmp_pat
     assert told.startswith("Booking 1: CPU for group night from ")
     assert told.splitlines()[1].startswith("Job 1 may run on")
     line = alone.fails("reserve", "0", "--from", "+90m", "--until", "+2h")
-    assert line.startswith("gpudeck: reservation 1 keeps one of these GPUs for group night")
+    assert line.startswith("gpudeck: booking 1 keeps one of these GPUs for group night")
     go.touch()
     kill_daemon()
     with Client() as deck:
@@ -49,7 +49,7 @@ def test_a_reserved_device_runs_the_jobs_of_its_group_only(alone: Shell, tmp_pat
         assert alone.json("reserve", "list")["1"]["group"] == "night"
         assert alone("reserve", "cancel", "1") == "Booking 1 was cancelled.\n"
         assert deck.wait(other.id, 30).status == "done"
-    assert "there is no reservation 1" in alone.fails("reserve", "cancel", "1")
+    assert "there is no booking 1" in alone.fails("reserve", "cancel", "1")
     for wrong in (["cancel"], ["cancel", "x"], ["list", "0"], ["list", "--until", "+1h"]):
         assert "Example: " in alone.fails("reserve", *wrong, status=2)
 
@@ -65,7 +65,7 @@ def test_what_makes_no_reservation_is_refused(alone: Shell) -> None:
     assert "needs its end" in alone.fails("reserve", "0", status=2)
     assert "there is no GPU 9" in alone.fails("reserve", "9", "--until", "+1h")
     past = alone.fails("reserve", "0", "--from", "2020-01-01", "--until", "2020-01-02")
-    assert "a reservation ends after it begins, and in the future" in past
+    assert "a booking ends after it begins, and in the future" in past
     line = alone.fails("reserve", "0", "--until", "+1h", "--user", "root")
     assert "a queue of your own has one user" in line
     assert "this machine has no user" in alone.fails(

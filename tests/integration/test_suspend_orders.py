@@ -91,7 +91,7 @@ def test_a_gpu_is_freed_by_order_until_the_time_that_is_said(machine: Machine) -
     foretold = plan_action(ToolContext(machine.deck), order).effect
     assert f"Job {job.id} (sh) leaves its GPU" in foretold
     done = carry_out(machine, order)
-    assert "reservation 1" in done and f"Suspended: job {job.id}." in done
+    assert "booking 1" in done and f"Suspended: job {job.id}." in done
     assert machine.off(job)
     snapshot = machine.deck.snapshot()
     booking = snapshot.settings.reservations["1"]

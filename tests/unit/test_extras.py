@@ -49,4 +49,4 @@ def test_what_is_installed_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(extras.EXTRAS, "compute", ("torch", "no_such_package"))
     missing = extras.missing_of("window", "compute")
     assert missing == ("no_such_package", "compute")
-    assert str(missing).startswith("no_such_package is not installed. Install the part 'compute'")
+    assert str(missing).startswith("no_such_package is not installed. Install the part “compute”")

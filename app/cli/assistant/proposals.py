@@ -31,7 +31,7 @@ def run(args: Namespace) -> int:
     except (DaemonGone, FileNotFoundError):
         waiting = ()  # they end with the assistant
     if args.proposal:
-        return _decide(assistant, _found(waiting, args.proposal))
+        return _decide(assistant, _find(waiting, args.proposal))
     if args.json:
         print_json(waiting)
     elif waiting:
@@ -43,14 +43,11 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _found(waiting: tuple[Proposal, ...], start: str) -> Proposal:
+def _find(waiting: tuple[Proposal, ...], start: str) -> Proposal:
     found = [one for one in waiting if one.id.startswith(start)]
     if len(found) != 1:
-        raise UserError(
-            f"no proposal that waits begins with {start!r}. See: gpudeck proposals"
-            if not found
-            else f"several proposals begin with {start!r}. See: gpudeck proposals"
-        )
+        how_many = "several proposals begin" if found else "no proposal that waits begins"
+        raise UserError(f"{how_many} with {start!r}. See: gpudeck proposals")
     return found[0]
 
 

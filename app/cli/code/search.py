@@ -96,7 +96,7 @@ def _judge(args: Namespace) -> int:
     if not Path(args.target).is_file():
         raise NotFound(f"there is no file {args.target}")
     if missing := missing_of("compute"):
-        raise UserError(str(missing))
+        raise UserError(missing.text)
     options = [f"--{name}={getattr(args, name)}" for name in ("task", "entry", "dtype", "seconds")]
     options += [f"--size={size}" for size in args.size]
     options += [] if args.seed is None else [f"--seed={args.seed}"]

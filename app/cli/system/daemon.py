@@ -43,7 +43,6 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="with start: read the devices from auto, nvml, cpu, replay:FILE or "
         "replay:FILE*COPIES from now on",
     )
-
     parser.add_argument(
         "--system",
         action="store_true",

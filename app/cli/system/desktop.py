@@ -15,7 +15,7 @@ from gpudeck.app.cli.output import print_result
 from gpudeck.extras import missing_of
 from gpudeck.scheduler.background import unit
 from gpudeck.scheduler.protocol import paths
-from gpudeck.scheduler.protocol.errors import PartMissing, UserError
+from gpudeck.scheduler.protocol.errors import UserError
 
 _ENTRY = f"applications/{DESKTOP_ID}.desktop"
 _SOURCES = {
@@ -72,7 +72,7 @@ def run(args: Namespace) -> int:
 def install() -> Changed:
     """Write the files that are missing or out of date. Raises UserError or OSError."""
     if missing := missing_of("window"):
-        raise PartMissing(missing)
+        raise UserError(missing.text)
     program, changed = _find_program(), []
     for name, asset in _SOURCES.items():
         file, content = _data_folder() / name, (paths.assets() / asset).read_bytes()

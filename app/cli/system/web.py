@@ -10,7 +10,7 @@ from gpudeck.app.cli.output import print_error, print_line
 from gpudeck.app.language import texts
 from gpudeck.extras import missing_of
 from gpudeck.scheduler.client import Client
-from gpudeck.scheduler.protocol.errors import PartMissing
+from gpudeck.scheduler.protocol.errors import UserError
 
 PORT = 8430
 
@@ -29,7 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Serve until interrupted."""
     if missing := missing_of("web"):
-        raise PartMissing(missing)
+        raise UserError(missing.text)
     from gpudeck.app.web.server import WebPage
     from gpudeck.assistant.serve.server import listen, serve
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from gpudeck.scheduler.devices.drm.files import Values
-from gpudeck.scheduler.devices.runtime_power import text
+from gpudeck.scheduler.devices.runtime_power import read_text
 
 _MICRO, _MILLI, _MEGA = 1e-6, 1e-3, 1e6
 
@@ -25,12 +25,15 @@ class AmdCard:
     @property
     def identity(self) -> str:
         """Return the card's unique number; empty where it has none."""
-        return text(self._folder / "unique_id")
+        return read_text(self._folder / "unique_id")
 
     @property
     def name(self) -> str:
         """Return the card's name, as far as the driver knows it."""
-        return text(self._folder / "product_name") or f"AMD GPU {text(self._folder / 'device')}"
+        return (
+            read_text(self._folder / "product_name")
+            or f"AMD GPU {read_text(self._folder / 'device')}"
+        )
 
     def read(self, now: float) -> Values:
         """Return everything that the driver reports."""
@@ -47,7 +50,7 @@ class AmdCard:
 
     def _sensors(self, folder: Path, found: Values) -> None:
         """Add temperatures, power, fan and clocks."""
-        labels = {text(file): file for file in folder.glob("temp*_label")}
+        labels = {read_text(file): file for file in folder.glob("temp*_label")}
         for field, label in (("temp", "edge"), ("temp_mem", "mem")):
             named = labels.get(label, folder / "temp1_label" if label == "edge" else None)
             if named is not None:

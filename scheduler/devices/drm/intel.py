@@ -14,7 +14,7 @@ from typing import Literal
 
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.devices.drm.files import Rate, Values, number
-from gpudeck.scheduler.devices.runtime_power import text
+from gpudeck.scheduler.devices.runtime_power import read_text
 from gpudeck.scheduler.protocol.absence import Absence
 
 _MICRO, _MILLI = 1e-6, 1e-3
@@ -37,7 +37,7 @@ class IntelCard:
     @property
     def name(self) -> str:
         """Return the card's name, which the driver does not know."""
-        return f"Intel GPU {text(self._folder / 'device')}"
+        return f"Intel GPU {read_text(self._folder / 'device')}"
 
     def read(self, now: float) -> Values:
         """Return everything that the driver reports."""
@@ -74,7 +74,7 @@ class IntelCard:
         found.set("power", self._energy.read(joules, now), _POWER_METHOD)
         found.set("energy", joules)
         found.add("power_limit", [folder / "power1_max", folder / "power2_max"], _MICRO)
-        labels = {text(file): file.name for file in folder.glob("temp*_label")}
+        labels = {read_text(file): file.name for file in folder.glob("temp*_label")}
         for field, label in (("temp", "pkg"), ("temp_mem", "vram")):
             stem = labels.get(label, "temp1_label").removesuffix("_label")
             if label in labels or field == "temp":

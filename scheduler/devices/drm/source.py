@@ -66,7 +66,7 @@ class DrmSource(Source):
 
 def _found() -> list[str]:
     """Return the addresses of the cards that have a driver."""
-    cards = (*runtime_power.gpus(AMD), *runtime_power.gpus(INTEL))
+    cards = (*runtime_power.find_gpus(AMD), *runtime_power.find_gpus(INTEL))
     return sorted(
         gpu.address
         for gpu in cards
@@ -84,9 +84,11 @@ def _driver(address: str) -> str:
 
 
 def _sleeps(address: str) -> bool:
-    return runtime_power.text(_folder(address) / "power/runtime_status") == "suspended"
+    return runtime_power.read_text(_folder(address) / "power/runtime_status") == "suspended"
 
 
 def _card(address: str) -> AmdCard | IntelCard:
     folder = _folder(address)
-    return AmdCard(folder) if runtime_power.text(folder / "vendor") == AMD else IntelCard(folder)
+    return (
+        AmdCard(folder) if runtime_power.read_text(folder / "vendor") == AMD else IntelCard(folder)
+    )

@@ -34,6 +34,7 @@ from gpudeck.assistant.facts import (
     phrases,
 )
 from gpudeck.assistant.reports import charts, tables
+from gpudeck.assistant.reports.cells import Cells
 from gpudeck.assistant.writing.writer import write
 from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Progress, Running, queued
 from gpudeck.scheduler.protocol.snapshot import Columns, DeviceState, Idle
@@ -128,7 +129,7 @@ def test_means_of_counters_over_a_span_state_the_largest_error_in_facts_tables_a
         assert str(found[name].source) == "CPU readings, history, hardware counters ±5 %"
     assert found["cpu.temp.mean"].error is None
     assert found["cpu.tflops.mean"].said == "436 TFLOP/s", "the model reads this"
-    cells = tables.Cells([*facts, *device_facts(CPU_STATE, NOW)])
+    cells = Cells([*facts, *device_facts(CPU_STATE, NOW)])
     table = tables.devices((CPU_STATE,), cells)
     assert "FP8 would be twice and TF32 half of it" in table.note
     (row,) = table.rows

@@ -190,7 +190,7 @@ def test_the_workload_reports_how_many_texts_held_and_the_speed(home, tmp_path, 
     (folder / VOCABULARY).write_text("".join(f"{i + 1} {bytes([i])!r} 1\n" for i in range(256)))
     settings.save(Settings(model_folder=TEMPLATE))
     assert serve("rain", work, ["--texts=1"]) == 1
-    assert "the template is to write" in capsys.readouterr().err
+    assert "no model is chosen" in capsys.readouterr().err
     settings.save(Settings(model_folder=str(folder)))
     assert serve("rain", work, ["--texts=2", "--method=greedy"]) == 0
     result = msgspec.json.decode(capsys.readouterr().out.splitlines()[-1], type=Result)
