@@ -15,6 +15,7 @@ from gpudeck.accel.runtime.state_files import change, state_folder
 from gpudeck.accel.search.advice import Advisor
 from gpudeck.accel.search.contender import Contender
 from gpudeck.accel.search.contest import Effort
+from gpudeck.accel.search.crew import Crew
 from gpudeck.accel.search.engine import Budget, Engine
 from gpudeck.accel.search.fusion.capture import bind, capture
 from gpudeck.accel.search.fusion.template import task_of_module, template_of_module
@@ -98,13 +99,15 @@ def optimize_kernel(
     )
     if not here:
         return _predicted(task, template, target_hardware)
-    with Journal(problem_of(task, template, device)) as journal, torch.no_grad():
+    with (
+        Crew(nursery(), device.torch_device) as crew,
+        Journal(problem_of(task, template, device)) as journal,
+        torch.no_grad(),
+    ):
         capability = None
         if device.capability is not None:
             capability = 10 * device.capability[0] + device.capability[1]
-        engine = Engine(
-            task, template, journal, nursery(), device.torch_device, capability, report, advisor
-        )
+        engine = Engine(task, template, journal, crew, capability, report, advisor)
         try:
             engine.run(budget or Budget())
         finally:
@@ -113,8 +116,10 @@ def optimize_kernel(
             why = journal.entries[-1].why if journal.entries else "nothing was tried"
             raise RuntimeError(f"no configuration of {template.name} can be used: {why}")
         config, us = journal.timed[0]
-    source = template.make(config)
-    verdict = judge(source, task, compiled=compiled, effort=effort, device=device)
+        source = template.make(config)
+        verdict = judge(
+            source, task, compiled=compiled, effort=effort, device=device, crew=crew
+        )  # fmt: skip
     change(journal.problem.verdict_file, lambda _: encode(verdict))
     kept = install(verdict) if use and verdict.is_faster else None
     function = load(source)

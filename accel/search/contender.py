@@ -134,13 +134,15 @@ class Desk:
             torch.cuda.synchronize(self._device)
 
 
-@dataclass
+@dataclass(eq=False)
 class Contender:
     """Own a process with a function that is called."""
 
     child: Child
     flags: list[Flag]
     """What the process noticed, or what it failed by."""
+    trusted: bool = False
+    """Whether its functions are ours."""
 
     @classmethod
     def start(
@@ -156,7 +158,7 @@ class Contender:
         """Start a process and load a function; failures are in `flags`."""
         arena = desk.arena
         child = nursery.fork([arena.descriptor] if arena.descriptor >= 0 else [])
-        contender = cls(child, [])
+        contender = cls(child, [], trusted)
         contender.load(source, desk, device, trusted=trusted, threads=threads)
         return contender
 

@@ -27,6 +27,8 @@ CALLS = 8
 _TRIED = 3
 _SINGLE = 3
 """One of so many rounds has a single call in each window."""
+_WINDOW_US = 10_000.0
+"""About the longest window: of slow functions, it has fewer calls."""
 _CERTAIN = 1.10
 """The timing ends early once both bounds of the speedup lie within this factor."""
 
@@ -68,10 +70,13 @@ class Contest:
     """Time four processes in turn: the candidate, the alternative, its twin, and mere copies."""
 
     def __init__(
-        self, task: Task, desk: Desk, bound: float, random: torch.Generator, effort: Effort
-    ) -> None:
+        self, task: Task, desk: Desk, bound: float, random: torch.Generator, effort: Effort,
+        call_us: float,
+    ) -> None:  # fmt: skip
+        """Prepare a contest in which a call takes about `call_us`; `bound` is the error allowed."""
         self._task, self._desk, self._bound = task, desk, bound
         self._random, self._effort = random, effort
+        self._calls = max(2, min(desk.calls, int(_WINDOW_US / call_us)))
         self._rounds: list[Round] = []
         self._verified = 0
         self.refusals: list[Refusal] = []
@@ -91,7 +96,7 @@ class Contest:
 
     def _round(self, runners: Mapping[str, Contender]) -> bool:
         single = len(self._rounds) % _SINGLE == 0
-        calls = 1 if single else 2 + self._draw(self._desk.calls - 1)
+        calls = 1 if single else 2 + self._draw(self._calls - 1)
         names = list(runners)
         order = [names[i] for i in torch.randperm(len(names), generator=self._random)]
         took: dict[str, float] = {}

@@ -21,12 +21,12 @@ from msgspec.structs import replace
 
 from gpudeck.accel.runtime import power
 from gpudeck.accel.search.advice import Advisor
-from gpudeck.accel.search.arena import Arena, calls_that_fit, lay_out
+from gpudeck.accel.search.arena import calls_that_fit, lay_out
 from gpudeck.accel.search.contender import Contender, Desk
+from gpudeck.accel.search.crew import Crew
 from gpudeck.accel.search.journal import Entry, Journal, Proposer, State, lessons
 from gpudeck.accel.search.measures import compare
 from gpudeck.accel.search.messages import Window
-from gpudeck.accel.search.nursery import Nursery
 from gpudeck.accel.search.space import Config, key
 from gpudeck.accel.search.surrogate import propose
 from gpudeck.accel.search.tasks import Task
@@ -60,8 +60,7 @@ class Engine:
         task: Task,
         template: Template,
         journal: Journal,
-        nursery: Nursery,
-        device: torch.device,
+        crew: Crew,
         capability: int | None,
         report: Callable[[Entry], None] = lambda entry: None,
         advisor: Advisor | None = None,
@@ -72,22 +71,21 @@ class Engine:
             task: what is computed; the timed sizes count.
             template: the kernel.
             journal: keeps what is found out, and holds what was found out before.
-            nursery: starts the processes.
-            device: where it runs.
+            crew: starts the processes, on the device where the search runs.
             capability: the compute capability for which kernels are compiled before they run;
                 None if that is not of use.
             report: is told each new entry.
             advisor: proposes configurations in turn with the surrogate.
         """
         self._task, self._template, self._journal = task, template, journal
-        self._nursery, self._device, self._capability = nursery, device, capability
+        self._crew, self._device, self._capability = crew, crew.device, capability
         self._report, self._advisor = report, advisor
         self._random = np.random.default_rng(len(journal.entries))
         self._values = torch.Generator().manual_seed(len(journal.entries))
         self._runner: Contender | None = None
         self._calls = calls_that_fit(task, task.timed, _CALLS)
-        self._arena = Arena.create(lay_out(task, task.timed, self._calls)[1], device)
-        self._desk = Desk(self._arena, task, device)
+        arena = crew.arena(lay_out(task, task.timed, self._calls)[1])
+        self._desk = Desk(arena, task, crew.device)
         self._desk.lay_out(task.timed, self._calls)
         self._desk.stock(self._values)
 
@@ -104,11 +102,10 @@ class Engine:
                     return
 
     def close(self) -> None:
-        """End the processes."""
+        """Give the process back."""
         if self._runner is not None:
-            self._runner.end()
+            self._crew.release(self._runner)
             self._runner = None
-        self._arena.close()
 
     def _is_spent(self, budget: Budget) -> bool:
         minutes = (self._before + time.monotonic() - self._started) / 60
@@ -143,7 +140,7 @@ class Engine:
             return
 
         def examine(config: Config) -> Entry | None:
-            compiler = Contender(self._nursery.fork(), [])
+            compiler = Contender(self._crew.nursery.fork(), [])
             try:
                 needs = compiler.compile(launch(config), capability)
             finally:
@@ -166,10 +163,7 @@ class Engine:
     def _measured(self, config: Config) -> Entry:
         source = self._template.make(config)
         if self._runner is None:
-            self._runner = Contender.start(
-                self._nursery, source, self._desk, self._device, trusted=True,
-                threads=torch.get_num_threads(),
-            )  # fmt: skip
+            self._runner = self._crew.start(source, self._desk, trusted=True)
         else:
             self._runner.load(
                 source, self._desk, self._device, trusted=True, threads=torch.get_num_threads()
@@ -183,7 +177,7 @@ class Engine:
             return Entry(config, state, 0.0 if wrong else statistics.median(times), wrong)
         failed = runner.flags[0]
         # the process may be gone, or its context of the GPU be broken
-        runner.end()
+        self._crew.release(runner)
         self._runner = None
         return Entry(config, "hung" if failed.kind == "hung" else "failed", why=failed.where)
 

@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 
 from gpudeck.accel.runtime.capability import ComputeDevice, find_device, versions
-from gpudeck.accel.search.arena import Arena, calls_that_fit, lay_out
+from gpudeck.accel.search.arena import calls_that_fit, lay_out
 from gpudeck.accel.search.contender import Contender, Desk
 from gpudeck.accel.search.contest import CALLS, Contest, Effort, fastest
+from gpudeck.accel.search.crew import Crew
 from gpudeck.accel.search.measures import compare
 from gpudeck.accel.search.messages import Window
 from gpudeck.accel.search.nursery import Nursery
@@ -71,6 +72,7 @@ def judge(
     effort: Effort | None = None,
     seed: int | None = None,
     device: ComputeDevice | None = None,
+    crew: Crew | None = None,
 ) -> Verdict:
     """Return the verdict on a candidate.
 
@@ -84,49 +86,42 @@ def judge(
         effort: how long is measured.
         seed: repeats a verdict; by default it is drawn after the candidate was loaded.
         device: where it runs; by default the first GPU, or the CPU.
+        crew: has processes of judgements before, and keeps those of this one.
 
     Raises:
         OSError: if the candidate's file cannot be read.
         MemoryError: if inputs and results of a few calls do not fit into the device's memory.
     """
     device = find_device() if device is None else device
-    with torch.no_grad(), _Session(candidate, task, device, effort or Effort()) as session:
-        return session.judge(compiled, seed)
+    with torch.no_grad(), ExitStack() as stack:
+        crew = crew or stack.enter_context(Crew(nursery(), device.torch_device))
+        return _Session(candidate, task, device, effort or Effort(), crew).judge(compiled, seed)
 
 
 class _Session:
     """Judge one candidate once."""
 
     def __init__(
-        self, candidate: Source, task: Task, device: ComputeDevice, effort: Effort
+        self, candidate: Source, task: Task, device: ComputeDevice, effort: Effort, crew: Crew
     ) -> None:
         self._candidate, self._task = candidate, task
         self._device, self._torch_device = device, device.torch_device
-        self._effort = effort
+        self._effort, self._crew = effort, crew
         self._text = candidate.text
         self._refusals: list[Refusal] = []
         self._trials: list[Trial] = []
         self._launched: tuple[str, ...] = ()
         self._race: Race | None = None
         self._roofline: Roofline | None = None
-        self._stack = ExitStack()
-
-    def __enter__(self) -> _Session:
         timed = self._task.timed
         self._calls = calls_that_fit(self._task, timed, CALLS)
         size = max(lay_out(self._task, *s)[1] for s in ((timed, self._calls), (self._largest(), 2)))
-        if size > self._device.free_memory() / 2:
+        if size > crew.held and size > (device.free_memory() + crew.held) / 2:
             raise MemoryError(
                 f"{size / 2**20:.0f} MiB are shared with the candidate, which is more than half of"
                 " the free memory. Choose smaller sizes"
             )
-        arena = Arena.create(size, self._torch_device)
-        self._stack.callback(arena.close)
-        self._desk = Desk(arena, self._task, self._torch_device)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self._desk = Desk(crew.arena(size), self._task, self._torch_device)
 
     def judge(self, compiled: Sequence[str], seed: int | None) -> Verdict:
         with self._start(self._candidate) as checked:
@@ -150,11 +145,8 @@ class _Session:
         return (*_EVERYWHERE, *roof, *(_ON_GPU if self._torch_device.type == "cuda" else ()))
 
     @contextmanager
-    def _start(self, source: Source, *, trusted: bool = False) -> Iterator[Contender]:
-        contender = Contender.start(
-            nursery(), source, self._desk, self._torch_device, trusted=trusted,
-            threads=torch.get_num_threads(),
-        )  # fmt: skip
+    def _start(self, source: Source) -> Iterator[Contender]:
+        contender = self._crew.start(source, self._desk, trusted=False)
         try:
             yield contender
         finally:
@@ -234,22 +226,23 @@ class _Session:
                 "copies": Source(f"{_HERE}.baselines", "copies", self._place()),
             }
             started = self._start_all(alternatives | rest, stack)
-            ready: dict[str, Contender] = {}
-            others: list[Denominator] = []
-            for name in alternatives:
-                if self._make_ready(started[name], name):
-                    ready[name] = started[name]
-                else:
-                    others.append(Denominator(name, absent=started[name].flags[0].where))
+            self._make_ready({name: c for name, c in started.items() if name != "candidate"})
+            ready = {name: started[name] for name in alternatives if not started[name].flags}
+            others = [
+                Denominator(name, absent=started[name].flags[0].where)
+                for name in alternatives.keys() - ready.keys()
+            ]
             baseline, medians = fastest(ready, self._desk, self._random)
             others += (Denominator(name, us) for name, us in medians.items())
             twin = self._start_all({"twin": alternatives[baseline]}, stack)
+            self._make_ready(twin)
+            self._make_ready({"candidate": started["candidate"]})
             runners = {"baseline": ready[baseline], **twin} | {n: started[n] for n in rest}
-            for name in ("candidate", "twin", "copies"):
-                if not self._make_ready(runners[name], name):
-                    self._collect(runners[name])
-                    return
-            contest = Contest(task, self._desk, allowed, self._random, self._effort)
+            if not all(map(self._collect, runners.values())):
+                return
+            contest = Contest(
+                task, self._desk, allowed, self._random, self._effort, medians[baseline]
+            )
             with self._clock() as clock:
                 self._race = contest.run(runners, baseline, others)
             for name, runner in runners.items():
@@ -262,25 +255,27 @@ class _Session:
         """Start processes at the same time; only the candidate is watched. All are paused."""
 
         def start(name: str) -> Contender:
-            return Contender.start(
-                nursery(), sources[name], self._desk, self._torch_device,
-                trusted=name != "candidate", threads=torch.get_num_threads(),
-            )  # fmt: skip
+            return self._crew.start(sources[name], self._desk, trusted=name != "candidate")
 
         with ThreadPoolExecutor(len(sources)) as pool:
             started = dict(zip(sources, pool.map(start, sources), strict=True))
         for contender in started.values():
-            stack.callback(contender.end)
+            stack.callback(self._crew.release, contender)
             contender.child.pause()
         return started
 
-    def _make_ready(self, contender: Contender, name: str) -> bool:
-        """Have a process call once; return whether that succeeded. It is paused then."""
-        contender.child.go_on()
+    def _make_ready(self, contenders: Mapping[str, Contender]) -> None:
+        """Have processes call once, at the same time; failures are in their flags.
+
+        They are paused then. The candidate does so alone.
+        """
         self._desk.refill(self._random, self._calls)
-        bound = contender.bind(self._desk, name)
-        contender.child.pause()
-        return bound
+        for contender in contenders.values():
+            contender.child.go_on()
+        with ThreadPoolExecutor(len(contenders)) as pool:
+            list(pool.map(lambda name: contenders[name].bind(self._desk, name), contenders))
+        for contender in contenders.values():
+            contender.child.pause()
 
     def _finish(self, contender: Contender, mhz: float | None) -> None:
         contender.child.go_on()

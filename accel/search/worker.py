@@ -100,6 +100,7 @@ class Worker:
         torch.set_num_threads(request.threads)
         torch.set_grad_enabled(False)
         self._device = torch.device(request.device)
+        self._forget()
         self._trusted = request.trusted
         if self._device.type == "cuda":
             torch.cuda.set_device(self._device)
@@ -116,6 +117,13 @@ class Worker:
             self._flag("unloadable", f"{type(e).__name__}: {e}"[:500])
         if not self._trusted:
             self._watch.check()
+
+    def _forget(self) -> None:
+        """Give back what the function before held, if there was one."""
+        if vars(self).pop("_call", None) is not None:
+            gc.collect()
+            if self._device.type == "cuda":
+                torch.cuda.empty_cache()
 
     def _bind(self, request: Bind) -> None:
         assert self._arena is not None

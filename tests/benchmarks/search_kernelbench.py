@@ -1,11 +1,13 @@
 """The kernel search on tasks of KernelBench (MIT, not part of this repository).
 
     python -m tests.benchmarks.search_kernelbench list FOLDER
-    python -m tests.benchmarks.search_kernelbench run FOLDER --count 30 --minutes 5 > tasks.csv
+    python -m tests.benchmarks.search_kernelbench run FOLDER --minutes 7 > tasks.csv
 
 FOLDER holds KernelBench's files, named by level, as `level2_12_Gemm_Multiply_LeakyReLU.py`. `list`
-tells what the templates compute of each. `run` draws tasks by a seed from those of which they
-compute a part, and searches and judges them one after the other.
+tells what the templates compute of each. `run` takes the 30 tasks of `TASKS`, or those that are
+named. First everything is compiled: the configurations that are searched, and what torch.compile
+makes of the task in its default mode and with max-autotune. Nothing is timed meanwhile but what
+max-autotune compares, one kernel at a time. Then each task is searched and judged.
 
 A task whose inputs and result take more than 1.2 GB has its first size, the batch as a rule, halved
 until they do not: the judge holds fresh inputs for several calls.
@@ -15,44 +17,69 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
+import fcntl
 import importlib.util
 import os
-import random
-import subprocess
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
-from gpudeck.accel.runtime.capability import find_device
-from gpudeck.accel.search import api
-from gpudeck.accel.search.contender import Contender
+from gpudeck.accel.runtime.capability import ComputeDevice, find_device
+from gpudeck.accel.runtime.state_files import state_folder
+from gpudeck.accel.search import api, contender
+from gpudeck.accel.search.arena import lay_out
+from gpudeck.accel.search.baselines import compiled
+from gpudeck.accel.search.contender import Desk
 from gpudeck.accel.search.contest import Effort
+from gpudeck.accel.search.crew import Crew
 from gpudeck.accel.search.engine import Budget, Engine
 from gpudeck.accel.search.fusion.template import library_operators
 from gpudeck.accel.search.journal import Journal
 from gpudeck.accel.search.judge import judge, nursery
+from gpudeck.accel.search.space import Config
 from gpudeck.accel.search.tasks import Task
 from gpudeck.accel.search.templates import Template
-from gpudeck.accel.search.verdict import Verdict
+from gpudeck.accel.search.verdict import Source, Verdict
 
+TASKS = (
+    "level2_12", "level1_1", "level2_99", "level1_22", "level2_22", "level1_25", "level2_9",
+    "level1_16", "level2_53", "level1_26", "level2_64", "level1_3", "level2_76", "level1_88",
+    "level2_14", "level1_18", "level2_29", "level1_29", "level2_81", "level1_13", "level2_40",
+    "level1_12", "level2_63", "level1_2", "level2_86", "level1_19", "level2_95", "level1_8",
+    "level2_70", "level2_51",
+)  # fmt: skip
+"""Chosen before any was measured: of those that the templates compute whole, all but one of level 2
+and half of level 1. Those of one element-wise operator can hardly win: they are bound by memory."""
 MOST_BYTES = 1.2e9
-COMPILED = ("max-autotune-no-cudagraphs",)
-"""The default mode chooses among fewer kernels; it is left out for time."""
+COMPILED = ("default", "max-autotune-no-cudagraphs")
+"""Graphs of launches are left out for time: one launch takes a small part of these tasks."""
 HEAD = (
     "task", "sizes", "template", "left to the library", "config", "tried", "verdict", "baseline",
-    "speedup", "at least", "us", "eager us", "compile us", "max-autotune us", "roofline share",
+    "speedup", "at least", "us", "eager us", "default us", "max-autotune us", "roofline share",
     "memory-bound", "error", "honest error", "seconds",
 )  # fmt: skip
 
 
-def prepared(file: Path) -> tuple[Task, Template, str]:
-    """Return the task and the template of a file, and the size that was made smaller.
+class Prepared(NamedTuple):
+    """Hold a task, its template, and the size that was made smaller."""
+
+    name: str
+    task: Task
+    template: Template
+    changed: str
+
+
+def prepared(file: Path) -> Prepared:
+    """Read a task.
 
     Raises:
         ValueError: if it cannot be fused, or is too large.
@@ -70,7 +97,7 @@ def prepared(file: Path) -> tuple[Task, Template, str]:
         model.__class__.__name__ = file.stem
         task, template = api.fused_template(model, inputs)
         if task.moved(task.timed) <= MOST_BYTES:
-            return task, template, changed
+            return Prepared(file.stem, task, template, changed)
         if getattr(module, first) < 64:
             raise ValueError("too large")
         setattr(module, first, getattr(module, first) // 2)
@@ -81,7 +108,7 @@ def show(folder: Path) -> None:
     """Tell what the templates compute of each task."""
     for file in sorted(folder.glob("*.py")):
         try:
-            task, template, changed = prepared(file)
+            _, task, template, changed = prepared(file)
         except Exception as e:  # noqa: BLE001 - a task that is not taken is the finding
             print(file.stem, "-", " ".join(str(e).split())[:100], sep=",", flush=True)
             continue
@@ -89,76 +116,140 @@ def show(folder: Path) -> None:
         print(file.stem, "+", changed, template.name.replace(", ", " "), left, sep=",", flush=True)
 
 
-def drawn(folder: Path, seed: int, count: int) -> list[Path]:
-    """Return tasks that a seed draws from those in the folder."""
-    files = sorted(folder.glob("*.py"))
-    random.Random(seed).shuffle(files)
-    return files[:count]
+def compiled_alone(place: str, entry: str, mode: str, lock: str) -> Callable[..., Tensor]:
+    """Return what torch.compile makes of a function; kernels that it compares have the GPU alone.
+
+    Args:
+        place: of the function.
+        entry: the function's name.
+        mode: of torch.compile.
+        lock: a file that whoever times holds.
+    """
+    from torch._inductor.runtime import benchmarking
+
+    def locked(time_it: Callable[..., Any]) -> Callable[..., Any]:
+        def run(self: Any, function: Callable[[], Any], *given: Any, **named: Any) -> Any:
+            function()  # which may compile
+            torch.cuda.synchronize()
+            with Path(lock).open("w") as held:
+                fcntl.flock(held, fcntl.LOCK_EX)
+                return time_it(self, function, *given, **named)
+
+        return run
+
+    maker = type(benchmarking.benchmarker)
+    if maker.benchmark_gpu.__name__ != "run":
+        maker.benchmark_gpu = locked(maker.benchmark_gpu)  # type: ignore[method-assign]
+    return compiled(place, entry, mode)
 
 
-def warm(file: Path) -> None:
-    """Fill the caches of compilers: what is judged later finds its kernels there."""
-    task, template, _ = prepared(file)
-    children = [Contender(nursery().fork(), []) for _ in template.usual[:4]]
-    capability = torch.cuda.get_device_capability()
-    with ThreadPoolExecutor(4) as pool, torch.no_grad():
-        assert template.launch is not None
-        jobs = [
-            pool.submit(child.compile, template.launch(c), 10 * capability[0] + capability[1])
-            for child, c in zip(children, template.usual, strict=False)
-        ]
-        inputs = [torch.randn(s, dtype=task.dtype, device="cuda") for s in task.shapes(task.timed)]
-        for mode in COMPILED:
-            torch.compile(task.reference, mode=mode, dynamic=False)(*inputs)
-        for job in jobs:
-            job.result()
-    for child in children:
-        child.end()
+class Kitchen:
+    """Compile for many tasks at the same time, so that caches hold all when the timing begins."""
+
+    def __init__(self, crew: Crew, end: float, say: Callable[[str], None]) -> None:
+        self._crew, self._end, self._say = crew, end, say
+        self._pool = ThreadPoolExecutor(max(2, os.cpu_count() or 2))
+        self._lock = state_folder() / "timing.lock"
+        self._jobs: list[Future[object]] = []
+        self._later: list[tuple[Prepared, Source, str]] = []
+        self._shapes: set[object] = set()
+        self._active: set[contender.Contender] = set()
+        self.fit: dict[str, list[Config]] = {}
+        """By task, the configurations that can be of use, in their order."""
+
+    def take(self, item: Prepared, capability: int) -> None:
+        """Have everything of a task compiled.
+
+        Tasks of the same shapes share the products that max-autotune compares: the others wait
+        until the first has compared them.
+        """
+        place = item.task.source
+        matrices = tuple(s for s in item.task.shapes(item.task.timed) if len(s) > 1)
+        for mode in reversed(COMPILED):
+            options = {
+                "place": place.place, "entry": place.entry, "mode": mode, "lock": str(self._lock),
+            }  # fmt: skip
+            source = Source(__spec__.name, "compiled_alone", options)
+            job = (item, source, f"{item.name} {mode}")
+            if mode != "default" and matrices in self._shapes:
+                self._later.append(job)
+            else:
+                self._jobs.append(self._pool.submit(self._call, *job))
+        self._shapes.add(matrices)
+        self.fit[item.name] = []
+        for config in item.template.usual:
+            self._jobs.append(self._pool.submit(self._examine, item, config, capability))
+
+    def _call(self, item: Prepared, source: Source, name: str) -> bool:
+        """Have a process call a function once; return whether that succeeded."""
+        if time.monotonic() > self._end:
+            return False
+        begun = time.monotonic()
+        desk = Desk(self._crew.arena(0), item.task, self._crew.device)
+        desk.bind = lay_out(item.task, item.task.timed, 1)[0]
+        worker = self._crew.start(source, desk, trusted=True)
+        self._active.add(worker)
+        done = not worker.flags and worker.bind(desk, name)
+        self._active.discard(worker)
+        why = "" if done else f": {worker.flags[0].kind} {worker.flags[0].where}"
+        self._say(f"{name} {time.monotonic() - begun:.1f} s{why}")
+        self._crew.release(worker)
+        return done
+
+    def _examine(self, item: Prepared, config: Config, capability: int) -> None:
+        """Compile a configuration, and if it can be of use, have it called once."""
+        name = f"{item.name} {config}"
+        if item.template.launch is not None:
+            worker = contender.Contender(self._crew.nursery.fork(), [])
+            self._active.add(worker)
+            needs = worker.compile(item.template.launch(config), capability)
+            self._active.discard(worker)
+            worker.end()
+            why = worker.flags[0].where if needs is None else needs.unfit(capability)
+            if why:
+                self._say(f"{name}: {why}")
+                return
+        if self._call(item, item.template.make(config), name):
+            self.fit[item.name].append(config)
+
+    def finish(self) -> None:
+        """Wait until everything is compiled, or the time is over; then stop what is left."""
+        wait(self._jobs, max(0.0, self._end - time.monotonic()))
+        self._say(f"{len(self._later)} that had to wait")
+        self._jobs += [self._pool.submit(self._call, *job) for job in self._later]
+        left = wait(self._jobs, max(0.0, self._end - time.monotonic())).not_done
+        self._say(f"{len(left)} of {len(self._jobs)} not compiled")
+        for job in left:
+            job.cancel()
+        for worker in list(self._active):
+            os.kill(worker.child.pid, signal.SIGKILL)  # its thread notices, and ends
+        self._pool.shutdown()
 
 
-def warm_all(files: Sequence[Path], seconds: float) -> None:
-    """Fill the caches for all tasks, several at a time, within a time."""
-    end = time.monotonic() + seconds
-
-    def one(file: Path) -> None:
-        left = end - time.monotonic()
-        if left <= 5:
-            return
-        command = [sys.executable, "-W", "ignore", "-m", __spec__.name, "warm", str(file)]
-        try:
-            subprocess.run(command, timeout=left, check=False, capture_output=True)
-        except subprocess.TimeoutExpired:
-            print(f"warming {file.stem} took too long", file=sys.stderr, flush=True)
-
-    with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
-        list(pool.map(one, files))
-
-
-def searched(file: Path, configurations: int) -> tuple[Any, ...]:
+def searched(item: Prepared, fit: Sequence[Config], crew: Crew, device: ComputeDevice) -> Any:
     """Search and judge one task; return its row."""
     begun = time.monotonic()
-    task, template, changed = prepared(file)
-    device = find_device()
-    assert device.capability is not None
-    capability = 10 * device.capability[0] + device.capability[1]
+    name, task, template, changed = item
+    usual = tuple(c for c in template.usual if c in fit)
+    template = dataclasses.replace(template, usual=usual)
     with Journal(api.problem_of(task, template, device)) as journal, torch.no_grad():
-        engine = Engine(task, template, journal, nursery(), device.torch_device, capability)
+        engine = Engine(task, template, journal, crew, None)
         try:
-            engine.run(Budget(minutes=0.2, configurations=configurations))
+            engine.run(Budget(minutes=0.15, configurations=len(usual)))
         finally:
             engine.close()
         tried = len(journal.entries)
         if not journal.timed:
             why = journal.entries[-1].why if journal.entries else "nothing was tried"
-            return (file.stem, changed, template.name, "", "", tried, f"no kernel: {why}")
+            return (name, changed, template.name, "", "", tried, f"no kernel: {why}")
         config = journal.timed[0][0]
     verdict = judge(
-        template.make(config), task, compiled=COMPILED, device=device,
-        effort=Effort(seconds=2.0, rounds=40, trials=1),
+        template.make(config), task, compiled=COMPILED, device=device, crew=crew,
+        effort=Effort(seconds=1.0, rounds=30, trials=1),
     )  # fmt: skip
     left = " ".join(library_operators(task))
     return (
-        file.stem, changed, template.name, left, config, tried, *_judged(verdict),
+        name, changed, template.name, left, config, tried, *_judged(verdict),
         f"{time.monotonic() - begun:.1f}",
     )  # fmt: skip
 
@@ -169,55 +260,84 @@ def _judged(verdict: Verdict) -> tuple[Any, ...]:
     race, roof = verdict.race, verdict.roofline
     if race is None:
         return (str(verdict.text), *[""] * 9, *errors)
-    us = {d.name: f"{d.microseconds:.1f}" for d in race.denominators}
+    us = {d.name: f"{d.microseconds:.1f}" if not d.absent else d.absent for d in race.denominators}
     share = memory = ""
     if roof is not None:
         share = f"{roof.share(race.microseconds):.3f}"
         memory = str(roof.moved / 3.35e12 * 1e6 >= 0.99 * roof.least_us)
     return (
         str(verdict.text), race.baseline, f"{race.net:.3f}", f"{race.speedup.low:.3f}",
-        f"{race.microseconds:.1f}", us.get("eager", ""), us.get("torch.compile default", ""),
-        us.get("torch.compile max-autotune-no-cudagraphs", ""), share, memory, *errors,
+        f"{race.microseconds:.1f}", us.get("eager", ""),
+        *(us.get(f"torch.compile {mode}", "") for mode in COMPILED), share, memory, *errors,
     )  # fmt: skip
 
 
-def run(folder: Path, seed: int, count: int, minutes: float, configurations: int) -> None:
-    """Search and judge tasks until the time is over."""
-    end = time.monotonic() + 60 * minutes
-    files = drawn(folder, seed, count)
-    warm_all(files, 60 * minutes * 0.3)
-    print(f"warm after {time.monotonic() - end + 60 * minutes:.0f} s", file=sys.stderr, flush=True)
+def named(folder: Path, tasks: Sequence[str]) -> list[Path]:
+    """Return the files of tasks, which are named by level and number."""
+    return [next(folder.glob(f"{task}_*.py")) for task in tasks]
+
+
+def run(folder: Path, tasks: Sequence[str], minutes: float) -> None:
+    """Compile for all tasks, then search and judge them until the time is over."""
+    begun = time.monotonic()
+    end = begun + 60 * minutes
+
+    def say(what: str) -> None:
+        print(f"{time.monotonic() - begun:.1f} {what}", file=sys.stderr, flush=True)
+
+    device = find_device()
+    capability = 0
+    if device.capability is not None:
+        capability = 10 * device.capability[0] + device.capability[1]
+    items = []
+    contender.LOAD_S = 60 * minutes * 0.45
+    with Crew(nursery(), device.torch_device) as crew:
+        crew.arena(int(3.1 * MOST_BYTES))
+        kitchen = Kitchen(crew, begun + contender.LOAD_S, say)
+        for file in named(folder, tasks):
+            try:
+                items.append(prepared(file))
+                kitchen.take(items[-1], capability)
+            except Exception as e:  # noqa: BLE001 - one task that fails must not end the others
+                say(f"{file.stem} cannot be prepared: {type(e).__name__}: {e}"[:300])
+        say("prepared")
+        kitchen.finish()
+    contender.LOAD_S = 20.0  # all is compiled
     write = csv.writer(sys.stdout)
     write.writerow(HEAD)
-    for file in files:
-        if time.monotonic() > end:
-            write.writerow((file.stem, "", "", "", "", "", "not reached"))
-            continue
-        try:
-            row = searched(file, configurations)
-        except Exception as e:  # noqa: BLE001 - one task that fails must not end the others
-            row = (file.stem, "", "", "", "", "", f"failed: {type(e).__name__}: {e}"[:300])
-        write.writerow(row)
-        sys.stdout.flush()
+    with Crew(nursery(), device.torch_device) as crew:
+        for item in items:
+            if time.monotonic() > end - 5:
+                row: Any = (item.name, item.changed, "", "", "", "", "not reached")
+            else:
+                row = _tried(item, kitchen.fit[item.name], crew, device)
+            write.writerow(row)
+            sys.stdout.flush()
+            say(str(row))
+
+
+def _tried(item: Prepared, fit: Sequence[Config], crew: Crew, device: ComputeDevice) -> Any:
+    try:
+        return searched(item, fit, crew, device)
+    except Exception as e:  # noqa: BLE001 - one task that fails must not end the others
+        return (item.name, item.changed, "", "", "", "", f"failed: {type(e).__name__}: {e}"[:300])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.search_kernelbench")
-    parser.add_argument("what", choices=("list", "run", "warm"))
+    parser.add_argument("what", choices=("list", "run"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=30)
-    parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--configurations", type=int, default=10)
+    parser.add_argument("--tasks", nargs="*", default=TASKS)
+    parser.add_argument("--minutes", type=float, default=7.0)
     args = parser.parse_args()
+    # processes compile side by side, each with one thread
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     with tempfile.TemporaryDirectory() as home:
         os.environ.setdefault("GPUDECK_HOME", home)
         if args.what == "list":
             show(args.folder)
-        elif args.what == "warm":
-            warm(args.folder)
         else:
-            run(args.folder, args.seed, args.count, args.minutes, args.configurations)
+            run(args.folder, args.tasks, args.minutes)
     return 0
 
 

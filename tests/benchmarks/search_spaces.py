@@ -1,10 +1,13 @@
-"""Whole spaces measured: what a search finds in a short time, beside the best of all.
+"""What the search finds on rows in a few seconds, beside the best of the whole space, Triton's
+autotuner and Helion's search.
 
-    python -m tests.benchmarks.search_spaces --minutes 2 --budget 0.5 > spaces.csv
+    python -m tests.benchmarks.search_spaces --minutes 2.5 > spaces.csv
 
-For each problem a search runs within its budget, in minutes. Then all configurations that are left
-are measured. Each row is one configuration, in the order in which they were tried. A last row for
-each row-wise kernel tells what Triton's own autotuner chooses from the same configurations.
+For each problem the search runs with empty caches, and goes on until it has measured the whole
+space. Triton's autotuner then chooses from the same configurations, whose kernels are compiled by
+then; Helion searches a space of its own within the budget. In the end all are timed by
+`triton.testing.do_bench` in turn, with a cleared cache. A row tells the microseconds of what the
+search had found after the budget and after 60 s, of the best configuration, and of the peers.
 """
 
 from __future__ import annotations
@@ -13,105 +16,194 @@ import argparse
 import csv
 import json
 import os
+import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor
 
-from gpudeck.accel.runtime.capability import find_device
+from gpudeck.accel.runtime.capability import ComputeDevice, find_device
 from gpudeck.accel.search import api
+from gpudeck.accel.search.crew import Crew
 from gpudeck.accel.search.engine import Budget, Engine
 from gpudeck.accel.search.journal import Entry, Journal
 from gpudeck.accel.search.judge import nursery
+from gpudeck.accel.search.space import Config
 from gpudeck.accel.search.tasks import EPS, Task, task_of
-from gpudeck.accel.search.templates import Template, template_of
+from gpudeck.accel.search.templates import ROWWISE, Template, template_of
+from gpudeck.accel.search.worker import load
 
-ROWS = (("softmax", 16384, 1024), ("layer_norm", 4096, 4096), ("cross_entropy", 4096, 8192))
+PROBLEMS = (
+    ("softmax", 16384, 1024), ("layer_norm", 4096, 4096), ("cross_entropy", 4096, 8192),
+    ("rms_norm", 8192, 2048), ("row_sum", 16384, 4096), ("gelu", 4096, 4096),
+    ("swiglu", 4096, 8192), ("softmax", 2048, 16384), ("layer_norm", 32768, 768),
+    ("rms_norm", 4096, 5120),
+)  # fmt: skip
+BUDGET_S = 6.0
+_LONGER_S = 60.0
+_TURNS = 3
+HEAD = (
+    "problem", "configurations", "measured", "all after s", "best us", "best", "search us",
+    "search", "search 60 s us", "triton us", "triton s", "helion us", "helion s",
+    "eager us",
+)  # fmt: skip
 
 
-def problems() -> Iterator[tuple[str, Task, Template]]:
-    """Yield the problems: a product with an activation, and kernels on rows."""
-    for name, rows, columns in ROWS[:1]:
-        task = task_of(name, torch.float32, {"rows": rows, "columns": columns})
-        yield f"{name} {rows}x{columns}", task, template_of(name, task.dtype, task.timed, "cuda")
-    module = nn.Sequential(nn.Linear(4096, 4096), nn.GELU()).to("meta")
-    task, template = api.fused_template(module, [torch.empty(1024, 4096, device="meta")])
-    yield "linear gelu 1024x4096x4096", task, template
-    for name, rows, columns in ROWS[1:]:
-        task = task_of(name, torch.float32, {"rows": rows, "columns": columns})
-        yield f"{name} {rows}x{columns}", task, template_of(name, task.dtype, task.timed, "cuda")
-
-
-def measure(name: str, task: Task, template: Template, budget: float, end: float) -> None:
-    """Search, then measure all that is left; write a row for each configuration."""
-    device = find_device()
+def searched(
+    task: Task, template: Template, crew: Crew, device: ComputeDevice
+) -> list[tuple[float, Entry]]:
+    """Search a whole space; return what was tried, and after how many seconds."""
     assert device.capability is not None
     capability = 10 * device.capability[0] + device.capability[1]
-    begun = time.monotonic()
-    phase = "search"
+    found: list[tuple[float, Entry]] = []
+    with tempfile.TemporaryDirectory() as home:  # no lessons of other problems
+        os.environ["GPUDECK_HOME"] = home
+        with Journal(api.problem_of(task, template, device)) as journal:
+            begun = time.monotonic()
+            engine = Engine(
+                task, template, journal, crew, capability,
+                lambda entry: found.append((time.monotonic() - begun, entry)),
+            )  # fmt: skip
+            try:
+                engine.run(Budget(1.0))
+            finally:
+                engine.close()
+    return found
 
-    def report(entry: Entry) -> None:
-        write(name, phase, json.dumps(entry.config), entry.state, f"{entry.microseconds:.2f}",
-              f"{time.monotonic() - begun:.1f}", entry.why)  # fmt: skip
 
-    with Journal(api.problem_of(task, template, device)) as journal, torch.no_grad():
-        engine = Engine(task, template, journal, nursery(), device.torch_device, capability, report)
-        try:
-            engine.run(Budget(budget))
-            phase = "rest"
-            engine.run(Budget(max(0.0, (end - time.monotonic()) / 60) + journal.seconds / 60))
-        finally:
-            engine.close()
+def best_after(found: list[tuple[float, Entry]], seconds: float) -> Config | None:
+    """Return the configuration that was the fastest until then."""
+    timed = [e for after, e in found if e.state == "timed" and after <= seconds]
+    return min(timed, key=lambda e: e.microseconds).config if timed else None
 
 
-def tune_by_triton(name: str, rows: int, columns: int) -> None:
-    """Have Triton's autotuner choose from the configurations of a row-wise kernel."""
+def chosen_by_triton(task: Task, template: Template, inputs: list[Tensor]) -> Config:
+    """Return what Triton's autotuner chooses."""
     import triton
 
-    from gpudeck.accel.search.row_kernels import compute_rows
+    from gpudeck.accel.search import row_kernels
 
-    task = task_of(name, torch.float32, {"rows": rows, "columns": columns})
-    space = template_of(name, task.dtype, task.timed, "cuda").space
     configs = [
-        triton.Config({"ROWS": c["rows"]}, num_warps=c["warps"], num_stages=1) for c in space.all()
+        triton.Config({"ROWS": c["rows"]}, num_warps=c["warps"], num_stages=1)
+        for c in template.space.all()
     ]
-    tuned = triton.autotune(configs=configs, key=["columns"])(compute_rows)
-    x = torch.randn(rows, columns, device="cuda")
-    out, w, b = torch.empty_like(x), torch.randn_like(x[0]), torch.randn_like(x[0])
-    begun = time.monotonic()
+    (rows, columns), name = inputs[0].shape, task.name
+    rowwise = name in ROWWISE
+    kernel = row_kernels.compute_rows if rowwise else row_kernels.reduce_rows
+    tuned = triton.autotune(configs=configs, key=["columns"])(kernel)
+    two = inputs[1] if name in ("swiglu", "cross_entropy") else None
+    given: list[Any] = [inputs[0], two]
+    if rowwise:
+        given += [inputs[1] if name.endswith("norm") else None]
+        given += [inputs[2] if name == "layer_norm" else None]
+    out = torch.empty_like(inputs[0]) if rowwise else inputs[0].new_empty(rows)
+    given += [out, rows, columns, *([EPS] if rowwise else [])]
     tuned[lambda meta: (triton.cdiv(rows, meta["ROWS"]),)](
-        x, None, w if name == "layer_norm" else None, b if name == "layer_norm" else None, out,
-        rows, columns, EPS, OP=name, BLOCK=triton.next_power_of_2(columns),
-    )  # fmt: skip
+        *given, OP=name, BLOCK=triton.next_power_of_2(columns)
+    )
     torch.cuda.synchronize()
-    best = tuned.best_config
-    config = {"rows": best.kwargs["ROWS"], "warps": best.num_warps}
-    write(f"{name} {rows}x{columns}", "triton.autotune", json.dumps(config), "chosen", "",
-          f"{time.monotonic() - begun:.1f}", "")  # fmt: skip
+    return {"rows": tuned.best_config.kwargs["ROWS"], "warps": tuned.best_config.num_warps}
 
 
-def write(*row: object) -> None:
-    csv.writer(sys.stdout).writerow(row)
-    sys.stdout.flush()
+def chosen_by_helion(task: Task, inputs: list[Tensor]) -> Callable[..., Tensor]:
+    """Return the kernel that Helion's search finds within the budget."""
+    from tests.benchmarks.helion_rows import kernel_of
+
+    kernel = kernel_of(task.name, int(BUDGET_S))
+    got, wanted = kernel(*inputs), task.reference(*inputs)
+    torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-3)
+    found: Callable[..., Tensor] = kernel
+    return found
+
+
+def timed(
+    functions: Mapping[str, Callable[..., Tensor]], inputs: list[Tensor], turns: int
+) -> dict[str, float]:
+    """Return the microseconds of functions, the median of some turns."""
+    from triton.testing import do_bench
+
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(turns):
+        for name, function in functions.items():
+            call = partial(function, *inputs)
+            ms = do_bench(call, warmup=3, rep=15, return_mode="median")
+            times[name].append(1e3 * ms)
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def measure(
+    name: str, rows: int, columns: int, crew: Crew, device: ComputeDevice
+) -> tuple[object, ...]:
+    """Return the row of a problem."""
+    sizes = {"rows": rows, "columns": columns}
+    task = task_of(name, torch.float32, sizes)
+    template = template_of(name, task.dtype, sizes, "cuda")
+    found = searched(task, template, crew, device)
+    inputs = [torch.randn(s, device=device.torch_device) for s in task.shapes(sizes)]
+    functions: dict[str, Callable[..., Tensor]] = {
+        json.dumps(e.config): load(template.make(e.config)) for _, e in found if e.state == "timed"
+    }
+    peers, took = {}, {"triton": "", "helion": ""}
+    for peer, choose in (
+        ("triton", lambda: load(template.make(chosen_by_triton(task, template, inputs)))),
+        ("helion", lambda: chosen_by_helion(task, inputs)),
+    ):
+        begun = time.monotonic()
+        try:
+            peers[peer] = choose()
+        except Exception as e:  # noqa: BLE001 - a peer that fails is a finding
+            took[peer] = f"{type(e).__name__}: {e}"[:200]
+        else:
+            took[peer] = f"{time.monotonic() - begun:.1f}"
+    once = timed(functions, inputs, 1)
+    best = min(once, key=lambda key: once[key])
+    now, later = (json.dumps(best_after(found, s)) for s in (BUDGET_S, _LONGER_S))
+    chosen = {key: functions[key] for key in (best, now, later) if key in functions}
+    us = timed(
+        {**chosen, **peers, "eager": task.reference, **library(task)}, inputs, _TURNS
+    )  # fmt: skip
+
+    def shown(key: str) -> str:
+        return f"{us[key]:.2f}" if key in us else ""
+
+    return (
+        f"{name} {rows}x{columns}", len(template.space), len(functions), f"{found[-1][0]:.1f}",
+        shown(best), best, shown(now), now, shown(later), shown("triton"), took["triton"],
+        shown("helion"), took["helion"], f"{min(us['eager'], us.get('library', us['eager'])):.2f}",
+    )  # fmt: skip
+
+
+def library(task: Task) -> dict[str, Callable[..., Tensor]]:
+    """Return torch's own operator, if the task has one."""
+    return {name: load(source) for name, source in task.alternatives.items()}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.search_spaces")
-    parser.add_argument("--minutes", type=float, default=2.0)
-    parser.add_argument("--budget", type=float, default=0.5)
+    parser.add_argument("--minutes", type=float, default=2.5)
     args = parser.parse_args()
     end = time.monotonic() + 60 * args.minutes
-    write("problem", "phase", "config", "state", "us", "seconds", "why")
-    with tempfile.TemporaryDirectory() as home:
-        os.environ["GPUDECK_HOME"] = home
-        for name, task, template in problems():
-            if time.monotonic() < end:
-                measure(name, task, template, args.budget, end)
-        for name, rows, columns in ROWS[:2]:
-            tune_by_triton(name, rows, columns)
+    device = find_device()
+    write = csv.writer(sys.stdout)
+    write.writerow(HEAD)
+    with tempfile.TemporaryDirectory() as caches, torch.no_grad():
+        os.environ["TRITON_CACHE_DIR"] = caches  # before processes start that compile
+        crew = Crew(nursery(), device.torch_device)
+        for problem in PROBLEMS:
+            if time.monotonic() > end:
+                break
+            try:
+                row = measure(*problem, crew, device)
+            except Exception as e:  # noqa: BLE001 - one problem that fails must not end the others
+                row = (problem, f"failed: {type(e).__name__}: {e}"[:300])
+            write.writerow(row)
+            sys.stdout.flush()
+        crew.close()
     return 0
 
 

@@ -19,7 +19,7 @@ import triton.language as tl
 
 _FLAT = """
 
-@triton.jit(do_not_specialize=["count"])
+@triton.jit
 def compute({pointers}out_at, count, columns, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count

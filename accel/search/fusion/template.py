@@ -42,6 +42,11 @@ _USUAL_TILES = (
     {"rows": 1, "elements": 4, "warps": 8}, {"rows": 1, "elements": 8, "warps": 4},
     {"rows": 1, "elements": 2, "warps": 16}, {"rows": 1, "elements": 2, "warps": 32},
 )  # fmt: skip
+_USUAL_FLAT = tuple(
+    {"elements": elements, "warps": warps}
+    for elements, warps in ((4, 8), (8, 4), (16, 4), (4, 4), (8, 8), (16, 2))
+)
+"""Four elements of 32 bits are one load of a thread; some need more bytes in flight."""
 _FLAT = {"elements": (1, 2, 4, 8, 16, 32), "warps": (1, 2, 4, 8)}
 _ROWS = {"rows": (1, 2, 4, 8, 16, 32), "warps": (1, 2, 4, 8, 16, 32)}
 _HELD = 64
@@ -100,7 +105,8 @@ def template_of_module(task: Task) -> Template:
         choices = _TILES if kinds >= {"rows", "flat"} else _ROWS if "rows" in kinds else _FLAT
         widest = max((s.shape[-1] for s in steps if s.kind == "rows"), default=0)
         space = Space(choices, fits_registers(widest) if widest else _fits_flat)
-        shared = ({k: v for k, v in c.items() if k in choices} for c in _USUAL_TILES)
+        tried = _USUAL_FLAT if "rows" not in kinds else _USUAL_TILES
+        shared = ({k: v for k, v in c.items() if k in choices} for c in tried)
         usual = tuple(filter(space.holds, shared))
     else:
         raise ValueError("no template computes a part of the module")

@@ -13,6 +13,7 @@ import torch
 from gpudeck.accel.runtime.capability import find_device
 from gpudeck.accel.search import contender
 from gpudeck.accel.search.api import problem_of
+from gpudeck.accel.search.crew import Crew
 from gpudeck.accel.search.engine import Budget, Engine
 from gpudeck.accel.search.journal import Journal
 from gpudeck.accel.search.nursery import Nursery
@@ -49,8 +50,8 @@ def main():
     torch.set_num_threads(1)
     contender.CALL_S = contender.LOAD_S = 1.0
     nursery = Nursery()
-    with journal() as kept, torch.no_grad():
-        engine = Engine(TASK, TEMPLATE, kept, nursery, torch.device("cpu"), None)
+    with journal() as kept, Crew(nursery, torch.device("cpu")) as crew, torch.no_grad():
+        engine = Engine(TASK, TEMPLATE, kept, crew, None)
         engine.run(Budget())
         engine.close()
     nursery.close()

@@ -10,6 +10,7 @@ import torch
 from gpudeck.accel.runtime.capability import find_device
 from gpudeck.accel.search.advice import Advisor, best_by, schema
 from gpudeck.accel.search.api import problem_of
+from gpudeck.accel.search.crew import Crew
 from gpudeck.accel.search.engine import Budget, Engine
 from gpudeck.accel.search.journal import Entry, Journal
 from gpudeck.accel.search.judge import nursery
@@ -91,11 +92,8 @@ def test_any_other_answer_is_no_proposal_and_says_why(endpoint, said):
 def test_a_search_tries_what_the_endpoint_proposes_and_tells_who_proposed(endpoint):
     wanted = [{"block": b, "fault": 0, "extra": 1} for b in night.BLOCKS]
     endpoint.said = json.dumps({"configurations": wanted})
-    with journal() as kept, torch.no_grad():
-        engine = Engine(
-            night.TASK, TEMPLATE, kept, nursery(), torch.device("cpu"), None,
-            advisor=advisor(endpoint),
-        )  # fmt: skip
+    with journal() as kept, Crew(nursery(), torch.device("cpu")) as crew, torch.no_grad():
+        engine = Engine(night.TASK, TEMPLATE, kept, crew, None, advisor=advisor(endpoint))
         engine.run(Budget())
         engine.close()
         found = best_by(kept.entries)
