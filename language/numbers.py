@@ -1,13 +1,11 @@
-"""Write numbers, amounts, spans and moments in English; `in_language` changes their signs. Pure."""
+"""Write numbers, amounts, spans and moments in English."""
 
 from __future__ import annotations
 
 import math
-import re
 import time
 
 GIB = 2**30
-_SIGNED = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?![\w.:]|-\d)")
 
 
 def amount(count: float) -> str:

@@ -123,3 +123,22 @@ def join_texts(texts: Iterable[Message], separator: str = "; ") -> Text:
 def joined(items: Iterable[Value], separator: str = ", ") -> Text | Listed:
     """Return items with a separator between all of them."""
     return Listed(tuple(items), ",", separator)
+
+
+_STORED_TEXT = '{"type":"text",'
+"""What the JSON of a Text begins with."""
+
+
+def stored_text(message: Message) -> str:
+    """Return a string for a column of a table; `read_text` turns it into the message again."""
+    return message if isinstance(message, str) else msgspec.json.encode(message).decode()
+
+
+def read_text(stored: str) -> Message:
+    """Return the message; a string of an older version, or a quotation, stays as it is."""
+    if not stored.startswith(_STORED_TEXT):
+        return stored
+    try:
+        return msgspec.json.decode(stored, type=Text)
+    except msgspec.MsgspecError:
+        return stored

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpudeck.language.storing import read_text, stored_text
+from gpudeck.language.text import read_text, stored_text
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.store.database import Database

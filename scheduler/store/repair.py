@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpudeck.language.storing import read_text
-from gpudeck.language.text import phrase
+from gpudeck.language.text import phrase, read_text
 from gpudeck.scheduler.protocol.durable import sync
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.jobs import Event, Group, Job, Queued, Spec, State, Usage, status_of

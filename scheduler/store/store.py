@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gpudeck.language.storing import read_text, stored_text
-from gpudeck.language.text import phrase
+from gpudeck.language.text import phrase, read_text, stored_text
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError, no_job
 from gpudeck.scheduler.protocol.jobs import Event, Group, Job, Lost, Spec, State, Usage, listed
 from gpudeck.scheduler.protocol.search import (

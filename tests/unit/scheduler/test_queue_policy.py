@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Done, Job, Queued, Running, Spec, held_devices
-from gpudeck.scheduler.queue.admission import bound, check_environment, check_spec
+from gpudeck.scheduler.queue.admission import bind_kind, check_environment, check_spec
 from tests.unit.scheduler.planning import Decided, decide
 
 GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(4)]
@@ -174,7 +174,7 @@ def test_a_job_waits_for_the_kind_of_device_it_was_submitted_for(
 def test_a_job_is_bound_to_the_devices_there_are_whatever_the_client_sends(
     gpus: int, devices: list[Device], kind: str
 ) -> None:
-    assert bound(Spec(("true",), "a", "/", gpus=gpus, kind="abacus"), devices).kind == kind
+    assert bind_kind(Spec(("true",), "a", "/", gpus=gpus, kind="abacus"), devices).kind == kind
 
 
 def test_jobs_that_ended_hold_nothing() -> None:
