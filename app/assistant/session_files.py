@@ -19,6 +19,7 @@ from gpudeck.app.language.texts import tr, tr_noop
 from gpudeck.assistant.query.request import Query
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
+from gpudeck.scheduler.protocol.search import FAILED
 
 MAX_SESSIONS = 500
 """Conversations that are kept; the least recent others are deleted."""
@@ -56,7 +57,7 @@ _QUERIES = {
     WHAT_HAPPENED: Query("overview"),
     _WAITING: Query("jobs", "reason", states=("queued",)),
     _HOTTEST: Query("devices", "temp", aggregate="max", extreme=True),
-    _FAILED: Query("jobs", "reason", states=("failed", "lost", "rejected")),
+    _FAILED: Query("jobs", "reason", states=FAILED),
 }
 
 

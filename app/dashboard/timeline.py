@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from gpudeck.app.format.job_rows import device_labels, ended, meaning, started, state_word
+from gpudeck.app.format.job_rows import device_labels, meaning, state_word
 from gpudeck.app.format.values import Meaning, clock, duration
 from gpudeck.app.language.texts import tr, tr_noop, tr_text
 from gpudeck.language.text import Message, Text, phrase
@@ -99,10 +99,10 @@ def current_job_spans(
     """
     spans: list[JobSpan] = []
     labels = device_labels(snapshot)
-    for job in sorted(snapshot.jobs, key=lambda j: (started(j) or 0.0, j.id)):
+    for job in sorted(snapshot.jobs, key=lambda j: (j.started or 0.0, j.id)):
         devices_held = () if isinstance(job.state, Queued) else job.state.devices
         held = [device for device in devices_held if device in devices]
-        began, until = started(job), ended(job) or snapshot.time
+        began, until = job.started, job.ended or snapshot.time
         if not held or began is None or until < start or began > end:
             continue
         label = f"{job.id} · {job.spec.name}"

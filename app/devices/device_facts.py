@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gpudeck.app.format.job_rows import ended, meaning, started, state_word
+from gpudeck.app.format.job_rows import meaning, state_word
 from gpudeck.app.format.power_limit import how_to_set, limit_range, limit_text
 from gpudeck.app.format.values import (
     NOT_AVAILABLE,
@@ -164,7 +164,7 @@ def _jobs(device: str, snapshot: Snapshot) -> tuple[FactGroup, ...]:
     """Return the newest jobs that ran or run on the device."""
     found = []
     for job in snapshot.jobs:
-        began, until = started(job), ended(job)
+        began, until = job.started, job.ended
         if began is None or device not in getattr(job.state, "devices", ()):
             continue
         lasted = duration((snapshot.time if until is None else until) - began)

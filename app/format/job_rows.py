@@ -113,7 +113,7 @@ def job_row(job: Job, labels: dict[str, str], now: float) -> JobRow:
 
 def _end(job: Job, now: float) -> str:
     state = job.state
-    if (at := ended(job)) is not None:
+    if (at := job.ended) is not None:
         return _day_clock(at, time.time())  # lines of ended jobs are kept
     if not isinstance(state, Running) or state.progress is None or state.suspension is not None:
         return ""
@@ -371,24 +371,8 @@ def _share(job: Job) -> float | None:
     return None
 
 
-def started(job: Job) -> float | None:
-    """When it got its devices, seconds since the epoch; None where it never did."""
-    match job.state:
-        case Starting() | Running():
-            return job.state.at
-        case Done() | Failed() | Lost() | Cancelled():
-            return job.state.started
-        case _:
-            return None
-
-
-def ended(job: Job) -> float | None:
-    """Seconds since the epoch; None while it waits or runs."""
-    return job.state.at if isinstance(job.state, Done | Failed | Lost | Cancelled) else None
-
-
 def _duration(job: Job, now: float) -> str:
-    began, until = started(job), ended(job)
+    began, until = job.started, job.ended
     if began is None:
         return ""
     until = now if until is None else until
@@ -396,7 +380,7 @@ def _duration(job: Job, now: float) -> str:
 
 
 def _times(job: Job, now: float) -> list[tuple[str, str]]:
-    began, end, last = started(job), ended(job), job.submitted
+    began, end, last = job.started, job.ended, job.submitted
     times = [tr("submitted {time}", time=clock(job.submitted, now))]
     if began is not None:
         times.append(tr("started {time}", time=clock(began, now)))

@@ -17,7 +17,6 @@ from gpudeck.app.charts.history import SECONDS
 from gpudeck.app.charts.job_usage import FIELDS
 from gpudeck.app.charts.scales import round_up
 from gpudeck.app.charts.series import Floats, decimate
-from gpudeck.app.format.job_rows import ended, started
 from gpudeck.app.format.values import clock, duration
 from gpudeck.app.language.texts import tr, tr_decimal, tr_noop
 from gpudeck.app.state import State
@@ -131,11 +130,11 @@ def job_charts(job: Job, state: State, pixels: int) -> tuple[JobChart, ...]:
     Args:
         pixels: The approximate number of points.
     """
-    snapshot, began = state.snapshot, started(job)
+    snapshot, began = state.snapshot, job.started
     held = () if isinstance(job.state, Queued) else job.state.devices
     if snapshot is None or began is None or not held:
         return ()
-    end = ended(job) or snapshot.time
+    end = job.ended or snapshot.time
     start = max(began, snapshot.time - SECONDS)
     if end <= start:
         return ()
@@ -164,7 +163,7 @@ def job_charts(job: Job, state: State, pixels: int) -> tuple[JobChart, ...]:
 
 def _span(job: Job, now: float) -> str:
     """Return when a job began and ended, and how long it ran."""
-    began, end = started(job), ended(job)
+    began, end = job.started, job.ended
     if began is None:
         return ""
     length = duration((end or now) - began)

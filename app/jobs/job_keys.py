@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpudeck.app.format.job_rows import ended, started, time_left
+from gpudeck.app.format.job_rows import time_left
 from gpudeck.app.language.texts import tr_noop
 from gpudeck.scheduler.protocol.errors import MALFORMED
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, suspended_seconds
@@ -71,7 +71,7 @@ def keys_of(job: Job, now: float) -> JobKeys:
     """
     spec, state = job.spec, job.state
     kind = _KIND_OF[outcome(state)]
-    began, end = started(job), ended(job)
+    began, end = job.started, job.ended
     until = now if end is None else end
     progress, left = None, None
     if isinstance(state, Running) and (progress := state.progress) is not None:

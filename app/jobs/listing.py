@@ -11,7 +11,7 @@ from typing import overload
 
 import msgspec
 
-from gpudeck.app.format.job_rows import JobRow, device_labels, job_row, started
+from gpudeck.app.format.job_rows import JobRow, device_labels, job_row
 from gpudeck.app.format.values import duration
 from gpudeck.app.jobs.history import JobHistory, unpack
 from gpudeck.app.jobs.job_keys import (
@@ -302,7 +302,7 @@ def stop_question(running: Sequence[Job], waiting: int, now: float) -> str:
         waiting: The number of waiting jobs that are to be removed with them.
         now: Seconds since the epoch.
     """
-    times = [now - at for job in running if (at := started(job)) is not None]
+    times = [now - at for job in running if (at := job.started) is not None]
     longest = duration(max(times, default=0.0))
     if len(running) == 1:
         name = running[0].spec.name[:60]

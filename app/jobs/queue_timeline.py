@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gpudeck.app.format.job_rows import describe, ended, meaning, started
+from gpudeck.app.format.job_rows import describe, meaning
 from gpudeck.app.format.values import Meaning, device_label
 from gpudeck.app.language.texts import tr, tr_moment, tr_text
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, over, suspension_of
@@ -185,7 +185,7 @@ def _bar(job: Job, landing: Landing | None, now: float) -> tuple[Bar | None, tup
         text = tr("starts about {time}", time=tr_moment(landing.at, now))
         made = _make_bar("waiting", job, text, max(landing.at, now), landing.until)
         return made, landing.devices or ("",)
-    began, end = started(job), ended(job)
+    began, end = job.started, job.ended
     if began is None or job.spec.where:
         return None, ()
     if end is not None or over(job):

@@ -32,7 +32,7 @@ class _Chosen:
     texts: Words | None = None
 
 
-def use(setting: Literal["desktop", "en", "de", "fr", "es"]) -> None:
+def use(setting: Literal["desktop", Language]) -> None:
     """Choose the language of all texts that are made from now on.
 
     Args:

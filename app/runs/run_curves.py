@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpudeck.app.charts.printed_curves import MOST_POINTS, PrintedCurves
-from gpudeck.app.format.job_rows import ended, started
 from gpudeck.app.runs.event_files import MOST_BYTES, PATTERN, created, scalars
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
@@ -41,7 +40,7 @@ class Run:
 def read_run(client: Client, number: int) -> Run:
     """Return the curves of a job. Raises NotFound, and UserError where its log cannot be read."""
     job = client.job(number)
-    found = _printed(client, job) if started(job) is not None else {}
+    found = _printed(client, job) if job.started is not None else {}
     if client.place is None and not job.spec.where:
         found |= event_curves(event_files(job, _artefacts(client, number)))
     return Run(job.id, job.spec.name, dict(list(found.items())[:MOST_NAMES]))
@@ -83,7 +82,7 @@ def event_files(job: Job, artefacts: Iterable[Path]) -> list[Path]:
     written while it ran.
     """
     found = [file for file in artefacts if file.match(PATTERN)]
-    began, until = started(job), ended(job)
+    began, until = job.started, job.ended
     if began is not None:
         for depth in range(_DEEPEST):
             for file in Path(job.spec.cwd).glob("*/" * depth + PATTERN):

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from gpudeck.app.charts.series import Floats
-from gpudeck.app.format.job_rows import device_labels, ended, started
+from gpudeck.app.format.job_rows import device_labels
 from gpudeck.app.format.peak_share import PeakShare, peak_share
 from gpudeck.app.format.results import result_of
 from gpudeck.app.format.values import GIB, duration, significant
@@ -56,10 +56,10 @@ class Verdict:
 def read_verdicts(client: Client, number: int) -> tuple[Verdict, ...]:
     """Return the verdicts on a job that began. Raises NotFound, UserError."""
     job, snapshot = client.job(number), client.snapshot(live=False)
-    began, labels = started(job), device_labels(snapshot)
+    began, labels = job.started, device_labels(snapshot)
     if began is None or isinstance(job.state, Queued):
         return ()
-    until = ended(job) or snapshot.time
+    until = job.ended or snapshot.time
     held = {d: client.history(d, FIELDS, began, until, POINTS) for d in job.state.devices}
     notes = client.annotations(began, until)
     cards = {state.device.id: state.device.name for state in snapshot.devices}
@@ -84,7 +84,7 @@ def judge(
         until: When it ended, or now.
         cards: The names that the driver gives to the devices, from which their peaks follow.
     """
-    began = started(job) or until
+    began = job.started or until
     found: list[Verdict | None] = []
     for device, columns in held.items():
         name, times = labels.get(device, device), np.asarray(columns.times)
@@ -167,7 +167,7 @@ def _counted_rate(job: Job, name: str, card: str, util: Floats, rate: Floats) ->
 
 def _why_idle(job: Job, name: str, times: Floats, util: Floats, until: float) -> Verdict | None:
     """Return the likely cause of idle time: before or after the work, or at regular pauses."""
-    began, known = started(job) or until, ~np.isnan(util)
+    began, known = job.started or until, ~np.isnan(util)
     times, busy = times[known], util[known] >= IDLE_BELOW
     if not busy.any() or np.mean(~busy) < IDLE_SHARE or until - began < SHORT_S:
         return None

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from gpudeck.app.alerts.alert_rows import newly_raised
-from gpudeck.app.format.job_rows import ended, meaning, started
+from gpudeck.app.format.job_rows import meaning
 from gpudeck.app.format.values import duration
 from gpudeck.app.language.texts import language, tr, tr_text
 from gpudeck.scheduler.notices.envelope import COMMAND, Envelope
@@ -73,13 +73,13 @@ class Notifier:
             for job in snapshot.jobs
             if job.id in before
             and not job.active
-            and started(job)
+            and job.started
             and _run_time(job) >= 60 * minutes
         ]
 
 
 def _run_time(job: Job) -> float:
-    return (ended(job) or 0.0) - (started(job) or 0.0)
+    return (job.ended or 0.0) - (job.started or 0.0)
 
 
 def _job_ended(job: Job) -> Notice:

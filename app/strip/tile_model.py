@@ -32,6 +32,7 @@ from gpudeck.scheduler.protocol.busy_causes import (
     explain,
 )
 from gpudeck.scheduler.protocol.devices import NA, Reading, card_name
+from gpudeck.scheduler.protocol.fields import HEADLINE
 from gpudeck.scheduler.protocol.jobs import Job, Running
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Alert, Busy, DeviceState, Snapshot
@@ -273,10 +274,9 @@ def _tile(
     device = state.device
     reading = state.reading
     if reading is None:
-        fields = ("util", "mem_used", "tflops", "temp", "power")
         cause = state.use.cause if isinstance(state.use, Busy) else None
         why = explain(cause) if isinstance(cause, Unreachable) else Unavailable("unread")
-        reading = Reading("", 0.0, {}, absent=dict.fromkeys(fields, why))
+        reading = Reading("", 0.0, {}, absent=dict.fromkeys(HEADLINE, why))
     usage, holder, tooltip = _holder(state, jobs)
     metrics = [metric(reading) for metric in METRICS]
     metrics[COMPUTE_RATE] = _with_peak_share(metrics[COMPUTE_RATE], device.name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gpudeck.app.charts.printed_curves import PrintedCurves
-from gpudeck.app.format.job_rows import JobFacts, details, ended, started
+from gpudeck.app.format.job_rows import JobFacts, details
 from gpudeck.app.format.values import clock, device_label
 from gpudeck.app.jobs.log_tail import LogTail
 from gpudeck.app.language.texts import tr, tr_text
@@ -112,8 +112,8 @@ class _Follower:
             tr(facts.state),
             tuple((clock(e.time, time.time()), tr(e.what), tr_text(e.text)) for e in events),
             tuple((device, labels.get(device, device)) for device in held),
-            started(job),
-            ended(job),
+            job.started,
+            job.ended,
         )
 
     def _read_log(self, client: Client) -> str:

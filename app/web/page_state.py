@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpudeck.app.format.bookings import BookingRow, booking_rows
 from gpudeck.app.format.free_devices import free_devices, is_free
-from gpudeck.app.format.job_rows import JobRow, ended, job_row
+from gpudeck.app.format.job_rows import JobRow, job_row
 from gpudeck.app.format.values import Meaning, ago, device_label
 from gpudeck.app.jobs.queue_timeline import QueueTimeline, queue_timeline
 from gpudeck.app.language.texts import tr, tr_count, tr_moment, tr_text
@@ -84,7 +84,7 @@ def make_page(snapshot: Snapshot, landings: Sequence[Landing]) -> Page:
     jobs = {job.id: job for job in snapshot.jobs}
     waiting = sorted((j for j in jobs.values() if isinstance(j.state, Queued)), key=turn)
     running = [j for j in jobs.values() if j.active and not isinstance(j.state, Queued)]
-    over = sorted((j for j in jobs.values() if not j.active), key=lambda j: -(ended(j) or 0.0))
+    over = sorted((j for j in jobs.values() if not j.active), key=lambda j: -(j.ended or 0.0))
 
     starts = {landing.job: landing.at for landing in landings}
 
@@ -142,7 +142,7 @@ def _listed(job: Job, labels: dict[str, str], start: float | None, now: float) -
     elif isinstance(job.state, Starting | Running):
         when = ""
     else:
-        when = ago(ended(job) or job.submitted, now)
+        when = ago(job.ended or job.submitted, now)
     return ListedJob(row, tr(row.state), user, when)
 
 

@@ -21,10 +21,10 @@ from gpudeck.assistant.query.rows import Row, Rows
 from gpudeck.assistant.query.table import HELD
 from gpudeck.language.numbers import capitalized
 from gpudeck.language.words import Words
+from gpudeck.scheduler.protocol.search import FAILED
 
 _IN_A_LINE = 3
 """Jobs whose values fit sentences."""
-_FAILED = frozenset({"failed", "lost", "rejected"})
 _COUNTED = ("running", "starting", "queued", "failed", "lost", "cancelled", "rejected", "done")
 
 
@@ -91,7 +91,7 @@ def _why_none(rows: Rows, words: Words) -> str:
 def _none(query: Query, rows: Rows, words: Words) -> str:
     when = times(rows, words)
     states = [words.text(TERMS[state]) for state in query.states]
-    if {"failed", "lost"} <= set(query.states) <= _FAILED and not query.where:
+    if {"failed", "lost"} <= set(query.states) <= set(FAILED) and not query.where:
         return words.text("No job failed{when}.", when=when)
     if states and not query.where:
         return words.text("No job is {state}{when}.", state=words.listed(states[:1]), when=when)
@@ -102,7 +102,7 @@ def _counted(query: Query, rows: Rows, words: Words) -> str:
     names = [column.name for column in rows.columns]
     states = [str(row.values[names.index("state")]) for row in rows.rows if "state" in names]
     number = len(rows.rows) + (0 if query.limit else rows.left_out)
-    if set(query.states) == {"failed", "lost", "rejected"}:
+    if set(query.states) == set(FAILED):
         return words.count(
             "{n} job failed or was lost{when}.",
             "{n} jobs failed or were lost{when}.",

@@ -10,6 +10,7 @@ from gpudeck.assistant.facts.fact import Fact
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Rows
 from gpudeck.language.words import Words
+from gpudeck.scheduler.protocol.search import FAILED
 
 _DAY_S = 86400.0
 
@@ -29,7 +30,7 @@ def overview(
     span = query.time or Span(now - _DAY_S, now)
     bad = [
         Query("alerts", time=query.time),
-        Query("jobs", states=("failed", "lost", "rejected"), time=span),
+        Query("jobs", states=FAILED, time=span),
     ]
     calm = [Query("queue"), Query("devices")]
     found = [(each, run(each)) for each in [*bad, *calm]]

@@ -11,6 +11,7 @@ from gpudeck.assistant.facts.fact import Fact
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Rows
 from gpudeck.language.words import Words
+from gpudeck.scheduler.protocol.search import FAILED
 
 _OF_A_JOB = ("", "progress", "estimate", "reason", "energy", "memory")
 
@@ -51,7 +52,7 @@ def _known(rows: Rows) -> bool:
 
 def _of_a_time(span: Span) -> list[Query]:
     return [
-        Query("jobs", states=("failed", "lost", "rejected"), time=span),
+        Query("jobs", states=FAILED, time=span),
         Query("jobs", time=span),
         Query("alerts", time=span),
         Query("devices", "energy", time=span, aggregate="sum"),

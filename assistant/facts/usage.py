@@ -87,7 +87,7 @@ def when_facts(job: j.Job, now: float) -> list[Fact]:
     """Return when a job was submitted and started, and how long it waited."""
     add = FactBuilder(f"job{job.id}", f"Job {job.id}", QUEUE, now)
     add.value("submitted", "submitted", job.submitted, "s", phrases.moment(job.submitted, now))
-    began = started(job)
+    began = job.started
     if began is None:
         why = phrase("it has not started") if job.active else phrase("it never started")
         add.absent("started", "started", why)
@@ -106,18 +106,6 @@ def when_facts(job: j.Job, now: float) -> list[Fact]:
             "waited", "waited", began - job.submitted, "s", phrases.duration(began - job.submitted)
         )
     return add.facts
-
-
-def started(job: j.Job) -> float | None:
-    """Return when a job's last attempt began, seconds since the epoch; None if none did."""
-    state = job.state
-    return (
-        None
-        if isinstance(state, j.Queued)
-        else state.at
-        if isinstance(state, j.Active)
-        else state.started
-    )
 
 
 def timeline_facts(job: int, events: Sequence[j.Event], now: float) -> list[Fact]:

@@ -10,7 +10,6 @@ import msgspec
 from gpudeck.accel import result as results
 from gpudeck.assistant.facts.fact import QUEUE
 from gpudeck.assistant.facts.phrases import plain
-from gpudeck.assistant.facts.usage import started
 from gpudeck.assistant.query import estimates, failures
 from gpudeck.assistant.query.find import MAX_JOBS, named_jobs
 from gpudeck.assistant.query.request import Query, Span
@@ -25,14 +24,13 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import jobs as j
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import NotFound
-from gpudeck.scheduler.protocol.search import Search, outcome
+from gpudeck.scheduler.protocol.search import FAILED, Search, outcome
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
 from gpudeck.scheduler.protocol.wait_reasons import explain
 
 _LOG_LINES = 20
 _SLOW = frozenset({"log", "failure", "stall", "estimate", "command"})
 """Measures that need each job by itself."""
-_FAILED = frozenset({"failed", "lost", "rejected"})
 _MOST_SLOW = 12
 """The most jobs that these are computed for."""
 _WAITING = ("queued",)
@@ -59,7 +57,7 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     """Return a row for each job that the query names or describes. Raises NotFound."""
     context = _Context(daemon, snapshot, query.time)
     measures = [query.measure] if query.measure else list(SUBJECTS["jobs"].headline)
-    if not query.measure and query.states and set(query.states) <= _FAILED:
+    if not query.measure and query.states and set(query.states) <= set(FAILED):
         measures.append("reason")  # whoever asks what failed asks why, too
     if query.measure in ("reason", "failure", "estimate", "stall"):
         measures.append("state")
@@ -68,7 +66,7 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         held = sum(job.spec.hold for job in found)
         found = [job for job in found if not job.spec.hold]
         context.notes += [Note("held besides", (held,))] if held else []
-    alone = len(found) == 1 and outcome(found[0].state) in _FAILED
+    alone = len(found) == 1 and outcome(found[0].state) in FAILED
     if not query.measure and alone and "reason" not in measures:
         measures.append("reason")
     wanted = [*measures, *(w.measure for w in query.where if w.measure not in measures)]
@@ -124,7 +122,7 @@ def _chosen(daemon: Client, query: Query, snapshot: Snapshot) -> tuple[list[j.Jo
     if devices:
         kept = [job for job in kept if devices & set(j.held_devices(job) or _ran_on(job))]
     if query.aggregate in ("first", "last") and kept:
-        ends = sorted(kept, key=lambda job: started(job) or job.submitted)
+        ends = sorted(kept, key=lambda job: job.started or job.submitted)
         return [ends[0] if query.aggregate == "first" else ends[-1]], 0
     return kept, 0
 
@@ -218,7 +216,7 @@ def _failure(context: _Context, job: j.Job) -> _Pair:
 
 
 def _duration(context: _Context, job: j.Job) -> _Pair:
-    began = started(job)
+    began = job.started
     if began is None:
         return None, "it has not started" if job.active else "it never started"
     end = job.state.at if isinstance(job.state, j.Ended) else context.now
@@ -226,7 +224,7 @@ def _duration(context: _Context, job: j.Job) -> _Pair:
 
 
 def _waited(context: _Context, job: j.Job) -> _Pair:
-    began = started(job)
+    began = job.started
     if began is None and not job.active:
         return None, "it never started"
     return (began if began is not None else context.now) - job.submitted, ""
@@ -236,7 +234,7 @@ def _start(context: _Context, job: j.Job) -> _Pair:
     if isinstance(job.state, j.Queued):
         context.notes.append(Note("waits", (job.id, explain(job.state.wait, context.now))))
         context.notes.append(_forecast(context, job))
-    began = started(job)
+    began = job.started
     return (began, "") if began is not None else (None, "it has not started")
 
 

@@ -15,7 +15,7 @@ from gpudeck.assistant.language.guides import GUIDES
 from gpudeck.assistant.query.request import Query
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.fields import FIELDS
-from gpudeck.scheduler.protocol.search import OUTCOMES
+from gpudeck.scheduler.protocol.search import ACTIVE, ENDED, OUTCOMES
 
 
 class Measure(NamedTuple):
@@ -98,16 +98,14 @@ class Verb(NamedTuple):
 
 
 _JOBS = ("jobs", "states", "group", "exclude")
-_ACTIVE = ("queued", "starting", "running")
-_ENDED = ("done", "rejected", "failed", "cancelled", "lost")
 VERBS = {
-    "cancel": Verb("cancel jobs that wait, and end jobs that run", _JOBS, _ACTIVE),
+    "cancel": Verb("cancel jobs that wait, and end jobs that run", _JOBS, ACTIVE),
     "hold": Verb("keep jobs that wait from starting", _JOBS, ("queued",)),
     "release": Verb("let held jobs start, and bring suspended ones back", _JOBS, ("queued",)),
     "suspend": Verb("take running jobs off their GPUs for a while", _JOBS, ("running",)),
     "pause": Verb("start no new jobs of the queue or of a group", ("group",)),
     "resume": Verb("let the queue or a group start jobs again", ("group",)),
-    "retry": Verb("run jobs that ended again as new jobs", (*_JOBS, "options"), _ENDED),
+    "retry": Verb("run jobs that ended again as new jobs", (*_JOBS, "options"), ENDED),
     "edit": Verb("change the options of jobs that wait", (*_JOBS, "options"), ("queued",)),
     "move": Verb("give a job that waits another place", ("jobs", "place", "beside"), ("queued",)),
     "priority": Verb("change the priority of jobs that wait", (*_JOBS, "number"), ("queued",)),

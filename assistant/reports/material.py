@@ -59,7 +59,7 @@ def of_job(daemon: Client, number: int) -> Material:
     """Read one job, and the devices it ran on meanwhile. Raises NotFound."""
     job, snapshot = daemon.job(number), read_snapshot(daemon)
     state = job.state
-    since = job.submitted if isinstance(state, Queued) else usage.started(job) or job.submitted
+    since = job.started or job.submitted
     until = state.at if isinstance(state, Ended) else snapshot.time
     ran_on = () if isinstance(state, Queued) else state.devices
     devices = tuple(s for s in snapshot.devices if not ran_on or s.device.id in ran_on)

@@ -15,7 +15,7 @@ from gpudeck.assistant.reports import files
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import MALFORMED
-from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Ended, Failed, Job, Lost
+from gpudeck.scheduler.protocol.jobs import Ended, Job
 from gpudeck.scheduler.protocol.search import ENDED, Search
 from gpudeck.scheduler.protocol.settings import Settings
 
@@ -98,6 +98,6 @@ def _at(job: Job) -> float:
 
 def _long(job: Job, settings: Settings) -> bool:
     state = job.state
-    assert isinstance(state, Done | Failed | Cancelled | Lost)
+    assert isinstance(state, Ended)
     least = settings.report_jobs
     return least != "off" and state.started is not None and state.at - state.started >= 60 * least

@@ -432,6 +432,22 @@ class Job(msgspec.Struct, frozen=True, gc=False):
         return status_of(self.state)
 
     @property
+    def started(self) -> float | None:
+        """Return when it got its devices, in seconds since the epoch; None where it never did."""
+        match self.state:
+            case Starting() | Running():
+                return self.state.at
+            case Queued():
+                return None
+            case _:
+                return self.state.started
+
+    @property
+    def ended(self) -> float | None:
+        """Return when it ended, in seconds since the epoch; None while it waits or runs."""
+        return self.state.at if isinstance(self.state, Ended) else None
+
+    @property
     def result(self) -> bytes | None:
         """Return the JSON of the job's Result file (see `gpudeck.accel.result`); None if it left
         none."""

@@ -10,11 +10,8 @@ import msgspec
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import MALFORMED
 from gpudeck.scheduler.protocol.jobs import (
-    Cancelled,
     Done,
-    Failed,
     Job,
-    Lost,
     Queued,
     Spec,
     State,
@@ -25,6 +22,8 @@ REJECTED = "rejected"
 """The outcome of a job that is done, and whose Result says that it did not pass."""
 ACTIVE = ("queued", "starting", "running")
 ENDED = ("done", REJECTED, "failed", "cancelled", "lost")
+FAILED = ("failed", "lost", REJECTED)
+"""The outcomes that a person looks into."""
 OUTCOMES = (*ACTIVE, *ENDED)
 MAX_SEARCHED = 2000
 """Characters of a job that are searched; of a longer command, the beginning."""
@@ -110,11 +109,6 @@ def outcome(state: State) -> str:
     return status_of(state)
 
 
-def ended(state: State) -> float | None:
-    """Return when a job ended, in seconds since the epoch; None while it waits or runs."""
-    return state.at if isinstance(state, Done | Failed | Cancelled | Lost) else None
-
-
 def matches(search: Search, job: Job, viewer: int | None = None) -> bool:
     """Return True where the job matches; the store finds the same jobs.
 
@@ -123,7 +117,7 @@ def matches(search: Search, job: Job, viewer: int | None = None) -> bool:
             another user's job are unknown. None: whoever may see everything.
     """
     hidden = viewer is not None and job.spec.user != viewer
-    end = ended(job.state)
+    end = job.ended
     return (
         (not search.words if hidden else _has_words(search.words, job))
         and (not search.outcomes or _shown_outcome(job.state, hidden) in search.outcomes)

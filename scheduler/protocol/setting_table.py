@@ -9,6 +9,7 @@ from typing import Annotated, Literal, NamedTuple, get_type_hints
 
 import msgspec
 
+from gpudeck.language.languages import Language
 from gpudeck.scheduler.protocol.setting_problems import Example
 
 SOURCES = "^(auto|cpu|nvml|replay:.+)$"
@@ -289,7 +290,7 @@ class PersonalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         ),
     ] = ""
     report_language: Annotated[
-        Literal["en", "de", "fr", "es"],
+        Language,
         About(
             "Assistant",
             "Language of reports",
@@ -525,7 +526,7 @@ class PersonalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         str, msgspec.Meta(max_length=8), About("Energy", "Currency", "The unit of the price.")
     ] = "€"
     language: Annotated[
-        Literal["desktop", "en", "de", "fr", "es"],
+        Literal["desktop", Language],
         About(
             "Appearance",
             "Language",

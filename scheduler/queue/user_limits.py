@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from gpudeck.scheduler.protocol.jobs import Ended, Job, held_devices, held_gpus, held_seconds
+from gpudeck.scheduler.protocol.jobs import Job, held_devices, held_gpus, held_seconds
 from gpudeck.scheduler.protocol.user_limits import UserLimits
 
 WEEK_S, HOUR_S = 7 * 86_400.0, 3600.0
@@ -70,14 +70,10 @@ class WeeklyUse:
     def _hours(self, running: Iterable[Job], now: float) -> Mapping[User, float]:
         if self._ended is None:
             self._ended = deque(self._ended_since(now - WEEK_S))
-        while self._ended and _end(self._ended[0]) < now - WEEK_S:
+        while self._ended and (self._ended[0].ended or 0.0) < now - WEEK_S:
             self._ended.popleft()
         hours: dict[User, float] = {}
         for job in (*self._ended, *running):
             used = held_gpus(job) * held_seconds(job, now, now - WEEK_S) / HOUR_S
             hours[job.spec.user] = hours.get(job.spec.user, 0.0) + used
         return hours
-
-
-def _end(job: Job) -> float:
-    return job.state.at if isinstance(job.state, Ended) else 0.0
