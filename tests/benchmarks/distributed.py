@@ -4,7 +4,7 @@ Run `torchrun --nproc-per-node 2 -m tests.benchmarks.distributed PART --out FOLD
 written as soon as it is measured. A step that hangs ends the process; started again with the same
 folder it goes on with the next step. NVLink multicast stays off.
 
-Parts: ours, peers, exactness, memory, timeline, lost-peer.
+Parts: table (ours beside other packages), ours (with other settings), exactness, memory, timeline, lost-peer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.benchmarks.multi_gpu import exactness, shim, speed, timeline
 from tests.benchmarks.multi_gpu.cells import CELLS, Steps, Table, on_gpu, say
 from tests.benchmarks.rows import RESULTS
 
-PARTS = ("ours", "peers", "exactness", "memory", "timeline", "lost-peer")
+PARTS = ("table", "ours", "exactness", "memory", "timeline", "lost-peer")
 
 
 def main() -> None:
@@ -45,9 +45,9 @@ def main() -> None:
     say(f"{asked.part} begins")
     if asked.part == "ours":
         speed.run_ours(times, steps, asked.label, CELLS[: asked.cells])
-    elif asked.part == "peers":
+    elif asked.part == "table":
         shim.show_to_transformers()
-        speed.run_peers(times, steps)
+        speed.run_table(times, steps)
     elif asked.part == "exactness":
         exactness.run_exactness(checks, steps)
     elif asked.part == "memory":

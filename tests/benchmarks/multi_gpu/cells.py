@@ -102,7 +102,7 @@ def milliseconds(call: Callable[[], object], expected_ms: float) -> float:
         call()
         return 1e3 * (time.perf_counter() - begin)
     repeats = max(1, min(40, int(150 / expected_ms)))
-    for _ in range(max(1, min(14, int(400 / expected_ms)))):
+    for _ in range(max(1, min(14, int(200 / expected_ms)))):
         call()
     series = []
     for _ in range(3 if expected_ms < 800 else 2):

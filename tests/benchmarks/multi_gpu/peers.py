@@ -32,32 +32,24 @@ class Contender(NamedTuple):
 
 
 def contenders(cell: Cell) -> Iterator[Contender]:
-    """Yield the contenders that can compute a cell."""
+    """Yield the contenders that can compute a cell, without settings that were best in no cell."""
     zigzag, whole = _zigzag, _contiguous
     if cell.documents:
         yield Contender(
             "ring-flash-attn", "zigzag varlen", _zigzag_of_documents, _rfa_zigzag_varlen
         )
-        for stride in (1, 4):
-            yield Contender(
-                "ring-flash-attn", f"llama3 stride {stride}", whole, _rfa_llama3(stride)
-            )
         yield Contender("ringmaster", "ulysses varlen", whole, _ringmaster_ulysses)
         return
-    for rotate in ("allgather", "alltoall"):
-        layout = zigzag if cell.causal else whole
-        yield Contender("torch", f"context_parallel cudnn {rotate}", layout, _torch(rotate))
+    layout = zigzag if cell.causal else whole
+    yield Contender("torch", "context_parallel cudnn allgather", layout, _torch("allgather"))
     yield Contender("yunchang", "ulysses", whole, _yunchang_ulysses)
     yield Contender("ringmaster", "ulysses", whole, _ringmaster_ulysses)
-    yield Contender("ring-flash-attn", "llama3 stride 4", whole, _rfa_llama3(4))
     if cell.causal:
         yield Contender("ring-flash-attn", "zigzag", zigzag, _rfa_zigzag)
-        yield Contender("yunchang", "zigzag", zigzag, _yunchang_ring("zigzag"))
+        yield Contender("yunchang", "zigzag", zigzag, _yunchang_zigzag)
         yield Contender("ringmaster", "zigzag", zigzag, _ringmaster_zigzag)
     else:
         yield Contender("ring-flash-attn", "ring", whole, _rfa_ring)
-        yield Contender("yunchang", "basic", whole, _yunchang_ring("basic"))
-        yield Contender("ringmaster", "ring", whole, _ringmaster_ring)
 
 
 def _zigzag(cell: Cell) -> tuple[Spans, ...]:
@@ -133,18 +125,13 @@ def _yunchang_ulysses(cell: Cell, _: ExitStack) -> Attend:
     return _turned(lambda q, k, v: module(q, k, v, causal=cell.causal))
 
 
-def _yunchang_ring(kind: str) -> Callable[[Cell, ExitStack], Attend]:
-    def make(cell: Cell, _: ExitStack) -> Attend:
-        import yunchang
-        from yunchang.kernels import AttnType
+def _yunchang_zigzag(cell: Cell, _: ExitStack) -> Attend:
+    import yunchang
+    from yunchang.kernels import AttnType
 
-        yunchang.set_seq_parallel_pg(
-            1, dist.get_world_size(), dist.get_rank(), dist.get_world_size()
-        )
-        module = yunchang.LongContextAttention(ring_impl_type=kind, attn_type=AttnType.FA)
-        return _turned(lambda q, k, v: module(q, k, v, causal=cell.causal))
-
-    return make
+    yunchang.set_seq_parallel_pg(1, dist.get_world_size(), dist.get_rank(), dist.get_world_size())
+    module = yunchang.LongContextAttention(ring_impl_type="zigzag", attn_type=AttnType.FA)
+    return _turned(lambda q, k, v: module(q, k, v, causal=cell.causal))
 
 
 def _rfa_zigzag(cell: Cell, _: ExitStack) -> Attend:
@@ -180,26 +167,6 @@ def _rfa_zigzag_varlen(cell: Cell, _: ExitStack) -> Attend:
     return call
 
 
-def _rfa_llama3(stride: int) -> Callable[[Cell, ExitStack], Attend]:
-    def make(cell: Cell, _: ExitStack) -> Attend:
-        import ring_flash_attn as rfa
-
-        of_q, of_k, longest_q, longest_k, rows = rfa.llama3_flash_attn_prepare_cu_seqlens(
-            _starts(cell), cell.causal, dist.get_rank(), dist.get_world_size()
-        )
-
-        def call(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            out: Tensor = rfa.llama3_flash_attn_varlen_func(
-                *(t[0].transpose(0, 1) for t in (q, k, v)), of_q, of_k, longest_q, longest_k,
-                heads_k_stride=stride, local_k_slice=rows, causal=cell.causal, group=_group(),
-            )  # fmt: skip
-            return out.transpose(0, 1)[None]
-
-        return call
-
-    return make
-
-
 def _ringmaster_ulysses(cell: Cell, _: ExitStack) -> Attend:
     import ringmaster as rm
     from ringmaster.strategies.ulysses import make_ulysses_attention
@@ -231,17 +198,6 @@ def _ringmaster_zigzag(cell: Cell, _: ExitStack) -> Attend:
     def call(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         scale = q.shape[-1] ** -0.5
         out: Tensor = zigzag_ring_attention(q, k, v, group=_group(), scaling=scale)
-        return out.transpose(1, 2)
-
-    return call
-
-
-def _ringmaster_ring(cell: Cell, _: ExitStack) -> Attend:
-    from ringmaster.ring.p2p_attn import ring_p2p_attention
-
-    def call(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        scale = q.shape[-1] ** -0.5
-        out: Tensor = ring_p2p_attention(q, k, v, group=_group(), causal=cell.causal, scaling=scale)
         return out.transpose(1, 2)
 
     return call

@@ -218,27 +218,33 @@ def _setting(name: str) -> Iterator[Applies]:
         operation._plan.cache_clear()
 
 
-def run_peers(table: Table, steps: Steps) -> None:
-    """Measure other packages in each cell, after the ideal of the same process."""
+def run_table(table: Table, steps: Steps) -> None:
+    """Measure our strategies and other packages in each cell, all beside one ideal."""
+    with steps.step("compiling", 120) as go:
+        if go:
+            _compile(CELLS)
     best: dict[str, tuple[float, str]] = {}
     """The fastest setting of each package at 64k."""
     for cell in CELLS:
+        long = cell.tokens > CELLS[1].tokens
         found = None
+        with steps.step(f"ours {cell}", 45) as go:
+            if go:
+                found = ideals(cell)
+                _measure_ours(table, cell, found, {"setting": "default"})
         for contender in peers.contenders(cell):
-            if cell.tokens > CELLS[1].tokens and best.get(contender.package, ("", ""))[1] not in (
-                "", contender.setting,
-            ):  # fmt: skip
+            if long and best.get(contender.package, (0.0, contender.setting))[1] != (
+                contender.setting
+            ):
                 continue
-            limit = 45 if cell.tokens > CELLS[1].tokens else 25
-            with steps.step(f"{contender.package} {contender.setting} {cell}", limit) as go:
+            with steps.step(f"{contender.package} {contender.setting} {cell}", 30) as go:
                 if not go:
                     continue
                 found = found or ideals(cell)
                 share = _measure_peer(table, cell, found, contender)
                 if cell in (CELLS[1], CELLS[8 % len(CELLS)]):
-                    best[contender.package] = max(
-                        best.get(contender.package, (0.0, "")), (share, contender.setting)
-                    )
+                    key = contender.package
+                    best[key] = max(best.get(key, (0.0, "")), (share, contender.setting))
 
 
 def _measure_peer(
