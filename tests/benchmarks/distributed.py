@@ -4,7 +4,8 @@ Run `torchrun --nproc-per-node 2 -m tests.benchmarks.distributed PART --out FOLD
 written as soon as it is measured. A step that hangs ends the process; started again with the same
 folder it goes on with the next step. NVLink multicast stays off.
 
-Parts: table (ours beside other packages), ours (with other settings), exactness, memory, timeline, lost-peer.
+Parts: table (ours beside other packages), ours (also in other settings), exactness, memory,
+timeline, lost-peer.
 """
 
 from __future__ import annotations
