@@ -226,6 +226,7 @@ class _Session:
                 "copies": Source(f"{_HERE}.baselines", "copies", self._place()),
             }
             started = self._start_all(alternatives | rest, stack)
+            self._crew.look_ahead(self._desk)
             self._make_ready({name: c for name, c in started.items() if name != "candidate"})
             ready = {name: started[name] for name in alternatives if not started[name].flags}
             others = [
@@ -243,6 +244,7 @@ class _Session:
             contest = Contest(
                 task, self._desk, allowed, self._random, self._effort, medians[baseline]
             )
+            self._crew.settle()
             with self._clock() as clock:
                 self._race = contest.run(runners, baseline, others)
             for name, runner in runners.items():

@@ -9,8 +9,8 @@ named. First everything is compiled: the configurations that are searched, and w
 makes of the task in its default mode and with max-autotune. Nothing is timed meanwhile but what
 max-autotune compares, one kernel at a time. Then each task is searched and judged.
 
-A task whose inputs and result take more than 1.2 GB has its first size, the batch as a rule, halved
-until they do not: the judge holds fresh inputs for several calls.
+A task whose inputs and result take more than 0.61 GB has its first size, the batch as a rule,
+halved until they do not: the judge holds fresh inputs for several calls.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ from torch import Tensor
 from gpudeck.accel.runtime.capability import ComputeDevice, find_device
 from gpudeck.accel.runtime.state_files import state_folder
 from gpudeck.accel.search import api, contender
-from gpudeck.accel.search.arena import lay_out
+from gpudeck.accel.search.arena import calls_that_fit, lay_out
 from gpudeck.accel.search.baselines import compiled
 from gpudeck.accel.search.contender import Desk
-from gpudeck.accel.search.contest import Effort
+from gpudeck.accel.search.contest import CALLS, Effort
 from gpudeck.accel.search.crew import Crew
 from gpudeck.accel.search.engine import Budget, Engine
 from gpudeck.accel.search.fusion.template import library_operators
 from gpudeck.accel.search.journal import Journal
 from gpudeck.accel.search.judge import judge, nursery
+from gpudeck.accel.search.messages import Bind
 from gpudeck.accel.search.space import Config
 from gpudeck.accel.search.tasks import Task
 from gpudeck.accel.search.templates import Template
@@ -59,7 +60,7 @@ TASKS = (
 )  # fmt: skip
 """Chosen before any was measured: of those that the templates compute whole, all but one of level 2
 and half of level 1. Those of one element-wise operator can hardly win: they are bound by memory."""
-MOST_BYTES = 1.2e9
+MOST_BYTES = 0.61e9
 COMPILED = ("default", "max-autotune-no-cudagraphs")
 """Graphs of launches are left out for time: one launch takes a small part of these tasks."""
 HEAD = (
@@ -70,12 +71,17 @@ HEAD = (
 
 
 class Prepared(NamedTuple):
-    """Hold a task, its template, and the size that was made smaller."""
+    """Hold a task, and what was found out of it."""
 
     name: str
     task: Task
     template: Template
     changed: str
+    """The size that was made smaller."""
+    layout: Bind
+    """Of the memory for a single call. torch traces for it, which threads must not do."""
+    shared: int
+    """The bytes for as many calls as the judge needs."""
 
 
 def prepared(file: Path) -> Prepared:
@@ -97,7 +103,10 @@ def prepared(file: Path) -> Prepared:
         model.__class__.__name__ = file.stem
         task, template = api.fused_template(model, inputs)
         if task.moved(task.timed) <= MOST_BYTES:
-            return Prepared(file.stem, task, template, changed)
+            calls = calls_that_fit(task, task.timed, CALLS)
+            shared = lay_out(task, task.timed, calls)[1]
+            layout = lay_out(task, task.timed, 1)[0]
+            return Prepared(file.stem, task, template, changed, layout, shared)
         if getattr(module, first) < 64:
             raise ValueError("too large")
         setattr(module, first, getattr(module, first) // 2)
@@ -108,7 +117,7 @@ def show(folder: Path) -> None:
     """Tell what the templates compute of each task."""
     for file in sorted(folder.glob("*.py")):
         try:
-            _, task, template, changed = prepared(file)
+            _, task, template, changed, *_ = prepared(file)
         except Exception as e:  # noqa: BLE001 - a task that is not taken is the finding
             print(file.stem, "-", " ".join(str(e).split())[:100], sep=",", flush=True)
             continue
@@ -186,7 +195,7 @@ class Kitchen:
             return False
         begun = time.monotonic()
         desk = Desk(self._crew.arena(0), item.task, self._crew.device)
-        desk.bind = lay_out(item.task, item.task.timed, 1)[0]
+        desk.bind = item.layout
         worker = self._crew.start(source, desk, trusted=True)
         self._active.add(worker)
         done = not worker.flags and worker.bind(desk, name)
@@ -229,7 +238,7 @@ class Kitchen:
 def searched(item: Prepared, fit: Sequence[Config], crew: Crew, device: ComputeDevice) -> Any:
     """Search and judge one task; return its row."""
     begun = time.monotonic()
-    name, task, template, changed = item
+    name, task, template, changed, *_ = item
     usual = tuple(c for c in template.usual if c in fit)
     template = dataclasses.replace(template, usual=usual)
     with Journal(api.problem_of(task, template, device)) as journal, torch.no_grad():
@@ -305,7 +314,8 @@ def run(folder: Path, tasks: Sequence[str], minutes: float) -> None:
     contender.LOAD_S = 20.0  # all is compiled
     write = csv.writer(sys.stdout)
     write.writerow(HEAD)
-    with Crew(nursery(), device.torch_device) as crew:
+    with Crew(nursery(), device.torch_device, ahead=2) as crew:
+        crew.arena(max(item.shared for item in items))
         for item in items:
             if time.monotonic() > end - 5:
                 row: Any = (item.name, item.changed, "", "", "", "", "not reached")
