@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import math
 import os
 import signal
 import socket
@@ -142,7 +143,7 @@ class Daemon:
             self._lease_service.evict, self._half_life,
             lambda job: self.job_suspensions.bring_back(job),  # noqa: PLW0108
             lambda job: self.job_suspensions.preempt(job),  # noqa: PLW0108
-            self._limits_of,
+            self._limits_of, self._turns,
         )  # fmt: skip
 
     def _make_services(self) -> None:
@@ -336,6 +337,11 @@ class Daemon:
         """Return after how many seconds GPU-hours of a user count half; 0 where nobody shares."""
         hours = self._state.settings.fair_share
         return 0.0 if hours == "off" or not self._shared else hours * 3600.0
+
+    def _turns(self) -> float:
+        """Return after how many seconds preemptible jobs leave their GPUs to each other."""
+        minutes = self._state.settings.turns
+        return math.inf if minutes == "off" else minutes * 60.0
 
     def _tidy(self, job_id: int) -> Coroutine[None, None, None] | None:
         """Return what must be done about a job whose runner ended before it is reaped."""

@@ -140,6 +140,17 @@ class PersonalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
             editor="open choice",
         ),
     ] = ""
+    turns: Annotated[
+        Threshold,
+        About(
+            "Jobs",
+            "Take turns",
+            "Preemptible jobs of the same priority take turns on a GPU, each for this time. A turn "
+            "lasts 10 minutes at least. off: each job stays until it ends.",
+            unit="min",
+            measure="min a turn",
+        ),
+    ] = "off"
     session_idle: Annotated[
         Threshold,
         About(

@@ -210,6 +210,14 @@ class Preempts(_Value, frozen=True):
     """What that takes at most, with their return."""
 
 
+class TakesTurn(_Value, frozen=True):
+    """Running jobs of the same priority leave their devices to the job once their turn is over."""
+
+    jobs: tuple[int, ...]
+    at: float
+    """When, in seconds since the epoch."""
+
+
 class NoDevices(_Value, frozen=True):
     """No device can be read."""
 
@@ -384,8 +392,8 @@ QueueReason = (
 )  # fmt: skip
 """Reasons that lie in other jobs, or in what may run at once."""
 DeviceReason = (
-    Preempts | NoDevices | ReplayShown | OtherDevices | TooFewGpus | TooFewOfType | TooLittleMemory
-    | AllDrained | NoRoom
+    Preempts | TakesTurn | NoDevices | ReplayShown | OtherDevices | TooFewGpus | TooFewOfType
+    | TooLittleMemory | AllDrained | NoRoom
 )  # fmt: skip
 """Reasons that lie in the devices."""
 WaitReason = (
@@ -536,6 +544,12 @@ def _explain_devices(reason: DeviceReason, now: float) -> Message:
     match reason:
         case Preempts(jobs):
             return phrase("takes the GPU of {jobs}, suspended for it", jobs=list_jobs(jobs))
+        case TakesTurn(jobs, at):
+            return phrase(
+                "takes the GPU of {jobs} at {time}, when their turn is over",
+                jobs=list_jobs(jobs),
+                time=moment(at, now),
+            )
         case NoDevices():
             return phrase("no device can be read at present")
         case ReplayShown():

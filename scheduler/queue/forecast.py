@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from itertools import chain, islice
 from types import MappingProxyType
@@ -33,6 +33,7 @@ from gpudeck.scheduler.protocol.wait_reasons import End, NotBefore, WaitReason, 
 from gpudeck.scheduler.queue.lanes import Requirements, requirements
 from gpudeck.scheduler.queue.placement import Availability, DeviceUse
 from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan, return_time
+from gpudeck.scheduler.queue.preemption import turn_end
 from gpudeck.scheduler.queue.transitions import with_state
 
 WaitingJobs = Mapping[Requirements, Sequence[Job]]
@@ -165,7 +166,9 @@ def _play(
         plan = make_plan(active.values(), begun, devices, known_ends)
         ends = dict(conditions.ends)
         for back in plan.returns:
-            state = msgspec.structs.replace(attempts.running(back), suspension=None)
+            state = msgspec.structs.replace(
+                attempts.running(back), suspension=None, returned=conditions.now
+            )
             active[back.id] = with_state(back, state)
             if back.id in left:
                 ends[back.id] = _moved(left.pop(back.id), conditions.now)
@@ -192,7 +195,7 @@ def _play(
         bookings = (booking.end for booking in conditions.availability.bookings)
         backs = (return_time(j) for j in active.values())
         later = begins[bisect_right(begins, conditions.now) :][:1]
-        changes = (*later, *bookings, *backs)
+        changes = (*later, *bookings, *backs, *_turn_ends(active.values(), conditions.turns))
         begin = min((at for at in changes if at > conditions.now), default=math.inf)
         if over is None or begin < ends[over].at:
             if begin == math.inf:
@@ -206,6 +209,14 @@ def _play(
             ends=ends,
             now=max(ends[over].at, conditions.now),
         )
+
+
+def _turn_ends(active: Iterable[Job], turns: float) -> Iterator[float]:
+    """Yield when running jobs have had their GPUs for a turn, where jobs take turns."""
+    if turns < math.inf:
+        for job in active:
+            if job.spec.preemptible and isinstance(job.state, Running):
+                yield turn_end(job.state, turns)
 
 
 def _moved(end: End, seconds: float) -> End:

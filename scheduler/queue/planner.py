@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 
 from gpudeck.scheduler.attempts import Executors
@@ -87,9 +87,10 @@ class Planner:
         executors: Executors,
         shares: FairShare,
         weekly: WeeklyUse,
+        turns: Callable[[], float],
     ) -> None:
         self._index, self._groups, self._executors = index, groups, executors
-        self._shares, self._weekly = shares, weekly
+        self._shares, self._weekly, self._turns = shares, weekly, turns
         self.latest = EMPTY_PLAN
         self._next_begin = math.inf
         """When a job may start that waited for a time of its user's choice, or for a booking."""
@@ -203,6 +204,7 @@ class Planner:
             self._hours(now),
             self._weekly.allowances(self._users(), self._index.running.values(), now),
             frozenset(n for n, until in self._index.unmoved.items() if time.monotonic() < until),
+            self._turns(),
         )
 
     def _users(self) -> set[User]:

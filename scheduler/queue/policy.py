@@ -16,6 +16,7 @@ start, and at one more in each lane. The reason why a job waits is worked out fo
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace, merge
@@ -31,7 +32,7 @@ from gpudeck.scheduler.queue.blockers import no_room
 from gpudeck.scheduler.queue.fair_share import Order, User
 from gpudeck.scheduler.queue.lanes import Requirements, Turn, requirements
 from gpudeck.scheduler.queue.placement import Availability, Slot, choose, make_slots
-from gpudeck.scheduler.queue.preemption import Offer, find_offer
+from gpudeck.scheduler.queue.preemption import Offer, find_offer, find_turn
 from gpudeck.scheduler.queue.user_limits import Allowance
 
 MAX_PER_CLUSTER = 100
@@ -65,6 +66,8 @@ class Conditions(NamedTuple):
     """What users with a limit may use and have used."""
     kept: Collection[int] = ()
     """Running jobs that could not be suspended a while ago, and are not tried again yet."""
+    turns: float = math.inf
+    """Seconds after which preemptible jobs of the same priority leave their GPUs to each other."""
 
 
 _Sharers = tuple[User, bool]
@@ -88,13 +91,23 @@ def make_plan(
     due = [job for job in started if is_due(job, conditions.now)]
     returns: list[Job] = []
     heads, order = _heads(lanes), limits.order
+
+    def return_key(job: Job) -> tuple[float, float, float, float]:
+        """Return where a suspended job stands among those that wait: behind them where jobs take
+        turns, in the order in which they left their GPUs."""
+        if conditions.turns == math.inf or not job.spec.preemptible:
+            return order.key(job)
+        suspension = suspension_of(job)
+        assert suspension is not None
+        return -job.spec.priority, math.inf, math.inf, suspension.since
+
     firsts = [(order.key(heap[0].job), sharers) for sharers, heap in heads.items()]
     """The first job of each, in its order: the start of a job moves those of its user alone."""
     heapify(firsts)
     refused: list[Iterator[Job]] = []
     while firsts or due:
-        back = min(due, key=order.key, default=None)
-        if back is not None and (not firsts or order.key(back) < firsts[0][0]):
+        back = min(due, key=return_key, default=None)
+        if back is not None and (not firsts or return_key(back) < firsts[0][0]):
             due.remove(back)
             if limits.take_back(back):
                 returns.append(back)
@@ -293,7 +306,7 @@ class _Room:
         """For jobs that wait: the running jobs that are suspended for them."""
         self.returns_refused: dict[int, w.UserGpus] = {}
         """Suspended jobs whose return is against a limit of their user."""
-        self._kept = conditions.kept
+        self._kept, self._turns = conditions.kept, conditions.turns
         self._first: dict[str, Job] = {}
         """For each type of GPU: the first job that could not start."""
         self._measure()
@@ -326,12 +339,16 @@ class _Room:
         self._refused.add(self._need(spec))
         if spec.gpu_type not in self._first and self._may_reserve(spec):
             self._first[spec.gpu_type] = job
-            offer = find_offer(job, self._slots, self._ends, self._now, self._kept)
-            if offer is not None:
-                self.offers[job.id] = offer
+            self._find_offer(job, self._slots)
             reserve(job, self._slots, self._ends, self._now)
             self._measure()
         return None
+
+    def _find_offer(self, job: Job, slots: Sequence[Slot]) -> None:
+        """Note which running jobs are suspended for a job, where some are."""
+        offer = find_offer(job, slots, self._ends, self._now, self._kept, self._turns)
+        if offer is not None:
+            self.offers[job.id] = offer
 
     def take_back(self, job: Job) -> bool:
         """Give a suspended job its devices back, or keep them from the jobs after it."""
@@ -340,6 +357,8 @@ class _Room:
         back = whole and all(slot.takes_back(job) for slot in held)
         # where one of them cannot be had for long, the others would idle all that time
         may_reserve = whole and not any(slot.is_kept_from(job.spec) for slot in held)
+        if may_reserve and not back and self._turns < math.inf:
+            self._find_offer(job, held)
         for slot in held:
             if back:
                 slot.place(job)
@@ -353,6 +372,8 @@ class _Room:
         if job.id in self.returns_refused:
             return self.returns_refused[job.id]
         held = self._slots_of(job)
+        if (moved := self._moved_reason(job, held)) is not None:
+            return moved
         for slot in held:
             if slot.reserved_for is not None and slot.reserved_for.id != job.id:
                 return self._behind(slot.reserved_for, job)
@@ -390,8 +411,8 @@ class _Room:
         do not share, always.
         """
         spec = job.spec
-        if (offer := self.offers.get(job.id)) is not None and offer.victims:
-            return w.Preempts(tuple(sorted(offer.victims)), offer.cost)
+        if (moved := self._moved_reason(job, self._slots)) is not None:
+            return moved
         reserved = (slot.reserved_for for slot in self._slots if slot.suits(spec))
         for other in (self._first.get(spec.gpu_type), *reserved):
             if other is not None and self._order.key(other) < self._order.key(job):
@@ -403,6 +424,17 @@ class _Room:
         if not self._devices:
             return w.NoDevices()
         return no_room(spec, self._slots, self._ends) if self._slots else w.ReplayShown()
+
+    def _moved_reason(self, job: Job, slots: Sequence[Slot]) -> w.WaitReason | None:
+        """Return which jobs are suspended for the job now, or once they have had their turn, where
+        it is the next there."""
+        if (offer := self.offers.get(job.id)) is not None and offer.victims:
+            return w.Preempts(tuple(sorted(offer.victims)), offer.cost)
+        if self._turns == math.inf:
+            return None
+        mine = [s for s in slots if s.reserved_for is not None and s.reserved_for.id == job.id]
+        found = find_turn(job, mine, self._ends, self._turns)
+        return found if found is not None and found.at > self._now else None
 
     def _behind(self, other: Job, job: Job) -> w.WaitReason:
         if not self._order.overtakes(other, job):

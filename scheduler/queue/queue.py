@@ -6,6 +6,7 @@ index of jobs; this class combines them.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -58,6 +59,7 @@ class Queue:
         bring_back: Callable[[Job], None] = lambda job: None,
         preempt: Callable[[Job], None] = lambda job: None,
         limits_of: LimitsOf = lambda user: None,
+        turns: Callable[[], float] = lambda: math.inf,
     ) -> None:
         """Read the jobs from the store; start nothing yet.
 
@@ -70,6 +72,8 @@ class Queue:
             bring_back: called with each suspended job whose devices have room for it.
             preempt: called with each running job that is to be suspended for another one.
             limits_of: returns the limits of a user; None where there are none.
+            turns: returns the seconds after which preemptible jobs of the same priority leave their
+                GPUs to each other; infinity where they do not.
         """
         self._store, self._executors = store, executors
         shares = FairShare(half_life, store.ended_since)
@@ -82,7 +86,7 @@ class Queue:
 
         self._index = JobIndex(store, ended)
         self.groups = GroupLimits(store, self._index)
-        self._planner = Planner(self._index, self.groups, executors, shares, weekly)
+        self._planner = Planner(self._index, self.groups, executors, shares, weekly, turns)
         self.queries = JobQueries(store, self._index, self._planner)
         self.suspender = Suspender(self._index, self.queries, self._planner, bring_back, preempt)
         self.editor = JobEditor(store, self._index, self.queries, self._planner)
