@@ -16,6 +16,7 @@ if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0)
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 
 from gpudeck.accel.attention.kernels.decoding import latent
+from gpudeck.accel.attention.kernels.hopper import forward_wide
 from gpudeck.accel.attention.kernels.hopper.forward import forward
 
 NONE = {"left": None, "right": None, "softcap": 0.0}
@@ -282,3 +283,23 @@ def test_latent_keys_in_one_query(monkeypatch, batch, heads, keys, dtype):
     for _ in range(20):
         again, _ = attend(q, k, k[..., :512], Rules(**asked))
         assert torch.equal(out, again)
+
+
+@pytest.mark.parametrize(("dim", "dtype"), [(512, BF16), (512, FP16), (264, BF16), (400, FP16)])
+@pytest.mark.parametrize(
+    "rule",
+    [NONE, CAUSAL, {**NONE, "left": 70, "right": 20}, {**CAUSAL, "softcap": 3.0}],
+    ids=["full", "causal", "window", "softcap"],
+)
+@pytest.mark.parametrize(
+    ("seq_q", "seq_k"), [(256, 256), (1, 1), (77, 131), (300, 200), (1024, 1024)]
+)
+def test_the_widest_heads(dim, dtype, rule, seq_q, seq_k):
+    at = torch.Generator("cuda").manual_seed(seq_q)
+    q, k, v = (
+        torch.randn(shape, generator=at, device="cuda").to(dtype)
+        for shape in ((2, 4, seq_q, dim), (2, 2, seq_k, dim), (2, 2, seq_k, dim))
+    )
+    asked = {"scale": dim**-0.5, **rule}
+    out, lse = forward_wide.plan_run(q, k, v, Rules(**asked))(q, k, v)
+    check(q, k, v, out, lse, **asked)

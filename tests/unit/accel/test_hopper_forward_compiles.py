@@ -15,6 +15,7 @@ from gpudeck.accel.attention.kernels.hopper.forward import (
     _shape,
     forward_call,
 )
+from gpudeck.accel.attention.kernels.hopper.forward_wide import forward_wide_call
 from gpudeck.accel.runtime.call import Pointer, TensorBox, compile_kernel
 from tests.unit.accel.compiled import SHARED_KIB, idle_barriers, needs, problem, serialised
 
@@ -152,6 +153,15 @@ def test_short_sequences_of_small_heads_take_smaller_tiles():
     assert _shape(64, 8192, masked=True, added=True) is SHORT
     assert _shape(72, 512, masked=True) is SHAPES[80]
     assert _shape(256, 1, masked=False) is SHAPES[256]
+
+
+@pytest.mark.parametrize("rule", [{"right": 0}, {}, {"softcap": 3.0, "right": 0, "left": 100}])
+def test_the_kernel_of_the_widest_heads_keeps_its_output_in_registers(rule):
+    kernel = compile_kernel(forward_wide_call(problem(16, 8192, 512, **rule)), 90)
+    found = needs(kernel)
+    assert found.spilled == 0 and found.shared <= SHARED_KIB[90] * 1024
+    assert not serialised(kernel)
+    assert not idle_barriers(kernel)
 
 
 def test_strides_are_taken_as_they_are_or_refused():
