@@ -28,7 +28,7 @@ from gpudeck.scheduler.verbs.change import CancelMany
 from gpudeck.scheduler.verbs.control import Configure
 from tests.gui import snapshots
 from tests.gui.person import CTRL, LEFT, NONE, Person
-from tests.gui.test_bookings import HELD, SECOND, reserved
+from tests.gui.test_bookings_panel import HELD, SECOND, reserved
 from tests.support import state_folder
 
 PATIENCE_MS = 20_000
