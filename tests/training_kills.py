@@ -21,6 +21,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from gpudeck.accel.training.settings import Settings
 
 if TYPE_CHECKING:
@@ -123,9 +125,10 @@ def disturbed(
         until: the time of `time.monotonic` from which nothing is interrupted any more.
     """
     draw, sent = random.Random(seed), []
+    last = msgspec.structs.replace(settings, checkpoint=settings.steps)
     while True:
-        pid, told = attempt(settings, out)
         interrupted = len(sent) < kills and time.monotonic() < until
+        pid, told = attempt(settings if interrupted else last, out)
         if interrupted:
             for _ in range(draw.randint(1, steps) if steps else 0):
                 os.read(told, 1)

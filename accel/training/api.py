@@ -83,7 +83,7 @@ def opened(
                 write(settings, out / SETTINGS_FILE)
             yield run
         finally:
-            run.journal.close()
+            run.close()
 
 
 def write_out(run: Run, out: Path) -> None:

@@ -2,13 +2,17 @@
 
 A checkpoint is a folder `step-00000060` with state.safetensors (weights, and what the optimizer
 remembers) and checkpoint.json. It is written beside its place and renamed there, so a process that
-is killed at any moment leaves the earlier ones as they were.
+is killed at any moment leaves the earlier ones as they were. A thread writes it from a copy, so
+training does not wait for the disk.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -18,10 +22,10 @@ from torch import Tensor
 from gpudeck.accel.runtime.state_files import sync
 from gpudeck.accel.training.errors import Refused
 from gpudeck.accel.training.settings import Settings
-from gpudeck.accel.training.shards import checksum
 from gpudeck.language.text import Text, phrase
 
 FOLDER = "checkpoints"
+_CHUNK = 2**26
 _STATE, _ABOUT = "state.safetensors", "checkpoint.json"
 
 
@@ -54,24 +58,48 @@ class Checkpoints:
 
     def __init__(self, out: Path, keep: int) -> None:
         self._folder, self._keep = out / FOLDER, keep
+        self._writer = ThreadPoolExecutor(1)
+        self._writing: Future[None] | None = None
 
     def steps(self) -> list[int]:
         """Return the steps of which there are checkpoints, in ascending order."""
         found = self._folder.glob("step-*") if self._folder.is_dir() else ()
         return sorted(int(p.name[5:]) for p in found if p.name[5:].isdigit())
 
-    def save(self, about: About, state: dict[str, Tensor]) -> None:
-        """Write a checkpoint, then remove those that are not kept.
+    def save(self, about: About, state: dict[str, Tensor], before: Callable[[], None]) -> None:
+        """Copy a checkpoint, and begin to write it when the one before it is on disk.
+
+        Args:
+            about: what checkpoint.json holds.
+            state: what state.safetensors holds; it may be changed when this returns.
+            before: what is to be on disk earlier; called by the thread that writes.
 
         Raises:
-            OSError: if it cannot be written; the earlier ones are still there.
+            OSError: if the one before it could not be written.
         """
+        self.wait()
+        copied = {name: t.detach().to("cpu", copy=True) for name, t in state.items()}
+        self._writing = self._writer.submit(self._write, about, copied, before)
+
+    def wait(self) -> None:
+        """Wait until the last checkpoint is on disk.
+
+        Raises:
+            OSError: if it could not be written; the earlier ones are still there.
+        """
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def _write(self, about: About, state: dict[str, Tensor], before: Callable[[], None]) -> None:
+        """Write a checkpoint, then remove those that are not kept."""
+        before()
         self._folder.mkdir(parents=True, exist_ok=True)
         place = self._place(about.step)
         new = self._folder / f"new-{about.step}"
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir()
-        save_file({name: t.detach().cpu() for name, t in state.items()}, new / _STATE)
+        save_file(state, new / _STATE)
         sync(new / _STATE)
         about = msgspec.structs.replace(about, sha256=checksum(new / _STATE))
         (new / _ABOUT).write_bytes(msgspec.json.format(msgspec.json.encode(about)))
@@ -111,6 +139,20 @@ class Checkpoints:
 
     def _place(self, step: int) -> Path:
         return self._folder / f"step-{step:08}"
+
+
+def checksum(file: Path) -> str:
+    """Return the SHA-256 of the SHA-256 of each 64 MiB of a file, which threads compute; of a
+    smaller file, its SHA-256."""
+
+    def digest(begin: int) -> bytes:
+        with file.open("rb") as opened:
+            opened.seek(begin)
+            return hashlib.sha256(opened.read(_CHUNK)).digest()
+
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        found = list(pool.map(digest, range(0, max(file.stat().st_size, 1), _CHUNK)))
+    return (found[0] if len(found) == 1 else hashlib.sha256(b"".join(found)).digest()).hex()
 
 
 def _remove(place: Path) -> None:

@@ -98,7 +98,7 @@ class Run:
         Raises:
             Diverged: if a loss or gradient is not finite; it names the step.
             Stopped: if `watch` wants that, after a checkpoint.
-            OSError: if a checkpoint cannot be written.
+            OSError: if a checkpoint could not be written.
         """
         s, pending = self.settings, _Pending(self)
         if self.step == 0:
@@ -124,6 +124,7 @@ class Run:
                     self.save(found)
                 pending.restart()
             if stopping and not last:
+                self._finish()
                 raise Stopped(
                     phrase(
                         "stopped after step {step} of {steps}, with a checkpoint",
@@ -132,8 +133,21 @@ class Run:
                     )
                 )
             yield self.step
+        self._finish()
         if self.exhausted:
             self._take_best()
+
+    def _finish(self) -> None:
+        """Wait until the last checkpoint is on disk, for all processes to read."""
+        self.checkpoints.wait()
+        self.ranks.wait()
+
+    def close(self) -> None:
+        """Wait for what is being written, and close the journal."""
+        try:
+            self.checkpoints.wait()
+        finally:
+            self.journal.close()
 
     @property
     def exhausted(self) -> bool:
@@ -209,10 +223,10 @@ class Run:
         return found
 
     def save(self, held_out: float | None) -> None:
-        """Write a checkpoint, which is the best one if its held-out loss is the lowest so far."""
+        """Begin to write a checkpoint, which is the best one if its held-out loss is the lowest so
+        far."""
         if held_out is not None and (self.best is None or held_out < self.best):
             self.best, self.best_step = held_out, self.step
-        self.journal.sync()
         about = About(
             self.step, self.settings, self.data, self.start.fingerprint, str(self.device),
             torch.get_num_threads(), versions(), self.seconds, self.best, self.best_step, self.fp8,
@@ -222,8 +236,7 @@ class Run:
         state |= {f"optimizer.{n}": v for n, v in memory.items()}
         gathered = {name: whole(value) for name, value in state.items()}
         if self.ranks.first:
-            self.checkpoints.save(about, gathered)
-        self.ranks.wait()
+            self.checkpoints.save(about, gathered, self.journal.sync)
 
     def resume(self) -> None:
         """Continue from the newest checkpoint that is whole; begin anew if there is none.

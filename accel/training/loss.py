@@ -15,8 +15,10 @@ from torch import Tensor
 
 IGNORED = -1
 """The target of a token that has no loss."""
-_PART_BYTES = 2**29
-"""About the size of the scores of a part: large enough to keep a GPU busy."""
+_PART_BYTES = 2**31
+"""About the most bytes of a part's scores: few large products keep a GPU busy."""
+_PART_SHARE = 32
+"""The scores of a part are at most this part of a GPU's memory; a CPU counts as one of 16 GiB."""
 _ROWS_STEP = 128
 """The tokens of a part are a multiple of it, for aligned products."""
 
@@ -58,9 +60,9 @@ class _CrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         matrix = head.to(hidden.dtype)
         d_hidden = torch.empty_like(hidden) if wanted else None
-        d_head = torch.zeros_like(head) if wanted and head.requires_grad else None
+        d_head = None
         total = torch.zeros((), dtype=torch.float32, device=hidden.device)
-        for begin, end in _parts(len(hidden), head.shape[0] * hidden.element_size()):
+        for begin, end in _parts(hidden, head.shape[0] * hidden.element_size()):
             part = hidden[begin:end]
             scores = part @ matrix.T
             losses, gradient = _turn(scores, targets[begin:end], scale, softcap)
@@ -68,8 +70,8 @@ class _CrossEntropy(torch.autograd.Function):
             if d_hidden is None:
                 continue
             torch.matmul(gradient, matrix, out=d_hidden[begin:end])
-            if d_head is not None:
-                d_head += gradient.T @ part
+            if head.requires_grad:
+                d_head = _add_product(d_head, gradient.T, part, head.dtype)
         ctx.save_for_backward(d_hidden, d_head)
         return total
 
@@ -80,12 +82,26 @@ class _CrossEntropy(torch.autograd.Function):
         return d_hidden.mul_(grad.to(d_hidden.dtype)), d_head, *(None,) * 4
 
 
-def _parts(count: int, row_bytes: int) -> Iterator[tuple[int, int]]:
+def _add_product(total: Tensor | None, a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return `total` plus a b in `dtype`; on a GPU the product itself adds, in float32."""
+    if a.dtype == dtype or not a.is_cuda:
+        product = (a @ b).to(dtype)
+        return product if total is None else total.add_(product)
+    if total is None:
+        return torch.mm(a, b, out_dtype=dtype)
+    return torch.addmm(total, a, b, out_dtype=dtype, out=total)
+
+
+def _parts(hidden: Tensor, row_bytes: int) -> Iterator[tuple[int, int]]:
     """Yield the first token of each part, and the one after its last.
 
     Parts are about equal: a small last one would leave most of a GPU idle.
     """
-    parts = -(-count * row_bytes // _PART_BYTES) or 1
+    count, memory = len(hidden), 2**34
+    if hidden.is_cuda:
+        memory = torch.cuda.get_device_properties(hidden.device).total_memory
+    most = min(_PART_BYTES, memory // _PART_SHARE)
+    parts = -(-count * row_bytes // most) or 1
     rows = -(-count // (parts * _ROWS_STEP)) * _ROWS_STEP
     for begin in range(0, count, rows):
         yield begin, min(begin + rows, count)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gpudeck.accel.serving.checkpoint import Checkpoint
 from gpudeck.accel.serving.families import (
@@ -63,12 +63,11 @@ class Start:
         s = self.settings
         if isinstance(self.config, RecurrentConfig):
             return self._make_recurrent(self.config, device, frozen)
+        with torch.device("meta"):  # nothing is drawn that is replaced anyway
+            model = LanguageModel(self.config, s.tokens, recompute=s.recompute)
         if s.base == AUTO:
-            model = LanguageModel(self.config, s.tokens, recompute=s.recompute)
-            draw(model, s.seed)
+            draw(model, s.seed, device)
             return model.to(device)
-        with torch.device("meta"):
-            model = LanguageModel(self.config, s.tokens, recompute=s.recompute)
         source = Checkpoint(Path(s.base).expanduser(), self.config)
         read(model, source, device, frozen if s.method == "lora" else torch.float32)
         if s.method == "lora":
@@ -155,20 +154,20 @@ def _fingerprint_frozen(settings: Settings) -> str:
 
 
 @torch.no_grad()
-def draw(model: LanguageModel, seed: int) -> None:
-    """Draw all weights on the CPU, so that they are equal on every device.
+def draw(model: LanguageModel, seed: int, device: torch.device) -> None:
+    """Draw the weights of a model that has none on the CPU, so that they are equal on every device.
 
     Matrices are normal with deviation 0.02, and those that end a branch 0.02 / sqrt(2 layers), as
     in GPT-2.
     """
     generator = torch.Generator().manual_seed(seed)
     last = 0.02 / (2 * model.config.layers) ** 0.5
-    for name, weight in model.named_parameters():
-        if weight.dim() == 1:
-            weight.fill_(1.0)
-            continue
-        ends = name.endswith(("o_proj.weight", "down_proj.weight"))
-        weight.normal_(0.0, last if ends else 0.02, generator=generator)
+    for name, described in list(model.named_parameters()):
+        weight = torch.ones(described.shape)
+        if weight.dim() > 1:
+            ends = name.endswith(("o_proj.weight", "down_proj.weight"))
+            weight.normal_(0.0, last if ends else 0.02, generator=generator)
+        _put(model, name, weight.to(device))
 
 
 def read(
@@ -179,6 +178,9 @@ def read(
         if isinstance(part, Projection) and f"{name}.bias" in source:
             part.bias = nn.Parameter(torch.empty(part.out_features, device="meta"))
     for name, described in list(model.named_parameters()):
-        weight = source.tensor(name, *described.shape).to(device, dtype)
-        parent, _, last = name.rpartition(".")
-        setattr(model.get_submodule(parent), last, nn.Parameter(weight))
+        _put(model, name, source.tensor(name, *described.shape).to(device, dtype))
+
+
+def _put(model: LanguageModel, name: str, weight: Tensor) -> None:
+    parent, _, last = name.rpartition(".")
+    setattr(model.get_submodule(parent), last, nn.Parameter(weight))

@@ -103,8 +103,9 @@ def compare(
         rows.merge(file, [row], KEYS, args.results)
     if not kernels or find_device().kind != "cuda":
         return
+    said = rows.context(str(find_device()), ("torch", "triton"))
     for name, steps in ready.items():
-        found = [{**about, "contender": name, **row} for row in kernels_of(steps)]
+        found = [{**about, "contender": name, **row, **said} for row in kernels_of(steps)]
         for row in found[:12]:
             say(f"{name}: {row['ms']} ms, {row['calls']} calls, {row['kernel']}")
         rows.merge("training_kernels", found, (*KEYS, "kernel"), args.results)
@@ -269,7 +270,9 @@ def kills(args: argparse.Namespace) -> None:
     os.environ["GPUDECK_HOME"] = str(folder)  # so that the data is read once
     open_data(settings, wide_tokenizer(), lambda *_: None)
     until = time.monotonic() + args.seconds
-    quiet, told = attempt(msgspec.structs.replace(settings, checkpoint=10**6), folder / "quiet")
+    quiet, told = attempt(
+        msgspec.structs.replace(settings, checkpoint=settings.steps), folder / "quiet"
+    )
     sent = disturbed(settings, folder / "noisy", args.kills, args.longest, 0, 10, until)
     say(f"{len(sent)} kills and pauses; waiting for the undisturbed run")
     while os.read(told, 4096):
@@ -316,7 +319,7 @@ def predicted(args: argparse.Namespace, shape: Case) -> dict[str, object]:
     except torch.OutOfMemoryError:
         failed = "out of memory"
     late = estimate_of(run, run.device, milliseconds(ear)[ESTIMATED:])
-    run.journal.close()
+    run.close()
     row: dict[str, object] = {
         **shape._asdict(), "predicted_gib": f"{early.memory / 2**30:.5g}",
         "used_gib": f"{late.memory / 2**30:.5g}",
@@ -351,7 +354,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20, help="of a turn")
     parser.add_argument("--compiled", action="store_true", help="recurrent: layers compiled")
     parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--longest", type=float, default=1.0, help="seconds before a kill at most")
+    parser.add_argument("--longest", type=float, default=0.5, help="seconds before a kill at most")
     parser.add_argument("--seconds", type=float, default=600.0, help="kills: no more after these")
     parser.add_argument("--precision", default="bfloat16", help="kills: float32 on a CPU")
     parser.add_argument("--folder", type=Path, default=Path("build/training"))

@@ -79,14 +79,16 @@ class Ear:
         return False
 
 
-def draw_on_device(model: torch.nn.Module, seed: int) -> None:
+@torch.no_grad()
+def draw_on_device(model: torch.nn.Module, seed: int, device: torch.device) -> None:
     """Draw weights where the model computes: for large ones that takes a second, not twenty."""
-    device = find_device().torch_device
-    model.to(device)
     generator = torch.Generator(device).manual_seed(seed)
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.fill_(1.0) if weight.dim() == 1 else weight.normal_(0, 0.02, generator=generator)
+    for name, described in list(model.named_parameters()):
+        weight = torch.ones(described.shape, device=device)
+        if weight.dim() > 1:
+            weight.normal_(0, 0.02, generator=generator)
+        parent, _, last = name.rpartition(".")
+        setattr(model.get_submodule(parent), last, torch.nn.Parameter(weight))
 
 
 def run_of(out: Path, ear: Ear, start: Start | None = None, **given: Any) -> Run:

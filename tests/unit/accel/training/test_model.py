@@ -25,7 +25,7 @@ RAW = new_config("tiny", 257, 64, 256)
 
 def made(**options: bool) -> LanguageModel:
     model = LanguageModel(config_of(RAW, "tiny", ()), 64, **options)
-    draw(model, 3)
+    draw(model, 3, torch.device("cpu"))
     return model
 
 
