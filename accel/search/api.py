@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ from gpudeck.accel.search.advice import Advisor
 from gpudeck.accel.search.contender import Contender
 from gpudeck.accel.search.contest import Effort
 from gpudeck.accel.search.crew import Crew
+from gpudeck.accel.search.declared import read_declared
 from gpudeck.accel.search.engine import Budget, Engine
 from gpudeck.accel.search.fusion.capture import bind, capture
 from gpudeck.accel.search.fusion.template import task_of_module, template_of_module
@@ -55,7 +57,7 @@ class Found(NamedTuple):
 
 
 def optimize_kernel(
-    kernel: str | Task | nn.Module,
+    kernel: str | Path | Task | nn.Module,
     target_hardware: str = "",
     *,
     inputs: Sequence[Tensor] = (),
@@ -73,8 +75,9 @@ def optimize_kernel(
     What was found out before is not measured again, and the budget counts from the beginning.
 
     Args:
-        kernel: the name of a task of the catalog, a task of it with other sizes, or a module
-            that returns one tensor, which is fused into Triton kernels.
+        kernel: the name of a task of the catalog, a task of it with other sizes, a module
+            that returns one tensor, which is fused into Triton kernels, or a file that declares
+            a kernel of your own; see `declared`.
         target_hardware: such as `h100`. If this GPU is not here, kernels are compiled for it, and
             ranked by how many threads can be resident: nothing is measured. Empty for the device
             of this machine.
@@ -129,13 +132,15 @@ def optimize_kernel(
 
 
 def _found_template(
-    kernel: str | Task | nn.Module,
+    kernel: str | Path | Task | nn.Module,
     inputs: Sequence[Tensor],
     dtype: torch.dtype,
     sizes: dict[str, int],
     kind: str,
 ) -> tuple[Task, Template]:
     """Return what is computed, and the template that computes it on a kind of device."""
+    if isinstance(kernel, Path):
+        return read_declared(kernel)
     if isinstance(kernel, nn.Module):
         if kind != "cuda":
             raise ValueError("modules are fused for GPUs; name one as target_hardware")
@@ -178,7 +183,8 @@ def _is_here(target: str, device: ComputeDevice) -> bool:
 def _predicted(task: Task, template: Template, target: str) -> Found:
     """Compile every configuration for a GPU that is not here, and rank them."""
     capability = TARGETS[target.lower().replace(" ", "")]
-    assert template.launch is not None
+    if template.launch is None:
+        raise ValueError(f"{template.name} can be searched on this machine's device only")
     compiler = Contender(nursery().fork(), [])
     found = []
     try:

@@ -1,8 +1,9 @@
-"""Compute a task or a module by the kernel that is installed for it, and name what computed."""
+"""Compute by the kernel that is installed for a task, a module or a file, and name it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from gpudeck.accel.runtime.capability import find_device
 from gpudeck.accel.runtime.given import require_tensors
 from gpudeck.accel.search.api import fused_template
+from gpudeck.accel.search.declared import read_declared
 from gpudeck.accel.search.fusion.capture import bind
 from gpudeck.accel.search.installed import Kernel, find
 from gpudeck.accel.search.tasks import TASKS
@@ -55,6 +57,22 @@ def fused(module: nn.Module, *inputs: Tensor) -> tuple[Callable[..., Tensor], st
     if kernel is None or task.written is None:
         return module, "eager"
     return bind(_function(kernel), module, task.written), kernel.name
+
+
+def declared(file: Path) -> tuple[Callable[..., Tensor], str]:
+    """Return what computes a declared kernel at the sizes that are timed, and its name: an
+    installed kernel, or the file's reference as `eager`.
+
+    Args:
+        file: declares the kernel; its code is run.
+
+    Raises:
+        ValueError: if it does not; see `declared`.
+        OSError: if it cannot be read.
+    """
+    task, _ = read_declared(file)
+    kernel = find(task.name, task.timed, str(task.dtype).removeprefix("torch."), str(find_device()))
+    return (task.reference, "eager") if kernel is None else (_function(kernel), kernel.name)
 
 
 _LOADED: dict[str, Callable[..., Any]] = {}

@@ -1,4 +1,4 @@
-"""Judge a kernel; list, install and remove kernels that were found."""
+"""Judge or search a kernel; list, install and remove kernels that were found."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from gpudeck.extras import missing_of
 from gpudeck.language.rendering import render
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
-ACTIONS = ("judge", "list", "install", "remove", "show")
+ACTIONS = ("judge", "tune", "list", "install", "remove", "show")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the action, what it is about, and how a kernel is judged."""
     parser.add_argument(
         "action", choices=ACTIONS, metavar="ACTION",
-        help="judge: check and time the kernel in a Python file, whose code is run; list: show the "
-        "kernels that are installed; install: use the kernel of a saved verdict; remove: use it no "
-        "longer; show: list the searches of this machine, or all that one of them tried",
+        help="judge: check and time the kernel in a Python file, whose code is run; tune: search "
+        "the constants and launch options that a Python file declares; list: show the kernels that "
+        "are installed; install: use the kernel of a saved verdict; remove: use it no longer; "
+        "show: list the searches of this machine, or all that one of them tried",
     )  # fmt: skip
     parser.add_argument(
         "target", nargs="?", metavar="TARGET",
-        help="judge: a Python file; install: a saved verdict; remove: the name of a kernel; show: "
-        "the name of a search",
+        help="judge, tune: a Python file; install: a saved verdict; remove: the name of a kernel; "
+        "show: the name of a search",
     )  # fmt: skip
     parser.add_argument(
         "--task", choices=SEARCHED, metavar="TASK",
@@ -55,6 +56,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         default=8.0,
         help="how long it is timed (default: 8)",
     )
+    parser.add_argument(
+        "--search-seconds", type=arguments.positive_seconds, default=600.0,
+        help="tune: how long it is searched, earlier searches included (default: 600)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--install", action="store_true", help="tune: install the winner if it is judged faster"
+    )
     parser.add_argument("--seed", type=_seed, help="repeat the verdict with this seed")
     parser.add_argument(
         "--library", action="store_true", help="the kernel may call operators of torch"
@@ -73,7 +81,9 @@ def run(args: Namespace) -> int:
         return _show(args)
     if args.target is None:
         raise UsageError(f"{args.action} needs a TARGET. See: gpudeck search --help")
-    return {"judge": _judge, "install": _install, "remove": _remove}[args.action](args)
+    return {"judge": _judge, "tune": _tune, "install": _install, "remove": _remove}[args.action](
+        args
+    )
 
 
 def _size(text: str) -> str:
@@ -93,16 +103,27 @@ def _seed(text: str) -> int:
 def _judge(args: Namespace) -> int:
     if args.task is None:
         raise UsageError(f"judge needs --task, one of {', '.join(SEARCHED)}")
-    if not Path(args.target).is_file():
-        raise NotFound(f"there is no file {args.target}")
-    if missing := missing_of("compute"):
-        raise UserError(missing.text)
     options = [f"--{name}={getattr(args, name)}" for name in ("task", "entry", "dtype", "seconds")]
     options += [f"--size={size}" for size in args.size]
     options += [] if args.seed is None else [f"--seed={args.seed}"]
     options += ["--library"] * args.library + ["--no-compile"] * args.no_compile
+    return _run(args, "judging", options, "compute")
+
+
+def _tune(args: Namespace) -> int:
+    options = [f"--minutes={args.search_seconds / 60}", f"--seconds={args.seconds}"]
+    options += ["--no-compile"] * args.no_compile + ["--install"] * args.install
+    return _run(args, "tuning", options, "search")
+
+
+def _run(args: Namespace, program: str, options: list[str], extra: str) -> int:
+    """Run a program of the search on the target; print and save the verdict that it prints."""
+    if not Path(args.target).is_file():
+        raise NotFound(f"there is no file {args.target}")
+    if missing := missing_of(extra):
+        raise UserError(missing.text)
     ended = subprocess.run(
-        [sys.executable, "-P", "-m", "gpudeck.accel.search.judging", args.target, *options],
+        [sys.executable, "-P", "-m", f"gpudeck.accel.search.{program}", args.target, *options],
         capture_output=True, check=False,
     )  # fmt: skip
     if ended.returncode not in (0, 1) or not ended.stdout:
@@ -120,6 +141,8 @@ def _described(verdict: Verdict) -> list[str]:
     lines = [render(verdict.text)]
     lines += [f"  {render(refusal.text)}" for refusal in verdict.refusals[1:]]
     sizes = " ".join(f"{name}={size}" for name, size in verdict.sizes.items())
+    if config := (verdict.candidate.options or {}).get("config"):
+        lines.append("  " + " ".join(f"{name}={value}" for name, value in config.items()))
     lines.append(f"{verdict.task} {verdict.dtype} {sizes}, {verdict.device}, seed {verdict.seed}")
     if verdict.race:
         for other in verdict.race.denominators:

@@ -15,6 +15,7 @@ from gpudeck.accel.search.verdict import decode, encode
 from gpudeck.accel.workloads import search
 from gpudeck.accel.workloads.harness import serve
 from gpudeck.app.cli.main import main
+from tests.unit.accel.search.test_declared import TEXT
 from tests.unit.accel.search.test_search import verdict
 
 KERNEL = "import torch\n\ndef candidate(x):\n    return torch.softmax(x, -1)\n"
@@ -142,3 +143,15 @@ def test_a_file_is_judged_in_a_program_of_its_own(tmp_path):
     )
     assert ran.returncode == 0, ran.stderr
     assert decode(record.read_bytes()).source == KERNEL
+
+
+def test_a_declared_kernel_is_searched_by_the_command(tmp_path, capsys):
+    file = tmp_path / "kernel.py"
+    file.write_text(TEXT)
+    options = ["--search-seconds=1", "--seconds=0.5", "--no-compile"]
+    assert main(["search", "tune", str(file), *options]) == 0
+    said = capsys.readouterr().out
+    assert "right" in said and "block=" in said and "wrong=0" in said
+    file.write_text(TEXT.replace("SPACE", "SPICE"))
+    assert main(["search", "tune", str(file)]) != 0
+    assert "has no SPACE" in capsys.readouterr().err
