@@ -1,5 +1,10 @@
 """A kernel of one's own is searched from the file that declares what may be searched of it."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -79,3 +84,26 @@ def test_what_does_not_fit_together_is_refused_by_name(file, old, new, why):
     file.write_text(TEXT.replace(old, new, 1))
     with pytest.raises(ValueError, match=why):
         read_declared(file)
+
+
+def test_the_example_of_the_manual_computes_what_it_declares(tmp_path):
+    manual = Path(__file__).parents[4] / "docs" / "manual" / "search.md"
+    example = next(
+        block.partition("```")[0]
+        for block in manual.read_text().split("```python\n")
+        if "SPACE = " in block
+    )
+    file = tmp_path / "my_kernel.py"
+    # read where kernels are interpreted, which Triton decides when it is imported
+    file.write_text(example)
+    check = (
+        "import sys, torch; from pathlib import Path;"
+        "from gpudeck.accel.search.declared import read_declared;"
+        "from gpudeck.accel.search.worker import load;"
+        "task, template = read_declared(Path(sys.argv[1]));"
+        "xs = [torch.randn(3, 700) for _ in task.shapes(task.timed)];"
+        "found = load(template.make(next(template.space.all())))(*xs);"
+        "assert torch.equal(found, task.reference(*xs))"
+    )
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    subprocess.run([sys.executable, "-c", check, str(file)], env=environment, check=True)
