@@ -101,6 +101,11 @@ class _Watch:
         return self.stopped
 
 
+def checkpoints(out: Path) -> list[str]:
+    """Return the names of the checkpoints of a run."""
+    return sorted(place.name for place in (out / "checkpoints").glob("step-*"))
+
+
 def outcome(out: Path) -> tuple[list[dict[str, Any]], bytes]:
     """Return what the steps measured, and the weights."""
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
@@ -136,6 +141,7 @@ def disturbed(
             number = signal.SIGTERM if draw.random() < 0.25 else signal.SIGKILL
             os.kill(pid, number)
             sent.append(int(number))
+            print(f"{number.name} to {pid}", *checkpoints(out), file=sys.stderr, flush=True)
         while os.read(told, 4096):
             pass
         os.close(told)

@@ -40,9 +40,9 @@ _EVERY_S = 0.5
 """The least time between two lines of progress."""
 _MOST_POINTS = 500
 """The most points of a curve in a Result; metrics.jsonl has all."""
-_UNTIMED = 2
+_UNTIMED = 4
 """The first steps, which compile and allocate, and do not count as speed."""
-_ESTIMATED = 5
+_ESTIMATED = 10
 """The steps that an estimate takes."""
 _CURVES = (
     ("loss", mark_phrase("loss"), ""),

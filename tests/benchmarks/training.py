@@ -10,7 +10,7 @@ The parts:
 - large: 1.5B in bf16 and in FP8.
 - recurrent: RWKV-7 0.4B with our recurrence and with fla-core's in the same model and loop.
 - lora: small matrices beside a frozen model of Llama-3-8B's shape with random weights, and peft.
-- memory: what is estimated after five steps, and what the whole run takes, on twelve shapes.
+- memory: what is estimated after ten steps, and what the whole run takes, on twelve shapes.
 - kills: a run that is killed and stopped at random steps beside an undisturbed one.
 - divided: ours, on as many GPUs as torchrun starts processes, each with --batch sequences.
 
@@ -79,7 +79,7 @@ SHAPES = (
     Case("350M", 16, 1024, recompute=True), Case("124M", 8, 1024, compiled=True),
     Case("124M", 32, 1024, parts=2, compiled=True),
 )  # fmt: skip
-ESTIMATED, UNTIMED = 5, 2
+ESTIMATED, UNTIMED = 10, 4
 """The steps after which the workload estimates, and the first ones, which do not count."""
 KEYS = ("contender", "model", "batch", "tokens", "device")
 
@@ -292,7 +292,7 @@ def kills(args: argparse.Namespace) -> None:
 
 
 def memory(args: argparse.Namespace) -> None:
-    """Write training_memory.csv: the estimate after five steps, and what whole runs took."""
+    """Write training_memory.csv: the estimate after ten steps, and what whole runs took."""
     small = (Case("tiny", 2, 64), Case("tiny", 4, 64, parts=2))
     for shape in SHAPES if find_device().kind == "cuda" else small:
         row = predicted(args, shape)
@@ -301,12 +301,12 @@ def memory(args: argparse.Namespace) -> None:
 
 
 def predicted(args: argparse.Namespace, shape: Case) -> dict[str, object]:
-    """Train twenty steps with held-out losses and a checkpoint, and compare with the estimate."""
-    ear, steps = Ear(), 20
+    """Train thirty steps with held-out losses and a checkpoint, and compare with the estimate."""
+    ear, steps = Ear(), 30
     run = run_of(
         args.folder / "memory", ear, model=shape.model, batch=shape.batch, tokens=shape.tokens,
         accumulate=shape.parts, compile=shape.compiled, recompute=shape.recompute, steps=steps,
-        held_out=0.01, evaluate=10, checkpoint=steps, documents=True,
+        held_out=0.01, evaluate=15, checkpoint=steps, documents=True,
     )  # fmt: skip
     going = run.steps()
     for _ in range(ESTIMATED):
