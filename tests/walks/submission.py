@@ -12,14 +12,16 @@ SECTIONS = {
     "daemon": Section(
         first=CONNECTION,
         last="Local.release",
-        tasks=(CONNECTION, "Daemon._start_jobs"),
+        tasks=(CONNECTION, "Daemon._start_jobs", "Supervisor._run"),
         aside=(
-            # the reply, and the rate of readings
+            # the reply, and other readings than the one for which the start waits
             "Queue.listed", "Queue.get", "Daemon._encode_for", "Peer.send",
-            "PollingController.requested",
+            "PollingController.requested", "ReadingFlow.add", "LeaseService.add_readings",
             # other jobs, which end or come back
             "Canceller.end_next", "Canceller.cancel_unable", "UndoBuffer.forget",
-            "Suspender.return_planned",
+            "Suspender.return_planned", "Queue.unfinished",
+            # the snapshot that shows the job while it waits for a reading of its GPU
+            "Publisher.touch",
         ),
     ),
     "runner": Section(first="_begin", last="_run.<locals>.prepare_child"),

@@ -48,7 +48,7 @@ WALKS = (
     ),
     Walk(
         "**A client's call of `submit` to the first instruction of the job**",
-        61,
+        63,
         submission_to_first_instruction,
         frozenset(
             f"scheduler.{module}"
