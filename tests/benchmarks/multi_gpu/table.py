@@ -18,20 +18,18 @@ _MARKED = re.compile(r"(<!-- shares of the ideal -->\n).*?(<!-- end of shares --
 _HEAD = """\
 | 128 elements a head, bf16 | forward: ours | best peer | both passes: ours | best peer |
 |---|---|---|---|---|"""
-PEERS_RUN = "3"
-"""The run in which other packages were measured."""
-DEFECT = "late tiles by the portable kernel"
-"""The setting of rows that show a defect which is mended."""
+RUN = "5"
+"""The run in which everything was measured together."""
 _NAMES = ("documents", "causal", "heads", "kv_heads", "tokens")
 Row = dict[str, str]
 Cell = tuple[str, ...]
 
 
 def read() -> list[Row]:
-    """Return the rows of all runs from that of the peers on, without those of the defect."""
+    """Return the rows of the run."""
     with (RESULTS / "distributed.csv").open(newline="") as f:
         rows = list(csv.DictReader(f))
-    return [r for r in rows if r["run"] >= PEERS_RUN and r["setting"] != DEFECT]
+    return [r for r in rows if r["run"] == RUN]
 
 
 def table() -> str:
@@ -48,8 +46,7 @@ def _line(cell: Cell, rows: list[Row]) -> str:
     for part in ("forward", "both"):
         every = [row for row in mine if row["pass"] == part]
         ours = [row for row in every if row["contender"] == "ours"]
-        newest = max((row["run"] for row in ours), default="")
-        columns.append(_best([row for row in ours if row["run"] == newest], "strategy"))
+        columns.append(_best(ours, "strategy"))
         columns.append(_best([row for row in every if row["contender"] != "ours"], "contender"))
     return f"| {' | '.join(columns)} |"
 
