@@ -12,7 +12,6 @@ from gpudeck.app.format.values import memory
 from gpudeck.app.language.texts import tr, tr_count, tr_noop
 from gpudeck.app.link.details_poller import DetailsPoller
 from gpudeck.app.link.link import Link
-from gpudeck.app.link.notice import Notice, NoticeAction
 from gpudeck.app.processes.about import ProcessAbout
 from gpudeck.app.processes.grouping import GROUPINGS, Line, memory_parts, process_lines
 from gpudeck.app.processes.memory_bar import MOST, MemoryBar
@@ -26,6 +25,7 @@ from gpudeck.app.processes.process_rows import (
     process_rows,
     question,
 )
+from gpudeck.app.processes.suspension import ProgramSuspension
 from gpudeck.app.processes.table import DESCENDING, ONLY_GPU, ProcessTable, ProcessTableView
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
@@ -50,9 +50,7 @@ from gpudeck.app.widgets.fold_row import FoldRow
 from gpudeck.app.widgets.list_table import chosen_row, height_of_rows, list_card
 from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.protocol.snapshot import Snapshot
-from gpudeck.scheduler.protocol.suspended import SuspendedProgram
 from gpudeck.scheduler.verbs.devices import KillProcess
-from gpudeck.scheduler.verbs.suspension import GetSuspended, ResumeProcess, SuspendProcess
 
 EMPTY = tr_noop("No process uses a GPU.")
 NO_PROCESS = tr_noop("No process of this machine is visible.")
@@ -100,6 +98,8 @@ class ProcessesPage(QWidget):
         self.poller = DetailsPoller(self, link)
         self.poller.read.connect(self._take_details)
         self.poller.failed.connect(self._show_problem)
+        self._suspension = ProgramSuspension(self, link)
+        self._suspension.changed.connect(self.poller.request)
         self.acts = self._bind()
         self._lay_out()
 
@@ -138,7 +138,7 @@ class ProcessesPage(QWidget):
             {
                 "process.end": self.end.click,
                 "process.suspend": self._suspend,
-                "process.resume": lambda: self._link.send(self, GetSuspended(), self._resume),
+                "process.resume": self._suspension.resume_all,
                 "process.copy": lambda: self._copy(command=True),
                 "process.pid": lambda: self._copy(command=False),
                 "process.job": self._show_job,
@@ -346,46 +346,8 @@ class ProcessesPage(QWidget):
             self.job_chosen.emit(chosen.process.job)
 
     def _suspend(self) -> None:
-        """Take the chosen program off its GPU."""
         if (chosen := self.chosen()) is not None:
-            found = chosen.process
-            self._announce(
-                tr(
-                    "{name} ({pid}) leaves its GPU; its memory moves to the machine's",
-                    name=found.name,
-                    pid=found.pid,
-                )
-            )
-            self._link.send(self, SuspendProcess(found.pid, found.ticks), self._tell_suspended)
-
-    def _tell_suspended(self, found: SuspendedProgram) -> None:
-        """Announce that a program is off its GPU, with the way back."""
-        self.poller.request()
-        back = NoticeAction(tr("Resume"), lambda: self._resume((found,)))
-        self._announce(
-            tr(
-                "{name} ({pid}) is suspended; {size} of GPU memory are free",
-                name=found.name,
-                pid=found.pid,
-                size=memory(found.memory),
-            ),
-            back,
-        )
-
-    def _resume(self, found: tuple[SuspendedProgram, ...]) -> None:
-        """Bring programs that are no jobs back to their GPUs."""
-        programs = [each for each in found if each.job is None]
-        for each in programs:
-            self._link.send(self, ResumeProcess(each.pid), self._tell_resumed)
-        if not programs:
-            self._announce(tr("No program is suspended"))
-
-    def _tell_resumed(self, found: SuspendedProgram) -> None:
-        self.poller.request()
-        self._announce(tr("{name} ({pid}) runs again", name=found.name, pid=found.pid))
-
-    def _announce(self, text: str, *actions: NoticeAction) -> None:
-        self._link.announced.emit(Notice(text, actions, seconds=10))
+            self._suspension.suspend(chosen.process)
 
     def _ask_about(self, process: ProcessRow | None) -> None:
         self._ending = process

@@ -42,7 +42,7 @@ from gpudeck.app.widgets.fonts import FAMILY, MONOSPACE, load
 from gpudeck.assistant.reports.html import body, caption
 from gpudeck.assistant.reports.report import Chart, Report
 from gpudeck.assistant.reports.style import LIGHT, chart_rules
-from gpudeck.assistant.reports.svg import HEIGHT, WIDTH, svg
+from gpudeck.assistant.reports.svg import HEIGHT, WIDTH, draw_svg
 
 _DPI = 96
 _MARGIN_MM, _FOOTER_PX = 16, 28
@@ -202,7 +202,9 @@ class _Charts(QPyTextObject):
         super().__init__()
         rules = chart_rules(LIGHT)
         self._charts = charts
-        self._drawings = [QSvgRenderer(QByteArray(svg(chart, rules).encode())) for chart in charts]
+        self._drawings = [
+            QSvgRenderer(QByteArray(draw_svg(chart, rules).encode())) for chart in charts
+        ]
         self._sizes = [
             QSizeF(width, self._above(chart) + width * HEIGHT / WIDTH) for chart in charts
         ]

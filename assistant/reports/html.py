@@ -14,7 +14,7 @@ from gpudeck.assistant.facts import Fact
 from gpudeck.assistant.reports.cells import Cells
 from gpudeck.assistant.reports.report import Block, Chart, Excerpt, Prose, Report, Section, Table
 from gpudeck.assistant.reports.style import LIGHT, sheet
-from gpudeck.assistant.reports.svg import svg
+from gpudeck.assistant.reports.svg import draw_svg
 from gpudeck.language.words import Words
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def caption(chart: Chart, words: Words) -> str:
 
 
 def _figure(chart: Chart, words: Words) -> str:
-    drawn = _key(chart) + svg(chart) if chart.lines else ""
+    drawn = _key(chart) + draw_svg(chart) if chart.lines else ""
     below = f"<figcaption>{caption(chart, words)}</figcaption>"
     return f"<figure><b>{escape(chart.heading)}</b>{drawn}{below}</figure>"
 

@@ -18,7 +18,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 8, 22
 _COLOURS = len(LIGHT.series)
 
 
-def svg(chart: Chart, style: str = "") -> str:
+def draw_svg(chart: Chart, style: str = "") -> str:
     """Return the drawing of a chart, WIDTH by HEIGHT.
 
     `style`: rules of its own, for a reader without a style sheet around it.
@@ -83,7 +83,7 @@ def _curve(line: Curve, colour: int, scale: Scale) -> Iterator[str]:
         if len(part) == 1:
             yield f'<circle class="d{colour}" cx="{xs[0]:g}" cy="{mean[0]:g}" r="1.6"/>'
             continue
-        low, high = (_drawn(column, line.mean, part, scale) for column in (line.low, line.high))
+        low, high = (_place(column, line.mean, part, scale) for column in (line.low, line.high))
         if low != high:
             outline = [*zip(xs, high, strict=True), *reversed([*zip(xs, low, strict=True)])]
             yield f'<path class="b{colour}" d="M{_points(outline)}Z"/>'
@@ -103,7 +103,7 @@ def _parts(line: Curve) -> Iterator[list[int]]:
         yield run
 
 
-def _drawn(
+def _place(
     column: Sequence[float | None], mean: Sequence[float | None], part: Sequence[int], scale: Scale
 ) -> list[float]:
     return [scale.y(v if (v := column[i]) is not None else (mean[i] or 0.0)) for i in part]
@@ -167,7 +167,7 @@ def axis_moments(since: float, until: float, most: int = 6) -> list[tuple[float,
     step = next((s for s in _STEPS_S if length / s <= most), math.ceil(length / most / _DAY) * _DAY)
     zone = time.localtime(since).tm_gmtoff
     first = math.ceil((since + zone) / step) * step - zone
-    return [(at, _called(at, step)) for at in _from(first, step, until)]
+    return [(at, _label(at, step)) for at in _from(first, step, until)]
 
 
 def _from(first: float, step: float, until: float) -> Sequence[float]:
@@ -178,7 +178,7 @@ def _from(first: float, step: float, until: float) -> Sequence[float]:
     )
 
 
-def _called(at: float, step: float) -> str:
+def _label(at: float, step: float) -> str:
     local = time.localtime(at)
     if step >= _DAY or (step >= 60 and local.tm_hour == local.tm_min == 0):
         return f"{local.tm_mday} {time.strftime('%b', local)}"

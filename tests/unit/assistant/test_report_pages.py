@@ -22,7 +22,7 @@ from gpudeck.assistant.reports import svg as drawing
 from gpudeck.assistant.reports.html import html
 from gpudeck.assistant.reports.markdown import markdown
 from gpudeck.assistant.reports.report import Chart, Curve, Prose, Report, Section
-from gpudeck.assistant.reports.svg import svg
+from gpudeck.assistant.reports.svg import draw_svg
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Event
 
@@ -131,7 +131,7 @@ def chart(*values: float | None, top: float | None = 100.0) -> Chart:
 
 
 def test_a_curve_breaks_at_a_gap() -> None:
-    drawn = ElementTree.fromstring(svg(chart(10, 20, None, 30, 40, None, 50)))
+    drawn = ElementTree.fromstring(draw_svg(chart(10, 20, None, 30, 40, None, 50)))
     space = "{http://www.w3.org/2000/svg}"
     assert len([p for p in drawn.iter(f"{space}path") if p.get("class") == "l0"]) == 2
     assert len([*drawn.iter(f"{space}circle")]) == 1
@@ -144,8 +144,8 @@ def test_a_curve_breaks_at_a_gap() -> None:
 
 def test_a_band_lies_between_lowest_and_highest() -> None:
     line = Curve("GPU 0", (0.0, 1.0), (5.0, 5.0), (1.0, 1.0), (9.0, 9.0))
-    assert 'class="b0"' in svg(Chart("x", "W", 0.0, 1.0, (line,), "s"))
-    assert 'class="b0"' not in svg(chart(5, 5))
+    assert 'class="b0"' in draw_svg(Chart("x", "W", 0.0, 1.0, (line,), "s"))
+    assert 'class="b0"' not in draw_svg(chart(5, 5))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_value_axis_ends_above_its_values_with_few_round_ticks(highest: float)
     end = drawing.axis_end(highest)
     assert end > 0 and not end < highest < float("inf")
     assert 2 <= len(drawing.axis_values(end)) <= 7
-    assert ElementTree.fromstring(svg(chart(highest, None, top=None))) is not None
+    assert ElementTree.fromstring(draw_svg(chart(highest, None, top=None))) is not None
 
 
 @pytest.mark.parametrize("length", [0.5, 9, 60, 600, 3600, 86400, 7 * 86400, 30 * 86400, 3e7])
