@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import msgspec
 
-from gpudeck.language.numbers import clock
+from gpudeck.language.text import moment, phrase
 from gpudeck.scheduler.protocol.bookings import Booking, Freed, current, next_number, overlapping
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Job, Running, held_devices
@@ -39,14 +39,22 @@ class Reserve(Request[Booked], frozen=True, tag="reserve"):
         _check(new, {state.device.id for state in snapshot.devices}, now)
         if new.user is not None and daemon.owner(peer) is None:
             raise UserError(
-                "a queue of your own has one user: name a group, or nobody to keep the GPUs free"
+                phrase(
+                    "a queue of your own has one user: name a group, or nobody to keep the GPUs "
+                    "free"
+                )
             )
         for taken in overlapping(known, new):
             other = known[taken]
             raise UserError(
-                f"booking {taken} keeps one of these GPUs for {other.holder} from "
-                f"{clock(other.begin, now)} to {clock(other.end, now)}. "
-                f"To cancel it: gpudeck reserve cancel {taken}"
+                phrase(
+                    "booking {number} keeps one of these GPUs for {holder} from {begin} to {end}. "
+                    "To cancel it: gpudeck reserve cancel {number}",
+                    number=taken,
+                    holder=other.holder,
+                    begin=moment(other.begin, now),
+                    end=moment(other.end, now),
+                )
             )
         number = next_number(snapshot.settings.reservations)
         await daemon.configure({"reservations": {**known, str(number): new}})
@@ -66,21 +74,26 @@ class CancelBooking(Request[None], frozen=True, tag="cancel_reservation"):
     async def handle(self, daemon: Daemon, peer: Peer) -> None:
         known = dict(daemon.snapshot().settings.reservations)
         if known.pop(str(self.number), None) is None:
-            raise NotFound(f"there is no booking {self.number}. See: gpudeck reserve")
+            raise NotFound(
+                phrase("there is no booking {number}. See: gpudeck reserve", number=self.number)
+            )
         await daemon.configure({"reservations": current(known, time.time())})
 
 
 def _check(booking: Booking, devices: set[str], now: float) -> None:
     """Raise UserError where the booking makes no sense."""
     if not booking.gpus or not devices.issuperset(booking.gpus):
-        raise UserError("a booking names GPUs of this machine. See: gpudeck status")
+        raise UserError(phrase("a booking names GPUs of this machine. See: gpudeck status"))
     if booking.end <= max(booking.begin, now):
         raise UserError(
-            f"a booking ends after it begins, and in the future: {clock(booking.begin, now)} "
-            f"to {clock(booking.end, now)} does not"
+            phrase(
+                "a booking ends after it begins, and in the future: {begin} to {end} does not",
+                begin=moment(booking.begin, now),
+                end=moment(booking.end, now),
+            )
         )
     if "\0" in booking.group or len(booking.group) > 200:
-        raise UserError("a group has a name of up to 200 characters")
+        raise UserError(phrase("a group has a name of up to 200 characters"))
 
 
 def _outlasting(running: Iterable[Job], booking: Booking) -> Iterable[int]:
