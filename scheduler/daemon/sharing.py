@@ -63,7 +63,7 @@ def is_member(uid: int, group: str) -> bool:
 def authorize(request: Request[Any], uid: int, owners: Owners) -> None:
     """Raise UserError where this user may not make this request."""
     if uid == _UNMAPPED:
-        raise UserError("the shared daemon does not know this user, as in a container")
+        raise UserError(phrase("the shared daemon does not know this user, as in a container"))
     asked: Any = request  # with a permission of an owner, it has the job
     match "everybody" if uid == 0 else request.permission:
         case "everybody":
@@ -99,11 +99,11 @@ def _check_many(request: change.CancelMany | change.Restore, uid: int, owners: O
     named, count = list(request.jobs), len(request.jobs)
     if isinstance(request, change.CancelMany):
         if request.group:
-            raise UserError("on a shared daemon only administrators cancel a whole group")
+            raise UserError(phrase("on a shared daemon only administrators cancel a whole group"))
         named += [] if request.array is None else [request.array]  # all of it is of one user
         count += sum(max(last - first + 1, 1) for first, last in request.ranges)
     if count > _MOST_NAMED:
-        raise UserError(f"name at most {_MOST_NAMED} jobs")
+        raise UserError(phrase("name at most {limit} jobs", limit=_MOST_NAMED))
     if isinstance(request, change.CancelMany):
         for first, last in request.ranges:
             named += range(first, last + 1)
@@ -114,7 +114,7 @@ def _check_many(request: change.CancelMany | change.Restore, uid: int, owners: O
 def _check_place(specs: Iterable[Spec]) -> None:
     """Raise UserError where a job is for a cluster, which would run it as root's."""
     if any(spec.where for spec in specs):
-        raise UserError("jobs of a shared daemon run on this machine, not in clusters")
+        raise UserError(phrase("jobs of a shared daemon run on this machine, not in clusters"))
 
 
 def _check_own(job: int, uid: int, owners: Owners) -> None:
@@ -138,7 +138,7 @@ def _check_priority(request: Request[Any], uid: int) -> None:
     if isinstance(request, change.Edit):
         wanted = [request.changes.priority]
     if any(priority and priority > 0 for priority in wanted) and not is_admin(uid):
-        raise UserError("on a shared daemon only administrators raise the priority above 0")
+        raise UserError(phrase("on a shared daemon only administrators raise the priority above 0"))
 
 
 def check_groups(request: Request[Any], uid: int, bookings: Iterable[Booking]) -> None:
@@ -158,8 +158,12 @@ def check_groups(request: Request[Any], uid: int, bookings: Iterable[Booking]) -
     for group in sorted(named & reserved):
         if not (is_admin(uid) or is_member(uid, group)):
             raise UserError(
-                f"GPUs are reserved for the group {group}, into which only administrators put jobs "
-                "and users who are in a group of this machine with that name"
+                phrase(
+                    "GPUs are reserved for the group {group}, into which only "
+                    "administrators put jobs and users who are in a group of this"
+                    " machine with that name",
+                    group=group,
+                )
             )
 
 
@@ -235,7 +239,10 @@ def open_socket_to_members(path: Path) -> None:
         group = grp.getgrnam(os.environ.get("GPUDECK_GROUP") or MEMBERS).gr_gid
     except KeyError as e:
         raise UserError(
-            f"there is no group {MEMBERS}. Create it: groupadd --system {MEMBERS}"
+            phrase(
+                "there is no group {members}. Create it: groupadd --system {members}",
+                members=MEMBERS,
+            )
         ) from e
     os.chown(path, 0, group)
     path.chmod(0o660)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.destinations import MOST_DESTINATIONS, Destination
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
@@ -28,8 +29,12 @@ class DestinationBook:
             self._entries = {}
         except (*MALFORMED, OSError) as e:
             raise UserError(
-                f"cannot read the destinations of notices in {file}. Correct the file, or delete "
-                "it and add them again with: gpudeck notify add"
+                phrase(
+                    "cannot read the destinations of notices in {file}. Correct "
+                    "the file, or delete it and add them again with: gpudeck "
+                    "notify add",
+                    file=str(file),
+                )
             ) from e
 
     def of(self, user: int | None) -> dict[str, Destination]:
@@ -50,14 +55,20 @@ class DestinationBook:
         if destination is not None:
             mine[name] = destination
             if len(mine) > MOST_DESTINATIONS:
-                raise UserError(f"there are at most {MOST_DESTINATIONS} destinations")
+                raise UserError(
+                    phrase("there are at most {limit} destinations", limit=MOST_DESTINATIONS)
+                )
         elif mine.pop(name, None) is None:
-            raise NotFound(f"there is no destination {name}. See: gpudeck notify")
+            raise NotFound(phrase("there is no destination {name}. See: gpudeck notify", name=name))
         entries = {**self._entries, _key(user): mine}
         try:
             paths.replace_file(self._file, msgspec.json.encode(entries))
         except OSError as e:
-            raise UserError(f"{self._file} cannot be stored: {e.strerror}") from e
+            raise UserError(
+                phrase(
+                    "{file} cannot be stored: {error}", file=str(self._file), error=str(e.strerror)
+                )
+            ) from e
         self._entries = entries
 
 

@@ -107,8 +107,11 @@ class Notifier:
         known = self._book.of(user)
         if missing := sorted(set(names) - known.keys()):
             raise UserError(
-                f"there is no destination {', '.join(missing)}. Add one with: "
-                f"gpudeck notify add {missing[0]} KIND"
+                phrase(
+                    "there is no destination {names}. Add one with: gpudeck notify add {name} KIND",
+                    names=", ".join(missing),
+                    name=missing[0],
+                )
             )
 
     def set(self, user: int | None, name: str, destination: Destination | None) -> None:
@@ -116,7 +119,9 @@ class Notifier:
         if destination is not None:
             check_destination(name, destination)
             if user is None and name == _WEBHOOK and self._settings().webhook:
-                raise UserError(f"{name} is the setting of this name: choose another name")
+                raise UserError(
+                    phrase("{name} is the setting of this name: choose another name", name=name)
+                )
         self._book.set(user, name, destination)
         self._retire(user, name)
 
@@ -134,7 +139,7 @@ class Notifier:
         """Send a test to a destination, once. Raises NotFound, UserError."""
         destination = self._book.of(user).get(name)
         if destination is None:
-            raise NotFound(f"there is no destination {name}. See: gpudeck notify")
+            raise NotFound(phrase("there is no destination {name}. See: gpudeck notify", name=name))
         if user in self._testing:
             raise UserError(phrase("another test of yours is being sent; wait for its end"))
         courier = self._courier(user, name, destination)
@@ -145,7 +150,9 @@ class Notifier:
             self._testing.discard(user)
         courier.problem = problem
         if problem:
-            raise UserError(f"nothing was sent to {name}: {problem}")
+            raise UserError(
+                phrase("nothing was sent to {name}: {problem}", name=name, problem=problem)
+            )
 
     async def stop(self) -> None:
         """Stop sending; what waits is dropped."""

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 
 Kind = Literal["ntfy", "slack", "discord", "telegram", "mail", "webhook", "desktop"]
@@ -73,14 +74,23 @@ def check_destination(name: str, destination: Destination) -> None:
     """Raise UserError where a destination cannot be used. No message repeats the address."""
     if not _NAME.fullmatch(name):
         raise UserError(
-            f"a destination has a name of letters, digits, dots and dashes; got {name!r}"
+            phrase(
+                "a destination has a name of letters, digits, dots and dashes; got {name}",
+                name=repr(name),
+            )
         )
     kind, address = destination.kind, destination.address
     if kind == "desktop":
         if address:
-            raise UserError("the desktop has no address")
+            raise UserError(phrase("the desktop has no address"))
         return
-    problem = UserError(f"the address for {kind} must look like this: {EXAMPLES[kind]}")
+    problem = UserError(
+        phrase(
+            "the address for {kind} must look like this: {example}",
+            kind=kind,
+            example=EXAMPLES[kind],
+        )
+    )
     if len(address) > _LONGEST or not address.isprintable() or " " in address:
         raise problem
     try:

@@ -62,7 +62,9 @@ def check_spec(
             phrase("a lost job is retried as often as a failed one: add a number of retries")
         )
     if spec.memory < 0:
-        raise UserError(f"a job reserves 0 or more bytes of memory, not {spec.memory}")
+        raise UserError(
+            phrase("a job reserves 0 or more bytes of memory, not {memory}", memory=spec.memory)
+        )
     if not spec.gpus and (spec.memory or spec.gpu_type):
         raise UserError(phrase("memory and a type of GPU need a number of GPUs, such as --gpus 1"))
     if (obstacle := device_obstacle(spec, devices, availability)) is not None:
@@ -88,13 +90,19 @@ def _check_command(spec: Spec) -> None:
     long = (text for text in spec.argv if len(text) >= MAX_ARGUMENT // 4)
     if any(len(text) >= MAX_ARGUMENT or len(text.encode()) >= MAX_ARGUMENT for text in long):
         raise UserError(
-            f"an argument must be shorter than {MAX_ARGUMENT // 1024} KiB: write it to a file, "
-            "and pass the file's name"
+            phrase(
+                "an argument must be shorter than {limit} KiB: write it to a "
+                "file, and pass the file's name",
+                limit=MAX_ARGUMENT // 1024,
+            )
         )
     if sum(map(len, spec.argv)) + len(spec.argv) > MAX_COMMAND:
         raise UserError(
-            f"a command must be shorter than {MAX_COMMAND // 2**20} MiB: write it to a file, "
-            "and pass the file's name"
+            phrase(
+                "a command must be shorter than {limit} MiB: write it to a "
+                "file, and pass the file's name",
+                limit=MAX_COMMAND // 2**20,
+            )
         )
 
 
@@ -102,8 +110,11 @@ def check_lists(spec: Spec) -> None:
     """Raise UserError where a list or a text that no command needs is too long."""
     if len(spec.after) + len(spec.after_any) > MAX_AFTER:
         raise UserError(
-            f"a job runs after up to {MAX_AFTER} others: submit one that waits for some of them "
-            "and does nothing, and name that"
+            phrase(
+                "a job runs after up to {limit} others: submit one that waits"
+                " for some of them and does nothing, and name that",
+                limit=MAX_AFTER,
+            )
         )
     limits = spec.inherited.limits if spec.inherited else ()
     entries = tuple(map(len, (spec.params, limits, spec.mounts, spec.container_env)))
@@ -113,8 +124,13 @@ def check_lists(spec: Spec) -> None:
     )  # fmt: skip
     if max(entries) > MAX_ENTRIES or any(len(text) > MAX_ARGUMENT for text in texts):
         raise UserError(
-            f"a job has up to {MAX_ENTRIES} parameters, folders and variables of its container, "
-            f"and each, like its folder, has up to {MAX_ARGUMENT // 1024} KiB"
+            phrase(
+                "a job has up to {limit} parameters, folders and variables of"
+                " its container, and each, like its folder, has up to "
+                "{limit2} KiB",
+                limit=MAX_ENTRIES,
+                limit2=MAX_ARGUMENT // 1024,
+            )
         )
 
 
@@ -122,8 +138,11 @@ def check_dependencies(specs: Sequence[Spec]) -> None:
     """Raise UserError where the jobs of a submission run after too many others."""
     if sum(len(spec.after) + len(spec.after_any) for spec in specs) > MAX_ALL_AFTER:
         raise UserError(
-            f"the jobs of one submission run after up to {MAX_ALL_AFTER} others, added up: "
-            "submit fewer at once"
+            phrase(
+                "the jobs of one submission run after up to {limit} others, "
+                "added up: submit fewer at once",
+                limit=MAX_ALL_AFTER,
+            )
         )
 
 
@@ -135,8 +154,12 @@ def check_text(spec: Spec) -> None:
     )  # fmt: skip
     if any("\0" in text or len(text) > MAX_CHARACTERS for text in texts):
         raise UserError(
-            "a name, a group, notes, all tags, a container, all of its folders and all of its "
-            f"variables hold up to {MAX_CHARACTERS} characters and no NUL"
+            phrase(
+                "a name, a group, notes, all tags, a container, all of its "
+                "folders and all of its variables hold up to {limit} "
+                "characters and no NUL",
+                limit=MAX_CHARACTERS,
+            )
         )
     if len(spec.tags) > MAX_TAGS:
         raise UserError(phrase("a job has up to {n} tags", n=MAX_TAGS))
@@ -161,15 +184,21 @@ def check_environment(env: Mapping[str, str], where: str) -> None:
     if any("\0" in text for text in (*env, *env.values())):
         raise UserError(phrase("an environment cannot contain a NUL character"))
     if sum(len(name) + len(value) + 2 for name, value in env.items()) > MAX_COMMAND:
-        raise UserError(f"an environment must be smaller than {MAX_COMMAND // 2**20} MiB")
+        raise UserError(
+            phrase("an environment must be smaller than {limit} MiB", limit=MAX_COMMAND // 2**20)
+        )
     if any(not name or "=" in name for name in env):
         raise UserError(
             phrase("the name of an environment variable cannot be empty or contain '='")
         )
     if where and sum(len(name) + len(value) for name, value in env.items()) > MAX_SENT:
         raise UserError(
-            f"{where} accepts up to {MAX_SENT // 1024} KiB of environment: "
-            "name only the variables that the job needs"
+            phrase(
+                "{where} accepts up to {limit} KiB of environment: name only "
+                "the variables that the job needs",
+                where=where,
+                limit=MAX_SENT // 1024,
+            )
         )
 
 

@@ -78,7 +78,7 @@ class Canceller:
             NotFound: there is no such array.
         """
         if not jobs and not ranges and array is None and not group:
-            raise UserError("name what to cancel: jobs, an array or a group")
+            raise UserError(phrase("name what to cancel: jobs, an array or a group"))
         _check_named(jobs, ranges)
         active = self._index.active
         wanted = within(active, ranges) | (active.keys() & set(jobs))
@@ -180,12 +180,21 @@ def _check_named(jobs: Sequence[int], ranges: Sequence[tuple[int, int]]) -> None
     """Raise UserError where too much is named, or a range makes no sense."""
     if len(jobs) + len(ranges) > MAX_NAMED:
         raise UserError(
-            f"up to {MAX_NAMED} numbers can be named at once: name ranges, such as 9-200, "
-            "an array or a group"
+            phrase(
+                "up to {limit} numbers can be named at once: name ranges, "
+                "such as 9-200, an array or a group",
+                limit=MAX_NAMED,
+            )
         )
     for first, last in ranges:
         if last < first:
-            raise UserError(f"ranges go upwards, as in {last}-{first}; got {first}-{last}")
+            raise UserError(
+                phrase(
+                    "ranges go upwards, as in {last}-{first}; got {first}-{last}",
+                    last=last,
+                    first=first,
+                )
+            )
 
 
 def within(ids: Iterable[int], ranges: Iterable[tuple[int, int]]) -> set[int]:
@@ -207,7 +216,7 @@ def of_array(job: Job, jobs: Mapping[int, Job]) -> set[int]:
     Raises UserError where it belongs to none.
     """
     if job.spec.index is None:
-        raise UserError(f"job {job.id} is not part of an array")
+        raise UserError(phrase("job {job} is not part of an array", job=job.id))
     whole = (job.submitted, job.spec.argv)
     return {
         number

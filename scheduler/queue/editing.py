@@ -147,7 +147,7 @@ def edited(job: Job, changes: Changes) -> Spec:
     }
     if not made:
         fields = ", ".join(Changes.__struct_fields__)
-        raise UserError(f"nothing to change was named. Choose from: {fields}")
+        raise UserError(phrase("nothing to change was named. Choose from: {fields}", fields=fields))
     late = sorted(set(made) - _ALWAYS)
     if late and not isinstance(job.state, Queued):
         raise UserError(
@@ -171,7 +171,10 @@ def held_by(job: Job, hold: bool | None, editor: Editor) -> Job:
         return job
     if state.held_by is not None and not editor.is_admin:
         raise UserError(
-            f"an administrator put job {job.id} on hold, and only administrators release it"
+            phrase(
+                "an administrator put job {job} on hold, and only administrators release it",
+                job=job.id,
+            )
         )
     holder = editor.uid if hold and editor.uid != job.spec.user else None
     return msgspec.structs.replace(job, state=msgspec.structs.replace(state, held_by=holder))
@@ -200,15 +203,23 @@ def check_overtaking(
     """
     if beside.spec.priority > max(job.spec.priority, 0):
         raise UserError(
-            f"job {beside.id} has the priority {beside.spec.priority}: on a shared daemon only "
-            "administrators raise the priority above 0"
+            phrase(
+                "job {beside} has the priority {priority}: on a shared daemon"
+                " only administrators raise the priority above 0",
+                beside=beside.id,
+                priority=beside.spec.priority,
+            )
         )
     numbers = [j.id for j in waiting]
     passed = waiting[numbers.index(beside.id) + after : numbers.index(job.id)]
     if (others := next((j for j in passed if j.spec.user != mover), None)) is not None:
         raise UserError(
-            f"job {job.id} would overtake job {others.id} of another user, which on a shared "
-            "daemon only administrators decide"
+            phrase(
+                "job {job} would overtake job {others} of another user, which"
+                " on a shared daemon only administrators decide",
+                job=job.id,
+                others=others.id,
+            )
         )
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.attempts import Executors
 from gpudeck.scheduler.protocol import wait_reasons as w
 from gpudeck.scheduler.protocol.devices import Device
@@ -61,7 +62,9 @@ class GroupLimits:
     def set(self, name: str, limit: int | None, paused: bool | None) -> None:
         """Limit or pause a group. Raises UserError where that cannot be, or cannot be stored."""
         if not name or "\0" in name or (limit is not None and not 0 <= limit <= MAX_LIMIT):
-            raise UserError(f"a group has a name, and a limit from 0 (none) to {MAX_LIMIT}")
+            raise UserError(
+                phrase("a group has a name, and a limit from 0 (none) to {limit}", limit=MAX_LIMIT)
+            )
         old = self._group(name)
         limit = old.limit if limit is None else limit
         new = Group(name, limit, old.paused if paused is None else paused)

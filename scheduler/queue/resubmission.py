@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.attempts import may_have_begun
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import NotFound, Unsettled, UserError
@@ -38,7 +39,7 @@ class Resubmission:
         found = self._find(token)
         jobs = [] if found is None else (yield from self._stored(found))
         if not jobs:
-            raise NotFound(f"no job was queued with the token {token}")
+            raise NotFound(phrase("no job was queued with the token {token}", token=token))
         return [self._index.active.get(job.id, job) for job in jobs]
 
     def repeat(
@@ -55,8 +56,11 @@ class Resubmission:
             return None
         if record.digest != contents:
             raise UserError(
-                f"the token {token} belongs to another submission. To see its jobs: "
-                f"gpudeck jobs --token {token}"
+                phrase(
+                    "the token {token} belongs to another submission. To see its "
+                    "jobs: gpudeck jobs --token {token}",
+                    token=token,
+                )
             )
         jobs = yield from self._stored(record)
         self._refill(record, jobs, specs, devices)

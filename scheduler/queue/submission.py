@@ -87,11 +87,13 @@ class Submission:
             Unsettled: it cannot be found out now whether they were submitted before.
         """
         if len(specs) > MAX_BATCH:
-            raise UserError(f"up to {MAX_BATCH} jobs can be submitted at once")
+            raise UserError(phrase("up to {limit} jobs can be submitted at once", limit=MAX_BATCH))
         if not token:
             return (yield from self._submit(specs, devices, availability, "", ""))
         if token in self._under_way:
-            raise Unsettled(f"the submission with the token {token} is being stored")
+            raise Unsettled(
+                phrase("the submission with the token {token} is being stored", token=token)
+            )
         self._under_way.add(token)
         try:
             contents = yield from digesting(specs)

@@ -86,13 +86,17 @@ class UndoBuffer:
         now, or the change cannot be stored.
         """
         if len(jobs) > MAX_BATCH:
-            raise UserError(f"up to {MAX_BATCH} jobs can be restored at once")
+            raise UserError(phrase("up to {limit} jobs can be restored at once", limit=MAX_BATCH))
         self.forget()
         if late := [number for number in jobs if number not in self._kept]:
             raise UserError(
-                f"the cancellation of {numbered(late)} can no longer be undone, which is possible "
-                f"for {span(UNDO_S)} if the job was waiting. To queue the command again, "
-                "choose Run again in the window"
+                phrase(
+                    "the cancellation of {jobs} can no longer be undone, which is"
+                    " possible for {span} if the job was waiting. To queue the "
+                    "command again, choose Run again in the window",
+                    jobs=numbered(late),
+                    span=span(UNDO_S),
+                )
             )
         wanted = set(jobs)
         for number, kept in sorted(self._kept.items()):  # a job has a higher number than those

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.background.process_stat import start_time
 from gpudeck.scheduler.protocol.devices import Process
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
@@ -30,7 +31,7 @@ async def end_process(process: Process) -> None:
     try:
         fd = os.pidfd_open(process.pid)  # names this process for good
     except ProcessLookupError as e:
-        raise NotFound(f"process {process.pid} has ended already") from e
+        raise NotFound(phrase("process {pid} has ended already", pid=process.pid)) from e
     try:
         _check(process)
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -40,28 +41,40 @@ async def end_process(process: Process) -> None:
     except ProcessLookupError:
         return  # it ended by itself
     except PermissionError as e:
-        raise UserError(f"you are not permitted to end {name}") from e
+        raise UserError(phrase("you are not permitted to end {name}", name=name)) from e
     finally:
         os.close(fd)
-    raise UserError(f"{name} does not end: it hangs in the kernel, as when its GPU is lost")
+    raise UserError(
+        phrase("{name} does not end: it hangs in the kernel, as when its GPU is lost", name=name)
+    )
 
 
 def _check(process: Process) -> None:
     if start_time(process.pid) != process.ticks:
-        raise NotFound(f"process {process.pid} is another one now. Nothing was ended.")
+        raise NotFound(
+            phrase("process {pid} is another one now. Nothing was ended.", pid=process.pid)
+        )
     try:
         owner = psutil.Process(process.pid).uids().real
     except psutil.Error as e:
-        raise NotFound(f"process {process.pid} has ended already") from e
+        raise NotFound(phrase("process {pid} has ended already", pid=process.pid)) from e
     if owner != os.getuid():
         raise UserError(
-            f"process {process.pid} ({process.name}) belongs to {process.user}; "
-            "only its owner or root may end it"
+            phrase(
+                "process {pid} ({name}) belongs to {user}; only its owner or root may end it",
+                pid=process.pid,
+                name=process.name,
+                user=process.user,
+            )
         )
     if process.kind != "cpu" and not _uses_gpu(process.pid):
         raise UserError(
-            f"process {process.pid} has no GPU open here: the driver lists processes of the whole "
-            "machine, whose pids have another meaning in a container. Nothing was ended."
+            phrase(
+                "process {pid} has no GPU open here: the driver lists "
+                "processes of the whole machine, whose pids have another "
+                "meaning in a container. Nothing was ended.",
+                pid=process.pid,
+            )
         )
 
 

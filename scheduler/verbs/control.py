@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from gpudeck.language.text import Message
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import ClusterSettings, Settings
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -47,7 +47,9 @@ class Configure(Request[Settings], frozen=True, tag="configure"):
     def check(self) -> None:
         for name, value in self.changes.items():
             if isinstance(value, float) and not math.isfinite(value):  # JSON has no such number
-                raise UserError(f"{name} must be a number, not {value}")
+                raise UserError(
+                    phrase("{name} must be a number, not {value}", name=name, value=value)
+                )
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Settings:
         return await daemon.configure(self.changes)

@@ -58,8 +58,12 @@ class KillProcess(Request[None], frozen=True, tag="kill"):
         process = find_process(listed, self.pid, self.ticks)
         if process is None:
             raise NotFound(
-                f"process {self.pid} has ended or does not use a GPU any more, or is another "
-                "process now. Nothing was ended. See: gpudeck processes"
+                phrase(
+                    "process {pid} has ended or does not use a GPU any more, or "
+                    "is another process now. Nothing was ended. See: gpudeck "
+                    "processes",
+                    pid=self.pid,
+                )
             )
         if process.job is not None and process.job in {job.id for job in daemon.queue.running}:
             await Cancel(process.job).handle(daemon, peer)

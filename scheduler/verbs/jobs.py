@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Event, Job
 from gpudeck.scheduler.protocol.search import MAX_SEARCHED, NEWEST, OUTCOMES, Search
@@ -88,7 +89,12 @@ class FindJobs(Request[Page], frozen=True, tag="find"):
     async def handle(self, daemon: Daemon, peer: Peer) -> Page:
         search = self.search
         if len(search.text) > MAX_SEARCHED or len(search.outcomes) > len(OUTCOMES):
-            raise UserError(f"a search has up to {MAX_SEARCHED} characters, and each outcome once")
+            raise UserError(
+                phrase(
+                    "a search has up to {limit} characters, and each outcome once",
+                    limit=MAX_SEARCHED,
+                )
+            )
         for device in daemon.monitor.devices:
             if search.device in (device.id, str(device.index)):
                 search = msgspec.structs.replace(search, device=device.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.user_limits import UserLimits
@@ -21,10 +22,14 @@ class SetLimits(Request[Settings], frozen=True, tag="set_limits"):
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Settings:
         if daemon.owner(peer) is None:
-            raise UserError("a queue of your own has one user: limits are for a shared daemon")
+            raise UserError(
+                phrase("a queue of your own has one user: limits are for a shared daemon")
+            )
         known = dict(daemon.snapshot().settings.limits)
         if self.limits is not None:
             known[self.user] = self.limits
         elif known.pop(self.user, None) is None:
-            raise NotFound(f"there are no limits for {self.user}. See: gpudeck limits")
+            raise NotFound(
+                phrase("there are no limits for {user}. See: gpudeck limits", user=self.user)
+            )
         return await daemon.configure({"limits": known})

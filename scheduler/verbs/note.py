@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.progress import printable, unescaped
@@ -24,8 +25,14 @@ class AddNote(Request[Job], frozen=True, tag="note"):
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Job:
         if len(self.text) > MAX_NOTE:
-            raise UserError(f"a note holds up to {MAX_NOTE} characters, not {len(self.text)}")
+            raise UserError(
+                phrase(
+                    "a note holds up to {limit} characters, not {n}",
+                    limit=MAX_NOTE,
+                    n=len(self.text),
+                )
+            )
         text = " ".join(printable(unescaped(self.text)).split())
         if not text:
-            raise UserError("the note is empty")
+            raise UserError(phrase("the note is empty"))
         return daemon.queue.add_event(self.job, "note", text)

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 import msgspec
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import check_indices
 from gpudeck.scheduler.protocol.jobs import Forecast, Job, Spec
@@ -31,11 +32,23 @@ def check_folders(specs: Iterable[Spec]) -> None:
         try:
             exists = Path(folder).is_dir()
         except OSError as e:
-            raise UserError(f"the job cannot run in the folder {folder}: {e.strerror}") from e
+            raise UserError(
+                phrase(
+                    "the job cannot run in the folder {folder}: {error}",
+                    folder=folder,
+                    error=str(e.strerror),
+                )
+            ) from e
         if not exists:
-            raise UserError(f"there is no folder {folder} for the job to run in")
+            raise UserError(
+                phrase("there is no folder {folder} for the job to run in", folder=folder)
+            )
         if not os.access(folder, os.X_OK, effective_ids=True):
-            raise UserError(f"the job cannot run in the folder {folder}: Permission denied")
+            raise UserError(
+                phrase(
+                    "the job cannot run in the folder {folder}: Permission denied", folder=folder
+                )
+            )
 
 
 class Submit(Request[Job], frozen=True, tag="submit"):
@@ -125,7 +138,13 @@ class Foresee(Request[Forecast], frozen=True, tag="foresee"):
 
     def check(self) -> None:
         if not 1 <= self.count <= MOST_FORESEEN:
-            raise UserError(f"a forecast is for 1 to {MOST_FORESEEN} equal jobs; got {self.count}")
+            raise UserError(
+                phrase(
+                    "a forecast is for 1 to {limit} equal jobs; got {count}",
+                    limit=MOST_FORESEEN,
+                    count=self.count,
+                )
+            )
         check_folders([self.spec])
 
     async def handle(self, daemon: Daemon, peer: Peer) -> Forecast:
