@@ -7,9 +7,10 @@ import shlex
 import sys
 from functools import cache
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from gpudeck.language.text import Text, phrase
+if TYPE_CHECKING:
+    from gpudeck.language.text import Text
 
 EXTRAS = {
     "window": ("PySide6", "pyqtgraph", "jeepney"),
@@ -49,6 +50,8 @@ class Missing(NamedTuple):
     @property
     def text(self) -> Text:
         """Return what is missing and the command that installs it."""
+        from gpudeck.language.text import phrase  # environments without any package are looked at
+
         return phrase(
             "{package} is not installed. Install the part “{extra}” of GPU Deck with: {command}",
             package=self.package,
