@@ -7,12 +7,8 @@ from itertools import accumulate, pairwise
 
 from torch import Tensor
 
+from gpudeck.accel.distributed.cost import MOST_PIECES, PIECE_BYTES
 from gpudeck.accel.distributed.exchange import Exchange, Landing, Round
-
-LEAST_BYTES = 24 << 20
-"""A journey is cut for each so many bytes, which take about 70 us: more copies and kernels would
-cost more than they hide."""
-MOST_PIECES = 6
 
 
 def pieces_of(heads: int, bytes_of_all: int) -> list[slice]:
@@ -21,7 +17,7 @@ def pieces_of(heads: int, bytes_of_all: int) -> list[slice]:
     The first one is small, because nothing hides its journey; each one is at most about three times
     the one before it, whose computation must hide it.
     """
-    count = max(1, min(MOST_PIECES, heads, bytes_of_all // LEAST_BYTES))
+    count = max(1, min(MOST_PIECES, heads, bytes_of_all // PIECE_BYTES))
     if count == 1:
         return [slice(0, heads)]
     shares = [1, 3, *(4 for _ in range(count - 2))]

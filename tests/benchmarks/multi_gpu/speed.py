@@ -202,8 +202,8 @@ def _setting(name: str) -> Iterator[Applies]:
     changes: dict[str, tuple[Any, str, object, Applies]] = {
         "no graphs": (replays, "SHORT_S", 0.0, lambda c: c in SHORT),
         "no early tiles last": (gather, "LAST", 0.0, lambda c: c in SHORT or c == LONG),
-        "pieces of 96 MiB": (pieces, "LEAST_BYTES", 96 << 20, lambda c: c in SHORT or c == LONG),
-        "pieces of 8 MiB": (pieces, "LEAST_BYTES", 8 << 20, lambda c: c in SHORT),
+        "pieces of 96 MiB": (pieces, "PIECE_BYTES", 96 << 20, lambda c: c in SHORT or c == LONG),
+        "pieces of 8 MiB": (pieces, "PIECE_BYTES", 8 << 20, lambda c: c in SHORT),
     }
     module, attribute, value, applies = changes[name]
     before = getattr(module, attribute)

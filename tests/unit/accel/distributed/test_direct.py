@@ -37,7 +37,7 @@ def on_rank(folder: str, name: str, sizes: list[tuple[int, int]]) -> list[list[T
     found = []
     with pytest.MonkeyPatch.context() as patch:
         play(patch, folder)
-        patch.setattr(pieces, "LEAST_BYTES", 1)
+        patch.setattr(pieces, "PIECE_BYTES", 1)
         group = dist.distributed_c10d._get_default_group()
         cpu = torch.device("cpu")
         forth, back = Direct(group, group, cpu, slots), None
