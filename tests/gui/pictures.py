@@ -40,6 +40,7 @@ from gpudeck.app.models.requests import FindServed, ListModels
 from gpudeck.app.shell.desktop import Desktop
 from gpudeck.app.shell.window import PAGES
 from gpudeck.app.widgets import theme
+from gpudeck.app.workloads.search_record import ReadSearch
 from gpudeck.assistant.housekeeping import Finding
 from gpudeck.assistant.housekeeping.findings import encoded
 from gpudeck.language.text import Text, phrase
@@ -60,7 +61,7 @@ from gpudeck.scheduler.store.keeper import HistoryKeeper
 from gpudeck.scheduler.verbs.change import GetSchedule
 from gpudeck.scheduler.verbs.devices import GetDetails
 from gpudeck.scheduler.verbs.jobs import GetTimeline
-from tests.gui import served, world
+from tests.gui import searched, served, world
 from tests.gui.likeness import REFERENCES, sheet, thumbnail, unlike
 from tests.gui.snapshots import GIB, NOW
 from tests.gui.test_other_machines import with_hosts
@@ -260,6 +261,7 @@ class Stage:
             FindSessions: (world.SESSIONS, ""),
             SaveSession: (),
             GetSchedule: self.landings,
+            ReadSearch: searched.record(),
         }
         reply = invented.get(type(call.request))
         if isinstance(call.request, ReadLog | GetTimeline) and call.request.job > self.jobs[-1].id:
@@ -386,6 +388,15 @@ def _workload(name: str) -> Callable[[Stage], None]:
     return show
 
 
+def _search(on: Stage) -> None:
+    """Show what a search of a kernel tried, and its winner."""
+    snapshot = on.window.state.snapshot
+    assert snapshot is not None
+    job = searched.job(on.jobs[-1].id + 100, next(iter(on.known)))
+    on.window.state.snapshot = msgspec.structs.replace(snapshot, jobs=(job, *snapshot.jobs))
+    _workload("search")(on)
+
+
 def _assistant(on: Stage) -> None:
     on.window.show_page("assistant")
     page = on.window.assistant
@@ -483,6 +494,7 @@ VIEWS: dict[int, dict[str, Callable[[Stage], QWidget | None]]] = {
         "jobs": _jobs,
         "attention": _workload("attention"),
         "compare": _workload("compare"),
+        "search": _search,
         "assistant": _assistant,
         "models": _models,
         "alerts": _page("alerts"),
