@@ -242,8 +242,8 @@ def split_call(
 def compiled_text(text: str) -> Any:
     """Return the kernel `compute` of a source, which is kept as a file as Triton reads it."""
     file = state_folder() / "search" / "generated" / f"{sha256(text.encode()).hexdigest()[:16]}.py"
-    if not file.exists():
-        state_files.replace(file, text.encode())
+    if not file.exists():  # several processes that compile may write it at once
+        state_files.change(file, lambda _: text.encode())
     spec = importlib.util.spec_from_file_location(f"generated_{file.stem}", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
