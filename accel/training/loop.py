@@ -79,7 +79,8 @@ class Run:
         s = self.settings
         self.dtype = getattr(torch, s.dtype)
         self.ranks = Ranks(self.device.torch_device)
-        self.model = self.start.make(self.device.torch_device, self.dtype)
+        place = self.ranks.place(self.device.torch_device)
+        self.model = self.start.make(place, self.dtype)
         self.ranks.shard(self.model, self.model.model.layers, again=s.shard == "weights")
         self.optimizer = Optimizers(self.model, s)
         if s.compile:

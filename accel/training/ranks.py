@@ -38,8 +38,12 @@ class Ranks:
         """Return whether this process writes what the run leaves."""
         return self.rank == 0
 
+    def place(self, device: torch.device) -> torch.device:
+        """Return where the whole model is made: not on a GPU that keeps only a share of it."""
+        return device if self.mesh is None else torch.device("cpu")
+
     def shard(self, model: nn.Module, layers: Iterable[nn.Module], *, again: bool) -> None:
-        """Divide the weights of a model.
+        """Divide the weights of a model; FSDP2 moves each part to the GPU when it divides it.
 
         Args:
             model: it is changed in place.

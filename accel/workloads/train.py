@@ -82,10 +82,17 @@ def work(values: Values, device: ComputeDevice, progress: Progress) -> Outcome:
 
 
 def folder_of(settings: Settings) -> Path:
-    """Return the folder of a run."""
-    if settings.out == AUTO:
-        return Path(os.environ.get("GPUDECK_ARTEFACTS", "trained")) / "model"
-    return Path(settings.out).expanduser()
+    """Return the folder of a run, by default one whose name says the model and the job.
+
+    A served model is called like its folder.
+    """
+    if settings.out != AUTO:
+        return Path(settings.out).expanduser()
+    trained = settings.model if settings.base == AUTO else Path(settings.base).expanduser().name
+    if "GPUDECK_ARTEFACTS" not in os.environ:
+        return Path("trained") / trained
+    artefacts = Path(os.environ["GPUDECK_ARTEFACTS"])  # .../JOB/artefacts, of the first attempt
+    return artefacts / f"{trained}-{artefacts.parent.name}"
 
 
 class Follower:

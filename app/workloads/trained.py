@@ -34,5 +34,7 @@ class FindTrained(msgspec.Struct, frozen=True):
             spec = client.job(self.job).spec
             artefacts = client.artefact_folder(spec.artefacts_of or self.job)
         out = spec.params.get("out", AUTO)
-        folder = artefacts / "model" if out == AUTO else Path(spec.cwd, Path(out).expanduser())
-        return str(folder.absolute())
+        if out != AUTO:
+            return str(Path(spec.cwd, Path(out).expanduser()).absolute())
+        left = sorted(file.parent for file in artefacts.glob("*/config.json"))
+        return str(left[0].absolute() if left else artefacts)

@@ -208,7 +208,7 @@ def test_a_trained_model_is_served_with_one_press(desktop, qtbot, tmp_path):
         lambda: any(card.pill.text() == "Serving" for card in cards.values()), timeout=60_000
     )
     (card,) = cards.values()
-    assert card.served.folder == str(paths.job_folder(job.id) / "artefacts" / "model")
+    assert card.served.folder == str(paths.job_folder(job.id) / "artefacts" / f"tiny-{job.id}")
     partner = window.assistant.view.composer.partner
     assert card.served.name in [partner.itemText(at) for at in range(partner.count())]
     card.stop.click()

@@ -24,6 +24,7 @@ from gpudeck.accel.training.model import LanguageModel
 from gpudeck.accel.training.settings import Settings
 from gpudeck.accel.training.start import start_of
 from gpudeck.accel.training.tokenizers import ByteTokenizer
+from gpudeck.accel.workloads.train import folder_of
 from tests.unit.accel.training import runs
 
 PEFT = pytest.mark.filterwarnings("default")  # peft uses deprecated names of transformers
@@ -222,3 +223,14 @@ def test_a_tokenizer_of_another_model_is_refused(base: Path, tmp_path: Path) -> 
     (base / "config.json").write_bytes(msgspec.json.encode(raw | {"vocab_size": 100}))
     with pytest.raises(Refused, match="but the model has only 100"):
         train(base, tmp_path / "out")
+
+
+def test_runs_of_different_jobs_and_models_have_folders_of_different_names(monkeypatch) -> None:
+    named = set()
+    for job in ("17", "18"):
+        monkeypatch.setenv("GPUDECK_ARTEFACTS", f"/jobs/{job}/artefacts")
+        named |= {folder_of(Settings(model=model)).name for model in ("tiny", "124M")}
+        named.add(folder_of(Settings(base="~/models/Qwen3")).name)
+    assert named == {"tiny-17", "tiny-18", "124M-17", "124M-18", "Qwen3-17", "Qwen3-18"}
+    monkeypatch.delenv("GPUDECK_ARTEFACTS")
+    assert folder_of(Settings(model="tiny")) == Path("trained/tiny")
