@@ -342,19 +342,30 @@ def check_limits(spec: Spec) -> None:
         name, value = option.name.replace("_", " "), getattr(spec, option.name)
         if option.local and spec.where and value:
             raise UserError(
-                f"{name} cannot be chosen for a cluster; leave it out, "
-                "or run the job on this machine"
+                phrase(
+                    "{name} cannot be chosen for a cluster; leave it out, or run "
+                    "the job on this machine",
+                    name=name,
+                )
             )
         if option.limits is not None and not option.limits[0] <= value <= option.limits[1]:
             write = span if option.parse is parse_time else str
             least, greatest = map(write, option.limits)
-            raise UserError(f"{name} must be from {least} to {greatest}, not {value}")
+            raise UserError(
+                phrase(
+                    "{name} must be from {least} to {greatest}, not {value}",
+                    name=name,
+                    least=least,
+                    greatest=greatest,
+                    value=value,
+                )
+            )
     if spec.resumable:
         _check_signal(spec.resumable, spec.resumable)
     if spec.container and (problem := container_problem(spec.container, (spec.cwd, *spec.mounts))):
         raise UserError(problem)
     if spec.mounts and not spec.container:
-        raise UserError("a job without a container sees all folders: leave --mount out")
+        raise UserError(phrase("a job without a container sees all folders: leave --mount out"))
 
 
 def make_spec(argv: Words, options: JobOptions, place: Place | None = None) -> Spec:
@@ -420,7 +431,10 @@ def _folder(name: str | os.PathLike[str]) -> str:
         return os.path.abspath(name)
     except FileNotFoundError as e:
         raise UserError(
-            "the current folder no longer exists. Change to another one, or choose one with --cwd"
+            phrase(
+                "the current folder no longer exists. Change to another one, "
+                "or choose one with --cwd"
+            )
         ) from e
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpudeck.language.text import Message, Text, mark_phrase
+from gpudeck.language.text import Message, Text, mark_phrase, phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.suspended import Phase
 from gpudeck.scheduler.protocol.wait_reasons import (
@@ -512,7 +512,14 @@ def earlier_attempt(job: Job, attempt: int | None) -> int | None:
     """
     newest = job.tries + 1
     if attempt is not None and not 1 <= attempt <= newest:
-        raise UserError(f"job {job.id} has the attempts 1 to {newest}, and no attempt {attempt}")
+        raise UserError(
+            phrase(
+                "job {job} has the attempts 1 to {newest}, and no attempt {attempt}",
+                job=job.id,
+                newest=newest,
+                attempt=attempt,
+            )
+        )
     return None if attempt == newest else attempt
 
 

@@ -10,6 +10,7 @@ import os
 from typing import BinaryIO, NamedTuple
 
 from gpudeck.language.numbers import amount
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -40,7 +41,9 @@ def of_job(job: int, offset: int, limit: int, attempt: int | None = None) -> Out
     except FileNotFoundError:
         return Output(max(offset, 0), b"", max(offset, 0))
     except OSError as e:
-        raise UserError(f"the log of job {job} cannot be read: {e.strerror}") from e
+        raise UserError(
+            phrase("the log of job {job} cannot be read: {error}", job=job, error=str(e.strerror))
+        ) from e
 
 
 def read(log: BinaryIO, offset: int, limit: int) -> Output:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import check_indices
 from gpudeck.scheduler.protocol.jobs import Spec
@@ -41,7 +42,10 @@ def check_token(token: str) -> None:
     """Raise UserError where a token is too long, or has characters that a shell would change."""
     if token and not re.fullmatch(r"[A-Za-z0-9._:@%+,=/-]{1,128}", token):
         raise UserError(
-            f"a token has up to 128 letters, digits and any of ._:@%+,=/- and not {token!r}"
+            phrase(
+                "a token has up to 128 letters, digits and any of ._:@%+,=/- and not {token}",
+                token=repr(token),
+            )
         )
 
 

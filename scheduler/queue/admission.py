@@ -205,9 +205,20 @@ def check_environment(env: Mapping[str, str], where: str) -> None:
 def check_cluster(where: str, clusters: Collection[str]) -> None:
     """Raise UserError where the settings do not name the cluster that a job is for."""
     if where and where not in clusters:
-        known = f" (there is: {', '.join(sorted(clusters))})" if clusters else ""
+        if not clusters:
+            raise UserError(
+                phrase(
+                    "no cluster is called {where}. To add it: gpudeck cluster add {where} ADDRESS",
+                    where=where,
+                )
+            )
         raise UserError(
-            f"no cluster is called {where}{known}. To add it: gpudeck cluster add {where} ADDRESS"
+            phrase(
+                "no cluster is called {where} (there is: {names}). "
+                "To add it: gpudeck cluster add {where} ADDRESS",
+                where=where,
+                names=", ".join(sorted(clusters)),
+            )
         )
 
 
