@@ -238,5 +238,6 @@ def test_a_runner_that_took_its_ticket_is_known_to_live(queue: Queue) -> None:
     assert tickets.is_locked(ticket), "the ticket of a runner that lives is not swept"
     queue.canceller.cancel(job)
     eventually(lambda: not lives(state.runner))
-    assert not tickets.is_locked(ticket)
+    # a process that the runner has forked may hold the ticket a moment longer
+    eventually(lambda: not tickets.is_locked(ticket))
     eventually(lambda: ended(queue, job))
