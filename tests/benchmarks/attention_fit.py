@@ -80,10 +80,18 @@ def non_negative(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def fitted(rows: Sequence[Row]) -> Direction:
-    """Fit each backend to its rows of one direction, by relative errors."""
+    """Fit each backend to its rows of one direction, by relative errors.
+
+    A backend that is the fastest nowhere is not fitted: by an error of the fit alone it would be
+    chosen.
+    """
     shapes = tuple(dict.fromkeys(map(geometry, rows)))
+    fastest: dict[tuple[str, Geometry], Row] = {}
+    for row in rows:
+        at = row.gpu, geometry(row)
+        fastest[at] = min(row, fastest.get(at, row), key=lambda row: row.microseconds)
     found = []
-    for backend in sorted({row.backend for row in rows}):
+    for backend in sorted({row.backend for row in fastest.values()}):
         those = [row for row in rows if row.backend == backend]
         times = np.array([row.microseconds for row in those])
         design = np.array([terms(geometry(row)) for row in those])

@@ -58,9 +58,12 @@ def tensors(
 
 
 def with_atomics(hopper: Hopper) -> Hopper:
-    """The same kernels, with dq added up atomically however short the sequences are."""
+    """The same kernels with a CTA for each tile, and with dq added up atomically however short the
+    sequences are."""
     for size in (64, 128):
-        hopper.backward.TILES[size] = replace(hopper.backward.TILES[size], atomic_from=0)
+        hopper.backward.TILES[size] = replace(
+            hopper.backward.TILES[size], atomic_from=0, claimed_to=0
+        )
     return hopper
 
 

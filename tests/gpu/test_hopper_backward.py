@@ -16,7 +16,7 @@ from gpudeck.accel.attention.ragged import Ragged
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
     pytest.skip("needs a Hopper GPU", allow_module_level=True)
 
-from gpudeck.accel.attention.kernels.hopper.backward import TILES, _plan, backward
+from gpudeck.accel.attention.kernels.hopper.backward import NEVER, TILES, _plan, backward
 
 NONE = {"left": None, "right": None, "softcap": 0.0}
 CAUSAL = {**NONE, "right": 0}
@@ -26,11 +26,11 @@ BOTH = pytest.mark.parametrize("deterministic", [False, True], ids=["fused", "de
 
 @pytest.fixture(autouse=True)
 def atomics(monkeypatch):
-    """The keys add to dq atomically unless asked to be deterministic, whatever the sizes would
-    do by themselves."""
+    """Each tile has a CTA, and the keys add to dq atomically unless asked to be deterministic,
+    whatever the sizes would do by themselves."""
     _plan.cache_clear()
     for size in (64, 128):
-        monkeypatch.setitem(TILES, size, replace(TILES[size], atomic_from=0))
+        monkeypatch.setitem(TILES, size, replace(TILES[size], atomic_from=0, claimed_to=0))
 
 
 def plain(dout, q, k, v, *, left, right, scale, softcap, dtype, out_as=None):
@@ -138,7 +138,7 @@ def test_gradients(dim, rule, seq_q, seq_k, deterministic):
 def test_claimed_tiles(monkeypatch, dim, rule, seq_q, seq_k, atomic):
     """More tiles than multiprocessors where sequences are long, and some that nobody sees."""
     for size in (64, 128):
-        claimed = {"claimed_to": 4096, "claimed_atomic_from": 0 if atomic else 4097}
+        claimed = {"claimed_to": 4096, "claimed_atomic_from": 0 if atomic else NEVER}
         monkeypatch.setitem(TILES, size, replace(TILES[size], **claimed))
     _plan.cache_clear()
     check(

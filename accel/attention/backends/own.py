@@ -34,6 +34,8 @@ _AT_ONCE = 8
 _COPIED = 4
 """A bias is copied for wider loads if it has at most this share of the elements of the queries."""
 _MOST_QUERIES = 16
+_HOPPER, _WIDEST = 256, 512
+"""The largest heads of Hopper's kernels, and of the forward pass of q, k and v alone."""
 _GRID_LIMIT = 65535
 """The most CTAs in the second and third dimension of a grid."""
 
@@ -51,7 +53,8 @@ class Hopper(Backend):
     def load(self) -> None:
         """Import Triton and the kernels."""
         import gpudeck.accel.attention.kernels.hopper.backward
-        import gpudeck.accel.attention.kernels.hopper.forward  # noqa: F401
+        import gpudeck.accel.attention.kernels.hopper.forward
+        import gpudeck.accel.attention.kernels.hopper.forward_wide  # noqa: F401
 
     def rules(self, p: Problem, direction: Direction) -> Iterator[Text]:
         """Yield every reason against the pass."""
@@ -59,7 +62,8 @@ class Hopper(Backend):
         if p.capability is not None and p.capability != (9, 0):
             yield needs_hopper(p)
         yield from half_precision_on_ampere(p)
-        yield from head_size_up_to(256, p)
+        added = p.bias != "none" or p.ragged or p.sink or p.alibi or p.value_dim
+        yield from head_size_up_to(_HOPPER if added or direction == "backward" else _WIDEST, p)
         if direction == "backward":
             yield from no_bias(p)
             if max(p.batch, p.heads) > _GRID_LIMIT:
@@ -71,9 +75,13 @@ class Hopper(Backend):
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass, with head sizes padded to a multiple of 8."""
+        from gpudeck.accel.attention.kernels.hopper import forward_wide
         from gpudeck.accel.attention.kernels.hopper.forward import forward
 
         q, k, v = align_rows(x)[:3]
+        if problem.head_dim > _HOPPER:
+            out, lse = forward_wide.plan_run(q, k, v, problem.rules)(q, k, v)
+            return out[..., : problem.out_dim], lse
         bias = _expand_bias(x)
         if bias is not None and bias.stride(3) != 1:
             bias = bias.contiguous()
@@ -84,14 +92,15 @@ class Hopper(Backend):
 
     def prepare(self, x: Inputs, problem: Problem) -> Run | None:
         """Prepare the forward pass if nothing has to be padded or copied."""
-        from gpudeck.accel.attention.kernels.hopper.forward import plan_run
+        from gpudeck.accel.attention.kernels.hopper import forward, forward_wide
 
         more = (x.ragged, x.slopes, x.sink, x.bias)
         if any(t is not None for t in more) or problem.head_dim % 8 or problem.out_dim % 8:
             return None
         if any(align(t) is not t for t in x[:3]):
             return None
-        return plan_run(*x[:3], problem.rules)
+        kernel = forward if problem.head_dim <= _HOPPER else forward_wide
+        return kernel.plan_run(*x[:3], problem.rules)
 
     def backward(
         self,

@@ -72,8 +72,8 @@ def refusal(p: Problem) -> Text | None:
         return phrase("needs addresses and strides that are multiples of 16 bytes")
     if p.dtype.itemsize == 1 and not (p.a_along and p.b_along):
         return phrase("needs rows of a, and columns of b, that lie side by side for FP8")
-    if p.scaling == "block" and (p.steps.a not in (0, 1) or p.steps.b not in (1, BLOCK)):
-        return phrase("takes scales of 1x128 tiles of a, and of tiles or blocks of b")
+    if p.scaling == "block" and (p.steps.a not in (0, 1) or p.steps.b != BLOCK):
+        return phrase("takes scales of 1x128 tiles of a, and of 128x128 blocks of b")
     if 0 in (p.batch, p.m, p.n, p.k) or p.batch * p.m * p.n > _LARGEST * BLOCK:
         return phrase("needs at least one element")
     return None

@@ -152,36 +152,28 @@ def _sums(
 
 @gluon.jit
 def _promote(
-    smem, bars, acc, step, steps, scales, batch, row, column, end, n,
-    CID: gl.constexpr, C: gl.constexpr, STEP_A: gl.constexpr, STEP_B: gl.constexpr,
+    smem, bars, acc, step, steps, scales, batch, row, column, end,
+    CID: gl.constexpr, C: gl.constexpr, STEP_A: gl.constexpr,
 ):  # fmt: skip
     """Return the sums over all of k, each 128 multiplied by their scales and added in float32."""
     full, empty = bars
     a_ptr, b_ptr, stride_am, stride_ak, stride_bz, stride_bk, stride_bn = scales
     b_ptr += batch * stride_bz
     STAGES: gl.constexpr = smem[1].shape[0]
-    BN: gl.constexpr = acc.shape[1]
     LAYOUT: gl.constexpr = acc.type.layout
     rows = row + gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
-    columns = column + gl.arange(0, BN, gl.SliceLayout(0, LAYOUT))
-    nothing = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
+    nothing = gl.zeros([ROWS, acc.shape[1]], gl.float32, LAYOUT)
     for k in range(steps):
         slot = (step + k) % STAGES
         await_tile(full, step + k)
         part = _product(smem, slot, nothing, CID, C, True, True, False)
         # on their way while the tensor cores work
         by_a = scale_at(a_ptr + k * stride_ak, rows, end, stride_am, STEP_A)
-        if STEP_B == 1:
-            by_b = scale_at(b_ptr + k * stride_bk, columns, n, stride_bn, STEP_B)
-            part = warpgroup_mma_wait(0, deps=(part,))
-            release_tile(empty, step + k)
-            acc += part * gl.expand_dims(by_a, 1) * gl.expand_dims(by_b, 0)
-        else:
-            # a tile has columns of one block only
-            factor = by_a * gl.load(b_ptr + k * stride_bk + column // 128 * stride_bn)
-            part = warpgroup_mma_wait(0, deps=(part,))
-            release_tile(empty, step + k)
-            acc += part * gl.expand_dims(factor, 1)
+        # a tile has columns of one block only
+        factor = by_a * gl.load(b_ptr + k * stride_bk + column // 128 * stride_bn)
+        part = warpgroup_mma_wait(0, deps=(part,))
+        release_tile(empty, step + k)
+        acc += part * gl.expand_dims(factor, 1)
     return acc
 
 
@@ -225,8 +217,8 @@ def _consumer(
                 acc = gl.zeros([ROWS, BN], gl.float32, LAYOUT)
                 if SCALING == "block":
                     acc = _promote(
-                        smem, bars, acc, step, steps, scales, expert, row, column, end, n,
-                        CID, C, STEP_A, STEP_B,
+                        smem, bars, acc, step, steps, scales, expert, row, column, end,
+                        CID, C, STEP_A,
                     )  # fmt: skip
                 else:
                     acc = _sums(smem, bars, acc, step, steps, CID, C, A_ALONG, B_ALONG)

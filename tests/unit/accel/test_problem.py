@@ -186,7 +186,8 @@ def test_flops_of_a_long_causal_square_are_the_usual_half_and_its_diagonal():
             r"misreads windows to the right where there are more queries \(5\)",
         ),
         ("hopper", {"capability": (8, 0)}, "needs compute capability 9.0; this GPU has 8.0"),
-        ("hopper", {"head_dim": 257}, "takes head sizes up to 256, not 257"),
+        ("hopper", {"head_dim": 513}, "takes head sizes up to 512, not 513"),
+        ("hopper", {"head_dim": 257, "bias": "float"}, "takes head sizes up to 256, not 257"),
         ("triton", {"head_dim": 513}, "takes head sizes up to 512, not 513"),
         (
             "triton",

@@ -70,6 +70,10 @@ until there are so many CTAs for each multiprocessor: a causal mask gives them u
 many are left as they are."""
 LEAST_STEPS = 12
 """The tiles of queries that a CTA has at least after that: adding up must not cost more."""
+FEW = 4
+"""The tiles of keys a multiprocessor below which a second kernel for dq costs more than additions,
+where tiles are claimed (from FEW_FROM queries on, if additions are used at all)."""
+FEW_FROM = 512
 AT_ONCE = 8
 """The most heads whose tiles under a causal mask run at once, the longest first."""
 NEVER = 1 << 62
@@ -78,9 +82,8 @@ NOT_CLAIMED = (
 )  # fmt: skip
 """What the kernels that claim tiles do not take of the others' arguments."""
 TILES = {
-    # (4096, 1025) and (4095, NEVER) claimed tiles are off until they have run on a GPU
-    64: Tiles(128, 128, 128, 2, 1024),
-    128: Tiles(64, 128, 64, 2, 4096),
+    64: Tiles(128, 128, 128, 2, 1024, 4096, 1025),
+    128: Tiles(64, 128, 64, 2, 4096, 4095, NEVER),
     256: Tiles(64, 64, 64, 1, NEVER),
 }
 
@@ -212,6 +215,13 @@ def _split(g: Geometry, ctas: int, steps: int, processors: int) -> int:
     return max(n for n in parts if n == 1 or (n <= wanted and steps >= n * LEAST_STEPS))
 
 
+def _atomic_from(g: Geometry, tiles: Tiles, processors: int) -> int:
+    """Return the queries from which CTAs that claim tiles add to dq."""
+    in_all = -(-g.k.shape[2] // tiles.keys) * g.k.shape[1] * g.sequences
+    few = in_all < FEW * processors and tiles.claimed_atomic_from < NEVER
+    return min(FEW_FROM, tiles.claimed_atomic_from) if few else tiles.claimed_atomic_from
+
+
 def backward_calls(
     g: Geometry,
     out_strides: tuple[int, ...],
@@ -232,7 +242,7 @@ def backward_calls(
     many = seq_q // tiles.queries + g.sequences if ragged else -(-seq_q // tiles.queries)
     in_all = g.q.shape[0] * g.heads * many
     claimed = not ragged and max(seq_q, seq_k) <= tiles.claimed_to
-    atomic_from = tiles.claimed_atomic_from if claimed else tiles.atomic_from
+    atomic_from = _atomic_from(g, tiles, processors) if claimed else tiles.atomic_from
     atomic = not deterministic and g.longest[0] >= atomic_from
     scale_in = g.rules.scale or 1e-30  # The scores begin with -lse / scale.
     lse_scale = LOG2_E if g.rules.softcap else 1 / scale_in

@@ -56,8 +56,9 @@ ROWS = gl.constexpr(64)
 HALF = gl.constexpr(256)
 WIDEST = 512
 Run = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-KEYS, STAGES = 32, 2
-"""Keys of a block, and blocks on their way: twice as many keys fill shared memory at once."""
+KEYS, STAGES = 64, 1
+"""Keys of a block, and blocks on their way. It spills 568 bytes a thread and is 1.2 to 1.26 times
+as fast as blocks of 32 keys, of which two are on their way and which spill nothing."""
 
 
 @gluon.jit

@@ -100,7 +100,7 @@ _DK_DV = {
         64: TileConfig(128, 64, 4, 2),
         128: TileConfig(64, 64, 4, 2),
         256: TileConfig(64, 64, 8, 2),
-        512: TileConfig(32, 32, 8, 1),
+        512: TileConfig(32, 32, 8, 2),
     },
     "tcgen05": {
         64: TileConfig(64, 64, 8, 2),
@@ -109,7 +109,11 @@ _DK_DV = {
         512: TileConfig(16, 32, 8, 1),
     },
 }
-_DK_DV_BIASED_WGMMA = {**_DK_DV["wgmma"], 128: TileConfig(32, 64, 4, 3)}
+_DK_DV_BIASED_WGMMA = {
+    **_DK_DV["wgmma"],
+    128: TileConfig(32, 64, 4, 3),
+    512: TileConfig(32, 32, 8, 1),
+}
 _DQ = {
     "mma": {
         64: TileConfig(64, 64, 4, 2),
@@ -121,7 +125,7 @@ _DQ = {
         64: TileConfig(64, 64, 4, 2),
         128: TileConfig(64, 64, 4, 2),
         256: TileConfig(128, 32, 8, 2),
-        512: TileConfig(64, 32, 8, 1),
+        512: TileConfig(32, 32, 8, 2),
     },
     "tcgen05": {
         64: TileConfig(64, 64, 4, 2),
