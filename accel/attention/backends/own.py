@@ -75,12 +75,12 @@ class Hopper(Backend):
 
     def forward(self, x: Inputs, problem: Problem) -> tuple[Tensor, Tensor]:
         """Run the forward pass, with head sizes padded to a multiple of 8."""
-        from gpudeck.accel.attention.kernels.hopper import forward_wide
         from gpudeck.accel.attention.kernels.hopper.forward import forward
+        from gpudeck.accel.attention.kernels.hopper.forward_wide import plan_run
 
         q, k, v = align_rows(x)[:3]
         if problem.head_dim > _HOPPER:
-            out, lse = forward_wide.plan_run(q, k, v, problem.rules)(q, k, v)
+            out, lse = plan_run(q, k, v, problem.rules)(q, k, v)
             return out[..., : problem.out_dim], lse
         bias = _expand_bias(x)
         if bias is not None and bias.stride(3) != 1:
@@ -92,15 +92,16 @@ class Hopper(Backend):
 
     def prepare(self, x: Inputs, problem: Problem) -> Run | None:
         """Prepare the forward pass if nothing has to be padded or copied."""
-        from gpudeck.accel.attention.kernels.hopper import forward, forward_wide
+        from gpudeck.accel.attention.kernels.hopper.forward import plan_run
+        from gpudeck.accel.attention.kernels.hopper.forward_wide import plan_run as plan_wide
 
         more = (x.ragged, x.slopes, x.sink, x.bias)
         if any(t is not None for t in more) or problem.head_dim % 8 or problem.out_dim % 8:
             return None
         if any(align(t) is not t for t in x[:3]):
             return None
-        kernel = forward if problem.head_dim <= _HOPPER else forward_wide
-        return kernel.plan_run(*x[:3], problem.rules)
+        plan = plan_run if problem.head_dim <= _HOPPER else plan_wide
+        return plan(*x[:3], problem.rules)
 
     def backward(
         self,
