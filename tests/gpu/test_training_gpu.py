@@ -35,7 +35,7 @@ def test_loss_and_gradients_are_those_of_float64(monkeypatch, softcap: float) ->
         scores, targets, ignore_index=loss.IGNORED, reduction="sum"
     )
     exact.backward()
-    assert float(found) == pytest.approx(float(exact), rel=2e-3)
+    assert found.item() == pytest.approx(exact.item(), rel=2e-3)
     for ours, true in ((hidden.grad, exact_hidden.grad), (head.grad, exact_head.grad)):
         error = (ours.double() - true).norm() / true.norm()
         assert float(error) < 8e-3  # bfloat16 keeps 8 bits
