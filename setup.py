@@ -8,7 +8,7 @@ from setuptools import find_packages, setup
 
 ROOMS = ("app", "accel", "assistant", "scheduler", "language")
 NOT_SHIPPED = ("assistant.training*",)  # how the assistant's models were made
-NOT_READ = ("README.md",)  # where the fonts are from, and how the router was made and measured
+NOT_READ = ("README.md",)  # where the fonts are from, and how the reader was made and measured
 FILES = {
     # data that lies beside the code
     "": ["py.typed", "*.sql", "*.txt", "catalogues/*.po", "measured/*", "*.cu"],

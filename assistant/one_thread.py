@@ -10,7 +10,7 @@ def import_numpy() -> None:
     otherwise.
 
     More threads take 0.1 s of CPU time to start, and wait for each other in a loop: they made a
-    product of the router's matrices take several times as much CPU time. Call this before anything
+    product of small matrices take several times as much CPU time. Call this before anything
     else imports NumPy.
     """
     unset = "OPENBLAS_NUM_THREADS" not in os.environ

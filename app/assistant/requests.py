@@ -196,7 +196,9 @@ def _tool(answer: Answer) -> Message:
     kind, _, name = answer.routed.partition(" ")
     if kind == "model":
         return phrase("{line} (by model {name})", line=answer.call.line, name=name)
-    return phrase("{line} (by rules)", line=answer.call.line)
+    if answer.routed == "exact form":
+        return phrase("{line} (an exact form)", line=answer.call.line)
+    return phrase("{line} (your choice)", line=answer.call.line)
 
 
 def finished(answer: Answer, curves: tuple[Curve, ...] = ()) -> FinishedAnswer:

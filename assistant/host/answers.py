@@ -22,10 +22,9 @@ from gpudeck.assistant.host.answer_writer import AnswerWriter
 from gpudeck.assistant.host.context import RequestContext
 from gpudeck.assistant.idle import Cancelled, wait_until_idle
 from gpudeck.assistant.intents.choices import clarifying_question, describe, distinct_choices
-from gpudeck.assistant.intents.parser import Parsed
-from gpudeck.assistant.intents.router import Routed, route, shipped_router
-from gpudeck.assistant.intents.spots import Known
+from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.understand import Understood, understand
 from gpudeck.assistant.messages import Answer, Approve, Ask, Report
 from gpudeck.assistant.query.execute import execute
 from gpudeck.assistant.query.request import Order, Query, Span
@@ -54,7 +53,8 @@ from gpudeck.scheduler.protocol.errors import UserError
 
 _NAMED_JOBS = 200
 """The newest jobs, whose names a request may mention."""
-_CHOSEN = "your choice"
+_CHOSEN, _READ, _EXACT = "your choice", "model request-reader", "exact form"
+"""Who read a request."""
 
 
 class AnswerContext(NamedTuple):
@@ -69,7 +69,7 @@ class _Asked(NamedTuple):
     """Hold one question with what it was read as."""
 
     ask: Ask
-    routed: Routed
+    understood: Understood
     tools: ToolContext
     context: AnswerContext
 
@@ -146,8 +146,8 @@ def _wait_until_idle(request: Ask | Report, context: RequestContext) -> None:
 def _answer_request(ask: Ask, context: AnswerContext) -> Answer:
     channel = context.request.channel
     channel.emit_waiting(phrase("finding out what you ask for"))
-    routed = _read(ask, context)
-    said = words(routed.parsed.language)
+    understood = _read(ask, context)
+    said = words(understood.language)
     tools = ToolContext(
         context.daemon,
         ask.text,
@@ -156,18 +156,18 @@ def _answer_request(ask: Ask, context: AnswerContext) -> Answer:
         channel.stop.is_set,
         said,
     )
-    asked = _Asked(ask, routed, tools, context)
-    answer = _respond(asked)
+    answer = _respond(_Asked(ask, understood, tools, context))
     state = answer.state or msgspec.structs.replace(ask.state, language=said.language)
-    return msgspec.structs.replace(answer, call=routed.request, routed=routed.by, state=state)
+    by = _CHOSEN if ask.meant is not None else _EXACT if understood.exact else _READ
+    return msgspec.structs.replace(answer, call=understood.request, routed=by, state=state)
 
 
-def _read(ask: Ask, context: AnswerContext) -> Routed:
+def _read(ask: Ask, context: AnswerContext) -> Understood:
     """Return what the person chose, or what the request is read as."""
     if ask.meant is not None:
         if isinstance(ask.meant, Query):
             check(ask.meant)
-        return Routed(Parsed(ask.meant, ask.state.language), ask.meant, _CHOSEN)
+        return Understood(ask.meant, ask.state.language)
     newest = context.daemon.jobs(_NAMED_JOBS)
     jobs = tuple(job.spec.name for job in newest)
     tags = tuple({tag: None for job in newest for tag in job.spec.tags})
@@ -176,37 +176,34 @@ def _read(ask: Ask, context: AnswerContext) -> Routed:
     known = Known(
         jobs, groups, tags, (*people(), *users_of(newest)), getpass.getuser() if shared else ""
     )
-    return route(ask.text, known, ask.state, time.time(), shipped_router(), shipped_reader())
+    return understand(ask.text, known, ask.state, time.time(), shipped_reader())
 
 
 def _respond(asked: _Asked) -> Answer:
     """Answer, propose, ask back, or say what is not understood."""
-    routed, said = asked.routed, asked.words
-    parsed = routed.parsed
-    if routed.refusal and (
-        parsed.refusal is None or routed.refusal in ("cannot", "forbidden", "notify")
-    ):
-        return Answer(help_texts.declined(routed.refusal, said), "template", "answer")
-    if parsed.refusal is not None:
-        return Answer(help_texts.refusal(parsed.refusal, said), "template", "operate")
-    if routed.choices:
-        offered = distinct_choices(routed.choices, said)
+    understood, said = asked.understood, asked.words
+    if understood.declined:
+        return Answer(help_texts.declined(understood.declined, said), "template", "answer")
+    if understood.refusal is not None:
+        return Answer(help_texts.refusal(understood.refusal, said), "template", "operate")
+    if understood.choices:
+        offered = distinct_choices(understood.choices, said)
         text = clarifying_question(offered, said)
         return Answer(text, "template", "answer", choices=offered)
-    if routed.request is None:
+    request = understood.request
+    if request is None:
         quoted = quotes.about(asked.ask.text)
         if quoted is not None:
             return _show(asked, Query("manual", text=asked.ask.text), quoted)
-        text = help_texts.not_understood(asked.ask.text, parsed.unread, said)
-        return Answer(text, "template", "answer")
+        return Answer(help_texts.not_understood(asked.ask.text, said), "template", "answer")
     try:
-        if isinstance(routed.request, Order):
-            return (_foretell if routed.plan else _propose)(asked, routed.request)
-        return _answer_queries(asked, (routed.request, *parsed.also))
+        if isinstance(request, Order):
+            return (_foretell if understood.plan else _propose)(asked, request)
+        return _answer_queries(asked, (request, *understood.also))
     except UserError as e:
-        if routed.request.role == "report" or isinstance(e, Cancelled):
+        if request.role == "report" or isinstance(e, Cancelled):
             raise
-        return Answer(_error_text(e, said), "template", routed.request.role)
+        return Answer(_error_text(e, said), "template", request.role)
 
 
 def _propose(asked: _Asked, order: Order) -> Answer:
@@ -215,7 +212,7 @@ def _propose(asked: _Asked, order: Order) -> Answer:
         check_permitted(daemon, f"{one.role} {one.verb}")
     action = plan_action(asked.tools, order)
     asked.context.request.channel.raise_if_cancelled()
-    certain = asked.routed.parsed.exact and asked.ask.meant is None
+    certain = asked.understood.exact and asked.ask.meant is None
     proposal = asked.context.request.proposals.add(
         asked.tools, order, action, certain, asked.ask.by
     )
@@ -297,22 +294,16 @@ def _show(asked: _Asked, query: Query, result: ToolResult) -> Answer:
 
 def _understood(asked: _Asked, text: str) -> str:
     """Return an answer with what pronouns stood for, and with the words that it leaves out."""
-    parsed, said = asked.routed.parsed, asked.words
+    understood, said = asked.understood, asked.words
     parts: list[str] = []
-    if parsed.resolved:
-        named = said.listed(parsed.resolved)
+    if understood.resolved:
+        named = said.listed(understood.resolved)
         parts.append(said.text("({what}, from your last request)", what=phrases.escaped(named)))
-    if asked.routed.guessed and asked.routed.request is not None:
-        meant = phrases.escaped(describe(asked.routed.request, said))
+    if understood.guessed and understood.request is not None:
+        meant = phrases.escaped(describe(understood.request, said))
         parts.append(said.text("(I read this as: {meant})", meant=meant))
-    for typed, read in parsed.changes:
-        parts.append(
-            said.text(
-                "(I read “{typed}” as “{read}”.)", typed=phrases.escaped(typed, 60), read=read
-            )
-        )
-    if parsed.unread:
-        parts.append(help_texts.left_out(parsed.unread, said))
+    if understood.unread:
+        parts.append(help_texts.left_out(understood.unread, said))
     return "\n\n".join([text, *parts])
 
 

@@ -6,6 +6,7 @@ Names of jobs are foreign text, so only orders that name their targets by number
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from gpudeck.assistant.query.request import Order
@@ -61,6 +62,43 @@ _SETS = ("all", "queued", "running", "failed")
 def is_exact(request: str, order: Order) -> bool:
     """Return whether a request is, word by word, one of the exact forms of the order."""
     return _plain(request) in set(map(_plain, forms(order)))
+
+
+def exact_order(request: str) -> Order | None:
+    """Return the order of which a request is, word by word, an exact form, or None."""
+    numbers = tuple(dict.fromkeys(_numbers(request)))
+    if any(number > MOST for number in numbers):
+        return None
+    for order in _candidates(numbers):
+        if is_exact(request, order):
+            return order
+    return None
+
+
+MOST = 2**63 - 1
+
+
+def _numbers(request: str) -> Iterator[int]:
+    """Yield the numbers of a request, and those between the ends of a range."""
+    for first, last in re.findall(r"(\d{1,18})(?:-(\d{1,18}))?", request):
+        end = int(last or first)
+        yield from range(int(first), end + 1 if end - int(first) < _LONGEST else int(first) + 1)
+
+
+_LONGEST = 1000
+"""The most jobs of a range."""
+
+
+def _candidates(numbers: tuple[int, ...]) -> Iterator[Order]:
+    """Yield the orders that may have a form with these numbers."""
+    if not numbers:
+        yield from map(Order, _WHOLE)
+        yield from (Order(verb, states=_states_of(verb, name)) for verb, name in _ALL)
+        return
+    yield from (Order(verb, jobs=numbers) for verb in _ONE)
+    if len(numbers) == 1:
+        yield from (Order(verb, devices=numbers) for verb in _GPUS)
+        yield Order("kill", number=numbers[0])
 
 
 def _plain(text: str) -> str:

@@ -33,6 +33,14 @@ _DAYS = {
     1: r"tomorrow|morgen|demain|ma[nñ]ana",
     0: r"tonight|today|heute|ce soir|cette nuit|aujourd'?hui|esta noche|hoy",
 }
+_WEEKDAYS = (
+    "monday|montag|lundi|lunes", "tuesday|dienstag|mardi|martes",
+    r"wednesday|mittwoch|mercredi|mi[eé]rcoles", "thursday|donnerstag|jeudi|jueves",
+    "friday|freitag|vendredi|viernes", r"saturday|samstag|sonnabend|samedi|s[aá]bado",
+    "sunday|sonntag|dimanche|domingo",
+)  # fmt: skip
+_POINTS = {"12:00": r"\b(?:noon|mittags?|midi|mediod[ií]a)\b",
+           "00:00": r"\b(?:midnight|mitternacht|minuit|medianoche)\b"}  # fmt: skip
 _EVENING = r"tonight|heute (?:abend|nacht)|ce soir|cette nuit|esta noche"
 _PARTS = (
     r"(?:morning|evening|night|fr[uü]h|vormittag|nachmittag|abend|nacht|matin|soir"
@@ -40,7 +48,7 @@ _PARTS = (
     r"|du matin|du soir|in the (?:morning|evening|afternoon)|at night)"
 )
 _LATE = re.compile(r"evening|night|abend|nacht|soir|nuit|noche|tarde|afternoon|nachmittag|apr[eè]s")
-_DAY = rf"(?P<day>{_EVENING}|{'|'.join(_DAYS.values())})(?: {_PARTS})?"
+_DAY = rf"(?P<day>{_EVENING}|{'|'.join((*_DAYS.values(), *_WEEKDAYS))})(?: {_PARTS})?"
 _CLOCK = (
     r"(?P<hour>\d{1,2})(?:(?:[:.]|\s?h\s?)(?P<minute>\d\d))?"
     r"\s?(?P<half>[ap]\.?m\.?|uhr|heures?|h|o'?clock|horas?)?(?![\w:])"
@@ -81,6 +89,8 @@ def moment_of(text: str, now: float) -> str:
     said = text.strip().casefold()
     if re.fullmatch(r"\d{4}-\d\d-\d\d([ t]\d\d:\d\d)?", said):
         return said.replace("t", " ")
+    for clock_time, words in _POINTS.items():
+        said = re.sub(words, clock_time, said)
     day = re.search(_DAY, said)
     clock = re.search(_CLOCK, re.sub(_DAY, " ", said))
     if clock is None:
@@ -93,6 +103,10 @@ def moment_of(text: str, now: float) -> str:
     at = local.replace(hour=hour % 24, minute=minute, second=0, microsecond=0)
     at += timedelta(days=hour // 24)
     named = day["day"] if day is not None else ""
+    weekday = next((i for i, words in enumerate(_WEEKDAYS) if re.fullmatch(words, named)), None)
+    if weekday is not None:
+        at += timedelta(days=(weekday - at.weekday()) % 7)
+        return (at if at > local else at + timedelta(days=7)).strftime("%Y-%m-%d %H:%M")
     if re.fullmatch(_DAYS[1], named) or at <= local:
         at += timedelta(days=1)
     return at.strftime("%Y-%m-%d %H:%M")

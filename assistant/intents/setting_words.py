@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
+
+from gpudeck.assistant.intents.tokens import unaccented
+
 _NAMES = {
     "theme": "theme, dark mode, light mode, dark theme, light theme, colour scheme, color scheme,"
     "design, farbschema, dunkelmodus, dunkles design, thema, mode sombre, mode clair, tema,"
@@ -50,15 +55,27 @@ _VALUES = {
 }  # fmt: skip
 
 
-def setting_phrases() -> dict[tuple[str, ...], str]:
-    """Return the names of settings by their phrases in normalized words."""
-    return {
-        tuple(phrase.split()): name
+_WORD = re.compile(r"\w+")
+
+
+@cache
+def _phrases() -> dict[str, str]:
+    """Return the names of settings by their phrases in normalized words, the longest first."""
+    found = {
+        " ".join(phrase.split()): name
         for name, phrases in _NAMES.items()
         for phrase in [*map(str.strip, phrases.split(",")), name, name.replace("_", " ")]
     }
+    return dict(sorted(found.items(), key=lambda pair: -len(pair[0])))
 
 
-def value_of(word: str) -> str:
-    """Return the value that a word stands for, or an empty text."""
-    return _VALUES.get(word, "")
+def find_setting(text: str) -> str:
+    """Return the setting that a text names, or an empty text."""
+    said = f" {unaccented(' '.join(_WORD.findall(text.casefold())))} "
+    return next((name for phrase, name in _phrases().items() if f" {phrase} " in said), "")
+
+
+def value_in(text: str) -> str:
+    """Return the value that a word of a text stands for, or an empty text."""
+    words = re.findall(r"[^\W\d_]+", unaccented(text.casefold()))
+    return next((_VALUES[word] for word in words if word in _VALUES), "")

@@ -7,12 +7,16 @@ is open where the command ends, there is no order, and the person is told which 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple
 
-from gpudeck.assistant.intents.lexicon import phrases
+from gpudeck.accel.workloads import catalog
 from gpudeck.assistant.intents.option_phrases import begins_option, find_options
 from gpudeck.assistant.intents.tokens import normalized, unaccented
+from gpudeck.assistant.intents.workload_phrases import read_parameters
+from gpudeck.assistant.query.table import WORKLOADS
 
 _INTERPRETER = (
     r"(?:python3?(?:\.\d+)?|bash|sh|torchrun|accelerate|deepspeed|mpirun|nohup|julia|docker|podman"
@@ -44,6 +48,13 @@ s il te plait vous merci maintenant et aussi mais un une le la les nouveau nouve
 programme tache moi tu peux pourrais je veux voudrais avec dans file
 por favor gracias ahora y tambien pero uno una el los nuevo nueva como trabajo comando tarea
 programa puedes podrias quiero quisiera con en cola que lo
+run queue submit launch execute enqueue schedule benchmark fire off up kick begin spawn
+starte starten start ausfuhren fuhre fuhr aus reiche ein schick ab stell reih einreihen plane
+los leg
+lance lancer lancez soumets demarre execute ajoute fais tourner mets
+lanza lanzar ejecuta ejecutar encola corre correr pon anade inicia arranca envia manda a
+need would like able please kindly on as job konnte konnten wurde wurden gerne lass laufen lauf
+pouvez pourriez aimerais vais usted podria necesito gustaria mi
 """
 _COURTESY = frozenset(_COURTESIES.split())
 
@@ -54,10 +65,13 @@ class Submission(NamedTuple):
     command: str
     options: dict[str, str]
     unread: tuple[str, ...] = ()
+    workload: str = ""
+    """The workload that is named in place of a command."""
+    params: Mapping[str, str] = MappingProxyType({})
 
 
 def read_submission(
-    request: str, jobs: tuple[str, ...], now: float, program: str = "", workload: str = ""
+    request: str, jobs: tuple[str, ...], now: float, program: str = ""
 ) -> Submission:
     """Return the parts of an order for a new job.
 
@@ -66,25 +80,24 @@ def read_submission(
         jobs: The names of jobs, behind which the new one may wait.
         now: Seconds since the epoch.
         program: The word that begins the command, if it is no known interpreter.
-        workload: The workload that is named in place of a command.
     """
     before, command, behind = _parts(request, jobs, program)
+    workload = "" if command else _named_workload(request)
+    params: Mapping[str, str] = MappingProxyType({})
+    if workload:
+        params, request = read_parameters(catalog.find(workload), request)
     found = find_options(f"{before} , {behind}" if command else request, jobs, now)
     left = re.findall(r"[^\s,;.!?:()]+", found.rest)
     of_workload = {workload, *workload.split("_")}
     words = [word for word in _unordered(left) if word.casefold() not in of_workload]
-    return Submission(command, dict(found.options), tuple(words))
+    return Submission(command, dict(found.options), tuple(words), workload, params)
 
 
 def _unordered(words: list[str]) -> Iterator[str]:
-    """Yield the words that are neither courtesies nor a phrase for submitting a job."""
-    norms = [unaccented(normalized(word.replace("’", "'").strip("'"))) for word in words]
-    i = 0
-    while i < len(words):
-        size = next((n for n in (3, 2, 1) if _is_courtesy(norms[i : i + n])), 0)
-        if not size:
-            yield words[i]
-        i += size or 1
+    """Yield the words that are neither courtesies nor words for submitting a job."""
+    for word in words:
+        if not _is_courtesy(unaccented(normalized(word.replace("’", "'").strip("'")))):
+            yield word
 
 
 def _parts(request: str, jobs: tuple[str, ...], program: str) -> tuple[str, str, str]:
@@ -129,14 +142,15 @@ def _end(request: str, start: int, jobs: tuple[str, ...]) -> int:
 
 
 def _is_word(text: str) -> bool:
-    norm = normalized(text.strip(".!?"))
-    return (norm,) in phrases() or (unaccented(norm),) in phrases() or norm in _COURTESY
+    return _is_courtesy(unaccented(normalized(text.strip(".!?"))))
 
 
-def _is_courtesy(norms: list[str]) -> bool:
-    if len(norms) == 1 and all(part in _COURTESY for part in norms[0].split("'")):
-        return True
-    meanings = phrases().get(tuple(norms), ())
-    return any(
-        one.kind == "polite" or (one.kind, one.value) == ("verb", "submit") for one in meanings
-    )
+def _is_courtesy(norm: str) -> bool:
+    return all(part in _COURTESY for part in re.split("['-]", norm))
+
+
+def _named_workload(request: str) -> str:
+    """Return the workload that words name, or ""; a name of two words may be written apart."""
+    words = re.findall(r"[\w]+", request.casefold())
+    pairs = [f"{first}_{second}" for first, second in pairwise(words)]
+    return next((word for word in (*pairs, *words) if word in WORKLOADS), "")

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from gpudeck.assistant.intents.lexicon import phrases
 from gpudeck.assistant.intents.tokens import Token
 from gpudeck.assistant.query.request import Span
 
@@ -149,8 +148,11 @@ _LAST_ONE = re.compile(
     r"|\b(?P<unit2>heure|semana|semaine|mes|mois|hora) (?:derniere?|pasad[oa]|passee?)"
 )
 _THIS_WEEK = re.compile(
-    r"\b(?:(?P<week>this week|diese woche|dieser woche|cette semaine|esta semana)"
-    r"|\b(?P<month>this month|diesen monat|diesem monat|ce mois(?: ci)?|este mes)"
+    r"\b(?:(?P<week>this week|the week|diese[rn]? woche|die woche|cette semaine|la semaine"
+    r"|esta semana|la semana)(?! (?:last|past|before|ago|davor|zuvor|derniere|passee|pasada"
+    r"|anterior))"
+    r"|\b(?P<month>this month|the month|diesen monat|diesem monat|im monat|ce mois(?: ci)?"
+    r"|este mes|al mes)(?! (?:before|davor|anterior))"
     r"|\b(?P<weekend>(?:(?:at|on|over|am|over|last|letztes|ce|este|el|le|the|this|dieses) )*"
     r"(?:weekend|wochenende|week end|fin de semana)(?: (?:dernier|pasado))?)"
     r"|\b(?P<ever>ever|of all time|all time|so far|jemals|uberhaupt|de tout temps|jamas visto"
@@ -158,6 +160,20 @@ _THIS_WEEK = re.compile(
     r"|(?P<boot>(?:since|seit|depuis|desde) (?:(?:the|dem|der|le|la|el) )?(?:last |letzten )?"
     r"(?:startup|start up|boot|reboot|restart|start|neustart|systemstart|hochfahren|demarrage"
     r"|redemarrage|arranque|reinicio|encendido)))\b"
+)
+_MONTHS = (
+    "january|januar|janvier|enero", "february|februar|fevrier|febrero", "march|marz|mars|marzo",
+    "april|avril|abril", "may|mai|mayo", "june|juni|juin|junio", "july|juli|juillet|julio",
+    "august|aout|agosto", "september|septembre|septiembre", "october|oktober|octobre|octubre",
+    "november|novembre|noviembre", "december|dezember|decembre|diciembre",
+)  # fmt: skip
+_CALENDAR = re.compile(
+    r"\b(?:(?P<since>since|seit|depuis|desde) )?(?P<led>(?:(?:in|during|for|im|fur|den|dem|en|au|le"
+    r"|mois|de|d|the|month|of|this|last|letzten|diesen|pasado|mes|el) )*)"
+    rf"(?:(?P<name>{'|'.join(_MONTHS)})|(?P<quarter>(?:(?:this|dieses|diesem|ce|este) "
+    r"(?:quarter|quartal|trimestre)))|(?P<before>(?:last|previous|letztes|letzten|vergangenen"
+    r"|dernier|ultimo) (?:quarter|quartal|trimestre)|(?:trimestre) (?:dernier|pasado|anterior))"
+    r"|q n#(?P<number>\d+)|(?P<year>(?:this|dieses|diesem|cette|este) (?:year|jahr|annee|ano)))\b"
 )
 _AGO = re.compile(
     r"\b(?:q#(?P<q>\d+) (?:ago|before now)|(?:an?|one) (?P<one>minute|hour|day|week) ago"
@@ -176,6 +192,13 @@ _ONE_THING = re.compile(
     r"(?<!\w)(?:la|le|el|die|der|den|dem) n#(\d+)\b(?! (?:uhr|heures|horas|o clock|h|am|pm)\b)"
 )
 """A number behind a singular article is a thing; hours are in the plural or have none."""
+
+
+_COUNTED = re.compile(
+    r"gpus|cards|karten|grafikkarten|cartes|tarjetas|graficas|placas|jobs|tasks|runs|auftragen?"
+    r"|taches|tareas|trabajos|users|groups|gruppen|groupes|grupos|prozessen?|processes"
+)
+"""What a number counts, so that it is no hour."""
 
 
 def read_time(tokens: Sequence[Token], now: float) -> Reading | None:
@@ -203,7 +226,7 @@ def _names_cards(match: re.Match[str], text: _Text) -> bool:
     for i in text.used(match):
         behind = text.tokens[i + 1].norm if i + 1 < len(text.tokens) else ""
         counts = text.tokens[i].kind == "number" and behind.endswith(("s", "en"))
-        if counts and any(m.kind == "noun" for m in phrases().get((behind,), ())):
+        if counts and _COUNTED.fullmatch(behind):
             return True
     return False
 
@@ -288,6 +311,31 @@ def _this(match: re.Match[str], text: _Text, now: float) -> Span | None:
     return Span(saturday.timestamp(), (saturday + timedelta(days=2)).timestamp())
 
 
+def _calendar(match: re.Match[str], text: _Text, now: float) -> Span | None:
+    """Return a month, a quarter or a year that has begun: the last one of its name."""
+    today = _midnight(now).replace(day=1)
+    if match["name"]:
+        if match["name"] == "may" and not (match["led"] or match["since"]):
+            return None  # a verb
+        month = 1 + next(i for i, names in enumerate(_MONTHS) if match["name"] in names.split("|"))
+        length = 1
+    else:
+        month, length = (today.month - 1) // 3 * 3 + 1, 3
+        if match["year"]:
+            month, length = 1, 12
+        elif match["number"]:
+            month = int(text.tokens[int(match["number"])].value) * 3 - 2
+            if not 1 <= month <= 10:
+                return None
+        elif match["before"]:
+            month -= 3
+    year = today.year - (month < 1 or month > today.month)
+    begin = today.replace(year=year, month=(month - 1) % 12 + 1)
+    last = begin.month + length
+    end = begin.replace(year=begin.year + (last > 12), month=(last - 1) % 12 + 1)
+    return Span(begin.timestamp(), now if match["since"] else end.timestamp())
+
+
 def _ago(match: re.Match[str], text: _Text, now: float) -> Span | None:
     if word := match["one"] or match["one2"]:
         back = next(s for s, words in _UNIT_WORDS.items() if re.match(words, word))
@@ -338,6 +386,7 @@ _FORMS = (
     (_SINCE, _since),
     (_LAST_ONE, _last_one),
     (_THIS_WEEK, _this),
+    (_CALENDAR, _calendar),
     (_AT, _at),
 )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from gpudeck.language.words import Words
 
 MEANINGS = {
@@ -42,34 +40,25 @@ MEANINGS = {
     "while as many such jobs run as may run at once.",
 }
 """The sentence for each term."""
-_WORDS = {
-    "reservation": ("reservation", "reservations", "reservierung", "reservierungen", "reserva"),
-    "lease": ("lease", "leased", "eviction", "evicted"),
-    "drain": ("drained", "drain", "draining", "gesperrt", "drainé", "drenada"),
-    "xid": ("xid",),
-    "power_limit": ("tdp", "tgp"),
-    "group": ("group", "gruppe", "groupe", "grupo"),
-}
+_ALSO = {
+    "ecc": "health", "sm clock": "clock_sm", "clock": "clock_sm", "utilization": "util",
+    "utilisation": "util", "auslastung": "util", "utilizacion": "util",
+    "tdp": "power_limit", "tgp": "power_limit",
+    "reservations": "reservation", "reservierung": "reservation", "reserva": "reservation",
+    "eviction": "lease", "gruppe": "group", "groupe": "group", "grupo": "group",
+    "gesperrt": "drain",
+    "tflop/s": "tflops", "teraflops": "tflops", "throttling": "throttle", "throttled": "throttle",
+    "gedrosselt": "throttle", "drosselung": "throttle", "bridage": "throttle",
+    "xids": "xid", "drained": "drain", "hold": "held", "on hold": "held", "prioritat": "priority",
+    "priorite": "priority", "prioridad": "priority",
+}  # fmt: skip
 
 
-def term_of(words: frozenset[str], meant: frozenset[str]) -> str:
-    """Return the term that a question is about, or an empty text.
-
-    Args:
-        words: The words of the question, normalized.
-        meant: Values of states and measures that its words stand for.
-    """
-    named = (term for term, known in _WORDS.items() if words & set(known))
-    return next(named, "") or next((term for term in MEANINGS if term in meant), "")
-
-
-_ALIASES = {"hold": "held", "release": "held"}
-"""Verbs whose term is a state."""
-
-
-def term_for(meant: Iterable[str]) -> str:
-    """Return the first term that one of these values of a word stands for, or an empty text."""
-    return next((name for value in meant if (name := _ALIASES.get(value, value)) in MEANINGS), "")
+def term_of(letters: str) -> str:
+    """Return the term that the letters of a request name, or an empty text."""
+    low = " ".join(letters.casefold().split())
+    named = low.replace(" ", "_")
+    return named if named in MEANINGS else _ALSO.get(low, "")
 
 
 def meaning(term: str, words: Words) -> str:

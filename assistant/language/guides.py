@@ -39,65 +39,6 @@ GUIDES = {
     "while as many such jobs run as may run at once.",
 }
 """The text of each guide; commands are in back quotes."""
-_WORDS: dict[str, tuple[frozenset[str], ...]] = {
-    "after": (
-        frozenset({"wait", "waits", "waiting", "depend", "depends", "dependency", "after", "start",
-                   "warten", "warte", "wartet", "nach", "abhangig", "attendre", "attende", "apres",
-                   "depende", "dependre", "esperar", "espere", "despues", "dependa"}),
-        frozenset({"another", "other", "others", "anderen", "andere", "anderer", "anderem",
-                   "autre", "autres", "otro", "otra", "otros", "otras"}),
-    ),
-    "export": (
-        frozenset({"export", "exporting", "exported", "exportiere", "exportieren", "exporter",
-                   "exporte", "exportar", "exporto", "csv", "parquet"}),
-    ),
-    "history": (
-        frozenset({"history", "historie", "verlauf", "verlaufsdaten", "historique", "historial",
-                   "historico"}),
-        frozenset({"kept", "keep", "keeps", "stored", "retained", "far", "aufbewahrt",
-                   "gespeichert", "behalten", "conserve", "conservé", "garde", "gardé", "guarda",
-                   "conserva", "guardado"}),
-    ),
-    "array": (
-        frozenset({"array", "arrays", "tableau", "barrido", "serie", "jobarray", "many", "viele",
-                   "plein", "muchos", "hundert", "cien"}),
-        frozenset({"submit", "submits", "submitting", "queue", "start", "soumet", "soumettre",
-                   "soumets", "lancer", "lance", "envio", "enviar", "lanzo", "lanzar", "meto",
-                   "encolo", "einreichen", "reiche", "schicke", "starte", "starten", "reicht"}),
-    ),
-    "reserve": (
-        frozenset({"reservation", "reservations", "reserve", "reserver", "reservierung",
-                   "reservieren", "reserviere", "reservar", "reserva", "reservas"}),
-    ),
-    "charts": (
-        frozenset({"where", "wo", "ou", "donde", "how", "wie", "comment", "como"}),
-        frozenset({"chart", "charts", "graph", "graphs", "plot", "plots", "curves", "kurven",
-                   "diagramme", "diagramm", "verlauf", "courbes", "graphiques", "graficas",
-                   "graficos", "curvas", "history", "historique", "historial", "historie"}),
-    ),
-    "revive": (
-        frozenset({"cancelled", "canceled", "ended", "abgebrochenen", "abgebrochener", "annule",
-                   "annulé", "annules", "cancelado", "cancelada", "terminado"}),
-        frozenset({"released", "release", "resumed", "revive", "back", "freigeben", "wiederbeleben",
-                   "zuruckholen", "liberer", "ressusciter", "reprendre", "liberar", "recuperar",
-                   "resucitar"}),
-    ),
-    "quiet": (
-        frozenset({"assistant", "assistent", "assistenten", "assistante", "asistente"}),
-        frozenset({"gpu", "gpus", "card", "cards", "karte", "karten", "carte", "tarjeta"}),
-        frozenset({"hours", "time", "times", "night", "day", "working", "stop", "prevent",
-                   "keep", "arbeitszeit", "stunden", "nachts", "tagsuber", "hindere", "hindern",
-                   "heures", "travail", "nuit", "jour", "empecher", "empeche", "horas", "trabajo",
-                   "noche", "dia", "impedir", "impido", "evitar"}),
-    ),
-}  # fmt: skip
-"""A question with a word of each of its sets is about the guide."""
-
-
-def guide_of(words: frozenset[str]) -> str:
-    """Return the guide that the normalized words of a question are about, or an empty text."""
-    found = (name for name, sets in _WORDS.items() if all(words & one for one in sets))
-    return next(found, "")
 
 
 def guide(name: str, words: Words) -> str:

@@ -1,4 +1,4 @@
-"""Read what a request means: the encoder's states, heads on them, and the nearest examples."""
+"""Read what a request means: the encoder's states, and heads on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import numpy as np
 
 from gpudeck.assistant.reader.encoder import Array, Encoder
 from gpudeck.assistant.reader.labels import SPANS
-from gpudeck.assistant.reader.neighbours import Neighbours
 from gpudeck.scheduler.protocol import paths
 
 TAGS = ("", *(f"{start}-{name}" for name in SPANS for start in "BI"))
@@ -59,10 +58,8 @@ class Classes(msgspec.Struct, frozen=True):
 class Reader:
     """Hold the encoder and its heads."""
 
-    def __init__(
-        self, encoder: Encoder, weights: dict[str, Array], classes: Classes, near: Neighbours
-    ) -> None:
-        self.encoder, self._weights, self._classes, self._near = encoder, weights, classes, near
+    def __init__(self, encoder: Encoder, weights: dict[str, Array], classes: Classes) -> None:
+        self.encoder, self._weights, self._classes = encoder, weights, classes
 
     @classmethod
     def load(cls, folder: Path) -> Reader:
@@ -72,7 +69,7 @@ class Reader:
         weights = {f"{name}.{kind}": encoder.weights[f"{name}.{kind}"] for name in names
                    for kind in "wb"}  # fmt: skip
         classes = msgspec.json.decode((folder / CLASSES).read_bytes(), type=Classes)
-        return cls(encoder, weights, classes, Neighbours.load(folder))
+        return cls(encoder, weights, classes)
 
     def read(self, request: str, before: str = "") -> Reading:
         """Return what a request means.
@@ -86,8 +83,6 @@ class Reader:
         x = encoded.states
         whole = whole_of(x)
         chances = _softmax(self._logits("head", whole))
-        chances += self._near.vote(whole, len(chances))
-        chances /= 2
         best = np.argsort(-chances)[:_MOST]
         second = int(self._logits("second", whole).argmax())
         marked = np.flatnonzero(self._logits("mark", whole) > 0)

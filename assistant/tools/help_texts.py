@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpudeck.assistant.facts import phrases
-from gpudeck.assistant.intents.orders import OrderReading
-from gpudeck.assistant.intents.parser import LONGEST_REQUEST
+from gpudeck.assistant.intents.guards import Refusal
+from gpudeck.assistant.intents.understand import LONGEST_REQUEST
 from gpudeck.language.words import Words
 
 _EXAMPLES = (
@@ -25,15 +25,11 @@ _PROBLEMS = {
     "time": "I carry out an order at once or not at all, and not at another time: {words}. In a "
     "terminal, `at` does it: echo 'gpudeck cancel 7' | at 20:00.",
     "several": "I carry out one order at a time, and this reads like several: {words}.",
-    "pronoun": "I do not know what {words} stands for.",
+    "target": "I do not know which job or GPU you mean. Name it, for example by its number.",
 }
 
 
 _DECLINED = {
-    "negated": "I read that as a request not to do something. So I propose nothing, and "
-    "nothing was changed.",
-    "condition": "I cannot make an order depend on a condition or carry it out at another time. So "
-    "I propose nothing, and nothing was changed.",
     "cannot": "I cannot do that: I only know this machine's GPUs and jobs, and orders of GPU Deck. "
     "Nothing was changed.",
     "notify": "I answer when I am asked, and cannot tell you of something later. In a terminal, "
@@ -44,6 +40,11 @@ _DECLINED = {
     "nobody else's processes or data in secret, and nothing is done before a person allows it. "
     "Nothing was changed.",
     "unclear": "I do not know which job or GPU you mean. Name it, for example by its number.",
+    "unmeasured": "GPU Deck does not measure or keep that, so I have no value for it.",
+    "actions": "I do not know who did what. The timeline of a job says when it was submitted, "
+    "changed, moved or cancelled: `gpudeck jobs 7`, or the page Jobs.",
+    "backend": "I do not know which kernel a job uses. In a terminal, `gpudeck run attention` "
+    "measures the backends of this machine; the manual's page on attention says how one is chosen.",
 }
 
 
@@ -51,7 +52,7 @@ def declined(why: str, words: Words) -> str:
     """Say why a request is not a question or an order that the assistant takes.
 
     Args:
-        why: A key of the texts, `talk KIND` for small talk, or `order VERB`.
+        why: A key of the texts, `talk KIND` for small talk, `order VERB` or `ask SUBJECT`.
         words: The language.
     """
     kind, _, name = why.partition(" ")
@@ -60,6 +61,8 @@ def declined(why: str, words: Words) -> str:
     if kind == "order":
         told = _ELSEWHERE.get(name)
         return words.text(told) if told else words.text(_DECLINED.get(name, _DECLINED["cannot"]))
+    if kind == "ask":
+        return words.text(_DECLINED.get(name, _DECLINED["unmeasured"]))
     return words.text(_DECLINED[why])
 
 
@@ -93,7 +96,6 @@ _TALK = {
     "hello": "Hello. Ask me about this machine's GPUs and jobs, or tell me what to do with them.",
     "thanks": "You are welcome.",
     "bye": "Goodbye. The queue goes on without this window.",
-    "praise": "Thank you.",
     "complaint": "I am sorry about that. Tell me what you want to know or to have done, and "
     "name the job or the GPU; I may then do better.",
     "yes": "If an order waits for you, approve it on its card. I do nothing on a yes alone.",
@@ -118,21 +120,18 @@ def abilities(words: Words) -> str:
     return f"{words.text(_ABILITIES)}\n\n{words.text(_EXAMPLES)}"
 
 
-def not_understood(question: str, unread: tuple[str, ...], words: Words) -> str:
-    """Say what of a request is not understood."""
+def not_understood(question: str, words: Words) -> str:
+    """Say that a request is not understood."""
     if len(question) > LONGEST_REQUEST:
         return words.text(
             "Your request is too long: I read at most {n} characters.", n=LONGEST_REQUEST
         )
     first = words.text("I did not understand the question.")
-    if unread and len(unread) <= 6:
-        first = words.text("I do not understand {words}.", words=quoted(unread))
     return f"{first}\n\n{words.text(_EXAMPLES)}"
 
 
-def refusal(found: OrderReading, words: Words) -> str:
+def refusal(found: Refusal, words: Words) -> str:
     """Say why a request with the words of an order is not proposed."""
-    assert found.problem is not None
     why = words.text(_PROBLEMS[found.problem], words=quoted(found.words))
     return f"{why} {words.text('So I propose nothing, and nothing was changed.')}"
 

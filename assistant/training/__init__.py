@@ -1,9 +1,8 @@
-"""Train the model that reads requests. Not in the wheel.
+"""Train the encoder that reads requests. Not in the wheel.
 
-`phrases` and `composer` compose requests in four languages with what they mean, `examples` turns
-them into tokens, and `router` trains models of several sizes on them:
+`data` holds requests of many users with their labels, `requests` reads them. `phrases` and
+`composer` compose requests in four languages, which `filler` labels in the same way, to fill what
+nobody wrote about. `reader` trains:
 
-    python -m gpudeck.assistant.training.router FOLDER --seconds 200 --models 4x256x1xtwice
-
-`filler` labels composed requests as those of people are labelled, for the encoder.
+    python -m gpudeck.assistant.training.reader ENCODER DATA FILLER --out FOLDER
 """

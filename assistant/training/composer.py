@@ -8,7 +8,6 @@ from itertools import accumulate
 from random import Random
 from typing import NamedTuple
 
-from gpudeck.assistant.router.symbols import AND, Part, canonical, joined, parts
 from gpudeck.assistant.training import quantities
 from gpudeck.assistant.training.phrases import (
     LANGUAGES,
@@ -19,6 +18,7 @@ from gpudeck.assistant.training.phrases import (
     numbered,
     phrases,
 )
+from gpudeck.assistant.training.symbols import AND, Part, canonical, joined, parts
 
 _FOLLOWS, _TWO, _ORDERED = 0.2, 0.07, 0.03
 """The shares of follow-ups, of two questions and of two orders at once."""

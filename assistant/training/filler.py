@@ -16,14 +16,14 @@ from collections.abc import Iterator
 from itertools import cycle, islice
 from pathlib import Path
 from random import Random
+from string import ascii_lowercase
 from typing import Any, NamedTuple
 
-from gpudeck.assistant.intents.composed import DEVICE_FIELDS, JOB_FIELDS
+from gpudeck.assistant.intents.questions import DEVICE_FIELDS, JOB_FIELDS
 from gpudeck.assistant.reader.labels import described
-from gpudeck.assistant.router.symbols import AND, PLAN, parts
 from gpudeck.assistant.training.composer import Composer, Example
-from gpudeck.assistant.training.examples import mistyped
 from gpudeck.assistant.training.phrases import LANGUAGES
+from gpudeck.assistant.training.symbols import AND, PLAN, parts
 
 Label = dict[str, Any]
 _TYPOS = 0.1
@@ -34,6 +34,7 @@ _JOBS = (
 )  # fmt: skip
 _GROUPS = ("sweep", "nightly", "night", "ablation", "batch", "lab", "team-a", "low", "nuit")
 _NAMES = ("baseline", "v2", "alice", "important", "paper", "loss", "nan", "CUDA error", "epoch 3")
+NAMES = (*_JOBS, *_GROUPS, *_NAMES)
 _COMMANDS = (
     "python train.py", "python eval.py --lr 3e-4", "bash run.sh", "python3 main.py --epochs 10",
     "torchrun --nproc_per_node 2 train.py", "./start.sh", "python -m pkg.train cfg.yaml",
@@ -117,6 +118,22 @@ def _labelled(made: Example, language: str, random: Random) -> Filler | None:
              for one in (value if isinstance(value, list) else [value])]  # fmt: skip
     lost = any(str(one) not in text for one in spans if str(one) in letters.values())
     return None if lost else Filler(language, before, text, _merged(label))
+
+
+def mistyped(random: Random, text: str) -> str:
+    """Return a request with a typo or two: a letter left out, doubled, swapped or replaced."""
+    parts = text.split()
+    long = [i for i, word in enumerate(parts) if len(word) > 3 and word.isalpha()]
+    for i in random.sample(long, min(len(long), random.choice((1, 1, 2)))):
+        word = parts[i]
+        at = random.randrange(1, len(word) - 1)
+        parts[i] = random.choice((
+            word[:at] + word[at + 1 :],
+            word[:at] + word[at] + word[at:],
+            word[:at] + word[at + 1] + word[at] + word[at + 2 :],
+            word[:at] + random.choice(ascii_lowercase) + word[at + 1 :],
+        ))  # fmt: skip
+    return " ".join(parts)
 
 
 def _punctuated(random: Random, text: str) -> str:

@@ -2,7 +2,7 @@
 
 A file of `phrases/` has three kinds of lines. `@name = a | b` names phrases that stand for each
 other; `@name += c` adds to them. `> MEANING :: P=a,b` begins the requests that have this meaning
-(`gpudeck.assistant.router.symbols`), one for each value of the parameters, which stand in braces.
+(`gpudeck.assistant.training.symbols`), one for each value of the parameters, which stand in braces.
 All other lines are requests; `5 * TEXT` is one that comes five times as often. In a request,
 `@name` is one of the named phrases, `@name/other` is one with the other in the place of `$`,
 `[a|b|]` is one of these words or none, and `<n:D>` is a slot, here a number called D. A digit

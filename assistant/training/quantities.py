@@ -6,7 +6,7 @@ import re
 from random import Random
 
 from gpudeck.assistant.query.conversion import kind_of
-from gpudeck.assistant.router.symbols import PLAN, parts
+from gpudeck.assistant.training.symbols import PLAN, parts
 
 KINDS = ("size", "temperature", "power", "percent", "time", "energy", "clock", "other")
 """The kinds of quantities, which are written behind their slots."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -18,8 +19,9 @@ _HEAD = {name: i for i, name in enumerate(HEADS)}
 _MARK = {name: i for i, name in enumerate(MARKS)}
 _TAG = {name: i for i, name in enumerate(TAGS)}
 _PAGE = {name: i for i, name in enumerate(PAGES)}
-_LONGEST = 96
-"""The most pieces of a request and of what was meant before it."""
+WIDTHS = (16, 24, 32, 48, 96)
+"""How wide batches are; a request has at most so many pieces with what was meant before it."""
+_LONGEST = WIDTHS[-1]
 PADDING = 1
 NONE = -100
 """The class of what no head is asked about."""
@@ -40,11 +42,11 @@ class Rows(NamedTuple):
     """[N, M], 0 or 1."""
     page: Tensor
 
-    def at(self, places: Tensor) -> Rows:
-        """Return some rows, no wider than the longest of them."""
+    def at(self, places: Tensor, width: int = 0) -> Rows:
+        """Return some rows of a width, which without one is that of the longest of them."""
         found = Rows(*(one[places] for one in self))
-        longest = int(found.lengths.max())
-        return found._replace(ids=found.ids[:, :longest], tag=found.tag[:, :longest])
+        width = width or int(found.lengths.max())
+        return found._replace(ids=found.ids[:, :width], tag=found.tag[:, :width])
 
     def parts(self, size: int) -> Iterator[Rows]:
         """Yield the rows in their order, so many at a time."""
@@ -95,9 +97,19 @@ def _tags(one: Example, places: Sequence[tuple[int, int]], start: int) -> list[i
 
 
 def batches(found: Rows, size: int, seed: int) -> Iterator[Rows]:
-    """Yield batches of rows of similar lengths, in random order."""
+    """Yield batches of one size and of few widths in random order, so that steps can be recorded.
+
+    The last batch of a width is filled up with rows of its own width.
+    """
     chance = torch.Generator().manual_seed(seed)
     lengths = found.lengths.cpu()
-    order = (lengths + 6 * torch.rand(len(lengths), generator=chance)).argsort()
-    for i in torch.randperm(math.ceil(len(order) / size), generator=chance).tolist():
-        yield found.at(order[i * size : (i + 1) * size].to(found.ids.device))
+    made = []
+    for narrow, width in pairwise((0, *WIDTHS)):
+        fitting = ((lengths > narrow) & (lengths <= width)).nonzero().flatten()
+        count = math.ceil(len(fitting) / size)
+        mixed = fitting[torch.randperm(len(fitting), generator=chance)]
+        mixed = mixed.repeat(math.ceil(count * size / max(len(mixed), 1)))[: count * size]
+        made += [(width, mixed[i * size : (i + 1) * size]) for i in range(count)]
+    for i in torch.randperm(len(made), generator=chance).tolist():
+        width, part = made[i]
+        yield found.at(part.to(found.ids.device), width)

@@ -14,6 +14,10 @@ from typing import Any, NamedTuple
 
 from gpudeck.assistant.reader.labels import described, head_of, marks_of, spans_of
 
+HELD_OUT = {"free": (3, 9, 12, 19, 25, 33), "direct": (47, 50, 55, 65, 67),
+            "new": (120, 121, 122, 123, 124, 125)}  # fmt: skip
+"""The profiles that nothing learns from, by their sets; nothing is chosen by the new ones, too."""
+
 
 class Example(NamedTuple):
     """Hold a request with what was meant before it, and what it means."""
@@ -28,6 +32,11 @@ class Example(NamedTuple):
     spans: tuple[tuple[str, int, int], ...]
     """Fields with the places of their letters, of all meanings."""
     page: str
+
+
+def is_held_out(profile: int) -> bool:
+    """Return whether a profile is for measuring."""
+    return any(profile in profiles for profiles in HELD_OUT.values())
 
 
 def examples(file: Path) -> list[Example]:

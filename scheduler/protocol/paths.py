@@ -277,11 +277,6 @@ def open_plain(file: Path, owner: int | None = None) -> BinaryIO:
     return os.fdopen(fd, "rb")
 
 
-def router_model() -> Path:
-    """Return the folder of the small model that reads requests to the assistant."""
-    return assets() / "rwkv7-router"
-
-
 def request_reader() -> Path:
     """Return the folder of the encoder that reads requests to the assistant."""
     return assets() / "request-reader"

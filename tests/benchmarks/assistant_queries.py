@@ -19,11 +19,12 @@ from pathlib import Path
 
 import msgspec
 
-from gpudeck.assistant.intents.parser import parse
-from gpudeck.assistant.intents.spots import Known
+from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.understand import understand
 from gpudeck.assistant.query.devices import devices
 from gpudeck.assistant.query.request import Query, Span
+from gpudeck.assistant.reader.reading import shipped_reader
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths, settings
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
@@ -60,8 +61,10 @@ def main() -> int:
 def _reading() -> list[float]:
     known, now = Known(("train", "finetune", "eval", "oom"), ("sweep",)), time.time()
     requests = [line.split("\t")[2] for line in REQUESTS.read_text("utf-8").splitlines()]
-    parse("how hot is gpu 0?", known, State(), now)  # reads the lexicon
-    return [_taken(lambda one=one: parse(one, known, State(), now)) for one in requests]
+    reader = shipped_reader()
+    return [
+        _taken(lambda one=one: understand(one, known, State(), now, reader)) for one in requests
+    ]
 
 
 def _queries(now: float, rounds: int) -> list[dict[str, object]]:

@@ -1,6 +1,6 @@
 """Measure what becomes of whole requests: queries, orders, choices, refusals.
 
-    python -m tests.benchmarks.request_chain [--misses FILE] [--sets profiles,first,second,third]
+    python -m tests.benchmarks.request_chain [--misses FILE] [--sets free,direct,new,first]
 
 The requests are those of the profiles that were held out, with what was meant before them, and the
 known sets of `held_out_requests.jsonl`. A request of a profile is compared with the request that
@@ -28,20 +28,21 @@ one_thread.import_numpy()
 
 import msgspec  # noqa: E402
 
-from gpudeck.assistant.intents.composed import Unread, compose  # noqa: E402
-from gpudeck.assistant.intents.router import Routed, route, shipped_router  # noqa: E402
-from gpudeck.assistant.intents.spots import Known  # noqa: E402
+from gpudeck.assistant.intents.composed import compose  # noqa: E402
+from gpudeck.assistant.intents.heads import head_of  # noqa: E402
+from gpudeck.assistant.intents.names import Known  # noqa: E402
 from gpudeck.assistant.intents.state import State  # noqa: E402
-from gpudeck.assistant.intents.vote import head_of  # noqa: E402
+from gpudeck.assistant.intents.understand import Understood, understand  # noqa: E402
+from gpudeck.assistant.intents.values import Unread  # noqa: E402
 from gpudeck.assistant.query.request import Order, Query, Request  # noqa: E402
 from gpudeck.assistant.reader import labels  # noqa: E402
 from gpudeck.assistant.reader.reading import Reader, Reading, shipped_reader  # noqa: E402
+from gpudeck.assistant.training.requests import HELD_OUT  # noqa: E402
 from tests.benchmarks.rows import context, write  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 PROFILES = ROOT / "assistant" / "training" / "data" / "requests.jsonl.gz"
 SETS = ROOT / "tests" / "integration" / "data" / "held_out_requests.jsonl"
-HELD_OUT = (3, 9, 12, 19, 25, 33)
 NOW = datetime(2026, 11, 25, 15, 20).timestamp()
 NAMES = Known(
     ("train", "oom", "nan", "fetch", "render", "finetune", "bench", "eval", "big", "nightly",
@@ -86,14 +87,15 @@ def known_sets() -> Iterator[Case]:
 def profiles() -> Iterator[Case]:
     """Yield the requests of the profiles that were held out."""
     rows = [json.loads(line) for line in gzip.decompress(PROFILES.read_bytes()).splitlines()]
-    rows = [row for row in rows if row["profile"] in HELD_OUT]
+    sets = {profile: name for name, profiles in HELD_OUT.items() for profile in profiles}
+    rows = [row for row in rows if row["profile"] in sets]
     state = State()
     for row in rows:
         known = _named([one for one in rows if one["profile"] == row["profile"]])
         state = State() if row["turn"] == 1 else state
         first = row["label"][0]
         made = [one for each in row["label"] for one in _composed(each, known, state)]
-        yield Case("profiles", row["language"], row["text"], known, state,
+        yield Case(sets[row["profile"]], row["language"], row["text"], known, state,
                    (labels.head_of(first),), (tuple(made),) if made else (),
                    row["turn"] == 1, bool({"if", "at"} & first.keys()))  # fmt: skip
         state = _after(made[-1], state, known) if made else state
@@ -140,24 +142,19 @@ def _after(made: Request, state: State, known: Known) -> State:
     return State(jobs, devices, made, about, "en", made.group, None, earlier)
 
 
-_REFUSALS = {"notify": "order notify", "negated": "talk no", "cannot": "talk outside",
-             "unclear": "talk unclear"}  # fmt: skip
-
-
-def judged(found: Routed, case: Case) -> list[str]:
+def judged(found: Understood, case: Case) -> list[str]:
     """Return what a decision is worth."""
-    made = () if found.request is None else (found.request, *found.parsed.also)
+    made = () if found.request is None else (found.request, *found.also)
     order = isinstance(found.request, Order) and not found.plan
     bad = order and not any(_same_order(found.request, each) for each in case.right)
     worth = ["bad order"] if bad and (case.right or case.heads[0].split()[0] != "order") else []
     if made and _plain(made) in map(_plain, case.right):
-        worth.append("same")
+        return [*worth, "same", "right"]
     if found.choices:
         offered = "offered" if set(map(head_of, found.choices)) & set(case.heads) else "asked"
         return [*worth, offered]
-    if found.refusal or found.parsed.refusal is not None:
-        said = _REFUSALS.get(found.refusal, found.refusal)
-        told = said in case.heads or "none" in case.heads or case.forbids
+    if found.declined or found.refusal is not None:
+        told = found.declined in case.heads or "none" in case.heads or case.forbids
         return [*worth, "right" if told else "asked"]
     if found.request is None:
         return [*worth, "right" if case.heads == ("none",) else "asked"]
@@ -188,16 +185,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.request_chain")
     parser.add_argument("--misses", type=Path)
     parser.add_argument("--weights", type=Path, help="another folder of the reader")
-    parser.add_argument("--sets", default="profiles,first,second,third")
+    parser.add_argument("--sets", default="free,direct,new,first,second,third")
     args = parser.parse_args()
     cases = [case for case in (*profiles(), *known_sets()) if case.set in args.sets.split(",")]
     reader = Reader.load(args.weights) if args.weights else shipped_reader()
-    router = shipped_router()
     counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     spent, misses = list[float](), list[str]()
     for case in cases:
         began = time.process_time()
-        found = route(case.text, case.known, case.state, NOW, router, reader)
+        found = understand(case.text, case.known, case.state, NOW, reader)
         spent.append(time.process_time() - began)
         worth = judged(found, case)
         for key in ((case.set, "all"), (case.set, case.language),
@@ -223,12 +219,11 @@ def main() -> None:
     write("request_chain", [one | about for one in rows])
 
 
-def _shown(found: Routed) -> str:
+def _shown(found: Understood) -> str:
     if found.choices:
         return f"choice of {found.choices}"
-    refused = found.parsed.refusal
-    why = found.refusal or (refused.problem if refused is not None else "")
-    return f"{'plan ' * found.plan}{found.request} {found.parsed.also or ''} {why}"
+    why = found.declined or found.refusal or ""
+    return f"{'plan ' * found.plan}{found.request} {found.also or ''} {why}"
 
 
 if __name__ == "__main__":

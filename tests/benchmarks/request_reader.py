@@ -20,11 +20,10 @@ from gpudeck.assistant import one_thread
 one_thread.import_numpy()
 
 from gpudeck.assistant.reader.reading import shipped_reader  # noqa: E402
-from gpudeck.assistant.training.requests import examples  # noqa: E402
+from gpudeck.assistant.training.requests import HELD_OUT, examples  # noqa: E402
 from tests.benchmarks.rows import context, write  # noqa: E402
 
 DATA = Path(__file__).parents[2] / "assistant" / "training" / "data" / "requests.jsonl.gz"
-HELD_OUT = {"free": (3, 9, 12, 19, 25, 33), "direct": (47, 50, 55, 65, 67)}
 SURE = 0.8
 COLUMNS = ("head", "top 3", "marks", "spans", "sure")
 

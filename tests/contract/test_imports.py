@@ -98,7 +98,11 @@ VIOLATIONS = [
         "import gpudeck.assistant.reports.contents",
     ),
     ("queries run", "assistant/query/rows.py", "import gpudeck.assistant.query.execute"),
-    ("the recognition", "assistant/intents/slots.py", "import gpudeck.assistant.intents.router"),
+    (
+        "the recognition",
+        "assistant/intents/values.py",
+        "import gpudeck.assistant.intents.understand",
+    ),
     (
         "the assistant's tools",
         "assistant/tools/targets.py",

@@ -111,14 +111,6 @@ STEPS: tuple[Step, ...] = (
         "machine",
     ),
     Step("host", "attention: host time of a call, by layer", _bench("host_time"), 40, "machine"),
-    Step(
-        "router",
-        "assistant: a model that reads requests, trained anew",
-        ("-m", "gpudeck.assistant.training.router", "{work}/router", "--seconds", "300"),
-        450,
-        "half",
-        needs=("tokenizers",),
-    ),
     *(
         Step(
             tool,

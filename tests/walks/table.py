@@ -59,5 +59,5 @@ WALKS = (
         ),
     ),
     Walk("**A reading to the pixels of a tile**", 26, reading_to_pixel),
-    Walk("**A question to its answer**", 58, question_to_answer),
+    Walk("**A question to its answer**", 40, question_to_answer),
 )

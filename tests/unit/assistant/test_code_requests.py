@@ -10,11 +10,12 @@ import pytest
 
 from gpudeck.assistant.facts.index import FactIndex
 from gpudeck.assistant.intents.code_requests import read_code_request
-from gpudeck.assistant.intents.parser import parse
-from gpudeck.assistant.intents.spots import Known
+from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.understand import understand
 from gpudeck.assistant.query.request import Order, Query
 from gpudeck.assistant.query.table import check
+from gpudeck.assistant.reader.reading import shipped_reader
 from gpudeck.assistant.tools.code import find_attention
 from gpudeck.assistant.tools.tool import ToolContext
 from gpudeck.language.words import words
@@ -75,7 +76,7 @@ READ = {
     [(language, text, path) for language, rows in READ.items() for text, path in rows],
 )
 def test_a_request_is_read_with_its_path_and_language(language, request_text, path):
-    parsed = parse(request_text, Known((), ()), State(), time.time())
+    parsed = understand(request_text, Known(), State(), time.time(), shipped_reader())
     if path is None:  # what is not read whole is not read
         assert read_code_request(request_text) is None
         return
@@ -97,7 +98,7 @@ def test_a_request_is_read_with_its_path_and_language(language, request_text, pa
 )  # fmt: skip
 def test_more_than_the_request_is_not_read_as_it_and_nothing_acts(text):
     assert read_code_request(text) is None
-    parsed = parse(text, Known((), ()), State(), time.time())
+    parsed = understand(text, Known(), State(), time.time(), shipped_reader())
     assert not (isinstance(parsed.request, Query) and parsed.request.subject == "code")
     if "cancel job" in text and "attention" in text:
         assert not isinstance(parsed.request, Order), "an order behind a path is not carried out"

@@ -125,7 +125,7 @@ def test_a_report_on_a_job_says_how_it_ended(home) -> None:
     assert f"Job {done.id}: greet \\*all\\*" in answer.text
     assert "It is done. It ran for " in answer.text
     assert "1 job failed or was lost" in Assistant().ask("did anything fail?").text
-    assert f"Job {failed.id}" in Assistant().ask("what happened?").text
+    assert f"Job {failed.id}" in Assistant().ask("what happened today?").text
 
 
 def test_a_job_that_does_not_exist(home) -> None:
@@ -301,11 +301,11 @@ def test_wake_loads_the_model_and_cancel_does_not_wait_for_that(
     gone()
 
 
-def test_the_router_model_reads_requests_beside_any_model(home, model_folder, no_model) -> None:
+def test_the_encoder_reads_requests_beside_any_model(home, model_folder, no_model) -> None:
     for folder in (str(model_folder), TEMPLATE):
         configure(model_folder=folder)
-        asked = Assistant().ask("which card is the most thirsty at the moment please")
-        assert asked.routed == "model rwkv7-router"
+        asked = Assistant().ask("what is the power draw of my cards right now?")
+        assert asked.routed == "model request-reader"
         assert isinstance(asked.call, Query) and asked.call.measure == "power"
 
 

@@ -9,10 +9,11 @@ from examples import NOW, job
 from markdown_it import MarkdownIt
 from test_reports import of_job, span
 
-from gpudeck.assistant.intents.parser import Parsed, parse
-from gpudeck.assistant.intents.spots import Known
-from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.exact import exact_order
+from gpudeck.assistant.intents.guards import against
+from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.reader.reading import Reading
 from gpudeck.assistant.reports.contents import compose
 from gpudeck.assistant.reports.html import html
 from gpudeck.assistant.reports.markdown import markdown
@@ -32,10 +33,6 @@ CHUNK = 70
 """Jobs in a report: its tables list up to a hundred."""
 
 
-def read(request: str, names: tuple[str, ...] = ()) -> Parsed:
-    return parse(request, Known(names, names), State(), NOW)
-
-
 def test_the_strings_are_many_and_of_all_kinds() -> None:
     assert len(set(FEW)) > 200 and len(set(STRINGS)) == len(WAYS_OUT) * len(PROMPTS)
     for out in WAYS_OUT:
@@ -47,15 +44,16 @@ def test_the_strings_are_many_and_of_all_kinds() -> None:
 def test_no_request_is_an_exact_order(strings: Sequence[str]) -> None:
     """Only those are carried out without a card."""
     for text in strings:
-        assert not read(text).exact, ascii(text)
+        assert exact_order(text) is None, ascii(text)
 
 
 @MANY
 def test_a_name_of_a_job_or_group_is_only_a_name(strings: Sequence[str]) -> None:
+    request, order = "please cancel job 7", Order("cancel", jobs=(7,))
+    found = Reading((("order cancel", 1.0),), "", frozenset(), (("jobs", "7"),), ((18, 19),), ())
     for name in strings:
-        found = read("cancel job 7", (name,))
-        assert found.request == Order("cancel", jobs=(7,)) and found.exact, ascii(name)
-        assert not isinstance(read(f"how is job {name}?", (name,)).request, Order), ascii(name)
+        known = Known((name,), (name,))
+        assert against(request, found, order, known, NOW) is None, ascii(name)
 
 
 def reports(strings: Sequence[str], language: Language) -> list[Report]:

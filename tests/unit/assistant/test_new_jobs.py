@@ -6,10 +6,11 @@ from datetime import datetime
 
 import pytest
 
-from gpudeck.assistant.intents.router import Routed, route, shipped_router
-from gpudeck.assistant.intents.spots import Known
+from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.understand import Understood, understand
 from gpudeck.assistant.query.request import Order, Query
+from gpudeck.assistant.reader.reading import shipped_reader
 
 NOW = datetime(2026, 11, 25, 9, 30).timestamp()
 KNOWN = Known(("train", "eval", "finetune"), ("nightly",))
@@ -17,8 +18,8 @@ NOTHING = State()
 TWO_RUN = State((4, 5), (), Query("jobs", states=("running",)), "job")
 
 
-def read(request: str, state: State = NOTHING) -> Routed:
-    return route(request, KNOWN, state, NOW, shipped_router())
+def read(request: str, state: State = NOTHING) -> Understood:
+    return understand(request, KNOWN, state, NOW, shipped_reader())
 
 
 SUBMITTED = {
@@ -79,7 +80,7 @@ def test_what_is_said_about_a_new_job_is_an_option(
 def test_a_new_job_with_a_word_that_has_no_place_is_not_proposed(request_text: str) -> None:
     found = read(request_text)
     assert found.request is None and not found.choices
-    assert found.parsed.refusal is not None and found.parsed.refusal.words
+    assert found.refusal is not None and found.refusal.words
 
 
 def test_the_time_of_a_command_is_its_own() -> None:
@@ -129,7 +130,7 @@ def test_a_gpu_is_kept_free_for_a_time(
 def test_an_order_for_another_time_is_refused(request_text: str) -> None:
     found = read(request_text)
     assert found.request is None and not found.choices
-    assert found.parsed.refusal is not None and found.parsed.refusal.problem == "time"
+    assert found.refusal is not None and found.refusal.problem == "time"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_an_order_for_another_time_is_refused(request_text: str) -> None:
      "sag bescheid wenn job 8 fertig ist", "avísame cuando termine el 8"],
 )  # fmt: skip
 def test_news_of_what_happens_later_is_refused(request_text: str) -> None:
-    assert read(request_text).refusal == "notify"
+    assert read(request_text).declined == "order notify"
 
 
 def test_a_question_about_the_end_of_a_job_is_none_of_news() -> None:

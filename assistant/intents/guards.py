@@ -1,0 +1,207 @@
+"""Refuse an order whose words forbid, limit or delay what was read in it.
+
+Nothing is understood here: an order that the encoder read is proposed only if no word of the
+request speaks against it and each number, time and name has its place in it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from gpudeck.assistant.intents.names import Known, is_word
+from gpudeck.assistant.intents.times import read_time
+from gpudeck.assistant.intents.tokens import normalized, tokens, unaccented
+from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.reader.reading import Reading
+
+Problem = Literal["unread", "command", "forbidden", "condition", "time", "several", "target"]
+WORDS = Path(__file__).with_name("order_words.txt")
+"""Words of orders for several jobs; `gpudeck.assistant.training.order_words` makes it."""
+
+
+class Refusal(NamedTuple):
+    """Say why an order is not proposed."""
+
+    problem: Problem
+    words: tuple[str, ...] = ()
+    """The words that speak against it."""
+
+
+def _of(words: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w-])(?:{'|'.join(words.split())})(?![\w-])")
+
+
+_NEGATIONS = _of(
+    "not don'?t doesn'?t won'?t shouldn'?t mustn'?t cannot never nicht nich nie niemals kein\\w* "
+    "bloss\\snicht ne n' pas jamais aucun\\w* no nunca jamas ningun\\w* tampoco without ohne sans "
+    "sin avoid nothing nichts nix rien nada"
+)
+_OPENING_NO = re.compile(r"^\W*(?:no|non|nein|nee|nope|no)\s*[,.!:;]+\s*(?=\w)")
+"""It answers what was said before, and forbids nothing."""
+_CONDITIONS = _of(
+    "if unless when whenever once until till while provided assuming wenn falls sobald solange "
+    "sofern bis ausser\\swenn vorausgesetzt si quand lorsqu\\w* des\\squ\\w* jusqu\\w* tant\\sque "
+    "pourvu cuando hasta mientras siempre\\sque en\\scuanto apenas as\\ssoon in\\scase only\\safter"
+)
+_UNTIL = _of("until till bis jusqu\\w* hasta")
+_LATER = _of(
+    "later afterwards tomorrow tonight spater nachher morgen demain plus\\stard ensuite luego "
+    "despues manana"
+)
+_EXCEPTING = _of(
+    "except excluding but besides apart other\\sthan ausser bis\\sauf sauf hormis excepte menos "
+    "excepto salvo keep\\sonly"
+)
+_KEEPING = _of(
+    "keep leave spare behalt\\w* lass\\w* garde\\w* laisse\\w* conserv\\w* deja\\w* manten\\w* "
+    "mantien\\w*"
+)
+"""What shall stay is not to be ended."""
+_STATES = {
+    "running": _of("running active in\\sprogress laufend\\w* lauft laufen aktive\\w* en\\scours "
+                   "tournent corriendo corren en\\scurso"),
+    "queued": _of("queued waiting pending wartend\\w* warten en\\sattente attendent en\\sespera "
+                  "esperan\\w* pendientes? en\\scola"),
+    "failed": _of("failed crashed died errored broken fehlgeschlagen\\w* gescheitert\\w* "
+                  "abgesturzt\\w* kaputt\\w* echoue\\w* plante\\w* fallid\\w* fallado\\w* "
+                  "fallaron"),
+    "done": _of("finished completed fertig\\w* beendet\\w* abgeschlossen\\w* "
+                "termine(?:s|es?) finie?s? "
+                "terminad\\w* acabad\\w*"),
+    "cancelled": _of("cancell?ed abgebrochen\\w* annule(?:s|es?) cancelad\\w*"),
+}  # fmt: skip
+_LIMITING = _of(
+    "last first newest oldest latest longest shortest older newer half some few most only other "
+    "others rest remaining biggest largest smallest letzte\\w* erste\\w* neueste\\w* alteste\\w* "
+    "langste\\w* halfte einige nur andere\\w* rest derniere?s? premiere?s? moitie quelques autres? "
+    "reste seule?s? ultim\\w* primer\\w* mitad algun\\w* otr\\w* solo resto idle "
+    "nobody niemand personne nadie nowhere"
+)
+"""Words that make fewer jobs of all jobs."""
+_SUPPOSED = re.compile(
+    r"what (?:if|(?:would|will|happens?|changes)\b.*\bif\b)|what happens (?:when|to)"
+    r"|was (?:ware|passiert|wurde|wird|geschieht)\b.*\bwenn\b|angenommen"
+    r"|(?:que|qu'est-ce qui) se passe\w*\b.*\bsi\b|qu'arriver\w+ .*\bsi\b|et si (?:je|j'|on)"
+    r"|que (?:pasa|pasaria|ocurre|ocurriria|sucede) .*\bsi\b|y si (?:yo )?\w+o\b"
+)
+_TAKEN_BACK = re.compile(
+    r"(?<=[\w`'\"”»)])\s*(?:[.…,;!]|\s[-–—]\s)[\s.…,;!]*"
+    r"(?:\b(?:uh+|um+|er+|oops|sorry|wait|oh|ah|ach|actually|doch|eigentlich|en fait|bueno)\b"
+    r"[\s,.…]*)*(?:no+|nope|nah|nein|nee|no|non|(?:never ?mind|rather not|don'?t|lieber nicht"
+    r"|doch nicht|vergiss es|laisse tomber|plutot pas|mejor no|olvidalo|dejalo))"
+    r"(?:[\s,]+(?:no|non|nein|thanks|thank you|danke|merci|gracias|sorry|wait|stop))*\s*[.!…]*$"
+)
+"""`…, no?` asks for agreement, and takes nothing back."""
+_SECRET = re.compile(
+    r"\b(?:password|passwd|passwort|mot de passe|contrasena|ssh key|private key)s?\b"
+    r"|(?<![\w.])/etc/(?:shadow|passwd)"
+)
+_AS_ROOT = re.compile(r"(?<![\w.-])(?:sudo|doas|pkexec|su)(?!\w)")
+
+
+def plain(text: str) -> str:
+    """Return a text without capitals and accents, letter by letter."""
+    return "".join(unaccented(letter)[:1] or letter for letter in text.casefold().replace("’", "'"))
+
+
+def is_secret(request: str) -> bool:
+    """Return whether a request is about what is never read or told."""
+    return _SECRET.search(plain(request)) is not None
+
+
+def is_supposed(request: str) -> bool:
+    """Return whether a request asks what an order would do."""
+    return _SUPPOSED.search(plain(request)) is not None
+
+
+def against(request: str, found: Reading, order: Order, known: Known, now: float) -> Refusal | None:
+    """Return what in a request speaks against an order that was read in it, or None."""
+    if order.verb == "submit":
+        return Refusal("forbidden", ("sudo",)) if _AS_ROOT.search(plain(request)) else None
+    rest = _OPENING_NO.sub(" ", plain(outside(request, found)))
+    if _TAKEN_BACK.search(plain(request)):
+        return Refusal("forbidden")
+    stops = order.verb in ("pause", "hold", "drain")
+    if refused := None if stops else _negated(rest):
+        return refused
+    conditions = [word for word in _words(_CONDITIONS, rest)
+                  if not ("until" in order.options and _UNTIL.fullmatch(word))]  # fmt: skip
+    if conditions:
+        return Refusal("condition", tuple(conditions))
+    timed = read_time(tokens(outside(request, found)), now)
+    if (words := _words(_LATER, rest)) or timed is not None:
+        return Refusal("time", words)
+    if words := _lost(request, found, known):
+        return Refusal("unread", words)
+    excepting = [word for word in _words(_EXCEPTING, rest)
+                 if not (order.options and word == "but")]  # fmt: skip
+    if excepting and not order.exclude:
+        return Refusal("unread", tuple(excepting))
+    if order.verb in ("cancel", "kill") and not order.exclude and (words := _words(_KEEPING, rest)):
+        return Refusal("unread", words)
+    return None if order.jobs or order.devices else _of_many(rest, found, order)
+
+
+def negated(words: tuple[str, ...]) -> Refusal | None:
+    """Return a refusal if one of the words that no part of an order has forbids it."""
+    return _negated(" ".join(map(plain, words)))
+
+
+def _negated(rest: str) -> Refusal | None:
+    words = _words(_NEGATIONS, rest)
+    return Refusal("forbidden", words) if words else None
+
+
+def _of_many(rest: str, found: Reading, order: Order) -> Refusal | None:
+    """Return the words that an order for all jobs, a group or the queue has no place for."""
+    for state, pattern in _STATES.items():
+        if f"states={state}" not in found.marks and (words := _words(pattern, rest)):
+            return Refusal("unread", words)
+    if not order.exclude and (words := _words(_LIMITING, rest)):
+        return Refusal("unread", words)
+    if order.verb in ("set", "undo", "kill", "acknowledge", "submit"):
+        return None
+    read = order_words()
+    words = tuple(word for word in re.findall(r"[^\W\d_]{2,}", rest) if word not in read)
+    return Refusal("unread", words) if words else None
+
+
+def _words(pattern: re.Pattern[str], rest: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(match[0] for match in pattern.finditer(rest)))
+
+
+def outside(request: str, found: Reading, fields: frozenset[str] = frozenset()) -> str:
+    """Return a request with blanks in place of the letters that have a field."""
+    letters = list(request)
+    for (field, _), (first, last) in zip(found.spans, found.places, strict=True):
+        if not fields or field in fields:
+            letters[first:last] = " " * (last - first)
+    return "".join(letters)
+
+
+def _lost(request: str, found: Reading, known: Known) -> tuple[str, ...]:
+    """Return the numbers and names of a request that are in none of its parts."""
+    rest = outside(request, found)
+    low, read = rest.casefold(), order_words()
+    names = [name for name in (*known.jobs, *known.groups, *known.users)
+             if name.casefold() not in read and is_word(name.casefold(), low)]  # fmt: skip
+    return (*re.findall(r"\S*\d\S*", rest), *names)
+
+
+def numbers(request: str, found: Reading) -> tuple[str, ...]:
+    """Return the numbers of a request that are in none of its parts."""
+    return tuple(re.findall(r"(?<!\w)\d\S*", outside(request, found)))
+
+
+@cache
+def order_words() -> frozenset[str]:
+    """Return the words that orders for several jobs are made of."""
+    return frozenset(WORDS.read_text("utf-8").split())
+
+
+def norm(word: str) -> str:
+    """Return a word as `order_words` has it."""
+    return unaccented(normalized(word))

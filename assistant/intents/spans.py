@@ -1,0 +1,133 @@
+"""Complete what the encoder found by what is certain: numbers behind their nouns, sizes, counts.
+
+Numbers behind their nouns, such as `gpu 3` and `jobs 4 and 5`, are read by their form, whatever the
+encoder made of them; `24 GB`, `2 gpus` and bare numbers only where it has made nothing of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gpudeck.assistant.intents.names import Known, is_word
+from gpudeck.assistant.reader.reading import Reading
+
+_GPU = (
+    r"(?:gpus?|cards?|boards?|devices?|graphics cards?|karten?|grafikkarten?|gerät|cartes?"
+    r"(?: graphiques?)?|tarjetas?(?: gráficas?)?|gráficas?|placas?|cuda)"
+)
+_JOB = (
+    r"(?:jobs?|runs?|tasks?|trainings?|auftr[aä]ge?n?|aufträg|läufe?|t[aâ]ches?|trabajos?|tareas?"
+    r"|corridas?)"
+)
+_PROCESS = r"(?:pids?|process(?:es)?|prozess(?:e|en)?|processus|procesos?)"
+_NUMBERING = r"(?:\s*(?:#|:|number|numbers|no\.?|nr\.?|nummer|num[eé]ro|n[uú]mero|n°|id)\s*|\s+|-)"
+_JOIN = r"(?:\s*(?:,|;|&|/|\+)\s*|\s+(?:and|und|et|y|e|or|oder|ou|o|sowie|plus)\s+)+"
+_TO = r"(?:\s*(?:-|–|\.\.)\s*|\s+(?:to|through|thru|bis|[aà]|au|al?|hasta)\s+)"
+_ONE = r"#?\d{1,9}(?![\w:%°]|[.,/]\d|\s?(?:gb|gib|mb|mib|tb|gigs?|°|degrees?|watts?|w\b|%))"
+_LIST = (
+    rf"{_ONE}(?:{_TO}{_ONE}|{_JOIN}(?:(?:{_GPU}|{_JOB}|the|die|der|den|le|la|les|el|los|las)\s+)*"
+    rf"{_ONE})*"
+)
+_FORMS = (
+    ("gpus", re.compile(rf"(?<!\w){_GPU}{_NUMBERING}*(?P<list>{_LIST})", re.IGNORECASE)),
+    ("jobs", re.compile(rf"(?<!\w){_JOB}{_NUMBERING}*(?P<list>{_LIST})", re.IGNORECASE)),
+    ("pid", re.compile(rf"(?<!\w){_PROCESS}{_NUMBERING}*(?P<list>{_LIST})", re.IGNORECASE)),
+)
+_COUNT = re.compile(rf"(?<![\w.#])(?P<list>\d{{1,3}})[\s-]*{_GPU}(?!\w|\s*#?\d)", re.IGNORECASE)
+_SIZE = re.compile(
+    r"(?<![\w.])(?P<list>\d+(?:[.,]\d+)?\s?(?:[kmgt]i?b|[gmt]i?o|gigs?|gigas?|gigabytes?))(?!\w)",
+    re.IGNORECASE,
+)
+_BARE = re.compile(rf"(?<![\w.:/#-])(?P<list>{_LIST})(?!\s*[^\W\d_]{{3,}}s\b)", re.IGNORECASE)
+_NAMED = re.compile(rf"{_ONE}(?:{_TO}{_ONE})?", re.IGNORECASE)
+_OF_NUMBERS = frozenset({"jobs", "gpus", "pid", "except", "after", "after_any", "beside"})
+_WHOLE = frozenset({"command", "notes", "words", "folder", "name", "if"})
+"""Fields whose letters are left alone."""
+_TAKES_SIZE = frozenset({"ask capacity", "order retry", "order edit", "order submit"})
+_BARE_OF = {
+    "gpus": frozenset({"ask gpus", "order drain", "order undrain", "order book", "order free"}),
+    "jobs": frozenset({"ask jobs", "order cancel", "order pause", "order resume", "order retry",
+                       "order move", "order note", "ask log_search"}),
+    "pid": frozenset({"order kill"}),
+}  # fmt: skip
+
+
+class _Part(NamedTuple):
+    field: str
+    first: int
+    last: int
+
+
+def completed(request: str, found: Reading, known: Known) -> Reading:
+    """Return a reading with the parts whose form says what they are."""
+    parts = [
+        _Part(field, first, last)
+        for (field, _), (first, last) in zip(found.spans, found.places, strict=True)
+    ]
+    for (field, first, last), has_noun in _certain(request, found.head):
+        over = [part for part in parts if part.first < last and part.last > first]
+        if any(part.field in _WHOLE or (not has_noun and part.field != field) for part in over):
+            continue
+        kept = next((part.field for part in over if part.field in _OF_NUMBERS), "")
+        chosen = kept if kept not in ("", "jobs", "gpus") else field
+        parts = [part for part in parts if part not in over]
+        parts += [_Part(chosen, first + a, first + b) for a, b in _split(request[first:last])]
+    parts += _names(request, found, parts, known)
+    parts.sort(key=lambda part: part.first)
+    return found._replace(
+        spans=tuple((part.field, request[part.first : part.last]) for part in parts),
+        places=tuple((part.first, part.last) for part in parts),
+    )
+
+
+def _certain(request: str, head: str) -> Iterator[tuple[_Part, bool]]:
+    """Yield the parts that a form names, and bare numbers by what the request is about.
+
+    With each is said whether its noun stands before it.
+    """
+    taken: list[tuple[int, int]] = []
+
+    def free(match: re.Match[str]) -> bool:
+        first, last = match.span("list")
+        if any(first < end and last > begin for begin, end in taken):
+            return False
+        taken.append((first, last))
+        return True
+
+    forms = [*_FORMS, ("count", _COUNT)]
+    if head in _TAKES_SIZE:
+        forms.append(("memory", _SIZE))
+    bare = next((field for field, heads in _BARE_OF.items() if head in heads), "")
+    if bare and head.startswith("order"):
+        forms.append((bare, _BARE))
+    for field, pattern in forms:
+        for match in pattern.finditer(request):
+            if free(match):
+                yield _Part(field, *match.span("list")), (field, pattern) in _FORMS
+
+
+def _split(letters: str) -> Iterator[tuple[int, int]]:
+    """Yield where the numbers of a list stand, ranges as one; letters without any as they are."""
+    found = [match.span() for match in _NAMED.finditer(letters)]
+    yield from found or [(0, len(letters))]
+
+
+def _names(request: str, found: Reading, parts: list[_Part], known: Known) -> Iterator[_Part]:
+    """Yield the names of jobs that stand behind or before a noun of jobs: `job train`."""
+    low = request.casefold()
+    for name in known.jobs:
+        if not is_word(name.casefold(), low):
+            continue
+        noun = re.search(
+            rf"(?<!\w)(?:{_JOB}\s+(?P<a>{re.escape(name)})|(?P<b>{re.escape(name)})[\s-]{_JOB})"
+            r"(?![\w-])",
+            request,
+            re.IGNORECASE,
+        )
+        if noun is None:
+            continue
+        first, last = noun.span("a") if noun["a"] else noun.span("b")
+        if not any(part.first < last and part.last > first for part in parts):
+            yield _Part("jobs", first, last)

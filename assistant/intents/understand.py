@@ -1,0 +1,284 @@
+"""Understand a request: the encoder reads it, guards refuse, and doubts become choices.
+
+An order is always proposed on a card. Where the encoder is not sure, or a second reading is nearly
+as likely, the person chooses among at most three plain sentences.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gpudeck.assistant.intents import guards
+from gpudeck.assistant.intents.choices import MAX_CHOICES
+from gpudeck.assistant.intents.code_requests import read_code_request
+from gpudeck.assistant.intents.composed import Composed, compose
+from gpudeck.assistant.intents.exact import exact_order
+from gpudeck.assistant.intents.guards import Refusal
+from gpudeck.assistant.intents.heads import before
+from gpudeck.assistant.intents.languages import language_of
+from gpudeck.assistant.intents.names import Known
+from gpudeck.assistant.intents.spans import completed
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.submission import read_submission
+from gpudeck.assistant.intents.values import Unknown, Unread
+from gpudeck.assistant.query.request import Order, Query, Request
+from gpudeck.assistant.query.table import VERBS, check
+from gpudeck.assistant.reader.reading import Reader, Reading
+from gpudeck.language.languages import Language
+from gpudeck.scheduler.protocol.errors import UserError
+
+LONGEST_REQUEST = 2000
+"""Characters; a longer text is not a request."""
+SURE = 0.75
+"""From this probability on a request is answered or proposed without asking back."""
+CERTAIN = 0.9
+"""Below this probability an answer says what was understood."""
+LIKELY = 0.4
+"""From this probability on small talk is answered, and the manual asked."""
+DOUBTFUL = 0.7
+"""The same for what is none of the program's business."""
+ALONE = 0.4
+"""From this probability on a question is answered if nothing else can be meant."""
+_LEAST = 0.1
+"""A head below this probability is no choice."""
+ELSEWHERE = frozenset({"serve", "unserve", "download", "export", "open", "free", "unbook", "notify",
+                       "message", "account", "file", "shutdown", "other"})  # fmt: skip
+"""Orders that are refused with the command that does them; GPUs that are named can be freed."""
+_JOINS = re.compile(
+    r"(?i)\s*[,;]?\s+(?:and|und|et|y|then|dann|puis|luego|&|sowie|plus)\s+(?:then |dann |also "
+    r"|auch |aussi )?|[?;.!,]\s+"
+)
+_MOST_JOINS = 4
+
+
+class Understood(NamedTuple):
+    """Hold what a request asks for, and how sure that is."""
+
+    request: Request | None
+    """None if nothing was understood, or the request is refused."""
+    language: Language
+    also: tuple[Query, ...] = ()
+    """Questions that are asked at once with `request`."""
+    resolved: tuple[str, ...] = ()
+    """What the request's pronouns stand for, such as `job 7`."""
+    choices: tuple[Request, ...] = ()
+    """What the person may choose from, the likeliest first; empty if the request is clear."""
+    unread: tuple[str, ...] = ()
+    """Numbers that the question leaves out, which the answer says."""
+    declined: str = ""
+    """`talk KIND`, `order VERB`, `ask SUBJECT` or `forbidden`: why nothing answers or does it."""
+    refusal: Refusal | None = None
+    """Why an order is not proposed."""
+    plan: bool = False
+    """The effect of the order is asked for; it is not to be proposed."""
+    guessed: bool = False
+    """The reading is not quite certain, so the answer says what was understood."""
+    exact: bool = False
+    """The request is, word by word, an exact form of its order."""
+
+
+def understand(request: str, known: Known, state: State, now: float, reader: Reader) -> Understood:
+    """Understand a request. Nothing but the person's own text is read.
+
+    Args:
+        request: The request as it was typed.
+        known: The names of jobs, groups, tags and users.
+        state: What the conversation is about.
+        now: Seconds since the epoch.
+        reader: The encoder with its heads.
+    """
+    if len(request) > LONGEST_REQUEST or not request.strip():
+        return Understood(None, state.language)
+    if (code := read_code_request(request)) is not None:
+        return Understood(*code)
+    language = language_of(request, state.language)
+    order = exact_order(request)
+    if order is not None and not (state.jobs and order == Order(order.verb)):
+        return Understood(order, language, exact=True)
+    if guards.is_secret(request):
+        return Understood(None, language, declined="forbidden")
+    return _Interpreter(request, known, state, now, reader, language).read()
+
+
+class _Interpreter:
+    def __init__(
+        self,
+        request: str,
+        known: Known,
+        state: State,
+        now: float,
+        reader: Reader,
+        language: Language,
+    ) -> None:
+        self.request, self.known, self.state, self.now = request, known, state, now
+        self.reader, self.language = reader, language
+
+    def read(self) -> Understood:
+        """Return what the encoder reads, as far as no guard is against it."""
+        found = self._reading(self.request)
+        if self._is_two(found) and (both := self._both(found)) is not None:
+            return both
+        kind, _, name = found.head.partition(" ")
+        doubtful = found.head in ("talk outside", "talk unclear", "order other")
+        if found.chance >= (DOUBTFUL if doubtful else LIKELY) and (
+            kind == "talk" or (kind == "order" and name in ELSEWHERE and not _frees_gpus(found))
+        ):
+            return Understood(None, self.language, declined=found.head)
+        if kind == "order" and (refusal := _conditional(found)) is not None:
+            return Understood(None, self.language, refusal=refusal)
+        if kind == "order" and name == "submit":
+            return self._submitted(found)
+        if found.chance >= SURE and (told := self._impossible(found)) is not None:
+            return told
+        composed = self._composed(found)
+        if not composed:
+            return Understood(None, self.language)
+        best = composed[0]
+        several = len(composed) > 1 and composed[1].head == best.head
+        enough = SURE if isinstance(best.request, Order) or len(composed) > 1 else ALONE
+        if best.head == found.head and found.chance >= enough and not several:
+            return self._decided(found, best)
+        return self._offered(found, [one.request for one in composed])
+
+    def _impossible(self, found: Reading) -> Understood | None:
+        """Return why a request whose kind is sure can't be answered or carried out."""
+        try:
+            compose(found, found.head, self.known, self.state, self.now, self.request)
+        except Unknown:
+            return Understood(None, self.language, declined=found.head)
+        except Unread as lacking:
+            if found.head.startswith("order"):
+                words = (str(lacking),) if str(lacking) in self.request else ()
+                problem: guards.Problem = "unread" if words and words[0] else "target"
+                return Understood(None, self.language, refusal=Refusal(problem, words))
+        except (UserError, ValueError, KeyError):
+            pass
+        return None
+
+    def _offered(self, found: Reading, requests: list[Request]) -> Understood:
+        """Return what the person may choose from, without orders that a guard is against."""
+        kept: list[Request] = []
+        refusal: Refusal | None = None
+        for one in requests:
+            against = self._against(found, one) if isinstance(one, Order) else None
+            refusal = refusal or against
+            if against is None and one not in kept:
+                kept.append(one)
+        if kept:
+            return Understood(None, self.language, choices=tuple(kept[:MAX_CHOICES]))
+        return Understood(None, self.language, refusal=refusal)
+
+    def _against(self, found: Reading, order: Order) -> Refusal | None:
+        if _lacks_target(order):
+            return Refusal("target")
+        return guards.against(self.request, found, order, self.known, self.now)
+
+    def _reading(self, text: str) -> Reading:
+        return completed(text, self.reader.read(text, before(self.state)), self.known)
+
+    def _decided(self, found: Reading, best: Composed) -> Understood:
+        """Return a question to answer, or an order with what speaks against it."""
+        if not isinstance(best.request, Order):
+            left_out = () if best.head == "manual" else guards.numbers(self.request, found)
+            return Understood(best.request, self.language, best.also, best.resolved,
+                              guessed=found.chance < CERTAIN, unread=left_out)  # fmt: skip
+        if "what_if=yes" in found.marks or guards.is_supposed(self.request):
+            return Understood(best.request, self.language, resolved=best.resolved, plan=True)
+        against = self._against(found, best.request)
+        if against is not None:
+            return Understood(None, self.language, refusal=against)
+        return Understood(best.request, self.language, resolved=best.resolved)
+
+    def _composed(self, found: Reading) -> list[Composed]:
+        """Return the requests that may be meant, the likeliest first."""
+        made: list[Composed] = []
+        for head, chance in found.heads:
+            if chance < _LEAST or head.startswith("talk"):
+                continue
+            try:
+                one = compose(found, head, self.known, self.state, self.now, self.request)
+                several = self._which(found, one)
+                for asked in (one.request, *one.also):
+                    if isinstance(asked, Query):
+                        check(asked)
+            except (Unread, UserError, ValueError, KeyError):
+                continue
+            made += several or [one]
+        return made
+
+    def _which(self, found: Reading, one: Composed) -> list[Composed]:
+        """Return an order for each job that `it` may stand for, if several were spoken of."""
+        points = {"jobs=@it", "jobs=@them"} & found.marks == {"jobs=@it"} and not any(
+            name == "jobs" for name, _ in found.spans
+        )
+        if not isinstance(one.request, Order) or not points or len(self.state.jobs) < 2:
+            return []
+        return [one._replace(request=replace(one.request, jobs=(job,)), resolved=())
+                for job in self.state.jobs[:MAX_CHOICES]]  # fmt: skip
+
+    def _submitted(self, found: Reading) -> Understood:
+        """Return an order for a new job with its options."""
+        job = read_submission(self.request, self.known.jobs, self.now)
+        order = Order("submit", command=job.command, workload=job.workload, params=dict(job.params),
+                      options=job.options)  # fmt: skip
+        if job.unread:
+            refusal = guards.negated(job.unread) or Refusal("command", job.unread)
+            return Understood(None, self.language, refusal=refusal)
+        against = guards.against(self.request, found, order, self.known, self.now)
+        if against is not None:
+            return Understood(None, self.language, refusal=against)
+        return Understood(order, self.language, plan=guards.is_supposed(self.request))
+
+    # ---- two requests at once
+
+    def _is_two(self, found: Reading) -> bool:
+        return bool(found.second) and not found.second.startswith("talk")
+
+    def _both(self, found: Reading) -> Understood | None:
+        """Return two questions, or two orders, that are asked at once, each read by itself."""
+        for cut in list(_JOINS.finditer(self.request))[:_MOST_JOINS]:
+            sides = self.request[: cut.start()], self.request[cut.end() :]
+            if not all(side.strip() for side in sides):
+                continue
+            first, second = (self._side(side) for side in sides)
+            if first is None or second is None or first.head != found.head:
+                continue
+            if isinstance(first.request, Query) and isinstance(second.request, Query):
+                also = (*first.also, second.request, *second.also)
+                return Understood(first.request, self.language, also,
+                                  (*first.resolved, *second.resolved))  # fmt: skip
+            return Understood(None, self.language, refusal=Refusal("several", (cut[0].strip(),)))
+        return None
+
+    def _side(self, text: str) -> Composed | None:
+        side = _Interpreter(text, self.known, self.state, self.now, self.reader, self.language)
+        found = self._reading(text)
+        composed = side._composed(found)
+        return composed[0] if composed else None
+
+
+def _conditional(found: Reading) -> Refusal | None:
+    """Return why an order is refused that shall be carried out later, or on a condition."""
+    for field, problem in (("if", "condition"), ("at", "time")):
+        words = tuple(letters for name, letters in found.spans if name == field)
+        if words and "what_if=yes" not in found.marks and found.head != "order submit":
+            return Refusal(problem, words)  # type: ignore[arg-type]
+    return None
+
+
+def _frees_gpus(found: Reading) -> bool:
+    """Return whether GPUs shall be freed; a program is not taken off its GPU here."""
+    return found.head == "order free" and any(field == "gpus" for field, _ in found.spans)
+
+
+def _lacks_target(order: Order) -> bool:
+    """Return whether nothing says what an order is for, or what an edit changes."""
+    if order.verb == "edit" and not order.options:
+        return True
+    if order.verb == "free" and not order.devices:
+        return True
+    for_jobs = "jobs" in VERBS[order.verb].takes
+    return for_jobs and not (order.jobs or order.states or order.group)

@@ -1,0 +1,226 @@
+"""Give the letters that the encoder found their values: jobs, GPUs, times, sizes and numbers.
+
+A time, a job or a number that cannot be read makes it no request at all: nothing is answered for
+another time, and nothing is proposed for another target.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from gpudeck.assistant.intents.moments import LENGTH, length_of, moment_of, number_of
+from gpudeck.assistant.intents.names import Known, named
+from gpudeck.assistant.intents.setting_words import find_setting
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.times import read_time
+from gpudeck.assistant.intents.tokens import Token, tokens
+from gpudeck.assistant.query.conversion import convert, kind_of
+from gpudeck.assistant.query.request import NEWEST, Span, Target
+from gpudeck.assistant.reader.reading import Reading
+
+_MOST_GPUS = 64
+STATES = {
+    "running": ("running", "starting"), "queued": ("queued",), "done": ("done",),
+    "failed": ("failed", "lost", "rejected"), "cancelled": ("cancelled",), "lost": ("lost",),
+    "held": ("held",),
+}  # fmt: skip
+_ORDINALS = {"@first": 0, "@second": 1, "@third": 2}
+_TIMES = ("time2", "ahead", "begin", "from", "until", "at", "duration")
+_NOW = re.compile(
+    r"(?i)(?:right |just )?now|rn|atm|at (?:the|this) moment|currently|at present|jetz\w*|grade?"
+    r"|gerade|momentan|im moment|aktuell|maintenant|en ce moment|actuellement|l[aà]"
+    r"|ahora(?: mismo)?|ya|en este momento|actualmente"
+)
+"""A question about now has no time."""
+_NOWHERE = frozenset({"tokens_per_watt", "host_memory", "mode", "uptime", "serial", "checkpoint"})
+"""Measures that nobody takes."""
+
+
+class Unread(Exception):
+    """A part of the request has no value here; the words say which."""
+
+
+class Unknown(Unread):
+    """Nothing that is asked for is measured or kept here."""
+
+
+class Values:
+    """Read the values of a reading's parts."""
+
+    def __init__(self, found: Reading, known: Known, state: State, now: float, text: str) -> None:
+        self.found, self.known, self.state, self.now = found, known, state, now
+        self.text = text
+        self.resolved: list[str] = []
+
+    def letters(self, field: str) -> list[str]:
+        return [letters.strip() for name, letters in self.found.spans if name == field]
+
+    def marked(self, field: str) -> list[str]:
+        start = f"{field}="
+        return [mark.removeprefix(start) for mark in self.found.marks if mark.startswith(start)]
+
+    def jobs(self, field: str = "jobs") -> tuple[Target, ...]:
+        """Return the jobs that are named or pointed to."""
+        named = [job for letters in self.letters(field) for job in self._named(letters)]
+        for mark in self.marked(field):
+            named += self._pointed(mark)
+        return tuple(dict.fromkeys(named))
+
+    def _named(self, letters: str) -> list[Target]:
+        if name := named(letters, self.known.jobs):
+            return [name]
+        parts = tokens(letters)
+        found = [token for token in parts if token.kind in ("number", "range")]
+        listed = all(token.kind in ("number", "range") or token.norm in _LISTING for token in parts)
+        if found and listed and re.search(r"\d", letters):
+            return [*numbers_in(parts)]  # but "the last two" are none of these
+        if len(parts) == 1 and not found:
+            return [letters]  # no job has this name, and who plans or answers says so
+        raise Unread(letters)
+
+    def _pointed(self, mark: str) -> list[Target]:
+        jobs = self.state.jobs
+        if mark == "@newest":
+            return [NEWEST]
+        if mark in ("@all", "@oldest"):
+            if mark == "@all":
+                return []
+            raise Unread("")
+        if mark == "@last" and not jobs:
+            return [NEWEST]
+        if not jobs:
+            raise Unread("")
+        place = _ORDINALS.get(mark, -1 if mark == "@last" else None)
+        if place is not None and place >= len(jobs):
+            raise Unread("")
+        chosen = list(jobs) if place is None else [jobs[place]]
+        self.resolved += [f"job {job}" for job in chosen]
+        return list(chosen)
+
+    def devices(self) -> tuple[int, ...]:
+        """Return the GPUs that are named or pointed to; a model's name names none."""
+        found: list[int] = []
+        for letters in self.letters("gpus"):
+            found += [n for n in numbers_in(tokens(letters)) if n < _MOST_GPUS]
+        if not found and {"@it", "@them"} & set(self.marked("gpus")):
+            found += self.state.devices
+            self.resolved += [f"GPU {index}" for index in found]
+        return tuple(dict.fromkeys(found))
+
+    def time(self, field: str = "time") -> Span | None:
+        """Return the time that is asked about."""
+        if letters := " ".join(self.letters(field)):
+            found = read_time(tokens(letters), self.now)
+            if found is None and not _NOW.fullmatch(letters):
+                raise Unread(letters)
+            return found.span if found is not None else None
+        if field == "time" and not any(self.letters(other) for other in _TIMES):
+            found = read_time(tokens(self._outside()), self.now)
+            if found is not None:
+                return found.span
+        if "@same" in self.marked(field):
+            return self.state.last.time if self.state.last else None
+        return None
+
+    def _outside(self) -> str:
+        """Return the request without the letters of its parts."""
+        letters = list(self.text)
+        for first, last in self.found.places:
+            letters[first:last] = " " * (last - first)
+        return "".join(letters)
+
+    def group(self) -> str:
+        letters = self.letters("group")
+        if "@it" in self.marked("group"):
+            return self.state.group
+        return letters[0] if letters else ""
+
+    def user(self) -> str:
+        if letters := self.letters("user"):
+            low = {name.casefold(): name for name in self.known.users}
+            return low.get(letters[0].casefold(), letters[0])
+        return self.known.me if "@me" in self.marked("user") else ""
+
+    def number(self, field: str) -> int | None:
+        letters = self.letters(field)
+        if not letters:
+            return None
+        text = number_of(letters[0])
+        if not re.fullmatch(r"-?\d+", text):
+            raise Unread(letters[0])
+        return int(text)
+
+    def size(self, field: str) -> float:
+        """Return bytes; a bare number is in GB."""
+        found = self._size(field)
+        return convert(found.value, found.unit or "GB", "B") if found is not None else 0.0
+
+    def size_option(self, field: str) -> str:
+        """Return a size as the options of a job take it, such as `24gb`."""
+        found = self._size(field)
+        return f"{found.value:g}{(found.unit or 'GB').lower()}" if found is not None else ""
+
+    def _size(self, field: str) -> Token | None:
+        letters = self.letters(field)
+        if not letters:
+            return None
+        found = next((t for t in tokens(letters[0]) if t.kind in ("quantity", "number")), None)
+        if found is None or (found.unit and kind_of(found.unit) != "size"):
+            raise Unread(letters[0])
+        return found
+
+    def states(self) -> tuple[str, ...]:
+        return tuple(state for mark in self.marked("states") for state in STATES.get(mark, ()))
+
+    def measures(self, table: dict[str, str]) -> list[str]:
+        """Return the measures that are asked for. Raises Unknown for one that nobody measures."""
+        asked = sorted(name for name in self.marked("measure") if name in table or name in _NOWHERE)
+        if lacking := [name for name in asked if name not in table]:
+            raise Unknown(", ".join(lacking))
+        return list(dict.fromkeys(table[name] for name in asked)) or [""]
+
+    def refuse(self, *fields: str) -> None:
+        """Raise Unread if the request has one of these parts, which has no place in the query."""
+        for field in fields:
+            if self.letters(field) or self.marked(field):
+                raise Unread(" ".join(self.letters(field)) or field)
+
+    def setting(self) -> str:
+        """Return the setting that is named, or an empty text for all of them."""
+        letters = " ".join(self.letters("setting"))
+        return find_setting(letters) or find_setting(self.text)
+
+    def length(self, letters: str) -> str:
+        found = re.search(LENGTH, letters, re.IGNORECASE)
+        if found is None:
+            raise Unread(letters)
+        return length_of(found["length"])
+
+    def moment(self, letters: str, after: str = "") -> str:
+        """Return the next moment of a name behind now, or behind another moment."""
+        now = datetime.fromisoformat(after).timestamp() if after else self.now
+        try:
+            return moment_of(letters, now)
+        except ValueError as e:
+            raise Unread(letters) from e
+
+
+def numbers_in(parts: list[Token]) -> list[int]:
+    """Return the numbers of letters, and those of `2 to 5` in between."""
+    found: list[int] = []
+    for i, token in enumerate(parts):
+        if token.kind not in ("number", "range"):
+            continue
+        through = found and i and parts[i - 1].norm in _THROUGH
+        if through and 0 < token.value - found[-1] <= _MOST_OF_RANGE:
+            found += range(found[-1] + 1, int(token.value))
+        found += token.whole_numbers()
+    return found
+
+
+_THROUGH = frozenset({"to", "through", "bis", "a", "au", "hasta", "thru", "al", "till", "until"})
+_LISTING = _THROUGH | {"and", "und", "et", "y", "e", "or", "oder", "ou", "o", "plus", "sowie",
+                       "job", "jobs", "run", "runs", "number", "nr", "no", "le", "la", "el",
+                       "the", "den", "die"}  # fmt: skip
+_MOST_OF_RANGE = 1000

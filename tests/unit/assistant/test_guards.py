@@ -1,0 +1,125 @@
+"""An order that was read is refused if a word of the request speaks against it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from gpudeck.assistant.intents.guards import against, is_supposed
+from gpudeck.assistant.intents.names import Known
+from gpudeck.assistant.intents.spans import completed
+from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.reader.reading import Reading
+
+NOW = datetime(2026, 11, 23, 15, 20).timestamp()
+KNOWN = Known(("train", "bench"), ("sweep",))
+
+
+def reading(request: str, *spans: tuple[str, str], marks: tuple[str, ...] = ()) -> Reading:
+    """Return a reading that is sure of an order, whatever the request says besides."""
+    places = tuple((request.index(text), request.index(text) + len(text)) for _, text in spans)
+    return Reading((("order cancel", 0.99),), "", frozenset(marks), spans, places, ())
+
+
+AGAINST = {
+    "forbidden": (
+        "don't cancel job 7", "do not cancel job 7", "never cancel job 7", "brich job 7 nicht ab",
+        "brich bloß nicht job 7 ab", "n'annule pas le job 7", "no canceles el job 7",
+        "no cancel job 7", "nunca canceles el job 7", "cancel job 7, wait no",
+        "cancel job 7... never mind", "brich job 7 ab. ach nein",
+    ),
+    "condition": (
+        "cancel job 7 if it hangs", "cancel job 7 unless it runs", "cancel job 7 when it is done",
+        "brich job 7 ab, falls er hängt", "sobald er fertig ist, brich job 7 ab",
+        "annule le job 7 s'il échoue si possible", "annule le job 7 quand il a fini",
+        "cancela el job 7 si falla", "cancela el job 7 cuando termine", "cancel job 7 until monday",
+    ),
+    "time": (
+        "cancel job 7 tomorrow", "cancel job 7 at 17:00", "cancel job 7 later",
+        "brich job 7 morgen ab", "annule le job 7 demain", "cancela el job 7 mañana",
+    ),
+    "unread": (
+        "cancel job 7 and 8", "cancel job 7 and bench", "cancel job 7 but keep it warm",
+        "cancel job 7 except the sweep",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("problem", "request_text"), [(why, text) for why, texts in AGAINST.items() for text in texts]
+)
+def test_a_word_against_an_order_refuses_it(problem: str, request_text: str) -> None:
+    found = reading(request_text, ("jobs", "7"))
+    refused = against(request_text, found, Order("cancel", jobs=(7,)), KNOWN, NOW)
+    assert refused is not None and refused.problem == problem
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["cancel job 7", "please cancel job 7 now", "no, cancel job 7", "nein, brich job 7 ab",
+     "kannst du mal bitte job 7 abbrechen, ich hab eine deadline", "annule le job 7 stp",
+     "cancela el job 7 por favor", "cancel the slow job 7"],
+)  # fmt: skip
+def test_a_plain_order_is_not_refused(request_text: str) -> None:
+    found = reading(request_text, ("jobs", "7"))
+    assert against(request_text, found, Order("cancel", jobs=(7,)), KNOWN, NOW) is None
+
+
+ALL = Order("cancel", states=("queued", "starting", "running"))
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["cancel all jobs of flurbel", "cancel all failed jobs", "cancel all the old jobs",
+     "cancel the last jobs", "brich alle wartenden jobs ab", "annule les derniers jobs",
+     "cancela todos los jobs fallidos", "cancel everything nobody needs",
+     "cancel all jobs on gpu 3", "cancel 3 jobs", "pause the queue of alice"],
+)  # fmt: skip
+def test_an_order_for_all_jobs_is_refused_for_a_word_that_may_choose_among_them(
+    request_text: str,
+) -> None:
+    refused = against(request_text, reading(request_text), ALL, KNOWN, NOW)
+    assert refused is not None and refused.words
+
+
+@pytest.mark.parametrize(
+    ("request_text", "marks"),
+    [("cancel all jobs please", ()), ("brich alle jobs ab", ()), ("annule tous les jobs", ()),
+     ("cancela todos los jobs", ()), ("cancel all the queued jobs", ("states=queued",))],
+)  # fmt: skip
+def test_a_plain_order_for_all_jobs_is_not_refused(
+    request_text: str, marks: tuple[str, ...]
+) -> None:
+    found = reading(request_text, marks=marks)
+    assert against(request_text, found, ALL, KNOWN, NOW) is None
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["what if I cancel job 7?", "what happens if i cancel 7", "was passiert, wenn ich 7 abbreche?",
+     "que se passe-t-il si j'annule le 7", "¿qué pasa si cancelo el 7?"],
+)  # fmt: skip
+def test_what_an_order_would_do_is_only_told(request_text: str) -> None:
+    assert is_supposed(request_text)
+    assert not is_supposed("cancel job 7")
+
+
+COMPLETED = {
+    "cancel 3, 4 und 5": (("jobs", "3"), ("jobs", "4"), ("jobs", "5")),
+    "cancel job 3 and job 12": (("jobs", "3"), ("jobs", "12")),
+    "brich die jobs 3 bis 5 ab": (("jobs", "3 bis 5"),),
+    "cancel job number 7 on gpu 2": (("jobs", "7"), ("gpus", "2")),
+    "cancel 3 jobs": (),
+    "cancel job train": (("jobs", "train"),),
+    "kill it at 17:30": (),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("request_text", "spans"), COMPLETED.items())
+def test_numbers_behind_their_nouns_are_read_by_their_form(
+    request_text: str, spans: tuple[tuple[str, str], ...]
+) -> None:
+    found = completed(request_text, reading(request_text), KNOWN)
+    assert found.spans == spans
+    assert tuple(request_text[a:b] for a, b in found.places) == tuple(text for _, text in spans)

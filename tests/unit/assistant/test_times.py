@@ -1,0 +1,107 @@
+"""Times that requests name, in four languages, as spans in the person's time zone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+
+from gpudeck.assistant.intents.moments import moment_of
+from gpudeck.assistant.intents.times import read_time
+from gpudeck.assistant.intents.tokens import tokens
+from gpudeck.language.words import words
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Use a time zone whose clocks change, and restore the machine's afterwards."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+TIMES = {
+    "between 2 and 4pm": ("23 14:00", "23 15:20"),
+    "between 2 and 4pm yesterday": ("22 14:00", "22 16:00"),
+    "around 3am": ("23 02:30", "23 03:30"),
+    "since yesterday evening": ("22 18:00", "23 15:20"),
+    "last night": ("22 20:00", "23 06:00"),
+    "since lunch": ("23 12:00", "23 15:20"),
+    "between 22:00 and 02:00": ("22 22:00", "23 02:00"),
+    "gestern abend": ("22 18:00", "23 00:00"),
+    "zwischen 9 und 11 uhr": ("23 09:00", "23 11:00"),
+    "hier soir": ("22 18:00", "23 00:00"),
+    "entre 9h et 11h": ("23 09:00", "23 11:00"),
+    "ayer por la tarde": ("22 12:00", "22 18:00"),
+    "entre las 2 y las 4": ("23 02:00", "23 04:00"),
+    "in the last 3 hours": ("23 12:20", "23 15:20"),
+}
+
+
+@pytest.mark.parametrize(("said", "span"), TIMES.items())
+def test_spans_of_time(berlin: None, said: str, span: tuple[str, str]) -> None:
+    now = datetime(2026, 11, 23, 15, 20).timestamp()
+    found = read_time(tokens(said), now)
+    assert found is not None
+    ends = (found.span.since, found.span.until)
+    assert tuple(datetime.fromtimestamp(end).strftime("%d %H:%M") for end in ends) == span
+
+
+CALENDAR = {
+    "in november": ("2026-11-01", "2026-11-23"), "im märz": ("2026-03-01", "2026-04-01"),
+    "depuis janvier": ("2026-01-01", "2026-11-23"), "diciembre": ("2025-12-01", "2026-01-01"),
+    "last quarter": ("2026-07-01", "2026-10-01"), "ce trimestre": ("2026-10-01", "2026-11-23"),
+    "q2": ("2026-04-01", "2026-07-01"), "dieses jahr": ("2026-01-01", "2026-11-23"),
+    "in may": ("2026-05-01", "2026-06-01"), "la semana": ("2026-11-23", "2026-11-23"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "span"), CALENDAR.items())
+def test_months_and_quarters_are_the_last_ones_of_their_name(
+    said: str, span: tuple[str, str]
+) -> None:
+    found = read_time(tokens(said), datetime(2026, 11, 23, 15, 20).timestamp())
+    assert found is not None
+    ends = (found.span.since, found.span.until)
+    assert tuple(datetime.fromtimestamp(end).strftime("%Y-%m-%d") for end in ends) == span
+
+
+@pytest.mark.parametrize("said", ["may I cancel job 7", "q9"])
+def test_a_verb_is_no_month_and_a_year_has_four_quarters(said: str) -> None:
+    assert read_time(tokens(said), datetime(2026, 11, 23, 15, 20).timestamp()) is None
+
+
+MOMENTS = {
+    "friday 8pm": "2026-11-27 20:00", "am mittwoch um 8": "2026-11-25 08:00",
+    "lundi 18h": "2026-11-23 18:00", "lunes a las 9": "2026-11-30 09:00",
+    "tomorrow noon": "2026-11-24 12:00", "mitternacht": "2026-11-24 00:00",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "moment"), MOMENTS.items())
+def test_a_moment_of_a_week_is_the_next_one_of_its_name(said: str, moment: str) -> None:
+    assert moment_of(said, datetime(2026, 11, 23, 15, 20).timestamp()) == moment
+
+
+def test_a_day_on_which_the_clocks_change_has_25_or_23_hours(berlin: None) -> None:
+    for day, hours in (((2026, 10, 25), 25), ((2026, 3, 29), 23)):
+        now = datetime(*day, 12).timestamp() + 86400
+        found = read_time(tokens("yesterday"), now)
+        assert found is not None and found.span.until - found.span.since == hours * 3600
+
+
+def test_the_answer_names_the_span_with_its_time_zone(berlin: None) -> None:
+    since, until = (datetime(2026, 7, 1, hour).timestamp() for hour in (14, 16))
+    assert words("en").span(since, until, until) == "1 July 2026, 14:00 to 16:00 CEST"
+    assert words("de").span(since, until, until) == "1. Juli 2026, 14:00 bis 16:00 CEST"
+
+
+def test_a_night_ends_in_the_morning() -> None:
+    found = read_time(tokens("what ran last night"), datetime(2026, 11, 23, 6, 7).timestamp())
+    begin, end = datetime(2026, 11, 22, 20), datetime(2026, 11, 23, 6)
+    assert found is not None
+    assert (found.span.since, found.span.until) == (begin.timestamp(), end.timestamp())
