@@ -118,6 +118,15 @@ def test_a_part_without_a_value_makes_no_request(found: Reading) -> None:
         request_of(found)
 
 
+@pytest.mark.parametrize("letters", ["last two", "the last 2", "dos últimos", "first two"])
+def test_a_count_of_jobs_is_not_the_number_of_one(letters: str) -> None:
+    state = State((4, 5, 6), about="job")
+    with pytest.raises(Unread):
+        request_of(reading("order cancel", spans=(("jobs", letters),)), state)
+    listed = reading("order cancel", spans=(("jobs", "jobs 7, 8 and 9"),))
+    assert request_of(listed, state) == Order("cancel", jobs=(7, 8, 9))
+
+
 def test_it_stands_for_the_one_job_that_was_spoken_of() -> None:
     found = reading("order cancel", "jobs=@it")
     assert request_of(found, State((4,), about="job")) == Order("cancel", jobs=(4,))
