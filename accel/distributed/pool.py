@@ -59,7 +59,7 @@ class Pool:
         """Return the whole output and the logarithms of the sums."""
         out = _shared(q.new_empty((*q.shape[:3], v.shape[3])))
         lse = _shared(q.new_empty(q.shape[:3], dtype=torch.float32))
-        self._run("forward", [q, k, v], [out, lse], options)
+        self._fill("forward", [q, k, v], [out, lse], options)
         return out, lse
 
     def backward(
@@ -74,14 +74,14 @@ class Pool:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the whole gradients of q, k and v."""
         dq, dk, dv = (_shared(torch.empty_like(t).contiguous()) for t in (q, k, v))
-        self._run("backward", [dout, q, k, v, out, lse], [dq, dk, dv], options)
+        self._fill("backward", [dout, q, k, v, out, lse], [dq, dk, dv], options)
         return dq, dk, dv
 
     def explain(self, q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> Choice:
         """Return what `forward` runs for these tensors."""
-        found: list[Choice] = []
-        self._run("explain", [q, k, v], [], options, found)
-        return found[0]
+        choice = self._run("explain", [q, k, v], [], options)[0]
+        assert isinstance(choice, Choice)
+        return choice
 
     def close(self) -> None:
         """End the processes."""
@@ -92,15 +92,17 @@ class Pool:
             worker.kill()
         self._folder.cleanup()
 
-    def _run(
-        self,
-        what: str,
-        given: list[Tensor],
-        targets: list[Tensor],
-        options: dict[str, Any],
-        found: list[Choice] | None = None,
+    def _fill(
+        self, what: str, given: list[Tensor], targets: list[Tensor], options: dict[str, Any]
     ) -> None:
-        """Let every rank do its part.
+        """Let every rank compute its rows of the targets, and keep the seconds that each took."""
+        answers = self._run(what, given, targets, options)
+        self.seconds = tuple(answer for answer in answers if isinstance(answer, float))
+
+    def _run(
+        self, what: str, given: list[Tensor], targets: list[Tensor], options: dict[str, Any]
+    ) -> list[Choice | float]:
+        """Let every rank do its part; return what each one found, or the seconds that it took.
 
         Raises:
             RuntimeError: if a rank raises, ends or does not answer.
@@ -112,13 +114,11 @@ class Pool:
             pipe.send((what, inputs, targets, options))
         answers = [self._answer(rank) for rank in range(len(self._pipes))]
         failed = [answer for answer in answers if isinstance(answer, str)]
-        self.seconds = tuple(answer for answer in answers if isinstance(answer, float))
-        if found is not None:
-            found += [answer for answer in answers if isinstance(answer, Choice)]
         if failed:
             pool_of.cache_clear()
             self.close()
             raise RuntimeError(f"attention over {len(self._pipes)} ranks failed: {failed[0]}")
+        return [answer for answer in answers if not isinstance(answer, str)]
 
     def _answer(self, rank: int) -> str | Choice | float:
         """Wait for a rank; return what went wrong there, what it found, or the seconds it took."""

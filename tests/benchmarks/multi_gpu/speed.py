@@ -228,7 +228,7 @@ def run_table(table: Table, steps: Steps) -> None:
     for cell in CELLS:
         long = cell.tokens > CELLS[1].tokens
         found = None
-        with steps.step(f"ours {cell}", 45) as go:
+        with steps.step(f"ours {cell}", 120 if long else 45) as go:
             if go:
                 found = ideals(cell)
                 _measure_ours(table, cell, found, {"setting": "default"})
@@ -237,7 +237,9 @@ def run_table(table: Table, steps: Steps) -> None:
                 contender.setting
             ):
                 continue
-            with steps.step(f"{contender.package} {contender.setting} {cell}", 30) as go:
+            with steps.step(
+                f"{contender.package} {contender.setting} {cell}", 90 if long else 30
+            ) as go:
                 if not go:
                     continue
                 found = found or ideals(cell)
