@@ -116,7 +116,7 @@ def _described(space: Space, journal: Journal, count: int) -> dict[str, Any]:
         "problem": msgspec.to_builtins(journal.problem),
         "parameters": {name: list(values) for name, values in space.choices.items()},
         "measured": [{"config": c, "microseconds": us} for c, us in journal.timed[:_TOLD]],
-        "failed": [{"config": e.config, "state": e.state, "why": e.why[:80]} for e in failed],
+        "failed": [{"config": e.config, "state": e.state, "why": str(e.why)[:80]} for e in failed],
     }
 
 

@@ -31,6 +31,7 @@ from gpudeck.accel.search.space import Config, key
 from gpudeck.accel.search.surrogate import propose
 from gpudeck.accel.search.tasks import Task
 from gpudeck.accel.search.templates import Template
+from gpudeck.language.text import Message, Number, phrase
 
 FIRST = 12
 """Configurations of the Latin hypercube."""
@@ -195,7 +196,7 @@ class Engine:
                 break
         return times
 
-    def _wrong(self) -> str:
+    def _wrong(self) -> Message:
         """Return what is wrong with the last window's answers; empty if nothing is.
 
         This protects the search from kernels that are fast because they are wrong; the winner is
@@ -204,5 +205,11 @@ class Engine:
         inputs, got = self._desk.inputs(self._calls - 1), self._desk.result(self._calls - 1)
         found = compare(self._task.reference, inputs, got)
         if math.isinf(found.error):
-            return "not finite"
-        return "" if found.is_right else f"error {found.error:.3g} above {found.bound:.3g}"
+            return phrase("it is not finite")
+        if found.is_right:
+            return ""
+        return phrase(
+            "its error is {found}, above {allowed}",
+            found=Number(found.error, ".3g"),
+            allowed=Number(found.bound, ".3g"),
+        )

@@ -19,6 +19,7 @@ import msgspec
 
 from gpudeck.accel.runtime.state_files import state_folder
 from gpudeck.accel.search.space import Config, key
+from gpudeck.language.text import Message
 
 State = Literal["timed", "pruned", "wrong", "failed", "hung"]
 Proposer = Literal["", "lessons", "usual", "sample", "surrogate", "endpoint"]
@@ -58,7 +59,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     config: Config
     state: State
     microseconds: float = 0.0
-    why: str = ""
+    why: Message = ""
     """Why it is not timed: a resource, or the words of the program that failed."""
     seconds: float = 0.0
     """How long it took to find out."""

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gpudeck.language.text import Message, phrase
+
 _SHARED = {75: 64, 80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
 """KiB of shared memory that a block may have (CUDA C++ Programming Guide, compute capabilities)."""
 _THREADS = {75: 1024, 80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048, 120: 1536}
@@ -32,11 +34,11 @@ class Resources(msgspec.Struct, frozen=True):
     threads: int
     """Of a block."""
 
-    def unfit(self, capability: int) -> str:
+    def unfit(self, capability: int) -> Message:
         """Return what keeps the kernel from running, or from being fast; empty if nothing does."""
         if self.shared > 1024 * _SHARED[capability]:
-            return f"shared memory {self.shared}"
-        return f"spilled {self.spilled}" if self.spilled else ""
+            return phrase("a block needs {size} bytes of shared memory", size=self.shared)
+        return phrase("a thread spills {size} bytes", size=self.spilled) if self.spilled else ""
 
     def occupancy(self, capability: int) -> float:
         """Return the share of a multiprocessor's threads that can be resident, by registers and

@@ -20,7 +20,7 @@ from gpudeck.accel.search.journal import (
 )
 from gpudeck.accel.search.verdict import Verdict, decode
 from gpudeck.app.format.values import significant
-from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.language.texts import tr, tr_noop, tr_text
 from gpudeck.app.link.call import Call
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -166,7 +166,7 @@ def _thousands(microseconds: float) -> float:
 def _row(key: int, entry: Entry) -> VariantRow:
     outcome = tr(_OUTCOMES[entry.state])
     if entry.why:
-        outcome = tr("{caption}: {value}", caption=outcome, value=entry.why)
+        outcome = tr("{caption}: {value}", caption=outcome, value=tr_text(entry.why))
     speed = significant(entry.microseconds) if entry.state == "timed" else "–"
     config = ", ".join(f"{name} {value}" for name, value in entry.config.items())
     lines = [config, outcome]

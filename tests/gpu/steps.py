@@ -62,6 +62,8 @@ STEPS: tuple[Step, ...] = (
         ("test_linear_attention_gpu",),
         workers=8,
     ),
+    _tests("training", "training: its loss and its loop", 240, "half", ("test_training_gpu",)),
+    _tests("several", "attention over two GPUs: right", 120, "machine", ("test_several_gpus",)),
     _tests("serving", "serving: answers, products, steps", 300, "half", ("test_serving_gpu",)),
     Step(
         "grid",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from gpudeck.accel.result import PASS, Check, Result, Timing
 from gpudeck.accel.search.journal import Entry, Proposer
+from gpudeck.accel.search.resources import Resources
 from gpudeck.accel.search.verdict import Race, Roofline, Source, Span, Verdict
 from gpudeck.app.workloads.search_record import SearchRecord
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Number, phrase
 from gpudeck.scheduler.protocol.jobs import Done, Job, Spec
 from tests.gui.snapshots import H100, NOW, raw
 
@@ -25,11 +26,23 @@ def _entries() -> tuple[Entry, ...]:
         for rows, warps, us, by in _TRIED
     ]
     spilled = Entry(
-        {"rows": 16, "warps": 1}, "pruned", why="spilled 312", seconds=0.2, by="sample"
-    )  # fmt: skip
+        {"rows": 16, "warps": 1},
+        "pruned",
+        why=Resources(255, 0, 312, 32).unfit(90),
+        seconds=0.2,
+        by="sample",
+    )
     wrong = Entry(
-        {"rows": 8, "warps": 4}, "wrong", why="error 0.2 above 1.9e-06", seconds=0.4, by="surrogate"
-    )  # fmt: skip
+        {"rows": 8, "warps": 4},
+        "wrong",
+        why=phrase(
+            "its error is {found}, above {allowed}",
+            found=Number(0.2, ".3g"),
+            allowed=Number(1.9e-6, ".3g"),
+        ),
+        seconds=0.4,
+        by="surrogate",
+    )
     return (*timed[:3], spilled, *timed[3:5], wrong, *timed[5:])
 
 

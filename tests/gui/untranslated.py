@@ -49,7 +49,7 @@ from gpudeck.language import rendering
 from gpudeck.language.words import Words
 from gpudeck.scheduler.protocol.jobs import Failed, Running
 from gpudeck.scheduler.protocol.settings import Settings
-from tests.gui import served, world
+from tests.gui import searched, served, world
 from tests.gui.pictures import VIEWS, Stage, stage
 from tests.gui.test_other_machines import with_hosts
 
@@ -154,6 +154,9 @@ def data(on: Stage) -> Iterator[str]:
     yield from (session.title for session in world.SESSIONS)
     yield from (model.name for model in served.MODELS)
     yield from (*world.grid().versions, *(cell.contender for cell in world.grid().cells))
+    tried = searched.record().entries
+    yield from (name for entry in tried for name in entry.config)
+    yield from ("search", "torch compile max autotune")  # the workload, and what was slower
     yield from Settings.__struct_fields__
     for param in (param for workload in WORKLOADS for param in workload.params):
         yield from (param.name, *param.choices, "yes" if param.kind == "flag" else "")

@@ -209,7 +209,12 @@ def _progress(entries: list[Entry]) -> list[tuple[str, ...]]:
 def _variants(entries: list[Entry]) -> list[tuple[str, ...]]:
     """Return a row for each configuration, the fastest first, and then those that were refused."""
     return [
-        (f"{e.microseconds:.1f}" if e.state == "timed" else "", e.state, e.why[:60], _written(e))
+        (
+            f"{e.microseconds:.1f}" if e.state == "timed" else "",
+            e.state,
+            str(e.why)[:60],
+            _written(e),
+        )
         for e in by_speed(entries)
     ]
 

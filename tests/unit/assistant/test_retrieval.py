@@ -31,7 +31,7 @@ def put_log(home: Path, job: int, data: bytes) -> Path:
     [
         ("how do I cancel a job?", "Cancel jobs that wait, and end jobs that run"),
         ("what is the webhook for?", "receives each alert"),
-        ("attention backends hopper", "our kernels in Gluon"),
+        ("what is the hopper backend", "our kernels in Gluon"),
         ("How do I add a Slurm cluster?", "gpudeck cluster add"),
         ("can I limit how large logs get", "the log keeps the first and the newest output"),
         ("exporting the history as parquet", "writes the history as CSV, or as Parquet"),

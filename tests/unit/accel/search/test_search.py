@@ -131,8 +131,8 @@ def test_a_kernel_for_a_gpu_that_is_not_here_is_compiled_and_labelled_as_predict
 
 
 def test_what_does_not_fit_is_pruned():
-    assert Resources(32, 300_000, 0, 128).unfit(90) == "shared memory 300000"
-    assert Resources(255, 0, 8, 128).unfit(90) == "spilled 8"
+    assert str(Resources(32, 300_000, 0, 128).unfit(90)).endswith("300000 bytes of shared memory")
+    assert str(Resources(255, 0, 8, 128).unfit(90)) == "a thread spills 8 bytes"
     assert not Resources(64, 1024, 0, 128).unfit(90)
     assert Resources(64, 0, 0, 256).occupancy(90) == 0.5
 
