@@ -55,6 +55,9 @@ _EXCEPTING = _of(
     "except excluding but besides apart other\\sthan ausser bis\\sauf sauf hormis excepte menos "
     "excepto salvo keep\\sonly"
 )
+_ALONE = _of("alone in\\sruhe tranquilles? en\\spaz")
+_OF_ONE = _of("it its itself ihn ihm er celui celle lui aquel aquella")
+"""They stand for one thing, which an order for all jobs in a state would pass over."""
 _KEEPING = _of(
     "keep leave spare behalt\\w* lass\\w* garde\\w* laisse\\w* conserv\\w* deja\\w* manten\\w* "
     "mantien\\w*"
@@ -140,6 +143,8 @@ def against(request: str, found: Reading, order: Order, known: Known, now: float
                  if not (order.options and word == "but")]  # fmt: skip
     if excepting and not order.exclude:
         return Refusal("unread", tuple(excepting))
+    if not order.exclude and (words := _words(_ALONE, rest)):
+        return Refusal("unread", words)
     if order.verb in ("cancel", "kill") and not order.exclude and (words := _words(_KEEPING, rest)):
         return Refusal("unread", words)
     return None if order.jobs or order.devices else _of_many(rest, found, order)
@@ -157,6 +162,8 @@ def _negated(rest: str) -> Refusal | None:
 
 def _of_many(rest: str, found: Reading, order: Order) -> Refusal | None:
     """Return the words that an order for all jobs, a group or the queue has no place for."""
+    if order.states and (words := _words(_OF_ONE, rest)):
+        return Refusal("unread", words)
     for state, pattern in _STATES.items():
         if f"states={state}" not in found.marks and (words := _words(pattern, rest)):
             return Refusal("unread", words)
