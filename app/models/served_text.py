@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudeck.app.format.values import duration, memory, precise, significant
+from gpudeck.app.format.values import duration, memory, significant
 from gpudeck.app.language.texts import tr, tr_noop, tr_text, tr_whole
 from gpudeck.assistant.serve.control_messages import Served
 from gpudeck.language.numbers import capitalized
@@ -114,14 +114,15 @@ def facts(served: Served) -> list[tuple[str, str]]:
     found = [
         (tr("Weights"), served.weights),
         (tr("Cache"), held),
-        (tr("Kept for prefixes"), _percent(known)),
+        (tr("Reusable cache"), _percent(known)),
         (tr("Context"), tr("{tokens} tokens", tokens=tr_whole(served.context))),
         (tr("Loaded in"), duration(served.seconds)),
     ]
     if (error := served.cache_error) is not None:
-        found.insert(2, (tr("Cache error"), f"{precise(error.divergence)} nats"))
-    right = accepted(served)
-    return [*found, (tr("Drafts accepted"), right)] if right else found
+        right = _percent(error.same / max(error.tokens, 1))
+        found.insert(2, (tr("Cache accuracy"), right))
+    drafts = accepted(served)
+    return [*found, (tr("Drafts accepted"), drafts)] if drafts else found
 
 
 def _percent(share: float) -> str:

@@ -200,13 +200,16 @@ def _standing(row: Row, rows: Rows, words: Words) -> str:
     return words.text(_STANDINGS[state], who=capitalized(label(row, words)), duration=duration)
 
 
+_REASONS = {
+    "queued": "{who} has not started: {why}.",
+    "failed": "{who} failed: {why}.",
+    "lost": "{who} was lost: {why}.",
+}
+
+
 def _reason(row: Row, rows: Rows, words: Words, state: str) -> str:
     who = capitalized(label(row, words))
     if row.values[0] is None:
         return words.text("{who} is {state}.", who=who, state=words.text(TERMS.get(state, state)))
-    text = {
-        "queued": "{who} waits: {why}.",
-        "failed": "{who} failed: {why}.",
-        "lost": "{who} was lost: {why}.",
-    }.get(state, "{who}: {why}.")
+    text = _REASONS.get(state, "{who}: {why}.")
     return words.text(text, who=who, why=str(cell(row, 0, rows, words)).rstrip("."))

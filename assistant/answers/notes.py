@@ -48,7 +48,7 @@ def _waits(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) ->
     if not why:
         return ""
     reason = value_text(why, "", words, rows.time).rstrip(".")
-    return words.text("Job {job} waits: {why}.", job=job, why=reason)
+    return words.text("Job {job} has not started: {why}.", job=job, why=reason)
 
 
 def _estimate(query: Query, values: tuple[Value, ...], rows: Rows, words: Words) -> str:

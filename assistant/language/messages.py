@@ -8,8 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 _FOLDERS = ("answers", "tools", "host", "language", "intents", "reports")
-_TABLES = ("TERMS", "_TITLES", "_STANDINGS", "_SENTENCES", "_REMEDIES", "_PROBLEMS", "_EXAMPLES",
-           "_ABILITIES", "_CHANGED", "_NO_GPU", "_SAID", "_DECLINED",
+_TABLES = ("TERMS", "_TITLES", "_STANDINGS", "_SENTENCES", "_REASONS", "_REMEDIES", "_PROBLEMS",
+           "_EXAMPLES", "_ABILITIES", "_CHANGED", "_NO_GPU", "_SAID", "_DECLINED",
            "MEANINGS", "GUIDES", "_OUTCOME", "_METRICS",
            "_SUBJECTS", "_TALK", "_ELSEWHERE")  # fmt: skip
 """Tables and constants of texts that are looked up by a variable."""

@@ -46,9 +46,9 @@ def test_a_served_model_shows_what_it_does_and_is_stopped(fed):
         "5 running · 2 waiting",
     ]
     facts = dict(llama.facts.facts)
-    assert (facts["Cache"], facts["Kept for prefixes"]) == ("81,920 tokens", "12 %")
+    assert (facts["Cache"], facts["Reusable cache"]) == ("81,920 tokens", "12 %")
     assert (facts["Context"], facts["Drafts accepted"]) == ("16,384 tokens", "60 %")
-    assert facts["Cache error"] == "0.0012 nats"
+    assert facts["Cache accuracy"] == "98 %", "63 of 64 tokens"
     assert (llama.pill.text(), llama.pill.property("pill")) == ("Serving", "succeeded")
     assert phi.pill.text() == "Loading"
     assert not llama.progress.isVisible() and not llama.state.isVisible()

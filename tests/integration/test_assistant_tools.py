@@ -143,7 +143,7 @@ def test_why_a_job_waits_has_the_reason_and_an_estimate(
     answer = assistant.ask(f"why is job {world['first']} waiting?")
     check_answer(
         answer,
-        f"Job {world['first']} (first) waits: ",
+        f"Job {world['first']} (first) has not started: ",
         f"CPU is held by job {world['holder']} (holder) until",
         "No job is ahead of it",
         f"Job {world['first']} should start ",
