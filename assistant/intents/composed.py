@@ -48,7 +48,14 @@ def compose(
         first, *rest = questions.read(name)
         return Composed(first, tuple(rest), tuple(questions.resolved), head)
     if name == "report":
-        return Composed(Query("report", jobs=questions.jobs(), time=questions.time()), head=head)
+        form = " ".join(questions.letters("format")).casefold()
+        report = Query(
+            "report",
+            jobs=questions.jobs(),
+            time=questions.time(),
+            text="pdf" if "pdf" in form else "",
+        )
+        return Composed(report, head=head)
     if name == "clean":
         return Composed(Query("debris"), head=head)
     orders = Orders(found, known, state, now, text)

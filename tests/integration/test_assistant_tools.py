@@ -350,7 +350,7 @@ def test_logs_and_the_manual_are_quoted_with_their_places(
 ) -> None:
     answer = assistant.ask(f"grep 'cancel everything' in the log of job {world['broken']}")
     check_answer(answer, "cancel everything", f"jobs/{world['broken']}/log, line")
-    check_answer(assistant.ask("how do I limit a group?"), "--limit N", "commands.md, line")
+    check_answer(assistant.ask("how do I cancel a job?"), "gpudeck cancel", ".md, line")
 
 
 def victim(deck: Client) -> Job:
@@ -621,7 +621,7 @@ def test_the_command_line_asks_and_reports_what_was_done(
     capsys.readouterr()
     assert main(["ask", "--json", "--yes", "resume the queue"]) == 0
     told = msgspec.json.decode(capsys.readouterr().out, type=Answer)
-    assert (told.call, told.routed) == (Order("resume"), "rules")
+    assert (told.call, told.routed) == (Order("resume"), "exact form")
     shared.wait(job.id, WAIT_S)
     assert main(["ask", "--json", "--yes", f"cancel job {job.id}"]) == 1
     assert "has ended already" in capsys.readouterr().out
