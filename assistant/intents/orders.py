@@ -30,6 +30,8 @@ class Orders(Values):
         self.refuse("at", "if", "limit", "which", "time", "above", "below", "combine", "by")
         jobs, group = self._targets()
         verb = self._verb_of(name, bool(group))
+        if self.letters("jobs") and self.state.order is not None and self.state.order.verb == verb:
+            jobs = self._corrected(jobs)
         exclude, states = self.jobs("except"), self._states()
         if "@all" in self.marked("jobs") and not (states or group):
             states = VERBS[verb].states
@@ -55,6 +57,15 @@ class Orders(Values):
         if not group and len(jobs) == 1 and len(found) == 1 and found[0]:
             return (), found[0]
         return jobs, group
+
+    def _corrected(self, jobs: tuple[Target, ...]) -> tuple[Target, ...]:
+        """Return the jobs that are named, without those that the same order had before.
+
+        "I meant 13" behind an order for 12 is read as that order for 13 and `it`.
+        """
+        pointed = [job for mark in self.marked("jobs") for job in self._pointed(mark)]
+        self.resolved.clear()
+        return tuple(job for job in jobs if job not in pointed) or jobs
 
     def _verb_of(self, name: str, group: bool) -> str:
         """Return the verb of the table for the encoder's."""

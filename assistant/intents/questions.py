@@ -10,7 +10,7 @@ from gpudeck.assistant.intents.tokens import tokens, unaccented, unit_of
 from gpudeck.assistant.intents.values import Unknown, Unread, Values
 from gpudeck.assistant.language.glossary import term_of
 from gpudeck.assistant.query.conversion import convert, kind_of
-from gpudeck.assistant.query.request import COST, NEWEST, Query, Target, Where
+from gpudeck.assistant.query.request import COST, NEWEST, PREVIOUS, Query, Target, Where
 from gpudeck.assistant.query.table import SUBJECTS
 
 DEVICE_FIELDS = {
@@ -135,6 +135,8 @@ class Questions(Values):
         if query.measure == "use":
             query = msgspec.structs.replace(query, measure="")
         sides = query.devices if query.subject == "devices" else query.jobs
+        if query.subject == "jobs" and len(sides) == 1 and "before" in self.marked("compare"):
+            return msgspec.structs.replace(query, other=Query("jobs", text=PREVIOUS))
         if self.marked("compare") != ["each"] or len(sides) != 2:
             raise Unread("compare")
         field = "devices" if query.subject == "devices" else "jobs"

@@ -193,6 +193,10 @@ def test_comparisons_and_unknown_energy(
 ) -> None:
     answer = assistant.ask(f"compare job {world['again']} with job {world['train']}")
     check_answer(answer, f"| job {world['again']} (train) | job {world['train']} (train) |")
+    again = assistant.ask(f"how does job {world['again']} compare with its previous run?")
+    assert again.text.partition(";")[0] == answer.text.partition(";")[0]
+    first = assistant.ask(f"how does job {world['broken']} compare with its previous run?")
+    assert "There is nothing to compare it with." in first.text
     energy = assistant.ask("which job used the most energy this week?")
     check_answer(energy, "Energy is not known of any of these")
 
