@@ -75,6 +75,7 @@ _STATES = {
                 "termine(?:s|es?) finie?s? "
                 "terminad\\w* acabad\\w*"),
     "cancelled": _of("cancell?ed abgebrochen\\w* annule(?:s|es?) cancelad\\w*"),
+    "held": _of("held angehalten\\w* retenus? retenid\\w*"),
 }  # fmt: skip
 _LIMITING = _of(
     "last first newest oldest latest longest shortest older newer half some few most only other "

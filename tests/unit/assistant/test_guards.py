@@ -74,7 +74,8 @@ ALL = Order("cancel", states=("queued", "starting", "running"))
     ["cancel all jobs of flurbel", "cancel all failed jobs", "cancel all the old jobs",
      "cancel the last jobs", "brich alle wartenden jobs ab", "annule les derniers jobs",
      "cancela todos los jobs fallidos", "cancel everything nobody needs",
-     "cancel all jobs on gpu 3", "cancel 3 jobs", "pause the queue of alice"],
+     "cancel all jobs on gpu 3", "cancel 3 jobs", "pause the queue of alice",
+     "resume all held jobs"],
 )  # fmt: skip
 def test_an_order_for_all_jobs_is_refused_for_a_word_that_may_choose_among_them(
     request_text: str,
