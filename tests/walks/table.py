@@ -58,6 +58,6 @@ WALKS = (
             )
         ),
     ),
-    Walk("**A reading to the pixels of a tile**", 26, reading_to_pixel),
+    Walk("**A reading to the pixels of a tile**", 27, reading_to_pixel),
     Walk("**A question to its answer**", 40, question_to_answer),
 )
