@@ -208,8 +208,7 @@ def _respond(asked: _Asked) -> Answer:
 
 def _propose(asked: _Asked, order: Order) -> Answer:
     daemon, said = asked.context.daemon, asked.words
-    for one in (order, order.then or order):
-        check_permitted(daemon, f"{one.role} {one.verb}")
+    check_permitted(daemon, order.name)
     action = plan_action(asked.tools, order)
     asked.context.request.channel.raise_if_cancelled()
     certain = asked.understood.exact and asked.ask.meant is None

@@ -64,8 +64,7 @@ def describe(request: Request, said: Words) -> str:
     """Describe a query or an order in words, such as `Temperature, highest: GPU 3`."""
     if isinstance(request, Order):
         parts = [said.text(VERBS[request.verb].about), *_orders(request, said)]
-        first = ": ".join([parts[0], ", ".join(parts[1:])]) if parts[1:] else parts[0]
-        return f"{first}; {describe(request.then, said)}" if request.then is not None else first
+        return ": ".join([parts[0], ", ".join(parts[1:])]) if parts[1:] else parts[0]
     return _query(request, said)
 
 

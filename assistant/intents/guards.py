@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from gpudeck.assistant.intents.names import Known, is_word
 from gpudeck.assistant.intents.times import read_time
-from gpudeck.assistant.intents.tokens import normalized, tokens, unaccented
+from gpudeck.assistant.intents.tokens import tokens, unaccented
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.reader.reading import Reading
 
@@ -208,8 +208,3 @@ def numbers(request: str, found: Reading) -> tuple[str, ...]:
 def order_words() -> frozenset[str]:
     """Return the words that orders for several jobs are made of."""
     return frozenset(WORDS.read_text("utf-8").split())
-
-
-def norm(word: str) -> str:
-    """Return a word as `order_words` has it."""
-    return unaccented(normalized(word))

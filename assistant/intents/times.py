@@ -17,7 +17,6 @@ from gpudeck.assistant.query.request import Span
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "week": 7 * 86400.0}
 _AROUND_S = 1800.0
 """`Around 3` is half an hour before and after it."""
-_POINT_S = 300.0
 _DAYS = {
     0: "today|heute|heutige[nrs]?|aujourd hui|hoy"
     "|(?:the|den|la|el) (?:day|tag|journ[eé]e|dia)(?! before| vor| d avant| anterior)",

@@ -188,11 +188,6 @@ def _tokens(match: re.Match[str]) -> list[Token]:
     return [Token(kind, text, norm)]  # type: ignore[arg-type]
 
 
-def unit_words() -> tuple[str, ...]:
-    """Return the words of units."""
-    return tuple(_UNITS)
-
-
 def unit_of(norm: str) -> str:
     """Return the unit that a word names, or an empty text."""
     return _UNITS.get(norm, "")

@@ -132,16 +132,6 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True, tag="order"):
     setting: str = ""
     text: str = ""
     """The value of a setting, a note, a name, or the kind of debris."""
-    take: int = 0
-    """Of the jobs that are described only the first so many; if negative, the last ones."""
-    leave: int = 0
-    """All but the first so many; if negative, all but the last ones."""
-    one: bool = False
-    """A single job is meant, and it is described, not named: several that fit are asked about."""
-    awaited: bool = False
-    """Not the named jobs are meant but those that they wait for."""
-    then: Order | None = None
-    """A second order, which is carried out after it and is on the same card."""
 
     @property
     def role(self) -> Role:
@@ -151,8 +141,7 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True, tag="order"):
     @property
     def name(self) -> str:
         """Return the role and the verb, such as `operate cancel`, which permissions name."""
-        both = f"{self.verb}+{self.then.verb}" if self.then is not None else self.verb
-        return f"{self.role} {both}"
+        return f"{self.role} {self.verb}"
 
     @property
     def line(self) -> str:

@@ -30,8 +30,6 @@ def targets(context: ToolContext, order: Order) -> list[Job]:
         found = list(named_jobs(daemon, order.jobs, several=bool(order.states)))
         if order.states and all(isinstance(job, str) for job in order.jobs):
             found = [job for job in found if _in_states(job, order)]
-        if order.awaited:
-            found = _awaited(context, found)
     elif order.states or order.group:
         found = _described(daemon, order)
         if order.group and not found:
@@ -43,12 +41,9 @@ def targets(context: ToolContext, order: Order) -> list[Job]:
         if len(found) != 1:
             known = words.text("name the job, for example by its number")
             raise UserError(f"{known}: {list_jobs(found)}" if found else known)
-    found = _taken(order, [job for job in found if job.id not in excluded])
+    found = [job for job in found if job.id not in excluded]
     if not found:
         raise UserError(words.text("no job matches, so there is nothing to do"))
-    if order.one and len(found) > 1:
-        known = words.text("name the job, for example by its number")
-        raise UserError(f"{known}: {list_jobs(found)}")
     if len(found) > MAX_TOGETHER:
         raise UserError(
             words.text(
@@ -58,26 +53,6 @@ def targets(context: ToolContext, order: Order) -> list[Job]:
             )
         )
     return sorted(found, key=lambda job: job.id) if len(order.jobs) != 1 else found
-
-
-def _awaited(context: ToolContext, jobs: list[Job]) -> list[Job]:
-    """Return the jobs that these wait for. Raises UserError if they wait for none."""
-    known = {job.id: job for job in _active(context.daemon)}
-    numbers = dict.fromkeys(n for job in jobs for n in (*job.spec.after, *job.spec.after_any))
-    found = [known[number] for number in numbers if number in known]
-    if not found:
-        raise UserError(context.words.text("{jobs}: waits for no other job", jobs=titles(jobs)))
-    return found
-
-
-def _taken(order: Order, found: list[Job]) -> list[Job]:
-    """Return the first or the last of the jobs by number, or all but these."""
-    if not order.take and not order.leave:
-        return found
-    ordered = sorted(found, key=lambda job: job.id)
-    if order.take:
-        return ordered[: order.take] if order.take > 0 else ordered[order.take :]
-    return ordered[order.leave :] if order.leave > 0 else ordered[: order.leave]
 
 
 def _described(daemon: Client, order: Order) -> list[Job]:

@@ -25,8 +25,6 @@ FOLDER = Path(__file__).with_name("phrases")
 LANGUAGES = ("en", "de", "fr", "es")
 NUMBERED = "1234"
 """The numbers of slots of a kind, of which a request has at most so many."""
-SLOT_KINDS = "njgqtsc"
-"""Numbers, names of jobs and of groups, quantities, times, other names, and commands."""
 NAME = re.compile(r"@([\w°-]+)(?:/([\w-]+))?")
 SLOT = re.compile(r"<(\w):(\w+?)>")
 POINTER = re.compile(r"@(\w+)")
