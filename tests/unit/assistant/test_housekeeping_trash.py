@@ -40,18 +40,21 @@ NAMES = [
 ]
 
 
+def keep_data_below(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
+    monkeypatch.setenv("GPUDECK_HOME", str(folder / "home"))
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
+    keep_data_below(tmp_path, monkeypatch)
     return world(tmp_path / "world")
 
 
 @pytest.fixture
 def shm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return a folder on another file system."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
+    keep_data_below(tmp_path, monkeypatch)
     folder = Path("/dev/shm") / f"gpudeck-test-{os.getpid()}"
     folder.mkdir()
     yield folder
@@ -149,15 +152,18 @@ def test_another_file_system_has_its_own_trash(shm: Path) -> None:
 @pytest.fixture
 def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Mount a file system for a test."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path / "home"))
+    keep_data_below(tmp_path, monkeypatch)
     with tmpfs(tmp_path / "mounted") as folder:
         yield folder
 
 
 @contextmanager
-def tmpfs(folder: Path) -> Iterator[Path]:
-    """Mount a file system in memory at a new folder."""
+def tmpfs(folder: Path, used: int = 5000) -> Iterator[Path]:
+    """Mount a file system in memory at a new folder, and use up the first inode numbers.
+
+    Neighbouring processes map deleted files of other file systems in memory, which are known by
+    their numbers alone, and small numbers are likely to be among those.
+    """
     folder.mkdir()
     if subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", folder],
@@ -166,6 +172,9 @@ def tmpfs(folder: Path) -> Iterator[Path]:
     ).returncode:
         pytest.skip("nothing can be mounted here")
     try:
+        for _ in range(used):
+            (folder / "number").touch()
+            (folder / "number").unlink()
         yield folder
     finally:
         subprocess.run(["umount", folder], check=True)
@@ -191,9 +200,17 @@ SEMAPHORES = (
 )
 
 
-def test_deleted_semaphores_of_the_same_numbers_keep_nothing(mounted: Path) -> None:
+@pytest.fixture
+def small_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Mount a file system whose files have the first inode numbers."""
+    keep_data_below(tmp_path, monkeypatch)
+    with tmpfs(tmp_path / "mounted", used=0) as folder:
+        yield folder
+
+
+def test_deleted_semaphores_of_the_same_numbers_keep_nothing(small_numbers: Path) -> None:
     """In a container, for example, which numbers its shared memory from the beginning."""
-    here = world(mounted / "world")
+    here = world(small_numbers / "world")
     inode = (kernel(here, "mine") / "a.cubin").stat().st_ino
     finds = found(here)
     with subprocess.Popen(
