@@ -1,12 +1,15 @@
 """Run flash-attention's own tests of its CuTe kernels with our attention in place of these.
 
     python -m tests.gpu.flash_attention_suite FOLDER [--count 3000] [--seed 0] [--limit 600]
+        [--processes 8] [--out FILE.csv]
 
 FOLDER is a checkout of github.com/Dao-AILab/flash-attention, of which nothing is installed and
-nothing is kept here: tests/cute/test_flash_attn.py runs with its own reference,
-flash_attn/cute/testing.py, and a module flash_attn.cute.interface whose functions call
-`accel.attention`. Of the dense and ragged tests of outputs and gradients as many cases as asked for
-are drawn by the seed, beside all cases of the gradient of lse, of small heads and of empty inputs.
+nothing is kept here: its tests/cute/test_flash_attn.py and test_flash_attn_varlen.py run with their
+own reference, flash_attn/cute/testing.py, and a module flash_attn.cute.interface whose functions
+call `accel.attention`. Of the dense and ragged tests of outputs and gradients as many cases as
+asked for are drawn by the seed, and a tenth as many of the other ragged test, beside all cases of
+the gradient of lse, of small heads and of empty inputs. Several processes take case after case. A
+case is "forward only" where the test itself leaves out the gradients on Hopper.
 It needs a CUDA GPU, pytest and einops.
 """
 
@@ -14,14 +17,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import importlib.util
 import io
 import itertools
+import multiprocessing
 import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,6 +39,7 @@ from torch import Tensor
 from gpudeck.accel.attention import Ragged, attention
 
 DRAWN = ("test_flash_attn_output", "test_flash_attn_varlen_output")
+RAGGED = "test_varlen"
 ALWAYS = (
     "test_flash_attn_lse_grad",
     "test_flash_attn_small_head_dim",
@@ -44,7 +51,13 @@ ALWAYS = (
     "test_flash_attn_varlen_backward_non_aligned_head_dim",
     "test_flash_attn_sm90_hdim_padding",
 )
+WIDE, MOST_WIDE = 1023**2, 4
+"""Scores of a head from which on a case's reference takes gigabytes; how many such run at once."""
+LOST = 3
+"""How a process ends that cannot use the GPU any more."""
 Answer = tuple[Tensor, Tensor]
+Test = Callable[..., None]
+Case = tuple[Test, dict[str, object]]
 
 
 def flash_attn_func(
@@ -150,6 +163,7 @@ def _install(folder: Path) -> None:
     for name in ("flash_attn", "flash_attn.cute"):
         package = ModuleType(name)
         package.__path__ = []
+        package.flash_attn_varlen_func = flash_attn_varlen_func  # type: ignore[attr-defined]
         sys.modules[name] = package
     cache = ModuleType("flash_attn.cute.cache_utils")
     cache.JITCache = dict  # type: ignore[attr-defined]
@@ -172,7 +186,7 @@ def _load(name: str, file: Path) -> ModuleType:
     return module
 
 
-def _axes(test: Callable[..., None]) -> list[list[dict[str, object]]]:
+def _axes(test: Test) -> list[list[dict[str, object]]]:
     """Return what each `parametrize` of a test gives, as arguments by name."""
     axes = []
     for mark in getattr(test, "pytestmark", []):
@@ -185,34 +199,106 @@ def _axes(test: Callable[..., None]) -> list[list[dict[str, object]]]:
     return axes
 
 
-def _cases(module: ModuleType, count: int, seed: int) -> Iterator[tuple[str, dict[str, object]]]:
-    """Yield the names of tests and their arguments: all cases of some, drawn cases of others.
+def _cases(folder: Path, count: int, seed: int) -> Iterator[Case]:
+    """Yield tests and their arguments: all cases of some, drawn cases of others.
 
     Collected by pytest, the ragged cases alone are hundreds of thousands.
     """
-    for name in (name for name in ALWAYS if hasattr(module, name)):  # not every version has all
-        for parts in itertools.product(*_axes(getattr(module, name))):
-            yield name, {key: value for part in parts for key, value in part.items()}
+    module = _load("test_flash_attn", folder / "tests/cute/test_flash_attn.py")
+    ragged = _load("test_flash_attn_varlen", folder / "tests/cute/test_flash_attn_varlen.py")
+    for test in (getattr(module, n) for n in ALWAYS if hasattr(module, n)):  # not all versions have
+        for parts in itertools.product(*_axes(test)):
+            yield test, {key: value for part in parts for key, value in part.items()}
     rng = random.Random(seed)
-    axes = {name: _axes(getattr(module, name)) for name in DRAWN}
-    while count:
-        name = rng.choice(DRAWN)
-        given = {k: v for axis in axes[name] for k, v in rng.choice(axis).items()}
-        if not (given.get("causal") and given.get("local_enum")):  # which the tests skip
-            yield name, given
-            count -= 1
+    tests = [getattr(module, name) for name in DRAWN]
+    for i in range(count):
+        yield _draw(rng, tests, lambda given: bool(given["causal"] and given["local_enum"]))
+        if i % 10 == 9:
+            yield _draw(rng, [getattr(ragged, RAGGED)],
+                        lambda given: given["min_seq_len"] > given["max_seq_len"])  # type: ignore[operator]  # fmt: skip
 
 
-def _outcome(test: Callable[..., None], given: dict[str, object]) -> str:
-    """Run a case; return passed, skipped or what failed."""
+def _draw(
+    rng: random.Random, tests: list[Test], skips: Callable[[dict[str, object]], bool]
+) -> Case:
+    """Return a case of one of the tests, none that the test skips."""
+    while True:
+        test = rng.choice(tests)
+        given = {k: v for axis in _axes(test) for k, v in rng.choice(axis).items()}
+        if not skips(given):
+            return test, given
+
+
+def _outcome(test: Test, given: dict[str, object]) -> str:
+    """Run a case; return passed, forward only, skipped or what failed."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             test(**given)
-    except (pytest.skip.Exception, pytest.xfail.Exception):
+    except pytest.skip.Exception:
         return "skipped"
+    except pytest.xfail.Exception:
+        return "forward only"
     except Exception as e:  # noqa: BLE001 - every failure is counted
-        return f"{type(e).__name__}: {str(e)[:200]}"
+        return f"{type(e).__name__}: {' '.join(str(e).split())[:200]}"
     return "passed"
+
+
+class _Run:
+    """What the processes share: the next case, room for wide cases, and what was found."""
+
+    def __init__(self, folder: Path, count: int, seed: int, end: float) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self.given = folder, count, seed
+        self.end = end
+        self.next, self.room = spawn.Value("i", 0), spawn.Semaphore(MOST_WIDE)
+        self.found = spawn.SimpleQueue()
+
+    def start(self) -> BaseProcess:
+        """Start a process that takes case after case."""
+        process = multiprocessing.get_context("spawn").Process(
+            target=_work, args=(self,), daemon=True
+        )
+        process.start()
+        return process
+
+    def take(self) -> int:
+        """Return the next case's number, which nobody else gets."""
+        with self.next.get_lock():
+            self.next.value += 1
+            return int(self.next.value) - 1
+
+
+def _work(run: _Run) -> None:
+    """Run cases until none or no time is left; end with `LOST` where the GPU is lost."""
+    _install(run.given[0])
+    cases = list(_cases(*run.given))
+    while time.time() < run.end and (at := run.take()) < len(cases):
+        test, given = cases[at]
+        wide = int(given.get("seqlen_q", 0)) * int(given.get("seqlen_k", 0)) >= WIDE  # type: ignore[call-overload]
+        with run.room if wide else contextlib.nullcontext():
+            began = time.time()
+            outcome = _outcome(test, given)
+            named = ", ".join(f"{k}={v}" for k, v in given.items())
+            run.found.put((at, test.__name__, named, outcome, round(time.time() - began, 3)))
+            try:
+                torch.cuda.empty_cache()
+                torch.cuda.synchronize()
+            except RuntimeError:
+                sys.exit(LOST)
+
+
+def _gather(run: _Run, processes: int) -> Iterator[tuple[int, str, str, str, float]]:
+    """Yield what the processes find; one that lost the GPU is replaced."""
+    workers = [run.start() for _ in range(processes)]
+    while any(w.is_alive() for w in workers) and time.time() < run.end + 20:
+        while not run.found.empty():
+            yield run.found.get()
+        workers = [run.start() if w.exitcode == LOST else w for w in workers]
+        time.sleep(0.2)
+    while not run.found.empty():
+        yield run.found.get()
+    for worker in workers:
+        worker.kill()
 
 
 def main() -> int:
@@ -223,20 +309,24 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds")
+    parser.add_argument("--processes", type=int, default=8)
+    parser.add_argument("--out", type=Path, default=Path("flash_attention_suite.csv"))
     asked = parser.parse_args()
-    end = time.monotonic() + asked.limit
-    _install(asked.folder)
-    module = _load("test_flash_attn", asked.folder / "tests/cute/test_flash_attn.py")
-    counts: Counter[str] = Counter()
-    for name, given in _cases(module, asked.count, asked.seed):
-        if time.monotonic() > end:
-            break
-        found = _outcome(getattr(module, name), given)
-        counts[found if found in ("passed", "skipped") else "failed"] += 1
-        if found not in ("passed", "skipped"):
-            print(f"{name}({', '.join(f'{k}={v}' for k, v in given.items())}): {found}", flush=True)
-    print(", ".join(f"{n} {what}" for what, n in counts.items()))
-    return int(counts["failed"] > 0)
+    run = _Run(asked.folder, asked.count, asked.seed, time.time() + asked.limit)
+    counts: Counter[tuple[str, str]] = Counter()
+    with asked.out.open("w", newline="") as out:
+        table = csv.writer(out)
+        table.writerow(("case", "test", "arguments", "outcome", "seconds"))
+        for at, name, given, outcome, seconds in _gather(run, asked.processes):
+            kind = outcome if outcome in ("passed", "forward only", "skipped") else "failed"
+            counts[name, kind] += 1
+            table.writerow((at, name, given, outcome, seconds))
+            out.flush()
+            if kind == "failed":
+                print(f"{name}({given}): {outcome}", flush=True)
+    for (name, kind), n in sorted(counts.items()):
+        print(f"{name}: {n} {kind}")
+    return int(any(kind == "failed" for _, kind in counts))
 
 
 if __name__ == "__main__":
