@@ -6,8 +6,9 @@
 is timed in turn with every backend that can compute the pass, as CUDA graphs, each in its own
 layout, on tensors that together exceed the cache. Batch, heads, head size, lengths, causality and
 the query heads that share a key head are drawn from what models use; a shape has at most 2**37
-products, so that it takes milliseconds. The table gets a row after each pass, and no pass begins
-once --limit seconds have passed.
+products, so that it takes milliseconds. What `auto` chooses where flash-attn-4 is absent is judged
+by the same times. The table gets a row after each pass, and no pass begins once --limit seconds
+have passed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import torch
 
+from gpudeck.accel.attention.dispatch import contenders
 from gpudeck.accel.runtime.timing import timing_of
 from tests.benchmarks.attention_contenders import OWN, PEER_BACKENDS, Runner, captured
 from tests.benchmarks.attention_draws import CUDA
@@ -33,6 +35,7 @@ HEADS = (4, 8, 12, 16, 20, 25, 32, 40, 48, 64, 96, 128)
 MOST_PRODUCTS, MOST_ELEMENTS = 1 << 37, 1 << 28
 """Products of a query, a key and an element; elements of the queries."""
 LAYOUT_FREE = (*OWN, *PEER_BACKENDS)
+FA4 = "fa4"
 
 
 def draw_shapes(seed: int, count: int) -> Iterator[ModelShape]:
@@ -60,6 +63,8 @@ def judge(shape: ModelShape, direction: str, seconds: float) -> dict[str, object
     """Return the row of a pass: what was chosen, its time, and the fastest backend's."""
     runner = Runner(shape, direction)  # type: ignore[arg-type]
     chosen = runner.chosen
+    expected = contenders(runner.problem, direction)  # type: ignore[arg-type]
+    alone = next((name for name in expected if name != FA4), "")
     calls, failed = {}, []
     for name, make in runner.contenders():
         if name == "auto" or name not in LAYOUT_FREE:
@@ -77,6 +82,7 @@ def judge(shape: ModelShape, direction: str, seconds: float) -> dict[str, object
     best = min(us, key=us.__getitem__)
     peers = [us[name] for name in us if name not in OWN]
     own = us.get(chosen.backend)
+    others = [us[name] for name in us if name != FA4]
     return {
         **{n: getattr(shape, n) for n in ("name", "batch", "heads", "kv_heads", "seq_q")},
         **{"head_dim": shape.head_dim, "causal": shape.causal, "direction": direction},
@@ -84,6 +90,8 @@ def judge(shape: ModelShape, direction: str, seconds: float) -> dict[str, object
         **{"best": best, "best_us": f"{us[best]:.5g}"},
         "of_best": f"{us[best] / own:.4f}" if own else "",
         "of_best_peer": f"{min(peers) / own:.4f}" if own and peers else "",
+        "without_fa4": alone,
+        "of_best_without_fa4": f"{min(others) / us[alone]:.4f}" if alone in us else "",
         "all": " ".join(f"{n}={t:.5g}" for n, t in sorted(us.items(), key=lambda x: x[1])),
         "note": "; ".join(failed),
     }
@@ -108,7 +116,8 @@ def main() -> None:
                 return
             row = judge(shape, direction, asked.seconds) | {"seed": asked.seed, **where}
             merge("attention_first_choice", [row], keys, asked.out)
-            print(f"{row['of_best']:6} {direction:8} {row['name']}: {row['chosen']}; {row['all']}")
+            print(f"{row['of_best']:6} {row['of_best_without_fa4']:6} {direction:8} {row['name']}:"
+                  f" {row['chosen']}; {row['all']}", flush=True)  # fmt: skip
             torch.cuda.empty_cache()
 
 
