@@ -24,8 +24,8 @@ from pathlib import Path
 
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.settings import Settings
+from tests.benchmarks.suspension.bench import Bench, print_log
 from tests.benchmarks.suspension.card import survive
-from tests.benchmarks.suspension.jobs import Bench, print_log
 from tests.benchmarks.suspension.programs import Ended, command, is_exact, parse_end
 from tests.support import eventually, state_folder
 
