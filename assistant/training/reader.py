@@ -62,6 +62,7 @@ def loss_of(found: Mapping[str, Tensor], wanted: Rows, smoothing: float) -> Tens
     asked = (wanted.page != NONE).sum().clamp(min=1)
     pages = functional.cross_entropy(found["page"].float(), wanted.page, reduction="sum")
     loss = loss + 0.3 * pages / asked
+    loss = loss + 0.3 * functional.cross_entropy(found["language"].float(), wanted.language)
     if "tag" in found:
         tags = found["tag"].float().flatten(0, 1)
         loss = loss + functional.cross_entropy(tags, wanted.tag.flatten())
@@ -206,7 +207,7 @@ def judge(model: Reader, found: Rows) -> dict[str, float]:
     """Return the shares that are right on rows that were held out.
 
     `head` is the kind, `top 3` whether it is among the first three, `marks` all marks and no
-    others, `tags` all letters of spans, `all` these together.
+    others, `tags` all letters of spans, `all` these together, and `language` the language.
     """
     model.eval()
     right: dict[str, float] = {}
@@ -216,7 +217,8 @@ def judge(model: Reader, found: Rows) -> dict[str, float]:
         mark = ((logits["mark"] > 0) == (wanted.mark > 0)).all(-1)
         tag = ((logits["tag"].argmax(-1) == wanted.tag) | (wanted.tag < 0)).all(-1)
         said = {"head": best[:, 0], "top 3": best.any(-1), "marks": mark, "tags": tag,
-                "all": best[:, 0] & mark & tag}  # fmt: skip
+                "all": best[:, 0] & mark & tag,
+                "language": logits["language"].argmax(-1) == wanted.language}  # fmt: skip
         for name, one in said.items():
             right[name] = right.get(name, 0.0) + float(one.sum())
     return {name: round(value / len(found.ids), 4) for name, value in right.items()}

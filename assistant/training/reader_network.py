@@ -12,11 +12,12 @@ from torch.nn import functional
 
 from gpudeck.assistant.reader.labels import PAGES, SPANS, heads, marks
 from gpudeck.assistant.reader.quantized import BLOCK, unpack
+from gpudeck.language.languages import LANGUAGES
 
 HEADS, MARKS = heads(), marks()
 LAYERS = 12
 TAGS = ("", *(f"{start}-{name}" for name in SPANS for start in "BI"))
-CLASSIFIERS = ("head", "second", "mark", "page")
+CLASSIFIERS = ("head", "second", "mark", "page", "language")
 """The heads that read a request as a whole."""
 
 
@@ -95,6 +96,7 @@ class Reader(nn.Module):
         self.second = nn.Linear(768, len(HEADS) + 1)
         self.mark = nn.Linear(768, len(MARKS))
         self.page = nn.Linear(768, len(PAGES))
+        self.language = nn.Linear(768, len(LANGUAGES))
         self.tag = nn.Linear(384, len(TAGS))
         self.drop = nn.Dropout(0.1)
 

@@ -14,11 +14,13 @@ from torch import Tensor
 from gpudeck.assistant.reader.labels import PAGES
 from gpudeck.assistant.training.reader_network import HEADS, MARKS, TAGS
 from gpudeck.assistant.training.requests import Example
+from gpudeck.language.languages import LANGUAGES
 
 _HEAD = {name: i for i, name in enumerate(HEADS)}
 _MARK = {name: i for i, name in enumerate(MARKS)}
 _TAG = {name: i for i, name in enumerate(TAGS)}
 _PAGE = {name: i for i, name in enumerate(PAGES)}
+_LANGUAGE: dict[str, int] = {name: i for i, name in enumerate(LANGUAGES)}
 WIDTHS = (16, 24, 32, 48, 96)
 """How wide batches are; a request has at most so many pieces with what was meant before it."""
 _LONGEST = WIDTHS[-1]
@@ -41,6 +43,7 @@ class Rows(NamedTuple):
     mark: Tensor
     """[N, M], 0 or 1."""
     page: Tensor
+    language: Tensor
 
     def at(self, places: Tensor, width: int = 0) -> Rows:
         """Return some rows of a width, which without one is that of the longest of them."""
@@ -82,6 +85,7 @@ def rows(found: Sequence[Example], tokenizer: Tokenizer) -> Rows:
         ids, lengths, tags, torch.tensor([_HEAD[one.heads[0]] for one in found]),
         torch.tensor([_HEAD[one.heads[1]] if len(one.heads) > 1 else len(HEADS) for one in found]),
         marked, torch.tensor([_PAGE[one.page] if one.page else NONE for one in found]),
+        torch.tensor([_LANGUAGE[one.language] for one in found]),
     )  # fmt: skip
 
 
