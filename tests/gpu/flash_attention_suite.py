@@ -51,8 +51,8 @@ ALWAYS = (
     "test_flash_attn_varlen_backward_non_aligned_head_dim",
     "test_flash_attn_sm90_hdim_padding",
 )
-WIDE, MOST_WIDE = 1023**2, 4
-"""Scores of a head from which on a case's reference takes gigabytes; how many such run at once."""
+SCORES, PARTS = 50_000_000, 20
+"""The memory for references is shared out in parts, each enough for so many scores of a case."""
 LOST = 3
 """How a process ends that cannot use the GPU any more."""
 Answer = tuple[Tensor, Tensor]
@@ -244,13 +244,14 @@ def _outcome(test: Test, given: dict[str, object]) -> str:
 
 
 class _Run:
-    """What the processes share: the next case, room for wide cases, and what was found."""
+    """What the processes share: the next case, memory, and what was found."""
 
     def __init__(self, folder: Path, count: int, seed: int, end: float) -> None:
         spawn = multiprocessing.get_context("spawn")
         self.given = folder, count, seed
         self.end = end
-        self.next, self.room = spawn.Value("i", 0), spawn.Semaphore(MOST_WIDE)
+        self.next = spawn.Value("i", 0)
+        self.door, self.parts = spawn.Lock(), spawn.Semaphore(PARTS)
         self.found = spawn.SimpleQueue()
 
     def start(self) -> BaseProcess:
@@ -267,6 +268,23 @@ class _Run:
             self.next.value += 1
             return int(self.next.value) - 1
 
+    @contextlib.contextmanager
+    def memory_for(self, test: Test, given: dict[str, Any]) -> Iterator[None]:
+        """Wait until there is memory for a case's reference, which holds all scores."""
+        queries, keys = given.get("seqlen_q", 0), given.get("seqlen_k", 0)
+        sequences = 9 if keys <= 2048 else 2
+        if test.__name__ == DRAWN[1]:
+            sequences = 49 if queries <= 512 else 7
+        parts = min(PARTS, 6 * sequences * queries * max(queries, keys) // SCORES)
+        with self.door:
+            for _ in range(parts):
+                self.parts.acquire()
+        try:
+            yield
+        finally:
+            for _ in range(parts):
+                self.parts.release()
+
 
 def _work(run: _Run) -> None:
     """Run cases until none or no time is left; end with `LOST` where the GPU is lost."""
@@ -274,8 +292,7 @@ def _work(run: _Run) -> None:
     cases = list(_cases(*run.given))
     while time.time() < run.end and (at := run.take()) < len(cases):
         test, given = cases[at]
-        wide = int(given.get("seqlen_q", 0)) * int(given.get("seqlen_k", 0)) >= WIDE  # type: ignore[call-overload]
-        with run.room if wide else contextlib.nullcontext():
+        with run.memory_for(test, given):
             began = time.time()
             outcome = _outcome(test, given)
             named = ", ".join(f"{k}={v}" for k, v in given.items())
