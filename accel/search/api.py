@@ -47,7 +47,8 @@ class Found(NamedTuple):
     measured: bool
     """False if the target is not here: then the kernel was compiled, and its rank predicted."""
     microseconds: float
-    """The median of a call with the copies of inputs and results; 0 if nothing was measured."""
+    """The median of a call, with a share of the copies of inputs and results; 0 if nothing was
+    measured."""
     verdict: Verdict | None
     """The judge's; None if nothing was measured."""
     installed: Kernel | None

@@ -41,6 +41,10 @@ _CALLS = 6
 _LEAST, _MOST = 4, 15
 """Windows of a configuration: those that all are much slower than the best end it early."""
 _HOPELESS = 1.05
+_REPEATS = 8
+"""Of each call: copying inputs and the result once counts little then, as it should."""
+_WINDOW_S = 0.02
+"""About the longest window: slow kernels are repeated less often."""
 JOULES_A_KWH = 3.6e6
 
 
@@ -185,12 +189,18 @@ class Engine:
     def _times(self, runner: Contender, config: Config) -> list[float]:
         best = self._journal.timed
         times: list[float] = []
+        repeats = 1
         while len(times) < _MOST:
             self._desk.refill(self._values, self._calls)
-            seconds = runner.window(Window(self._calls), "a timed call")
+            window = Window(self._calls, repeats=repeats)
+            seconds = runner.window(window, "a timed call")
             if seconds is None or runner.flags:
                 break
-            times.append(1e6 * seconds / self._calls)
+            wanted = max(1, min(_REPEATS, int(_WINDOW_S * repeats / seconds)))
+            if not times and repeats < wanted:
+                repeats = wanted
+                continue
+            times.append(1e6 * seconds / self._calls / repeats)
             hopeless = best and min(times) > _HOPELESS * best[0][1]
             if len(times) >= _LEAST and hopeless:
                 break

@@ -21,6 +21,8 @@ from gpudeck.accel.runtime.state_files import state_folder
 from gpudeck.accel.search.space import Config, key
 from gpudeck.language.text import Message
 
+_METHOD = b"2"
+"""Changes whenever the times of earlier searches cannot be compared with new ones."""
 State = Literal["timed", "pruned", "wrong", "failed", "hung"]
 Proposer = Literal["", "lessons", "usual", "sample", "surrogate", "endpoint"]
 """Lessons of other problems, the template's own, the Latin hypercube, LFBO, a language model."""
@@ -44,7 +46,8 @@ class Problem(msgspec.Struct, frozen=True):
     @property
     def file(self) -> Path:
         """Return the path of its journal."""
-        digest = sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:16]
+        known = _METHOD + msgspec.json.encode(self, order="deterministic")
+        digest = sha256(known).hexdigest()[:16]
         return _folder() / f"{self.task}-{digest}.jsonl"
 
     @property

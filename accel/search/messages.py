@@ -67,6 +67,8 @@ class Window(msgspec.Struct, frozen=True, tag=True):
     """Whether results are copied only after the last call."""
     poison: bool = False
     """Whether memory that is allocated holds garbage."""
+    repeats: int = 1
+    """How often each call is made; the last result counts. The judge makes each once."""
 
 
 class Listing(msgspec.Struct, frozen=True, tag=True):

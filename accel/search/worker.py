@@ -143,7 +143,8 @@ class Worker:
                     _copy(fixed, fresh)
                 if request.poison and self._device.type == "cuda":
                     self._poison()
-                out = self._call(*self._inputs)
+                for _ in range(request.repeats):
+                    out = self._call(*self._inputs)
                 if wrong := self._wrong(out, self._results[number]):
                     self._flag(*wrong)
                     break

@@ -5,9 +5,10 @@
 
 FOLDER holds KernelBench's files, named by level, as `level2_12_Gemm_Multiply_LeakyReLU.py`. `list`
 tells what the templates compute of each. `run` takes the 30 tasks of `TASKS`, or those that are
-named. First everything is compiled: the configurations that are searched, and what torch.compile
-makes of the task in its default mode and with max-autotune. Nothing is timed meanwhile but what
-max-autotune compares, one kernel at a time. Then each task is searched and judged.
+named; `--drawn` adds those of `DRAWN`. First everything is compiled: the configurations that are
+searched, and what torch.compile makes of the task in its default mode and with max-autotune.
+Nothing is timed meanwhile but what max-autotune compares, one kernel at a time. Then each task is
+searched and judged beside what was compiled in time.
 
 A task whose inputs and result take more than 0.61 GB has its first size, the batch as a rule,
 halved until they do not: the judge holds fresh inputs for several calls.
@@ -60,9 +61,21 @@ TASKS = (
 )  # fmt: skip
 """Chosen before any was measured: of those that the templates compute whole, all but one of level 2
 and half of level 1. Those of one element-wise operator can hardly win: they are bound by memory."""
+DRAWN = (
+    "level1_20", "level2_46", "level2_13", "level2_91", "level2_32", "level2_25", "level2_60",
+    "level2_62", "level2_74", "level1_27", "level2_92", "level2_49", "level2_36", "level2_80",
+    "level1_14", "level2_37", "level2_3", "level2_96", "level2_90", "level2_50", "level2_45",
+    "level2_71", "level2_27", "level1_38", "level1_17", "level2_85", "level1_28", "level2_26",
+    "level1_31", "level2_57",
+)  # fmt: skip
+"""Drawn by `random.Random(43).sample` from the sorted names of the 66 other files of which the
+templates compute a part, after everything was built. The KL divergence is not among the 66: it
+takes probabilities only."""
 MOST_BYTES = 0.61e9
 COMPILED = ("default", "max-autotune-no-cudagraphs")
 """Graphs of launches are left out for time: one launch takes a small part of these tasks."""
+_COMPILING = 0.48
+"""The share of the time that is for compiling."""
 TRIED = 4
 """Configurations of a task that are measured: the template's own first ones, compiled by then."""
 HEAD = (
@@ -162,13 +175,13 @@ class Kitchen:
         self._pool = ThreadPoolExecutor(max(2, os.cpu_count() or 2))
         self._lock = state_folder() / "timing.lock"
         self._jobs: list[Future[object]] = []
-        self._later: list[tuple[Prepared, Source, str]] = []
-        self._shapes: set[object] = set()
+        self._later: dict[object, list[Prepared]] = {}
+        """By the shapes of matrices, who waits until another task has compared products."""
         self._active: set[contender.Contender] = set()
         self.fit: dict[str, list[Config]] = {}
         """By task, the configurations that can be of use."""
-        self.missing: dict[str, int] = {}
-        """By task, how many alternatives are not compiled."""
+        self.compiled: dict[str, list[str]] = {}
+        """By task, the modes of torch.compile whose kernels are compiled."""
 
     def take(self, item: Prepared, capability: int) -> None:
         """Have everything of a task compiled.
@@ -176,28 +189,29 @@ class Kitchen:
         Tasks of the same shapes share the products that max-autotune compares: the others wait
         until the first has compared them.
         """
-        place = item.task.source
-        self.missing[item.name] = len(COMPILED)
+        self.compiled[item.name] = []
         matrices = tuple(s for s in item.task.shapes(item.task.timed) if len(s) > 1)
-        for mode in reversed(COMPILED):
-            options = {
-                "place": place.place, "entry": place.entry, "mode": mode, "lock": str(self._lock),
-            }  # fmt: skip
-            source = Source(__spec__.name, "compiled_alone", options)
-            job = (item, source, mode)
-            if mode != "default" and matrices in self._shapes:
-                self._later.append(job)
-            else:
-                self._jobs.append(self._pool.submit(self._compile, *job))
-        self._shapes.add(matrices)
+        if matrices in self._later:
+            self._later[matrices].append(item)
+        else:
+            self._later[matrices] = []
+            self._jobs.append(self._pool.submit(self._compile, item, COMPILED[1], matrices))
+        self._jobs.append(self._pool.submit(self._compile, item, COMPILED[0]))
         self.fit[item.name] = []
         for config in item.template.usual[:TRIED]:
             self._jobs.append(self._pool.submit(self._examine, item, config, capability))
 
-    def _compile(self, item: Prepared, source: Source, mode: str) -> None:
-        """Have torch.compile's kernels compiled."""
+    def _compile(self, item: Prepared, mode: str, matrices: object = None) -> None:
+        """Have torch.compile's kernels compiled, then those of the tasks that wait for it."""
+        place = item.task.source
+        options = {
+            "place": place.place, "entry": place.entry, "mode": mode, "lock": str(self._lock),
+        }  # fmt: skip
+        source = Source(__spec__.name, "compiled_alone", options)
         if self._call(item, source, f"{item.name} {mode}"):
-            self.missing[item.name] -= 1
+            self.compiled[item.name].append(mode)
+        for other in self._later.pop(matrices, ()):
+            self._jobs.append(self._pool.submit(self._compile, other, mode))
 
     def _call(self, item: Prepared, source: Source, name: str) -> bool:
         """Have a process call a function once; return whether that succeeded."""
@@ -233,10 +247,10 @@ class Kitchen:
 
     def finish(self) -> None:
         """Wait until everything is compiled, or the time is over; then stop what is left."""
-        wait(self._jobs, max(0.0, self._end - time.monotonic()))
-        self._say(f"{len(self._later)} that had to wait")
-        self._jobs += [self._pool.submit(self._compile, *job) for job in self._later]
-        left = wait(self._jobs, max(0.0, self._end - time.monotonic())).not_done
+        while left := [job for job in self._jobs if not job.done()]:
+            if time.monotonic() > self._end:
+                break
+            wait(left, max(0.0, self._end - time.monotonic()))
         self._say(f"{len(left)} of {len(self._jobs)} not compiled")
         for job in left:
             job.cancel()
@@ -245,8 +259,10 @@ class Kitchen:
         self._pool.shutdown()
 
 
-def searched(item: Prepared, fit: Sequence[Config], crew: Crew, device: ComputeDevice) -> Any:
-    """Search and judge one task; return its row."""
+def searched(
+    item: Prepared, fit: Sequence[Config], modes: Sequence[str], crew: Crew, device: ComputeDevice
+) -> Any:
+    """Search and judge one task beside those modes of torch.compile that have been compiled."""
     begun = time.monotonic()
     name, task, template, changed, *_ = item
     usual = tuple(c for c in template.usual if c in fit)
@@ -263,7 +279,7 @@ def searched(item: Prepared, fit: Sequence[Config], crew: Crew, device: ComputeD
             return (name, changed, template.name, "", "", tried, f"no kernel: {why}")
         config = journal.timed[0][0]
     verdict = judge(
-        template.make(config), task, compiled=COMPILED, device=device, crew=crew,
+        template.make(config), task, compiled=modes, device=device, crew=crew,
         effort=Effort(seconds=0.7, rounds=26, trials=1),
     )  # fmt: skip
     left = " ".join(library_operators(task))
@@ -287,7 +303,8 @@ def _judged(verdict: Verdict) -> tuple[Any, ...]:
     return (
         str(verdict.text), race.baseline, f"{race.net:.3f}", f"{race.speedup.low:.3f}",
         f"{race.microseconds:.1f}", us.get("eager", ""),
-        *(us.get(f"torch.compile {mode}", "") for mode in COMPILED), share, memory, *errors,
+        *(us.get(f"torch.compile {mode}", "not in time") for mode in COMPILED),
+        share, memory, *errors,
     )  # fmt: skip
 
 
@@ -309,7 +326,7 @@ def run(folder: Path, tasks: Sequence[str], minutes: float) -> None:
     if device.capability is not None:
         capability = 10 * device.capability[0] + device.capability[1]
     items = []
-    contender.LOAD_S = 60 * minutes * 0.42
+    contender.LOAD_S = 60 * minutes * _COMPILING
     with Crew(nursery(), device.torch_device) as crew:
         crew.arena(int(3.1 * MOST_BYTES))
         kitchen = Kitchen(crew, begun + contender.LOAD_S, say)
@@ -321,25 +338,27 @@ def run(folder: Path, tasks: Sequence[str], minutes: float) -> None:
                 say(f"{file.stem} cannot be prepared: {type(e).__name__}: {e}"[:300])
         say("prepared")
         kitchen.finish()
-    contender.LOAD_S = 20.0  # all is compiled
+    contender.LOAD_S = 20.0  # what is used is compiled
     write = csv.writer(sys.stdout)
     write.writerow(HEAD)
     with Crew(nursery(), device.torch_device, ahead=2) as crew:
         crew.arena(max(item.shared for item in items))
-        items.sort(key=lambda item: kitchen.missing[item.name])  # who lacks some comes last
         for item in items:
             if time.monotonic() > end - 5:
                 row: Any = (item.name, item.changed, "", "", "", "", "not reached")
             else:
-                row = _tried(item, kitchen.fit[item.name], crew, device)
+                modes = kitchen.compiled[item.name]
+                row = _tried(item, kitchen.fit[item.name], modes, crew, device)
             write.writerow(row)
             sys.stdout.flush()
             say(str(row))
 
 
-def _tried(item: Prepared, fit: Sequence[Config], crew: Crew, device: ComputeDevice) -> Any:
+def _tried(
+    item: Prepared, fit: Sequence[Config], modes: Sequence[str], crew: Crew, device: ComputeDevice
+) -> Any:
     try:
-        return searched(item, fit, crew, device)
+        return searched(item, fit, modes, crew, device)
     except Exception as e:  # noqa: BLE001 - one task that fails must not end the others
         return (item.name, item.changed, "", "", "", "", f"failed: {type(e).__name__}: {e}"[:300])
 
@@ -349,6 +368,7 @@ def main() -> int:
     parser.add_argument("what", choices=("list", "run"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tasks", nargs="*", default=TASKS)
+    parser.add_argument("--drawn", action="store_true", help="also those of DRAWN")
     parser.add_argument("--minutes", type=float, default=7.0)
     args = parser.parse_args()
     # processes compile side by side, each with one thread
@@ -358,7 +378,7 @@ def main() -> int:
         if args.what == "list":
             show(args.folder)
         else:
-            run(args.folder, args.tasks, args.minutes)
+            run(args.folder, [*args.tasks, *(DRAWN if args.drawn else ())], args.minutes)
     return 0
 
 

@@ -29,6 +29,7 @@ from gpudeck.accel.search.tasks import Task, task_of
 from gpudeck.accel.search.verdict import Source
 
 TASKS = ("softmax", "gelu", "rms_norm", "swiglu")
+EFFORT = Effort(seconds=2.0, rounds=40)
 NAMES = ("candidate", "baseline", "twin", "copies")
 _CALL_US = 100.0
 """About the time of a call: windows have as many calls as there are inputs."""
@@ -57,7 +58,7 @@ def contests(task: Task, crew: Crew, count: int, end: float) -> tuple[int, int, 
             runners[name] = runner
         while done < count and time.monotonic() < end:
             allowed = bound(2e-7, task.dtype)
-            contest = Contest(task, desk, allowed, random, Effort(2.0, 80), _CALL_US)
+            contest = Contest(task, desk, allowed, random, EFFORT, _CALL_US)
             race = contest.run(runners, "eager", ())
             done += 1
             refused += bool(contest.refusals)
