@@ -4,10 +4,11 @@ autotuner and Helion's search.
     python -m tests.benchmarks.search_spaces --minutes 2.5 > spaces.csv
 
 For each problem the search runs with empty caches but for a process that waits, and goes on until
-it has measured the whole space. Triton's autotuner then chooses from the same configurations, whose kernels are compiled by
-then; Helion searches a space of its own within the budget. In the end all are timed by
-`triton.testing.do_bench` in turn, with a cleared cache. A row tells the microseconds of what the
-search had found after the budget and after 60 s, of the best configuration, and of the peers.
+it has measured the whole space. Triton's autotuner then chooses from the same configurations, whose
+kernels are compiled by then; Helion searches a space of its own within the budget. In the end all
+are timed by `triton.testing.do_bench` in turn, with a cleared cache. A row tells the microseconds
+of what the search had found after the budget and after 60 s, of the best configuration, and of the
+peers.
 """
 
 from __future__ import annotations
