@@ -23,7 +23,7 @@ from gpudeck.accel.training.loop import Run, Watch
 from gpudeck.accel.training.ranks import count_ranks, rank_of
 from gpudeck.accel.training.settings import AUTO, Settings, write
 from gpudeck.accel.training.shards import Report, TokenData, prepare
-from gpudeck.accel.training.start import start_of, tokenizer_of
+from gpudeck.accel.training.start import start_of, tokenizer_of, trains_recurrent
 from gpudeck.accel.training.tokenizers import Tokenizer
 from gpudeck.language.text import phrase
 
@@ -52,13 +52,14 @@ def opened(
         raise Refused(phrase("{device} has no bfloat16. Choose float32", device=str(device)))
     if settings.precision == "fp8" and not native(device.torch_device):
         raise Refused(phrase("{device} has no FP8. Choose bfloat16", device=str(device)))
-    if settings.batch % (settings.accumulate * count_ranks()):
+    by_tokens = settings.split == "tokens"
+    if not by_tokens and settings.batch % (settings.accumulate * count_ranks()):
         raise Refused(
             phrase("batch {batch} cannot be divided among {count} processes in {parts} parts",
                    batch=settings.batch, count=count_ranks(), parts=settings.accumulate)
         )  # fmt: skip
-    if count_ranks() > 1 and (settings.method == "lora" or settings.optimizer == "muon"):
-        raise Refused(phrase("several processes train all weights, by adamw or lion"))
+    if count_ranks() > 1 and by_tokens and trains_recurrent(settings):
+        raise Refused(phrase("an RWKV-7 reads its tokens in order. Choose split=sequences"))
     tokenizer = tokenizer_of(settings)
     start = start_of(settings, tokenizer)
     data = open_data(settings, tokenizer, report)
@@ -88,7 +89,7 @@ def opened(
 
 def write_out(run: Run, out: Path) -> None:
     """Write the model of a run in Hugging Face's layout, and what LoRA trained. Raises OSError."""
-    if run.settings.method == "lora":
+    if run.settings.method == "lora" and run.ranks.first:
         adapters.write_adapter(run.model, run.settings, out / adapters.FOLDER)
     first = run.ranks.first
     write_model(run.model, run.start.raw, run.tokenizer, run.dtype, out, first=first)

@@ -30,6 +30,7 @@ from gpudeck.accel.training.loss import cross_entropy
 from gpudeck.accel.training.optimizer import Optimizers, rate_at
 from gpudeck.accel.training.ranks import Ranks, divide, fill, whole
 from gpudeck.accel.training.settings import Settings, differing
+from gpudeck.accel.training.share import Share
 from gpudeck.accel.training.start import Start
 from gpudeck.accel.training.tokenizers import Tokenizer
 from gpudeck.language.text import Message, Text, phrase
@@ -78,7 +79,7 @@ class Run:
     def __post_init__(self) -> None:
         s = self.settings
         self.dtype = getattr(torch, s.dtype)
-        self.ranks = Ranks(self.device.torch_device)
+        self.ranks = Ranks(self.device.torch_device, s)
         place = self.ranks.place(self.device.torch_device)
         self.model = self.start.make(place, self.dtype)
         self.ranks.shard(self.model, self.model.model.layers, again=s.shard == "weights")
@@ -173,30 +174,39 @@ class Run:
         """Add the gradients of a batch, part by part; return its loss for each target."""
         loss = torch.zeros((), device=self.device.torch_device)
         ranks = self.ranks
-        # FSDP2 takes the mean of the gradients of all processes, not their sum
-        scale = ranks.count / max(batch.learned, 1)
-        for part in self.batches.parts(batch, ranks.count)[ranks.rank :: ranks.count]:
+        first, count = ranks.rows
+        scale = ranks.mean / max(batch.learned, 1)
+        for part in self.batches.parts(batch, count)[first::count]:
             part_loss = self.loss(part, scale)
             part_loss.backward()  # type: ignore[no-untyped-call]
-            loss += part_loss.detach() / ranks.count
+            loss += part_loss.detach() / ranks.mean
+        ranks.add_gradients(self.model.trained().values())
         return ranks.total(loss)
 
     def loss(self, batch: Batch, scale: float) -> Tensor:
-        """Return `scale` times the sum of the losses of a batch."""
+        """Return `scale` times the sum of the losses of a batch, or of this process's tokens in
+        it."""
         tokens, targets = (_on(self.device, x) for x in (batch.tokens, batch.targets))
-        documents = self._documents(batch) if self.settings.documents else None
+        documents = self._documents(batch)
+        if isinstance(documents, Share):
+            tokens, targets = documents.take(tokens), documents.take(targets)
         hidden = self.model(tokens, self.dtype, documents)
         return cross_entropy(
             hidden.flatten(0, 1), self.model.head, targets.flatten(), scale,
             self.start.config.final_softcap,
         )  # fmt: skip
 
-    def _documents(self, batch: Batch) -> Ragged:
+    def _documents(self, batch: Batch) -> Ragged | Share | None:
+        ranks, s = self.ranks, self.settings
+        if ranks.by_tokens:
+            lengths = batch.lengths if s.documents else (s.tokens,) * len(batch.tokens)
+            return Share.of(lengths, ranks.count, ranks.rank)
+        if not s.documents:
+            return None
         filled = -len(batch.lengths) % DOCUMENT_STEP
         lengths = (*batch.lengths, *(0,) * filled)
         made = Ragged.of(lengths, device=self.device.torch_device)
-        longest = self.settings.tokens
-        return Ragged(made.starts_q, made.starts_k, longest, longest, made.total_q, made.total_k)
+        return Ragged(made.starts_q, made.starts_k, s.tokens, s.tokens, made.total_q, made.total_k)
 
     def backend(self) -> tuple[str, Text]:
         """Return what computes attention or the recurrence in the first layer, and why."""
@@ -212,8 +222,10 @@ class Run:
         if not count:
             return None
         total = torch.zeros((), dtype=torch.float64, device=self.device.torch_device)
-        for batch in batches:  # in every process, so that all know the same
+        for batch in batches:  # all in every process, unless it computes only some tokens
             total += self.loss(batch, 1.0)
+        if self.ranks.by_tokens:
+            self.ranks.total(total)
         divide(self.model)
         found = float(total) / count
         if not math.isfinite(found):

@@ -102,7 +102,7 @@ def _parts(hidden: Tensor, row_bytes: int) -> Iterator[tuple[int, int]]:
         memory = torch.cuda.get_device_properties(hidden.device).total_memory
     most = min(_PART_BYTES, memory // _PART_SHARE)
     parts = -(-count * row_bytes // most) or 1
-    rows = -(-count // (parts * _ROWS_STEP)) * _ROWS_STEP
+    rows = -(-count // (parts * _ROWS_STEP)) * _ROWS_STEP or _ROWS_STEP
     for begin in range(0, count, rows):
         yield begin, min(begin + rows, count)
 

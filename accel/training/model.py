@@ -13,6 +13,7 @@ from gpudeck.accel.serving.families import Config, Experts
 from gpudeck.accel.serving.transformer import rotation
 from gpudeck.accel.training.projection import Projection, compile_forward, project
 from gpudeck.accel.training.shapes import flops
+from gpudeck.accel.training.share import Share
 from gpudeck.language.text import Text
 
 Turn = tuple[Tensor, Tensor]
@@ -52,7 +53,7 @@ class SelfAttention(nn.Module):
             self.q_norm, self.k_norm = (Norm(config, config.head_dim) for _ in range(2))
         self.options = attention_options(config, layer)
 
-    def forward(self, x: Tensor, turn: Turn | None, documents: Ragged | None) -> Tensor:
+    def forward(self, x: Tensor, turn: Turn | None, documents: Ragged | Share | None) -> Tensor:
         """Return what the tokens see, for x [batch, tokens, width]."""
         if self.fused:
             parts = self.qkv_proj(x).split(self.sizes, -1)
@@ -63,8 +64,11 @@ class SelfAttention(nn.Module):
             q, k = self.q_norm(q), self.k_norm(k)
         if turn is not None:
             q, k = rotate(q, turn), rotate(k, turn)
-        options: ProblemOptions = {**self.options, "layout": "bshd", "seqlens": documents}
-        seen = attention(q, k, v, **options)
+        if isinstance(documents, Share):
+            seen = documents.attention(q, k, v, self.options)
+        else:
+            options: ProblemOptions = {**self.options, "layout": "bshd", "seqlens": documents}
+            seen = attention(q, k, v, **options)
         out: Tensor = self.o_proj(seen.reshape(*x.shape[:2], -1))
         return out
 
@@ -137,7 +141,7 @@ class Layer(nn.Module):
         experts = config.experts[number]
         self.mlp = Mixture(config, experts) if experts else FeedForward(config, config.intermediate)
 
-    def forward(self, x: Tensor, turn: Turn | None, documents: Ragged | None) -> Tensor:
+    def forward(self, x: Tensor, turn: Turn | None, documents: Ragged | Share | None) -> Tensor:
         """Return the tokens after this layer."""
         seen = self.self_attn(self.input_layernorm(x), turn, documents)
         if not self.sandwich:
@@ -167,11 +171,11 @@ class LanguageModel(nn.Module):
 
         Args:
             config: what it is.
-            tokens: the longest sequence.
+            tokens: the longest sequence; the length of those that are shared.
             recompute: keep only the inputs of the layers for the backward pass.
         """
         super().__init__()
-        self.config, self.recompute = config, recompute
+        self.config, self.tokens, self.recompute = config, tokens, recompute
         self.model = Decoder(config)
         if not config.tied:
             self.lm_head = Projection(config.hidden, config.vocabulary)
@@ -225,19 +229,24 @@ class LanguageModel(nn.Module):
         choice = explain(q, k, k, **options)[0]
         return choice.backend, choice.reason
 
-    def forward(self, tokens: Tensor, dtype: torch.dtype, documents: Ragged | None) -> Tensor:
+    def forward(
+        self, tokens: Tensor, dtype: torch.dtype, documents: Ragged | Share | None
+    ) -> Tensor:
         """Return the last hidden states, of which `head` makes scores.
 
         Args:
             tokens: int64 [batch, length].
             dtype: of everything between embedding and result.
-            documents: the documents that lie end to end in the rows; None: each row is one.
+            documents: the documents that lie end to end in the rows; None: each row is one; or
+                the share of all rows that `tokens` is.
 
         Shapes: the result is [batch, length, width].
         """
-        length = tokens.shape[1]
+        places: slice | Tensor = slice(tokens.shape[1])
+        if isinstance(documents, Share):
+            places = documents.places(self.tokens, tokens.device)
         turns = {
-            rope: (self.get_buffer(f"cos{i}")[:length], self.get_buffer(f"sin{i}")[:length])
+            rope: (self.get_buffer(f"cos{i}")[places], self.get_buffer(f"sin{i}")[places])
             for i, rope in enumerate(self._ropes)
         }
         x: Tensor = self.model.embed_tokens(tokens).to(dtype)

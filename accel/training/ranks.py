@@ -1,7 +1,8 @@
-"""Divide a run over the processes that torchrun starts, one a GPU, by PyTorch's FSDP2.
+"""Divide a run over the processes that torchrun starts, one a GPU.
 
-Each process computes its share of the sequences, and keeps its share of the weights and of what the
-optimizer remembers.
+Each process computes its share of the sequences, or of the tokens of each sequence. By PyTorch's
+FSDP2 it keeps its share of the weights and of what the optimizer remembers. Where that is not
+possible, each process has the whole model, and gradients are summed.
 """
 
 from __future__ import annotations
@@ -16,17 +17,22 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from gpudeck.accel.training.settings import Settings
+
 
 class Ranks:
     """Know the processes of a run; without torchrun there is one, and nothing is divided."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, settings: Settings) -> None:
         """Meet the other processes.
 
         Args:
             device: that of this process.
+            settings: of the run.
         """
         self.count, self.rank = count_ranks(), rank_of()
+        self.sharded = self.count > 1 and not keeps_whole(settings)
+        self.by_tokens = self.count > 1 and settings.split == "tokens"
         self.mesh: DeviceMesh | None = None
         if self.count > 1:
             if not dist.is_initialized():
@@ -40,7 +46,17 @@ class Ranks:
 
     def place(self, device: torch.device) -> torch.device:
         """Return where the whole model is made: not on a GPU that keeps only a share of it."""
-        return device if self.mesh is None else torch.device("cpu")
+        return torch.device("cpu") if self.sharded else device
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Return the number of this process, and that of all among which sequences are divided."""
+        return (0, 1) if self.by_tokens else (self.rank, self.count)
+
+    @property
+    def mean(self) -> int:
+        """Return by what the sum of all processes' gradients is divided: FSDP2 takes a mean."""
+        return self.count if self.sharded else 1
 
     def shard(self, model: nn.Module, layers: Iterable[nn.Module], *, again: bool) -> None:
         """Divide the weights of a model; FSDP2 moves each part to the GPU when it divides it.
@@ -50,11 +66,20 @@ class Ranks:
             layers: the parts whose weights are gathered together.
             again: gather them for the backward pass again, and keep nothing in between.
         """
-        if self.mesh is None:
+        if not self.sharded:
             return
         for layer in layers:
             fully_shard(layer, mesh=self.mesh, reshard_after_forward=again)
         fully_shard(model, mesh=self.mesh)
+
+    def add_gradients(self, weights: Iterable[Tensor]) -> None:
+        """Sum the gradients of all processes where FSDP2 has not done so."""
+        if self.mesh is None or self.sharded:
+            return
+        for weight in weights:
+            if weight.grad is None:  # none of this process's tokens reached it
+                weight.grad = torch.zeros_like(weight)
+            dist.all_reduce(weight.grad)
 
     def total(self, x: Tensor) -> Tensor:
         """Return the sum of a number over all processes."""
@@ -74,6 +99,12 @@ class Ranks:
         """Wait for the other processes."""
         if self.mesh is not None:
             dist.barrier()
+
+
+def keeps_whole(settings: Settings) -> bool:
+    """Return whether each process of a run has the whole model: small matrices are not worth being
+    divided, and Muon needs whole ones."""
+    return settings.method == "lora" or settings.optimizer == "muon"
 
 
 def count_ranks() -> int:

@@ -145,6 +145,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "with torchrun: weights, gathered for each pass; or only gradients and optimizer",
         ),
     ] = "weights"
+    split: Annotated[
+        Literal["sequences", "tokens"],
+        _meta(
+            "Split",
+            "with torchrun: what each process computes; tokens: a part of each long sequence",
+        ),
+    ] = "sequences"
     optimizer: Annotated[
         Literal["adamw", "lion", "muon"],
         _meta(

@@ -10,9 +10,12 @@ The parts:
 - large: 1.5B in bf16 and in FP8.
 - recurrent: RWKV-7 0.4B with our recurrence and with fla-core's in the same model and loop.
 - lora: small matrices beside a frozen model of Llama-3-8B's shape with random weights, and peft.
+- long: the same on one long sequence, whose tokens the processes of torchrun divide.
+- curves: ours and plain torch on a real text, from the same first weights, in several orders.
 - memory: what is estimated after ten steps, and what the whole run takes, on twelve shapes.
 - kills: a run that is killed and stopped at random steps beside an undisturbed one.
-- divided: ours, on as many GPUs as torchrun starts processes, each with --batch sequences.
+- divided: ours on one GPU, then on as many as torchrun starts processes, each with --batch
+  sequences.
 
 `speed` also writes training_kernels.csv: what the GPU computes in a step of each contender.
 
@@ -22,42 +25,45 @@ Each row goes to results/training_*.csv as soon as it is measured.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import torch
+import torch.distributed as dist
 
 from gpudeck.accel.runtime.capability import find_device
 from gpudeck.accel.training import recurrent
-from gpudeck.accel.training.adapters import adapt
 from gpudeck.accel.training.api import open_data
 from gpudeck.accel.training.estimate import estimate_of
 from gpudeck.accel.training.loop import Run
 from gpudeck.accel.training.ranks import count_ranks, rank_of
 from gpudeck.accel.training.settings import Settings
-from gpudeck.accel.training.shapes import flops
 from gpudeck.accel.workloads.train import join_ranks
 from tests.benchmarks import rows
-from tests.benchmarks.training_peers import by_fla, peft_steps, plain_steps
+from tests.benchmarks.training_curves import curves
+from tests.benchmarks.training_lora import long, lora
+from tests.benchmarks.training_peers import by_fla, plain_steps
 from tests.benchmarks.training_runs import (
     VOCABULARY,
     Ear,
-    kernels_of,
+    compare,
+    forget,
+    gibibytes,
+    operations,
     prepare,
-    row_of,
     run_of,
     say,
     take_turns,
     wide_tokenizer,
+    write,
 )
 
 
@@ -81,34 +87,6 @@ SHAPES = (
 )  # fmt: skip
 ESTIMATED, UNTIMED = 10, 4
 """The steps after which the workload estimates, and the first ones, which do not count."""
-KEYS = ("contender", "model", "batch", "tokens", "device")
-
-
-def compare(
-    args: argparse.Namespace,
-    file: str,
-    contenders: Mapping[str, Callable[[], Iterator[object]]],
-    about: Mapping[str, object],
-    per_token: Callable[[], float],
-    *,
-    kernels: bool = False,
-) -> None:
-    """Let contenders take turns, and write a row of each into a file; the kernels of a step of each
-    into another one if wanted."""
-    tokens = int(str(about["batch"])) * int(str(about["tokens"]))
-    ready = prepare(contenders)
-    for name, turns in take_turns(ready, args.rounds, args.steps).items():
-        row = {**about, **row_of(name, turns, tokens, per_token())}
-        say(json.dumps(row))
-        rows.merge(file, [row], KEYS, args.results)
-    if not kernels or find_device().kind != "cuda":
-        return
-    said = rows.context(str(find_device()), ("torch", "triton"))
-    for name, steps in ready.items():
-        found = [{**about, "contender": name, **row, **said} for row in kernels_of(steps)]
-        for row in found[:12]:
-            say(f"{name}: {row['ms']} ms, {row['calls']} calls, {row['kernel']}")
-        rows.merge("training_kernels", found, (*KEYS, "kernel"), args.results)
 
 
 def speed(args: argparse.Namespace) -> None:
@@ -145,44 +123,43 @@ def large(args: argparse.Namespace) -> None:
         forget(made)
 
 
-def operations(run: Run) -> float:
-    """Return the operations of a training step for each token."""
-    return run.model.flops(run.settings.tokens, frozen=run.settings.method == "lora")
-
-
 def divided(args: argparse.Namespace) -> None:
-    """Write training_divided.csv: ours, divided by FSDP2 over the processes of torchrun."""
+    """Write training_divided.csv: ours in the first process of torchrun alone, then divided over
+    all by FSDP2."""
     join_ranks()
-    shape = {
-        "model": args.model, "batch": args.batch * count_ranks(), "tokens": args.tokens,
-        "gpus": count_ranks(),
-    }  # fmt: skip
-    results = args.results if rank_of() == 0 else args.folder / f"rank-{rank_of()}"
-    for shard in ("weights", "gradients") if count_ranks() > 1 else ("gradients",):
-        made: list[Run] = []
-
-        def steps(shard: str = shard, made: list[Run] = made) -> Iterator[object]:
-            given = {name: value for name, value in shape.items() if name != "gpus"}
-            made.append(run_of(args.folder / f"divided-{rank_of()}", Ear(), shard=shard, **given))
-            return made[-1].steps()
-
-        name = f"ours, divided: {shard}" if count_ranks() > 1 else "ours"
-        for turns in take_turns(prepare({name: steps}), args.rounds, args.steps).values():
-            tokens = int(shape["batch"]) * args.tokens
-            row = {**shape, **row_of(name, turns, tokens, operations(made[0]))}
-            say(json.dumps(row))
-            rows.merge("training_divided", [row], (*KEYS, "gpus"), results)
-        forget(made)
+    meet()
+    if rank_of() == 0:
+        count = os.environ["WORLD_SIZE"]
+        os.environ["WORLD_SIZE"] = "1"
+        divide(args, "gradients")
+        os.environ["WORLD_SIZE"] = count
+    meet()
+    for shard in ("gradients", "weights"):
+        divide(args, shard)
 
 
-def forget(made: list[Run]) -> None:
-    """Free the memory of runs and of programs that were compiled for them."""
-    made.clear()
-    gc.collect()
-    torch.compiler.reset()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+def meet() -> None:
+    """Wait for the other processes."""
+    if not dist.is_initialized():
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    dist.all_reduce(torch.zeros(1))
+
+
+def divide(args: argparse.Namespace, shard: str) -> None:
+    """Write the row of ours on as many GPUs as there are processes."""
+    gpus, made = count_ranks(), []
+    shape = {"model": args.model, "batch": args.batch * gpus, "tokens": args.tokens}
+
+    def steps() -> Iterator[object]:
+        made.append(run_of(args.folder / f"divided-{rank_of()}", Ear(), shard=shard, **shape))
+        return made[0].steps()
+
+    name = f"ours, divided: {shard}" if gpus > 1 else "ours"
+    for turns in take_turns(prepare({name: steps}), args.rounds, args.steps).values():
+        tokens = args.batch * gpus * args.tokens
+        about = {**shape, "gpus": gpus, "gib": gibibytes()}
+        write(args, "training_divided", about, name, turns, tokens, operations(made[0]))
+    forget(made)
 
 
 def recurrences(args: argparse.Namespace) -> None:
@@ -203,52 +180,6 @@ def recurrences(args: argparse.Namespace) -> None:
         compare(args, "training_recurrent", contenders, shape, lambda m=made: operations(m[0]))
         forget(made)
     recurrent.linear_attention = ours
-
-
-def lora(args: argparse.Namespace) -> None:
-    """Write training_lora.csv: ours and transformers with peft, on random weights."""
-    from gpudeck.accel.serving.families import config_of
-    from gpudeck.accel.serving.tiny import SHAPES as SIZES
-    from gpudeck.accel.training.model import LanguageModel
-
-    config = {
-        **SIZES[args.model], "architectures": ["LlamaForCausalLM"], "model_type": "llama",
-        "rms_norm_eps": 1e-5, "hidden_act": "silu", "bos_token_id": 0, "eos_token_id": 0,
-    }  # fmt: skip
-    shape = {"model": args.model, "batch": 1, "tokens": args.tokens}
-    about = config_of(config, args.model, ())
-
-    class Random:
-        """Begin with random weights, drawn where they are used."""
-
-        raw, fingerprint = config, ""
-
-        def __init__(self) -> None:
-            self.config = about
-
-        def make(self, device: torch.device, frozen: torch.dtype) -> LanguageModel:
-            """Return the frozen model with its small matrices."""
-            torch.set_default_dtype(frozen)
-            with torch.device(device):
-                model = LanguageModel(about, args.tokens)
-            torch.set_default_dtype(torch.float32)
-            for weight in model.parameters():
-                torch.nn.init.normal_(weight, 1.0 if weight.dim() == 1 else 0.0, 0.02)
-            adapt(model, settings)
-            return model.to(device)
-
-    given = {**shape, "method": "lora", "base": "random"}
-    del given["model"]
-    settings = Settings(**given)
-
-    def ours() -> Iterator[object]:
-        return run_of(args.folder / "lora", Ear(), Random(), **given).steps()  # type: ignore[arg-type]
-
-    device = find_device().torch_device
-    per_token = flops(about, args.tokens, frozen=True)
-    for name, steps in (("ours", ours), ("peft", partial(peft_steps, config, args.tokens, device))):
-        compare(args, "training_lora", {name: steps}, shape, lambda: per_token)
-        forget([])
 
 
 def kills(args: argparse.Namespace) -> None:
@@ -343,7 +274,7 @@ def main() -> None:
     """Measure what the command line asks for."""
     parts = {
         "speed": speed, "large": large, "recurrent": recurrences, "lora": lora, "memory": memory,
-        "kills": kills, "divided": divided,
+        "kills": kills, "divided": divided, "long": long, "curves": curves,
     }  # fmt: skip
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.training")
     parser.add_argument("part", choices=parts)

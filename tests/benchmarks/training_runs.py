@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import gc
 import itertools
+import json
 import statistics
 import sys
 import time
@@ -20,13 +23,17 @@ from gpudeck.accel.training.batches import Batches
 from gpudeck.accel.training.checkpoint import Checkpoints
 from gpudeck.accel.training.journal import Journal, Measured
 from gpudeck.accel.training.loop import Run
+from gpudeck.accel.training.ranks import Ranks, rank_of
 from gpudeck.accel.training.settings import Settings
 from gpudeck.accel.training.start import Start, start_of
-from gpudeck.accel.training.tokenizers import ByteTokenizer
+from gpudeck.accel.training.tokenizers import ByteTokenizer, Tokenizer
+from tests.benchmarks import rows
 from tests.benchmarks.rows import context
 
 VOCABULARY = 50257
 """GPT-2's."""
+KEYS = ("contender", "model", "batch", "tokens", "device", "gpus")
+"""What rows that replace each other have in common."""
 _SEEN = 2**22
 """The drawn tokens."""
 
@@ -91,8 +98,15 @@ def draw_on_device(model: torch.nn.Module, seed: int, device: torch.device) -> N
         setattr(model.get_submodule(parent), last, torch.nn.Parameter(weight))
 
 
-def run_of(out: Path, ear: Ear, start: Start | None = None, **given: Any) -> Run:
-    """Return a run of ours on drawn tokens, which is ready for its first step."""
+def run_of(
+    out: Path,
+    ear: Ear,
+    start: Start | None = None,
+    tokenizer: Tokenizer | None = None,
+    batches: Batches | None = None,
+    **given: Any,
+) -> Run:
+    """Return a run of ours, by default on drawn tokens, which is ready for its first step."""
     device = find_device()
     on_gpu = device.kind == "cuda"
     settings = Settings(**{
@@ -100,12 +114,15 @@ def run_of(out: Path, ear: Ear, start: Start | None = None, **given: Any) -> Run
         "documents": False, "compile": on_gpu, "precision": "bfloat16" if on_gpu else "float32",
         **given,
     })  # fmt: skip
-    tokenizer = wide_tokenizer()
+    tokenizer = wide_tokenizer() if tokenizer is None else tokenizer
     starts.draw = draw_on_device
+    Ranks.place = lambda ranks, where: where  # type: ignore[method-assign]
     start = start_of(settings, tokenizer) if start is None else start
-    vocabulary = min(start.config.vocabulary, VOCABULARY)
+    if batches is None:
+        drawn = Drawn(min(start.config.vocabulary, VOCABULARY))
+        batches = Batches(drawn, settings)  # type: ignore[arg-type]
     run = Run(
-        settings, start, tokenizer, Batches(Drawn(vocabulary), settings), "drawn", device,  # type: ignore[arg-type]
+        settings, start, tokenizer, batches, "drawn", device,
         Checkpoints(out, 1), Journal(out), ear,
     )  # fmt: skip
     run.journal.begin(-1)
@@ -252,3 +269,75 @@ def row_of(name: str, turns: list[Turn], tokens: int, per_token: float) -> dict[
         "python": sys.version.split()[0],
         **context(str(device), ("torch", "triton")),
     }  # fmt: skip
+
+
+def compare(
+    args: argparse.Namespace,
+    file: str,
+    contenders: Mapping[str, Callable[[], Iterator[object]]],
+    about: Mapping[str, object],
+    per_token: Callable[[], float],
+    *,
+    kernels: bool = False,
+) -> None:
+    """Let contenders take turns, and write a row of each into a file; the kernels of a step of each
+    into another one if wanted."""
+    tokens = int(str(about["batch"])) * int(str(about["tokens"]))
+    ready = prepare(contenders)
+    for name, turns in take_turns(ready, args.rounds, args.steps).items():
+        write(args, file, about, name, turns, tokens, per_token())
+    if not kernels or find_device().kind != "cuda":
+        return
+    said = rows.context(str(find_device()), ("torch", "triton"))
+    for name, steps in ready.items():
+        found = [{**about, "contender": name, **row, **said} for row in kernels_of(steps)]
+        for row in found[:12]:
+            say(f"{name}: {row['ms']} ms, {row['calls']} calls, {row['kernel']}")
+        rows.merge("training_kernels", found, (*KEYS, "kernel"), args.results)
+
+
+def write(
+    args: argparse.Namespace,
+    file: str,
+    about: Mapping[str, object],
+    name: str,
+    turns: list[Turn],
+    tokens: int,
+    per_token: float,
+) -> None:
+    """Write the row of a contender into a file, by the first process of torchrun.
+
+    Args:
+        args: of the command line.
+        file: the name of the file.
+        about: what the row is about; `gpus` of it share the work.
+        name: what the contender is called.
+        turns: what its turns took.
+        tokens: of a step.
+        per_token: the operations of a training step for each token.
+    """
+    row = {**about, **row_of(name, turns, tokens, per_token / int(str(about.get("gpus", 1))))}
+    if rank_of() == 0:
+        say(json.dumps(row))
+        rows.merge(file, [row], [key for key in KEYS if key in row], args.results)
+
+
+def operations(run: Run) -> float:
+    """Return the operations of a training step for each token."""
+    return run.model.flops(run.settings.tokens, frozen=run.settings.method == "lora")
+
+
+def gibibytes() -> str:
+    """Return the most GiB of the GPU that torch has reserved, as text."""
+    most = torch.cuda.max_memory_reserved() if torch.cuda.is_available() else 0
+    return f"{most / 2**30:.4g}"
+
+
+def forget(made: list[Run]) -> None:
+    """Free the memory of runs and of programs that were compiled for them."""
+    made.clear()
+    gc.collect()
+    torch.compiler.reset()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()

@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from gpudeck.accel.serving import tiny
 from gpudeck.accel.training import api
 from gpudeck.accel.training.errors import Refused
 from tests.unit.accel.training.runs import train
@@ -35,14 +36,29 @@ def losses(out: Path) -> list[float]:
     return [row.get("loss", row.get("held_out")) for row in rows]
 
 
-@pytest.mark.parametrize("shard", ["weights", "gradients"])
-def test_two_processes_train_as_one_does(tmp_path: Path, shard: str) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
+CASES = {
+    "weights": ("--shard=weights",),
+    "gradients": ("--shard=gradients",),
+    "tokens": ("--split=tokens",),
+    "tokens, no documents": ("--split=tokens", "--documents=no", "--batch=1", "--recompute=yes"),
+    "LoRA": ("--base=BASE", "--method=lora"),
+    "LoRA, tokens": ("--base=BASE", "--method=lora", "--split=tokens"),
+    "muon": ("--optimizer=muon",),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_train_as_one_does(tmp_path: Path, case: str) -> None:
+    one, two, base = (tmp_path / name for name in ("one", "two", "base"))
+    more = [word.replace("BASE", str(base)) for word in CASES[case]]
+    if "LoRA" in case:
+        tiny.make(base)
     train_alone = (sys.executable, "-m", "gpudeck.accel.workloads.train")
     subprocess.run(
-        [*train_alone, *SETTINGS, "--steps=4", f"--out={one}"], check=True, capture_output=True
-    )
-    said = divided(two, 4, f"--shard={shard}")
+        [*train_alone, *SETTINGS, "--steps=4", f"--out={one}", *more],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    said = divided(two, 4, *more)
     assert said.count("the model is ready") == 1, "only the first process speaks"
     torch.testing.assert_close(losses(two), losses(one), rtol=1e-5, atol=0)
     weights, others = (load_file(out / "model.safetensors") for out in (one, two))
@@ -51,7 +67,7 @@ def test_two_processes_train_as_one_does(tmp_path: Path, shard: str) -> None:
     before, end = losses(two), (two / "model.safetensors").read_bytes()
     for last in (two / "checkpoints").glob("step-*4"):
         last.rename(last.with_name("gone"))
-    assert "continued after step 2" in divided(two, 4, f"--shard={shard}")
+    assert "continued after step 2" in divided(two, 4, *more)
     assert losses(two) == before
     assert (two / "model.safetensors").read_bytes() == end
 
@@ -62,5 +78,5 @@ def test_a_batch_that_cannot_be_divided_is_refused(
     monkeypatch.setattr(api, "count_ranks", lambda: 3)
     with pytest.raises(Refused, match="4 cannot be divided among 3 processes"):
         train(tmp_path / "text.txt", tmp_path / "out")
-    with pytest.raises(Refused, match="adamw or lion"):
-        train(tmp_path / "text.txt", tmp_path / "out", batch=3, optimizer="muon")
+    with pytest.raises(Refused, match="reads its tokens in order"):
+        train(tmp_path / "text.txt", tmp_path / "out", model="rwkv7-tiny", split="tokens")
