@@ -52,7 +52,7 @@ class Share:
         """Return the place of each token in its sequence of `length` tokens, int64 [tokens]."""
         return positions(self.spans[self.rank], device) % length
 
-    @torch.compiler.disable
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def attention(self, q: Tensor, k: Tensor, v: Tensor, options: ProblemOptions) -> Tensor:
         """Return what the tokens of this process see, of all processes' tokens.
 
@@ -60,6 +60,9 @@ class Share:
         like q.
         """
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        seen = distributed_attention(q, k, v, **options, seqlens=self.lengths, layout=self.spans)
+        seen = distributed_attention(
+            q, k, v, causal=True, window=options["window"], scale=options["scale"],
+            softcap=options["softcap"], seqlens=self.lengths, layout=self.spans,
+        )  # fmt: skip
         assert isinstance(seen, Tensor)
         return seen.transpose(1, 2)
