@@ -11,14 +11,13 @@ from PySide6.QtWidgets import QBoxLayout, QWidget
 from gpudeck.app.charts.spark_row import SparkRow
 from gpudeck.app.devices.device_facts import FactGroup, device_facts
 from gpudeck.app.devices.fact_table import FactTable
+from gpudeck.app.devices.freeing import free_gpus
 from gpudeck.app.devices.group_card import GroupCard
-from gpudeck.app.format.bookings import freed_text
 from gpudeck.app.format.calibration import calibration_request, gpus_to_calibrate
-from gpudeck.app.format.freeing import FREE_S, can_be_freed, free_question
+from gpudeck.app.format.freeing import can_be_freed, free_question
 from gpudeck.app.language.texts import tr
 from gpudeck.app.link.details_poller import DetailsPoller
 from gpudeck.app.link.link import Link
-from gpudeck.app.link.notice import Notice, NoticeAction
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.actions import bind_actions
@@ -36,9 +35,7 @@ from gpudeck.app.widgets.controls import (
     row,
     set_text,
 )
-from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.devices import Detail
-from gpudeck.scheduler.verbs.bookings import Booked, CancelBooking, Reserve
 
 _WIDE, _ACROSS = 1000, 3
 """Pixels of width from which on the curves are beside the facts; how many are side by side else."""
@@ -252,18 +249,8 @@ class DevicePage(QWidget):
     def _free(self) -> None:
         """Free the GPU that the question was about."""
         if (snapshot := self._state.snapshot) is not None:
-            booking = Booking((self._device,), snapshot.time, snapshot.time + FREE_S, frees=True)
-            self._link.send(self, Reserve(booking), lambda made: self._tell_freed(made, booking))
+            free_gpus(self, self._link, (self._device,), snapshot)
         self._leave()
-
-    def _tell_freed(self, made: Booked, booking: Booking) -> None:
-        """Announce what became of the jobs, with a way back."""
-        if (snapshot := self._state.snapshot) is not None:
-            back = NoticeAction(
-                tr("End it now"), lambda: self._link.send(self, CancelBooking(made.number))
-            )
-            text = ". ".join(freed_text(made, booking, snapshot)[:-1])
-            self._link.announced.emit(Notice(text, (back,)))
 
     def _leave(self) -> None:
         self.asking.hide()

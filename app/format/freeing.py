@@ -20,9 +20,14 @@ def can_be_freed(device: Device) -> bool:
     return device.kind == "nvidia" and not device.host
 
 
+def gpus_to_free(snapshot: Snapshot) -> tuple[Device, ...]:
+    """Return the GPUs whose jobs can be suspended."""
+    return tuple(state.device for state in snapshot.devices if can_be_freed(state.device))
+
+
 def jobs_on_gpus(snapshot: Snapshot) -> tuple[Job, ...]:
     """Return the jobs of this user that hold GPUs of this machine and run there."""
-    gpus = {state.device.id for state in snapshot.devices if can_be_freed(state.device)}
+    gpus = {gpu.id for gpu in gpus_to_free(snapshot)}
     return tuple(
         job
         for job in snapshot.jobs

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Qt
 from PySide6.QtWidgets import QScrollArea, QWidget
 
+from gpudeck.app.format.freeing import gpus_to_free
 from gpudeck.app.jobs.requests import SearchJobs
 from gpudeck.app.shell.manual_pages import PAGE_OF
 from gpudeck.app.shell.palette import Palette
@@ -16,6 +17,7 @@ from gpudeck.app.shell.palette_model import (
     PaletteEntry,
     action_entries,
     best_jobs,
+    free_entries,
     job_entries,
     page_entries,
     question_entry,
@@ -106,6 +108,7 @@ class Commands(QObject):
         found: Iterable[PaletteEntry] = [
             *page_entries(self._pages, window.show_page, current),
             *action_entries(self.run, current),
+            *free_entries(gpus_to_free(snapshot) if snapshot else (), self._ask_to_free),
             *(setting_entries(self._show_setting) if text.strip() else ()),
         ]
         listed = job_entries(
@@ -135,6 +138,11 @@ class Commands(QObject):
     def _show_job(self, number: int) -> None:
         self._window.show_page("jobs")
         self._window.jobs.show_job(number)
+
+    def _ask_to_free(self, gpu: str) -> None:
+        """Show a GPU, and what happens when it is freed."""
+        self._window.show_device(gpu)
+        self._window.device.free.click()
 
     def _show_setting(self, name: str) -> None:
         self._window.show_page("settings")

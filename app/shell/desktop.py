@@ -24,7 +24,8 @@ from PySide6.QtWidgets import QApplication
 
 from gpudeck.app import DESKTOP_ID
 from gpudeck.app.charts.history import SECONDS
-from gpudeck.app.format.freeing import jobs_on_gpus, suspended_jobs
+from gpudeck.app.devices.freeing import free_gpus
+from gpudeck.app.format.freeing import gpus_to_free, jobs_on_gpus, suspended_jobs
 from gpudeck.app.language import texts
 from gpudeck.app.link.link import Link
 from gpudeck.app.link.snapshots import SnapshotFeed
@@ -76,6 +77,7 @@ class Desktop(QObject):
         self.compact.opened.connect(self._raise)
         self.tray.opened.connect(self._raise)
         self.tray.compacted.connect(self._toggle_compact)
+        self.tray.freed.connect(self._free)
         self.tray.suspended.connect(self._suspend)
         self.tray.resumed.connect(self._resume)
         self.tray.quitted.connect(self.window.close)
@@ -116,7 +118,8 @@ class Desktop(QObject):
             self._notifier.update(snapshot, self.window.state.notify)
             now = summarize(snapshot)
             self.tray.show_summary(now)
-            self.tray.show_jobs(bool(jobs_on_gpus(snapshot)), bool(suspended_jobs(snapshot)))
+            found = gpus_to_free(snapshot), jobs_on_gpus(snapshot), suspended_jobs(snapshot)
+            self.tray.show_jobs(*map(bool, found))
             self.compact.show_summary(now)
 
     def _preload(self) -> None:
@@ -133,6 +136,12 @@ class Desktop(QObject):
 
     def _notify(self, notice: Notice) -> None:
         send_notice(notice, self._unsent.emit)
+
+    def _free(self) -> None:
+        """Keep all GPUs of this machine free for a time."""
+        if (snapshot := self.window.state.snapshot) is not None:
+            gpus = tuple(gpu.id for gpu in gpus_to_free(snapshot))
+            free_gpus(self, self.link, gpus, snapshot)
 
     def _suspend(self) -> None:
         """Take all jobs of the user off their GPUs."""

@@ -11,7 +11,9 @@ from gpudeck.app.language.texts import tr
 from gpudeck.app.settings.form import SETTINGS
 from gpudeck.app.shell.page_titles import page_key, title
 from gpudeck.app.widgets.action_table import ACTIONS, key_names
+from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.snapshot import label
 
 MOST = 12
 """Entries that are offered at once."""
@@ -91,6 +93,19 @@ def action_entries(run: Callable[[str], object], current: str) -> list[PaletteEn
             f"{tr(info.words)} {info.words}" if info.words else "",
         )
         for info in listed
+    ]
+
+
+def free_entries(gpus: Iterable[Device], free: Callable[[str], object]) -> list[PaletteEntry]:
+    """Return the offers to free GPUs."""
+    return [
+        PaletteEntry(
+            tr("Action"),
+            tr("Free {gpu} for two hours", gpu=label(gpu)),
+            partial(free, gpu.id),
+            words="suspend game",
+        )
+        for gpu in gpus
     ]
 
 

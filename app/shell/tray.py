@@ -19,6 +19,7 @@ class Tray(QObject):
 
     opened = Signal()
     compacted = Signal()
+    freed = Signal()
     suspended = Signal()
     resumed = Signal()
     quitted = Signal()
@@ -29,6 +30,7 @@ class Tray(QObject):
         self.menu = QMenu()
         self.menu.addAction(tr("Show GPU Deck"), self.opened.emit)
         self.menu.addAction(tr("Compact strip"), self.compacted.emit)
+        self.free = self.menu.addAction(tr("Free the GPUs for two hours"), self.freed.emit)
         self.suspend = self.menu.addAction(tr("Suspend my jobs"), self.suspended.emit)
         self.resume = self.menu.addAction(tr("Resume my jobs"), self.resumed.emit)
         self.menu.addAction(tr("Quit"), self.quitted.emit)
@@ -53,8 +55,10 @@ class Tray(QObject):
             self.icon.setToolTip(text)
         self._paint(summary.figure, summary.alarm)
 
-    def show_jobs(self, on_gpus: bool, suspended: bool) -> None:
-        """Offer what can be done: whether jobs of the user hold GPUs, and whether any is off."""
+    def show_jobs(self, gpus: bool, on_gpus: bool, suspended: bool) -> None:
+        """Offer what can be done: whether there are GPUs to free, whether jobs of the user hold
+        some, and whether any is off."""
+        self.free.setEnabled(gpus)
         self.suspend.setEnabled(on_gpus)
         self.resume.setEnabled(suspended)
 

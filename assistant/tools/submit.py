@@ -105,6 +105,12 @@ def retry(context: ToolContext, order: Order) -> PlannedAction:
     ):
         effect = f"{changed}. {effect}"
     numbers = tuple(job.id for job in jobs)
+    if kept := [job.id for job in jobs if _has_artefacts(context, job)]:
+        left = words.text(
+            "A new job begins without artefacts. To go on in those of the old one: {command}",
+            command=f"gpudeck retry {' '.join(map(str, kept))} --artefacts",
+        )
+        effect = f"{effect} {left}"
     return PlannedAction(
         words.text("Run {jobs} again", jobs=titles(jobs)),
         effect,
@@ -114,6 +120,13 @@ def retry(context: ToolContext, order: Order) -> PlannedAction:
         Order("retry", jobs=numbers, options=order.options),
         numbers,
     )
+
+
+def _has_artefacts(context: ToolContext, job: Job) -> bool:
+    try:
+        return bool(context.daemon.artefacts(job.id))
+    except UserError:  # they are on another machine, or closed to this user
+        return False
 
 
 def _workload(

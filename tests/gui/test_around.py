@@ -41,7 +41,7 @@ def test_the_tray_shows_the_busiest_device_and_alerts(qapp):
     tray.opened.connect(lambda: chosen.append("open"))
     tray.compacted.connect(lambda: chosen.append("compact"))
     tray.quitted.connect(lambda: chosen.append("quit"))
-    tray.show_jobs(on_gpus=False, suspended=False)
+    tray.show_jobs(gpus=False, on_gpus=False, suspended=False)
     for action in tray.menu.actions():
         action.trigger()
     assert chosen == ["open", "compact", "quit"]

@@ -6,7 +6,7 @@ import msgspec
 from PySide6.QtWidgets import QApplication
 
 from gpudeck.app.format.free_devices import free_devices
-from gpudeck.app.format.freeing import jobs_on_gpus, suspended_jobs
+from gpudeck.app.format.freeing import gpus_to_free, jobs_on_gpus, suspended_jobs
 from gpudeck.app.shell.tray import Tray
 from gpudeck.app.widgets.actions import find_action
 from gpudeck.scheduler.protocol.bookings import Freed
@@ -81,6 +81,19 @@ def test_a_gpu_is_freed_after_the_window_says_what_will_happen(fed: Fed) -> None
     assert not page.asking.isVisible()
 
 
+def test_the_palette_frees_a_gpu_after_the_same_question(fed: Fed) -> None:
+    fed.feed(snapshots.gpu_snapshot(2))
+    offers = [entry for entry in fed.window.commands._entries("game") if "two hours" in entry.title]
+    assert [offer.title for offer in offers] == [
+        "Free GPU 0 for two hours",
+        "Free GPU 1 for two hours",
+    ]
+    offers[0].run()
+    page = fed.window.device
+    assert page.asking.isVisible() and "GPU 0 is kept free until" in page.asking.text.text()
+    assert not [request for request in fed.asked if isinstance(request, Reserve)]
+
+
 def test_a_recording_and_a_cpu_are_not_freed(fed: Fed) -> None:
     fed.feed(snapshots.gpu_snapshot(1, replay=True))
     fed.window.show_device(snapshots.gpu_snapshot(1, replay=True).devices[0].device.id)
@@ -89,6 +102,7 @@ def test_a_recording_and_a_cpu_are_not_freed(fed: Fed) -> None:
 
 def test_the_tray_offers_what_can_be_done(qapp: QApplication) -> None:
     tray, asked = Tray(), list[str]()
+    tray.freed.connect(lambda: asked.append("free"))
     tray.suspended.connect(lambda: asked.append("suspend"))
     tray.resumed.connect(lambda: asked.append("resume"))
     by_itself = with_suspension(msgspec.structs.replace(OFF, resume_at=NOW))
@@ -100,10 +114,15 @@ def test_the_tray_offers_what_can_be_done(qapp: QApplication) -> None:
     for shown, on, off in wanted:
         assert [job.id for job in jobs_on_gpus(shown)] == on
         assert [job.id for job in suspended_jobs(shown)] == off
-        tray.show_jobs(bool(on), bool(off))
+        assert [gpu.id for gpu in gpus_to_free(shown)] == [FIRST]
+        tray.show_jobs(True, bool(on), bool(off))
         tray.suspend.trigger()
         tray.resume.trigger()
     assert asked == ["suspend", "resume"]
+    tray.free.trigger()
+    tray.show_jobs(False, False, False)
+    tray.free.trigger()
+    assert asked[2:] == ["free"]
 
 
 def test_the_first_line_says_how_much_host_memory_suspended_jobs_hold() -> None:

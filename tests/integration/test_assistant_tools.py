@@ -562,8 +562,11 @@ def test_yes_does_not_cover_requests_that_depend_on_job_names(
 
 def test_a_job_is_run_again_with_its_whole_command(shared: Client, world: dict[str, int]) -> None:
     """Lists, which find the last job and the failed ones, cut long commands off."""
-    failed = shared.submit([*python("raise SystemExit(5)"), "x" * 2 * LISTED_ARGV], name="long")
+    code = "import os; open(os.environ['GPUDECK_ARTEFACTS'] + '/state', 'w'); raise SystemExit(5)"
+    failed = shared.submit([*python(code), "x" * 2 * LISTED_ARGV], name="long")
     shared.wait(failed.id, WAIT_S)
+    offered = plan_action(ToolContext(shared), Order("retry", jobs=(NEWEST,))).effect
+    assert f"gpudeck retry {failed.id} --artefacts" in str(offered)
     for how in (Order("retry", jobs=(NEWEST,)), Order("retry", states=("failed",))):
         action = plan_action(ToolContext(shared), how)
         action.carry_out(shared, {})

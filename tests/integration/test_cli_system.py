@@ -62,6 +62,7 @@ def test_doctor_checks_everything_and_reports_failures(alone: Shell, cpu_home: P
         "window libraries",
         "daemon",
         "devices",
+        "suspending programs",
     }
     assert alone("doctor").count("\n") == len(findings)
     (cpu_home / "settings.json").write_text("{")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -86,6 +87,26 @@ def test_a_program_is_suspended_and_resumed_across_a_crash_of_the_daemon(
     capsys.readouterr()
     assert cli.main(["suspend"]) == 0
     assert capsys.readouterr().out == "Nothing is suspended.\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "words"),
+    [
+        (0, "ok", "possible"),
+        (3, "warning", "not possible: the NVIDIA driver does not start: CUDA_ERROR_INVALID_VALUE"),
+    ],
+)
+def test_the_doctor_says_whether_programs_can_be_suspended(
+    gpu: Path, capsys: pytest.CaptureFixture[str], answer: int, verdict: str, words: str
+) -> None:
+    (gpu / "init.code").write_text(str(answer))
+    cli.main(["doctor", "--json"])
+    findings = {found["what"]: found for found in json.loads(capsys.readouterr().out)}
+    assert findings["suspending programs"] == {
+        "what": "suspending programs",
+        "verdict": verdict,
+        "words": words,
+    }
 
 
 def test_a_process_that_uses_no_gpu_is_refused(

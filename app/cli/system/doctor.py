@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -24,6 +25,8 @@ from gpudeck.scheduler.background.instance import hold_lock
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths, settings
 from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.suspension.calls import Capability
+from gpudeck.scheduler.suspension.helper_process import HelperProcess, describe_problem
 from gpudeck.version import VERSION
 
 MIN_FREE_BYTES = 500 * 2**20
@@ -65,6 +68,7 @@ def run(args: Namespace) -> int:
         "window libraries": _check_window,
         "daemon": _check_daemon,
         "devices": _check_devices,
+        "suspending programs": _check_suspension,
     }
     findings = [_run_check(what, check) for what, check in checks.items()]
     print_result(args, findings, *(f"{f.verdict:8} {f.what}: {f.words}" for f in findings))
@@ -224,3 +228,22 @@ def _check_devices() -> str:
     names = Counter(state.device.name for state in snapshot.devices)
     listed = (f"{count} x {name}" if count > 1 else name for name, count in names.items())
     return f"{', '.join(listed)}; readings from {snapshot.source}"
+
+
+def _check_suspension() -> str:
+    """Ask the helper of the daemon, which calls the driver, in a process of its own."""
+    capability = asyncio.run(_find_capability())
+    if not capability.problem:
+        return "possible"
+    text = f"not possible: {describe_problem(capability)}"
+    if capability.problem == "no driver":
+        return text
+    raise _CheckWarning(text)
+
+
+async def _find_capability() -> Capability:
+    helper = HelperProcess()
+    try:
+        return await helper.check()
+    finally:
+        await helper.stop()
