@@ -1,12 +1,12 @@
 """Have two jobs exchange the GPU by orders, and three take turns by the setting.
 
-    python -m tests.benchmarks.suspension.exchanges FOLDER exchanges [--most 20] [--seconds 900]
+    python -m tests.benchmarks.suspension.exchanges FOLDER exchanges [--most 20] [--leave 79]
     python -m tests.benchmarks.suspension.exchanges FOLDER turns [--seconds 40]
 
-The two jobs hold 60 % of the GPU's memory each. Every exchange gets a row of its own, with how long
-the one was on its way out and the other on its way back, by the timelines of the jobs. The daemon
-of the turns is told that a turn may be shorter than ten minutes (see `hasty_daemon`). As root, all
-programs get pages of 2 MiB.
+The two jobs hold 60 % of the GPU's memory each, or of what a third job leaves. Every
+exchange gets a row of its own, with how long the one was on its way out and the other on its way
+back, by the timelines of the jobs. The daemon of the turns is told that a turn may be shorter than
+ten minutes (see `hasty_daemon`). As root, all programs get pages of 2 MiB.
 """
 
 from __future__ import annotations
@@ -28,14 +28,26 @@ from tests.benchmarks.suspension.programs import is_exact
 SHARE = 0.6
 TURN_S, TURN_GIB = 6.0, 4.0
 """How long a turn lasts, and what each of the jobs holds that take turns."""
-PAIR = (1, 2)
-"""The seeds of the two jobs."""
+PAIR, THIRD = (1, 2), 3
+"""The seeds of the two jobs, and of the one that stays."""
+CONTEXT_GIB = 0.6
+"""What a program takes beside its memory."""
 
 
-def measure_exchanges(bench: Bench, most: int, until: float) -> None:
-    """Exchange two jobs on the GPU so often, or until a time (monotonic)."""
-    gib = SHARE * bench.card.total / 2**30
-    off, on = (bench.submit("CUDA C++", gib, seed) for seed in PAIR)
+def measure_exchanges(bench: Bench, most: int, until: float, leave: float) -> None:
+    """Exchange two jobs on the GPU so often, or until a time (monotonic).
+
+    Args:
+        leave: GiB that a third job leaves to them; 0 without such a job.
+    """
+    share = SHARE * (leave or bench.card.total / 2**30)
+    gib = share - CONTEXT_GIB
+    options = {"memory": f"{share:.2f}GiB"} if leave else {}
+    rest = bench.card.free / 2**30 - leave
+    if leave:
+        third = bench.submit("CUDA C++", rest - CONTEXT_GIB, THIRD, memory=f"{rest:.2f}GiB")
+        bench.wait_ready(third)
+    off, on = (bench.submit("CUDA C++", gib, seed, **options) for seed in PAIR)
     seeds, took = {off.id: 1, on.id: 2}, list[float]()
     bench.wait_ready(off)
     bench.deck.suspend_job(off.id)
@@ -47,7 +59,12 @@ def measure_exchanges(bench: Bench, most: int, until: float) -> None:
     for job in (on, off):
         ended = bench.end(job, gib, seeds[job.id])
         exact = exact and is_exact("CUDA C++", gib, seeds[job.id], ended, bench.scratch)
-    bench.keep("two jobs exchanged", gib, took, exact, "one out and the other back, each time")
+    if leave:
+        ended = bench.end(third, rest - CONTEXT_GIB, THIRD)
+        exact = exact and is_exact("CUDA C++", rest - CONTEXT_GIB, THIRD, ended, bench.scratch)
+    left = f"a third job left them {leave:g} GiB; " if leave else ""
+    note = f"{left}one out and the other back, each time"
+    bench.keep("two jobs exchanged", gib, took, exact, note)
 
 
 def _exchange(bench: Bench, on: Job, off: Job, gib: float, number: int) -> float:
@@ -114,13 +131,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("what", choices=("exchanges", "turns"))
     parser.add_argument("--most", type=int, default=20)
+    parser.add_argument("--leave", type=float, default=0.0)
     parser.add_argument("--seconds", type=float, default=900.0)
     arguments = parser.parse_args()
     until = time.monotonic() + arguments.seconds
     with huge_pages_always() if os.getuid() == 0 else nullcontext():
         if arguments.what == "exchanges":
             with open_bench(arguments.folder) as bench:
-                measure_exchanges(bench, arguments.most, until)
+                measure_exchanges(bench, arguments.most, until, arguments.leave)
         else:
             with open_bench(arguments.folder, hasty_daemon.__name__) as bench:
                 measure_turns(bench, until)
