@@ -223,14 +223,12 @@ def _plan(
     rules: Rules,
     strategies: str,
 ) -> Plan:
-    total = sum(documents) if documents else q[2] * world.size if tokens < 0 else tokens
     _check(q, k, v, dtypes, sink)
-    placed = _placed(spans, world.size) if spans else spans_of(layout, total, world.size)
-    _check_shard(placed, world.me, total, q[2])
-    sides = [None if side < 0 else side for side in window]
-    sight = Sight(sides[0], sides[1], documents if len(documents) > 1 else ())
-    problem = Problem(placed, tuple(range(world.size)), world.me, sight, rules)
-    sizes = Sizes(q[0], q[1], k[1], q[3], v[3], dtypes[0].itemsize, _visible(sight, total))
+    problem = problem_over(
+        world.size, world.me, q[2], layout, spans, tokens, documents, window, rules
+    )
+    total, visible = problem.tokens, _visible(problem.sight, problem.tokens)
+    sizes = Sizes(q[0], q[1], k[1], q[3], v[3], dtypes[0].itemsize, visible)
     forward, _, backward = strategies.partition(",")
     choices = (
         choose(problem, sizes, links, forward, "forward"),
@@ -242,6 +240,30 @@ def _plan(
         f" documents {documents or 'none'}, {'a' if sink else 'no'} sink, {rules}, {strategies}"
     )
     return Plan(problem, *choices, world, asked)
+
+
+def problem_over(
+    ranks: int,
+    me: int,
+    given: int,
+    layout: str,
+    spans: tuple[int, ...],
+    tokens: int,
+    documents: tuple[int, ...],
+    window: tuple[int, int],
+    rules: Rules,
+) -> Problem:
+    """Return the problem of a request as one rank sees it, which has so many tokens.
+
+    Raises:
+        ValueError: if the layout is none, or gives the rank another number of tokens.
+    """
+    total = sum(documents) if documents else given * ranks if tokens < 0 else tokens
+    placed = _placed(spans, ranks) if spans else spans_of(layout, total, ranks)
+    _check_shard(placed, me, total, given)
+    left, right = (None if side < 0 else side for side in window)
+    sight = Sight(left, right, documents if len(documents) > 1 else ())
+    return Problem(placed, tuple(range(ranks)), me, sight, rules)
 
 
 def _check(

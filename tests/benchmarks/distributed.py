@@ -4,8 +4,7 @@ Run `torchrun --nproc-per-node 2 -m tests.benchmarks.distributed PART --out FOLD
 written as soon as it is measured. A step that hangs ends the process; started again with the same
 folder it goes on with the next step. NVLink multicast stays off.
 
-Parts: table (ours beside other packages), ours (also in other settings), exactness, memory,
-timeline, lost-peer.
+Parts: table (ours beside other packages), exactness, memory, timeline, lost-peer.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from tests.benchmarks.multi_gpu import exactness, shim, speed, timeline
 from tests.benchmarks.multi_gpu.cells import CELLS, Steps, Table, on_gpu, say
 from tests.benchmarks.rows import RESULTS
 
-PARTS = ("table", "ours", "exactness", "memory", "timeline", "lost-peer")
+PARTS = ("table", "exactness", "memory", "timeline", "lost-peer")
 
 
 def main() -> None:
@@ -33,22 +32,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--label", default="now", help="`before` for an earlier state of our code")
     parser.add_argument("--cells", type=int, default=len(CELLS), help="only the first so many")
     asked = parser.parse_args()
     shim.install()
     if on_gpu():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl" if on_gpu() else "gloo", timeout=timedelta(seconds=60))
-    steps = Steps(asked.out, f"{asked.part}-{asked.label}")
+    steps = Steps(asked.out, asked.part)
     times = Table(asked.out / "distributed.csv", speed.FIELDS)
     checks = Table(asked.out / "distributed_checks.csv", exactness.FIELDS)
     say(f"{asked.part} begins")
-    if asked.part == "ours":
-        speed.run_ours(times, steps, asked.label, CELLS[: asked.cells])
-    elif asked.part == "table":
+    if asked.part == "table":
         shim.show_to_transformers()
-        speed.run_table(times, steps)
+        speed.run_table(times, steps, CELLS[: asked.cells])
     elif asked.part == "exactness":
         exactness.run_exactness(checks, steps)
     elif asked.part == "memory":

@@ -7,10 +7,11 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -92,32 +93,49 @@ def dtype() -> torch.dtype:
     return torch.bfloat16 if on_gpu() else torch.float32
 
 
-def milliseconds(call: Callable[[], object], expected_ms: float) -> float:
-    """Return the time of a call on the slowest rank: the median of three series.
+Call = Callable[[], object]
+Make = Callable[[ExitStack], Call]
+"""Returns a call, and enters what must be there while it is made."""
+ROUNDS = 3
 
-    `expected_ms` sets how often it is repeated: graphs are recorded in the first calls.
+
+def in_turns(calls: Sequence[Make], expected_ms: float) -> list[float]:
+    """Return the milliseconds of each call on the slowest rank, the median of its series.
+
+    Calls that are compared take turns, as cards lower their clocks while they work. `expected_ms`
+    sets how often each one is repeated: graphs are recorded in the first calls.
     """
+    rounds = ROUNDS if expected_ms < 800 and on_gpu() else 2
+    series = [[_series(make, expected_ms, first=not i) for make in calls] for i in range(rounds)]
+    slowest = torch.tensor(series, device=device())
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+    return [median(times) for times in slowest.T.tolist()]
+
+
+def _series(make: Make, expected_ms: float, *, first: bool) -> float:
+    """Return the milliseconds of one call of a series on this rank."""
+    with ExitStack() as stack:
+        return _timed(make(stack), expected_ms, first=first)
+
+
+def _timed(call: Call, expected_ms: float, *, first: bool) -> float:
     if not on_gpu():
         begin = time.perf_counter()
         call()
         return 1e3 * (time.perf_counter() - begin)
-    repeats = max(1, min(40, int(150 / expected_ms)))
-    for _ in range(max(1, min(14, int(200 / expected_ms)))):
+    unseen = max(1, min(14, int(200 / expected_ms)))
+    for _ in range(unseen if first else min(6, int(400 / expected_ms))):
         call()
-    series = []
-    for _ in range(3 if expected_ms < 800 else 2):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda.synchronize()
-        dist.barrier()
-        begin.record()
-        for _ in range(repeats):
-            call()
-        end.record()
-        torch.cuda.synchronize()
-        series.append(begin.elapsed_time(end) / repeats)
-    slowest = torch.tensor(sorted(series)[len(series) // 2], device="cuda")
-    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-    return float(slowest)
+    repeats = max(1, min(40, int(240 / expected_ms)))
+    begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    dist.barrier()
+    begun.record()
+    for _ in range(repeats):
+        call()
+    ended.record()
+    torch.cuda.synchronize()
+    return float(begun.elapsed_time(ended)) / repeats
 
 
 def host_microseconds(call: Callable[[], object]) -> float:
@@ -134,7 +152,7 @@ def host_microseconds(call: Callable[[], object]) -> float:
 
 def both(attend: Callable[..., Tensor], given: list[Tensor]) -> Callable[[], object]:
     """Return a call of the forward and backward pass."""
-    leaves = [t.detach().clone().requires_grad_() for t in given[:3]]
+    leaves = [t.detach().requires_grad_() for t in given[:3]]
     return lambda: torch.autograd.grad(attend(*leaves), leaves, given[3])
 
 

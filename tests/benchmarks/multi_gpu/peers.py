@@ -46,8 +46,6 @@ def contenders(cell: Cell) -> Iterator[Contender]:
     yield Contender("ringmaster", "ulysses", whole, _ringmaster_ulysses)
     if cell.causal:
         yield Contender("ring-flash-attn", "zigzag", zigzag, _rfa_zigzag)
-        yield Contender("yunchang", "zigzag", zigzag, _yunchang_zigzag)
-        yield Contender("ringmaster", "zigzag", zigzag, _ringmaster_zigzag)
     else:
         yield Contender("ring-flash-attn", "ring", whole, _rfa_ring)
 
@@ -125,15 +123,6 @@ def _yunchang_ulysses(cell: Cell, _: ExitStack) -> Attend:
     return _turned(lambda q, k, v: module(q, k, v, causal=cell.causal))
 
 
-def _yunchang_zigzag(cell: Cell, _: ExitStack) -> Attend:
-    import yunchang
-    from yunchang.kernels import AttnType
-
-    yunchang.set_seq_parallel_pg(1, dist.get_world_size(), dist.get_rank(), dist.get_world_size())
-    module = yunchang.LongContextAttention(ring_impl_type="zigzag", attn_type=AttnType.FA)
-    return _turned(lambda q, k, v: module(q, k, v, causal=cell.causal))
-
-
 def _rfa_zigzag(cell: Cell, _: ExitStack) -> Attend:
     import ring_flash_attn as rfa
 
@@ -190,17 +179,6 @@ def _ringmaster_ulysses(cell: Cell, _: ExitStack) -> Attend:
 def _inner(module: object, q: Tensor, k: Tensor, v: Tensor, mask: None, **options: Any) -> Any:
     turned = (t.transpose(1, 2) for t in (q, k, v))
     return shim.flash_attn_func(*turned, causal=bool(options.get("is_causal"))), None
-
-
-def _ringmaster_zigzag(cell: Cell, _: ExitStack) -> Attend:
-    from ringmaster.ring.zigzag import zigzag_ring_attention
-
-    def call(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        scale = q.shape[-1] ** -0.5
-        out: Tensor = zigzag_ring_attention(q, k, v, group=_group(), scaling=scale)
-        return out.transpose(1, 2)
-
-    return call
 
 
 def _group() -> dist.ProcessGroup:

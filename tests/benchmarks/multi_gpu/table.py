@@ -47,7 +47,8 @@ def _line(cell: Cell, rows: list[Row]) -> str:
         every = [row for row in mine if row["pass"] == part]
         ours = [row for row in every if row["contender"] == "ours"]
         columns.append(_best(ours, "strategy"))
-        columns.append(_best([row for row in every if row["contender"] != "ours"], "contender"))
+        others = [row for row in every if row["contender"] not in ("ours", "ideal")]
+        columns.append(_best(others, "contender"))
     return f"| {' | '.join(columns)} |"
 
 

@@ -19,6 +19,7 @@ RECORDED = (
     ("64k gather, forward", Cell(32, 8, 64 * 1024), "gather", False),
     ("16k gather, forward", Cell(32, 8, 16 * 1024), "gather", False),
     ("64k ulysses, both", Cell(32, 8, 64 * 1024), "ulysses", True),
+    ("16k ulysses, both", Cell(32, 8, 16 * 1024), "ulysses", True),
 )
 KINDS = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "copy"}
 
