@@ -283,7 +283,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=20, help="of a turn")
-    parser.add_argument("--compiled", action="store_true", help="recurrent: layers compiled")
+    parser.add_argument("--compiled", action="store_true", help="recurrent, curves: compiled")
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--longest", type=float, default=0.5, help="seconds before a kill at most")
     parser.add_argument("--seconds", type=float, default=600.0, help="kills: no more after these")

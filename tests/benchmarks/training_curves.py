@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from gpudeck.accel.runtime.capability import find_device
 from gpudeck.accel.training.api import open_data
 from gpudeck.accel.training.batches import Batches
+from gpudeck.accel.training.fp8 import use_fp8
 from gpudeck.accel.training.loop import Run
 from gpudeck.accel.training.optimizer import BETAS, rate_at
 from gpudeck.accel.training.settings import Settings
@@ -45,8 +47,9 @@ def curves(args: argparse.Namespace) -> None:
             if precision == "bfloat16":
                 record(args, seed, "plain torch", plain_losses(run))
             else:
-                run.choose_fp8()
-            name = "ours" if precision == "bfloat16" else "ours, FP8"
+                run.fp8 = all_products(run)
+                use_fp8(run.model, run.fp8)
+            name = "ours" if precision == "bfloat16" else "ours, all products of layers in FP8"
             record(args, seed, name, ours_losses(run))
             made = [run]
             del run
@@ -72,12 +75,22 @@ def prepared(args: argparse.Namespace, text: Path, seed: int, precision: str) ->
     given = {
         "model": args.model, "batch": args.batch, "tokens": args.tokens, "seed": seed,
         "steps": args.steps, "held_out": 0.01, "precision": precision if on_gpu else "float32",
+        "compile": args.compiled and on_gpu,
     }  # fmt: skip
     settings = Settings(**given, data=str(text), documents=False)
     tokenizer = ByteTokenizer()
     data = open_data(settings, tokenizer, lambda *_: None)
     batches = Batches(data, settings)
     return run_of(args.folder / "curves", Ear(), tokenizer=tokenizer, batches=batches, **given)
+
+
+def all_products(run: Run) -> tuple[str, ...]:
+    """Return the sizes of all products in the layers of a run."""
+    linear = [part for part in run.model.modules() if isinstance(part, nn.Linear)]
+    widths = {part.in_features for part in linear}
+    heights = {part.out_features for part in linear}
+    sums = {count * height for height in heights for count in (1, 2, 3)}
+    return tuple(f"{n}x{m}" for n in widths for m in sums)
 
 
 def ours_losses(run: Run) -> Iterator[float]:
