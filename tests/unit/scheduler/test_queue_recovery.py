@@ -19,6 +19,7 @@ from gpudeck.scheduler.protocol.jobs import (
     Done,
     Failed,
     Job,
+    JobSuspension,
     Lost,
     Running,
     Spec,
@@ -81,6 +82,10 @@ def test_a_runner_with_the_same_pid_after_a_reboot_is_not_ours(home: Path) -> No
     assert not executor.alive(before)
     assert executor.outcome(job(before)) == Untraceable(
         phrase("the machine was restarted while it ran")
+    )
+    off = msgspec.structs.replace(before, suspension=JobSuspension("suspended", 5.0))
+    assert executor.outcome(job(off)) == Untraceable(
+        phrase("the machine was restarted while it was suspended")
     )
 
 

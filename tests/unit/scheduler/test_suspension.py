@@ -305,6 +305,22 @@ def test_what_an_earlier_daemon_suspended_stays_so(machine: Machine) -> None:
     assert machine.runs(member)
 
 
+def test_what_was_suspended_before_a_reboot_is_forgotten(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = machine.start(GIB)
+
+    async def first(service: SuspensionService) -> None:
+        await suspend(service, member)
+
+    async def second(service: SuspensionService) -> None:
+        assert service.describe() == () and service.recovered
+
+    serve(machine, first)
+    monkeypatch.setattr("gpudeck.scheduler.suspension.evidence.boot_id", lambda: "another boot")
+    serve(machine, second)
+
+
 def test_what_was_not_stopped_before_a_crash_is_stopped_afterwards(machine: Machine) -> None:
     member = machine.start(GIB)
 
