@@ -111,14 +111,16 @@ def stops(member: Member) -> bool:
     return is_stopped(member)
 
 
-async def suspend(service: SuspensionService, *members: Member) -> SuspendedProgram:
+async def suspend(
+    service: SuspensionService, *members: Member, user: int | None = None
+) -> SuspendedProgram:
     """Suspend the program of these processes, as a client would."""
     found = [Process(m.pid, "train", memory=m.rooms[0].memory, ticks=m.ticks) for m in members]
 
     async def look() -> tuple[Process, list[Detail]]:
         return found[0], [Detail(GPU, 0.0, processes=tuple(found))]
 
-    return await service.suspend(look, None)
+    return await service.suspend(look, user)
 
 
 def serve(machine: Machine, work: Callable[[SuspensionService], Awaitable[None]]) -> None:
@@ -166,6 +168,23 @@ def test_a_program_that_the_driver_refuses_runs_on(machine: Machine, call: str, 
     serve(machine, work)
     assert machine.runs(one) and machine.runs(two)
     assert read_suspensions(machine.file) == ()
+
+
+def test_nobody_suspends_or_resumes_a_program_of_another_user(machine: Machine) -> None:
+    member, stranger = machine.start(GIB), 65_534
+
+    async def work(service: SuspensionService) -> None:
+        with pytest.raises(UserError, match="belongs to another user"):
+            await suspend(service, member, user=stranger)
+        assert machine.runs(member) and "lock" not in machine.calls()
+        await suspend(service, member, user=os.getuid())
+        with pytest.raises(UserError, match="belongs to another user"):
+            await service.resume(member.pid, stranger)
+        assert machine.is_off(member)
+        await service.resume(member.pid, os.getuid())
+
+    serve(machine, work)
+    assert machine.runs(member)
 
 
 def test_a_stopped_program_is_refused(machine: Machine) -> None:
