@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpudeck.app.format.sources import reader_name
 from gpudeck.app.format.values import NOT_AVAILABLE, clock, memory
-from gpudeck.app.language.texts import tr, tr_text
+from gpudeck.app.language.texts import tr
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Alert, DeviceState, Snapshot
@@ -208,7 +209,7 @@ def about(state: State) -> tuple[tuple[str, str], ...]:
         (tr("Daemon"), _daemon_state(state)),
         (
             tr("Source"),
-            tr_text(state.snapshot.source) if state.snapshot else tr("not known yet"),
+            reader_name(state.snapshot.source) if state.snapshot else tr("not known yet"),
         ),
     )
 

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from gpudeck.app.language.texts import tr, tr_noop, typed_number
+from gpudeck.scheduler.protocol.devices import card_name
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.setting_table import About, PersonalSettings, abouts
 from gpudeck.scheduler.protocol.settings import Settings, changed
+from gpudeck.scheduler.protocol.snapshot import Snapshot, label
 from gpudeck.scheduler.verbs.control import Configure
 
-Kind = Literal["choice", "open choice", "switch", "number", "threshold", "text", "folder"]
+Kind = Literal["choice", "list", "source", "switch", "number", "threshold", "text", "folder"]
 """A threshold is a number or "off"; a switch is "on" or "off"."""
 
 
@@ -79,6 +81,20 @@ CHOICES = {
     "es": "Español",
 }
 """What people read for each value of a choice; a language calls itself by its own name."""
+
+
+def offered(snapshot: Snapshot) -> dict[str, dict[str, str]]:
+    """Return what can be added to each setting that is a list, with what people know it by."""
+    gpus = [s for s in snapshot.devices if s.device.kind != "cpu" and not s.device.host]
+    programs = {p.name for s in gpus if s.reading for p in s.reading.processes if not p.job}
+    groups = {job.spec.group for job in snapshot.jobs if job.spec.group}
+    return {
+        "drained": {
+            str(s.device.index): f"{label(s.device)} · {card_name(s.device.name)}" for s in gpus
+        },
+        "ignored_programs": {name: name for name in sorted(programs)},
+        "preemptible_groups": {name: name for name in sorted(groups)},
+    }
 
 
 def first_sentence(text: str) -> str:

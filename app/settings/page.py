@@ -10,7 +10,7 @@ from gpudeck.app.language.texts import tr, tr_count, tr_noop
 from gpudeck.app.link.link import Link
 from gpudeck.app.settings.destinations import DestinationsPanel
 from gpudeck.app.settings.diagnostics import about, diagnostics
-from gpudeck.app.settings.form import GROUPS, SETTINGS, text_of
+from gpudeck.app.settings.form import GROUPS, SETTINGS, offered, text_of
 from gpudeck.app.settings.setting_row import SettingRow
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
@@ -88,6 +88,8 @@ class SettingsPage(QWidget):
         """Show the current settings and what runs."""
         snapshot = self._state.snapshot
         if snapshot is not None:
+            for name, names in offered(snapshot).items():
+                self.rows[name].offer(names)
             for made in self.rows.values():
                 made.show_text(text_of(snapshot.settings, made.setting))
         shown = (*about(self._state), (tr("Style"), theme.tokens().scheme))

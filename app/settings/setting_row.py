@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QComboBox, QFileDialog, QGridLayout, QLineEdit, QWidget
 
+from gpudeck.app.format.sources import RECORDING, source_name
 from gpudeck.app.language.texts import tr, tr_text
 from gpudeck.app.link.link import Link
 from gpudeck.app.settings.form import CHOICES, Setting, change, first_sentence, text_of
@@ -80,7 +81,7 @@ class SettingRow(QWidget):
         keeps.setRetainSizeWhenHidden(True)
         self.reset.setSizePolicy(keeps)
         self.reset.hide()
-        self._default = default
+        self._default = self._shown = default
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setHorizontalSpacing(theme.M)
@@ -166,13 +167,16 @@ class SettingRow(QWidget):
 
     def show_text(self, text: str) -> None:
         """Show the current value, unless the user is typing or has typed something wrong."""
+        self._shown = text
         self.reset.setVisible(text != self._default)
         typing = self.line is not None and self.line.hasFocus()
         if self.text() == text or typing or self.error.isVisibleTo(self):
             return
-        if self.box is not None:
-            at = -1 if self.line is not None else self.box.findData(text)
-            self.box.setCurrentIndex(at) if at >= 0 else self.box.setCurrentText(text)
+        if self.box is not None and self.line is None:
+            self._show_choice(text)
+        elif self.box is not None:
+            self.box.setCurrentIndex(-1)
+            self.box.setCurrentText(text)
         elif self.line is not None:
             self.line.setText(text)
         if self.line is not None:
@@ -216,8 +220,13 @@ class SettingRow(QWidget):
         self.error.hide()
 
     def _editor(self) -> QWidget:
-        if self.setting.kind in ("choice", "open choice", "switch"):
-            return self._choice()
+        match self.setting.kind:
+            case "choice" | "switch":
+                return self._choice()
+            case "source":
+                return self._source_choice()
+            case "list":
+                return self._list()
         line = self.line = self._new_line()
         holder = QWidget()
         if self.setting.unit:
@@ -235,16 +244,75 @@ class SettingRow(QWidget):
     def _choice(self) -> QComboBox:
         box = self.box = self._named(QComboBox())
         values = ("on", "off") if self.setting.kind == "switch" else self.setting.choices
-        free = self.setting.kind == "open choice"  # its values can be typed, so they are shown
         for value in values:
-            box.addItem(value if free else tr(CHOICES[value]), value)
+            box.addItem(tr(CHOICES[value]), value)
         box.textActivated.connect(self._finish)
-        if free:
-            box.setEditable(True)
-            box.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
-            self.line = self._new_line()
-            box.setLineEdit(self.line)
         return box
+
+    def _list(self) -> QComboBox:
+        """Return a line of names between commas, to which those that are offered can be added."""
+        box = self.box = self._named(QComboBox())
+        box.setEditable(True)
+        box.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
+        self.line = self._new_line()
+        box.setLineEdit(self.line)
+        box.activated.connect(self._add)
+        return box
+
+    def offer(self, names: dict[str, str]) -> None:
+        """Offer names that can be added to a list, each with what people know it by."""
+        box = self.box
+        assert box is not None
+        if names == {box.itemData(i): box.itemText(i) for i in range(box.count())}:
+            return
+        text = box.currentText()
+        box.clear()
+        for name, known in names.items():
+            box.addItem(known, name)
+        box.setCurrentIndex(-1)
+        box.setCurrentText(text)
+
+    def _add(self, at: int) -> None:
+        """Add the chosen name to the list, or take it off where it is there."""
+        assert self.box is not None
+        chosen = self.box.itemData(at)
+        names = [name.strip() for name in self._shown.split(",") if name.strip()]
+        rest = [name for name in names if name != chosen]
+        whole = ", ".join(rest if len(rest) < len(names) else [*names, chosen])
+        self.box.setCurrentIndex(-1)
+        self.box.setCurrentText(whole)
+        self.entered.emit(whole)
+
+    def _source_choice(self) -> QComboBox:
+        """Return a box of sources in words; a recording is added where it is the source."""
+        box = self.box = self._named(QComboBox())
+        for value in self.setting.choices:
+            box.addItem(source_name(value), value)
+        box.addItem(tr("Open a recording…"), RECORDING)
+        box.textActivated.connect(self._choose_source)
+        return box
+
+    def _choose_source(self) -> None:
+        """Enter the chosen source, or that of a file for which the user is asked."""
+        chosen = self.text()
+        if chosen != RECORDING:
+            self.entered.emit(chosen)
+            return
+        self._show_choice(self._shown)
+        recordings = tr("Recordings ({pattern})", pattern="*.trace.gz")
+        file, _ = QFileDialog.getOpenFileName(self, self.title, "", recordings)
+        if file:
+            self.entered.emit(RECORDING + file)
+
+    def _show_choice(self, value: str) -> None:
+        """Show a value of the box, and first add a source that it does not have yet."""
+        box = self.box
+        assert box is not None
+        if box.findData(value) < 0:
+            at = box.count() - 1
+            box.insertItem(at, source_name(value), value)
+            box.setItemData(at, value, Qt.ItemDataRole.ToolTipRole)
+        box.setCurrentIndex(box.findData(value))
 
     def _new_line(self) -> QLineEdit:
         line = self._named(ElidedLine())

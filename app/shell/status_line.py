@@ -6,7 +6,8 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from gpudeck.app.language.texts import tr, tr_text
+from gpudeck.app.format.sources import reader_name
+from gpudeck.app.language.texts import tr
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import button, elided, row, set_text, set_tooltip
@@ -64,7 +65,7 @@ class StatusLine(QWidget):
         set_text(self.link, state.link.text)
         theme.mark(self.link, "meaning", "" if state.link.connected else "hot")
         snapshot = state.snapshot
-        source = tr("source: {name}", name=tr_text(snapshot.source)) if snapshot else ""
+        source = tr("source: {name}", name=reader_name(snapshot.source)) if snapshot else ""
         set_text(self.source, source)
         paused = snapshot is not None and snapshot.paused
         set_text(self.message, self._message or (tr("The queue is paused") if paused else ""))

@@ -30,7 +30,7 @@ class About(NamedTuple):
     """Of the value, as the assistant reads and says it."""
     measure: str = ""
     """What the value is a number of, as people read it beside the field; the unit if empty."""
-    editor: Literal["", "open choice", "folder"] = ""
+    editor: Literal["", "list", "source", "folder"] = ""
     """How a text is entered, if not as a text."""
     choices: tuple[str, ...] = ()
     """What a person may choose beside other texts."""
@@ -48,7 +48,7 @@ class PersonalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
             "The devices to watch. auto: NVIDIA GPUs if there are any, else the CPU. "
             "replay:FILE plays a recording, labelled REPLAY; replay:FILE*8 plays it as "
             "eight GPUs.",
-            editor="open choice",
+            editor="source",
             choices=("auto", "nvml", "cpu"),
         ),
     ] = "auto"
@@ -80,7 +80,7 @@ class PersonalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
             "Drained GPUs",
             "GPUs on which no new jobs start. Name them by index or UUID, separated by "
             "commas. Jobs that already run there continue.",
-            editor="open choice",
+            editor="list",
         ),
     ] = ""
     fair_share: Annotated[
@@ -103,7 +103,7 @@ class PersonalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
             "Programs on a GPU for which jobs do not wait. A job that needs a whole GPU "
             "waits until no other process uses it; programs named here, separated by "
             "commas, do not count.",
-            editor="open choice",
+            editor="list",
         ),
     ] = ""
     notify_minutes: Annotated[
@@ -137,7 +137,7 @@ class PersonalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
             "The jobs of these groups are preemptible. More urgent jobs and bookings "
             "suspend them, as with --preemptible. Separate the names by commas. Applies to "
             "jobs that are submitted later.",
-            editor="open choice",
+            editor="list",
         ),
     ] = ""
     turns: Annotated[

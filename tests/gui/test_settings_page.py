@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import QPoint
+from PySide6.QtWidgets import QFileDialog
 
 from gpudeck.app.language import texts
 from gpudeck.app.settings.form import SETTINGS, first_sentence
@@ -168,3 +169,37 @@ def test_the_first_sentence_of_a_help_is_short_in_every_language(qapp, language)
             assert shown.count(". ") == setting.help.count(". "), "an abbreviation would end it"
     finally:
         texts.use("en")
+
+
+def test_sources_are_named_in_words_and_a_recording_by_its_file(fed):
+    fed.window.show_page("settings")
+    fed.feed(snapshots.cpu_snapshot(settings=Settings(source="replay:/home/ada/night.trace.gz*8")))
+    row = fed.window.settings.rows["source"]
+    assert row.box.currentText() == "Recording night.trace.gz as 8 GPUs"
+    assert row.text() == "replay:/home/ada/night.trace.gz*8"
+    choices = [row.box.itemText(at) for at in range(row.box.count())]
+    assert choices[:3] == ["Automatic", "NVIDIA GPUs", "The CPU"]
+    row.box.setCurrentIndex(1)
+    row.box.textActivated.emit("NVIDIA GPUs")
+    assert fed.asked == [Configure({"source": "nvml"})]
+
+
+def test_a_recording_is_opened_from_a_file_and_leaving_that_changes_nothing(fed, monkeypatch):
+    fed.window.show_page("settings")
+    fed.feed(snapshots.cpu_snapshot())
+    row, chosen = fed.window.settings.rows["source"], ["", "/data/run.trace.gz"]
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (chosen.pop(0), ""))
+    for asked in ([], [Configure({"source": "replay:/data/run.trace.gz"})]):
+        row.box.setCurrentIndex(row.box.count() - 1)
+        row.box.textActivated.emit(row.box.currentText())
+        assert row.box.currentText() == "Automatic" and fed.asked == asked
+
+
+def test_gpus_to_drain_are_offered_and_added_to_the_list(fed):
+    fed.window.show_page("settings")
+    fed.feed(snapshots.gpu_snapshot(2, settings=Settings(drained="1")))
+    row = fed.window.settings.rows["drained"]
+    assert row.box.itemText(0).startswith("GPU 0 · ") and row.box.count() == 2
+    for at, drained in ((0, "1, 0"), (1, "")):
+        row.box.activated.emit(at)
+        assert row.text() == drained and fed.asked[-1] == Configure({"drained": drained})
