@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Signal
-from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFileDialog, QLineEdit, QWidget
 
 from gpudeck.app.code.diff_view import DiffView
@@ -70,8 +69,8 @@ COLUMNS = (
         help=tr_noop("What may limit the gain, or why the code stays as it is"),
     ),
 )
-_GAIN, _WIDE = 4, 900
-"""The column of the gain, and the pixels of width of a page that has room for it."""
+_OPTIONAL = {4: 190}
+"""The gain, which is left out where what is found would have fewer pixels; `why` tells it, too."""
 
 
 class CodePage(QWidget):
@@ -96,7 +95,10 @@ class CodePage(QWidget):
         self.back = button(tr("‹ Workloads"), self.left.emit, kind="quiet", tooltip="Esc")
         self.found: RowTable[FindingRow] = RowTable(COLUMNS)
         self.table = list_table(
-            self.found, [c.width for c in COLUMNS], tr_noop("Attention in the code")
+            self.found,
+            [c.width for c in COLUMNS],
+            tr_noop("Attention in the code"),
+            optional=_OPTIONAL,
         )
         self.table.selectionModel().currentRowChanged.connect(lambda *_: self._show_change())
         self.empty = empty_label(tr(EMPTY))
@@ -122,11 +124,6 @@ class CodePage(QWidget):
             },
         )
         self._show_state()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Leave out the gain where what is found has no room beside it; `why` tells it, too."""
-        super().resizeEvent(event)
-        self.table.setColumnHidden(_GAIN, self.width() < theme.px(_WIDE))
 
     def refresh(self) -> None:
         """Do nothing: this page shows nothing of a snapshot."""

@@ -19,7 +19,7 @@ from gpudeck.app.language.texts import tr, tr_moment, tr_noop, tr_text
 from gpudeck.app.strip.tile_model import Tile, temperature_meaning, throttle_reasons, tiles
 from gpudeck.language.numbers import capitalized
 from gpudeck.scheduler.protocol.absence import explain
-from gpudeck.scheduler.protocol.devices import NA, Detail, Device, Part, Reading
+from gpudeck.scheduler.protocol.devices import NA, Detail, Device, Part, Reading, card_name
 from gpudeck.scheduler.protocol.fields import FIELDS, UNCERTAINTY
 from gpudeck.scheduler.protocol.snapshot import DeviceState, Snapshot
 
@@ -69,7 +69,6 @@ _LINK_STATES = {"up": tr_noop("up"), "down": tr_noop("down")}
 _CARD = (
     tr_noop("Driver"),
     tr_noop("Compute capability"),
-    tr_noop("SMs"),
     tr_noop("VBIOS"),
     tr_noop("Threads"),
     tr_noop("Why"),
@@ -83,6 +82,7 @@ _MINOR = frozenset(
     {
         *("graphics", "tensor_hmma", "tensor_imma", "tensor_dfma", "fp16", "fp32", "fp64"),
         *("integer", "dram", "encoder", "decoder", "jpeg", "ofa"),
+        *("bar1_used", "bar1_total", "mem_reserved"),
         *("clock_video", "clock_mem_max", "clock_video_max"),
         *("power_limit_default", "power_limit_min", "power_limit_max"),
         *("temp_shutdown", "temp_max", "temp_mem_max"),
@@ -91,8 +91,30 @@ _MINOR = frozenset(
 """Fields that few people look at."""
 _MINOR_AT_ZERO = frozenset({"pcie_replays", "nvlink_rx", "nvlink_tx", "nvlink_errors"})
 """Fields that few people look at while they are zero."""
-_LABELS = {"mem_total": tr_noop("Total memory")}
-"""Labels that say more than those of the table of fields, where they stand among others."""
+_LABELS = {
+    "mem_util": tr_noop("Memory busy"),
+    "tflops_gpm": tr_noop("TFLOP/s, by hardware counters"),
+    "sm_active": tr_noop("Multiprocessors at work"),
+    "sm_occupancy": tr_noop("Warp slots in use"),
+    "tensor": tr_noop("Tensor cores at work"),
+    "mem_used": tr_noop("In use"),
+    "mem_free": tr_noop("Free"),
+    "mem_total": tr_noop("Total memory"),
+    "mem_reserved": tr_noop("Reserved by the driver"),
+    "bar1_used": tr_noop("Window for the CPU in use"),
+    "bar1_total": tr_noop("Window for the CPU"),
+    "clock_sm": tr_noop("Core clock"),
+    "clock_sm_max": tr_noop("Core clock (max)"),
+    "SMs": tr_noop("Multiprocessors"),
+    "pstate": tr_noop("Performance level"),
+    "throttle": tr_noop("Slowed down by"),
+    "ecc": tr_noop("Error correction (ECC)"),
+    "ecc_corrected": tr_noop("Memory errors, corrected"),
+    "ecc_uncorrected": tr_noop("Memory errors, not corrected"),
+}
+"""Labels in plainer words than those of the table of fields, for values that stand in groups."""
+_FASTEST, _SLOWEST = tr_noop("P0, the fastest"), tr_noop("P{level}, of P0 to P15")
+"""What a performance level is called."""
 _JOBS = 4
 """The most jobs of a device that are listed."""
 _ONLY_NONZERO = frozenset({"nvlink_errors"})
@@ -179,9 +201,11 @@ def _jobs(device: str, snapshot: Snapshot) -> tuple[FactGroup, ...]:
 
 def _card(state: DeviceState, tile: Tile, snapshot: Snapshot) -> FactGroup:
     device = state.device
-    rows = {tr("Name"): device.name, tr("ID"): device.id}
-    rows |= {tr(capitalized(name)): tr_text(told) for name, told in device.facts.items()}
-    rows[tr("Used by")] = tile.holder
+    rows = {tr("Name"): card_name(device.name), tr("ID"): device.id}
+    for name, told in device.facts.items():
+        rows[tr(_LABELS.get(name, capitalized(name)))] = tr_text(told)
+    if device.kind != "replay":  # nobody uses a recording
+        rows[tr("Used by")] = tile.holder
     for number, booking in snapshot.settings.reservations.items():
         if device.id in booking.gpus and booking.end > snapshot.time:
             rows[tr("Booking {number}", number=number)] = tr(
@@ -253,6 +277,8 @@ def _text(field: str, reading: Reading, value: float | NA, shown: FormattedValue
         return tr_text(reading.texts[field])
     if isinstance(value, NA) or not shown.available:
         return NOT_AVAILABLE
+    if field == "pstate":
+        return tr(_FASTEST) if value == 0 else tr(_SLOWEST, level=f"{value:.0f}")
     if field in _FLAGS:
         return tr("yes") if value else tr("no")
     unit = FIELDS[field].unit

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from itertools import pairwise
 from pathlib import Path
 
 from gpudeck.app.language.texts import tr
@@ -66,6 +67,13 @@ def script_of(argv: Sequence[str]) -> str:
         if _SCRIPT.fullmatch(word) and not word.startswith("-"):
             return word
     return ""
+
+
+def module_of(argv: Sequence[str]) -> str:
+    """Return the module that Python runs by its name; empty for other programs."""
+    if not argv or not Path(argv[0]).name.startswith(("python", "pypy")):
+        return ""
+    return next((name for option, name in pairwise(argv[1:]) if option == "-m"), "")
 
 
 def _path_warning(file: Path, name: str, folder: str) -> str:

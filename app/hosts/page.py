@@ -30,6 +30,7 @@ from gpudeck.app.widgets.controls import (
     Stretch,
     button,
     column,
+    elided,
     label,
     row,
     set_text,
@@ -71,8 +72,9 @@ COLUMNS = (
     TableColumn(tr_noop("Details"), 0),
 )
 STATE, LOAD, MEMORY, WARMEST, CHANGED, DEVICES, ADDRESS = range(1, 8)
-_OPTIONAL = {ADDRESS: 1000, CHANGED: 860, DEVICES: 860}
-"""The least widths of the page at which these columns are shown."""
+_OPTIONAL = {ADDRESS: 150, CHANGED: 150, DEVICES: 150, WARMEST: 150, MEMORY: 120}
+"""The columns that a narrow table leaves out, in this order, where the details would have fewer
+pixels than these."""
 _LEAST, _LEAST_BUTTONS = 220, 420
 """Pixels of width of the page at least, and with the buttons of a machine."""
 _IN_SIGHT = 5
@@ -111,13 +113,15 @@ class HostsPage(QWidget):
         self._asked = ""
         """The machine that the user is asked about."""
         self.model = HostTable(COLUMNS)
-        self.table = list_table(self.model, [c.width for c in COLUMNS], tr_noop("Machines"))
+        self.table = list_table(
+            self.model, [c.width for c in COLUMNS], tr_noop("Machines"), optional=_OPTIONAL
+        )
         show_pills(self.table, STATE, STATES)
         for column_ in (LOAD, MEMORY):
             self.table.setItemDelegateForColumn(column_, ShareDelegate(self.table, above=4))
         self.table.selectionModel().currentRowChanged.connect(self._choose)
         self.table.menu_wanted.connect(lambda at: show_menu(self, self.acts, MENU, at))
-        self.count = label(strong=True)
+        self.count = elided(strong=True)
         self.test = button(tr("Test"), self._test, tooltip=hint("host.test"))
         self.remove = button(tr("Remove…"), self._ask, tooltip=hint("host.remove"))
         self.open = button(tr("Add machine"), self._open, kind="primary", tooltip=hint("host.add"))
@@ -149,7 +153,7 @@ class HostsPage(QWidget):
         )
 
     def _lay_out(self) -> None:
-        above = row(self.count, Stretch(), self.test, self.remove, self.open, spacing=theme.M)
+        above = row(Stretch(self.count), self.test, self.remove, self.open, spacing=theme.M)
         self._frame, _ = list_card(self.table, QWidget())
         self.hint = label(tr(EMPTY), meaning="muted", wrap=True)
         body = column(above, self.question, self.form, self.said)
@@ -204,10 +208,8 @@ class HostsPage(QWidget):
             self._show_devices(self._state.snapshot)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Leave out the least important columns where there is little room."""
+        """Leave out the buttons of a machine where there is little room."""
         super().resizeEvent(event)
-        for at, least in _OPTIONAL.items():
-            self.table.setColumnHidden(at, self.width() < theme.px(least))
         for made in (self.test, self.remove):  # the menu and the keys do it, too
             made.setVisible(self.width() >= theme.px(_LEAST_BUTTONS))
 

@@ -48,7 +48,9 @@ class ProcessAbout(QFrame):
         self.copy = button(tr("Copy command"), self.copied, kind="quiet")
         self.command = SafeText()
         self.command.setAccessibleName(tr("Command of the process"))
-        self.memory, self.load = (SparkCard(name, "4 min") for name in (tr("Memory"), tr("SM")))
+        self.memory, self.load = (
+            SparkCard(name, "4 min") for name in (tr("Memory"), tr("GPU load"))
+        )
         self._readings: dict[_Key, deque[_Readings]] = {}
         texts = column(
             row(self.title, Stretch(self.facts), self.copy, spacing=theme.M),
@@ -114,7 +116,7 @@ class ProcessAbout(QFrame):
         missing = np.full((_KEPT - len(known), 3), math.nan)  # the curve ends at the present
         sizes, loads, cpu_loads = np.vstack((missing, np.array(known))).T
         on_cpu = process.kind == "cpu"
-        self.load.title = tr("CPU") if on_cpu else tr("SM")
+        self.load.title = tr("CPU") if on_cpu else tr("GPU load")
         self.memory.show_values(sizes, None, chosen.cells[MEMORY], unit=2.0**30)
         shown, top = (cpu_loads, None) if on_cpu else (loads, 100.0)
         self.load.show_values(shown, top, chosen.cells[CPU if on_cpu else SM_SHARE])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from gpudeck.app.format.command_check import script_of
+from gpudeck.app.format.command_check import module_of, script_of
 from gpudeck.app.format.values import NOT_AVAILABLE, device_label, duration, memory
 from gpudeck.app.language.texts import tr, tr_decimal, tr_noop
 from gpudeck.scheduler.protocol.devices import Detail, Device, Process
@@ -41,8 +41,8 @@ COLUMNS = (
         tr_noop("Memory"), 104, True, tr_noop("Memory of the device that the process occupies")
     ),
     ProcessColumn(
-        tr_noop("SM"),
-        70,
+        tr_noop("GPU load"),
+        84,
         True,
         tr_noop(
             "Share of the GPU's multiprocessors in the last two seconds, sampled by the driver"
@@ -177,11 +177,12 @@ def _row(process: Process, device: Device | None, now: float) -> ProcessRow:
 
 
 def _called(process: Process) -> str:
-    """Return the name of the program, with the script that it runs: "train.py · python"."""
+    """Return the program with the script or module that it runs: "train.py · python"."""
     if process.name == "?":
         return NOT_AVAILABLE
-    script = script_of(process.command.split())
-    return f"{Path(script).name} · {process.name}" if script else process.name
+    argv = process.command.split()
+    run = Path(script_of(argv)).name or module_of(argv).rpartition(".")[2]
+    return f"{run} · {process.name}" if run else process.name
 
 
 def _explained(column: int, cell: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
+from PySide6.QtGui import QKeyEvent, QMouseEvent
 
 from gpudeck.app.language.texts import tr, tr_noop
 from gpudeck.app.processes.grouping import Line
@@ -19,10 +19,17 @@ from gpudeck.app.processes.process_rows import (
     KIND,
     MEMORY,
     NAME,
+    PID,
     SM_SHARE,
 )
 from gpudeck.app.widgets import theme
-from gpudeck.app.widgets.list_table import Index, ListTable, RowTable, TableColumn, set_up_table
+from gpudeck.app.widgets.list_table import (
+    Index,
+    ListTable,
+    RowTable,
+    TableColumn,
+    set_up_table,
+)
 from gpudeck.app.widgets.share_delegate import SHARE, ShareDelegate
 
 DESCENDING, ASCENDING = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
@@ -30,7 +37,7 @@ _ARROW = 26
 """Pixels at the left of a name, where the arrow of a group is."""
 _NARROW, _NARROW_NAME = 900, 120
 """Pixels of a table in which names have less room, and of these names."""
-_OPTIONAL = {KIND: 320, CONTAINER: 320, AGE: 240, JOB: 180, DEVICE: 140}
+_OPTIONAL = {KIND: 320, CONTAINER: 320, AGE: 240, JOB: 180, DEVICE: 140, PID: 120}
 """The columns that a narrow table leaves out, in this order, where the command would have fewer
 pixels than these."""
 ONLY_GPU = (DEVICE, SM_SHARE, KIND)
@@ -92,15 +99,14 @@ class ProcessTableView(ListTable):
     """The user folds or unfolds the group of this name."""
 
     def __init__(self, model: ProcessTable) -> None:
-        super().__init__()
+        widths = [column.width for column in COLUMNS]
+        super().__init__(widths, _OPTIONAL)
         self._model = model
         self._narrow = False
-        self.left_out: frozenset[int] = frozenset()
-        """The columns that say nothing about the listed processes."""
         set_up_table(
             self,
             model,
-            [column.width for column in COLUMNS],
+            widths,
             tr_noop("Processes"),
             tr("Press S to sort by the column of the current cell"),
         )
@@ -117,33 +123,14 @@ class ProcessTableView(ListTable):
         descending = header.sortIndicatorOrder() == DESCENDING
         header.setSortIndicator(column, ASCENDING if again and descending else DESCENDING)
 
-    def leave_out(self, columns: frozenset[int]) -> None:
-        """Hide columns that say nothing about the listed processes."""
-        if columns != self.left_out:
-            self.left_out = columns
-            self.fit_columns()
-
     def fit_columns(self) -> None:
-        """Narrow the names in a narrow table, and leave out columns that it has no room for."""
-        header, hidden = self.horizontalHeader(), set(self.left_out)
+        """Narrow the names in a narrow table, too."""
         narrow = self.viewport().width() < theme.px(_NARROW)
         if narrow != self._narrow:
             self._narrow = narrow
-            header.resizeSection(NAME, theme.px(_NARROW_NAME if narrow else COLUMNS[NAME].width))
-        left = self.viewport().width()
-        for at, column in enumerate(COLUMNS):
-            if column.width and at not in hidden:
-                left -= header.sectionSize(at) or theme.px(column.width)
-        for at, least in _OPTIONAL.items():
-            if left < theme.px(least) and at not in hidden:
-                hidden.add(at)
-                left += theme.px(COLUMNS[at].width)
-        for at in range(len(COLUMNS)):
-            self.setColumnHidden(at, at in hidden)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self.fit_columns()
+            width = theme.px(_NARROW_NAME if narrow else COLUMNS[NAME].width)
+            self.horizontalHeader().resizeSection(NAME, width)
+        super().fit_columns()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         plain = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from PySide6.QtCore import (
@@ -137,13 +137,23 @@ def plain_cell(text: str) -> str:
 
 
 class ListTable(QTableView):
-    """A table in which the user chooses one row at a time."""
+    """A table in which the user chooses one row at a time, and that never scrolls sideways.
+
+    Args:
+        widths: Pixels of each column; 0 for all the width that is left.
+        optional: The columns that a narrow table leaves out, in this order, each with the pixels
+            below which the column that takes what is left has too few.
+    """
 
     menu_wanted = Signal(QPoint)
     """The user wants the menu of the chosen rows, at this place of the screen."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, widths: Sequence[int] = (), optional: Mapping[int, int] | None = None
+    ) -> None:
         super().__init__()
+        self._pixels, self._optional = widths, optional or {}
+        self._empty: frozenset[int] = frozenset()
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.customContextMenuRequested.connect(self._want_menu)
 
@@ -158,6 +168,33 @@ class ListTable(QTableView):
                 self.model().index(row, column), flags.ClearAndSelect | flags.Rows
             )
 
+    def leave_out(self, columns: frozenset[int]) -> None:
+        """Hide columns that say nothing about the listed rows."""
+        if columns != self._empty:
+            self._empty = columns
+            self.fit_columns()
+
+    def fit_columns(self) -> None:
+        """Hide the columns that are empty, and those for which there is no room."""
+        header, hidden = self.horizontalHeader(), set(self._empty)
+        needed = {
+            at: header.sectionSize(at) or max(theme.px(width), header.sectionSizeHint(at))
+            for at, width in enumerate(self._pixels)
+            if width
+        }
+        left = self.viewport().width() - sum(px for at, px in needed.items() if at not in hidden)
+        for at, least in self._optional.items():
+            if left < theme.px(least) and at not in hidden:
+                hidden.add(at)
+                left += needed[at]
+        for at in range(len(self._pixels)):
+            self.setColumnHidden(at, at in hidden)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if self._optional:
+            self.fit_columns()
+
     def _want_menu(self, at: QPoint) -> None:
         """Choose the row below the pointer, and want its menu."""
         index: QModelIndex = self.indexAt(at)
@@ -167,10 +204,14 @@ class ListTable(QTableView):
 
 
 def list_table(
-    model: QAbstractItemModel, widths: Sequence[int], name: str, description: str = ""
+    model: QAbstractItemModel,
+    widths: Sequence[int],
+    name: str,
+    description: str = "",
+    optional: Mapping[int, int] | None = None,
 ) -> ListTable:
-    """Return a table of `model`; see `set_up_table`."""
-    table = ListTable()
+    """Return a table of `model`; see `ListTable` and `set_up_table`."""
+    table = ListTable(widths, optional)
     set_up_table(table, model, widths, name, description)
     return table
 

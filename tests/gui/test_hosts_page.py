@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from gpudeck.app.hosts.host_rows import LOCAL, ReachHost
-from gpudeck.app.hosts.page import LOAD, MEMORY
+from gpudeck.app.hosts.page import COLUMNS, LOAD, MEMORY, STATE
 from gpudeck.app.strip.chip_model import machine_chips
 from gpudeck.app.strip.tile_model import tiles
 from gpudeck.app.widgets.share_delegate import SHARE
@@ -207,3 +207,12 @@ def test_a_page_without_machines_begins_at_its_top(fed):
     page = fed.window.hosts
     assert page.open.y() < 10
     assert page.count.mapTo(page, page.count.rect().topLeft()).y() < 20
+
+
+@pytest.mark.parametrize("width", [420, 640, 800, 1280])
+def test_a_narrow_page_leaves_out_columns_and_never_scrolls_sideways(page, fed, width):
+    fed.window.resize(width, 560)
+    fed.settle()
+    assert page.table.horizontalScrollBar().maximum() == 0
+    assert not page.table.isColumnHidden(STATE) and not page.table.isColumnHidden(len(COLUMNS) - 1)
+    assert page.count.text() == "4 machines, 1 unreachable"

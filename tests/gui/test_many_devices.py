@@ -231,7 +231,7 @@ def test_hot_and_throttled_values_are_coloured_on_the_page(fed):
     fed.feed(snapshots.snapshot((snapshots.DeviceState(device, reading, snapshots.Idle(0)),)))
     fed.window.show_device(device.id)
     found = {f.label: f.meaning for group in fed.window.device.groups.values() for f in group.facts}
-    assert (found["Temperature"], found["Throttle reasons"]) == ("hot", "throttled")
+    assert (found["Temperature"], found["Slowed down by"]) == ("hot", "throttled")
 
 
 def test_many_devices_are_charted_as_a_heat_map_whose_rows_open_a_device(fed):
@@ -354,3 +354,15 @@ def test_one_of_many_gpus_is_found_by_typing(fed, typed):
     assert fed.window.header.title.text() == "GPU 17"
     fed.feed(snapshots.gpu_snapshot(8, NOW + 1))
     assert not picker.isVisible(), "eight have a chip each"
+
+
+def test_values_of_a_card_are_called_in_plain_words(fed):
+    device = snapshots.gpu(0)
+    reading = snapshots.gpu_reading(device)
+    known = {**reading.values, "pstate": 0.0, "bar1_used": 2.0**30}
+    reading = msgspec.structs.replace(reading, values=known)
+    fed.feed(snapshots.snapshot((snapshots.DeviceState(device, reading, snapshots.Idle(0)),)))
+    fed.window.show_device(device.id)
+    found = {f.label: f for group in fed.window.device.groups.values() for f in group.facts}
+    assert found["Performance level"].value == "P0, the fastest"
+    assert found["Window for the CPU in use"].minor

@@ -55,7 +55,7 @@ FIELDS = (
     "Device",
     "CPU",
     "Memory",
-    "SM",
+    "GPU load",
     "Age",
     "Kind",
     "Container",
@@ -270,9 +270,9 @@ def test_processes_of_a_cpu_are_listed_by_load(page, fed):
     fed.window.processes.table.selectRow(0)
     fed.settle()
     assert column(page, "CPU") == ["151 %", "0.2 %"]
-    assert column(page, "SM") == ["", ""]
+    assert column(page, "GPU load") == ["", ""]
     hidden = {name for at, name in enumerate(FIELDS) if page.table.isColumnHidden(at)}
-    assert {"Device", "SM", "Kind"} <= hidden
+    assert {"Device", "GPU load", "Kind"} <= hidden
     page.table.selectRow(0)
     page.acts["process.copy"].trigger()
     assert page.end.isEnabled()
@@ -375,3 +375,12 @@ def test_no_process_is_chosen_before_the_user_does(fed):
     assert page.model.rowCount() and page.chosen() is None
     QTest.keyClick(page.table, Qt.Key.Key_Delete)
     assert not page.question.isVisible(), "nothing is armed at first"
+
+
+def test_a_process_is_named_after_the_module_that_python_runs(page, fed):
+    command = "/opt/bin/python3 -m vllm.entrypoints.api_server --port 80"
+    served = Process(9, "python3", "ada", 2**30, start=NOW - 5, ticks=4, command=command)
+    device = fed.window.state.snapshot.devices[0].device.id
+    page.poller.timeout.emit()
+    fed.reply(GetDetails, (Detail(device, NOW, (), (served,)),))
+    assert column(page, "Name") == ["api_server · python3"]
