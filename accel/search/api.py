@@ -14,6 +14,7 @@ from gpudeck.accel.lessons.store import software
 from gpudeck.accel.runtime.capability import ComputeDevice, find_device
 from gpudeck.accel.runtime.state_files import change, state_folder
 from gpudeck.accel.search.advice import Advisor
+from gpudeck.accel.search.attention_templates import attention_template
 from gpudeck.accel.search.contender import Contender
 from gpudeck.accel.search.contest import Effort
 from gpudeck.accel.search.crew import Crew
@@ -27,7 +28,7 @@ from gpudeck.accel.search.judge import COMPILED, judge, nursery
 from gpudeck.accel.search.resources import TARGETS, Resources
 from gpudeck.accel.search.space import Config
 from gpudeck.accel.search.tasks import TASKS, Task, task_of
-from gpudeck.accel.search.templates import Template, template_of
+from gpudeck.accel.search.templates import ATTENTION, Template, template_of
 from gpudeck.accel.search.verdict import Verdict, encode
 from gpudeck.accel.search.worker import load
 
@@ -149,6 +150,8 @@ def _found_template(
     task = kernel if isinstance(kernel, Task) else task_of(kernel, dtype, sizes)
     # a CPU's template has torch compute
     task = task if kind == "cuda" else dataclasses.replace(task, own=False)
+    if kind == "cuda" and task.name in ATTENTION:
+        return task, attention_template(task.name, task.dtype, task.timed)
     return task, template_of(task.name, task.dtype, task.timed, kind)
 
 

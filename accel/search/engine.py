@@ -41,6 +41,8 @@ _CALLS = 6
 _LEAST, _MOST = 4, 15
 """Windows of a configuration: those that all are much slower than the best end it early."""
 _HOPELESS = 1.05
+_KNOWN = ("lessons", "usual")
+"""Configurations that were the fastest elsewhere are measured even if they spill registers."""
 _REPEATS = 8
 """Of each call: copying inputs and the result once counts little then, as it should."""
 _WINDOW_S = 0.02
@@ -99,7 +101,7 @@ class Engine:
         self._started = time.monotonic()
         self._before = self._journal.seconds
         for by, batch in self._batches():
-            for config, entry in self._compiled(batch):
+            for config, entry in self._compiled(batch, by in _KNOWN):
                 begun = time.monotonic()
                 found = entry or self._measured(config)
                 self._keep(found, by, time.monotonic() - begun)
@@ -137,7 +139,9 @@ class Engine:
             if self._advisor and (advised := self._advisor.propose(space, journal, _BATCH)):
                 yield "endpoint", advised
 
-    def _compiled(self, batch: Sequence[Config]) -> Iterator[tuple[Config, Entry | None]]:
+    def _compiled(
+        self, batch: Sequence[Config], may_spill: bool
+    ) -> Iterator[tuple[Config, Entry | None]]:
         """Yield each configuration, with an entry if compiling shows that it is of no use."""
         launch, capability = self._template.launch, self._capability
         if launch is None or capability is None:
@@ -152,7 +156,7 @@ class Engine:
                 compiler.end()
             if needs is None:
                 return Entry(config, "failed", why=compiler.flags[0].where)
-            why = needs.unfit(capability)
+            why = needs.too_large(capability) if may_spill else needs.unfit(capability)
             return Entry(config, "pruned", why=why) if why else None
 
         with ThreadPoolExecutor(_COMPILERS) as pool:

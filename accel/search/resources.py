@@ -36,9 +36,15 @@ class Resources(msgspec.Struct, frozen=True):
 
     def unfit(self, capability: int) -> Message:
         """Return what keeps the kernel from running, or from being fast; empty if nothing does."""
-        if self.shared > 1024 * _SHARED[capability]:
-            return phrase("a block needs {size} bytes of shared memory", size=self.shared)
+        if too_large := self.too_large(capability):
+            return too_large
         return phrase("a thread spills {size} bytes", size=self.spilled) if self.spilled else ""
+
+    def too_large(self, capability: int) -> Message:
+        """Return what keeps the kernel from running; empty if nothing does."""
+        if self.shared <= 1024 * _SHARED[capability]:
+            return ""
+        return phrase("a block needs {size} bytes of shared memory", size=self.shared)
 
     def occupancy(self, capability: int) -> float:
         """Return the share of a multiprocessor's threads that can be resident, by registers and
@@ -52,12 +58,20 @@ class Resources(msgspec.Struct, frozen=True):
         return blocks * self.threads / most
 
 
-def compiled_resources(call: Any, capability: int) -> Resources:
-    """Compile a `KernelCall` for a compute capability, and read what it needs.
+def compiled_resources(calls: Any, capability: int) -> Resources:
+    """Compile a `KernelCall` or several for a compute capability, and read the most that one needs.
 
     Raises:
-        Exception: whatever Triton or ptxas raises if it cannot be compiled.
+        Exception: whatever Triton or ptxas raises if they cannot be compiled.
     """
+    each = [_resources(c, capability) for c in (calls if isinstance(calls, tuple) else (calls,))]
+    return Resources(
+        max(r.registers for r in each), max(r.shared for r in each), max(r.spilled for r in each),
+        max(r.threads for r in each),
+    )  # fmt: skip
+
+
+def _resources(call: Any, capability: int) -> Resources:
     from gpudeck.accel.runtime.call import compile_kernel
 
     kernel = compile_kernel(call, capability)

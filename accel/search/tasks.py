@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gpudeck.accel.search import attention_tasks
 from gpudeck.accel.search.draws import DRAWS
 from gpudeck.accel.search.verdict import Source
 
@@ -197,6 +198,60 @@ _PRODUCT = Task(
     product=True,
 )
 
+_HEADS = {"heads": Size(32, 1, 3), "tokens": Size(2048, 1, 300), "width": Size(128, 16, 128)}
+_MODERATE = ("normal", "uniform", "shifted", "negative", "sparse")
+"""Distributions whose scores 16 bits can hold."""
+
+
+def _of_heads(sizes: Sizes) -> tuple[int, int, int]:
+    return sizes["heads"], sizes["tokens"], sizes["width"]
+
+
+def _attention_task(
+    reference: Callable[..., Tensor],
+    library: Callable[..., Tensor],
+    sizes: Mapping[str, Size],
+    shapes: Callable[[Sizes], tuple[tuple[int, ...], ...]],
+    result: Callable[[Sizes], tuple[int, ...]],
+    flops: Callable[[Sizes], float],
+) -> Task:
+    source = Source(library.__module__, library.__name__)
+    return Task(
+        reference.__name__, sizes, shapes, result, reference, flops, draws=_MODERATE,
+        product=True, alternatives={"library": source},
+    )  # fmt: skip
+
+
+_ATTENTION = (
+    _attention_task(
+        attention_tasks.attention,
+        attention_tasks.torch_attention,
+        _HEADS,
+        lambda s: (_of_heads(s),) * 3,
+        _of_heads,
+        lambda s: 2.0 * s["heads"] * s["tokens"] ** 2 * s["width"],
+    ),
+    _attention_task(
+        attention_tasks.attention_gradients,
+        attention_tasks.torch_attention_gradients,
+        _HEADS,
+        lambda s: (_of_heads(s),) * 4,
+        lambda s: (s["heads"], 3, s["tokens"] * s["width"]),
+        lambda s: 5.0 * s["heads"] * s["tokens"] ** 2 * s["width"],
+    ),
+    _attention_task(
+        attention_tasks.decoding,
+        attention_tasks.torch_decoding,
+        {"sequences": Size(64, 1, 4), "keys": Size(4096, 1, 3000), "width": Size(128, 16, 128)},
+        lambda s: (
+            *((s["sequences"], s["keys"], s["width"]),) * 2,
+            (s["sequences"], attention_tasks.GROUP, s["width"]),
+        ),
+        lambda s: (s["sequences"], attention_tasks.GROUP, s["width"]),
+        lambda s: 4.0 * s["sequences"] * attention_tasks.GROUP * s["keys"] * s["width"],
+    ),
+)
+
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
@@ -209,6 +264,7 @@ TASKS: dict[str, Task] = {
         _row_task(row_sum, 1, result=_vector),
         _row_task(cross_entropy, 9, matrices=2, result=_vector),
         _PRODUCT,
+        *_ATTENTION,
     )
 }
 """By name."""

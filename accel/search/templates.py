@@ -19,6 +19,8 @@ from gpudeck.accel.search.verdict import Source
 
 ROWWISE = ("softmax", "rms_norm", "layer_norm", "swiglu", "gelu")
 REDUCING = ("row_sum", "cross_entropy")
+ATTENTION = ("attention", "attention_gradients", "decoding")
+TEMPLATED = (*ROWWISE, *REDUCING, *ATTENTION)
 _WIDEST = 16384
 """The longest row that a program keeps in registers."""
 _HELD = 128
@@ -34,7 +36,8 @@ class Template:
     make: Callable[[Config], Source]
     """Names the function with a configuration."""
     launch: Callable[[Config], Source] | None = None
-    """Names what returns the kernel's `KernelCall`, if it can be compiled without a GPU."""
+    """Names what returns the kernel's `KernelCall`, or those of several kernels, if they can be
+    compiled without a GPU."""
     usual: tuple[Config, ...] = ()
     """Configurations that are tried first."""
 
@@ -42,11 +45,13 @@ class Template:
 def template_of(task: str, dtype: torch.dtype, sizes: Sizes, device: str) -> Template:
     """Return the template of a task for a kind of device, `cuda` or `cpu`.
 
+    Those of attention on a GPU are in `attention_templates`.
+
     Raises:
         ValueError: if there is none.
     """
-    if task not in (*ROWWISE, *REDUCING):
-        raise ValueError(f"{task} has no template. These have: {', '.join((*ROWWISE, *REDUCING))}")
+    if task not in TEMPLATED:
+        raise ValueError(f"{task} has no template. These have: {', '.join(TEMPLATED)}")
     given = {"task": task}
     if device == "cpu":
         space = Space({"block": [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096]})

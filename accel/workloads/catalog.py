@@ -218,7 +218,9 @@ KINDS = ("retention", "gla", "ssd", "gdn", "kda", "rwkv7")
 SEARCHED = (
     "softmax", "rms_norm", "layer_norm", "swiglu", "gelu", "row_sum", "cross_entropy",
 )  # fmt: skip
-"""The tasks of `accel.search` that have a template."""
+"""The tasks of `accel.search` on rows that have a template."""
+SEARCHED_ATTENTION = ("attention", "attention_gradients", "decoding")
+"""Those of attention, which `gpudeck search` takes, too."""
 
 TOKENS = 16384
 """The tokens of all sequences together, from which the batch is computed if it is not given."""

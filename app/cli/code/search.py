@@ -10,7 +10,7 @@ from pathlib import Path
 from gpudeck.accel.search import installed
 from gpudeck.accel.search.journal import Entry, Problem, by_speed, improvements, searches
 from gpudeck.accel.search.verdict import Verdict, decode
-from gpudeck.accel.workloads.catalog import SEARCHED
+from gpudeck.accel.workloads.catalog import SEARCHED, SEARCHED_ATTENTION
 from gpudeck.app.cli import arguments
 from gpudeck.app.cli.files import read_bytes, write_bytes
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
@@ -18,6 +18,7 @@ from gpudeck.extras import missing_of
 from gpudeck.language.rendering import render
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
+TASKS = (*SEARCHED, *SEARCHED_ATTENTION)
 ACTIONS = ("judge", "tune", "list", "install", "remove", "show")
 
 
@@ -26,25 +27,26 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "action", choices=ACTIONS, metavar="ACTION",
         help="judge: check and time the kernel in a Python file, whose code is run; tune: search "
-        "the constants and launch options that a Python file declares; list: show the kernels that "
-        "are installed; install: use the kernel of a saved verdict; remove: use it no longer; "
-        "show: list the searches of this machine, or all that one of them tried",
+        "the constants and launch options that a Python file declares, or those of our kernel for "
+        "a task; list: show the kernels that are installed; install: use the kernel of a saved "
+        "verdict; remove: use it no longer; show: list the searches of this machine, or all that "
+        "one of them tried",
     )  # fmt: skip
     parser.add_argument(
         "target", nargs="?", metavar="TARGET",
-        help="judge, tune: a Python file; install: a saved verdict; remove: the name of a kernel; "
-        "show: the name of a search",
+        help="judge: a Python file; tune: a Python file or the name of a task; install: a saved "
+        "verdict; remove: the name of a kernel; show: the name of a search",
     )  # fmt: skip
     parser.add_argument(
-        "--task", choices=SEARCHED, metavar="TASK",
-        help=f"what the kernel must compute: {', '.join(SEARCHED)}",
+        "--task", choices=TASKS, metavar="TASK",
+        help=f"judge: what the kernel must compute: {', '.join(TASKS)}",
     )  # fmt: skip
     parser.add_argument(
         "--entry", default="candidate", help="the function in the file (default: candidate)"
     )
     parser.add_argument(
         "--size", action="append", type=_size, default=[], metavar="NAME=N",
-        help="a size that is timed, e.g. rows=4096",
+        help="a size of the task that is timed, e.g. rows=4096",
     )  # fmt: skip
     parser.add_argument(
         "--dtype", choices=("float32", "float16", "bfloat16"), default="float32",
@@ -102,28 +104,43 @@ def _seed(text: str) -> int:
 
 def _judge(args: Namespace) -> int:
     if args.task is None:
-        raise UsageError(f"judge needs --task, one of {', '.join(SEARCHED)}")
-    options = [f"--{name}={getattr(args, name)}" for name in ("task", "entry", "dtype", "seconds")]
-    options += [f"--size={size}" for size in args.size]
+        raise UsageError(f"judge needs --task, one of {', '.join(TASKS)}")
+    _check_file(args.target)
+    options = [f"--task={args.task}", f"--entry={args.entry}", *_problem(args)]
     options += [] if args.seed is None else [f"--seed={args.seed}"]
-    options += ["--library"] * args.library + ["--no-compile"] * args.no_compile
-    return _run(args, "judging", options, "compute")
+    return _run(args, [*options, *["--library"] * args.library], "compute")
 
 
 def _tune(args: Namespace) -> int:
-    options = [f"--minutes={args.search_seconds / 60}", f"--seconds={args.seconds}"]
-    options += ["--no-compile"] * args.no_compile + ["--install"] * args.install
-    return _run(args, "tuning", options, "search")
+    if args.target not in TASKS:
+        _check_file(args.target)
+        if args.size:
+            raise UsageError(f"{args.target} declares its sizes itself; --size is for tasks")
+    options = [f"--minutes={args.search_seconds / 60}", *_problem(args)]
+    return _run(args, [*options, *["--install"] * args.install], "search")
 
 
-def _run(args: Namespace, program: str, options: list[str], extra: str) -> int:
-    """Run a program of the search on the target; print and save the verdict that it prints."""
-    if not Path(args.target).is_file():
-        raise NotFound(f"there is no file {args.target}")
+def _check_file(name: str) -> None:
+    if not Path(name).is_file():
+        raise NotFound(f"there is no file {name}")
+
+
+def _problem(args: Namespace) -> list[str]:
+    """Return the options about what is timed and how long."""
+    options = [f"--dtype={args.dtype}", f"--seconds={args.seconds}"]
+    options += [f"--size={size}" for size in args.size]
+    return options + ["--no-compile"] * args.no_compile
+
+
+def _run(args: Namespace, options: list[str], extra: str) -> int:
+    """Run the search's program on the target; print and save the verdict that it prints."""
     if missing := missing_of(extra):
         raise UserError(missing.text)
     ended = subprocess.run(
-        [sys.executable, "-P", "-m", f"gpudeck.accel.search.{program}", args.target, *options],
+        [
+            sys.executable, "-P", "-m", "gpudeck.accel.search.program", args.action, args.target,
+            *options,
+        ],
         capture_output=True, check=False,
     )  # fmt: skip
     if ended.returncode not in (0, 1) or not ended.stdout:

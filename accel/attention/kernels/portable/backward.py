@@ -40,6 +40,7 @@ from gpudeck.accel.attention.kernels.portable.short import (
     short_backward_tile,
 )
 from gpudeck.accel.attention.kernels.portable.tile_sizes import (
+    TileConfig,
     dbias_config,
     dk_dv_config,
     dq_config,
@@ -61,6 +62,8 @@ _KEPT_BYTES = 256 << 20
 need not compute them again."""
 
 Launch = Callable[..., None]
+Tiles = tuple[TileConfig, TileConfig]
+"""Of the kernel of dk and dv, and of that of dq."""
 
 
 class BackwardCalls(NamedTuple):
@@ -94,6 +97,7 @@ def backward(
     slopes: Tensor | None = None,
     visible: BlockLists | None = None,
     dlse: Tensor | None = None,
+    tiles: Tiles | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Return dq, dk, dv and dbias from the gradient of the output.
 
@@ -106,6 +110,7 @@ def backward(
         dout: the gradient of out.
         bias_grad: compute the gradient of a floating-point bias.
         dlse: the gradient of lse, like it; 0 where lse is -inf.
+        tiles: other tiles than those of `dk_dv_config` and `dq_config`.
 
     Returns:
         dq, dk and dv in the layouts of torch.empty_like of q, k and v; dbias in the dtype of the
@@ -116,8 +121,9 @@ def backward(
     wanted = bias_grad and bias is not None and bias.dtype.is_floating_point
     key = geometry_key(q, k, v, rules, ragged, bias, slopes, visible)
     plan = _plan(
-        key, out.stride(), dout.stride(), out.data_ptr() % ALIGNMENT == 0, wanted, dlse is not None
-    )
+        key, out.stride(), dout.stride(), out.data_ptr() % ALIGNMENT == 0, wanted,
+        dlse is not None, tiles,
+    )  # fmt: skip
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     more = extras(bias, ragged, slopes)
     dbias = None
@@ -158,6 +164,7 @@ def backward_calls(
     bias_grad: bool,
     target: Target,
     lse_grad: bool = False,
+    tiles: Tiles | None = None,
 ) -> BackwardCalls:
     """Return what `backward` launches on a target."""
     dout = Layout(geometry.q.shape, dout_strides)
@@ -172,19 +179,21 @@ def backward_calls(
     out = Layout(geometry.q.shape, out_strides)
     inputs = (geometry.q, geometry.k, geometry.v)
     constants["UNIT"] = unit_of(dout, out, *inputs, *(x.like() for x in inputs))
-    if (tile := short_backward_tile(geometry, bias_grad, target)) is not None:
+    tile = None if tiles else short_backward_tile(geometry, bias_grad, target)
+    if tile is not None:
         shared["dlse_ptr"] = Pointer(torch.float32) if lse_grad else None
         short, parts = short_backward_call(geometry, shared, constants, tile, bias_grad, target)
         return BackwardCalls(None, None, None, None, parts, short=short)
     width = _kept_width(geometry, target) if bias_grad else 0
+    for_kv, for_q = tiles or (None, None)
     dbias, parts = None, 1
     if bias_grad:
         make = _dq_dbias_call if width else _dbias_call
         dbias, parts = make(geometry, shared, constants, target)
     return BackwardCalls(
         _row_sums_call(geometry, out, dout, aligned, lse_grad, constants["UNIT"]),
-        _dk_dv_call(geometry, shared, constants, target, width),
-        None if width else _dq_call(geometry, shared, constants, target),
+        _dk_dv_call(geometry, shared, constants, target, width, for_kv),
+        None if width else _dq_call(geometry, shared, constants, target, for_q),
         dbias,
         parts,
         geometry.q.shape[0] * geometry.heads * geometry.k.shape[2] * width,
@@ -237,10 +246,11 @@ def _dk_dv_call(
     constants: dict[str, object],
     target: Target,
     ds_width: int,
+    tile: TileConfig | None,
 ) -> KernelCall:
     longest_q, longest_k = geometry.longest
     biased = geometry.bias is not None
-    config = dk_dv_config(
+    config = tile or dk_dv_config(
         target.capability, geometry.dtype, pad_width(geometry.head_dim), longest_q, biased
     )
     lists = geometry.blocks
@@ -278,9 +288,12 @@ def _dq_call(
     shared: Arguments,
     constants: dict[str, object],
     target: Target,
+    tile: TileConfig | None,
 ) -> KernelCall:
     biased = geometry.bias is not None
-    config = dq_config(target.capability, geometry.dtype, pad_width(geometry.head_dim), biased)
+    config = tile or dq_config(
+        target.capability, geometry.dtype, pad_width(geometry.head_dim), biased
+    )
     lists = geometry.blocks
     if lists:
         config = config.within(lists.rows, lists.cols)
@@ -426,11 +439,12 @@ def _plan(
     aligned: bool,
     bias_grad: bool,
     lse_grad: bool,
+    tiles: Tiles | None,
 ) -> _BackwardPlan:
     geometry = geometry_of(key)
     calls = backward_calls(
         geometry, out_strides, dout_strides, aligned, bias_grad, target_of(geometry.device),
-        lse_grad,
+        lse_grad, tiles,
     )  # fmt: skip
 
     def prepared(call: KernelCall | None) -> Launch | None:

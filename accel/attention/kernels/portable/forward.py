@@ -29,6 +29,7 @@ from gpudeck.accel.attention.kernels.portable.kernel_forward import (
 from gpudeck.accel.attention.kernels.portable.short import short_forward_call, short_tile
 from gpudeck.accel.attention.kernels.portable.tile_sizes import (
     PACKED_ROWS,
+    TileConfig,
     forward_config,
     pad_width,
     split_keys,
@@ -99,27 +100,38 @@ def forward(
     return plan.run(q, k, v, *extras(bias, ragged, slopes), *lists, sink=sink)
 
 
-def plan_run(q: Tensor, k: Tensor, v: Tensor, rules: Rules) -> Run:
+def plan_run(q: Tensor, k: Tensor, v: Tensor, rules: Rules, tile: TileConfig | None = None) -> Run:
     """Return `forward` for tensors of one kind, which it does not check.
 
     They have the sizes, strides, dtype, device and alignment of these.
+
+    Args:
+        tile: another tile than that of `forward_config`.
     """
-    return _plan(geometry_key(q, k, v, rules), (None, None)).run
+    return _plan(geometry_key(q, k, v, rules), (None, None), tile).run
 
 
 def forward_calls(
-    geometry: Geometry, target: Target, blocks: Blocks = (None, None)
+    geometry: Geometry,
+    target: Target,
+    blocks: Blocks = (None, None),
+    tile: TileConfig | None = None,
 ) -> ForwardCalls:
-    """Return what `forward` launches on a target. Raises ValueError for unknown blocks."""
-    if blocks == (None, None) and (tile := short_tile(geometry)) is not None:
-        return ForwardCalls(short_forward_call(geometry, tile, target), None, 1)
+    """Return what `forward` launches on a target, with a tile or of one with such blocks.
+
+    Raises:
+        ValueError: for unknown blocks.
+    """
+    free = tile is None and blocks == (None, None)
+    if free and (short := short_tile(geometry)) is not None:
+        return ForwardCalls(short_forward_call(geometry, short, target), None, 1)
     longest_q, longest_k = geometry.longest
     group = geometry.group
     lists = geometry.blocks
     alone = geometry.bias is not None or lists is not None
     pack = group if group > 1 and longest_q * group <= PACKED_ROWS and not alone else 1
     block_d = pad_width(geometry.head_dim)
-    config = forward_config(
+    config = tile or forward_config(
         target.capability, geometry.dtype, block_d, longest_q * pack, alone
     ).resize(*blocks)
     if lists:
@@ -260,12 +272,12 @@ class _ForwardPlan(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _plan(key: tuple[object, ...], blocks: Blocks) -> _ForwardPlan:
+def _plan(key: tuple[object, ...], blocks: Blocks, tile: TileConfig | None = None) -> _ForwardPlan:
     geometry = geometry_of(key)
     lse = torch.empty(1, dtype=torch.float32, device=geometry.device).expand(geometry.q.shape[:3])
     if 0 in (*geometry.q.shape, geometry.sequences, geometry.longest[0]):
         return _ForwardPlan(lse, None, None, 1)
-    calls = forward_calls(geometry, target_of(geometry.device), blocks)
+    calls = forward_calls(geometry, target_of(geometry.device), blocks, tile)
     combine = None if calls.combine is None else prepare(calls.combine, geometry.device)
     return _ForwardPlan(lse, prepare(calls.attend, geometry.device), combine, calls.splits)
 

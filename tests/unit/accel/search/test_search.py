@@ -24,10 +24,10 @@ from gpudeck.accel.search.measures import bound, error, median_span
 from gpudeck.accel.search.resources import Resources
 from gpudeck.accel.search.space import Space, key
 from gpudeck.accel.search.surrogate import propose
-from gpudeck.accel.search.templates import REDUCING, ROWWISE, row_call, template_of
+from gpudeck.accel.search.templates import ATTENTION, REDUCING, ROWWISE, row_call, template_of
 from gpudeck.accel.search.use import compute
 from gpudeck.accel.search.verdict import Race, Source, Span, Verdict
-from gpudeck.accel.workloads.catalog import SEARCHED
+from gpudeck.accel.workloads.catalog import SEARCHED, SEARCHED_ATTENTION
 from tests.unit.accel.search import night
 
 SPACE = Space({"block": [1, 2, 4, 8, 16, 32, 64], "warps": [1, 2, 4, 8], "stages": list(range(12))})
@@ -116,7 +116,7 @@ def test_an_error_in_one_small_row_counts_and_precisions_are_told_apart():
 
 
 def test_templates_are_those_that_the_catalog_offers():
-    assert {*ROWWISE, *REDUCING} == {*SEARCHED}
+    assert {*ROWWISE, *REDUCING} == {*SEARCHED} and {*ATTENTION} == {*SEARCHED_ATTENTION}
     with pytest.raises(ValueError, match="has no template"):
         template_of("matmul", torch.float32, {}, "cpu")
 

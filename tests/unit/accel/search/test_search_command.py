@@ -86,6 +86,8 @@ def test_a_search_is_shown_with_its_best_over_time_and_why_others_were_refused(c
         (["judge"], "judge needs a TARGET"),
         (["judge", "x.py"], "judge needs --task"),
         (["judge", "missing.py", "--task", "softmax"], "there is no file missing.py"),
+        (["tune", "missing.py"], "there is no file missing.py"),
+        (["tune", "nested.json", "--size", "rows=4"], "nested.json declares its sizes itself"),
         (["install", "missing.json"], "cannot read missing.json: No such file or directory"),
         (["install", "."], "cannot read .: Is a directory"),
         (["install", "/dev/zero"], "cannot read /dev/zero: it has over 16 MiB"),
@@ -155,3 +157,10 @@ def test_a_declared_kernel_is_searched_by_the_command(tmp_path, capsys):
     file.write_text(TEXT.replace("SPACE", "SPICE"))
     assert main(["search", "tune", str(file)]) != 0
     assert "has no SPACE" in capsys.readouterr().err
+
+
+def test_a_task_of_the_catalog_is_searched_by_the_command(capsys):
+    options = ["--size=rows=16", "--size=columns=32", "--search-seconds=1", "--seconds=0.5"]
+    assert main(["search", "tune", "row_sum", "--no-compile", *options]) == 0
+    said = capsys.readouterr().out
+    assert "right" in said and "block=" in said and "rows=16 columns=32" in said
