@@ -169,12 +169,15 @@ def _read(ask: Ask, context: AnswerContext) -> Understood:
             check(ask.meant)
         return Understood(ask.meant, ask.state.language)
     newest = context.daemon.jobs(_NAMED_JOBS)
-    jobs = tuple(job.spec.name for job in newest)
     tags = tuple({tag: None for job in newest for tag in job.spec.tags})
-    groups = tuple(state.group.name for state in context.daemon.groups())
     shared = any(job.spec.user is not None for job in newest)
     known = Known(
-        jobs, groups, tags, (*people(), *users_of(newest)), getpass.getuser() if shared else ""
+        tuple(dict.fromkeys(job.spec.name for job in newest)),
+        tuple(state.group.name for state in context.daemon.groups()),
+        tags,
+        (*people(), *users_of(newest)),
+        getpass.getuser() if shared else "",
+        tuple(dict.fromkeys(job.spec.name for job in newest if job.ended is None)),
     )
     return understand(ask.text, known, ask.state, time.time(), shipped_reader())
 

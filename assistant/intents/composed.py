@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.orders import Orders
 from gpudeck.assistant.intents.questions import Questions
 from gpudeck.assistant.intents.state import State
-from gpudeck.assistant.query.request import Query, Request
+from gpudeck.assistant.query.request import Order, Query, Request
 from gpudeck.assistant.reader.reading import Reading
 
 
@@ -60,3 +62,27 @@ def compose(
         return Composed(Query("debris"), head=head)
     orders = Orders(found, known, state, now, text)
     return Composed(orders.read(name), (), tuple(orders.resolved), head)
+
+
+def completing(request: Request, state: State) -> Request:
+    """Return an order with what it leaves out as in the order before it, if that was of its kind.
+
+    "make it 40 GB" changes the job of the last change, and "job 16, too" is changed as that was.
+    A GPU that the last booking has is all that is left of it; another one is added to it.
+    """
+    last = state.order
+    if not isinstance(request, Order) or last is None or last.verb != request.verb:
+        return request
+    targets = request.jobs or request.states or request.group or request.devices
+    said = request.options or request.number is not None or request.text or request.place
+    if said and not targets:
+        return replace(request, jobs=last.jobs, states=last.states, group=last.group,
+                       exclude=last.exclude, devices=last.devices, setting=last.setting,
+                       options=last.options | request.options)  # fmt: skip
+    if not targets or said:
+        return request
+    devices = request.devices
+    if request.verb == "book" and not {*devices} & {*last.devices}:
+        devices = (*last.devices, *devices)
+    return replace(request, devices=devices, options=last.options, number=last.number,
+                   text=last.text, place=last.place, beside=last.beside)  # fmt: skip

@@ -39,8 +39,10 @@ _NEGATIONS = _of(
     "bloss\\snicht ne n' pas jamais aucun\\w* no nunca jamas ningun\\w* tampoco without ohne sans "
     "sin avoid nothing nichts nix rien nada"
 )
-_OPENING_NO = re.compile(r"^\W*(?:no|non|nein|nee|nope|no)\s*[,.!:;]+\s*(?=\w)")
+_OPENING_NO = re.compile(r"^\W*(?:no|non|nein|nee|nope)(?:\s+\w+)?\s*[,.!:;]+\s*(?=\w)")
 """It answers what was said before, and forbids nothing."""
+_OF_EXCEPTED = re.compile(rf"{_NEGATIONS.pattern}\s+(?:\w+\s+)?$")
+"""It stands before what is excepted: `15, not 14`, `le 13, pas le 12`."""
 _CONDITIONS = _of(
     "if unless when whenever once until till while provided assuming wenn falls sobald solange "
     "sofern bis ausser\\swenn vorausgesetzt si quand lorsqu\\w* des\\squ\\w* jusqu\\w* tant\\sque "
@@ -125,7 +127,7 @@ def against(request: str, found: Reading, order: Order, known: Known, now: float
     """Return what in a request speaks against an order that was read in it, or None."""
     if order.verb == "submit":
         return Refusal("forbidden", ("sudo",)) if _AS_ROOT.search(plain(request)) else None
-    rest = _OPENING_NO.sub(" ", plain(outside(request, found)))
+    rest = _OPENING_NO.sub(" ", _without_excepting(plain(outside(request, found)), found))
     if _TAKEN_BACK.search(plain(request)):
         return Refusal("forbidden")
     stops = order.verb in ("pause", "hold", "drain")
@@ -138,7 +140,7 @@ def against(request: str, found: Reading, order: Order, known: Known, now: float
     timed = read_time(tokens(outside(request, found)), now)
     if (words := _words(_LATER, rest)) or timed is not None:
         return Refusal("time", words)
-    if words := _lost(request, found, known):
+    if words := _lost(request, found, known, order):
         return Refusal("unread", words)
     excepting = [word for word in _words(_EXCEPTING, rest)
                  if not (order.options and word == "but")]  # fmt: skip
@@ -149,6 +151,14 @@ def against(request: str, found: Reading, order: Order, known: Known, now: float
     if order.verb in ("cancel", "kill") and not order.exclude and (words := _words(_KEEPING, rest)):
         return Refusal("unread", words)
     return None if order.jobs or order.devices else _of_many(rest, found, order)
+
+
+def _without_excepting(rest: str, found: Reading) -> str:
+    """Return a text with blanks in place of negations that stand before what is excepted."""
+    for (field, _), (first, _) in zip(found.spans, found.places, strict=True):
+        if field == "except" and (match := _OF_EXCEPTED.search(rest[:first])) is not None:
+            rest = rest[: match.start()] + " " * (first - match.start()) + rest[first:]
+    return rest
 
 
 def negated(words: tuple[str, ...]) -> Refusal | None:
@@ -173,7 +183,9 @@ def _of_many(rest: str, found: Reading, order: Order) -> Refusal | None:
     if order.verb in ("set", "undo", "kill", "acknowledge", "submit"):
         return None
     read = order_words()
-    words = tuple(word for word in re.findall(r"[^\W\d_]{2,}", rest) if word not in read)
+    named = plain(order.group).split("-")
+    words = tuple(word for word in re.findall(r"[^\W\d_]{2,}", rest)
+                  if word not in read and word not in named)  # fmt: skip
     return Refusal("unread", words) if words else None
 
 
@@ -190,12 +202,13 @@ def outside(request: str, found: Reading, fields: frozenset[str] = frozenset()) 
     return "".join(letters)
 
 
-def _lost(request: str, found: Reading, known: Known) -> tuple[str, ...]:
-    """Return the numbers and names of a request that are in none of its parts."""
+def _lost(request: str, found: Reading, known: Known, order: Order) -> tuple[str, ...]:
+    """Return the numbers and names of a request that its order has no place for."""
     rest = outside(request, found)
     low, read = rest.casefold(), order_words()
     names = [name for name in (*known.jobs, *known.groups, *known.users)
-             if name.casefold() not in read and is_word(name.casefold(), low)]  # fmt: skip
+             if name.casefold() not in read and name != order.group
+             and is_word(name.casefold(), low)]  # fmt: skip
     return (*re.findall(r"\S*\d\S*", rest), *names)
 
 

@@ -16,6 +16,8 @@ class Known(NamedTuple):
     """The users of this machine, and those who have jobs."""
     me: str = ""
     """Who asks, where several users have jobs."""
+    active: tuple[str, ...] = ()
+    """The names of jobs that have not ended."""
 
 
 def named(letters: str, names: tuple[str, ...]) -> str:

@@ -51,12 +51,10 @@ class Orders(Values):
         return order
 
     def _targets(self) -> tuple[tuple[Target, ...], str]:
-        """Return the jobs and the group of an order; a group may be called as its jobs are."""
-        jobs, group = self.jobs(), self.group()
-        found = [named(letters, self.known.groups) for letters in self.letters("jobs")]
-        if not group and len(jobs) == 1 and len(found) == 1 and found[0]:
-            return (), found[0]
-        return jobs, group
+        """Return the jobs and the group of an order, which may stand anywhere in it."""
+        jobs, group = self.targets()
+        pointed = jobs or group or self.marked("jobs") or self.marked("states")
+        return jobs, group if pointed else named(self.outside(), self.known.groups)
 
     def _corrected(self, jobs: tuple[Target, ...]) -> tuple[Target, ...]:
         """Return the jobs that are named, without those that the same order had before.
@@ -150,13 +148,25 @@ class Orders(Values):
             found["name"] = letters[0]
         return found
 
+    def _moment(self, letters: str, last: str, after: str = "") -> str:
+        """Return a moment; a day alone changes the day of the last one."""
+        try:
+            return self.moment(letters, after)
+        except Unread:
+            if not last:
+                raise
+            return self.moment(f"{letters} {last[11:]}", after)
+
     def _booking(self) -> dict[str, str]:
         self.refuse("user", "count")
         found: dict[str, str] = {}
+        last = self.state.order.options if self.state.order is not None else {}
         if begin := self.letters("from"):
-            found["begin"] = self.moment(begin[0])
+            found["begin"] = self._moment(begin[0], last.get("begin", ""))
         if until := self.letters("until"):
-            found["until"] = self.moment(until[0], found.get("begin", ""))
+            found["until"] = self._moment(until[0], last.get("until", ""), found.get("begin", ""))
+        elif begin and " " in last.get("until", ""):  # the same time of the other day
+            found["until"] = f"{found['begin'][:10]} {last['until'][11:]}"
         elif length := self.letters("duration"):
             found["until"] = f"+{self.length(length[0])}"
         if group := self.group():

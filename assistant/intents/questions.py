@@ -145,11 +145,11 @@ class Questions(Values):
 
     def _jobs(self) -> list[Query]:
         self.refuse("time2", "ahead", "except", "words")
-        jobs = () if self._speaks_of_nothing() else self.jobs()
+        jobs, group = ((), self.group()) if self._speaks_of_nothing() else self.targets()
         found = [
             Query("jobs", self._about(measure, jobs), jobs=jobs,
                   states=self._states_of(jobs, measure),
-                  user=self.user(), group=self.group(), time=self.time(),
+                  user=self.user(), group=group, time=self.time(),
                   devices=self.devices() if not jobs else (),
                   tag=(self.letters("tag") or [""])[0])
             for measure in self.measures(JOB_FIELDS)

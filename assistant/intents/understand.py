@@ -12,12 +12,13 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpudeck.assistant.intents import guards
+from gpudeck.assistant.intents.callings import alternatives
 from gpudeck.assistant.intents.choices import MAX_CHOICES
 from gpudeck.assistant.intents.code_requests import read_code_request
-from gpudeck.assistant.intents.composed import Composed, compose
+from gpudeck.assistant.intents.composed import Composed, completing, compose
 from gpudeck.assistant.intents.exact import exact_order
 from gpudeck.assistant.intents.guards import Refusal
-from gpudeck.assistant.intents.heads import before
+from gpudeck.assistant.intents.heads import before, head_of
 from gpudeck.assistant.intents.languages import language_of
 from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.spans import completed
@@ -131,32 +132,28 @@ class _Interpreter:
             return Understood(None, self.language, refusal=refusal)
         if kind == "order" and name == "submit":
             return self._submitted(found)
-        if found.chance >= SURE and (told := self._impossible(found)) is not None:
-            return told
-        composed = self._composed(found)
-        if not composed:
-            return Understood(None, self.language)
+        composed, lacking = self._composed(found)
+        told = self._told(found, lacking) if found.chance >= SURE else None
+        if told is not None or not composed:
+            return self._continued(found) or told or Understood(None, self.language)
         best = composed[0]
         several = len(composed) > 1 and composed[1].head == best.head
-        enough = SURE if isinstance(best.request, Order) or len(composed) > 1 else ALONE
+        goes_on = self.state.order is not None and head_of(self.state.order) == best.head
+        asks = not isinstance(best.request, Order) and len(composed) == 1
+        enough = ALONE if asks or goes_on else SURE
         if best.head == found.head and found.chance >= enough and not several:
             return self._decided(found, best)
         return self._offered(found, [one.request for one in composed])
 
-    def _impossible(self, found: Reading) -> Understood | None:
+    def _told(self, found: Reading, lacking: Unread | None) -> Understood | None:
         """Return why a request whose kind is sure can't be answered or carried out."""
-        try:
-            compose(found, found.head, self.known, self.state, self.now, self.request)
-        except Unknown:
+        if isinstance(lacking, Unknown):
             return Understood(None, self.language, declined=found.head)
-        except Unread as lacking:
-            if found.head.startswith("order"):
-                words = (str(lacking),) if str(lacking) in self.request else ()
-                problem: guards.Problem = "unread" if words and words[0] else "target"
-                return Understood(None, self.language, refusal=Refusal(problem, words))
-        except (UserError, ValueError, KeyError):
-            pass
-        return None
+        if lacking is None or not found.head.startswith("order"):
+            return None
+        words = (str(lacking),) if str(lacking) and str(lacking) in self.request else ()
+        problem: guards.Problem = "unread" if words else "target"
+        return Understood(None, self.language, refusal=Refusal(problem, words))
 
     def _offered(self, found: Reading, requests: list[Request]) -> Understood:
         """Return what the person may choose from, without orders that a guard is against."""
@@ -192,22 +189,51 @@ class _Interpreter:
             return Understood(None, self.language, refusal=against)
         return Understood(best.request, self.language, resolved=best.resolved)
 
-    def _composed(self, found: Reading) -> list[Composed]:
-        """Return the requests that may be meant, the likeliest first."""
+    def _composed(self, found: Reading) -> tuple[list[Composed], Unread | None]:
+        """Return the requests that may be meant, the likeliest first, and what the first lacks."""
         made: list[Composed] = []
+        lacking: Unread | None = None
         for head, chance in found.heads:
             if chance < _LEAST or head.startswith("talk"):
                 continue
-            try:
-                one = compose(found, head, self.known, self.state, self.now, self.request)
-                several = self._which(found, one)
-                for asked in (one.request, *one.also):
-                    if isinstance(asked, Query):
-                        check(asked)
-            except (Unread, UserError, ValueError, KeyError):
-                continue
-            made += several or [one]
-        return made
+            for reading in alternatives(found._replace(heads=((head, chance),)), self.known):
+                try:
+                    made += self._made(reading)
+                except Unread as unread:
+                    lacking = unread if head == found.head else lacking
+                except (UserError, ValueError, KeyError):
+                    continue
+        return made, lacking
+
+    def _made(self, found: Reading) -> list[Composed]:
+        """Return the requests of a reading: one, or one for each job that `it` may stand for.
+
+        Raises what `compose` and `check` raise.
+        """
+        one = compose(found, found.head, self.known, self.state, self.now, self.request)
+        one = one._replace(request=completing(one.request, self.state))
+        for asked in (one.request, *one.also):
+            if isinstance(asked, Query):
+                check(asked)
+        return self._which(found, one) or [one]
+
+    def _continued(self, found: Reading) -> Understood | None:
+        """Return the last request with the parts of this one, which says only what is other."""
+        last = self.state.order or self.state.last
+        if last is None or not found.spans:
+            return None
+        again = completed(self.request, found._replace(heads=((head_of(last), 1.0),)), self.known)
+        try:
+            made = [one for each in alternatives(again, self.known) for one in self._made(each)]
+        except (Unread, UserError, ValueError, KeyError):
+            return None
+        if isinstance(last, Query):
+            made = [one._replace(request=replace(one.request, measure=last.measure))
+                    for one in made if isinstance(one.request, Query)]  # fmt: skip
+        made = [one for one in made if one.request != last]
+        if len(made) != 1:
+            return self._offered(again, [one.request for one in made]) if made else None
+        return self._decided(again._replace(heads=((found.head, found.chance),)), made[0])
 
     def _which(self, found: Reading, one: Composed) -> list[Composed]:
         """Return an order for each job that `it` may stand for, if several were spoken of."""
@@ -256,7 +282,7 @@ class _Interpreter:
     def _side(self, text: str) -> Composed | None:
         side = _Interpreter(text, self.known, self.state, self.now, self.reader, self.language)
         found = self._reading(text)
-        composed = side._composed(found)
+        composed, _ = side._composed(found)
         return composed[0] if composed else None
 
 

@@ -67,6 +67,15 @@ class Values:
             named += self._pointed(mark)
         return tuple(dict.fromkeys(named))
 
+    def targets(self) -> tuple[tuple[Target, ...], str]:
+        """Return the jobs and the group that are named; a group may be called as jobs are."""
+        jobs, group = self.jobs(), self.group()
+        found = [named(letters, self.known.groups) for letters in self.letters("jobs")
+                 if letters not in self.known.jobs]  # fmt: skip
+        if not group and len(jobs) == 1 and len(found) == 1 and found[0]:
+            return (), found[0]
+        return jobs, group
+
     def _named(self, letters: str) -> list[Target]:
         if name := named(letters, self.known.jobs):
             return [name]
@@ -116,14 +125,14 @@ class Values:
                 raise Unread(letters)
             return found.span if found is not None else None
         if field == "time" and not any(self.letters(other) for other in _TIMES):
-            found = read_time(tokens(self._outside()), self.now)
+            found = read_time(tokens(self.outside()), self.now)
             if found is not None:
                 return found.span
         if "@same" in self.marked(field):
             return self.state.last.time if self.state.last else None
         return None
 
-    def _outside(self) -> str:
+    def outside(self) -> str:
         """Return the request without the letters of its parts."""
         letters = list(self.text)
         for first, last in self.found.places:

@@ -22,11 +22,11 @@ from typing import Any
 from gpudeck.assistant.intents.guards import WORDS, plain
 from gpudeck.assistant.reader.labels import spans_of
 from gpudeck.assistant.training.filler import NAMES, fillers
+from gpudeck.assistant.training.requests import is_held_out
 
 _VERBS = frozenset({"cancel", "pause", "resume", "retry", "edit", "limit", "move", "drain"})
 _COMPOSED, _OFTEN = 60_000, 4
 """A composed word must come so often, as some have typos."""
-_HELD_OUT = (3, 9, 12, 19, 25, 33)
 
 
 def words_of(text: str, label: Iterable[dict[str, Any]]) -> Iterator[str]:
@@ -35,6 +35,11 @@ def words_of(text: str, label: Iterable[dict[str, Any]]) -> Iterator[str]:
         for _, letters in spans_of(one):
             text = text.replace(letters, " ", 1)
     yield from re.findall(r"[^\W\d_]{2,}", plain(text))
+
+
+def _is_for_many(order: dict[str, Any]) -> bool:
+    """Return whether no single job is named, so that another word might say which are meant."""
+    return bool({"group", "states", "queue"} & order.keys() or "@all" in order.get("jobs", ()))
 
 
 def main() -> None:
@@ -50,7 +55,7 @@ def main() -> None:
         plainly = (
             len(orders) == len(row["label"]) and not {"if", "at", "what_if"} & orders[0].keys()
         )
-        if plainly and row["profile"] not in _HELD_OUT:
+        if plainly and _is_for_many(orders[0]) and not is_held_out(row["profile"]):
             found.update(words_of(row["text"], row["label"]))
     found -= {part for name in NAMES for part in words_of(name, ())}
     WORDS.write_text("\n".join(sorted(found)) + "\n", "utf-8")

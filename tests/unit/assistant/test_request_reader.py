@@ -8,7 +8,7 @@ from datetime import datetime
 import numpy as np
 import pytest
 
-from gpudeck.assistant.intents.composed import compose
+from gpudeck.assistant.intents.composed import completing, compose
 from gpudeck.assistant.intents.heads import before
 from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.state import State
@@ -203,6 +203,41 @@ def test_a_gpu_that_is_named_is_freed_and_a_program_is_not() -> None:
     order = compose(named, "order free", KNOWN, NOTHING, NOW).request
     assert isinstance(order, Order) and (order.verb, order.devices) == ("free", (1,))
     assert order.options["until"]
+
+
+def test_a_correction_names_another_job_in_place_of_the_first() -> None:
+    state = State((12,), (), None, "job", order=Order("cancel", jobs=(12,)))
+    meant = reading("order cancel", "jobs=@it", spans=(("jobs", "13"),))
+    assert request_of(meant, state) == Order("cancel", jobs=(13,))
+    named = reading("order cancel", spans=(("jobs", "13"), ("except", "12")))
+    assert request_of(named, state) == Order("cancel", jobs=(13,), exclude=(12,))
+
+
+CHANGE = Order("edit", jobs=(4,), options={"memory": "24gb", "name": "a"})
+BOOKING = Order("book", devices=(4, 5), options={"begin": "2026-11-26 14:00",
+                                                 "until": "2026-11-26 18:00"})  # fmt: skip
+
+
+@pytest.mark.parametrize(("last", "said", "meant"), [
+    (CHANGE, Order("edit", options={"memory": "40gb"}),
+     Order("edit", jobs=(4,), options={"memory": "40gb", "name": "a"})),
+    (CHANGE, Order("edit", jobs=(5,)), Order("edit", jobs=(5,), options=CHANGE.options)),
+    (CHANGE, Order("cancel"), Order("cancel")),
+    (Order("limit", group="sweep", number=1), Order("limit", number=3),
+     Order("limit", group="sweep", number=3)),
+    (BOOKING, Order("book", devices=(6,)),
+     Order("book", devices=(4, 5, 6), options=BOOKING.options)),
+    (BOOKING, Order("book", devices=(5,)), Order("book", devices=(5,), options=BOOKING.options)),
+])  # fmt: skip
+def test_an_order_is_completed_by_the_one_before_it(last: Order, said: Order, meant: Order) -> None:
+    assert completing(said, State(order=last)) == meant
+
+
+def test_another_day_of_a_booking_keeps_its_hours() -> None:
+    said = reading("order book", "gpus=@them", spans=(("from", "friday"),))
+    order = request_of(said, State((), (4, 5), None, "device", order=BOOKING))
+    assert isinstance(order, Order)
+    assert order.options == {"begin": "2026-11-27 14:00", "until": "2026-11-27 18:00"}
 
 
 def test_training_rounds_weights_as_they_ship() -> None:

@@ -1,0 +1,52 @@
+"""Test what people call a thing: it stands for what exists, and for nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudeck.assistant.intents.callings import alternatives
+from gpudeck.assistant.intents.names import Known
+from gpudeck.assistant.reader.reading import Reading
+
+JOBS = ("pretrain-small", "clean-text", "export-onnx", "llama-lora", "llama-70b", "eval-mmlu",
+        "eval-pretrain", "nightly-bench")  # fmt: skip
+KNOWN = Known(JOBS, ("sweep", "nightly"), (), ("ben", "lea"), "", ("pretrain-small", "clean-text",
+              "eval-pretrain", "llama-70b", "llama-lora"))  # fmt: skip
+
+
+def meant(letters: str, field: str = "jobs", head: str = "ask jobs") -> list[str]:
+    found = Reading(((head, 1.0),), "", frozenset(), ((field, letters),), ((0, 0),), ())
+    return [one.spans[0][1] for one in alternatives(found, KNOWN)]
+
+
+@pytest.mark.parametrize(("letters", "name"), [
+    ("the onnx one", "export-onnx"),
+    ("pretraining", "pretrain-small"),
+    ("text cleaning", "clean-text"),
+    ("Textbereinigung", "clean-text"),
+    ("le nettoyage de texte", "clean-text"),
+    ("limpieza de texto", "clean-text"),
+    ("Eval", "eval-pretrain"),
+    ("nightly", "nightly"),
+    ("12", "12"),
+])  # fmt: skip
+def test_a_thing_is_called_by_a_part_of_its_name_or_by_its_meaning(letters: str, name: str) -> None:
+    assert meant(letters) == [name]
+
+
+def test_an_ended_job_is_meant_where_one_shall_run_again() -> None:
+    assert meant("mmlu eval", head="order retry") == ["eval-mmlu"]
+
+
+def test_two_that_may_be_meant_are_both_offered() -> None:
+    assert {*meant("llama")} == {"llama-lora", "llama-70b"}
+
+
+@pytest.mark.parametrize("letters", ["weather forecast", "docking", "ben", "the last two"])
+def test_what_does_not_exist_stands_for_nothing(letters: str) -> None:
+    assert meant(letters) == [letters]
+
+
+def test_users_and_groups_are_found_in_what_they_are_called() -> None:
+    assert meant("lea's", "user") == ["lea"]
+    assert meant("the sweep group", "group") == ["sweep"]
