@@ -23,8 +23,7 @@ from gpudeck.accel.search.contest import Effort
 from gpudeck.accel.search.crew import Crew
 from gpudeck.accel.search.judge import judge, nursery
 from gpudeck.accel.search.verdict import Source
-from tests.unit.accel.search.cheats import CASES, Case
-from tests.unit.accel.search.test_judge import small
+from tests.unit.accel.search.cheats import CASES, Case, small
 
 EFFORT = Effort(seconds=1.0, rounds=26, trials=12)
 _ON_GPU = """

@@ -4,10 +4,16 @@ A twin does the like of its cheat without cheating: it keeps a buffer where the 
 or uses another algorithm where the cheat uses a lower precision. All run on a CPU.
 """
 
+import dataclasses
 import re
 import textwrap
 from typing import NamedTuple
 
+import torch
+
+from gpudeck.accel.search.tasks import Size, task_of
+
+_SMALL = {"rows": Size(48, 1, 40), "columns": Size(200, 16, 200), "inner": Size(96, 16, 90)}
 _SOFTMAX = "e = (x - x.amax(-1, keepdim=True)).exp(); y = e / e.sum(-1, keepdim=True)"
 _NUMPY = "a = x.numpy(); e = numpy.exp(a - a.max(-1, keepdims=True)); e /= e.sum(-1, keepdims=True)"
 
@@ -594,5 +600,13 @@ LIBRARY = [
              return torch.from_numpy(a * r * w.numpy())
          """, own=True),
 ]  # fmt: skip
+
+
+def small(name, own=False):
+    """Return the task of a case with sizes that take little time."""
+    task = task_of(name, torch.float32, {})
+    sizes = {key: _SMALL[key] for key in task.sizes}
+    return dataclasses.replace(task, own=own, sizes=sizes)
+
 
 CASES = [*RESULTS, *CACHES, *PRECISION, *SPECIAL, *TYPES, *PROCESS, *INSPECTION, *LIBRARY]

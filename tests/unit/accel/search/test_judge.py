@@ -1,26 +1,16 @@
 """The judge refuses whoever cheats, and nobody else."""
 
-import dataclasses
-
 import pytest
 import torch
 
 from gpudeck.accel.search import roofline
 from gpudeck.accel.search.contest import Effort
 from gpudeck.accel.search.judge import judge
-from gpudeck.accel.search.tasks import Size, task_of
 from gpudeck.accel.search.verdict import Source, decode, encode
-from tests.unit.accel.search.cheats import CASES, LIBRARY, PROCESS, RESULTS
+from tests.unit.accel.search.cheats import CASES, LIBRARY, PROCESS, RESULTS, small
 
-_SMALL = {"rows": Size(48, 1, 40), "columns": Size(200, 16, 200), "inner": Size(96, 16, 90)}
 FEW = Effort(seconds=2.0, rounds=60, trials=12)
 SAMPLE = [RESULTS[2], PROCESS[0], LIBRARY[4], *CASES[12:60:24], CASES[-9]]
-
-
-def small(name, own=False):
-    task = task_of(name, torch.float32, {})
-    sizes = {key: _SMALL[key] for key in task.sizes}
-    return dataclasses.replace(task, own=own, sizes=sizes)
 
 
 def verdict(tmp_path, case, text, **more):
