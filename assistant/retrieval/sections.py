@@ -23,6 +23,9 @@ _LONGEST = 1500
 _SHORTEST = 60
 _QUOTED = 1200
 """Characters of a section that are quoted, more or less."""
+_HEAD = 0.3
+"""The share of its heading in what a section is like; without it, the page of one question less and
+the section of seven less are found, of 116."""
 _PAGE, _WORDS = 0.0075, 0.008
 """What a section gains if its page is e times as probable, and for a point of BM25.
 
@@ -43,9 +46,7 @@ class Section(NamedTuple):
     @property
     def key(self) -> str:
         """Return what its vector is kept under: it changes with the text."""
-        return hashlib.sha256(f"{self.title}\n{self.heading}\n{self.text}".encode()).hexdigest()[
-            :16
-        ]
+        return hashlib.sha256(passage(self).encode()).hexdigest()[:16]
 
 
 @cache
@@ -122,6 +123,11 @@ def vectors_of(encode: Callable[[str], Array]) -> dict[str, Array]:
         vectors = stored["vectors"].astype(np.float32)
         known = dict(zip(stored["keys"].tolist(), vectors, strict=True))
     return {
-        section.key: known[section.key] if section.key in known else encode(passage(section))
+        section.key: known[section.key] if section.key in known else _vector(section, encode)
         for section in sections()
     }
+
+
+def _vector(section: Section, encode: Callable[[str], Array]) -> Array:
+    heading = encode(f"passage: {section.title}. {section.heading}")
+    return (1 - _HEAD) * encode(passage(section)) + _HEAD * heading
