@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -53,6 +53,7 @@ class EarlierResult:
     when: str = ""
     backend: str = ""
     params: str = ""
+    """The parameters in which the listed results differ."""
 
 
 def result_of(job: Job) -> Result | None:
@@ -96,7 +97,7 @@ def summarize_result(job: Job) -> ResultSummary | None:
         headline=_headline(result),
         timing=timing,
         facts=tuple(_facts(result)),
-        params=_params(result),
+        params=_listed(_params(result)),
     )
 
 
@@ -145,14 +146,17 @@ def earlier_results(
     """
     found = [(job, result_of(job)) for job in jobs if job.spec.workload == workload]
     newest = [(job, result) for job, result in found if result is not None][:most]
-    return tuple(_earlier(job, result, now) for job, result in reversed(newest))
+    known = [_params(result) for _, result in newest]
+    common = set.intersection(*(set(params.items()) for params in known)) if known else set()
+    return tuple(_earlier(job, result, now, common) for job, result in reversed(newest))
 
 
-def _earlier(job: Job, result: Result, now: float) -> EarlierResult:
+def _earlier(job: Job, result: Result, now: float, common: Set[tuple[str, str]]) -> EarlierResult:
+    params = _params(result)
     lines = (
         f"{tr('job {job}', job=job.id)}, {clock(result.ended, now)} ({ago(result.ended, now)})",
         f"{significant(result.tflops)} TFLOP/s, {result.backend}",
-        _params(result),
+        _listed(params),
     )
     when = clock(result.ended, now)
     return EarlierResult(
@@ -162,7 +166,7 @@ def _earlier(job: Job, result: Result, now: float) -> EarlierResult:
         "\n".join(lines),
         when,
         result.backend,
-        _params(result),
+        _listed({name: value for name, value in params.items() if (name, value) not in common}),
     )
 
 
@@ -210,20 +214,27 @@ def _ms(value: float) -> str:
     return f"{significant(value)} ms"
 
 
-def _params(result: Result) -> str:
-    """Return the parameters that mattered for what ran."""
-    words = {True: "yes", False: "no"}
+def _params(result: Result) -> dict[str, str]:
+    """Return the parameters that mattered for what ran, each with the caption of its field."""
     workload = next((w for w in WORKLOADS if w.name == result.workload), None)
-    known = () if workload is None else workload.params
+    known = {param.name: param for param in workload.params} if workload is not None else {}
     operation = {"operation": str(result.params.get("operation", "attention"))}
-    used = () if workload is None else workload.used(operation)
-    left_out = {param.name for param in known if param not in used}
-    chosen = {param.name for param in known if param.auto}
-    return ", ".join(
-        f"{name} {words[value] if isinstance(value, bool) else value}"
+    used = {param.name for param in workload.used(operation)} if workload is not None else set()
+    return {
+        tr(known[name].label) if name in known else name: _value(value)
         for name, value in result.params.items()
-        if name not in left_out and (value or name not in chosen)
-    )
+        if name not in known or (name in used and (value or not known[name].auto))
+    }
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return tr("yes") if value else tr("no")
+    return str(value)
+
+
+def _listed(params: Mapping[str, str]) -> str:
+    return ", ".join(f"{caption} {value}" for caption, value in params.items())
 
 
 @lru_cache(maxsize=512)

@@ -56,7 +56,8 @@ class ModelCard(QFrame):
         )
         self.stop = self._action(tr("Stop"), "stop", tr("Stop the benchmark"))
         self.device = QComboBox()
-        self.device.addItems(["cpu", "cuda"])
+        for name, device in (("CPU", "cpu"), ("GPU", "cuda")):
+            self.device.addItem(name, device)
         self.device.setAccessibleName(tr("Device of the benchmark of {name}", name=model.name))
         self.forget = self._action(
             tr("Remove from list"), "forget", tr("Remove the model from the list; its files stay")

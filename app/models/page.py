@@ -274,7 +274,7 @@ class ModelsPage(QWidget):
             self._timing = ("", "")
             self._fail(message)
 
-        device = cast("Literal['cpu', 'cuda']", self.cards[path].device.currentText())
+        device = cast("Literal['cpu', 'cuda']", self.cards[path].device.currentData())
         self._timing = (path, tr("waiting for the assistant"))
         request = BenchmarkModel(path, device)
         self._benchmark = self._link.send(self, request, on_reply, on_error, on_progress)

@@ -90,7 +90,7 @@ def requests(served: Served) -> str:
     """Return how many requests are answered, and how many wait."""
     running, waiting = (int(served.figures.get(name, 0)) for name in ("running", "waiting"))
     if waiting:
-        return tr("{running} running · {waiting} waiting", running=running, waiting=waiting)
+        return tr("{running} of {all} running", running=running, all=running + waiting)
     return tr("{running} running", running=running)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent
-from PySide6.QtGui import QFontMetrics
+from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QSizePolicy, QWidget
 
 from gpudeck.app.format.free_devices import FreeDevices
@@ -51,6 +51,7 @@ class Header(QWidget):
         self.picker.hide()
         self._box.addWidget(self.picker)
         self.replay.hide()
+        self._found = FreeDevices((), 0, "", "")
         self._fit_title()
 
     def show_title(self, text: str) -> None:
@@ -89,8 +90,22 @@ class Header(QWidget):
 
     def show_free(self, found: FreeDevices) -> None:
         """Say what is free, where the devices are not beside the title."""
-        set_text(self.free, found.text)
+        self._found = found
+        self._fit_free()
         self.free.setVisible(bool(found.text) and not self._strip.collapsed)
+
+    def _fit_free(self) -> None:
+        """Say as much of what is free as has room, in whole sentences."""
+        found, metrics = self._found, QFontMetrics(theme.font(theme.BASE, strong=True))
+        room = self.width() - self.title.minimumWidth() - 2 * theme.M
+        texts = (found.text, "; ".join(filter(None, (found.headline, found.next))))
+        fitting = (text for text in texts if metrics.horizontalAdvance(text) <= room)
+        set_text(self.free, next(fitting, found.headline))
+        set_tooltip(self.free, found.text if self.free.text() != found.text else "")
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_free()
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() == QEvent.Type.FontChange:

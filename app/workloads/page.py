@@ -70,8 +70,8 @@ SEARCH = "search"
 DIVIDED = "distributed"
 """The workload beside which the model of more GPUs stands."""
 REPLAY = tr_noop(
-    "A REPLAY shows the past and cannot run workloads. To run on this machine: "
-    "gpudeck daemon start --source auto"
+    "A recording cannot run workloads. To run them on this machine, choose Automatic as the source "
+    "in the settings."
 )
 _WIDE = 1000
 """Pixels of width of the page from which on the workloads are a list and the form is always

@@ -13,11 +13,13 @@ from gpudeck.app.widgets.mark_chart import ChartMark, MarkChart
 
 _ROW, _HIGHEST, _BAR = 26, 40, 12
 """Pixels of height of a row, of a row where there is much room, and of the bar in it."""
-_NARROW, _WIDE = 460, 690
-"""Pixels of width below which the backend is left out, and from which on the shape is shown."""
+_NARROW, _WIDE = 460, 560
+"""Pixels of width below which the backend is left out, and from which on it is shown in which
+parameters the results differ."""
 _COLUMNS = (46, 92, 84)
 """Pixels of the job's number, the time and the backend."""
-_VALUE = 52
+_VALUE, _SHARE = 52, 0.6
+"""Pixels of the value, and the most of the room behind the columns that the parameters take."""
 _LEFT, _RIGHT = (
     int(side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
     for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
@@ -75,8 +77,9 @@ class ResultBars(MarkChart):
             painter.setPen(QColor(t.text if newest or not at else t.muted))
             painter.drawText(QRectF(left, row.top(), width - theme.S, row.height()), _LEFT, text)
             left += width
-        if self.width() >= theme.px(_WIDE):
-            width = int((row.right() - left) * 0.5)
+        if self.width() >= theme.px(_WIDE) and any(each.params for each in self.bars):
+            longest = max(painter.fontMetrics().horizontalAdvance(b.params) for b in self.bars)
+            width = min(longest + theme.L, int((row.right() - left) * _SHARE))
             cut = painter.fontMetrics().elidedText(
                 bar.params, Qt.TextElideMode.ElideRight, width - theme.L
             )

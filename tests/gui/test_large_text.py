@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QApplication, QStyleOptionViewItem
 from gpudeck.app.assistant.session_files import Summary
 from gpudeck.app.assistant.session_list import SessionList
 from gpudeck.app.cleanup.find_tree import FindTree
+from gpudeck.app.shell.window import SMALLEST
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import pill, set_pill
 from gpudeck.assistant.housekeeping import Finding
@@ -84,6 +85,21 @@ def test_the_values_beside_an_axis_do_not_touch_each_other(large: QApplication) 
         if chart.frame.isVisible() and len(chart.view.axis_labels) > 1:
             steps = len(chart.view.axis_labels) - 1
             assert chart.view.box.height() / steps >= high, chart.title.text()
+    fed.window.close()
+    fed.window.deleteLater()
+    fed.settle()
+
+
+def test_what_is_free_is_said_in_whole_sentences_in_the_smallest_window(
+    large: QApplication,
+) -> None:
+    fed = Fed(large)
+    fed.window.resize(SMALLEST)
+    fed.feed(snapshots.gpu_snapshot(8))
+    free = fed.window.header.free
+    assert free.text().startswith("2 of 8 free: 2, 5")
+    assert QFontMetrics(free.font()).horizontalAdvance(free.text()) <= free.width()
+    assert "next: GPU 0 about " in (free.toolTip() or free.text())
     fed.window.close()
     fed.window.deleteLater()
     fed.settle()

@@ -114,7 +114,7 @@ def test_a_model_is_chosen_timed_and_forgotten(fed):
     card = page.cards[LARGE.path]
     card.use.click()
     assert fed.asked == [AddModel(LARGE.path), Configure({"model_folder": LARGE.path})]
-    card.device.setCurrentText("cuda")
+    card.device.setCurrentText("GPU")
     card.time.click()
     assert fed.asked[-1] == BenchmarkModel(LARGE.path, "cuda")
     fed.progress(BenchmarkModel, "decodes, round 2 of 5")

@@ -43,7 +43,7 @@ def test_a_served_model_shows_what_it_does_and_is_stopped(fed):
         "812 tok/s",
         "34 %",
         "61 %",
-        "5 running · 2 waiting",
+        "5 of 7 running",
     ]
     facts = dict(llama.facts.facts)
     assert (facts["Cache"], facts["Reusable cache"]) == ("81,920 tokens", "12 %")

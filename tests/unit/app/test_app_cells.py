@@ -408,9 +408,9 @@ def test_parameters_of_other_operations_are_not_told():
     result = replace(
         GRID, workload="compare", params={"operation": "gemm", "sizes": "64", "seq": 1}
     )
-    assert summarize_result(done(result)).params == "operation gemm, sizes 64"
+    assert summarize_result(done(result)).params == "Operation gemm, Sizes 64"
     older = replace(GRID, workload="compare", params={"seq": "64", "causal": True})
-    assert summarize_result(done(older)).params == "seq 64, causal yes"
+    assert summarize_result(done(older)).params == "Sequence 64, Causal yes"
 
 
 def test_jobs_of_workloads_are_told_apart_by_their_operation():

@@ -108,8 +108,8 @@ def test_a_parameter_that_was_chosen_by_itself_is_not_shown_as_zero():
         found["params"]["kv_heads"] = heads
         raw = msgspec.Raw(msgspec.json.encode(found))
         summary = summarize_result(job(6, Done(NOW - 9, NOW, (), raw)))
-        assert summary is not None and ("kv_heads 4" in summary.params) == shown
-        assert "kv_heads 0" not in summary.params
+        assert summary is not None and ("K/V heads 4" in summary.params) == shown
+        assert "K/V heads 0" not in summary.params
 
 
 def test_earlier_results_of_one_workload_oldest_first():
@@ -118,6 +118,23 @@ def test_earlier_results_of_one_workload_oldest_first():
     assert [(b.job, b.passed) for b in found] == [(1, True), (5, False), (6, True)]
     assert earlier_results(jobs, "gemm", now) == ()
     assert [b.job for b in earlier_results(jobs, "attention", now, most=2)] == [5, 6]
+
+
+def test_earlier_results_tell_the_parameters_in_which_they_differ():
+    def ran(number, seq):
+        (done,) = (each for each in SNAPSHOT.jobs if each.id == 6)
+        found = msgspec.json.decode(done.state.result)
+        found["params"] = {"batch": 2, "seq": seq}
+        raw = msgspec.Raw(msgspec.json.encode(found))
+        made = job(number, Done(NOW - 9, NOW, (), raw))
+        spec = msgspec.structs.replace(made.spec, workload="attention")
+        return msgspec.structs.replace(made, spec=spec)
+
+    other = earlier_results([ran(8, 64), ran(7, 32)], "attention", NOW)
+    assert [each.params for each in other] == ["Sequence 32", "Sequence 64"]
+    assert "Batch 2" in other[0].tooltip
+    same = earlier_results([ran(8, 64), ran(7, 64)], "attention", NOW)
+    assert [each.params for each in same] == ["", ""]
 
 
 def test_a_log_is_followed_piece_by_piece():
