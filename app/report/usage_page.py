@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from itertools import groupby
 
-from gpudeck.app.format.usage import UsageRow
+from gpudeck.app.format.usage import UsageRow, work_share
 from gpudeck.app.format.values import NOT_AVAILABLE
 from gpudeck.assistant.reports.style import DARK, LIGHT, Colours
 from gpudeck.language.numbers import energy
 
-_HEADINGS = ("User", "Jobs", "Succeeded", "GPU-hours", "", "CPU-hours", "Energy")
+_HEADINGS = ("User", "Jobs", "Succeeded", "GPU-hours", "", "At work", "CPU-hours", "Energy")
 
 
-def usage_page(rows: Sequence[UsageRow], now: float) -> str:
-    """Return the page: a table for each month, the newest first.
+def usage_page(
+    rows: Sequence[UsageRow], verdicts: Callable[[UsageRow], Iterable[str]], now: float
+) -> str:
+    """Return the page: a table for each period, the newest first.
 
     Args:
-        rows: What was used, the newest month first.
+        rows: What was used, the newest period first.
+        verdicts: Returns the sentences about the usage of one person.
         now: Seconds since the epoch.
     """
     host, made = escape(socket.gethostname()), time.strftime("%Y-%m-%d", time.localtime(now))
-    months = "".join(_month(name, list(found)) for name, found in groupby(rows, _month_of))
+    periods = "".join(
+        _period(name, list(found), verdicts) for name, found in groupby(rows, _period_of)
+    )
     return f"""\
 <!DOCTYPE html>
 <html lang="en">
@@ -33,29 +38,33 @@ def usage_page(rows: Sequence[UsageRow], now: float) -> str:
 <title>GPU usage of {host}</title>
 <style>{_style()}</style>
 <h1>GPU usage of {host}</h1>
-<p>By user and month in which the jobs ended. Written on {made} by GPU Deck.</p>
-{months or "<p>No job has ended in this time.</p>"}
+<p>By user and the time in which the jobs ended. Written on {made} by GPU Deck.</p>
+{periods or "<p>No job has ended in this time.</p>"}
 </html>
 """
 
 
-def _month_of(row: UsageRow) -> str:
-    return row.month
+def _period_of(row: UsageRow) -> str:
+    return row.period
 
 
-def _month(name: str, rows: Sequence[UsageRow]) -> str:
+def _period(
+    name: str, rows: Sequence[UsageRow], verdicts: Callable[[UsageRow], Iterable[str]]
+) -> str:
     most = max(row.gpu_hours for row in rows)
     known = [row.joules for row in rows if row.joules is not None]
     total = UsageRow(
         name, "All", sum(row.jobs for row in rows), sum(row.succeeded for row in rows),
         sum(row.gpu_hours for row in rows), sum(row.cpu_hours for row in rows),
         sum(known) if known else None,
+        sum(row.read_hours for row in rows), sum(row.worked_hours for row in rows),
     )  # fmt: skip
     head = "".join(f"<th>{heading}</th>" for heading in _HEADINGS)
     lines = "".join(_line(row, most) for row in sorted(rows, key=lambda r: -r.gpu_hours))
+    told = "".join(f"<p>{escape(text)}</p>" for row in rows for text in verdicts(row))
     return (
         f"<h2>{name}</h2><table><thead><tr>{head}</tr></thead>"
-        f"<tbody>{lines}</tbody><tfoot>{_line(total, 0.0)}</tfoot></table>"
+        f"<tbody>{lines}</tbody><tfoot>{_line(total, 0.0)}</tfoot></table>{told}"
     )
 
 
@@ -70,6 +79,7 @@ def _cells(row: UsageRow, most: float) -> Iterator[str]:
     yield str(row.succeeded)
     yield f"{row.gpu_hours:.1f}"
     yield f'<i style="width:{share:.1f}%"></i>' if share else ""
+    yield work_share(row)
     yield f"{row.cpu_hours:.1f}"
     yield NOT_AVAILABLE if row.joules is None else energy(row.joules)
 

@@ -22,7 +22,7 @@ from gpudeck.scheduler.protocol.jobs import Job, Queued, Running
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.snapshot import Columns
 
-FIELDS = ("util", "mem_used", "mem_total", "tflops")
+FIELDS = ("util", "mem_used", "mem_total", "tflops", "pcie_rx", "pcie_tx")
 POINTS = 600
 IDLE_BELOW, IDLE_SHARE = 10.0, 0.2
 """Percent of utilisation below which a device is idle, and the share of the time to tell of."""
@@ -38,6 +38,9 @@ EDGE_SHARE = 0.5
 REGULAR_GAPS, REGULAR_SPREAD = 5, 0.4
 """The least pauses that can be regular, and how much the times between them may differ, as the
 standard deviation in shares of the mean."""
+FULL_SHARE, SPILL_RATE, SPILL_TIME = 0.95, 2e9, 0.2
+"""The used share of the memory and the bytes a second over PCIe from which on a job may work from
+host memory, and for which share of its time it must."""
 THROTTLE_SHARE = 0.02
 """The share of the time from which on limited clocks are reported."""
 
@@ -88,13 +91,14 @@ def judge(
     found: list[Verdict | None] = []
     for device, columns in held.items():
         name, times = labels.get(device, device), np.asarray(columns.times)
-        util, used, total, rate = (_column(columns, field) for field in FIELDS)
+        util, used, total, rate, rx, tx = (_column(columns, field) for field in FIELDS)
         card = (cards or {}).get(device, "")
         found += [
             _counted_rate(job, name, card, util, rate),
             _hanging(job, name, times, util, until) or _idle(name, util, until - began),
             _why_idle(job, name, times, util, until),
             _leaking(name, times, used, total) if job.active else None,
+            _spilling(name, used, total, rx + tx),
         ]
     found.insert(0, _result_rate(job))
     found += [_throttled(labels, held, notes, began, until), _energy(job, settings)]
@@ -230,6 +234,23 @@ def _leaking(name: str, times: Floats, used: Floats, total: Floats) -> Verdict |
             time=duration(float((total[-1] - used[-1]) / slope)),
         ),
     )
+
+
+def _spilling(name: str, used: Floats, total: Floats, traffic: Floats) -> Verdict | None:
+    """Return that memory was full while much went over PCIe: the rest is in host memory."""
+    known = ~(np.isnan(used) | np.isnan(total) | np.isnan(traffic))
+    used, total, traffic = used[known], total[known], traffic[known]
+    spilling = (used >= FULL_SHARE * total) & (traffic >= SPILL_RATE)
+    if not len(spilling) or np.mean(spilling) < SPILL_TIME:
+        return None
+    text = tr(
+        "Memory spills to the CPU: for {share} % of the time the memory of {device} was full and "
+        "{rate} GB/s went over PCIe",
+        device=name,
+        share=f"{100 * float(np.mean(spilling)):.0f}",
+        rate=tr_decimal(f"{float(np.mean(traffic[spilling])) / 1e9:.1f}"),
+    )
+    return Verdict("likely", text)
 
 
 def _throttled(

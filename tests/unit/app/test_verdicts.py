@@ -131,3 +131,20 @@ def test_a_rate_has_its_share_of_the_peak() -> None:
     (found,) = judge(job, {GPU: columns}, (), {}, Settings(), NOW, card)
     assert found.certainty == "measured"
     assert found.text == "It reached 990 TFLOP/s, 50 % of the card's peak (1979 for FP8)"
+
+
+@pytest.mark.parametrize(
+    ("used", "traffic", "spills"), [(79, 8e9, True), (40, 8e9, False), (79, 1e8, False)]
+)
+def test_full_memory_and_much_traffic_over_pcie_spill_to_the_cpu(used, traffic, spills) -> None:
+    busy, most = [95.0] * N, [80 * GIB] * N
+    columns = {"util": busy, "mem_used": [used * GIB] * N, "mem_total": most}
+    columns |= {"pcie_rx": [0.75 * traffic] * N, "pcie_tx": [0.25 * traffic] * N}
+    found = judge(DONE, {GPU: Columns(TIMES, columns)}, (), {GPU: "GPU 0"}, Settings(), NOW)
+    assert [(verdict.certainty, verdict.text) for verdict in found] == spills * [
+        (
+            "likely",
+            "Memory spills to the CPU: for 100 % of the time the memory of GPU 0 was full and "
+            "8.0 GB/s went over PCIe",
+        )
+    ]

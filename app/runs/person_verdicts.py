@@ -1,0 +1,50 @@
+"""Judge how the jobs of one person used the GPUs in a week or a month, from what was added up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudeck.app.format.usage import UsageRow
+from gpudeck.app.language.texts import tr, tr_decimal
+from gpudeck.app.runs.verdicts import Verdict
+from gpudeck.language.numbers import energy
+from gpudeck.scheduler.protocol.settings import Settings
+
+TOLD_SHARE = 0.1
+"""The share of all GPU-hours from which on those of failed jobs are told of."""
+LEAST_HOURS = 0.1
+"""Nothing is told of somebody who held GPUs for less."""
+
+
+def judge_person(row: UsageRow, settings: Settings) -> tuple[Verdict, ...]:
+    """Return the verdicts on what the jobs of one person used in one period."""
+    return tuple(Verdict("measured", text) for text in _judgements(row, settings))
+
+
+def _judgements(row: UsageRow, settings: Settings) -> Iterator[str]:
+    who = {"user": row.user, "period": row.period}
+    if row.gpu_hours >= LEAST_HOURS and row.read_hours:
+        yield tr(
+            "{user}, {period}: the GPUs worked for {share} % of the {hours} GPU-hours that the "
+            "jobs held them",
+            **who,
+            share=f"{100 * row.worked_hours / row.read_hours:.0f}",
+            hours=_hours(row.gpu_hours),
+        )
+    if row.gpu_hours >= LEAST_HOURS and row.failed_hours >= TOLD_SHARE * row.gpu_hours:
+        yield tr(
+            "{user}, {period}: jobs that failed held GPUs for {failed} of {hours} GPU-hours",
+            **who,
+            failed=_hours(row.failed_hours),
+            hours=_hours(row.gpu_hours),
+        )
+    if row.joules:
+        used = tr_decimal(energy(row.joules))
+        cost = tr_decimal(f"{row.joules / 3.6e6 * settings.energy_price:.2f}")
+        if settings.energy_price:
+            used = tr("{energy}: {cost} {unit}", energy=used, cost=cost, unit=settings.currency)
+        yield tr("{user}, {period}: the jobs used {energy}", **who, energy=used)
+
+
+def _hours(hours: float) -> str:
+    return tr_decimal(f"{hours:.1f}")
