@@ -20,6 +20,7 @@ from gpudeck.app.jobs.table import (
     JobTable,
 )
 from gpudeck.app.language.texts import tr, tr_noop
+from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.list_table import Index, ListTable, set_up_table
 from gpudeck.app.widgets.share_delegate import ShareDelegate
 from gpudeck.app.widgets.state_pill import StateDelegate
@@ -149,13 +150,13 @@ class JobTableView(ListTable):
     def least_width(self) -> int:
         """Return the pixels that the table needs for names, states, progress and durations."""
         widths = sum(width for at, width in self._widths().items() if at not in OPTIONAL)
-        return widths + _LEAST_PROGRESS + self.verticalScrollBar().sizeHint().width()
+        return widths + theme.px(_LEAST_PROGRESS) + self.verticalScrollBar().sizeHint().width()
 
     def _widths(self) -> dict[int, int]:
         """Return the pixels of each column, shown or not, but of the one that takes the rest."""
         header = self.horizontalHeader()
         return {
-            at: header.sectionSize(at) or WIDTHS[at]
+            at: header.sectionSize(at) or theme.px(WIDTHS[at])
             for at in range(len(HEADINGS))
             if at != PROGRESS
         }
@@ -163,12 +164,12 @@ class JobTableView(ListTable):
     def _fit_columns(self) -> None:
         """Leave out columns that a narrow table has no room for."""
         widths = self._widths()
-        over = sum(widths.values()) + _LEAST_PROGRESS - self.viewport().width()
+        over = sum(widths.values()) + theme.px(_LEAST_PROGRESS) - self.viewport().width()
         for column in OPTIONAL:
             hide = over > 0
             over -= widths[column] if hide else 0
             self.setColumnHidden(column, hide)
-        self.setColumnHidden(DURATION, over > _LEAST_PROGRESS - _SCARCE_PROGRESS)
+        self.setColumnHidden(DURATION, over > theme.px(_LEAST_PROGRESS - _SCARCE_PROGRESS))
 
     def _go(self, row: int, extend: bool) -> None:
         flags, here = QItemSelectionModel.SelectionFlag, self.currentIndex().row()

@@ -41,7 +41,7 @@ class TimelineView(QWidget):
         self.field.chosen.connect(self.chosen)
         self.field.aimed.connect(self._plan)
         self.field.dropped.connect(lambda m: link.send(self, Move(m.job, m.beside, m.after)))
-        self.hint = label(size="small", meaning="muted")
+        self.hint = label(size="small", meaning="muted", wrap=True)
         area = QScrollArea()
         area.setWidget(self.field)
         area.setWidgetResizable(True)
