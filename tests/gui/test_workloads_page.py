@@ -202,7 +202,10 @@ def test_a_replay_explains_why_it_runs_no_workload(fed):
     fed.window.show_page("workloads")
     fed.feed(snapshots.gpu_snapshot(2, replay=True))
     page = fed.window.workloads
-    assert (page.run.isEnabled(), "choose Automatic as the source" in page.estimate.text()) == (False, True)
+    assert (page.run.isEnabled(), "choose Automatic as the source" in page.estimate.text()) == (
+        False,
+        True,
+    )
     fed.feed(snapshots.gpu_snapshot(2, NOW + 1))
     assert (page.run.isEnabled(), "REPLAY" in page.estimate.text()) == (True, False)
 
