@@ -15,6 +15,7 @@ from gpudeck.accel.runtime.capability import ComputeDevice, find_device
 from gpudeck.accel.runtime.state_files import change, state_folder
 from gpudeck.accel.search.advice import Advisor
 from gpudeck.accel.search.attention_templates import attention_template
+from gpudeck.accel.search.code import Codes, encode_codes
 from gpudeck.accel.search.contender import Contender
 from gpudeck.accel.search.contest import Effort
 from gpudeck.accel.search.crew import Crew
@@ -126,6 +127,8 @@ def optimize_kernel(
             source, task, compiled=compiled, effort=effort, device=device, crew=crew
         )  # fmt: skip
     change(journal.problem.verdict_file, lambda _: encode(verdict))
+    if capability is not None and (codes := show_code(template, journal, capability)):
+        change(journal.problem.code_file, lambda _: encode_codes(codes))
     kept = install(verdict) if use and verdict.is_faster else None
     function = load(source)
     if isinstance(kernel, nn.Module) and task.written:
@@ -164,6 +167,23 @@ def fused_template(module: nn.Module, inputs: Sequence[Tensor]) -> tuple[Task, T
     captured = capture(module, inputs, state_folder() / "search" / "modules")
     task = task_of_module(type(module).__name__, captured, inputs[0].dtype)
     return task, template_of_module(task)
+
+
+def show_code(template: Template, journal: Journal, capability: int) -> Codes | None:
+    """Return the code of the fastest configuration and of the first one that was right.
+
+    None if the template does not tell what it launches, or nothing was right.
+    """
+    if template.launch is None or not journal.timed:
+        return None
+    first = next(e.config for e in journal.entries if e.state == "timed")
+    winner = journal.timed[0][0]
+    compiler = Contender(nursery().fork(), [])
+    try:
+        both = [compiler.code(template.launch(config), capability) for config in (first, winner)]
+    finally:
+        compiler.end()
+    return Codes(capability, first, both[0], winner, both[1])
 
 
 def problem_of(task: Task, template: Template, device: ComputeDevice) -> Problem:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gpudeck.accel.search.arena import Arena, lay_out
+from gpudeck.accel.search.code import Code
 from gpudeck.accel.search.draws import draw
 from gpudeck.accel.search.messages import (
     Bind,
@@ -21,6 +22,7 @@ from gpudeck.accel.search.messages import (
     Load,
     Reply,
     Request,
+    Show,
     Window,
 )
 from gpudeck.accel.search.nursery import Child, Nursery
@@ -174,6 +176,11 @@ class Contender:
         """Return what a kernel needs, None with a flag if it cannot be compiled."""
         reply = self._ask(Compile(source, capability), LOAD_S, "compiling")
         return None if reply is None else reply.resources
+
+    def code(self, source: Source, capability: int) -> tuple[Code, ...]:
+        """Return the code of kernels, nothing with a flag if they cannot be compiled."""
+        reply = self._ask(Show(source, capability), LOAD_S, "compiling")
+        return () if reply is None else reply.code
 
     def bind(self, desk: Desk, name: str) -> bool:
         """Lay out the memory and call once, which may compile; return whether that succeeded."""

@@ -55,6 +55,11 @@ class Problem(msgspec.Struct, frozen=True):
         """Return the path of the verdict on the winner of its last search."""
         return self.file.with_suffix(".verdict.json")
 
+    @property
+    def code_file(self) -> Path:
+        """Return the path of the code of that winner and of what was tried first."""
+        return self.file.with_suffix(".code.json")
+
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tell what came of one configuration."""

@@ -10,6 +10,7 @@ import struct
 
 import msgspec
 
+from gpudeck.accel.search.code import Code
 from gpudeck.accel.search.resources import Resources
 from gpudeck.accel.search.verdict import Kind, Source
 
@@ -82,7 +83,14 @@ class Compile(msgspec.Struct, frozen=True, tag=True):
     capability: int
 
 
-Request = Load | Bind | Window | Listing | Compile
+class Show(msgspec.Struct, frozen=True, tag=True):
+    """Show the code of the launches that a function returns, without a GPU."""
+
+    source: Source
+    capability: int
+
+
+Request = Load | Bind | Window | Listing | Compile | Show
 
 
 class Flag(msgspec.Struct, frozen=True):
@@ -100,6 +108,7 @@ class Reply(msgspec.Struct, frozen=True):
     foreign: tuple[str, ...] = ()
     """Those of `launched` by which a library computes."""
     resources: Resources | None = None
+    code: tuple[Code, ...] = ()
 
 
 def write_frame(channel: socket.socket, message: object) -> None:

@@ -1,4 +1,5 @@
-"""Tell what a kernel needs of a multiprocessor, and whether that can be fast, without a GPU."""
+"""Tell what a kernel needs of a multiprocessor, whether that can be fast, and what its machine code
+is, without a GPU."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gpudeck.accel.search.code import Code
 from gpudeck.language.text import Message, phrase
 
 _SHARED = {75: 64, 80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
@@ -19,6 +21,9 @@ _THREADS = {75: 1024, 80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048, 120: 15
 _REGISTERS = 65536
 TARGETS = {"2080ti": 75, "a100": 80, "l40s": 89, "h100": 90, "h200": 90, "b200": 100}
 """Compute capabilities by the names of `optimize_kernel`'s `target_hardware`."""
+_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(.*?;)", re.MULTILINE)
+_MOST = 200_000
+"""Characters of the instructions of a kernel that are kept."""
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+).*?LOCAL:(\d+)")
 
 
@@ -90,16 +95,43 @@ class Usage(NamedTuple):
 
 def read_usage(code: bytes) -> Usage:
     """Return what the first kernel of a cubin takes, by the cuobjdump that comes with Triton."""
-    import triton
-
-    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
-        cubin.write(code)
-        cubin.flush()
-        said = subprocess.run(
-            [tools / "cuobjdump", "-res-usage", cubin.name],
-            capture_output=True, text=True, check=True,
-        ).stdout  # fmt: skip
+    said = _said(code, "cuobjdump", "-res-usage")
     found = _USAGE.search(said)
     assert found is not None, said
     return Usage(*map(int, found.groups()))
+
+
+def code_of(calls: Any, capability: int) -> tuple[Code, ...]:
+    """Return the code of a `KernelCall` or of several, compiled for a compute capability.
+
+    Raises:
+        Exception: whatever Triton or ptxas raises if they cannot be compiled.
+    """
+    from gpudeck.accel.runtime.call import compile_kernel
+
+    each = calls if isinstance(calls, tuple) else (calls,)
+    return tuple(
+        Code(
+            call.kernel.__name__, call.kernel.src,
+            _instructions(compile_kernel(call, capability).kernel),
+        )
+        for call in each
+    )  # fmt: skip
+
+
+def _instructions(cubin: bytes) -> str:
+    """Return the instructions of a cubin, by the nvdisasm that comes with Triton."""
+    return "\n".join(_INSTRUCTION.findall(_said(cubin, "nvdisasm", "-c")))[:_MOST]
+
+
+def _said(cubin: bytes, tool: str, option: str) -> str:
+    """Return what a tool that comes with Triton says of a cubin."""
+    import triton
+
+    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        return subprocess.run(
+            [tools / tool, option, file.name], capture_output=True, text=True, check=True
+        ).stdout

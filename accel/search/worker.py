@@ -32,11 +32,12 @@ from gpudeck.accel.search.messages import (
     Load,
     Reply,
     Request,
+    Show,
     Window,
     read_frame,
     write_frame,
 )
-from gpudeck.accel.search.resources import compiled_resources
+from gpudeck.accel.search.resources import code_of, compiled_resources
 from gpudeck.accel.search.verdict import Kind, Source
 from gpudeck.accel.search.watch import Watch
 
@@ -87,6 +88,8 @@ class Worker:
                 return self._list()
             case Compile():
                 return self._compile(request)
+            case Show():
+                return self._show(request)
         return self._reply()
 
     def _reply(self, launched: tuple[str, ...] = (), foreign: tuple[str, ...] = ()) -> Reply:
@@ -196,6 +199,13 @@ class Worker:
         try:
             call = load(request.source)
             return Reply(resources=compiled_resources(call, request.capability))
+        except Exception as e:  # noqa: BLE001 - Triton and ptxas raise many kinds
+            self._flag("unloadable", f"{type(e).__name__}: {e}"[:500])
+            return self._reply()
+
+    def _show(self, request: Show) -> Reply:
+        try:
+            return Reply(code=code_of(load(request.source), request.capability))
         except Exception as e:  # noqa: BLE001 - Triton and ptxas raise many kinds
             self._flag("unloadable", f"{type(e).__name__}: {e}"[:500])
             return self._reply()

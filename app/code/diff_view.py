@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QEvent
 from PySide6.QtGui import QColor, QTextCursor, QTextFormat
-from PySide6.QtWidgets import QPlainTextEdit, QTextEdit, QWidget
+from PySide6.QtWidgets import QTextEdit, QWidget
 
 from gpudeck.app.code.rows import Line
 from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.code_panes import code_pane, scroll_together
 from gpudeck.app.widgets.controls import Stretch, row
 
 _GAP = "…"
@@ -23,8 +24,8 @@ class DiffView(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._lines: Sequence[Line] = ()
-        self.left, self.right = _pane(tr("Before")), _pane(tr("After"))
-        _together(self.left, self.right)
+        self.left, self.right = code_pane(tr("Before")), code_pane(tr("After"))
+        scroll_together(self.left, self.right)
         self.setLayout(row(Stretch(self.left), Stretch(self.right)))
         self.setFocusProxy(self.right)
 
@@ -67,21 +68,3 @@ class DiffView(QWidget):
                 mark.format.setProperty(QTextFormat.Property.FullWidthSelection, True)
                 marks.append(mark)
             pane.setExtraSelections(marks)
-
-
-def _pane(name: str) -> QPlainTextEdit:
-    pane = QPlainTextEdit()
-    pane.setReadOnly(True)
-    pane.setAccessibleName(name)
-    pane.setPlaceholderText(name)
-    pane.setTabChangesFocus(True)
-    pane.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-    pane.setFont(theme.monospace(theme.SMALL))
-    return pane
-
-
-def _together(a: QPlainTextEdit, b: QPlainTextEdit) -> None:
-    """Scroll two panes together."""
-    for one, other in ((a, b), (b, a)):
-        one.verticalScrollBar().valueChanged.connect(other.verticalScrollBar().setValue)
-        one.horizontalScrollBar().valueChanged.connect(other.horizontalScrollBar().setValue)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from gpudeck.accel.result import Result
 from gpudeck.accel.runtime import state_files
+from gpudeck.accel.search.code import Codes, decode_codes
 from gpudeck.accel.search.installed import Kernel, find, install, remove
 from gpudeck.accel.search.journal import (
     Entry,
@@ -50,6 +52,8 @@ class SearchRecord:
     """On its winner; None if it was not judged."""
     kernel: Kernel | None
     """The winner, if it is installed."""
+    codes: Codes | None = None
+    """The code of its kernels beside that of what was tried first; None if it is not known."""
 
     @property
     def speeds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -111,7 +115,9 @@ class ReadSearch(msgspec.Struct, frozen=True):
         data = state_files.read(problem.verdict_file)
         verdict = decode(data) if data else None
         kernel = None if verdict is None else _kernel_of(verdict)
-        return SearchRecord(tuple(entries), verdict, kernel)
+        data = state_files.read(problem.code_file)
+        codes = decode_codes(data) if data else None
+        return SearchRecord(tuple(entries), verdict, kernel, codes)
 
     def _is_of(self, problem: Problem) -> bool:
         asked = (self.task, self.sizes, self.dtype)
@@ -159,6 +165,11 @@ def _kernel_of(verdict: Verdict) -> Kernel | None:
     return used if used is not None and used.digest == verdict.digest else None
 
 
+def config_text(config: Mapping[str, int]) -> str:
+    """Return a configuration in one line."""
+    return ", ".join(f"{name} {value}" for name, value in config.items())
+
+
 def _thousands(microseconds: float) -> float:
     return 1e3 / microseconds
 
@@ -168,7 +179,7 @@ def _row(key: int, entry: Entry) -> VariantRow:
     if entry.why:
         outcome = tr("{caption}: {value}", caption=outcome, value=tr_text(entry.why))
     speed = significant(entry.microseconds) if entry.state == "timed" else "–"
-    config = ", ".join(f"{name} {value}" for name, value in entry.config.items())
+    config = config_text(entry.config)
     lines = [config, outcome]
     if entry.by:
         lines.append(tr("Proposed by: {who}", who=tr(_PROPOSERS[entry.by])))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QWidget
 
+from gpudeck.accel.search.code import written
 from gpudeck.app.charts.overlay_chart import OverlaidCurve, OverlayChart
 from gpudeck.app.format.results import result_of
 from gpudeck.app.language.texts import tr, tr_noop, tr_text
 from gpudeck.app.link.link import Link
 from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.code_panes import code_pane
 from gpudeck.app.widgets.controls import (
     Stretch,
     button,
@@ -27,6 +29,7 @@ from gpudeck.app.workloads.search_record import (
     SearchRecord,
     UseWinner,
     VariantRow,
+    config_text,
     request_of,
 )
 from gpudeck.scheduler.protocol.jobs import Job
@@ -40,11 +43,11 @@ _LISTED = 4
 """The rows that are shown without scrolling."""
 _KNOWN = tr_noop(
     "The best so far over the seconds of the search; the grey line is what the hardware allows"
-    " (roofline). Times include the copies of inputs and results."
+    " (roofline). Times include a share of the copies of inputs and results."
 )
 _UNKNOWN = tr_noop(
     "The best so far over the seconds of the search; what the hardware allows (roofline) is not"
-    " known. Times include the copies of inputs and results."
+    " known. Times include a share of the copies of inputs and results."
 )
 _USE, _REMOVE = tr_noop("Use it"), tr_noop("Remove")
 
@@ -66,9 +69,17 @@ class SearchView(QWidget):
         self.use = button(tr(_USE), self._use_or_remove)
         self.note = label(meaning="failed", wrap=True)
         self.note.hide()
+        self.code = button(
+            tr("Code"), self._show_code, checkable=True,
+            tooltip=tr("Source and machine code of what was tried first and of the winner"),
+        )  # fmt: skip
+        self.panes = code_pane(tr("Tried first")), code_pane(tr("Winner"))
+        self.compared = label(size="small", meaning="muted", wrap=True)
         charts = row(Stretch(self.chart, 2), Stretch(self.table, 3), spacing=theme.M)
-        winner = row(Stretch(self.verdict), self.use, spacing=theme.M)
-        self.setLayout(column(winner, self.note, charts, self.caption))
+        winner = row(Stretch(self.verdict), self.code, self.use, spacing=theme.M)
+        panes = row(*map(Stretch, self.panes), spacing=theme.M)
+        self.setLayout(column(winner, self.note, charts, self.caption, self.compared, panes))
+        self._show_code()
         self.hide()
 
     def show_job(self, job: Job | None) -> None:
@@ -118,7 +129,27 @@ class SearchView(QWidget):
             if kernel is None
             else tr("{name} is used; remove it, and all is as before", name=kernel.name),
         )
+        self.code.setVisible(record.codes is not None)
+        self._show_code()
         self._enable()
+
+    def _show_code(self) -> None:
+        """Show the code of the first and the best configuration side by side if it is wanted."""
+        codes = self._record.codes if self._record else None
+        wanted = codes is not None and self.code.isChecked()
+        for pane in self.panes:
+            pane.setVisible(wanted)
+        if codes is None or not wanted:
+            show_if_any(self.compared, "")
+            return
+        self.panes[0].setPlainText(written(codes.first_code))
+        self.panes[1].setPlainText(written(codes.winner_code))
+        for pane in self.panes:
+            pane.setFixedHeight(self.table.height() * 2)
+        first, winner = config_text(codes.first), config_text(codes.winner)
+        text = tr("Left: tried first ({first}). Right: the winner ({winner}).",
+                  first=first, winner=winner)  # fmt: skip
+        show_if_any(self.compared, text)
 
     def _enable(self) -> None:
         record = self._record

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from gpudeck.accel.result import Result, read
+from gpudeck.accel.search.code import Code, Codes, encode_codes
 from gpudeck.accel.search.installed import installed
 from gpudeck.accel.search.journal import Entry, Journal, searches
 from gpudeck.accel.search.verdict import Span, decode, encode
@@ -122,6 +123,23 @@ def test_only_a_winner_that_was_judged_faster_is_used_and_then_removed(shown):
     carry_out(fed, RemoveWinner)
     carry_out(fed, ReadSearch)
     assert installed() == [] and view.use.text() == "Use it" and view.use.isEnabled()
+
+
+def test_the_code_of_the_winner_is_shown_beside_that_of_what_was_tried_first(shown):
+    fed, view = shown
+    ((problem, _),) = searches()
+    code = Code("compute", "def compute(): ...", "LDG.E R2, [R4] ;")
+    better = msgspec.structs.replace(code, instructions="LDG.E.128 R4, [R4] ;")
+    codes = Codes(90, {"block": 1}, (code,), {"block": 8}, (better,))
+    problem.code_file.write_bytes(encode_codes(codes))
+    carry_out(fed, ReadSearch)
+    assert view.code.isVisible() and not view.panes[0].isVisible()
+    view.code.click()
+    assert [pane.isVisible() for pane in view.panes] == [True, True]
+    first, winner = (pane.toPlainText() for pane in view.panes)
+    assert "LDG.E R2" in first and "LDG.E.128" in winner and "def compute" in winner
+    assert "block 8" in view.compared.text()
+    problem.code_file.unlink()
 
 
 def test_why_a_variant_was_refused_stands_beside_it(shown):

@@ -8,6 +8,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from gpudeck.accel.search import installed
+from gpudeck.accel.search.code import decode_codes, written
 from gpudeck.accel.search.journal import Entry, Problem, by_speed, improvements, searches
 from gpudeck.accel.search.verdict import Verdict, decode
 from gpudeck.accel.workloads.catalog import SEARCHED, SEARCHED_ATTENTION
@@ -72,6 +73,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--no-compile", action="store_true", help="do not time torch.compile beside it"
     )
+    parser.add_argument(
+        "--code", action="store_true",
+        help="show: also the source and machine code of the winner and of what was tried first",
+    )  # fmt: skip
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the verdict to a file")
 
 
@@ -205,7 +210,22 @@ def _show(args: Namespace) -> int:
     )
     print_table([("AFTER s", "BEST µs", "PROPOSED BY", "CONFIGURATION"), *_progress(entries)])
     print_table([("µs", "OUTCOME", "WHY", "CONFIGURATION"), *_variants(entries)])
+    if args.code:
+        _show_code(problem)
     return 0
+
+
+def _show_code(problem: Problem) -> None:
+    """Print the code of what was tried first and of the winner."""
+    if not problem.code_file.is_file():
+        raise NotFound("the code is not known: kernels for GPUs have one once a search has ended")
+    codes = decode_codes(read_bytes(problem.code_file))
+    for title, config, code in (
+        ("TRIED FIRST", codes.first, codes.first_code),
+        ("WINNER", codes.winner, codes.winner_code),
+    ):
+        shown = " ".join(f"{name}={value}" for name, value in config.items())
+        print_line(f"{title}: {shown}, compiled for sm_{codes.capability}\n{written(code)}")
 
 
 def _overview(name: str, problem: Problem, entries: list[Entry]) -> tuple[str, ...]:

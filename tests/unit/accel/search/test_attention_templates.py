@@ -4,8 +4,11 @@ import pytest
 import torch
 
 from gpudeck import accel
-from gpudeck.accel.search.api import problem_of
+from gpudeck.accel.runtime import state_files
+from gpudeck.accel.runtime.capability import find_device
+from gpudeck.accel.search.api import problem_of, show_code
 from gpudeck.accel.search.attention_templates import attention_template
+from gpudeck.accel.search.code import encode_codes
 from gpudeck.accel.search.contest import Effort
 from gpudeck.accel.search.draws import draw
 from gpudeck.accel.search.engine import Budget
@@ -15,6 +18,7 @@ from gpudeck.accel.search.resources import compiled_resources
 from gpudeck.accel.search.tasks import TASKS, task_of
 from gpudeck.accel.search.templates import ATTENTION
 from gpudeck.accel.search.worker import load
+from gpudeck.app.cli.main import main
 
 SIZES = {
     "attention": {"heads": 2, "tokens": 70, "width": 40},
@@ -79,10 +83,29 @@ def test_kernels_of_a_model_s_shape_are_compiled_for_an_h100_without_one(name):
     assert needs.registers > 100 and not needs.too_large(90)
 
 
+@pytest.mark.slow
+def test_the_code_of_the_winner_and_of_what_was_tried_first_is_shown(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
+    task = task_of("attention", torch.bfloat16, MODELS["attention"])
+    template = attention_template("attention", torch.bfloat16, MODELS["attention"])
+    tiles = [{"queries": 64, "keys": n, "warps": 4, "stages": 2} for n in (32, 64)]
+    with Journal(problem_of(task, template, find_device())) as journal:
+        journal.add(Entry(tiles[0], "timed", 12.0))
+        journal.add(Entry(tiles[1], "timed", 9.0))
+        codes = show_code(template, journal, 90)
+    state_files.replace(journal.problem.code_file, encode_codes(codes))
+    assert (codes.first, codes.winner) == tuple(tiles)
+    (first,), (winner,) = codes.first_code, codes.winner_code
+    assert "def attention_forward" in winner.source and winner.source == first.source
+    assert "HGMMA.64x64" in winner.instructions and "HGMMA.64x32" in first.instructions
+    assert main(["search", "show", journal.problem.name, "--code"]) == 0
+    said = capsys.readouterr().out
+    assert "WINNER: queries=64 keys=64 warps=4 stages=2, compiled for sm_90" in said
+    assert "HGMMA.64x64" in said
+
+
 def test_a_search_of_a_near_shape_is_a_lesson(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
-    from gpudeck.accel.runtime.capability import find_device
-
     known = {}
     for tokens in (1024, 2048):
         sizes = {"heads": 32, "tokens": tokens, "width": 128}
