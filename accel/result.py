@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -274,3 +275,31 @@ def read(data: bytes) -> Result:
         msgspec.ValidationError: if the data is not a Result.
     """
     return msgspec.json.decode(data, type=Result)
+
+
+_MALFORMED = (ValueError, RecursionError)
+
+
+class _Figures(msgspec.Struct):
+    """The part of a Result that holds its figures."""
+
+    figures: tuple[Figure, ...] = ()
+
+
+def numbers_in(data: bytes) -> dict[str, float]:
+    """Return the numbers that a job left in its result by name, first the figures of a Result, such
+    as the last loss; nothing if it is no JSON object."""
+    try:
+        members = msgspec.json.decode(data, type=dict[str, Any])
+    except _MALFORMED:
+        return {}
+    try:
+        figures = msgspec.json.decode(data, type=_Figures).figures
+    except _MALFORMED:  # a result of another program
+        figures = ()
+    return {str(figure.name): figure.value for figure in figures} | {
+        name: float(value)
+        for name, value in members.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        if abs(value) <= sys.float_info.max  # JSON writes whole numbers of any size
+    }

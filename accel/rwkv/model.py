@@ -90,13 +90,11 @@ class RWKV7:
 
     def fresh(self, batch: int = 1) -> State:
         """Return the state of `batch` sequences before their first tokens."""
-        return State.fresh(
-            len(self.weights.layers),
-            self.channels,
-            self.weights.device,
-            self.weights.dtype,
-            batch,
-        )
+        w = self.weights
+        state = State.fresh(len(w.layers), self.channels, w.device, w.dtype, batch)
+        if w.start is not None:
+            state.wkv.copy_(w.start.unsqueeze(1))
+        return state
 
     @torch.inference_mode()
     def forward(

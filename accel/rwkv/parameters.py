@@ -5,6 +5,7 @@ The rows of a matrix are contiguous in memory.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gpudeck.accel.rwkv.storage import Arena, Matrix
+from gpudeck.accel.rwkv.weights.shapes import TUNED
 
 
 class Norm(NamedTuple):
@@ -78,6 +80,8 @@ class Parameters(NamedTuple):
     """The arena of the matrices."""
     scales: Tensor
     """The arena of their scales; empty unless they are in int8."""
+    start: Tensor | None
+    """[layers, H, 64, 64] fp32, values by keys: the memory before the first token; None: zeros."""
 
     @property
     def device(self) -> torch.device:
@@ -114,8 +118,17 @@ def arrange(w: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> P
     return _Arranger(w, device, dtype).parameters()
 
 
+def _by_layer(names: Iterable[str], part: str) -> list[str]:
+    """Return the names of a part of all layers, in the order of the layers."""
+    return sorted((n for n in names if n.endswith(part)), key=lambda n: int(n.split(".")[1]))
+
+
 class _Arranger:
     def __init__(self, w: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> None:
+        tuned = [w.pop(name) for name in _by_layer(w, TUNED)]
+        self._start = None
+        if tuned:
+            self._start = torch.stack(tuned).to(device, torch.float32).transpose(-1, -2)
         self._w, self._device, self._int8 = w, device, dtype == torch.int8
         self._dtype = (
             (torch.float32 if device.type == "cpu" else torch.bfloat16) if self._int8 else dtype
@@ -154,8 +167,9 @@ class _Arranger:
         layers = tuple(self._layer(f"blocks.{i}.") for i in range(count))
         norm, head = self._norm("ln_out"), self._matrix("head")
         return Parameters(
-            embeddings, layers, norm, head, self._vectors.flat, self._values.flat, self._scales.flat
-        )
+            embeddings, layers, norm, head, self._vectors.flat, self._values.flat,
+            self._scales.flat, self._start,
+        )  # fmt: skip
 
     def _layer(self, block: str) -> Layer:
         att, ffn = block + "att.", block + "ffn."

@@ -1,4 +1,5 @@
-"""LoRA: train small matrices beside those of a model, and write them as peft reads them.
+"""Train little beside a frozen model: small matrices (LoRA), which are written as peft reads them,
+or the states in which an RWKV-7 begins.
 
 Source: Hu et al., LoRA, arXiv 2106.09685.
 """
@@ -13,12 +14,13 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gpudeck.accel.rwkv.weights.names import canonical
 from gpudeck.accel.training.model import FeedForward, LanguageModel, SelfAttention
 from gpudeck.accel.training.projection import Projection
 from gpudeck.accel.training.recurrent import ChannelMix, RecurrentModel, TimeMix
 from gpudeck.accel.training.settings import Settings
 
-FOLDER = "adapter"
+FOLDER, STATES = "adapter", "states"
 Model = LanguageModel | RecurrentModel
 _ADAPTED = SelfAttention | FeedForward | TimeMix | ChannelMix
 """Parts of a model whose projections get small matrices."""
@@ -61,6 +63,29 @@ def adapt(model: Model, settings: Settings) -> None:
             for name, found in list(part.named_children()):
                 if isinstance(found, Projection):
                     setattr(part, name, Adapted(found, settings.rank, scale, draw))
+
+
+def tune_states(model: RecurrentModel) -> None:
+    """Freeze a model but for the states before the first token, which become float32."""
+    model.requires_grad_(requires_grad=False)
+    for state in _states(model).values():
+        state.data = state.data.float()
+        state.requires_grad_()
+
+
+def write_states(model: Model, out: Path) -> None:
+    """Write the states before the first token by BlinkDL's names; they appear completely or not at
+    all."""
+    out.mkdir(exist_ok=True)
+    states = {name: state.detach().cpu() for name, state in canonical(_states(model)).items()}
+    file = out / "states.safetensors"
+    new = file.with_name(f"{file.name}.new")
+    save_file(states, new, {"format": "pt"})
+    new.replace(file)
+
+
+def _states(model: nn.Module) -> dict[str, Tensor]:
+    return {name: w for name, w in model.named_parameters() if name.endswith(".time_state")}
 
 
 @torch.no_grad()

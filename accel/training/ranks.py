@@ -102,9 +102,9 @@ class Ranks:
 
 
 def keeps_whole(settings: Settings) -> bool:
-    """Return whether each process of a run has the whole model: small matrices are not worth being
-    divided, and Muon needs whole ones."""
-    return settings.method == "lora" or settings.optimizer == "muon"
+    """Return whether each process of a run has the whole model: what is trained beside a frozen one
+    is small, and Muon needs whole matrices."""
+    return settings.frozen or settings.optimizer == "muon"
 
 
 def count_ranks() -> int:

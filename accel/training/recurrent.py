@@ -75,6 +75,9 @@ class TimeMix(nn.Module):
         self.g_lora = LowRank(width, config.gate, nn.Sigmoid(), biased=False)
         self.v_lora = LowRank(width, config.residual, nn.Identity()) if layer else None
         self.g_norm = GroupNorm(width // HEAD, width, GROUP_EPS)
+        self.time_state: nn.Parameter | None = None
+        if config.tuned:
+            self.time_state = nn.Parameter(torch.zeros(width // HEAD, HEAD, HEAD))
 
     def forward(
         self, x: Tensor, first: Tensor, starts: Tensor | None, v_first: Tensor | None
@@ -107,12 +110,19 @@ class TimeMix(nn.Module):
             vectors = [t.reshape(1, -1, *t.shape[2:]) for t in vectors]
         q, key, value, log_decay, a, b = vectors
         read = linear_attention(
-            q, key, value, kind="rwkv7", decay=log_decay, a=a, b=b, starts=starts
-        ).out
+            q, key, value, kind="rwkv7", decay=log_decay, a=a, b=b, starts=starts,
+            state=self._begin(len(x) if starts is None else len(starts) - 1),
+        ).out  # fmt: skip
         bonus = (r * k * self.r_k.to(x.dtype)).sum(-1, keepdim=True) * v
         mixed = self.g_norm(read.reshape(x.shape)) + bonus.flatten(2)
         out: Tensor = self.o_proj(mixed * self.g_lora(x_g))
         return out, v_first
+
+    def _begin(self, count: int) -> Tensor | None:
+        """Return the states of documents before their first tokens; None: zeros."""
+        if self.time_state is None:
+            return None
+        return self.time_state.float().expand(count, -1, -1, -1).contiguous()
 
 
 class ChannelMix(nn.Module):

@@ -16,7 +16,7 @@ from gpudeck.accel.rwkv.weights import load
 from gpudeck.accel.rwkv.weights.find import files_of
 from gpudeck.accel.rwkv.weights.header import read_header
 from gpudeck.accel.rwkv.weights.names import canonical
-from gpudeck.accel.rwkv.weights.shapes import checked
+from gpudeck.accel.rwkv.weights.shapes import TUNED, checked
 from gpudeck.accel.training.errors import Refused
 from gpudeck.accel.training.projection import Projection
 from gpudeck.accel.training.recurrent import Layer, RecurrentModel
@@ -45,7 +45,8 @@ def config_in(folder: Path) -> RecurrentConfig:
     last = f"blocks.{layers - 1}."
     ranks = (found.get(f"{last}att.{rank}1", (0, 1))[1] for rank in "wavg")
     vocabulary, width = found["emb.weight"]
-    return RecurrentConfig(layers, width, found[f"{last}ffn.key.weight"][0], vocabulary, *ranks)
+    inner, tuned = found[f"{last}ffn.key.weight"][0], last + TUNED in found
+    return RecurrentConfig(layers, width, inner, vocabulary, *ranks, tuned)
 
 
 @torch.no_grad()
@@ -60,6 +61,9 @@ def read(model: RecurrentModel, folder: Path) -> None:
     except ModelError as e:
         raise _refuse(e) from e
     for name, place in canonical(dict[str, torch.Tensor](model.named_parameters())).items():
+        if name.endswith(TUNED) and name not in weights:
+            place.zero_()  # a state that is trained for the first time
+            continue
         weight = weights[name]
         if weight.numel() != place.numel() or weight.shape[-1] not in (*place.shape, place.numel()):
             raise Refused(

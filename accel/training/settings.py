@@ -70,8 +70,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         _meta("Train further", "the folder of a model, in Hugging Face's layout", auto="a new one"),
     ] = AUTO
     method: Annotated[
-        Literal["full", "lora"],
-        _meta("Method", "with base: change all weights, or train small matrices beside them"),
+        Literal["full", "lora", "state"],
+        _meta(
+            "Method",
+            "with base: change all weights, train small matrices beside them, or the first state of"
+            " an RWKV-7",
+        ),
     ] = "full"
     rank: Annotated[int, _meta("Rank", "lora: the size of the small matrices", 1, 4096)] = 16
     alpha: Annotated[
@@ -211,7 +215,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         share = LION_RATE if self.optimizer == "lion" else 1.0
         if self.base == AUTO:
             return share * (3e-3 if self.model in ("tiny", "rwkv7-tiny") else 6e-4)
-        return share * (2e-4 if self.method == "lora" else 2e-5)
+        return share * {"full": 2e-5, "lora": 2e-4, "state": 0.3}[self.method]
+
+    @property
+    def frozen(self) -> bool:
+        """Return whether the weights of the model stay as they are."""
+        return self.method != "full"
 
     @property
     def most_without_gain(self) -> int | None:
@@ -224,10 +233,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return "float32" if self.precision == "float32" else "bfloat16"
 
     def __post_init__(self) -> None:
-        if self.method == "lora" and self.precision == "fp8":
-            raise Refused(phrase("LoRA is not computed in FP8. Choose bfloat16"))
-        if self.method == "lora" and self.base == AUTO:
-            raise Refused(phrase("LoRA trains a model that there is. Name its folder as base"))
+        if self.frozen and self.precision == "fp8":
+            raise Refused(phrase("frozen weights are not multiplied in FP8. Choose bfloat16"))
+        if self.frozen and self.base == AUTO:
+            raise Refused(
+                phrase("method={method} trains a model that there is. Name its folder as base",
+                       method=self.method)
+            )  # fmt: skip
+        if self.method == "state" and self.optimizer == "muon":
+            raise Refused(phrase("Muon changes matrices, not states. Choose adamw or lion"))
         if self.patience and not self.held_out:
             raise Refused(
                 phrase("patience compares held-out losses. Choose a share held_out above 0")

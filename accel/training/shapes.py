@@ -100,6 +100,8 @@ class RecurrentConfig(NamedTuple):
     rate: int
     residual: int
     gate: int
+    tuned: bool = False
+    """Whether each layer has a state before the first token; otherwise it is zero."""
 
     @property
     def final_softcap(self) -> float:

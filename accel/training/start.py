@@ -20,7 +20,7 @@ from gpudeck.accel.serving.families import (
 )
 from gpudeck.accel.serving.files import weight_files
 from gpudeck.accel.training import recurrent_weights
-from gpudeck.accel.training.adapters import Model, adapt
+from gpudeck.accel.training.adapters import Model, adapt, tune_states
 from gpudeck.accel.training.errors import Refused
 from gpudeck.accel.training.model import LanguageModel
 from gpudeck.accel.training.projection import Projection
@@ -69,7 +69,7 @@ class Start:
             draw(model, s.seed, device)
             return model.to(device)
         source = Checkpoint(Path(s.base).expanduser(), self.config)
-        read(model, source, device, frozen if s.method == "lora" else torch.float32)
+        read(model, source, device, frozen if s.frozen else torch.float32)
         if s.method == "lora":
             adapt(model, s)
         return model.to(device)
@@ -83,9 +83,12 @@ class Start:
             recurrent_weights.draw(model, s.seed)
         else:
             recurrent_weights.read(model, Path(s.base).expanduser())
-        if s.method == "lora":
+        if s.frozen:
             model.to(frozen)
-            adapt(model, s)
+            if s.method == "lora":
+                adapt(model, s)
+            else:
+                tune_states(model)
         return model.to(device)
 
 
@@ -118,6 +121,8 @@ def start_of(settings: Settings, tokenizer: Tokenizer) -> Start:
     """
     if trains_recurrent(settings):
         return _recurrent_start(settings, tokenizer)
+    if settings.method == "state":
+        raise Refused(phrase("only an RWKV-7 has states to tune. Choose method=lora"))
     if settings.base == AUTO:
         raw = new_config(settings.model, tokenizer.vocabulary, settings.tokens, tokenizer.end)
         return Start(settings, raw, config_of(raw, settings.model, (tokenizer.end,)))
@@ -142,12 +147,14 @@ def _recurrent_start(settings: Settings, tokenizer: Tokenizer) -> Start:
         config = new_recurrent_config(settings.model, tokenizer.vocabulary)
     else:
         config = recurrent_weights.config_in(Path(settings.base).expanduser())
+        if settings.method == "state":
+            config = config._replace(tuned=True)
     return Start(settings, recurrent_json(config), config, _fingerprint_frozen(settings))
 
 
 def _fingerprint_frozen(settings: Settings) -> str:
-    """Return the fingerprint of the weights that LoRA leaves as they are; "" without LoRA."""
-    if settings.method != "lora":
+    """Return the fingerprint of the weights that stay as they are; "" if all are trained."""
+    if not settings.frozen:
         return ""
     sums = "".join(map(checksum, weight_files(Path(settings.base).expanduser())))
     return hashlib.sha256(sums.encode()).hexdigest()

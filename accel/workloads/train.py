@@ -217,7 +217,7 @@ def curves_of(rows: Sequence[Measured]) -> Iterator[Curve]:
 def flops_of(run: Run) -> float:
     """Return the operations of a step for each token."""
     s = run.settings
-    return run.model.flops(s.tokens, frozen=s.method == "lora")
+    return run.model.flops(s.tokens, frozen=s.frozen)
 
 
 def figures_of(

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import msgspec
-
-from gpudeck.accel.result import Figure
+from gpudeck.accel.result import numbers_in
 from gpudeck.app.runs.run_curves import Run
-from gpudeck.scheduler.protocol.errors import MALFORMED
 from gpudeck.scheduler.protocol.jobs import Job, Spec
 
 MOST_VALUES = 6
@@ -29,12 +24,6 @@ class RunRow:
     job: Job
     parameters: dict[str, str]
     values: dict[str, float]
-
-
-class _Figures(msgspec.Struct):
-    """The part of a workload's Result that holds its figures."""
-
-    figures: tuple[Figure, ...] = ()
 
 
 def run_rows(jobs: Iterable[Job]) -> list[RunRow]:
@@ -90,27 +79,7 @@ def run_parameters(spec: Spec) -> dict[str, str]:
 
 def run_values(job: Job) -> dict[str, float]:
     """Return the numbers of a job's result by name, first the figures of a workload."""
-    if job.result is None:
-        return {}
-    try:
-        members = msgspec.json.decode(job.result, type=dict[str, Any])
-    except MALFORMED:
-        return {}
-    return _figures(job.result) | {
-        name: float(value)
-        for name, value in members.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-        if abs(value) <= sys.float_info.max  # JSON writes whole numbers of any size
-    }
-
-
-def _figures(result: bytes) -> dict[str, float]:
-    """Return the figures of a Result by their English names, such as the last loss."""
-    try:
-        found = msgspec.json.decode(result, type=_Figures).figures
-    except MALFORMED:  # a result of another program
-        return {}
-    return {str(figure.name): figure.value for figure in found}
+    return {} if job.result is None else numbers_in(job.result)
 
 
 def value_names(rows: Sequence[RunRow]) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ JOB_FIELDS = {
     "waited": "waited", "submitted": "submitted", "user": "user", "command": "command",
     "output": "log", "files": "files", "memory": "memory", "util": "util", "rate": "tflops",
     "energy": "energy", "cost": "energy", "gpu_hours": "gpu_hours", "gpus": "devices",
-    "priority": "priority", "stuck": "stall", "tags": "tags", "loss": "log", "result": "log",
+    "priority": "priority", "stuck": "stall", "tags": "tags", "loss": "loss", "result": "log",
     "options": "command", "place": "reason", "why_slow": "util", "retries": "state",
     "group": "state", "other": "",
 }  # fmt: skip

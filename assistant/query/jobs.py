@@ -24,6 +24,7 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import jobs as j
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import NotFound
+from gpudeck.scheduler.protocol.printed_values import last_values
 from gpudeck.scheduler.protocol.search import FAILED, Search, outcome
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
 from gpudeck.scheduler.protocol.wait_reasons import explain
@@ -39,6 +40,8 @@ _EVERY_JOB = 1_000_000
 _MOST_USERS = 10
 """Users whom a refusal names."""
 _HOUR_S = 3600.0
+_LOSSES = ("held-out loss", "held_out", "eval_loss", "val_loss", "valid_loss", "test_loss", "loss")
+"""The names of losses, those of data that was not trained on first."""
 
 
 class _Context:
@@ -312,6 +315,19 @@ def _tflops(context: _Context, job: j.Job) -> _Pair:
     return (found.tflops, "") if found.flops else (None, "it measured no rate")
 
 
+def _loss(context: _Context, job: j.Job) -> _Pair:
+    """Return the last held-out loss of a job, or its loss if it has no other; a running one has
+    printed it."""
+    if job.result is not None:
+        found = results.numbers_in(job.result)
+    elif job.active:
+        found = last_values(line.encode() for line in read_log(job.id, ONE_LOG).lines)
+    else:
+        found = {}
+    named = next((found[name] for name in _LOSSES if name in found), None)
+    return (named, "") if named is not None else (None, "it left no loss")
+
+
 def _gpu_hours(context: _Context, job: j.Job) -> _Pair:
     held = j.held_seconds(job, min(context.span.until, context.now), context.span.since)
     return j.held_gpus(job) * held / _HOUR_S, ""
@@ -349,6 +365,7 @@ _MEASURES: dict[str, Callable[[_Context, j.Job], _Pair]] = {
     "memory": _used("memory"),
     "util": _used("util"),
     "tflops": _tflops,
+    "loss": _loss,
     "devices": _devices,
     "gpus": lambda context, job: (job.spec.gpus, ""),
     "priority": lambda context, job: (job.spec.priority, ""),

@@ -79,6 +79,7 @@ _JOB = {
     "memory": Measure("Peak memory on a GPU", "B"),
     "util": Measure("Avg utilisation", "%"),
     "tflops": Measure("Rate", "TFLOP/s"),
+    "loss": Measure("Loss"),
     "devices": Measure("On"),
     "gpus": Measure("GPUs"),
     "priority": Measure("Priority"),

@@ -324,7 +324,7 @@ def write(
 
 def operations(run: Run) -> float:
     """Return the operations of a training step for each token."""
-    return run.model.flops(run.settings.tokens, frozen=run.settings.method == "lora")
+    return run.model.flops(run.settings.tokens, frozen=run.settings.frozen)
 
 
 def gibibytes() -> str:

@@ -258,3 +258,17 @@ def test_no_model_is_served_and_jobs_have_tags(deck: Client) -> None:
     waiting = execute(deck, Query("jobs", states=("queued",)))
     assert f"job{job.id}" not in values(waiting), "a held job is told apart"
     deck.cancel(job.id)
+
+
+def test_the_run_with_the_lowest_loss_is_found_by_held_out_data_first(deck: Client) -> None:
+    codes = (
+        'print("step=1 loss=2.5")', """print('{"loss": 0.5, "held_out": 3.5}')""", "print('none')",
+        "import time; print('loss=2.25', flush=True); time.sleep(60)",
+    )  # fmt: skip
+    runs = [deck.submit(python(code), group="sweep").job.id for code in codes]
+    query = Query("jobs", "loss", jobs=tuple(runs))
+    wanted = {f"job{n}": loss for n, loss in zip(runs, (2.5, 3.5, None, 2.25), strict=True)}
+    eventually(lambda: values(execute(deck, query)) == wanted)
+    lowest = msgspec.structs.replace(query, aggregate="min", extreme=True)
+    assert execute(deck, lowest).best == f"job{runs[3]}"
+    deck.cancel(runs[3])

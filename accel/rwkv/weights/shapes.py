@@ -36,6 +36,10 @@ _LAYER = (
 """The shape of every tensor of a layer: C channels, H = C / 64 heads, V tokens; the ranks w, a, v,
 g and the width F are free.
 """
+TUNED = "att.time_state"
+"""The tensor of a layer that state tuning makes: the state before the first token, keys by values.
+A model has it in all layers or in none.
+"""
 UNUSED = {"blocks.0.att.v0", "blocks.0.att.v1", "blocks.0.att.v2"}
 """The first layer computes the value residual and does not use it: some files have these tensors,
 without effect.
@@ -97,7 +101,8 @@ def checked(tensors: dict[str, S], source: Path) -> dict[str, S]:
     Raises:
         ModelError: A tensor is missing, extra, or of another shape or type.
     """
-    if older := next((name for name in tensors if ".time_" in name), None):
+    others = (name for name in tensors if not name.endswith(TUNED))
+    if older := next((name for name in others if ".time_" in name), None):
         raise ModelError(f"{source} holds an older RWKV (it has {older}); only RWKV-7 can be used.")
     sizes: dict[str, int] = {"64": HEAD}
     found: dict[str, S] = {}
@@ -125,11 +130,14 @@ def _expected(tensors: Mapping[str, Shaped]) -> Iterator[tuple[str, str]]:
     layers = 1 + max(
         (int(m[1]) for name in tensors if (m := re.match(r"blocks\.(\d{1,4})\.", name))), default=0
     )
+    parts = dict(_LAYER)
+    if any(name.endswith(TUNED) for name in tensors):
+        parts[TUNED] = "H 64 64"
     yield from _TOP.items()
     for i in range(layers):
         yield from (
             (name, shape)
-            for part, shape in _LAYER.items()
+            for part, shape in parts.items()
             if (name := f"blocks.{i}.{part}") not in UNUSED
         )
 

@@ -94,5 +94,5 @@ def test_on_a_cpu_no_product_gains_and_fp8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(TEXT)
     with pytest.raises(Refused, match="has no FP8"):
         train(tmp_path / "text.txt", tmp_path / "out", precision="fp8")
-    with pytest.raises(Refused, match="LoRA is not computed in FP8"):
+    with pytest.raises(Refused, match="not multiplied in FP8"):
         Settings(precision="fp8", method="lora", base="folder")

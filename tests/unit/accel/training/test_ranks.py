@@ -47,7 +47,13 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+SLOW = ("gradients", "tokens", "tokens, no documents", "LoRA", "muon")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "case", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in CASES]
+)
 def test_two_processes_train_as_one_does(tmp_path: Path, case: str) -> None:
     one, two, base = (tmp_path / name for name in ("one", "two", "base"))
     more = [word.replace("BASE", str(base)) for word in CASES[case]]

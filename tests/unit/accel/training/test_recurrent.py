@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.rwkv.model import RWKV7
@@ -105,12 +105,13 @@ def test_a_new_model_learns_continues_and_opens_in_the_engine(data: Path, tmp_pa
     torch.testing.assert_close(engine.forward(tokens)[0], wanted, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("method", ["full", "lora"])
+@pytest.mark.parametrize("method", ["full", "lora", "state"])
 def test_a_folder_is_trained_further(method: str, data: Path, tmp_path: Path) -> None:
     base = write_hf(tmp_path / "base", random_model(layers=2, vocabulary=320))
     byte_vocabulary().write(base)
     out = tmp_path / "out"
-    run = train(data, out, base=str(base), method=method, rank=4)
+    rate = 1.0 if method == "state" else 1e-2
+    run = train(data, out, base=str(base), method=method, rank=4, rate=rate)
     losses = [row.loss for row in run.journal.rows if row.loss is not None]
     assert losses[-1] < losses[0]
     tokens = TOKENS[0, :20].tolist()
@@ -118,8 +119,34 @@ def test_a_folder_is_trained_further(method: str, data: Path, tmp_path: Path) ->
     torch.testing.assert_close(RWKV7.load(out).forward(tokens)[0], wanted, rtol=1e-3, atol=1e-3)
     assert (out / VOCABULARY).read_bytes() == (base / VOCABULARY).read_bytes()
     assert (out / "adapter").is_dir() == (method == "lora")
-    if method == "lora":
-        assert all("lora_" in name for name in run.model.trained())
+    kept = {"full": "", "lora": "lora_", "state": "time_state"}[method]
+    assert all(kept in name for name in run.model.trained())
+    if method == "state":
+        first = run.model.get_parameter("model.layers.0.attn.time_state")
+        named = load_file(out / "states" / "states.safetensors")["blocks.0.att.time_state"]
+        assert torch.equal(named, first) and first.abs().max() > 0
+        frozen, tuned = (load_file(f / "model.safetensors") for f in (base, out))
+        assert torch.equal(frozen["head.weight"], tuned["lm_head.weight"])
+        # what was tuned is trained further, with all weights or alone
+        more = train(data, tmp_path / "more", base=str(out), method="state", steps=1, rate=1e-6)
+        again = more.model.get_parameter("model.layers.0.attn.time_state")
+        torch.testing.assert_close(again, first, rtol=0, atol=1e-5)
+
+
+def test_each_document_begins_in_the_tuned_state(tmp_path: Path) -> None:
+    write_hf(tmp_path, random_model(layers=2))
+    config = recurrent_weights.config_in(tmp_path)._replace(tuned=True)
+    model = RecurrentModel(config)
+    recurrent_weights.read(model, tmp_path)
+    for layer in model.model.layers:
+        torch.nn.init.normal_(layer.attn.time_state, generator=torch.Generator().manual_seed(1))
+    documents = Ragged.of([13, 27, 40, 0], device="cpu")
+    with torch.no_grad():
+        together = model(TOKENS, torch.float32, documents)
+        alone = model(TOKENS[:1, 13:], torch.float32, None)
+    torch.testing.assert_close(together[:1, 13:], alone, rtol=1e-4, atol=1e-4)
+    without = read_model(tmp_path)
+    assert not torch.allclose(scores(without, TOKENS), scores(model, TOKENS), atol=1e-2)
 
 
 def test_bytes_are_tokens_from_one_on() -> None:
