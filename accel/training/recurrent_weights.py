@@ -43,10 +43,12 @@ def config_in(folder: Path) -> RecurrentConfig:
         raise _refuse(e) from e
     layers = 1 + max(int(name.split(".")[1]) for name in found if name.startswith("blocks."))
     last = f"blocks.{layers - 1}."
-    ranks = (found.get(f"{last}att.{rank}1", (0, 1))[1] for rank in "wavg")
+    decay, rate, residual, gate = (found.get(f"{last}att.{rank}1", (0, 1))[1] for rank in "wavg")
     vocabulary, width = found["emb.weight"]
     inner, tuned = found[f"{last}ffn.key.weight"][0], last + TUNED in found
-    return RecurrentConfig(layers, width, inner, vocabulary, *ranks, tuned)
+    return RecurrentConfig(
+        layers, width, inner, vocabulary, decay, rate, residual, gate, tuned=tuned
+    )
 
 
 @torch.no_grad()

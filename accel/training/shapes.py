@@ -139,9 +139,9 @@ models' (https://huggingface.co/BlinkDL/rwkv-7-world)."""
 
 def new_recurrent_config(name: str, vocabulary: int) -> RecurrentConfig:
     """Return the matrices of a new RWKV-7 of a size, for a number of tokens."""
-    layers, width, *ranks = RECURRENT_SHAPES[name]
+    layers, width, decay, rate, residual, gate = RECURRENT_SHAPES[name]
     rows = -(-vocabulary // VOCABULARY_STEP) * VOCABULARY_STEP
-    return RecurrentConfig(layers, width, 4 * width, rows, *ranks)
+    return RecurrentConfig(layers, width, 4 * width, rows, decay, rate, residual, gate)
 
 
 def recurrent_json(config: RecurrentConfig) -> dict[str, Any]:
