@@ -33,12 +33,15 @@ class Checkpoint:
         self._folder = folder
         self._quantization = _quantization(config.quantization)
         self._files: dict[Path, Any] = {}
-        self._where: dict[str, Path] = {}
+        self._where: dict[str, tuple[Path, str]] = {}
         for file in weight_files(folder):
             with _errors(file):
                 opened: Any = safe_open(file, framework="pt")
                 self._files[file] = opened
-                self._where |= dict.fromkeys(opened.keys(), file)
+                # as models that also read pictures name the tensors of their model of texts
+                for name in opened.keys():  # noqa: SIM118  it is no dictionary
+                    plain = name.replace("model.language_model.", "model.", 1)
+                    self._where[plain] = file, name
         self.read_bytes = 0
         """The bytes of all tensors that were read so far."""
 
@@ -108,9 +111,9 @@ class Checkpoint:
                 f"{self._folder} has no tensor {name}: it is incomplete or not of "
                 "the family that config.json says. Download it again"
             )
-        file = self._where[name]
+        file, stored = self._where[name]
         with _errors(file):
-            found: Tensor = self._files[file].get_tensor(name)
+            found: Tensor = self._files[file].get_tensor(stored)
         self.read_bytes += found.nbytes
         return found
 

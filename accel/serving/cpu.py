@@ -70,19 +70,22 @@ def queries(linear: Linear, x: Tensor, norm: Norm | None, heads: Heads, place: P
     parts = [heads.queries, heads.keys, heads.keys]
     if heads.norms is not None:
         q, k, v = torch.split(qkv, parts, dim=1)
+        if heads.value_norm is not None:
+            v = normalized(v, heads.value_norm)
         qkv = torch.cat((normalized(q, heads.norms[0]), normalized(k, heads.norms[1]), v), dim=1)
     if place.turn is not None:
         cos, sin = place.turn
         cpu_kernels.turn(qkv.numpy(), sum(parts[:2]), cos.numpy(), sin.numpy())
     q, k, v = torch.split(qkv, parts, dim=1)
-    place.cache.write(place.layer, place.slots, k, v)
+    if heads.keys:
+        place.cache.write(place.layer, place.slots, k, v)
     return q
 
 
 def attend(q: Tensor, layer: int, batch: Batch, cache: PagedCache, config: Config) -> Tensor:
     """Return what the queries [T, H, D] find in the paged keys and values of their sequences."""
     window = config.windows[layer]
-    keys, values, tables = cache.values[layer, 0], cache.values[layer, 1], batch.tables
+    keys, values, tables = *cache.values[layer], batch.tables
     if keys.dtype != torch.float32:
         used, places = np.unique(tables.numpy(), return_inverse=True)
         keys, values = cache.dense(layer, torch.from_numpy(used).long())

@@ -49,6 +49,9 @@ class Family:
     """The output matrix is the embedding unless config.json says otherwise."""
     head_dim: int = 0
     """The size of a head unless config.json says otherwise; 0: hidden size / heads."""
+    varied: bool = False
+    """As in Gemma 4: layers differ in heads, some use the keys and values of others, values are
+    normalized, scores are not scaled, and layers may have inputs of their own."""
 
 
 _GEMMA: dict[str, Any] = {
@@ -65,10 +68,20 @@ FAMILIES: dict[str, Family] = {
     "gemma3_text": Family(
         "Gemma 3", windows="alternate", window_period=6, query_key_norm=True, **_GEMMA
     ),
+    "gemma4_text": Family(
+        "Gemma 4",
+        windows="alternate",
+        window_period=6,
+        query_key_norm=True,
+        varied=True,
+        **{**_GEMMA, "norm_offset": 0.0},
+    ),
     "phi3": Family("Phi-3 or Phi-4", fused=True, windows="all"),
     "smollm3": Family("SmolLM3", windows="none", skips_rope=True, tied=True),
 }
 """Families by the `model_type` of config.json."""
+_TEXT_OF = {"gemma4": "gemma4_text"}
+"""Families that also read pictures, of which the model of texts is served."""
 
 _ACTIVATIONS = {
     "silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_tanh": "gelu_tanh",
@@ -85,6 +98,19 @@ class Experts:
     intermediate: int
     normalized: bool
     """The chosen experts' shares are scaled to sum to 1."""
+
+
+@dataclass(frozen=True)
+class KeyHeads:
+    """Describe the keys and values of a layer."""
+
+    heads: int
+    size: int
+    """Numbers of a head, of queries, too."""
+    source: int
+    """The layer whose keys and values are used: the layer itself, or one before it."""
+    shared: bool = False
+    """Values are what keys are before they are normalized and rotated."""
 
 
 @dataclass(frozen=True)
@@ -118,15 +144,36 @@ class Config:
     """Tokens that end a text."""
     quantization: Mapping[str, Any]
     """`quantization_config` of config.json; empty without one."""
+    keys: tuple[KeyHeads, ...] = ()
+    """Of each layer; empty: all have `kv_heads` heads of `head_dim` of their own."""
+    widths: tuple[int, ...] = ()
+    """Of the feed-forward part of each layer; empty: all have `intermediate`."""
+    side: int = 0
+    """Numbers that each layer has as an input of its own for each token; 0: none."""
+
+    def keys_of(self, layer: int) -> KeyHeads:
+        """Return what describes the keys and values of a layer."""
+        return self.keys[layer] if self.keys else KeyHeads(self.kv_heads, self.head_dim, layer)
+
+    def width_of(self, layer: int) -> int:
+        """Return the width of a layer's feed-forward part."""
+        return self.widths[layer] if self.widths else self.intermediate
+
+    @property
+    def embeddings(self) -> int:
+        """Return the number of weights that are looked up by token."""
+        return self.vocabulary * (self.hidden + self.side * self.layers)
 
     @property
     def parameters(self) -> int:
         """Return the number of weights, the embedding counted once if it is tied."""
-        attention = self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
-        total = self.vocabulary * self.hidden * (1 if self.tied else 2)
-        for experts in self.experts:
-            width = experts.count * experts.intermediate if experts else self.intermediate
-            total += attention + 3 * self.hidden * width
+        total = self.embeddings + (0 if self.tied else self.vocabulary * self.hidden)
+        for i, experts in enumerate(self.experts):
+            keys = self.keys_of(i)
+            own = 2 - keys.shared if keys.source == i else 0
+            total += self.hidden * keys.size * (2 * self.heads + own * keys.heads)
+            width = experts.count * experts.intermediate if experts else self.width_of(i)
+            total += 3 * self.hidden * (width + self.side)
         return total
 
 
@@ -161,6 +208,8 @@ def config_of(raw: Mapping[str, Any], name: str, ends: tuple[int, ...]) -> Confi
     Raises:
         ModelRefused: It is malformed, or the model cannot be served.
     """
+    if (text := _TEXT_OF.get(str(raw.get("model_type")))) and "text_config" in raw:
+        raw = {**raw, **raw["text_config"], "model_type": text, "text_config": None}
     if isinstance(raw.get("text_config"), dict):
         raise ModelRefused(
             f"{name} also reads pictures ({raw.get('model_type')}), which is not supported. "
@@ -222,7 +271,11 @@ def _config(family: Family, raw: Mapping[str, Any], ends: tuple[int, ...]) -> Co
     if activation not in _ACTIVATIONS:
         raise ModelRefused(f"the activation {activation!r:.40} is not supported")
     windows = _windows(family, raw, layers)
-    ropes = _ropes(family, raw, windows, head_dim)
+    keys = _keys(raw, windows, KeyHeads(kv_heads, head_dim, 0)) if family.varied else ()
+    if any(heads % k.heads or k.size % 2 for k in keys):
+        raise ModelRefused(f"config.json has layers whose key heads do not fit to {heads} heads")
+    wide = keys[-1].size if keys else head_dim  # the last layer has no window
+    ropes = _ropes(family, raw, windows, head_dim, wide)
     limits = [rope.limit for rope in ropes if rope and rope.limit]
     softcap = float(raw.get("attn_logit_softcapping") or 0)
     scalar = float(raw.get("query_pre_attn_scalar") or head_dim)
@@ -231,10 +284,60 @@ def _config(family: Family, raw: Mapping[str, Any], ends: tuple[int, ...]) -> Co
         _whole(raw, "intermediate_size", 2**20), _whole(raw, "vocab_size", 2**22),
         min([_whole(raw, "max_position_embeddings", 2**24, 2048), *limits]),
         _positive(raw, "rms_norm_eps", 1e-6), bool(raw.get("tie_word_embeddings", family.tied)),
-        _ACTIVATIONS[activation], scalar**-0.5, softcap if math.isfinite(softcap) else 0.0,
+        _ACTIVATIONS[activation], 1.0 if family.varied else scalar**-0.5,
+        softcap if math.isfinite(softcap) else 0.0,
         float(raw.get("final_logit_softcapping") or 0), windows, ropes,
         _experts(family, raw, layers), ends, dict(raw.get("quantization_config") or {}),
+        keys, _widths(raw, keys), _side(raw) if family.varied else 0,
     )  # fmt: skip
+
+
+def _keys(
+    raw: Mapping[str, Any], windows: tuple[int, ...], common: KeyHeads
+) -> tuple[KeyHeads, ...]:
+    """Return the keys and values of each layer of Gemma 4.
+
+    Layers without a window have others than those with one. The last `num_kv_shared_layers` use
+    those of the last layer of their kind before them.
+    """
+    if raw.get("enable_moe_block") or raw.get("use_bidirectional_attention") == "all":
+        raise ModelRefused("Gemma 4 is served without experts and with causal attention only")
+    shares = raw.get("attention_k_eq_v") is True
+    full = {
+        "head_dim": raw.get("global_head_dim") or 512,
+        "num_key_value_heads": raw.get("num_global_key_value_heads") if shares else None,
+    }
+    given = raw.get("per_layer_config")
+    first = len(windows) - int(raw.get("num_kv_shared_layers") or 0)
+    sources = {bool(window): i for i, window in enumerate(windows[: max(first, 0)])}
+    found = []
+    for i, window in enumerate(windows):
+        said = ({} if window else full) if given is None else given.get(str(i), {})
+        found.append(
+            KeyHeads(
+                _whole(said, "num_key_value_heads", 2048, common.heads),
+                _whole(said, "head_dim", 1024, common.size),
+                i if i < first else sources[bool(window)],
+                shares and not window,
+            )
+        )
+    return tuple(found)
+
+
+def _widths(raw: Mapping[str, Any], keys: tuple[KeyHeads, ...]) -> tuple[int, ...]:
+    """Return the widths of Gemma 4's feed-forward parts: twice as wide without keys of their
+    own, if the model has this."""
+    if not raw.get("use_double_wide_mlp"):
+        return ()
+    width = _whole(raw, "intermediate_size", 2**20)
+    return tuple(width if k.source == i else 2 * width for i, k in enumerate(keys))
+
+
+def _side(raw: Mapping[str, Any]) -> int:
+    """Return the numbers of Gemma 4's inputs of each layer; 0: it has none."""
+    if raw.get("hidden_size_per_layer_input") == 0:
+        return 0
+    return _whole(raw, "hidden_size_per_layer_input", 2**14, 256)
 
 
 def _whole(raw: Mapping[str, Any], name: str, most: int, default: int | None = None) -> int:
@@ -266,7 +369,8 @@ def _windows(family: Family, raw: Mapping[str, Any], layers: int) -> tuple[int, 
         return (window,) * layers
     if family.windows == "alternate":
         period = _whole(raw, "sliding_window_pattern", 1024, family.window_period)
-        return tuple(window if (i + 1) % period else 0 for i in range(layers))
+        found = tuple(window if (i + 1) % period else 0 for i in range(layers))
+        return (*found[:-1], 0) if family.varied else found
     if not raw.get("use_sliding_window"):
         return (0,) * layers
     first = _whole(raw, "max_window_layers", 2**20, 28)
@@ -274,18 +378,21 @@ def _windows(family: Family, raw: Mapping[str, Any], layers: int) -> tuple[int, 
 
 
 def _ropes(
-    family: Family, raw: Mapping[str, Any], windows: tuple[int, ...], head_dim: int
+    family: Family, raw: Mapping[str, Any], windows: tuple[int, ...], head_dim: int, full_dim: int
 ) -> tuple[Rope | None, ...]:
-    """Return the positions of each layer; Gemma 3 has others in layers with a window."""
+    """Return the positions of each layer; from Gemma 3 on layers with a window have others, and
+    from Gemma 4 on heads of another size."""
     given = raw.get("rope_parameters") or {}
-    if "full_attention" in given or "rope_local_base_freq" in raw or family is _GEMMA_3:
+    if "full_attention" in given or "rope_local_base_freq" in raw or family in _TWO_ROPES:
         full = {"rope_theta": 1e6, **(raw.get("rope_scaling") or {})}
+        if family.varied:
+            full |= {"rope_type": "proportional", "partial_rotary_factor": 0.25}
         if "rope_theta" in raw:
             full["rope_theta"] = raw["rope_theta"]
         full |= given.get("full_attention") or {}
         local = {"rope_theta": raw.get("rope_local_base_freq", 1e4)}
         local |= given.get("sliding_attention") or {}
-        wide, narrow = rope_of(full, raw, head_dim), rope_of(local, raw, head_dim)
+        wide, narrow = rope_of(full, raw, full_dim), rope_of(local, raw, head_dim)
         return tuple(narrow if window else wide for window in windows)
     common = rope_of({**(raw.get("rope_scaling") or {}), **given}, raw, head_dim)
     if not family.skips_rope:
@@ -323,4 +430,4 @@ def _ends(folder: Path, raw: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(ends)
 
 
-_GEMMA_3 = FAMILIES["gemma3_text"]
+_TWO_ROPES = (FAMILIES["gemma3_text"], FAMILIES["gemma4_text"])

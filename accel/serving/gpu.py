@@ -197,12 +197,15 @@ def queries(linear: Linear, x: Tensor, norm: Norm | None, heads: Heads, place: P
     if whole and half in (0, size // 2) and _reads_once(linear, x):
         given = {
             "cos": turn and turn[0], "sin": turn and turn[1], "slots": place.slots, "q": q,
-            "keys": cache.values[place.layer, 0], "values": cache.values[place.layer, 1],
+            "keys": cache.values[place.layer][0], "values": cache.values[place.layer][1],
             "heads": heads.queries, "kv_heads": heads.keys,
         }  # fmt: skip
         _one("heads", linear, x, norm, given, {"TURNED": half > 0, "HALF": size // 2})
         return q
     qkv = multiply(linear, x, norm)
+    if heads.value_norm is not None and heads.keys:
+        values = qkv.view(len(x), heads.every, size)[:, -heads.keys :]
+        values.copy_(normalized(values.contiguous(), heads.value_norm))
     turn_and_store(qkv, q, heads, place)
     return q
 
@@ -211,7 +214,7 @@ def turn_and_store(qkv: Tensor, q: Tensor, heads: Heads, place: Place) -> None:
     """Normalize and rotate queries and keys; write the queries, and store keys and values."""
     size, (turn, slots, cache, layer) = q.shape[2], place
     half = 0 if turn is None else turn[0].shape[1]
-    keys, values = cache.values[layer, 0], cache.values[layer, 1]
+    keys, values = cache.values[layer]
     scales = (None, None) if cache.scales is None else tuple(cache.scales[layer])
     most = 0.0 if cache.scales is None else 127.0 if keys.dtype == torch.int8 else 448.0
     norms = heads.norms
@@ -249,7 +252,7 @@ def attend_few(
     keys, values = cache.values[layer]
     scales = None
     if cache.scales is not None:
-        scales = (paged(cache.scales[layer, 0]), paged(cache.scales[layer, 1]))
+        scales = (paged(cache.scales[layer][0]), paged(cache.scales[layer][1]))
     rules = Rules(window - 1 if window else None, None, scale, softcap)
     out, _ = attend_keys(
         q.unsqueeze(2), paged(keys), paged(values), rules, scales=scales, tables=tables, rows=rows,
@@ -262,14 +265,14 @@ def attend_prompts(
     q: Tensor, layer: int, batch: Batch, cache: PagedCache, config: Config, out: Tensor
 ) -> None:
     """Write what the queries of prompts [T, H, D] find, of all sequences in one launch."""
-    kv_heads, size = config.kv_heads, config.head_dim
-    group = config.heads // kv_heads
+    kv_heads, size = cache.values[layer].shape[2:]
+    group = q.shape[1] // kv_heads
     padded, wide = _power(group), max(16, _power(size))
     queries = max(1, PROMPT_ROWS // (padded * max(1, wide // 128)))
     tiles = batch.tiles(queries)
     scales = (None, None) if cache.scales is None else tuple(cache.scales[layer])
     arguments = {
-        "q": q, "keys": cache.values[layer, 0], "values": cache.values[layer, 1],
+        "q": q, "keys": cache.values[layer][0], "values": cache.values[layer][1],
         "key_scales": scales[0], "value_scales": scales[1], "tiles": tiles,
         "tables": batch.tables, "out": out, "kv_heads": kv_heads,
         "window": config.windows[layer], "scale": config.attention_scale,
@@ -277,7 +280,7 @@ def attend_prompts(
     }  # fmt: skip
     constants = {
         "BLOCK": BLOCK, "GROUP": group, "PADDED": padded, "QUERIES": queries, "D": size,
-        "WIDE": wide, "TILE": 64, "QUANTIZED": cache.scales is not None,
+        "WIDE": wide, "TILE": 64 if wide <= 256 else 32, "QUANTIZED": cache.scales is not None,
         "CAPPED": config.attention_softcap > 0,
     }  # fmt: skip
     launch(kernels.attend_prompts, (len(tiles), kv_heads, 1), arguments, constants, 8, stages=3)

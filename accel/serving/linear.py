@@ -139,9 +139,11 @@ class Heads(NamedTuple):
 
     queries: int
     keys: int
-    """As many as there are values."""
+    """As many as there are values; 0: the layer uses those of another."""
     norms: tuple[Norm, Norm] | None
     """Of each query and each key."""
+    value_norm: Norm | None = None
+    """Of each value."""
 
     @property
     def every(self) -> int:

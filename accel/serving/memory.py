@@ -140,12 +140,15 @@ class Footprint(msgspec.Struct, frozen=True):
 def footprint(folder: Path, config: Config | None = None) -> Footprint:
     """Return what the model in a folder takes. Raises ModelRefused if it is not one."""
     config = config or read_config(folder)
-    embedding = config.vocabulary * config.hidden
-    vectors = 2 * config.layers * config.kv_heads
+    embedding = config.embeddings
+    every = [config.keys_of(i) for i in range(config.layers)]
+    own = [keys for i, keys in enumerate(every) if keys.source == i]
+    vectors = 2 * sum(keys.heads for keys in own)
     stored = sum(file.stat().st_size for file in weight_files(folder))
     return Footprint(
         folder.name, config.context, stored, config.parameters - embedding, embedding,
-        vectors * config.head_dim, vectors, config.quantization.get("quant_method") == "fp8",
+        2 * sum(keys.heads * keys.size for keys in own), vectors,
+        config.quantization.get("quant_method") == "fp8",
     )  # fmt: skip
 
 

@@ -46,13 +46,14 @@ def rope_of(given: Mapping[str, Any], raw: Mapping[str, Any], head_dim: int) -> 
     """
     share = float(given.get("partial_rotary_factor") or raw.get("partial_rotary_factor") or 1.0)
     theta = float(given.get("rope_theta") or raw.get("rope_theta") or _theta(raw))
-    dims = int(head_dim * share)
+    kind = given.get("rope_type") or given.get("type") or "default"
+    # of the pairs that are not turned, proportional positions have angles of 0
+    dims = head_dim if kind == "proportional" else int(head_dim * share)
     if not 1 < theta < math.inf or not 2 <= dims <= head_dim or dims % 2:
         raise ModelRefused(f"config.json has rotary positions of base {theta} in {dims} numbers")
     # In fp32, as the models were trained.
     steps = np.arange(0, dims, 2, dtype=np.float32) / np.float32(dims)
     plain = np.float32(1.0) / np.float32(theta) ** steps
-    kind = given.get("rope_type") or given.get("type") or "default"
     match kind:
         case "default" | "mrope":
             scaled, factor = plain, 1.0
@@ -60,6 +61,9 @@ def rope_of(given: Mapping[str, Any], raw: Mapping[str, Any], head_dim: int) -> 
             scaled, factor = plain / np.float32(given["factor"]), 1.0
         case "llama3":
             scaled, factor = _llama3(plain, given), 1.0
+        case "proportional":
+            turned = np.arange(dims // 2) < int(share * dims // 2)
+            scaled, factor = plain * turned / np.float32(given.get("factor") or 1.0), 1.0
         case "longrope" | "su":
             return _longrope(plain, given, raw)
         case _:

@@ -33,6 +33,9 @@ class Layer:
     feed_norm: Norm
     feed: FeedForward | Mixture
     feed_norm_after: Norm | None
+    side: Side | None = None
+    factor: Tensor | None = None
+    """[1]; what the layer's output is multiplied by."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,39 @@ class Mixture:
         return out if add is None else out + add
 
 
+@dataclass(frozen=True)
+class Side:
+    """Add what a layer makes of an input of its own."""
+
+    gate: Linear
+    project: Linear
+    norm: Norm
+
+    def __call__(self, ops: Backend, x: Tensor, given: Tensor) -> Tensor:
+        """Return x [T, C] plus what is made of the input [T, P] of the layer."""
+        gate = torch.nn.functional.gelu(ops.multiply(self.gate, x), approximate="tanh")
+        return x + ops.normalized(ops.multiply(self.project, gate * given), self.norm)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Make the inputs that layers have of their own, of tokens and of their embeddings."""
+
+    table: Tensor
+    """[V, layers P]"""
+    project: Linear
+    norm: Norm
+
+    def __call__(self, ops: Backend, tokens: Tensor, x: Tensor) -> Tensor:
+        """Return the inputs [T, layers, P] for embeddings [T, C]."""
+        size = len(self.norm.weight)
+        scale = torch.tensor(math.sqrt(size), dtype=self.table.dtype).to(x.device, x.dtype)
+        known = torch.nn.functional.embedding(tokens, self.table).to(x.dtype) * scale
+        made = ops.multiply(self.project, x) * x.shape[1] ** -0.5
+        made = ops.normalized(made.view(len(x), -1, size), self.norm)
+        return (made + known.view_as(made)) * 2**-0.5
+
+
 class Transformer:
     """Compute logits."""
 
@@ -87,11 +123,13 @@ class Transformer:
         head: Linear,
         device: torch.device,
         dtype: torch.dtype,
+        sides: Sides | None = None,
     ) -> None:
         """Take weights that are on the device already; see `load`."""
         self.config, self.device, self.dtype = config, device, dtype
         self._ops = backend_for(device)
         self._embeddings, self._layers, self._norm, self._head = embeddings, layers, norm, head
+        self._sides = sides
         self._scale = torch.tensor(math.sqrt(config.hidden), dtype=embeddings.dtype).to(
             device, dtype
         )
@@ -118,6 +156,7 @@ class Transformer:
         x = torch.nn.functional.embedding(batch.tokens, self._embeddings).to(self.dtype)
         if config.family.scaled_embeddings:
             x = x * self._scale
+        sides = None if self._sides is None else self._sides(ops, batch.tokens, x)
         turns = {
             rope: rotation(rope, batch.positions, radians) for rope, radians in self._ropes.items()
         }
@@ -136,6 +175,10 @@ class Transformer:
             else:
                 part = layer.feed(ops, x, layer.feed_norm, config.activation)
                 x = x + ops.normalized(part, layer.feed_norm_after)
+            if layer.side is not None and sides is not None:
+                x = layer.side(ops, x, sides[:, i])
+            if layer.factor is not None:
+                x = x * layer.factor
         if not len(batch.wanted):
             return x.new_empty(0, config.vocabulary, dtype=torch.float32)
         rows = x if len(batch.wanted) == len(x) else x[batch.wanted]
@@ -210,40 +253,72 @@ class _Loader:
             layers.append(self._layer(number))
             progress(source.read_bytes)
         norm = self._norm("model.norm", config.hidden)
-        return Transformer(config, embeddings, layers, norm, head, self._device, self._dtype)
+        sides = self._sides() if config.side else None
+        return Transformer(config, embeddings, layers, norm, head, self._device, self._dtype, sides)
 
     def _layer(self, number: int) -> Layer:
         config, family, at = self._config, self._config.family, f"model.layers.{number}"
-        query, key = config.heads * config.head_dim, config.kv_heads * config.head_dim
+        keys = config.keys_of(number)
+        query, key, own = config.heads * keys.size, keys.heads * keys.size, keys.source == number
         if family.fused:
             qkv = self._matrix(f"{at}.self_attn.qkv_proj", query + 2 * key, config.hidden)
         else:
-            qkv = self._joined(
-                [(f"{at}.self_attn.q_proj", query), (f"{at}.self_attn.k_proj", key),
-                 (f"{at}.self_attn.v_proj", key)], config.hidden,
-            )  # fmt: skip
+            parts = [(f"{at}.self_attn.q_proj", query)]
+            if own:
+                value = "k_proj" if keys.shared else "v_proj"
+                parts += [(f"{at}.self_attn.{name}", key) for name in ("k_proj", value)]
+            qkv = self._joined(parts, config.hidden)
         feed_norm = "pre_feedforward_layernorm" if family.sandwich else "post_attention_layernorm"
         norms = None
         if family.query_key_norm:
             norms = (
-                self._norm(f"{at}.self_attn.q_norm", config.head_dim),
-                self._norm(f"{at}.self_attn.k_norm", config.head_dim),
+                self._norm(f"{at}.self_attn.q_norm", keys.size),
+                # a layer without keys of its own has none to normalize
+                self._norm(f"{at}.self_attn.{'k' if own else 'q'}_norm", keys.size),
             )
+        plain = torch.ones(keys.size, device=self._device)
         wrapped = family.sandwich
         return Layer(
             self._norm(f"{at}.input_layernorm", config.hidden),
             qkv,
-            Heads(config.heads, config.kv_heads, norms),
+            Heads(
+                config.heads,
+                keys.heads if own else 0,
+                norms,
+                Norm(plain, config.eps) if family.varied else None,
+            ),
             self._matrix(f"{at}.self_attn.o_proj", config.hidden, query),
             self._norm(f"{at}.post_attention_layernorm", config.hidden) if wrapped else None,
             self._norm(f"{at}.{feed_norm}", config.hidden),
-            self._feed(f"{at}.mlp", config.experts[number]),
+            self._feed(f"{at}.mlp", config.experts[number], config.width_of(number)),
             self._norm(f"{at}.post_feedforward_layernorm", config.hidden) if wrapped else None,
+            self._side(at) if config.side else None,
+            self._factor(at) if family.varied else None,
         )
 
-    def _feed(self, at: str, experts: Experts | None) -> FeedForward | Mixture:
+    def _side(self, at: str) -> Side:
+        config = self._config
+        return Side(
+            self._matrix(f"{at}.per_layer_input_gate", config.side, config.hidden),
+            self._matrix(f"{at}.per_layer_projection", config.hidden, config.side),
+            self._norm(f"{at}.post_per_layer_input_norm", config.hidden),
+        )
+
+    def _sides(self) -> Sides:
+        config, every = self._config, self._config.layers * self._config.side
+        table = self._source.tensor("model.embed_tokens_per_layer.weight", config.vocabulary, every)
+        return Sides(
+            table.to(self._device, self._type_of(table)),
+            self._matrix("model.per_layer_model_projection", every, config.hidden),
+            self._norm("model.per_layer_projection_norm", config.side),
+        )
+
+    def _factor(self, at: str) -> Tensor:
+        return self._source.tensor(f"{at}.layer_scalar", 1).to(self._device, self._dtype)
+
+    def _feed(self, at: str, experts: Experts | None, width: int) -> FeedForward | Mixture:
         if experts is None:
-            return self._dense_feed(at, self._config.intermediate)
+            return self._dense_feed(at, width)
         router = self._source.linear(f"{at}.gate", experts.count, self._config.hidden)
         every = [
             self._dense_feed(f"{at}.experts.{i}", experts.intermediate)

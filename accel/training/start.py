@@ -133,6 +133,12 @@ def start_of(settings: Settings, tokenizer: Tokenizer) -> Start:
             phrase("the weights in {folder} are quantized. Choose the model without that",
                    folder=str(folder))
         )  # fmt: skip
+    if config.family.varied:
+        raise Refused(
+            phrase(
+                "models of the family {name} are served and not trained", name=config.family.name
+            )
+        )
     if settings.tokens > config.context:
         raise Refused(
             phrase("the model in {folder} reads at most {most} tokens. Choose fewer tokens",

@@ -383,10 +383,10 @@ def attention(bench: Bench, kind: str) -> float:
     blocks = length // BLOCK
     cache = PagedCache(one, streams * blocks, torch.device("cuda"), torch.bfloat16, kind)
     if kind == "auto":
-        cache.values.normal_()
+        cache.values[0].normal_()
     else:
-        cache.values.view(torch.uint8).random_(0, 100)
-        cache.scales.fill_(0.01)
+        cache.values[0].view(torch.uint8).random_(0, 100)
+        cache.scales[0].fill_(0.01)
     order = torch.randperm(streams * blocks, device="cuda").int().view(streams, blocks)
     rows = torch.arange(streams, device="cuda", dtype=torch.int32)
     positions = torch.full((streams,), length - 1, device="cuda")

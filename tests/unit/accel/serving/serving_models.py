@@ -26,6 +26,7 @@ _LONG = {
     "rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 0.75, "factor": 2.0,
     "short_factor": [1 + i / 10 for i in range(6)], "long_factor": [2.0] * 6,
 }  # fmt: skip
+_FOUR = ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"]
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "Llama 2": ("llama", {"num_key_value_heads": 4}),
     "Llama 3": ("llama", {"rope_parameters": _LLAMA_3}),
@@ -41,6 +42,16 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "Gemma 2": ("gemma2", {"head_dim": 16, "sliding_window": 20, "query_pre_attn_scalar": 20}),
     "Gemma 3": ("gemma3_text", {"head_dim": 16, "sliding_window": 20, "num_hidden_layers": 7,
                                 "query_pre_attn_scalar": 20}),
+    "Gemma 4, small": ("gemma4_text", {"head_dim": 16, "global_head_dim": 32, "sliding_window": 20,
+                                       "num_hidden_layers": 8, "num_kv_shared_layers": 4,
+                                       "layer_types": _FOUR * 2, "use_double_wide_mlp": True,
+                                       "hidden_size_per_layer_input": 8,
+                                       "vocab_size_per_layer_input": 320,
+                                       "final_logit_softcapping": 30.0}),
+    "Gemma 4, large": ("gemma4_text", {"head_dim": 16, "global_head_dim": 32, "sliding_window": 20,
+                                       "layer_types": _FOUR, "attention_k_eq_v": True,
+                                       "num_global_key_value_heads": 1,
+                                       "hidden_size_per_layer_input": 0}),
     "Phi-3": ("phi3", {}),
     "Phi-4-mini": ("phi3", {"tie_word_embeddings": True, "rope_parameters": _LONG,
                             "original_max_position_embeddings": 256}),
@@ -68,6 +79,9 @@ def oracle(family: str, folder: Path) -> Any:
                     weight.add_(torch.randn_like(weight) * 0.1)
                 else:
                     weight.mul_(4)
+            for name, factor in model.named_buffers():
+                if name.endswith("layer_scalar"):
+                    factor.fill_(0.75)
         model.save_pretrained(folder)
     return model
 

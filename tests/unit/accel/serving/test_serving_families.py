@@ -15,7 +15,7 @@ from gpudeck.accel.serving.cache import PagedCache, quantize_kv_cache
 from gpudeck.accel.serving.cache_error import cache_error
 from gpudeck.accel.serving.checkpoint import Checkpoint
 from gpudeck.accel.serving.errors import ModelRefused
-from gpudeck.accel.serving.families import read_config
+from gpudeck.accel.serving.families import KeyHeads, config_of, read_config
 from gpudeck.accel.serving.linear import Linear
 from gpudeck.accel.serving.tokens import Tokenizer
 from gpudeck.accel.serving.transformer import load
@@ -27,12 +27,55 @@ def distance(ours, theirs):
     return float((ours - theirs).norm() / theirs.norm())
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [name for name in FAMILIES if "Gemma 4" not in name])
 def test_logits_are_those_of_transformers(family, tmp_path):
     model = oracle(family, tmp_path)
     with torch.no_grad():
         wanted = model(TOKENS[None]).logits[0]
     assert distance(logits(load(tmp_path), TOKENS), wanted) < 1e-5
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if "Gemma 4" in name])
+def test_logits_of_gemma_4_are_as_near_to_exact_ones_as_those_of_transformers(family, tmp_path):
+    """Scores that are not scaled enlarge what fp32 rounds off, in both."""
+    model = oracle(family, tmp_path)
+    with torch.no_grad():
+        theirs = model(TOKENS[None]).logits[0]
+        exact = model.double()(TOKENS[None]).logits[0]
+    rounded = distance(theirs, exact)
+    assert rounded < 1e-4
+    assert distance(logits(load(tmp_path), TOKENS), exact) < 2 * rounded
+
+
+def test_the_model_of_texts_of_gemma_4_is_read_from_one_that_sees_pictures(tmp_path):
+    """Published checkpoints are such, with the tensors of the model of texts under another name."""
+    oracle("Gemma 4, large", tmp_path)
+    wanted = logits(load(tmp_path), TOKENS)
+    text = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gemma4", "text_config": text}))
+    tensors = load_file(tmp_path / "model.safetensors")
+    named = {n.replace("model.", "model.language_model.", 1): t for n, t in tensors.items()}
+    save_file(named, tmp_path / "model.safetensors")
+    assert torch.equal(logits(load(tmp_path), TOKENS), wanted)
+
+
+def test_gemma_4_is_described_as_it_is_published():
+    """In place of sizes of each layer, published configurations have those of the layers without
+    a window; here the 31B model's."""
+    raw = {
+        "model_type": "gemma4_text", "hidden_size": 5376, "intermediate_size": 21504,
+        "num_hidden_layers": 60, "num_attention_heads": 32, "num_key_value_heads": 16,
+        "head_dim": 256, "global_head_dim": 512, "num_global_key_value_heads": 4,
+        "attention_k_eq_v": True, "sliding_window": 1024, "hidden_size_per_layer_input": 0,
+        "vocab_size": 262144, "num_kv_shared_layers": 0,
+    }  # fmt: skip
+    config = config_of(raw, "gemma", ())
+    assert config.windows[:6] == (1024,) * 5 + (0,)
+    assert config.keys[0] == KeyHeads(16, 256, 0) and config.keys[59] == KeyHeads(4, 512, 59, True)
+    assert len(config.ropes[59].frequencies) == 256 and config.ropes[59].frequencies[64] == 0
+    assert 30e9 < config.parameters < 32e9
+    with pytest.raises(ModelRefused, match="without experts"):
+        config_of({**raw, "enable_moe_block": True}, "gemma", ())
 
 
 @pytest.fixture(scope="module")

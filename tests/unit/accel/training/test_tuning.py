@@ -216,6 +216,10 @@ def test_what_cannot_be_trained_is_refused(base: Path, tmp_path: Path) -> None:
     (base / "config.json").write_bytes(msgspec.json.encode(raw))
     with pytest.raises(Refused, match="are quantized"):
         made(base)
+    sizes = {"model_type": "gemma4_text", "quantization_config": None, "sliding_window": 64}
+    (base / "config.json").write_bytes(msgspec.json.encode(raw | sizes))
+    with pytest.raises(Refused, match="Gemma 4 are served and not trained"):
+        made(base)
 
 
 def test_a_tokenizer_of_another_model_is_refused(base: Path, tmp_path: Path) -> None:
