@@ -57,7 +57,7 @@ def gradients(theirs: Any) -> Iterator[tuple[str, torch.Tensor]]:
                 yield f"{at}.{i}.down_proj.weight", one
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [name for name in FAMILIES if "Gemma 4" not in name])
 def test_gradients_are_those_of_transformers(family: str, tmp_path: Path) -> None:
     theirs = oracle(family, tmp_path)
     wanted = torch.nn.functional.cross_entropy(
