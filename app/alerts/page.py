@@ -59,6 +59,9 @@ COLUMNS = (
 STATE = 0
 MENU = ("alert.show", "alert.copy", "alert.save", "", "alert.acknowledge", "alert.all")
 """The actions of the menu of a row; an empty name is a line between them."""
+_OPTIONAL = {2: 320, 1: 240}
+"""The duration and the begin, which a narrow table leaves out where the alert would have fewer
+pixels than these."""
 _BESIDE, _IN_ROW = 1500, 980
 """The least width of the page with the rules beside the list, and with all of them in a row."""
 _AROUND_S = 300.0
@@ -91,7 +94,9 @@ class AlertsPage(QWidget):
         self._raised: tuple[Alert, ...] | None = None
         """The alerts that were raised when the log was last requested."""
         self.model = AlertTable(COLUMNS)
-        self.table = list_table(self.model, [c.width for c in COLUMNS], tr_noop("Alerts"))
+        self.table = list_table(
+            self.model, [c.width for c in COLUMNS], tr_noop("Alerts"), optional=_OPTIONAL
+        )
         show_pills(self.table, STATE, STATES)
         self.table.activated.connect(self._show_subject)
         self.table.selectionModel().currentRowChanged.connect(self._choose)

@@ -11,6 +11,7 @@ from gpudeck.app.language.texts import tr, tr_count, tr_noop, tr_text
 from gpudeck.assistant.library.describe import name_of
 from gpudeck.assistant.tools.proposal import Decision, Proposal
 from gpudeck.extras import missing_of
+from gpudeck.language.numbers import capitalized
 from gpudeck.scheduler.protocol.snapshot import Busy, Snapshot
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def written_by(writer: str) -> str:
     kind, _, name = writer.partition(" ")
     if kind == "model" and name:
         return tr("written by model {name}", name=name)
-    return tr("written by template") if writer == "template" else writer
+    return tr("written without a model") if writer == "template" else writer
 
 
 def _speed(message: Message) -> str:
@@ -62,7 +63,7 @@ def pace(conversation: Conversation, snapshot: Snapshot | None) -> str:
     """Return how fast the model writes, and where."""
     rate = conversation.rate
     where = _model_text(snapshot)
-    return (
+    return capitalized(
         where if rate is None else tr("about {rate} tok/s", rate=significant(rate)) + f" · {where}"
     )
 

@@ -19,8 +19,10 @@ from gpudeck.assistant.housekeeping import TITLES, Finding
 
 HEADINGS = (tr_noop("Item"), tr_noop("Size"), tr_noop("Unused"), tr_noop("Reason"))
 _WIDTHS = (420, 80, 80)
-_ITEM_SHARE = 0.27
+_ITEM_SHARE = 0.33
 """The share of the width that the items take in any case; more where the reasons leave room."""
+_ROOMY = 640
+"""Pixels of width from which on it is shown how long an item is unused; the details say it, too."""
 PROCESS_HINT = tr_noop("End these on the Processes page")
 _CHOSEN_AT_FIRST = ("cache", "log", "core", "memory")
 """Kinds that nobody creates on purpose."""
@@ -185,6 +187,7 @@ class FindTree(QTreeView):
     def _fit_items(self) -> None:
         """Show the items whole where the reasons leave room for them."""
         header, width = self.header(), self.viewport().width()
+        self.setColumnHidden(2, width < theme.px(_ROOMY))
         for at in (1, 2):
             header.resizeSection(at, max(self.sizeHintForColumn(at), theme.px(_WIDTHS[at])))
         needed = max(self.sizeHintForColumn(0), theme.px(_WIDTHS[0]))

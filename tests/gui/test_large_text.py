@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtGui import QFontMetrics
-from PySide6.QtWidgets import QApplication, QStyleOptionViewItem
+from PySide6.QtWidgets import QApplication, QStyleOptionViewItem, QTableView
 
 from gpudeck.app.assistant.session_files import Summary
 from gpudeck.app.assistant.session_list import SessionList
@@ -100,6 +100,23 @@ def test_what_is_free_is_said_in_whole_sentences_in_the_smallest_window(
     assert free.text().startswith("2 of 8 free: 2, 5")
     assert QFontMetrics(free.font()).horizontalAdvance(free.text()) <= free.width()
     assert "next: GPU 0 about " in (free.toolTip() or free.text())
+    fed.window.close()
+    fed.window.deleteLater()
+    fed.settle()
+
+
+@pytest.mark.parametrize("name", ["alerts", "hosts", "processes", "jobs"])
+def test_tables_of_the_smallest_window_are_not_scrolled_sideways(
+    large: QApplication, name: str
+) -> None:
+    fed = Fed(large)
+    fed.window.resize(SMALLEST)
+    fed.feed(snapshots.gpu_snapshot(8))
+    fed.window.show_page(name)
+    fed.settle()
+    page = fed.window.pages.currentWidget()
+    tables = [table for table in page.findChildren(QTableView) if table.isVisible()]
+    assert tables and not any(table.horizontalScrollBar().maximum() for table in tables)
     fed.window.close()
     fed.window.deleteLater()
     fed.settle()
