@@ -109,10 +109,8 @@ class TimeMix(nn.Module):
         if starts is not None:
             vectors = [t.reshape(1, -1, *t.shape[2:]) for t in vectors]
         q, key, value, log_decay, a, b = vectors
-        read = linear_attention(
-            q, key, value, kind="rwkv7", decay=log_decay, a=a, b=b, starts=starts,
-            state=self._begin(len(x) if starts is None else len(starts) - 1),
-        ).out  # fmt: skip
+        state = self._begin(len(x) if starts is None else len(starts) - 1)
+        read = _recur(q, key, value, log_decay, a, b, state, starts)
         bonus = (r * k * self.r_k.to(x.dtype)).sum(-1, keepdim=True) * v
         mixed = self.g_norm(read.reshape(x.shape)) + bonus.flatten(2)
         out: Tensor = self.o_proj(mixed * self.g_lora(x_g))
@@ -244,6 +242,16 @@ class RecurrentModel(nn.Module):
         x = torch.empty(*shape, self.config.hidden // HEAD, HEAD, dtype=dtype, device=like.device)
         choice = explain_linear(x, x, x, kind="rwkv7", decay=torch.zeros_like(x), a=x, b=x)
         return choice.backend, choice.reason
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _recur(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, a: Tensor, b: Tensor,
+    state: Tensor | None, starts: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """Compute the recurrence, whose launches torch.compile would break into many small programs."""
+    rules = {"kind": "rwkv7", "decay": decay, "a": a, "b": b, "state": state, "starts": starts}
+    return linear_attention(q, k, v, **rules).out
 
 
 def _before(x: Tensor, first: Tensor) -> Tensor:

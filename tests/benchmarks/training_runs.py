@@ -293,7 +293,8 @@ def compare(
         found = [{**about, "contender": name, **row, **said} for row in kernels_of(steps)]
         for row in found[:12]:
             say(f"{name}: {row['ms']} ms, {row['calls']} calls, {row['kernel']}")
-        rows.merge("training_kernels", found, (*KEYS, "kernel"), args.results)
+        keys = [key for key in (*KEYS, "kernel") if key in found[0]]
+        rows.merge("training_kernels", found, keys, args.results)
 
 
 def write(
