@@ -250,8 +250,9 @@ def _recur(
     state: Tensor | None, starts: Tensor | None,
 ) -> Tensor:  # fmt: skip
     """Compute the recurrence, whose launches torch.compile would break into many small programs."""
-    rules = {"kind": "rwkv7", "decay": decay, "a": a, "b": b, "state": state, "starts": starts}
-    return linear_attention(q, k, v, **rules).out
+    return linear_attention(
+        q, k, v, kind="rwkv7", decay=decay, a=a, b=b, state=state, starts=starts
+    ).out
 
 
 def _before(x: Tensor, first: Tensor) -> Tensor:
