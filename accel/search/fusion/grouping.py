@@ -164,9 +164,12 @@ def _is_written(node: fx.Node) -> bool:
 
 
 def _is_of_rows(node: fx.Node, shape: tuple[int, ...]) -> bool:
-    """Return whether an operator works along the last dimension, and keeps it if it reduces."""
+    """Return whether an operator works along the last dimension, and keeps it if it reduces.
+
+    What it reads has that dimension whole: a tile would repeat what was reduced before.
+    """
     name, args = operator(node), node.args
-    if name not in ROW_OPERATORS:
+    if name not in ROW_OPERATORS or _shape(node.all_input_nodes[0]) != shape:
         return False
     last = (-1, len(shape) - 1)
     if name in ("softmax.int", "log_softmax.int"):

@@ -134,6 +134,16 @@ def test_a_row_is_masked_where_the_result_is_one_of_a_row(tmp_path):
     assert "out_at + row[:, None]" in write_kernel(step) and "def tanh" in write_kernel(step)
 
 
+def test_what_a_row_was_reduced_to_is_not_reduced_as_a_row_again(tmp_path):
+    """A tile repeats it along the columns, so that a sum would count it often."""
+    twice = Function(lambda x: x + torch.logsumexp(x.mean(1, keepdim=True), 1, keepdim=True))
+    found = capture(twice.to("meta"), [torch.empty(5, 7, device="meta")], tmp_path)
+    steps = steps_of(graph_of(found.source, found.shapes, torch.float32).nodes)
+    assert [(s.kind, s.shape) for s in steps] == [
+        ("rows", (5, 7)), ("rows", (5, 1)), ("flat", (5, 7))
+    ]  # fmt: skip
+
+
 @pytest.mark.slow
 def test_a_module_for_a_gpu_that_is_not_here_is_compiled_and_ranked():
     found = accel.optimize_kernel(
@@ -175,6 +185,7 @@ CASES = [
     (lambda x: torch.log_softmax(x, -1), (7, 50), []),
     (lambda x, w, b: F.layer_norm(x, (50,), w, b), (3, 7, 50), [empty(50), empty(50)]),
     (lambda x: x / torch.norm(x, p=2, dim=1, keepdim=True), (7, 50), []),
+    (lambda x: x + torch.logsumexp(x.mean(1, keepdim=True), 1, keepdim=True), (7, 50), []),
     (lambda x: x / torch.mean(torch.abs(x), dim=1, keepdim=True), (7, 50), []),
     (many, (9, 33), [empty(9, 33)]),
     (lambda x, w: x.unsqueeze(1) * w, (9,), [empty(9, 33)]),
