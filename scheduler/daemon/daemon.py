@@ -194,7 +194,7 @@ class Daemon:
             lambda: state.settings.suspend_spare_bytes,
         )
         self.job_suspensions = JobSuspensions(
-            lambda: self.queue, self._local, self.suspensions, self.polling.details,
+            lambda: self.queue, self._local, self.suspensions, self.polling.await_details,
             self.start_soon, self._limits_of,
         )  # fmt: skip
         self._freeing = Freeing(

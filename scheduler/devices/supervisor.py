@@ -80,8 +80,11 @@ class Supervisor:
         """Request memory and processes now; there is no answer while there is no probe."""
         self._send(ReadOccupancy())
 
-    async def details(self) -> tuple[Detail, ...]:
+    async def details(self, more: float = 0.0) -> tuple[Detail, ...]:
         """Return what is too costly to read all the time.
+
+        Args:
+            more: How much longer than PATIENCE_S to wait for an answer, in seconds.
 
         Raises:
             UserError: No probe answers.
@@ -90,7 +93,7 @@ class Supervisor:
         self._waiters.append(answer)
         self._send(ReadDetails())
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(PATIENCE_S + more):
                 return await answer
         except TimeoutError:
             raise UserError(

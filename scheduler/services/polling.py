@@ -14,6 +14,8 @@ from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.telemetry.monitor import ASLEEP, LINGER_S, polling_rate
 
 CHECK_S = 1.0
+REPLACED_S = 25.0
+"""The time within which a probe that hangs is replaced by one that answers, in seconds."""
 
 
 class PollingController:
@@ -78,6 +80,12 @@ class PollingController:
         """Read the details of all devices. Raises UserError where they do not respond."""
         self.requested()
         return await self._supervisor.details()
+
+    async def await_details(self) -> tuple[Detail, ...]:
+        """Read the details of all devices for work that takes long anyway, also where a probe hangs
+        and is replaced. Raises UserError where they do not respond."""
+        self.requested()
+        return await self._supervisor.details(REPLACED_S)
 
     async def run(self) -> None:
         """Adapt the pace, for ever."""

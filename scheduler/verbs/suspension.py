@@ -59,7 +59,7 @@ class SuspendProcess(Request[SuspendedProgram], frozen=True, tag="suspend"):
 
     async def _look(self, daemon: Daemon) -> tuple[Process, Sequence[Detail]]:
         """Return the process as it is now. Raises NotFound, UserError where it belongs to a job."""
-        details = await daemon.polling.details()
+        details = await daemon.polling.await_details()
         listed = (process for detail in details for process in detail.processes)
         process = find_process(listed, self.pid, self.ticks)
         if process is None:

@@ -76,6 +76,15 @@ def test_a_job_that_the_driver_refuses_runs_on(machine: Machine, call: str, code
     assert event.what == "not suspended" and "runs on" in str(event.text)
 
 
+def test_a_job_is_suspended_once_a_probe_that_hangs_is_replaced(machine: Machine) -> None:
+    job = machine.train()
+    machine.write("hang", "")
+    eventually(lambda: not (machine.folder / "hang").exists())
+    machine.deck.suspend_job(job.id)
+    assert machine.off(job)
+    machine.deck.cancel(job.id)
+
+
 def test_what_does_not_run_is_not_suspended(machine: Machine) -> None:
     deck, job = machine.deck, machine.train()
     waiting = deck.submit(["true"], gpus=1).job

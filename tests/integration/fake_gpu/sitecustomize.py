@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace as Answer
 from typing import Any
@@ -43,6 +44,9 @@ def install() -> None:
         return [int(pid) for pid in file.read_text().split()] if file.exists() else []
 
     def memory(*_: object) -> Answer:
+        with suppress(FileNotFoundError):
+            (FOLDER / "hang").unlink()
+            time.sleep(1000)  # until the probe is replaced
         used = sum(on_it().values())
         return Answer(used=used, total=TOTAL, free=TOTAL - RESERVED - used, reserved=RESERVED)
 
