@@ -313,7 +313,7 @@ class Assistant:
             raise UserError(missing.text)
         Client().close()  # the assistant needs the daemon: start that first
         log, env = paths.home() / "assistant.log", {ASSISTANT_MARK: "1"}
-        start_process("gpudeck.assistant.host", log, "the assistant", env=env)
+        start_process("gpudeck.assistant.host", log, phrase("the assistant"), env=env)
         return Connection(socket_path(), self._timeout)
 
 

@@ -6,6 +6,8 @@ import math
 import time
 
 GIB = 2**30
+_UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+"""Units of time with the next smaller ones, both with their seconds."""
 
 
 def amount(count: float) -> str:
@@ -34,6 +36,29 @@ def span(seconds: float) -> str:
         if seconds >= size and seconds % size == 0:
             return f"{seconds / size:.0f} {name}"
     return f"{seconds:g} s"
+
+
+def duration(seconds: float, aligned: bool = False) -> str:
+    """Write a duration in its two largest units: 49 ms, 4.2 s, 3 min 20 s, 2 h 5 min, 3 d 4 h.
+
+    Args:
+        seconds: The duration; what is below zero counts as zero.
+        aligned: Write the smaller unit even if it is zero, and with two digits: 2 h 05 min. So the
+            durations of a table line up, and one that grows does not jump.
+    """
+    seconds = max(seconds, 0.0)
+    if 0 < seconds < 0.0995:
+        return f"{1e3 * seconds:.0f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for size, unit, part, smaller in _UNITS:
+        if whole >= size:
+            rest = whole % size // part
+            if aligned:
+                return f"{whole // size} {unit} {rest:02d} {smaller}"
+            return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
+    return f"{whole} s"
 
 
 def clock(at: float, now: float) -> str:

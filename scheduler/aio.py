@@ -22,6 +22,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import GONE_S, RECONNECT_S, AsyncVerbs, Client, Threaded, as_coroutine
 from gpudeck.scheduler.handle import JobHandle, JobView
 from gpudeck.scheduler.protocol import paths
@@ -130,9 +131,9 @@ async def _replies(request: Request[R]) -> AsyncGenerator[R, None]:
             yield decode_reply(line, request)
             if isinstance(request, Wait):
                 writer.write(encode_request(request) + b"\n")
-        raise DaemonGone("the other side closed the connection")
+        raise DaemonGone(phrase("the other side closed the connection"))
     except OSError as e:  # also ENOTCONN: asyncio reports a refused connection late
-        raise DaemonGone("the connection broke") from e
+        raise DaemonGone(phrase("the connection broke")) from e
     finally:
         writer.close()
 

@@ -185,7 +185,7 @@ class Client:
             try:
                 connection = self._connect(min(self._timeout or ANSWER_S, ANSWER_S))
             except UserError as e:  # a daemon that cannot start refuses no job
-                why = DaemonGone(str(e))
+                why = DaemonGone(e.message)
                 time.sleep(RECONNECT_S)
                 continue
             try:
@@ -197,7 +197,7 @@ class Client:
                 time.sleep(RECONNECT_S)
             finally:
                 connection.close()
-        raise OutcomeUnknown(str(why), token) from why
+        raise OutcomeUnknown(why.message, token) from why
 
     def submit(
         self, argv: Words, *, token: str | None = None, **options: Unpack[JobOptions]
@@ -298,8 +298,11 @@ class Client:
         """
         if unknown := set(changes) - set(Changes.__struct_fields__):
             raise UserError(
-                f"a job has no {', '.join(sorted(unknown))} that can be changed. "
-                f"These can be: {', '.join(Changes.__struct_fields__)}"
+                phrase(
+                    "a job has no {unknown} that can be changed. These can be: {known}",
+                    unknown=", ".join(sorted(unknown)),
+                    known=", ".join(Changes.__struct_fields__),
+                )
             )
         if isinstance(changes.get("memory"), str):
             changes["memory"] = parse_size(changes["memory"])
@@ -316,7 +319,7 @@ class Client:
         Raises NotFound, UserError.
         """
         if (before is None) == (after is None):
-            raise UserError("name the job to move before, or the job to move after")
+            raise UserError(phrase("name the job to move before, or the job to move after"))
         beside = before if before is not None else after
         assert beside is not None
         return self.send(Move(job, beside, after is not None))
@@ -386,7 +389,7 @@ class Client:
         """
         named = list(jobs)
         if any(one.step != 1 for one in named if isinstance(one, range)):
-            raise UserError("a range of jobs has steps of 1")
+            raise UserError(phrase("a range of jobs has steps of 1"))
         numbers = tuple(one for one in named if not isinstance(one, range))
         ranges = tuple((one.start, one.stop - 1) for one in named if isinstance(one, range) and one)
         return self.send(CancelMany(numbers, ranges, array, group))
@@ -674,7 +677,11 @@ class Client:
     def artefact_folder(self, job: int) -> Path:
         """Return the folder that the job finds in GPUDECK_ARTEFACTS. Raises UserError."""
         if self.place is not None:
-            raise UserError(f"the artifacts of job {job} are on {self.place.name}")
+            raise UserError(
+                phrase(
+                    "the artifacts of job {job} are on {machine}", job=job, machine=self.place.name
+                )
+            )
         home = paths.shared_home() if self._shared else paths.home()
         return home / "jobs" / str(job) / "artefacts"
 
@@ -688,7 +695,12 @@ class Client:
             return sorted(path for path in folder.rglob("*") if path.is_file())
         except OSError as e:
             raise UserError(
-                f"the artifacts of job {job} cannot be listed: {e.strerror} ({e.filename})"
+                phrase(
+                    "the artifacts of job {job} cannot be listed: {error} ({file})",
+                    job=job,
+                    error=str(e.strerror),
+                    file=str(e.filename),
+                )
             ) from e
 
     def _connect(self, timeout: float | None) -> Connection:

@@ -18,7 +18,7 @@ import sys
 import threading
 from contextlib import suppress
 
-from gpudeck.language.text import Message
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.gpu_lease import GpuLease
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.when_idle import Outcome
@@ -42,7 +42,14 @@ class _Holder:
             with self._starting:  # an eviction waits until there is a process to end
                 self._work = subprocess.Popen(words, pass_fds=(self._result,), process_group=0)
         except OSError as e:
-            self.end(Outcome("raised", UserError(f"{words[0]}: {e.strerror}")))
+            self.end(
+                Outcome(
+                    "raised",
+                    UserError(
+                        phrase("{command}: {error}", command=words[0], error=str(e.strerror))
+                    ),
+                )
+            )
         assert self._work is not None
         self.end(Outcome("returned", self._work.wait()))
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TextIO
 import msgspec
 
 from gpudeck.language.rendering import json_in_english
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.progress import printable
 
@@ -168,10 +169,15 @@ def prompt(question: str) -> str:
     return sys.stdin.readline().strip().lower()
 
 
-def require_terminal(declined: str) -> None:
+def require_terminal(declined: Message) -> None:
     """Raise UserError if there is no terminal to ask on; `declined` says what was not done."""
     if not sys.stdin.isatty():
-        raise UserError(f"{declined} There is no terminal to ask on. If you are sure, add --yes.")
+        raise UserError(
+            phrase(
+                "{declined} There is no terminal to ask on. If you are sure, add --yes.",
+                declined=declined,
+            )
+        )
 
 
 def confirm(question: str) -> bool:

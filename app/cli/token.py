@@ -7,6 +7,7 @@ import secrets
 import threading
 from pathlib import Path
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -24,10 +25,15 @@ def read_token(file: Path) -> tuple[str, bool]:
             token = stored.read(4096).decode().strip()
     except (OSError, ValueError) as e:
         raise UserError(
-            f"cannot read the token in {file}. Delete the file to create a new token"
+            phrase(
+                "cannot read the token in {file}. Delete the file to create a new token",
+                file=str(file),
+            )
         ) from e
     if not token or not token.isascii():
-        raise UserError(f"{file} holds no token. Delete the file to create a new token")
+        raise UserError(
+            phrase("{file} holds no token. Delete the file to create a new token", file=str(file))
+        )
     return token, created
 
 
@@ -46,7 +52,9 @@ def _create(file: Path) -> bool:
     except FileExistsError:
         return False
     except OSError as e:
-        raise UserError(f"cannot store a token in {file}: {e.strerror}") from e
+        raise UserError(
+            phrase("cannot store a token in {file}: {error}", file=str(file), error=str(e.strerror))
+        ) from e
     finally:
         new.unlink(missing_ok=True)
     return True

@@ -38,7 +38,8 @@ from gpudeck.scheduler.protocol.jobs import (
     suspension_of,
 )
 from gpudeck.scheduler.protocol.snapshot import Snapshot
-from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, explain, headline
+from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable
+from gpudeck.scheduler.protocol.wait_texts import explain, headline
 
 _WEEK = 6 * 86_400.0
 _NAMED = 2

@@ -6,6 +6,7 @@ import math
 
 from gpudeck.app.format.values import format_field
 from gpudeck.app.language.texts import tr
+from gpudeck.language.text import Number, phrase
 from gpudeck.scheduler.protocol.devices import NA, Device, Reading
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.snapshot import label
@@ -34,16 +35,30 @@ def limit_command(device: Device, reading: Reading | None, watts: float) -> str:
     """
     name = label(device)
     if device.kind != "nvidia":
-        raise UserError(f"{name} is no NVIDIA GPU. Only the limit of an NVIDIA GPU can be set.")
+        raise UserError(
+            phrase(
+                "{name} is no NVIDIA GPU. Only the limit of an NVIDIA GPU can be set.", name=name
+            )
+        )
     if reading is None or not reading.values:
-        raise UserError(f"{name} cannot be read at the moment, so its limits are not known")
+        raise UserError(
+            phrase("{name} cannot be read at the moment, so its limits are not known", name=name)
+        )
     low, high = reading.get("power_limit_min"), reading.get("power_limit_max")
     if isinstance(low, NA) or isinstance(high, NA):
         why = low.reason if isinstance(low, NA) else ""
-        raise UserError(f"the power limit of {name} cannot be set ({why})")
+        raise UserError(
+            phrase("the power limit of {name} cannot be set ({why})", name=name, why=why)
+        )
     if not (math.isfinite(watts) and math.ceil(low) <= watts <= high):
         raise UserError(
-            f"{name} takes a limit of {math.ceil(low)} to {math.floor(high)} W; got {watts:g} W"
+            phrase(
+                "{name} takes a limit of {low} to {high} W; got {watts} W",
+                name=name,
+                low=math.ceil(low),
+                high=math.floor(high),
+                watts=Number(watts),
+            )
         )
     return _command(device, f"{watts:g}")
 

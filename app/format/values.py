@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_text
-from gpudeck.language.numbers import energy
+from gpudeck.language import numbers
 from gpudeck.scheduler.protocol.devices import NA
 from gpudeck.scheduler.protocol.fields import FIELDS
 from gpudeck.scheduler.protocol.snapshot import label
@@ -68,7 +68,7 @@ def format_field(field: str, value: float | NA) -> FormattedValue:
         return FormattedValue(NOT_AVAILABLE, reason=tr("the device reported an invalid number"))
     unit = FIELDS[field].unit
     if unit == "J":
-        return FormattedValue(*tr_decimal(energy(value)).split())
+        return FormattedValue(*tr_decimal(numbers.energy(value)).split())
     if unit == "B":
         return FormattedValue(tr_decimal(f"{value / GIB:.1f}"), "GiB")
     if unit == "B/s":
@@ -116,16 +116,8 @@ def memory(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a span of time: 49 ms, 4.2 s, 3 min 05 s, 2 h 07 min."""
-    seconds = max(seconds, 0.0)
-    if 0 < seconds < 0.0995:
-        return f"{1e3 * seconds:.0f} ms"
-    if seconds < 60:
-        return tr_decimal(f"{seconds:.1f} s") if seconds < 9.95 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
+    """Format a span of time: 49 ms, 4.2 s, 3 min 05 s, 2 h 07 min, 3 d 04 h."""
+    return tr_decimal(numbers.duration(seconds, aligned=True))
 
 
 def plural(count: int, noun: str, ending: str = "s") -> str:

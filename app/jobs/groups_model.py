@@ -16,7 +16,7 @@ from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import GroupState, Running
 from gpudeck.scheduler.protocol.settings import ADDRESS, CLUSTER, ClusterSettings
 from gpudeck.scheduler.protocol.snapshot import Snapshot
-from gpudeck.scheduler.protocol.wait_reasons import explain
+from gpudeck.scheduler.protocol.wait_texts import explain
 
 _EXAMPLE = "http://head:8265"
 

@@ -10,6 +10,7 @@ from gpudeck.app.link.call import Call
 from gpudeck.app.widgets import qt_check
 from gpudeck.assistant.reports.files import FORMATS, write_private
 from gpudeck.assistant.reports.report import Report, unpacked
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 
 ENDINGS = (*FORMATS, ".pdf")
@@ -68,7 +69,11 @@ def check_ending(file: Path, ending: str) -> None:
     """Raise UserError for a format that is not supported."""
     if ending not in ENDINGS:
         raise UserError(
-            f"the name of the file must end with {', '.join(ENDINGS)}; got {file.name!r}"
+            phrase(
+                "the name of the file must end with {names}; got {name}",
+                names=", ".join(ENDINGS),
+                name=repr(file.name),
+            )
         )
 
 

@@ -13,6 +13,7 @@ import tty
 from pathlib import Path
 
 from gpudeck.app.sessions.terminal import HEAD, INPUT, SIZE, WINDOW
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -30,7 +31,7 @@ def attach(file: Path) -> bool:
         UserError: Nobody listens, or there is no terminal.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UserError("a shell needs a terminal. Run this command in one")
+        raise UserError(phrase("a shell needs a terminal. Run this command in one"))
     door = _connect(file)
     keys, screen = sys.stdin.fileno(), sys.stdout.fileno()
     before = termios.tcgetattr(keys)
@@ -52,7 +53,7 @@ def _connect(file: Path) -> socket.socket:
             door.connect(name)
     except OSError as e:
         door.close()
-        raise UserError("the shell has ended, or has not begun yet") from e
+        raise UserError(phrase("the shell has ended, or has not begun yet")) from e
     return door
 
 

@@ -11,6 +11,7 @@ from gpudeck.app.cli.connection import daemon_status
 from gpudeck.app.cli.output import print_error, print_result
 from gpudeck.app.shell.main import begin
 from gpudeck.app.tour.results import write_results
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 from gpudeck.scheduler.protocol.jobs import Done
@@ -42,7 +43,13 @@ def run(args: Namespace) -> int:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        raise UserError(f"cannot write to {out}: {e.strerror}. Use another folder: --out") from e
+        raise UserError(
+            phrase(
+                "cannot write to {out}: {error}. Use another folder: --out",
+                out=str(out),
+                error=str(e.strerror),
+            )
+        ) from e
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
     was_running = daemon_status().running
     try:
@@ -61,7 +68,11 @@ def run(args: Namespace) -> int:
         write_results(out, tour)
     except OSError as e:
         raise UserError(
-            f"cannot write to {out}: {e.strerror}. Free some space, or use another folder: --out"
+            phrase(
+                "cannot write to {out}: {error}. Free some space, or use another folder: --out",
+                out=str(out),
+                error=str(e.strerror),
+            )
         ) from e
     finally:
         if not was_running:

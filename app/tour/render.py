@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication
 
 from gpudeck.app.shell.window import PAGES, MainWindow
 from gpudeck.app.widgets import theme
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 
 SIZES = ((1280, 800), (2560, 1440))
@@ -51,7 +52,9 @@ def render_pages(
 def save_picture(window: MainWindow, file: Path) -> None:
     """Save the window as a PNG, or raise UserError if the file cannot be written."""
     if not window.grab().save(str(file)):
-        raise UserError(f"cannot write {file}. Choose a folder you can write to.")
+        raise UserError(
+            phrase("cannot write {file}. Choose a folder you can write to.", file=str(file))
+        )
 
 
 def _settle() -> None:

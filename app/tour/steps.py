@@ -16,6 +16,7 @@ from gpudeck.app.tour.results import DURING, Brief, Live, Tour, compare
 from gpudeck.app.tour.session import Session
 from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.reports.report import unpacked
+from gpudeck.language.text import Span, Text, join_texts, phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, Running
 from gpudeck.scheduler.protocol.snapshot import DeviceState, Snapshot
@@ -109,8 +110,10 @@ class TourSteps:
     def _connect(self) -> Snapshot:
         """Wait until the daemon has read every device."""
         self._print.step("Start the daemon and open the window offscreen")
-        self._until(lambda: self._state.link.connected, "the daemon", START_S)
-        return self._until(self._complete_snapshot, "the first reading of every device", START_S)
+        self._until(lambda: self._state.link.connected, phrase("the daemon"), START_S)
+        return self._until(
+            self._complete_snapshot, phrase("the first reading of every device"), START_S
+        )
 
     def _complete_snapshot(self) -> Snapshot | None:
         snapshot = self._state.snapshot
@@ -121,9 +124,11 @@ class TourSteps:
     def _watch(self, devices: tuple[DeviceState, ...]) -> None:
         if all(state.device.kind == "replay" for state in devices):
             raise UserError(
-                "a REPLAY shows recorded devices and cannot run jobs. To take pictures of it: "
-                "gpudeck tour --pictures; for the whole tour, first run: "
-                "gpudeck daemon start --source auto"
+                phrase(
+                    "a REPLAY shows recorded devices and cannot run jobs. To take "
+                    "pictures of it: gpudeck tour --pictures; for the whole tour, "
+                    "first run: gpudeck daemon start --source auto"
+                )
             )
         for state in devices:
             note = f" ({state.device.note})" if state.device.note else ""
@@ -140,11 +145,13 @@ class TourSteps:
         page.run.click()
         job = self._until(
             lambda: next((job for job in self._jobs() if job.id not in known), None),
-            "the queued job",
+            phrase("the queued job"),
             START_S,
         )
         self._window.show_page("dashboard")
-        job = self._until(lambda: self._ended(job.id), f"the end of job {job.id}", JOB_S)
+        job = self._until(
+            lambda: self._ended(job.id), phrase("the end of job {job}", job=job.id), JOB_S
+        )
         clear_progress()
         self._print.detail(f"job {job.id}: {describe(job)}")
         return job
@@ -194,7 +201,7 @@ class TourSteps:
             self._session.show_brief(Assistant().report(when="now"))
         message = conversation.messages[-1]
         if message.state != "done":
-            raise UserError(f"the assistant wrote no brief: {message.note}")
+            raise UserError(phrase("the assistant wrote no brief: {note}", note=message.note))
         self._print.detail(f"brief written by: {message.writer}")
         for ending in (".html", ".pdf"):
             save_report(unpacked(message.report), self._out / f"report{ending}")
@@ -208,7 +215,7 @@ class TourSteps:
     def _jobs(self) -> tuple[Job, ...]:
         return self._state.snapshot.jobs if self._state.snapshot else ()
 
-    def _until(self, find: Callable[[], T | None], what: str, seconds: float) -> T:
+    def _until(self, find: Callable[[], T | None], what: Text, seconds: float) -> T:
         """Return the first true value of `find`.
 
         Raises:
@@ -223,14 +230,13 @@ class TourSteps:
 
         if not self._session.until(poll, seconds):
             notices = self._state.snapshot.notices if self._state.snapshot else ()
-            why = (
-                "; ".join(map(str, notices))
-                if self._state.link.connected
-                else self._state.link.text
-            )
-            reason = f" ({why})" if why else ""
+            why = [*notices] if self._state.link.connected else [self._state.link.text]
             raise UserError(
-                f"timed out after {seconds:.0f} s waiting for {what}{reason}. See: gpudeck doctor"
+                phrase(
+                    "timed out after {span} waiting for {what}. See: gpudeck doctor",
+                    span=Span(round(seconds)),
+                    what=phrase("{what} ({why})", what=what, why=join_texts(why)) if why else what,
+                )
             )
         return found[0]
 

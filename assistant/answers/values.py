@@ -12,7 +12,7 @@ from gpudeck.assistant.query.rows import Column, Row, Rows, Value
 from gpudeck.assistant.query.table import AGGREGATES, SUBJECTS
 from gpudeck.assistant.writing.template.sentences import table
 from gpudeck.language import numbers as units
-from gpudeck.language.numbers import capitalized
+from gpudeck.language.numbers import capitalized, duration
 from gpudeck.language.rendering import render
 from gpudeck.language.text import Text
 from gpudeck.language.words import Words
@@ -46,7 +46,7 @@ def value_text(value: Value, unit: str, words: Words, now: float) -> str:
     if unit == "moment":
         return words.moment(value, now)
     if unit == "s":
-        return words.numbers(phrases.duration(value))
+        return words.numbers(duration(value))
     if unit == "J":
         return words.numbers(units.energy(value))
     return words.numbers(phrases.quantity(value, unit))

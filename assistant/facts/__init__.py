@@ -18,6 +18,7 @@ from gpudeck.assistant.facts.devices import (
 )
 from gpudeck.assistant.facts.fact import Fact, FactBuilder, named
 from gpudeck.assistant.facts.jobs import count_facts, during, job_facts, without_progress
+from gpudeck.language.numbers import duration
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import jobs as j
 from gpudeck.scheduler.protocol.snapshot import Columns, Snapshot, full_label
@@ -89,5 +90,5 @@ def _span(since: float, until: float) -> list[Fact]:
     """Return the span of time that is reported on."""
     add = FactBuilder("span", "", phrase("daemon"), until)
     add.value("when", "Time", since, "s", phrases.stretch(since, until))
-    add.value("length", "Length", until - since, "s", phrases.duration(until - since))
+    add.value("length", "Length", until - since, "s", duration(until - since))
     return add.facts

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.facts.fact import Fact, FactBuilder
+from gpudeck.language.numbers import duration
 from gpudeck.language.text import Message, Number, Text, phrase
 from gpudeck.scheduler.protocol.busy_causes import JobWaits, QuietHours, Settling, left_of
 from gpudeck.scheduler.protocol.devices import NA, Device
@@ -63,8 +64,8 @@ def device_facts(state: DeviceState, now: float, fields: Sequence[str] = FIELDS_
     reading, add = state.reading, _identity(state, now)
     read_from = add.source
     if isinstance(state.use, Idle):
-        add.value("use", "use", IDLE, "", f"idle for {phrases.duration(now - state.use.since)}")
-        add.keep(phrase("idle for {span}", span=phrases.duration(now - state.use.since)))
+        add.value("use", "use", IDLE, "", f"idle for {duration(now - state.use.since)}")
+        add.keep(phrase("idle for {span}", span=duration(now - state.use.since)))
     else:
         add.text("use", "use", _use(state.use))
     if state.holders:

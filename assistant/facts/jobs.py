@@ -13,10 +13,11 @@ from gpudeck.accel import result as results
 from gpudeck.accel.workloads import catalog
 from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.facts.fact import QUEUE, Fact, FactBuilder
+from gpudeck.language.numbers import duration
 from gpudeck.language.rendering import render
 from gpudeck.language.text import Number, Text, Value, phrase
 from gpudeck.scheduler.protocol import jobs as j
-from gpudeck.scheduler.protocol.wait_reasons import explain
+from gpudeck.scheduler.protocol.wait_texts import explain
 
 _COUNTED = ("running", "starting", "queued", "done", "failed", "cancelled", "lost")
 _NOT_INPUTS = ("backend", "backends", "seconds", "power", "trials", "seed")
@@ -94,10 +95,10 @@ def _times(add: FactBuilder, job: j.Job, now: float) -> None:
             "waiting for",
             now - job.submitted,
             "s",
-            phrases.duration(now - job.submitted),
+            duration(now - job.submitted),
         )
     elif isinstance(state, j.Starting | j.Running):
-        add.value("running", "running for", now - state.at, "s", phrases.duration(now - state.at))
+        add.value("running", "running for", now - state.at, "s", duration(now - state.at))
     else:
         add.value("ended", "ended", state.at, "s", phrases.moment(state.at, now))
         if state.started is not None:
@@ -106,7 +107,7 @@ def _times(add: FactBuilder, job: j.Job, now: float) -> None:
                 "took",
                 state.at - state.started,
                 "s",
-                phrases.duration(state.at - state.started),
+                duration(state.at - state.started),
             )
 
 
@@ -119,7 +120,7 @@ def _progress(add: FactBuilder, progress: j.Progress, elapsed: float) -> None:
         add.text("doing", "doing", progress.note)
     if 0 < share < 1:
         left = elapsed * (1 - share) / share
-        add.value("left", "about left", left, "s", phrases.duration(left))
+        add.value("left", "about left", left, "s", duration(left))
 
 
 def _result(add: FactBuilder, data: bytes) -> None:

@@ -49,23 +49,6 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}g}"
 
 
-def duration(seconds: float) -> str:
-    """Return a duration in its two largest units: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
-    seconds = max(0.0, seconds)
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    for size, unit, part, smaller in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if whole >= size:
-            rest = whole % size // part
-            return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
-    return f"{whole} s"
-
-
 def date(seconds: float) -> str:
     """Return a day in the local time zone: 21 November 2026."""
     day = time.localtime(seconds)

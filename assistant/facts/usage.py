@@ -12,6 +12,7 @@ from gpudeck.assistant.facts import phrases
 from gpudeck.assistant.facts.devices import source_name, subject
 from gpudeck.assistant.facts.fact import QUEUE, Fact, FactBuilder
 from gpudeck.language import numbers as units
+from gpudeck.language.numbers import duration
 from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.protocol import jobs as j
 from gpudeck.scheduler.protocol.devices import Device
@@ -44,9 +45,7 @@ def used_facts(job: j.Job, now: float) -> list[Fact]:
                 f"used.{field}", title, getattr(usage, field), unit, phrase("not a finite number")
             )
     if usage is not None:
-        add.value(
-            "used.seconds", "watched for", usage.seconds, "s", phrases.duration(usage.seconds)
-        )
+        add.value("used.seconds", "watched for", usage.seconds, "s", duration(usage.seconds))
     return add.facts
 
 
@@ -102,9 +101,7 @@ def when_facts(job: j.Job, now: float) -> list[Fact]:
             phrase("it had several attempts; its timeline tells when each began"),
         )
     else:
-        add.value(
-            "waited", "waited", began - job.submitted, "s", phrases.duration(began - job.submitted)
-        )
+        add.value("waited", "waited", began - job.submitted, "s", duration(began - job.submitted))
     return add.facts
 
 

@@ -3,6 +3,7 @@
 import sys
 
 from gpudeck.assistant.one_thread import import_numpy
+from gpudeck.language.text import phrase
 
 import_numpy()
 
@@ -14,5 +15,7 @@ from gpudeck.scheduler.protocol import paths
 
 lock = paths.home() / "assistant.lock"
 sys.exit(
-    run_single_instance(BackgroundProcess("the assistant", lock, socket_path(), log_file()), serve)
+    run_single_instance(
+        BackgroundProcess(phrase("the assistant"), lock, socket_path(), log_file()), serve
+    )
 )

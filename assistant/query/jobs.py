@@ -27,7 +27,7 @@ from gpudeck.scheduler.protocol.errors import NotFound
 from gpudeck.scheduler.protocol.printed_values import last_values
 from gpudeck.scheduler.protocol.search import FAILED, Search, outcome
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
-from gpudeck.scheduler.protocol.wait_reasons import explain
+from gpudeck.scheduler.protocol.wait_texts import explain
 
 _LOG_LINES = 20
 _SLOW = frozenset({"log", "failure", "stall", "estimate", "command"})

@@ -20,7 +20,7 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Queued
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
-from gpudeck.scheduler.protocol.wait_reasons import explain
+from gpudeck.scheduler.protocol.wait_texts import explain
 
 _SETTINGS = phrase("settings")
 _MAX_ALERTS = 100

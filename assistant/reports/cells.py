@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from gpudeck.assistant.facts import Fact, phrases
+from gpudeck.assistant.facts import Fact
 from gpudeck.assistant.facts.phrases import escaped
+from gpudeck.language.numbers import duration
 from gpudeck.language.rendering import render
 from gpudeck.language.text import Message
 from gpudeck.language.words import Words
@@ -90,7 +91,7 @@ class Cells:
         if fact.value is None:
             return f"– ({self._why(fact)})"
         if fact.name.endswith(".covered"):
-            return self.words.numbers(phrases.duration(float(fact.value)))
+            return self.words.numbers(duration(float(fact.value)))
         return self._said(fact)
 
     def number(self, name: str) -> float | None:

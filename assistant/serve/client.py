@@ -80,7 +80,8 @@ def start(options: Options, port: int = PORT) -> c.Served:
     """
     before = {each.port for each in served_models()}
     start_process(
-        "gpudeck", paths.home() / "serve.log", f"the server of {Path(options.folder).name}",
+        "gpudeck", paths.home() / "serve.log",
+        phrase("the server of {name}", name=Path(options.folder).name),
         arguments=["serve", *_arguments(options, port), "--background"],
     )  # fmt: skip
     for each in served_models():

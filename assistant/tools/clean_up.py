@@ -28,6 +28,7 @@ from gpudeck.assistant.tools.tool import (
     ToolResult,
 )
 from gpudeck.assistant.writing.template.sentences import counted, listed, sentence, table
+from gpudeck.language.numbers import duration
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound
@@ -142,7 +143,7 @@ def _facts(found: Sequence[Finding], monitor: ScanMonitor) -> tuple[Fact, ...]:
         add = FactBuilder(f"find{i}", "Find", source, now)
         add.text("where", "where", finding.shown)
         add.number("size", "size", finding.bytes, "B", phrase("not known"))
-        add.value("age", "unused for", finding.age, "s", phrases.duration(finding.age))
+        add.value("age", "unused for", finding.age, "s", duration(finding.age))
         add.text("reason", "reason", finding.reason)
         facts += add.facts
     add = FactBuilder("finds", "Finds", "the file system", now)

@@ -27,7 +27,7 @@ from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import JobOptions, make_spec
 from gpudeck.scheduler.protocol.jobs import Job, Spec
 from gpudeck.scheduler.protocol.units import numbered
-from gpudeck.scheduler.protocol.wait_reasons import explain
+from gpudeck.scheduler.protocol.wait_texts import explain
 
 _SHOWN = 300
 """Characters of a command."""

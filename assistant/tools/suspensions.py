@@ -10,7 +10,7 @@ from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools.bookings import choose_gpus
 from gpudeck.assistant.tools.targets import targets, title, titles
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
-from gpudeck.language.numbers import capitalized, clock
+from gpudeck.language.numbers import capitalized, clock, duration
 from gpudeck.language.rendering import render
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.bookings import Booking
@@ -84,7 +84,7 @@ def _leaving(context: ToolContext, job: Job, snapshot: Snapshot) -> str:
     return words.text(
         "{job} leaves its GPU in about {time}, as {size} move to the memory of this machine.",
         job=capitalized(title(job)),
-        time=phrases.duration(estimate_out(size)),
+        time=duration(estimate_out(size)),
         size=phrases.quantity(size, "B"),
     )
 

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.background.descriptors import raise_limit
 from gpudeck.scheduler.background.launch import READY
 from gpudeck.scheduler.background.process_stat import boot_id
@@ -30,7 +31,7 @@ CHECK_S = 1.0
 class BackgroundProcess(NamedTuple):
     """Describe a background process, of which a user has one."""
 
-    name: str
+    name: Text
     """Its name in messages: `the daemon`."""
     lock: Path
     """A file that it locks for as long as it lives, and that holds its pid."""
@@ -109,8 +110,14 @@ def _lock(process: BackgroundProcess) -> int | None:
                 return None
             if other := _other_host(process):
                 raise UserError(
-                    f"{process.name} of the state folder {process.lock.parent} runs on the machine "
-                    f"{other}. Set GPUDECK_HOME to a folder on a disk of this machine."
+                    phrase(
+                        "{name} of the state folder {parent} runs on the machine "
+                        "{other}. Set GPUDECK_HOME to a folder on a disk of this "
+                        "machine.",
+                        name=process.name,
+                        parent=str(process.lock.parent),
+                        other=other,
+                    )
                 ) from None
             time.sleep(_PAUSE_S)
         else:
@@ -119,8 +126,12 @@ def _lock(process: BackgroundProcess) -> int | None:
             os.write(fd, f"{os.getpid()}\n".encode())
             return fd
     raise UserError(
-        f"{process.name} runs already (it holds {process.lock}) and does not answer. "
-        f"See its log: {process.log}"
+        phrase(
+            "{name} runs already (it holds {lock}) and does not answer. See its log: {log}",
+            name=process.name,
+            lock=str(process.lock),
+            log=str(process.log),
+        )
     )
 
 
@@ -139,14 +150,23 @@ def _note_host(process: BackgroundProcess) -> None:
     shared = network_type(file.parent) is not None
     if shared and (other := _other_host(process)):
         raise UserError(
-            f"{process.name} of the state folder {file.parent} ran on the machine {other} and did "
-            f"not end there properly. If it does not run there any more, delete {file}"
+            phrase(
+                "{name} of the state folder {parent} ran on the machine {other} and "
+                "did not end there properly. If it does not run there any more, "
+                "delete {file}",
+                name=process.name,
+                parent=str(file.parent),
+                other=other,
+                file=str(file),
+            )
         )
     try:
         paths.replace_file(file, f"{os.uname().nodename}\n{boot_id()}\n".encode())
     except OSError as e:
         if shared:
-            raise UserError(f"{file} cannot be written: {e.strerror}") from e
+            raise UserError(
+                phrase("{file} cannot be written: {error}", file=str(file), error=str(e.strerror))
+            ) from e
         # on a full local disk, the lock alone decides
 
 

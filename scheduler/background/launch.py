@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gpudeck.language.text import Message, Span, Text, phrase
 from gpudeck.scheduler.background import unit
 from gpudeck.scheduler.protocol import paths, wire
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
@@ -40,7 +41,7 @@ def start_daemon() -> None:
         if not problem and _answers_within(STILL_S):
             return
         _log(f"{unit.UNIT} did not start the daemon: {problem or 'it does not answer'}")
-    start_process("gpudeck.scheduler.daemon", paths.daemon_log(), "the daemon")
+    start_process("gpudeck.scheduler.daemon", paths.daemon_log(), phrase("the daemon"))
 
 
 def _answers_within(seconds: float) -> bool:
@@ -65,7 +66,7 @@ def _log(line: str) -> None:
 def start_process(
     module: str,
     log: Path,
-    name: str,
+    name: Text,
     env: Mapping[str, str] | None = None,
     arguments: Sequence[str] = (),
 ) -> None:
@@ -88,7 +89,14 @@ def start_process(
     try:
         fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, paths.PRIVATE_FILE)
     except OSError as e:
-        raise UserError(f"{name} cannot write its log {log}: {e.strerror}") from e
+        raise UserError(
+            phrase(
+                "{name} cannot write its log {log}: {error}",
+                name=name,
+                log=str(log),
+                error=str(e.strerror),
+            )
+        ) from e
     # with a folder of its own it would use a daemon of its own
     home = {} if paths.uses_shared() else {"GPUDECK_HOME": str(paths.home())}
     try:
@@ -104,16 +112,22 @@ def start_process(
         )
     finally:
         os.close(fd)
-    line = _first_line(process)
-    if line == READY:
+    said = _first_line(process)
+    if said == READY:
         process.returncode = 0  # it outlives us, and Popen must not complain about that
         return
     process.kill()
     process.wait()
-    raise UserError(f"{name} did not start: {line or f'it ended with an error; see {log}'}")
+    raise UserError(
+        phrase(
+            "{name} did not start: {why}",
+            name=name,
+            why=said or phrase("it ended with an error; see {log}", log=str(log)),
+        )
+    )
 
 
-def _first_line(process: subprocess.Popen[bytes]) -> str:
+def _first_line(process: subprocess.Popen[bytes]) -> Message:
     """Return the first line that it prints, or an error where it hangs.
 
     A process that uses the CPU is not hung but slow, on a machine that is busy.
@@ -128,6 +142,6 @@ def _first_line(process: subprocess.Popen[bytes]) -> str:
             waited = time.monotonic() - began
             used = sum(psutil.Process(process.pid).cpu_times()[:2])
             if used == before or waited > LONGEST_S:
-                return f"no answer within {waited:.0f} s"
+                return phrase("no answer within {span}", span=Span(round(waited)))
             before = used
         return out.readline().decode(errors="replace").strip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 
 
@@ -12,7 +13,7 @@ def boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError as e:
-        raise UserError(f"the kernel's boot id cannot be read: {e}") from e
+        raise UserError(phrase("the kernel's boot id cannot be read: {error}", error=str(e))) from e
 
 
 def pid_namespace() -> int:
@@ -23,7 +24,9 @@ def pid_namespace() -> int:
     try:
         return Path("/proc/self/ns/pid").stat().st_ino
     except OSError as e:
-        raise UserError(f"the PID namespace of this process cannot be read: {e}") from e
+        raise UserError(
+            phrase("the PID namespace of this process cannot be read: {error}", error=str(e))
+        ) from e
 
 
 def start_time(pid: int) -> int | None:

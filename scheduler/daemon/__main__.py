@@ -2,6 +2,7 @@
 
 import sys
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.background.instance import BackgroundProcess, run_single_instance
 from gpudeck.scheduler.daemon.daemon import serve
 from gpudeck.scheduler.protocol import paths
@@ -9,7 +10,7 @@ from gpudeck.scheduler.protocol import paths
 sys.exit(
     run_single_instance(
         BackgroundProcess(
-            "the daemon", paths.daemon_lock(), paths.daemon_socket(), paths.daemon_log()
+            phrase("the daemon"), paths.daemon_lock(), paths.daemon_socket(), paths.daemon_log()
         ),
         serve,
     )

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.jobs import Job
-from gpudeck.scheduler.protocol.wait_reasons import ClusterUnavailable, explain
+from gpudeck.scheduler.protocol.wait_reasons import ClusterUnavailable
+from gpudeck.scheduler.protocol.wait_texts import explain
 from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.services.notices import NoticeBoard
 from gpudeck.scheduler.services.runner_watch import RunnerWatch

@@ -20,6 +20,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.background.instance import report_ready
 from gpudeck.scheduler.background.version import note_version
 from gpudeck.scheduler.daemon import sharing
@@ -511,7 +512,9 @@ async def serve() -> None:
     listening = wire.listen(paths.daemon_socket())
     if paths.shared():
         if os.getuid() != 0:
-            raise UserError("a shared daemon runs as root, as jobs run as who submitted them")
+            raise UserError(
+                phrase("a shared daemon runs as root, as jobs run as who submitted them")
+            )
         paths.home().chmod(PASSABLE)
         sharing.open_socket_to_members(paths.daemon_socket())
     await Daemon(store).run(listening)

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.daemon.state import State
 from gpudeck.scheduler.executors.local import Local
 from gpudeck.scheduler.protocol.errors import UserError
@@ -101,9 +102,9 @@ class Upkeep:
     def _check_folders(self) -> None:
         held_back = self._queue.holds_back_jobs
         try:
-            text = self._queue.check_folders()
+            text: Message | None = self._queue.check_folders()
         except UserError as e:
-            text = str(e)
+            text = e.message
         if held_back or text is not None or "folders" in self._notices:
             self._start_soon()
         self._notices.set("folders", text)

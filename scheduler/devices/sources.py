@@ -34,7 +34,10 @@ def open_source(spec: str) -> tuple[Source, Message]:
         return ReplaySource(file, copies), phrase("replay of {file}", file=file.name)
     if spec not in ("auto", "nvml"):
         raise UserError(
-            f"there is no source of readings called {spec!r}. Use auto, nvml, cpu or replay:FILE."
+            phrase(
+                "there is no source of readings called {spec}. Use auto, nvml, cpu or replay:FILE.",
+                spec=repr(spec),
+            )
         )
     try:
         from gpudeck.scheduler.devices.nvidia.source import NvmlSource

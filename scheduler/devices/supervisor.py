@@ -97,8 +97,10 @@ class Supervisor:
                 return await answer
         except TimeoutError:
             raise UserError(
-                "the devices do not answer at the moment. "
-                "Try again in a while, or see: gpudeck doctor"
+                phrase(
+                    "the devices do not answer at the moment. Try again in a while, "
+                    "or see: gpudeck doctor"
+                )
             ) from None
         finally:
             if answer in self._waiters:

@@ -68,10 +68,17 @@ class TraceWriter:
             fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         except FileExistsError as e:
             raise UserError(
-                f"{file} exists already and was not changed. Name a new file for the trace."
+                phrase(
+                    "{file} exists already and was not changed. Name a new file for the trace.",
+                    file=str(file),
+                )
             ) from e
         except OSError as e:
-            raise UserError(f"cannot write the trace {file}: {e.strerror}") from e
+            raise UserError(
+                phrase(
+                    "cannot write the trace {file}: {error}", file=str(file), error=str(e.strerror)
+                )
+            ) from e
         # mtime=0: the same trace gives the same bytes
         self._raw = os.fdopen(fd, "wb")
         self._since_flush = self.moments = 0
@@ -122,18 +129,35 @@ def read(file: Path) -> tuple[Header, list[Moment]]:
         found = msgspec.json.decode(first, type=_Format).format
         if found != FORMAT:
             raise UserError(
-                f"{file} is a trace of format {found}; this GPU Deck reads format {FORMAT}. "
-                "Update GPU Deck."
+                phrase(
+                    "{file} is a trace of format {found}; this GPU Deck reads format "
+                    "{known}. Update GPU Deck.",
+                    file=str(file),
+                    found=found,
+                    known=FORMAT,
+                )
             )
         header = msgspec.json.decode(first, type=Header)
         devices = tuple(msgspec.structs.replace(d, silent=d.silent or None) for d in header.devices)
         moments = [_completed(msgspec.json.decode(line, type=Moment)) for line in lines]
     except MALFORMED as e:
         raise UserError(
-            f"{file} is not a trace of GPU Deck: {e}. Record one with: gpudeck record {file.name}"
+            phrase(
+                "{file} is not a trace of GPU Deck: {error}. Record one with: "
+                "gpudeck record {name}",
+                file=str(file),
+                error=str(e),
+                name=file.name,
+            )
         ) from e
     if not moments or not header.devices:
-        raise UserError(f"{file} has no readings. Record one with: gpudeck record {file.name}")
+        raise UserError(
+            phrase(
+                "{file} has no readings. Record one with: gpudeck record {name}",
+                file=str(file),
+                name=file.name,
+            )
+        )
     return msgspec.structs.replace(header, devices=devices), moments
 
 
@@ -172,10 +196,15 @@ def _lines(file: Path) -> Iterator[bytes]:
                     )
                 yield line
     except FileNotFoundError as e:
-        raise NotFound(f"there is no trace at {file}") from e
+        raise NotFound(phrase("there is no trace at {file}", file=str(file))) from e
     except (OSError, EOFError, zlib.error) as e:
         raise UserError(
-            f"the trace {file} cannot be read: {e}. It may be cut off; record or copy it again."
+            phrase(
+                "the trace {file} cannot be read: {error}. It may be cut off; record "
+                "or copy it again.",
+                file=str(file),
+                error=str(e),
+            )
         ) from e
 
 

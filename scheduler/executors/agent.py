@@ -130,22 +130,25 @@ class Agent:
         try:
             session = self._backend.session()
         except a.Unreachable as problem:
-            self._report_not_submitted(request, str(problem))
+            self._report_not_submitted(request, problem.message)
             raise
         if session != request.session:
-            self._report_not_submitted(request, "it was restarted meanwhile")
+            self._report_not_submitted(request, phrase("it was restarted meanwhile"))
             return
         followed = self._follow(request.job, request.attempt)
         try:
             self._backend.submit(request, self._deck)
         except a.Refused as refusal:
             now = time.time()
-            error = f"the cluster refuses it: {refusal}"
+            error = phrase("the cluster refuses it: {problem}", problem=refusal.message)
             try:
                 self._finish(followed, Exit(request.attempt, now, now, None, error), "")
             except OSError as problem:
                 del self._attempts[request.attempt]
-                why = f"that the cluster refuses it cannot be stored: {problem.strerror}"
+                why = phrase(
+                    "that the cluster refuses it cannot be stored: {problem}",
+                    problem=str(problem.strerror),
+                )
                 self._report(a.NotSubmitted(request.job, request.attempt, why))
         else:
             self._report_acknowledged(followed)
@@ -153,7 +156,7 @@ class Agent:
     def _follow(self, job: int, attempt: str) -> FollowedAttempt:
         return self._attempts.setdefault(attempt, FollowedAttempt(job, attempt, self._log_limit))
 
-    def _report_not_submitted(self, request: a.SubmitAttempt, why: str) -> None:
+    def _report_not_submitted(self, request: a.SubmitAttempt, why: Message) -> None:
         if not request.again:
             self._report(a.NotSubmitted(request.job, request.attempt, why))
 
@@ -177,7 +180,7 @@ class Agent:
         for followed in self._attempts.values():
             followed.stop_copy()
             followed.note = None
-        self._report(a.Unavailable(str(problem)))
+        self._report(a.Unavailable(problem.message))
 
     def _poll_attempt(self, followed: FollowedAttempt, session: str) -> None:
         status = self._backend.status(followed.attempt, followed.folder)
@@ -208,7 +211,7 @@ class Agent:
         except a.Unreadable as problem:
             followed.unread += 1
             self._report_note(
-                followed, phrase("its output cannot be read: {problem}", problem=str(problem))
+                followed, phrase("its output cannot be read: {problem}", problem=problem.message)
             )
             if followed.unread > MAX_UNREAD:  # the machine it ran on is gone
                 self._finish(followed, *_ending(followed.attempt, status, None))

@@ -81,7 +81,7 @@ class Available(_Message, frozen=True):
 class Unavailable(_Message, frozen=True):
     """The cluster does not answer, or not to us."""
 
-    why: str
+    why: Message
 
 
 class Acknowledged(_Message, frozen=True):
@@ -96,7 +96,7 @@ class NotSubmitted(_Message, frozen=True):
 
     job: int
     attempt: str
-    why: str
+    why: Message
 
 
 class Missing(_Message, frozen=True):

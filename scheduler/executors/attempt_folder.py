@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.attempts import (
     ARTEFACTS,
     LOG_FILE,
@@ -55,12 +56,17 @@ def next_folder(job: Job) -> Path:
         folder.parent.mkdir(mode=paths.PRIVATE_DIR, exist_ok=True)
     except OSError as e:
         raise _unusable(folder.parent, e) from e
-    what = f"the files of the last attempt in {folder} cannot be renamed"
-    if not job.tries:
-        what = f"the folder {folder} holds an older job of this number, and cannot be moved"
+    problem = (
+        phrase("the files of the last attempt in {folder} cannot be renamed", folder=str(folder))
+        if job.tries
+        else phrase(
+            "the folder {folder} holds an older job of this number, and cannot be moved",
+            folder=str(folder),
+        )
+    )
     try:
         (_move_records if job.tries else _move_folder)(job, folder)
-        what = f"the folder {folder} cannot be used"
+        problem = phrase("the folder {folder} cannot be used", folder=str(folder))
         for place in (folder, folder / ARTEFACTS):
             place.mkdir(mode=paths.PRIVATE_DIR, exist_ok=True)
         if job.spec.user is not None:
@@ -71,12 +77,16 @@ def next_folder(job: Job) -> Path:
     except OSError as e:
         if e.errno in _TEMPORARY or not os.access(folder.parent, os.R_OK | os.W_OK | os.X_OK):
             raise _unusable(folder, e) from e
-        raise FolderError(f"{what}: {e.strerror}") from e
+        raise FolderError(
+            phrase("{problem}: {error}", problem=problem, error=str(e.strerror))
+        ) from e
     return folder
 
 
 def _unusable(folder: Path, error: OSError) -> FolderUnusable:
-    return FolderUnusable(f"{error.strerror} ({error.filename or folder})")
+    return FolderUnusable(
+        phrase("{error} ({file})", error=str(error.strerror), file=str(error.filename or folder))
+    )
 
 
 def _share(folder: Path, user: int) -> None:
@@ -98,11 +108,20 @@ def _check_private(folder: Path, owner: int) -> None:
     """Raise FolderError where others may write to a folder of the job, or it is no folder."""
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner:
-        raise FolderError(f"{folder} is not a folder of yours any more, so the job cannot start")
+        raise FolderError(
+            phrase(
+                "{folder} is not a folder of yours any more, so the job cannot start",
+                folder=str(folder),
+            )
+        )
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise FolderError(
-            f"other users may write to {folder}, so no further attempt is started. "
-            f"Submit the job again without changing the permissions of that folder"
+            phrase(
+                "other users may write to {folder}, so no further attempt is "
+                "started. Submit the job again without changing the permissions of "
+                "that folder",
+                folder=str(folder),
+            )
         )
 
 

@@ -23,7 +23,8 @@ from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, Running
 from gpudeck.scheduler.protocol.submissions import SubmissionRecord
-from gpudeck.scheduler.protocol.wait_reasons import ClusterUnavailable, explain
+from gpudeck.scheduler.protocol.wait_reasons import ClusterUnavailable
+from gpudeck.scheduler.protocol.wait_texts import explain
 
 RESTARTED = phrase("the cluster was restarted, and no longer has it")
 
@@ -63,7 +64,8 @@ class Cluster(Executor):
         self.where, self._hub, self._send = where, hub, send
         self._session: str | None = None
         """None while the cluster does not answer."""
-        self._since, self._problem = time.time(), "its agent has not reported yet"
+        self._since = time.time()
+        self._problem: Message = phrase("its agent has not reported yet")
         self._ends: dict[str, NeverRan | Untraceable] = {}
         """Attempts that are over without an exit record."""
 
@@ -131,7 +133,7 @@ class Cluster(Executor):
             case a.Missing(job_id, attempt) if job := self._job(job_id, attempt):
                 self._resubmit_or_lose(job, report)
 
-    def set_unavailable(self, why: str) -> None:
+    def set_unavailable(self, why: Message) -> None:
         """Take note that the cluster, or its agent, does not answer."""
         if self._session is not None:
             self._since = time.time()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.background import children, crash
 from gpudeck.scheduler.executors import agent_protocol as a
 from gpudeck.scheduler.executors.cluster import Cluster, Hub
@@ -115,7 +116,7 @@ class AgentProcess:
         backoff = children.Backoff()
         while True:
             backoff.begin()
-            problem = "its agent ended and is replaced"
+            problem: Message = phrase("its agent ended and is replaced")
             try:
                 config = a.Config(
                     self.cluster.where,
@@ -133,13 +134,15 @@ class AgentProcess:
                 async for line in children.lines(self._process, lambda: SILENCE_S):
                     self.cluster.receive(_REPORT(line))
             except TimeoutError:
-                problem = "its agent hung and is replaced"
+                problem = phrase("its agent hung and is replaced")
             except OSError as error:
-                problem = f"no agent can be started: {error.strerror}"
+                problem = phrase("no agent can be started: {error}", error=str(error.strerror))
             except UserError as error:
-                problem = str(error)
+                problem = error.message
             except MALFORMED as error:
-                problem = f"its agent sent an invalid report ({error}) and is replaced"
+                problem = phrase(
+                    "its agent sent an invalid report ({error}) and is replaced", error=str(error)
+                )
             finally:
                 process, self._process = self._process, None
                 if process is not None:
@@ -159,4 +162,6 @@ def deck() -> str:
             new.rename(file)
         return file.read_text().strip()
     except OSError as error:
-        raise UserError(f"{file} cannot be used: {error.strerror}") from error
+        raise UserError(
+            phrase("{file} cannot be used: {error}", file=str(file), error=str(error.strerror))
+        ) from error

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.attempts import Begun, Unreadable, folder_problem, read_file
 from gpudeck.scheduler.executors import tickets
 from gpudeck.scheduler.executors.attempt_folder import exit_record
@@ -41,7 +42,13 @@ def issue_ticket(job: Job, state: Running, submission: SubmissionRecord | None) 
     try:
         tickets.issue(ticket, _encoded(msgspec.structs.replace(job, state=state), submission))
     except OSError as e:
-        raise UserError(f"the ticket {ticket} cannot be written: {e.strerror}") from e
+        raise UserError(
+            phrase(
+                "the ticket {ticket} cannot be written: {error}",
+                ticket=str(ticket),
+                error=str(e.strerror),
+            )
+        ) from e
 
 
 def note_end(attempt: str, job: Job) -> None:

@@ -164,7 +164,7 @@ class Local(Executor):
             self._lock(gated, job, devices)
             next_folder(job)
             if not (started := start_time(pid)):
-                raise UserError("the runner ended at once")
+                raise UserError(phrase("the runner ended at once"))
             now, namespace = time.time(), pid_namespace()
             state = Running(attempt, devices, now, pid, started, boot, namespace=namespace)
             issue_ticket(job, state, submission)
@@ -408,7 +408,7 @@ def start_runner() -> GatedRunner:
     except OSError as e:
         if locks is not None:
             locks.close()
-        raise UserError(f"no process can be started: {e.strerror}") from e
+        raise UserError(phrase("no process can be started: {error}", error=str(e.strerror))) from e
     restore_limit(
         process.pid
     )  # also works on a zombie; a runner that ended at once is noticed later

@@ -21,6 +21,7 @@ import grp
 import os
 from pathlib import Path
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.users import user_name
@@ -58,8 +59,13 @@ def lock_files() -> tuple[Path, ...]:
         return mixed
     group = _group_of(file)
     raise LocksClosed(
-        f"only members of the group {group} use the GPUs of this machine, as {place} says. "
-        f"Ask an administrator for: usermod -aG {group} {user_name(os.getuid())}"
+        phrase(
+            "only members of the group {group} use the GPUs of this machine, as "
+            "{place} says. Ask an administrator for: usermod -aG {group} {user}",
+            group=group,
+            place=str(place),
+            user=user_name(os.getuid()),
+        )
     )
 
 
@@ -95,8 +101,12 @@ def make_place(place: Path, group: int, *, mixed: bool) -> None:
 def unusable(file: Path, error: OSError) -> UserError:
     """Return the error that says why a file cannot be used for locks."""
     return UserError(
-        f"GPUs cannot be locked against other users' queues by {file}: "
-        f"{error.strerror}. Name a file that all of them may write in GPUDECK_GPU_LOCKS"
+        phrase(
+            "GPUs cannot be locked against other users' queues by {file}: {error}. "
+            "Name a file that all of them may write in GPUDECK_GPU_LOCKS",
+            file=str(file),
+            error=str(error.strerror),
+        )
     )
 
 

@@ -19,6 +19,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from gpudeck.language.text import Message, Span, phrase
 from gpudeck.scheduler.executors.agent_protocol import (
     PREFIX,
     Refused,
@@ -90,7 +91,7 @@ class Ray:
         # what its agent refused, the head passes on as an error of its own
         if status < 500 or b"status code 400" in body:
             raise Refused(_error_text(status, body))
-        raise Unreachable(f"it answers {_error_text(status, body)}")
+        raise Unreachable(phrase("it answers {answer}", answer=_error_text(status, body)))
 
     def status(self, attempt: str, folder: Path) -> Status | None:
         job = self._job(attempt)
@@ -107,7 +108,7 @@ class Ray:
     def halt(self, attempt: str) -> None:
         status, body = self._ask("POST", f"/api/jobs/{PREFIX}{attempt}/stop")
         if status not in (200, 404):
-            raise Unreachable(f"it answers {_error_text(status, body)}")
+            raise Unreachable(phrase("it answers {answer}", answer=_error_text(status, body)))
 
     def output(self, attempt: str, folder: Path, follow: bool) -> _Output:
         job = self._job(attempt)
@@ -186,8 +187,11 @@ class Ray:
         response = connection.getresponse()
         if response.status in (401, 403):
             response.read(CHUNK)
-            what = f"the token in {self._token_file}" if self._token_file else "a missing token"
-            raise Unreachable(f"it does not accept {what}")
+            raise Unreachable(
+                phrase("it does not accept the token in {file}", file=self._token_file)
+                if self._token_file
+                else phrase("it asks for a token")
+            )
         return response
 
 
@@ -217,12 +221,12 @@ def _decode(body: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
     except MALFORMED as e:
-        raise Unreachable(f"the server is not a Ray dashboard: {e}") from e
+        raise Unreachable(phrase("the server is not a Ray dashboard: {error}", error=str(e))) from e
 
 
 def _checked(status: int, body: bytes) -> bytes:
     if status != 200:
-        raise Unreachable(f"it answers {_error_text(status, body)}")
+        raise Unreachable(phrase("it answers {answer}", answer=_error_text(status, body)))
     return body
 
 
@@ -240,9 +244,9 @@ def _error_text(status: int, body: bytes) -> str:
     return f"{status}: {lines[-1][:300]}" if lines else str(status)
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception) -> Message:
     if isinstance(error, TimeoutError):
-        return f"no answer within {TIMEOUT_S:.0f} s"
+        return phrase("no answer within {span}", span=Span(TIMEOUT_S))
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
@@ -256,11 +260,17 @@ def read_token(file: str) -> str:
     try:
         with Path(file).expanduser().open("rb") as f:
             if os.fstat(f.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                raise Unreachable(f"others can read the token in {file}. Try: chmod 600 {file}")
+                raise Unreachable(
+                    phrase(
+                        "others can read the token in {file}. Try: chmod 600 {file}", file=str(file)
+                    )
+                )
             found = f.read(MAX_TOKEN).decode().strip()
     except (OSError, UnicodeDecodeError) as e:
         why = getattr(e, "strerror", None) or "it is not text"
-        raise Unreachable(f"the token in {file} cannot be read: {why}") from e
+        raise Unreachable(
+            phrase("the token in {file} cannot be read: {why}", file=str(file), why=why)
+        ) from e
     if not found or not found.isascii() or not found.isprintable():
-        raise Unreachable(f"there is no token in {file}")
+        raise Unreachable(phrase("there is no token in {file}", file=str(file)))
     return found

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Span, phrase
 from gpudeck.scheduler.executors import remote_runner
 from gpudeck.scheduler.executors.agent_protocol import (
     PREFIX,
@@ -190,13 +190,20 @@ def _run(command: list[str], given: str | None = None) -> str:
         )  # fmt: skip
     except FileNotFoundError as e:
         raise Unreachable(
-            f"{command[0]} was not found: Slurm's commands must be in the daemon's PATH"
+            phrase(
+                "{command} was not found: Slurm's commands must be in the daemon's PATH",
+                command=command[0],
+            )
         ) from e
     except subprocess.TimeoutExpired as e:
-        raise Unreachable(f"{command[0]} gave no answer within {TIMEOUT_S:.0f} s") from e
+        raise Unreachable(
+            phrase(
+                "{command} gave no answer within {span}", command=command[0], span=Span(TIMEOUT_S)
+            )
+        ) from e
     if done.returncode == 0:
         return done.stdout
-    lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+    lines = done.stderr.strip().splitlines()
     unsure = done.returncode < 0 or any(words in done.stderr for words in _UNREACHED)
     error = Refused if command[0] == "sbatch" and not unsure else Unreachable
-    raise error(lines[-1][:300])
+    raise error(lines[-1][:300] if lines else phrase("exit status {code}", code=done.returncode))

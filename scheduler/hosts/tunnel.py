@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpudeck.language.numbers import amount
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Bytes, phrase
 from gpudeck.scheduler.hosts import ssh
 from gpudeck.scheduler.hosts.limited import TooMuch, run_limited
 from gpudeck.scheduler.protocol.errors import UserError
@@ -97,11 +96,17 @@ def _ask(name: str, host: HostSettings, control: Path) -> tuple[str, str, dict[s
     socket, _, rest = rest.partition(b"\0")
     home, _, rest = rest.partition(b"\0")
     if not mark or not home:
-        raise UserError(f"{name} did not say where GPU Deck runs; it has no sh, or no env")
+        raise UserError(
+            phrase("{name} did not say where GPU Deck runs; it has no sh, or no env", name=name)
+        )
     if not socket:
         raise UserError(
-            f"GPU Deck does not run on {name}. "
-            f"Start it there: ssh {host.address} gpudeck daemon start"
+            phrase(
+                "GPU Deck does not run on {name}. Start it there: ssh {address} "
+                "gpudeck daemon start",
+                name=name,
+                address=host.address,
+            )
         )
     if not _SOCKET.fullmatch(socket):
         raise UserError(
@@ -116,7 +121,7 @@ def _ask(name: str, host: HostSettings, control: Path) -> tuple[str, str, dict[s
         env = {key: value for key, _, value in pairs if not key.startswith(_NOT_TAKEN)}
         return socket.decode(), home.decode(), env
     except UnicodeDecodeError as e:
-        raise UserError(f"the environment on {name} is not UTF-8") from e
+        raise UserError(phrase("the environment on {name} is not UTF-8", name=name)) from e
 
 
 def _run(
@@ -128,11 +133,18 @@ def _run(
     try:
         done = run_limited([*words, remote] if remote else words, MAX_ANSWER, ANSWER_S)
     except TimeoutError as e:
-        raise UserError(f"{name} does not answer. See: gpudeck host test {name}") from e
+        raise UserError(
+            phrase("{name} does not answer. See: gpudeck host test {name}", name=name)
+        ) from e
     except TooMuch as e:
         raise UserError(
-            f"{name} sent over {amount(MAX_ANSWER)} when it was asked where GPU Deck runs. Look at "
-            f"what a login there prints: ssh {host.address} env"
+            phrase(
+                "{name} sent over {most} when it was asked where GPU Deck runs. Look "
+                "at what a login there prints: ssh {address} env",
+                name=name,
+                most=Bytes(MAX_ANSWER),
+                address=host.address,
+            )
         ) from e
     if done.status:
         why = ssh.problem(host, done.errors, done.status)

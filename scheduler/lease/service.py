@@ -92,7 +92,10 @@ class LeaseService:
         gpus = [state for state in states if state.device.kind == "nvidia"]
         if not gpus and any(state.device.kind == "replay" for state in states):
             raise UserError(
-                "a recording is shown (REPLAY), on which nothing runs. Set the model device to cpu"
+                phrase(
+                    "a recording is shown (REPLAY), on which nothing runs. Set the "
+                    "model device to cpu"
+                )
             )
         if not gpus:
             raise UserError(phrase("no NVIDIA GPU is watched here. Set the model device to cpu"))
@@ -150,7 +153,11 @@ class LeaseService:
             self._lease = lease = Lease(reading, pid, evict)
         except OSError as e:
             raise UserError(
-                f"process {pid}, which asks for a GPU, cannot be watched: {e.strerror}"
+                phrase(
+                    "process {pid}, which asks for a GPU, cannot be watched: {error}",
+                    pid=pid,
+                    error=str(e.strerror),
+                )
             ) from e
         loop = asyncio.get_running_loop()
         loop.add_reader(lease.fd, self._process_ended, lease)

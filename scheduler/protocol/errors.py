@@ -53,19 +53,27 @@ class DaemonGone(UserError):
 class EndUnknown(DaemonGone):
     """Report that a job is in the queue, and that nobody answers how it goes on."""
 
-    def __init__(self, why: str, job: int) -> None:
+    def __init__(self, why: Message, job: int) -> None:
         super().__init__(
-            f"{why}, so it is not known how job {job} ends. It was queued, and goes on once a "
-            f"daemon runs. To find out: gpudeck wait {job}"
+            phrase(
+                "{why}, so it is not known how job {job} ends. It was queued, and goes on once a "
+                "daemon runs. To find out: gpudeck wait {job}",
+                why=why,
+                job=job,
+            )
         )
 
 
 class OutcomeUnknown(DaemonGone):
     """Report that a submission was sent and not answered: it may or may not be in the queue."""
 
-    def __init__(self, why: str, token: str) -> None:
+    def __init__(self, why: Message, token: str) -> None:
         super().__init__(
-            f"{why}, so it is not known whether the job was queued. "
-            f"To find out: gpudeck jobs --token {token}"
+            phrase(
+                "{why}, so it is not known whether the job was queued. "
+                "To find out: gpudeck jobs --token {token}",
+                why=why,
+                token=token,
+            )
         )
         self.token = token

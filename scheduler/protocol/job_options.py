@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from gpudeck.language.numbers import span
-from gpudeck.language.text import Bytes, Listed, Message, Span, phrase
+from gpudeck.language.text import Bytes, Listed, Message, Span, Text, phrase
 from gpudeck.scheduler.protocol.containers import container_problem, with_engine
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Inherited, Spec
@@ -404,10 +404,24 @@ def make_spec(argv: Words, options: JobOptions, place: Place | None = None) -> S
         given["container"] = with_engine(container, "" if place else login.get("PATH", ""))
     given["env"] = _environment(given.get("env", {} if given.get("where") else login))
     given["inherited"] = None if given.get("where") or place else _inherited()
-    _check_utf8("the folder", given["cwd"], "Rename it, or choose another one with --cwd")
+    _check_utf8(
+        given["cwd"],
+        phrase(
+            "only UTF-8 can be sent to the daemon, and the folder {folder} is not UTF-8. "
+            "Rename it, or choose another one with --cwd.",
+            folder=ascii(given["cwd"]),
+        ),
+    )
     texts = (value for name, value in given.items() if isinstance(value, str) and name != "cwd")
     for text in (*argv, *given["tags"], *given["notify"], *given["mounts"], *texts):
-        _check_utf8("the text", text, "Put it in a file that the job reads")
+        _check_utf8(
+            text,
+            phrase(
+                "only UTF-8 can be sent to the daemon, and the text {text} is not UTF-8. "
+                "Put it in a file that the job reads.",
+                text=ascii(text),
+            ),
+        )
     return Spec(argv=argv, **given)
 
 
@@ -415,13 +429,18 @@ def _words(argv: object) -> tuple[str, ...]:
     """Return the words of a command, paths as texts. Raises UserError."""
     if not isinstance(argv, Sequence) or isinstance(argv, str | bytes):
         raise UserError(
-            "a command is a list of words, such as ['python', 'train.py'], which shlex.split makes"
-            f" of a line; got {argv!r}"
+            phrase(
+                "a command is a list of words, such as ['python', 'train.py'], which "
+                "shlex.split makes of a line; got {argv}",
+                argv=repr(argv),
+            )
         )
     words = [os.fspath(word) if isinstance(word, os.PathLike) else word for word in argv]
     for word in words:
         if not isinstance(word, str):
-            raise UserError(f"a word of a command must be a text or a path; got {word!r}")
+            raise UserError(
+                phrase("a word of a command must be a text or a path; got {word}", word=repr(word))
+            )
     return tuple(words)
 
 
@@ -438,13 +457,12 @@ def _folder(name: str | os.PathLike[str]) -> str:
         ) from e
 
 
-def _check_utf8(what: str, text: str, advice: str) -> None:
+def _check_utf8(text: str, refusal: Text) -> None:
+    """Raise UserError with `refusal` where a text has bytes that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as e:
-        raise UserError(
-            f"only UTF-8 can be sent to the daemon, and {what} {text!a} is not UTF-8. {advice}."
-        ) from e
+        raise UserError(refusal) from e
 
 
 def _inherited() -> Inherited:
@@ -523,7 +541,10 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
                 del sent[name]
                 continue
             raise UserError(
-                f"only UTF-8 can be sent to the daemon, and the environment variable {name!a} is "
-                "not UTF-8. Unset it and try again."
+                phrase(
+                    "only UTF-8 can be sent to the daemon, and the environment "
+                    "variable {name} is not UTF-8. Unset it and try again.",
+                    name=ascii(name),
+                )
             ) from e
     return sent

@@ -15,12 +15,8 @@ import msgspec
 from gpudeck.language.text import Message, Text, mark_phrase, phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.suspended import Phase
-from gpudeck.scheduler.protocol.wait_reasons import (
-    FolderUnreadable,
-    NotConsidered,
-    WaitReason,
-    render,
-)
+from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, NotConsidered, WaitReason
+from gpudeck.scheduler.protocol.wait_texts import render
 
 NO_RESULT = msgspec.Raw(b"null")
 """The JSON of a missing result, as msgspec has no union of Raw and None."""

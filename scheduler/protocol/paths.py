@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
+from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.protocol.durable import sync
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.mounts import network_type
@@ -65,17 +66,22 @@ def _local_home() -> Path:
     return LOCAL / f"gpudeck-{os.getuid()}"
 
 
-def network_note() -> str | None:
+def network_note() -> Text | None:
     """Return a line about the state folder, where a network file system matters to it."""
     if kind := network_type(home()):
-        return (
-            f"the state folder {home()} is on a network file system ({kind}), where locks and "
-            "commits are less safe. Set GPUDECK_HOME to a folder on a local disk."
+        return phrase(
+            "the state folder {folder} is on a network file system ({kind}), where locks and "
+            "commits are less safe. Set GPUDECK_HOME to a folder on a local disk.",
+            folder=str(home()),
+            kind=kind,
         )
     if home() == _local_home() and (kind := network_type(usual_home())):
-        return (
-            f"the state is in {home()}, as {usual_home()} is on a network file system ({kind}). "
-            f"To choose another folder, set GPUDECK_HOME."
+        return phrase(
+            "the state is in {folder}, as {usual} is on a network file system ({kind}). "
+            "To choose another folder, set GPUDECK_HOME.",
+            folder=str(home()),
+            usual=str(usual_home()),
+            kind=kind,
         )
     return None
 
@@ -102,12 +108,19 @@ def ensure(folder: Path) -> Path:
         found = folder.stat()
     except OSError as e:
         raise UserError(
-            f"cannot use the folder {folder}: {e.strerror}. "
-            "Set GPUDECK_HOME to a folder you can write to."
+            phrase(
+                "cannot use the folder {folder}: {error}. Set GPUDECK_HOME to a "
+                "folder you can write to.",
+                folder=str(folder),
+                error=str(e.strerror),
+            )
         ) from e
     if found.st_uid != os.getuid() or is_open(found):
         raise UserError(
-            f"the folder {folder} is open to others; name a folder of your own in GPUDECK_HOME"
+            phrase(
+                "the folder {folder} is open to others; name a folder of your own in GPUDECK_HOME",
+                folder=str(folder),
+            )
         )
     return folder
 

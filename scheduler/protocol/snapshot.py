@@ -9,7 +9,7 @@ import msgspec
 
 from gpudeck.language.rendering import json_in_english
 from gpudeck.language.text import Message, phrase
-from gpudeck.scheduler.protocol import absence, busy_causes, wait_reasons
+from gpudeck.scheduler.protocol import absence, busy_causes, wait_texts
 from gpudeck.scheduler.protocol.busy_causes import BusyCause
 from gpudeck.scheduler.protocol.devices import Device, Reading
 from gpudeck.scheduler.protocol.jobs import Job
@@ -164,7 +164,7 @@ def printable(snapshot: Snapshot) -> dict[str, Any]:
     if snapshot.settings.webhook:
         values["settings"]["webhook"] = NOT_SHOWN
     for name, reason in snapshot.unavailable.items():
-        values["unavailable"][name] = wait_reasons.render(reason, snapshot.time)
+        values["unavailable"][name] = wait_texts.render(reason, snapshot.time)
     return values
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from gpudeck.language.numbers import GIB
@@ -127,7 +127,11 @@ def parse_begin(text: str, now: float) -> float:
     at = _read_begin(text.strip(), now)
     if at >= LAST_MOMENT:
         raise UserError(
-            f"a time before {time.localtime(LAST_MOMENT).tm_year} is needed; got {text!r}"
+            phrase(
+                "a time before {year} is needed; got {text}",
+                year=time.localtime(LAST_MOMENT).tm_year,
+                text=repr(text),
+            )
         )
     return at
 
@@ -175,3 +179,20 @@ def list_jobs(jobs: Sequence[int]) -> Text:
     if len(jobs) == 1:
         return phrase("job {job}", job=jobs[0])
     return phrase("jobs {numbers} and {job}", numbers=joined(jobs[:-1]), job=jobs[-1])
+
+
+def list_job_ranges(jobs: Iterable[int]) -> Text:
+    """Return job 3; jobs 3, 5 to 9, 12. There is one at least."""
+    ranges: list[list[int]] = []
+    for job in sorted(jobs):
+        if ranges and ranges[-1][1] == job - 1:
+            ranges[-1][1] = job
+        else:
+            ranges.append([job, job])
+    parts = [
+        first if first == last else phrase("{first} to {last}", first=first, last=last)
+        for first, last in ranges
+    ]
+    if len(parts) == 1 and isinstance(only := parts[0], int):
+        return phrase("job {job}", job=only)
+    return phrase("jobs {numbers}", numbers=joined(parts))

@@ -18,6 +18,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from gpudeck.language.text import Span, phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 from gpudeck.scheduler.protocol.turns import Work, in_turns
@@ -132,8 +133,12 @@ def listen(path: Path) -> socket.socket:
     except OSError as e:
         sock.close()
         raise UserError(
-            f"no socket can be opened at {path}: {e.strerror}. "
-            "Set GPUDECK_HOME to a folder on a local disk."
+            phrase(
+                "no socket can be opened at {path}: {error}. Set GPUDECK_HOME to a "
+                "folder on a local disk.",
+                path=str(path),
+                error=str(e.strerror),
+            )
         ) from e
     finally:
         os.umask(mask)
@@ -242,8 +247,13 @@ def check_server(sock: socket.socket, path: Path, owner: int) -> None:
     users = {listener, path.stat().st_uid, folder.st_uid}
     if users != {owner} or paths.is_open(folder):
         raise UserError(
-            f"nothing was sent to {path}, as the socket, its folder or the process behind it is "
-            f"not {user_name(owner)}'s alone. Name a folder of your own in GPUDECK_HOME."
+            phrase(
+                "nothing was sent to {path}, as the socket, its folder or the "
+                "process behind it is not {user}'s alone. Name a folder of your own "
+                "in GPUDECK_HOME.",
+                path=str(path),
+                user=user_name(owner),
+            )
         )
 
 
@@ -267,7 +277,7 @@ class Connection:
             check_server(self._sock, path, os.getuid() if owner is None else owner)
         except OSError as e:
             self._sock.close()
-            raise DaemonGone(f"nobody answers at {path}") from e
+            raise DaemonGone(phrase("nobody answers at {path}", path=str(path))) from e
         except UserError:
             self._sock.close()
             raise
@@ -293,7 +303,7 @@ class Connection:
             self._sock.sendall(message + b"\n")
         except OSError as e:
             self._over = True
-            raise DaemonGone("the connection broke while a request was sent") from e
+            raise DaemonGone(phrase("the connection broke while a request was sent")) from e
 
     def receive(self) -> bytes:
         """Return the next message.
@@ -306,16 +316,18 @@ class Connection:
                 line = self._line()
         except TimeoutError as e:
             self._over = True  # a late reply would be taken for that to the next request
-            raise DaemonGone(f"no answer within {self._sock.gettimeout():.0f} s") from e
+            raise DaemonGone(
+                phrase("no answer within {span}", span=Span(round(self._sock.gettimeout() or 0)))
+            ) from e
         except OSError as e:
             self._over = True
-            raise DaemonGone("the connection broke") from e
+            raise DaemonGone(phrase("the connection broke")) from e
         except _Endless:
             self._over = True
-            raise DaemonGone("the other side sends a message without end") from None
+            raise DaemonGone(phrase("the other side sends a message without end")) from None
         if not line.endswith(b"\n"):
             self._over = True
-            raise DaemonGone("the other side closed the connection")
+            raise DaemonGone(phrase("the other side closed the connection"))
         return line
 
     def _line(self) -> bytes:

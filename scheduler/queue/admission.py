@@ -15,7 +15,8 @@ from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.job_options import check_limits
 from gpudeck.scheduler.protocol.jobs import Spec
 from gpudeck.scheduler.protocol.turns import Work, parts
-from gpudeck.scheduler.protocol.wait_reasons import ReplayShown, Unsatisfiable, explain
+from gpudeck.scheduler.protocol.wait_reasons import ReplayShown, Unsatisfiable
+from gpudeck.scheduler.protocol.wait_texts import explain
 from gpudeck.scheduler.queue.blockers import unsatisfiable_need
 from gpudeck.scheduler.queue.lanes import Lanes, Requirements, requirements
 from gpudeck.scheduler.queue.placement import Availability, make_slots

@@ -12,7 +12,7 @@ from gpudeck.scheduler.attempts import Executors
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Cancelling, Job, Running
 from gpudeck.scheduler.protocol.turns import Work, parts
-from gpudeck.scheduler.protocol.wait_reasons import explain
+from gpudeck.scheduler.protocol.wait_texts import explain
 from gpudeck.scheduler.queue.dependencies import failed_dependency
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.queue.queries import JobQueries

@@ -29,7 +29,8 @@ from gpudeck.scheduler.protocol.jobs import (
 )
 from gpudeck.scheduler.protocol.schedule import Landing
 from gpudeck.scheduler.protocol.turns import Work
-from gpudeck.scheduler.protocol.wait_reasons import End, NotBefore, WaitReason, render
+from gpudeck.scheduler.protocol.wait_reasons import End, NotBefore, WaitReason
+from gpudeck.scheduler.protocol.wait_texts import render
 from gpudeck.scheduler.queue.lanes import Requirements, requirements
 from gpudeck.scheduler.queue.placement import Availability, DeviceUse
 from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan, return_time

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.errors import NotFound, no_job
 from gpudeck.scheduler.protocol.jobs import Event, Job, Queued, Starting, listed, over
 from gpudeck.scheduler.protocol.schedule import expected_end
@@ -147,7 +148,7 @@ class JobIndex:
         """Try the job again later, as it could not be started now: the later, the more tries."""
         self.not_started[job_id] = (time.monotonic() + RETRY_S * 2**tries, reason)
 
-    def delay_folder(self, job_id: int, problem: str) -> None:
+    def delay_folder(self, job_id: int, problem: Message) -> None:
         """Try the job again later, as its folder could not be used now."""
         since = self._unusable.setdefault(job_id, time.time())
         found = FolderUnreadable(since, problem)

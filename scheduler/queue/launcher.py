@@ -100,12 +100,12 @@ class Launcher:
                 self._start(start, devices, availability)
                 vacated |= start.job.id not in self._index.running
             except FolderUnusable as e:
-                self._index.delay_folder(start.job.id, str(e))
+                self._index.delay_folder(start.job.id, e.message)
             except GpuTaken as e:
                 names = (label(device) for device in devices if device.id == e.device)
                 self._index.delay_start(start.job.id, JustTaken(next(names, e.device)))
             except UserError as e:
-                self._index.delay_start(start.job.id, StartFailed(str(e)))
+                self._index.delay_start(start.job.id, StartFailed(e.message))
         return vacated
 
     def _ask(self, starts: Sequence[Start], devices: Sequence[Device]) -> None:
@@ -134,7 +134,7 @@ class Launcher:
             try:
                 state = executor.prepare(job, attempt, held, submission)
             except FolderError as e:
-                self._index.commit_all([failed_before_start(job, str(e), now)])
+                self._index.commit_all([failed_before_start(job, e.message, now)])
                 return
             try:
                 self._index.commit_all([started(job, state, devices, now)])

@@ -11,7 +11,7 @@ import msgspec
 from gpudeck.scheduler.protocol.jobs import Event, Job, Queued, listed
 from gpudeck.scheduler.protocol.search import MAX_LISTED, NEWEST, Search
 from gpudeck.scheduler.protocol.turns import PART, Work, parts
-from gpudeck.scheduler.protocol.wait_reasons import render
+from gpudeck.scheduler.protocol.wait_texts import render
 from gpudeck.scheduler.queue.job_index import JobIndex
 from gpudeck.scheduler.queue.planner import Planner
 from gpudeck.scheduler.queue.policy import is_due

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from gpudeck.language.text import Message, phrase
+from gpudeck.language.text import Message, Text, join_texts, joined, phrase
 from gpudeck.scheduler.attempts import Executors, attempt_of
 from gpudeck.scheduler.protocol.devices import Device, Reading
 from gpudeck.scheduler.protocol.errors import UserError
@@ -22,8 +22,9 @@ from gpudeck.scheduler.protocol.jobs import (
     listed,
 )
 from gpudeck.scheduler.protocol.turns import Work, parts
-from gpudeck.scheduler.protocol.units import numbered
-from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed, explain
+from gpudeck.scheduler.protocol.units import list_jobs
+from gpudeck.scheduler.protocol.wait_reasons import FolderUnreadable, StartFailed
+from gpudeck.scheduler.protocol.wait_texts import explain
 from gpudeck.scheduler.queue.cancellation import Canceller
 from gpudeck.scheduler.queue.editing import JobEditor
 from gpudeck.scheduler.queue.fair_share import FairShare
@@ -150,15 +151,19 @@ class Queue:
             active = [attempt_of(job).attempt for job in self._index.running.values()]
             self._executors.of("").forget_all_but(active)
 
-    def store_problem(self) -> str | None:
+    def store_problem(self) -> Text | None:
         """Return what the store has lost, and which waiting jobs it damaged; None where nothing."""
         texts = [self._store.loss] if self._store.loss else []
         if damaged := sorted(self._index.damaged)[:NAMED]:
             texts.append(
-                f"the command or options of {numbered(damaged)} were changed or damaged in the "
-                f"store, and nothing of that is started. For details: gpudeck jobs {damaged[0]}"
+                phrase(
+                    "the command or options of {jobs} were changed or damaged in the store, and "
+                    "nothing of that is started. For details: gpudeck jobs {first}",
+                    jobs=list_jobs(damaged),
+                    first=damaged[0],
+                )
             )
-        return "; ".join(texts) or None
+        return join_texts(texts) if texts else None
 
     @property
     def store_is_replaced(self) -> bool:
@@ -170,7 +175,7 @@ class Queue:
         """Return whether jobs wait that may have run, as their folders cannot be read."""
         return bool(self._index.unknown)
 
-    def check_folders(self) -> str | None:
+    def check_folders(self) -> Text | None:
         """Look again at folders that could not be read, and return which still cannot.
 
         Raises UserError where what was found cannot be stored.
@@ -184,10 +189,14 @@ class Queue:
         if not (unread := unread | self._index.unknown.keys()):
             return None
         some = sorted(unread)[:NAMED]
-        more = f" and {len(unread) - NAMED} more" if len(unread) > NAMED else ""
-        return (
-            f"the folder of {numbered(some)}{more} cannot be read; it is checked again every few "
-            f"seconds. For details: gpudeck jobs {some[0]}"
+        jobs = list_jobs(some)
+        if (more := len(unread) - NAMED) > 0:
+            jobs = phrase("jobs {numbers} and {n} more", numbers=joined(some), n=more)
+        return phrase(
+            "the folder of {jobs} cannot be read; it is checked again every few seconds. "
+            "For details: gpudeck jobs {first}",
+            jobs=jobs,
+            first=some[0],
         )
 
     def reap(self, job_ids: Iterable[int]) -> None:

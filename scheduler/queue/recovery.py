@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.attempts import (
     Ending,
     Executor,
@@ -183,13 +183,13 @@ class Recovery:
             self._index.commit_all([(job, (event,)) for job in jobs])
         except UserError as e:
             for job in jobs:
-                self._hold_back(self._index.active[job.id], str(e))
+                self._hold_back(self._index.active[job.id], e.message)
             raise
         for job in jobs:
             self._inherited.discard(job.id)
             self._index.unknown.pop(job.id, None)
 
-    def _hold_back(self, job: Job, why: str) -> None:
+    def _hold_back(self, job: Job, why: Message) -> None:
         """Keep a job from starting that may have run: its folder cannot be read now."""
         last = self._index.unknown.get(job.id)
         if not isinstance(job.state, Queued):

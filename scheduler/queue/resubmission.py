@@ -73,7 +73,7 @@ class Resubmission:
             try:
                 jobs += self._store.between(part[0], part[-1] + 1)
             except UserError as e:
-                raise Unsettled(str(e)) from e
+                raise Unsettled(e.message) from e
             yield
         return jobs
 
@@ -81,7 +81,7 @@ class Resubmission:
         try:
             found = self._store.submission(token)
         except UserError as e:
-            raise Unsettled(str(e)) from e
+            raise Unsettled(e.message) from e
         if found is None and self._index.unrestored and self._store.may_have_lost:
             raise Unsettled(self._index.unrestored)
         return found
@@ -106,6 +106,6 @@ class Resubmission:
         try:
             queued = self._store.refill(left)
         except UserError as e:
-            raise Unsettled(str(e)) from e
+            raise Unsettled(e.message) from e
         for job in queued:
             self._index.revive(job)

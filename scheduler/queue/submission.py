@@ -20,7 +20,7 @@ from gpudeck.scheduler.protocol.jobs import (
 )
 from gpudeck.scheduler.protocol.submissions import digesting, new_token
 from gpudeck.scheduler.protocol.turns import PART, Work, light_parts, parts
-from gpudeck.scheduler.protocol.wait_reasons import explain
+from gpudeck.scheduler.protocol.wait_texts import explain
 from gpudeck.scheduler.queue.admission import (
     bind_kind,
     check_cluster,

@@ -34,8 +34,8 @@ from gpudeck.scheduler.protocol.wait_reasons import (
     NotConsidered,
     StartFailed,
     WaitReason,
-    explain,
 )
+from gpudeck.scheduler.protocol.wait_texts import explain
 
 MAX_UNBEGUN = 5
 """Attempts in a row that may end before they run anything, whatever the cause is."""
@@ -75,7 +75,7 @@ def started(job: Job, state: Running, devices: Sequence[Device], now: float) -> 
     return with_state(job, state), (Event(now, "started", text),)
 
 
-def failed_before_start(job: Job, problem: str, now: float) -> Change:
+def failed_before_start(job: Job, problem: Message, now: float) -> Change:
     """Return the job as it failed because of its folder."""
     state = Failed(now, now, problem)
     return with_state(job, state), (end_event(state),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.devices import Device, Reading
 from gpudeck.scheduler.protocol.errors import UserError
@@ -27,7 +28,7 @@ class AlertService:
     def __init__(
         self,
         store: Store,
-        notify: Callable[[str, str | None], None],
+        notify: Callable[[str, Message | None], None],
         annotate: Callable[[Annotation], None],
         tell: Callable[[Alert], None],
     ) -> None:
@@ -81,7 +82,7 @@ class AlertService:
         try:
             self._store.put_alerts(tuple(self._unsaved.values()))
         except UserError as e:
-            self._notify("alerts", str(e))
+            self._notify("alerts", e.message)
         else:
             self._unsaved = {}
             self._notify("alerts", None)

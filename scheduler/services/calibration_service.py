@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gpudeck.language.text import Message, Text
+from gpudeck.language.text import Message, Text, message_of, phrase
 from gpudeck.scheduler.protocol import calibration, paths
 from gpudeck.scheduler.protocol.calibration import UNCALIBRATED, ClockCalibration, tensor_activity
 from gpudeck.scheduler.protocol.devices import Device
@@ -132,7 +132,7 @@ class CalibrationService:
             found = [await self._calibrate(gpu, ended) for gpu in measured]
             calibration.keep(found)
         except (OSError, UserError, CannotFit, *MALFORMED) as e:
-            values = (("job", job_id), ("problem", str(e)), ("command", "gpudeck calibrate"))
+            values = (("job", job_id), ("problem", message_of(e)), ("command", "gpudeck calibrate"))
             self._notify(Text(calibration.NOT_KEPT, values))
             return
         self._notify(None)
@@ -141,7 +141,7 @@ class CalibrationService:
     async def _calibrate(self, gpu: MeasuredGpu, ended: float) -> ClockCalibration:
         device = next((d for d in self._devices() if d.id == gpu.device), None)
         if device is None:
-            raise UserError(f"the GPU {gpu.device} is not there any more")
+            raise UserError(phrase("the GPU {device} is not there any more", device=gpu.device))
         before = _in_force(device)
         read = []
         for load in gpu.loads:
@@ -153,7 +153,10 @@ class CalibrationService:
         known = [load for load in loads if load is not None]
         if len(known) < len(loads) / 2:
             raise UserError(
-                f"{label(device)} was read too seldom beside the loads, or has no hardware counters"
+                phrase(
+                    "{device} was read too seldom beside the loads, or has no hardware counters",
+                    device=label(device),
+                )
             )
         return ClockCalibration(device.id, *_versions(device), ended, fit(known))
 

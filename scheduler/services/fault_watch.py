@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.devices import Reading
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
@@ -70,5 +71,9 @@ class FaultWatch:
         try:
             paths.replace_file(self._file, msgspec.json.encode(self._known))
         except OSError as e:
-            raise UserError(f"{self._file} cannot be written: {e.strerror}") from e
+            raise UserError(
+                phrase(
+                    "{file} cannot be written: {error}", file=str(self._file), error=str(e.strerror)
+                )
+            ) from e
         self._saved = self._known

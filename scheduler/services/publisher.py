@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.snapshot import Snapshot
 from gpudeck.scheduler.protocol.wire import Peer
@@ -67,8 +68,11 @@ class Publisher:
         """
         if self._subscribers[peer.uid] >= MAX_SUBSCRIBERS:
             raise UserError(
-                f"up to {MAX_SUBSCRIBERS} programs of one user follow the daemon at once. "
-                "Close some, and try again"
+                phrase(
+                    "up to {most} programs of one user follow the daemon at once. "
+                    "Close some, and try again",
+                    most=MAX_SUBSCRIBERS,
+                )
             )
         sent = self._count
         self._subscribers[peer.uid] += 1

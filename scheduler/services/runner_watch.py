@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.services.notices import NoticeBoard
 
@@ -58,8 +59,11 @@ class RunnerWatch:
             return
         except OSError as e:
             raise UserError(
-                f"no more processes can be watched: {e.strerror}. "
-                "The daemon may need a higher limit of open files."
+                phrase(
+                    "no more processes can be watched: {error}. The daemon may need "
+                    "a higher limit of open files.",
+                    error=str(e.strerror),
+                )
             ) from e
 
         def ended() -> None:

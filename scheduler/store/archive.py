@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpudeck.language.text import read_text, stored_text
+from gpudeck.language.text import phrase, read_text, stored_text
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.store.database import Database
@@ -44,7 +44,7 @@ class Archive(Database):
     """Store the history of all devices. Raises Damaged where the file must be given up."""
 
     def __init__(self, file: Path) -> None:
-        super().__init__(file, "history", "history_queries.sql", busy=BUSY_S, one_thread=False)
+        super().__init__(file, "history_queries.sql", busy=BUSY_S, one_thread=False)
 
     def _prepare(self) -> None:
         self.connection.execute("PRAGMA journal_mode = WAL")
@@ -53,8 +53,11 @@ class Archive(Database):
         (version,) = self.connection.execute("PRAGMA user_version").fetchone()
         if version > SCHEMA_VERSION:
             raise UserError(
-                f"the history {self._file} was written by a newer GPU Deck; nothing is recorded "
-                "until you update GPU Deck or move the file away"
+                phrase(
+                    "the history {file} was written by a newer GPU Deck; nothing is "
+                    "recorded until you update GPU Deck or move the file away",
+                    file=str(self._file),
+                )
             )
         if version == 0:
             self.connection.executescript(
@@ -251,7 +254,13 @@ def replace_damaged(file: Path, report: Callable[[str], None]) -> Archive:
         for rest in ("-wal", "-shm"):
             file.with_name(file.name + rest).unlink(missing_ok=True)
     except OSError as e:
-        raise UserError(f"the history {file} is damaged and cannot be renamed: {e.strerror}") from e
+        raise UserError(
+            phrase(
+                "the history {file} is damaged and cannot be renamed: {error}",
+                file=str(file),
+                error=str(e.strerror),
+            )
+        ) from e
     report(f"the history was damaged and starts anew; the old file is {aside}")
     return Archive(file)
 

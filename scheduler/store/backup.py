@@ -8,6 +8,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.durable import sync
 from gpudeck.scheduler.protocol.errors import UserError
@@ -30,14 +31,18 @@ def back_up(file: Path, to: Path) -> int:
         UserError: There is no store, it is damaged, or the copy cannot be written.
     """
     if not file.exists():
-        raise UserError(f"there is no store {file}: nothing was queued here yet")
+        raise UserError(
+            phrase("there is no store {file}: nothing was queued here yet", file=str(file))
+        )
     try:
         with translated_errors(file):
             with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
                 copy_store(db, to)
             return _check(to)
     except OSError as e:
-        raise UserError(f"the copy {to} cannot be written: {e.strerror}") from e
+        raise UserError(
+            phrase("the copy {to} cannot be written: {error}", to=str(to), error=str(e.strerror))
+        ) from e
 
 
 def put_back(copy: Path, file: Path) -> Path | None:
@@ -66,7 +71,13 @@ def put_back(copy: Path, file: Path) -> Path | None:
         sync(new)
         return _replace(file, new)
     except OSError as e:
-        raise UserError(f"the store {file} cannot be replaced: {e.strerror}") from e
+        raise UserError(
+            phrase(
+                "the store {file} cannot be replaced: {error}",
+                file=str(file),
+                error=str(e.strerror),
+            )
+        ) from e
 
 
 def _replace(file: Path, new: Path) -> Path | None:
@@ -100,7 +111,9 @@ def _check_version(db: sqlite3.Connection, file: Path) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     known = db.execute("SELECT 1 FROM sqlite_schema WHERE name IN ('jobs', 'queue')").fetchall()
     if len(known) < 2 or not 0 < version <= SCHEMA_VERSION:
-        raise UserError(f"{file} is no store that this version of GPU Deck can read")
+        raise UserError(
+            phrase("{file} is no store that this version of GPU Deck can read", file=str(file))
+        )
 
 
 def _check(file: Path) -> int:
@@ -109,6 +122,8 @@ def _check(file: Path) -> int:
     with closing(sqlite3.connect(file)) as db:
         (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
         if found != "ok":
-            raise UserError(f"the store {file} is damaged. See: gpudeck doctor")
+            raise UserError(
+                phrase("the store {file} is damaged. See: gpudeck doctor", file=str(file))
+            )
         (count,) = db.execute("SELECT count(*) FROM jobs").fetchone()
     return int(count)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import Unsettled, UserError
 from gpudeck.scheduler.store.migrate import named_queries, sql
@@ -38,14 +39,11 @@ class Database:
     written then.
     """
 
-    def __init__(
-        self, file: Path, what: str, queries: str, *, busy: float, one_thread: bool
-    ) -> None:
+    def __init__(self, file: Path, queries: str, *, busy: float, one_thread: bool) -> None:
         """Open the file, or create it.
 
         Args:
             file: The file.
-            what: What the file is, for messages.
             queries: The name of the file with its SQL.
             busy: Seconds to wait while another program locks the file.
             one_thread: Refuse use by another thread than this one.
@@ -61,7 +59,11 @@ class Database:
             file.chmod(paths.PRIVATE_FILE)
         except OSError as e:
             raise UserError(
-                f"the {what} {file} cannot be used: {e.strerror}. See: gpudeck doctor"
+                phrase(
+                    "the store {file} cannot be used: {error}. See: gpudeck doctor",
+                    file=str(file),
+                    error=str(e.strerror),
+                )
             ) from e
         with self._translated():
             self.connection = sqlite3.connect(
@@ -80,7 +82,13 @@ class Database:
     def _expect(self, schema: str) -> None:
         """Raise Damaged where a table or column of that file of SQL is missing."""
         if missing := missing_column(self.connection, schema):
-            raise Damaged(f"the store {self._file} is damaged ({missing}). See: gpudeck doctor")
+            raise Damaged(
+                phrase(
+                    "the store {file} is damaged ({error}). See: gpudeck doctor",
+                    file=str(self._file),
+                    error=missing,
+                )
+            )
 
     def close(self) -> None:
         """Close the connection."""
@@ -116,7 +124,11 @@ class Database:
             if code in _FULL or code is None or code & 0xFF != sqlite3.SQLITE_IOERR:
                 raise
             raise Unsettled(
-                f"the store {self._file} cannot be used: {e}. See: gpudeck doctor"
+                phrase(
+                    "the store {file} cannot be used: {error}. See: gpudeck doctor",
+                    file=str(self._file),
+                    error=str(e),
+                )
             ) from e
 
     def _translated(self) -> AbstractContextManager[None]:
@@ -129,19 +141,41 @@ def translated_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as e:  # SQLite quotes what it found in place of a name
-        raise Damaged(f"the store {file} is damaged ({e.reason}). See: gpudeck doctor") from e
+        raise Damaged(
+            phrase(
+                "the store {file} is damaged ({error}). See: gpudeck doctor",
+                file=str(file),
+                error=e.reason,
+            )
+        ) from e
     except sqlite3.DatabaseError as e:
         code = getattr(e, "sqlite_errorcode", None)
         primary = None if code is None else code & 0xFF
         if code in _FULL:
             raise UserError(
-                f"the disk is full: nothing was changed in {file}. Free some space and try again."
+                phrase(
+                    "the disk is full: nothing was changed in {file}. Free some "
+                    "space and try again.",
+                    file=str(file),
+                )
             ) from e
         not_utf8 = code is None and isinstance(e, sqlite3.OperationalError)
         if primary in _DAMAGED or not_utf8:
-            raise Damaged(f"the store {file} is damaged ({e}). See: gpudeck doctor") from e
+            raise Damaged(
+                phrase(
+                    "the store {file} is damaged ({error}). See: gpudeck doctor",
+                    file=str(file),
+                    error=str(e),
+                )
+            ) from e
         if primary in _UNUSABLE:
-            raise UserError(f"the store {file} cannot be used: {e}. See: gpudeck doctor") from e
+            raise UserError(
+                phrase(
+                    "the store {file} cannot be used: {error}. See: gpudeck doctor",
+                    file=str(file),
+                    error=str(e),
+                )
+            ) from e
         raise
 
 

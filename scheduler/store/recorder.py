@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.devices import Reading
 from gpudeck.scheduler.protocol.errors import UserError
@@ -97,7 +98,7 @@ class Recorder:
     async def _run(self, action: Callable[[HistoryKeeper], T]) -> T:
         """Run a function in the thread, after all that was added before now."""
         if self._closed:
-            raise UserError("the daemon is shutting down")
+            raise UserError(phrase("the daemon is shutting down"))
         loop = asyncio.get_running_loop()
         readings, self._readings = self._readings, []
         annotations, self._annotations = self._annotations, []

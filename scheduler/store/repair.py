@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpudeck.language.text import phrase, read_text
+from gpudeck.language.text import Message, phrase, read_text
 from gpudeck.scheduler.protocol.durable import sync
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.jobs import Event, Group, Job, Queued, Spec, State, Usage, status_of
 from gpudeck.scheduler.protocol.submissions import SubmissionRecord
+from gpudeck.scheduler.protocol.units import list_job_ranges
 from gpudeck.scheduler.store import carve, environments
 from gpudeck.scheduler.store.checksums import Level, checksum, mark_of, read_level
 from gpudeck.scheduler.store.database import missing_column, translated_errors
@@ -44,7 +45,7 @@ class RepairSummary(NamedTuple):
     """The damaged file."""
 
 
-def examine(file: Path, known: Collection[int]) -> str:
+def examine(file: Path, known: Collection[int]) -> Message:
     """Return what is wrong with the store, empty where nothing is. Only a copy is opened.
 
     Args:
@@ -57,10 +58,16 @@ def examine(file: Path, known: Collection[int]) -> str:
     try:
         return _examined(file, known)
     except OSError as e:
-        raise UserError(f"the store {file} cannot be copied to be examined: {e.strerror}") from e
+        raise UserError(
+            phrase(
+                "the store {file} cannot be copied to be examined: {error}",
+                file=str(file),
+                error=str(e.strerror),
+            )
+        ) from e
 
 
-def _examined(file: Path, known: Collection[int]) -> str:
+def _examined(file: Path, known: Collection[int]) -> Message:
     with tempfile.TemporaryDirectory(dir=file.parent, prefix="examined-") as folder:
         copy = Path(folder) / file.name
         for source in _parts(file):
@@ -71,7 +78,7 @@ def _examined(file: Path, known: Collection[int]) -> str:
                 if found != "ok":
                     return str(found).splitlines()[-1]
                 if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'jobs'").fetchone():
-                    return f"{file} holds nothing"
+                    return phrase("{file} holds nothing", file=str(file))
                 (version,) = db.execute("PRAGMA user_version").fetchone()
                 if version == SCHEMA_VERSION and (lacks := missing_column(db, "schema.sql")):
                     return lacks
@@ -80,22 +87,26 @@ def _examined(file: Path, known: Collection[int]) -> str:
                 intact, bereft, changed = _intact_jobs(carve.rows(*_bytes(file)))
                 garbled = [job for (job,) in db.execute("SELECT id FROM jobs") if job not in intact]
         except UserError as e:
-            return str(e)
+            return e.message
     if garbled:
-        return f"{numbers(garbled)} cannot be read"
+        return phrase("{jobs} cannot be read", jobs=list_job_ranges(garbled))
     if bereft:
-        return f"the environment of {numbers(bereft)} is lost or damaged"
+        return phrase("the environment of {jobs} is lost or damaged", jobs=list_job_ranges(bereft))
     if changed:
-        return f"the command or options of {numbers(changed)} were changed or damaged"
+        return phrase(
+            "the command or options of {jobs} were changed or damaged",
+            jobs=list_job_ranges(changed),
+        )
     mark = read_level(mark_of(file))
     if mark.events > level.events or mark.jobs > level.jobs:
         return described_loss(file, level, mark)
     unknown = [number for number in known if number > newest]
-    return (
-        f"{numbers(unknown)} ran but the store does not know: its newest changes are gone"
-        if unknown
-        else ""
-    )
+    if unknown:
+        return phrase(
+            "{jobs} ran but the store does not know: its newest changes are gone",
+            jobs=list_job_ranges(unknown),
+        )
+    return ""
 
 
 def rebuild(file: Path, known: Iterable[int]) -> RepairSummary:
@@ -111,7 +122,13 @@ def rebuild(file: Path, known: Iterable[int]) -> RepairSummary:
     try:
         return _rebuilt(file, known)
     except OSError as e:
-        raise UserError(f"the store {file} cannot be replaced: {e.strerror}") from e
+        raise UserError(
+            phrase(
+                "the store {file} cannot be replaced: {error}",
+                file=str(file),
+                error=str(e.strerror),
+            )
+        ) from e
 
 
 def _rebuilt(file: Path, known: Iterable[int]) -> RepairSummary:
@@ -167,19 +184,6 @@ def _rebuilt(file: Path, known: Iterable[int]) -> RepairSummary:
     )
 
 
-def numbers(jobs: Iterable[int]) -> str:
-    """Return the numbers as a text: jobs 3, 5 to 9, 12."""
-    spans: list[list[int]] = []
-    for job in sorted(jobs):
-        if spans and spans[-1][1] == job - 1:
-            spans[-1][1] = job
-        else:
-            spans.append([job, job])
-    texts = [f"{first}" if first == last else f"{first} to {last}" for first, last in spans]
-    several = len(spans) > 1 or spans[0][0] != spans[0][1]
-    return f"job{'s' if several else ''} {', '.join(texts)}"
-
-
 def _parts(file: Path) -> list[Path]:
     """Return the file and its write-ahead log, if any; SQLite recreates its other files."""
     return [part for part in (file, file.with_name(f"{file.name}-wal")) if part.exists()]
@@ -190,7 +194,11 @@ def _bytes(file: Path) -> tuple[bytes, bytes]:
     try:
         return file.read_bytes(), log.read_bytes() if log.exists() else b""
     except OSError as e:
-        raise UserError(f"the store {file} cannot be read: {e.strerror}") from e
+        raise UserError(
+            phrase(
+                "the store {file} cannot be read: {error}", file=str(file), error=str(e.strerror)
+            )
+        ) from e
 
 
 def _put_aside(file: Path) -> Path:

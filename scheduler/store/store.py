@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gpudeck.language.text import phrase, read_text, stored_text
+from gpudeck.language.text import Text, phrase, read_text, stored_text
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError, no_job
 from gpudeck.scheduler.protocol.jobs import Event, Group, Job, Lost, Spec, State, Usage, listed
 from gpudeck.scheduler.protocol.search import (
@@ -29,7 +29,9 @@ from gpudeck.scheduler.protocol.search import (
 )
 from gpudeck.scheduler.protocol.snapshot import Alert
 from gpudeck.scheduler.protocol.submissions import SubmissionRecord
-from gpudeck.scheduler.protocol.wait_reasons import EnvironmentMissing, explain
+from gpudeck.scheduler.protocol.units import list_job_ranges
+from gpudeck.scheduler.protocol.wait_reasons import EnvironmentMissing
+from gpudeck.scheduler.protocol.wait_texts import explain
 from gpudeck.scheduler.store.checksums import Level, LevelMark, checksum
 from gpudeck.scheduler.store.database import Database
 from gpudeck.scheduler.store.environments import EnvironmentLost, digest, whole
@@ -64,10 +66,10 @@ class Store(Database):
     """Store the jobs. Raises UserError, too, where a newer GPU Deck wrote the file."""
 
     def __init__(self, file: Path) -> None:
-        self.loss = ""
-        """What was lost since the store was open last, in a sentence; empty where nothing was."""
+        self.loss: Text | None = None
+        """What was lost since the store was open last, in a sentence; None where nothing was."""
         self._mark = LevelMark(file)
-        super().__init__(file, "store", "queries.sql", busy=BUSY_S, one_thread=True)
+        super().__init__(file, "queries.sql", busy=BUSY_S, one_thread=True)
         self._hidden = Hidden()
         """Jobs of submissions that are not stored as a whole yet."""
         self._given_up: list[range] = []
@@ -81,7 +83,11 @@ class Store(Database):
         except OSError as e:
             self.close()
             raise UserError(
-                f"the store {file} cannot be used: {e.strerror}. See: gpudeck doctor"
+                phrase(
+                    "the store {file} cannot be used: {error}. See: gpudeck doctor",
+                    file=str(file),
+                    error=str(e.strerror),
+                )
             ) from e
 
     def _prepare(self) -> None:
@@ -93,9 +99,14 @@ class Store(Database):
         (version,) = self.connection.execute("PRAGMA user_version").fetchone()
         if version > SCHEMA_VERSION:
             raise UserError(
-                f"the store {self._file} was written by a newer GPU Deck "  # noqa: S608 - no SQL
-                f"(schema {version}; this one knows {SCHEMA_VERSION}). "
-                "Update GPU Deck, or set GPUDECK_HOME to another folder."
+                phrase(
+                    "the store {file} was written by a newer GPU Deck (schema "
+                    "{version}; this one knows {known}). Update GPU Deck, or set "
+                    "GPUDECK_HOME to another folder.",
+                    file=str(self._file),
+                    version=version,
+                    known=SCHEMA_VERSION,
+                )
             )
         self._is_new = version == 0
         if self._is_new:
@@ -111,8 +122,12 @@ class Store(Database):
             migrate(self.connection, self._file, version)
         except OSError as e:
             raise UserError(
-                f"the store {self._file} was written by an older GPU Deck, and cannot be copied "
-                f"before its migration: {e.strerror}"
+                phrase(
+                    "the store {file} was written by an older GPU Deck, and cannot "
+                    "be copied before its migration: {error}",
+                    file=str(self._file),
+                    error=str(e.strerror),
+                )
             ) from e
 
     def _find_loss(self) -> None:
@@ -199,8 +214,10 @@ class Store(Database):
         refused = self.refused_at is not None and time.monotonic() - self.refused_at < RECENT_S
         if refused or space.f_bavail * space.f_frsize < ROOM:
             raise UserError(
-                f"the disk of {self._file.parent} is full: no job can be queued now. "
-                "Free some space"
+                phrase(
+                    "the disk of {parent} is full: no job can be queued now. Free some space",
+                    parent=str(self._file.parent),
+                )
             )
 
     def insert(self, spec: Spec, submitted: float, state: State) -> Job:
@@ -242,8 +259,12 @@ class Store(Database):
         """Raise UserError where what is stored now would be lost, or the disk is still full."""
         if self.replaced:
             raise UserError(
-                f"the store {self._file} was deleted or replaced while the daemon used it, so that "
-                "the daemon ends. Submit again: the next one takes over what is left"
+                phrase(
+                    "the store {file} was deleted or replaced while the daemon used "
+                    "it, so that the daemon ends. Submit again: the next one takes "
+                    "over what is left",
+                    file=str(self._file),
+                )
             )
         self.drop_staged(self._given_up)
 
@@ -416,7 +437,11 @@ class Store(Database):
             self._put_submissions(records)
         self._note_level()
         if self.loss:
-            self.loss += f". Jobs recovered from what their attempts left: {len(lost)}"
+            self.loss = phrase(
+                "{loss}. Jobs recovered from what their attempts left: {n}",
+                loss=self.loss,
+                n=len(lost),
+            )
         return lost
 
     def _is_lost(self, number: int) -> bool:
@@ -695,8 +720,13 @@ class Store(Database):
                     decoded = _SPEC(spec), submitted, _STATE(state), place, tries, _USAGE(usage)
                 except (*MALFORMED, TypeError) as e:  # TypeError: NULL in place of text
                     raise UserError(
-                        f"the store {self._file} is damaged (job {number}: {e})."
-                        " See: gpudeck doctor"
+                        phrase(
+                            "the store {file} is damaged (job {number}: {error}). "
+                            "See: gpudeck doctor",
+                            file=str(self._file),
+                            number=number,
+                            error=str(e),
+                        )
                     ) from e
                 text = spec if isinstance(spec, bytes) else spec.encode()
                 changed = seal != checksum(number, submitted, text)
@@ -761,16 +791,19 @@ def _seal(job: Job, spec: str) -> str:
     return "" if job.damaged else checksum(job.id, float(job.submitted), spec.encode())
 
 
-def described_loss(file: Path, level: Level, mark: Level, deleted: bool = False) -> str:
+def described_loss(file: Path, level: Level, mark: Level, deleted: bool = False) -> Text:
     """Return what a store has lost that has this level, and had that of its mark."""
     gone = range(level.jobs + 1, mark.jobs + 1)
-    text = f"the newest changes of the store {file} are gone"
+    text = phrase("the newest changes of the store {file} are gone", file=str(file))
     if deleted:
-        text = f"the store {file} was deleted"
+        text = phrase("the store {file} was deleted", file=str(file))
     if gone:
-        some = f"job {gone[0]}" if len(gone) == 1 else f"jobs {gone[0]} to {gone[-1]}"
-        text += f", and all that it held of {some}"
-    return f"{text}. Their folders are kept in {file.parent / 'jobs'}"
+        text = phrase(
+            "{loss}, and all that it held of {jobs}", loss=text, jobs=list_job_ranges(gone)
+        )
+    return phrase(
+        "{loss}. Their folders are kept in {folder}", loss=text, folder=str(file.parent / "jobs")
+    )
 
 
 def _bare(spec: Spec) -> Spec:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.background.process_stat import boot_id
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.paths import replace_file
@@ -26,8 +27,13 @@ def read_suspensions(file: Path) -> tuple[Suspension, ...]:
         return ()
     except (OSError, *MALFORMED) as e:
         raise UserError(
-            f"the list of suspended programs, {file}, cannot be read: {e}. Programs that were "
-            "suspended wait until they are resumed by: gpudeck resume --pid PID"
+            phrase(
+                "the list of suspended programs, {file}, cannot be read: {error}. "
+                "Programs that were suspended wait until they are resumed by: "
+                "gpudeck resume --pid PID",
+                file=str(file),
+                error=str(e),
+            )
         ) from e
     boot = boot_id()
     return tuple(suspension for suspension in found if suspension.boot == boot)

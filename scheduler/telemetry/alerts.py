@@ -148,7 +148,9 @@ class AlertEvaluator:
             if alert.id == number:
                 self._active[key] = msgspec.structs.replace(alert, acknowledged=True)
                 return self._active[key]
-        raise NotFound(f"there is no active alert {number}. See: gpudeck alerts")
+        raise NotFound(
+            phrase("there is no active alert {number}. See: gpudeck alerts", number=number)
+        )
 
     def _raise(self, level: AlertLevel, since: float, now: float) -> Alert:
         key, text = level.key, level.text()

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler import verbs
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.jobs import Spec
@@ -95,13 +96,19 @@ def _check_values(line: bytes) -> Work[None]:
         commas += line.count(b",", start, start + _SLICE)
         if commas > MAX_VALUES:
             raise UserError(
-                f"a request has up to {MAX_VALUES} values. Name fewer jobs, or submit fewer at once"
+                phrase(
+                    "a request has up to {most} values. Name fewer jobs, or submit fewer at once",
+                    most=MAX_VALUES,
+                )
             )
         yield
 
 
 def _unknown(why: str) -> UserError:
     return UserError(
-        f"this daemon does not know the request: {why}. Client and daemon may differ in version; "
-        "try: gpudeck daemon stop"
+        phrase(
+            "this daemon does not know the request: {why}. Client and daemon may "
+            "differ in version; try: gpudeck daemon stop",
+            why=why,
+        )
     )

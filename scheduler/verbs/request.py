@@ -23,8 +23,7 @@ from typing import (
 
 import msgspec
 
-from gpudeck.language.numbers import amount
-from gpudeck.language.text import Message
+from gpudeck.language.text import Bytes, Message, phrase
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, Refused, Unsettled, UserError
 from gpudeck.scheduler.protocol.turns import Work, parts
 from gpudeck.scheduler.protocol.wire import MAX_MESSAGE, Peer
@@ -176,12 +175,18 @@ def encode_request(request: Request[Any]) -> bytes:
         line = encode_message(request)
     except UnicodeEncodeError as e:
         raise UserError(
-            f"only UTF-8 can be sent to the daemon, and this is not UTF-8: {e.object!a}"
+            phrase(
+                "only UTF-8 can be sent to the daemon, and this is not UTF-8: {object}",
+                object=ascii(e.object),
+            )
         ) from e
     if len(line) >= MAX_MESSAGE:
         raise UserError(
-            f"the request has {amount(len(line))}, and the daemon accepts {amount(MAX_MESSAGE)}. "
-            "Submit fewer jobs at once."
+            phrase(
+                "the request has {size}, and the daemon accepts {most}. Submit fewer jobs at once.",
+                size=Bytes(len(line)),
+                most=Bytes(MAX_MESSAGE),
+            )
         )
     return line
 
@@ -198,8 +203,10 @@ def decode_reply(line: bytes, request: Request[R]) -> R:
         reply = decoder.decode(line)
     except MALFORMED as e:
         raise UserError(
-            "the daemon belongs to another version of GPU Deck. "
-            "Restart it with: gpudeck daemon stop"
+            phrase(
+                "the daemon belongs to another version of GPU Deck. Restart it with: "
+                "gpudeck daemon stop"
+            )
         ) from e
     if isinstance(reply, Error):
         raise reply.error()

@@ -11,6 +11,8 @@ from gpudeck.language.languages import LANGUAGES, Language
 
 TRANSLATED = [language for language in LANGUAGES if language != "en"]
 PLACEHOLDER = re.compile(r"\{(\w+)[^}]*\}")
+OTHER_WORDS = {"de": r"\bAuftr[aä]g", "fr": r"\bt[aâ]ches?\b", "es": r"\b(trabajo|tarea)s?\b"}
+"""Words that stand for a job elsewhere; here it is called a job in every language."""
 
 
 @pytest.mark.parametrize("language", TRANSLATED)
@@ -26,6 +28,21 @@ def test_translations_fill_in_the_values_of_their_texts(language: Language) -> N
         for form in forms:
             found = set(PLACEHOLDER.findall(form)) - {"n"}
             assert found == wanted, f"{language}: {text!r} became {form!r}"
+
+
+@pytest.mark.parametrize("language", TRANSLATED)
+def test_a_job_has_one_name(language: Language) -> None:
+    other = re.compile(OTHER_WORDS[language], re.IGNORECASE)
+    means_it = re.compile(r"\bjobs?\b", re.IGNORECASE)
+    has_other = re.compile(r"\b(orders?|works?)\b", re.IGNORECASE)  # these have words like it
+    found = [
+        form
+        for text, forms in messages.translations(language)
+        if means_it.search(text) and not has_other.search(text)
+        for form in forms
+        if other.search(form)
+    ]
+    assert found == []
 
 
 @pytest.mark.parametrize(

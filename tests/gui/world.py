@@ -39,7 +39,8 @@ from gpudeck.scheduler.protocol.jobs import (
 )
 from gpudeck.scheduler.protocol.schedule import Landing
 from gpudeck.scheduler.protocol.snapshot import Alert
-from gpudeck.scheduler.protocol.wait_reasons import Behind, ReplayShown, render
+from gpudeck.scheduler.protocol.wait_reasons import Behind, ReplayShown
+from gpudeck.scheduler.protocol.wait_texts import render
 from tests.gui.snapshots import GIB, H100, NOW, raw
 
 MEASURED = Path(__file__).parents[1] / "benchmarks/results/attention_grid_2026-11-22_h100.csv"

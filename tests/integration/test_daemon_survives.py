@@ -394,7 +394,9 @@ def test_a_damaged_history_is_put_aside_and_the_daemon_works(cpu_home: Path) -> 
     paths.history_file().write_bytes(b"no history")
     with Client() as deck:
         eventually(
-            lambda: any("history was damaged and starts anew" in n for n in deck.snapshot().notices)
+            lambda: any(
+                "history was damaged and starts anew" in str(n) for n in deck.snapshot().notices
+            )
         )
         eventually(lambda: deck.history("cpu", ["util"], 0.0).times)
         deck.submit(["true"])
@@ -468,7 +470,7 @@ def test_a_full_disk_is_reported_in_one_line_and_nothing_is_lost(
         runner, signal.SIGKILL
     )  # what became of this one cannot be stored when the next daemon finds it
     with Client() as deck:
-        assert any("disk is full" in n for n in deck.snapshot().notices)
+        assert any("disk is full" in str(n) for n in deck.snapshot().notices)
         assert [deck.job(j.id).status for j in (job, hog)] == ["running", "running"]
         ballast.unlink()
         ballast.with_name("more").unlink()
@@ -552,7 +554,7 @@ def test_jobs_whose_records_went_with_the_deleted_log_never_run_again(
     log.unlink()
     with Client() as deck:
         assert [deck.job(number).status for number in (1, 2)] == ["done", "lost"]
-        notices = eventually(lambda: [n for n in deck.snapshot().notices if "store" in n])
+        notices = eventually(lambda: [str(n) for n in deck.snapshot().notices if "store" in str(n)])
         assert notices[0].startswith(f"the newest changes of the store {paths.store_file()} are ")
         # On a slow machine a checkpoint may have come between the two jobs.
         if "all that it held of job 2" not in notices[0]:

@@ -145,7 +145,7 @@ def test_a_job_that_waits_without_its_environment_is_named_and_held(home: Path) 
     store.close()
     known, waits = range(1, JOBS + 1), JOBS + 1
     assert (
-        repair.examine(paths.store_file(), known)
+        str(repair.examine(paths.store_file(), known))
         == f"the environment of job {waits} is lost or damaged"
     )
     assert repair.rebuild(paths.store_file(), known)[:3] == (waits, [], [waits])
@@ -183,7 +183,7 @@ def test_a_store_of_which_nothing_is_left_gives_no_number_twice(home: Path) -> N
     for name in ("gpudeck.sqlite", "gpudeck.sqlite-wal"):
         (home / name).write_bytes(b"")
     known = range(1, JOBS + 1)
-    assert "holds nothing" in repair.examine(paths.store_file(), known)
+    assert "holds nothing" in str(repair.examine(paths.store_file(), known))
     rescue = repair.rebuild(paths.store_file(), known)
     assert (rescue.jobs, rescue.lost) == (0, [*known, JOBS + 1])
     with Client() as deck:

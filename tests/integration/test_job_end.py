@@ -34,7 +34,7 @@ def test_the_command_runs_after_every_job(cpu_home: Path, tmp_path: Path) -> Non
         deck.cancel(held.id)
         wanted = {f"{done.id} done {name}", f"{failed.id} failed f", f"{held.id} cancelled held"}
         eventually(lambda: told.exists() and set(told.read_text().splitlines()) == wanted)
-        assert "callback" not in " ".join(deck.snapshot().notices)
+        assert "callback" not in " ".join(map(str, deck.snapshot().notices))
         runs = deck.submit(["sleep", "0.5"], name="outlives the daemon")
         eventually(lambda: deck.job(runs.id).status == "running")
     kill_daemon()

@@ -114,7 +114,7 @@ def test_a_job_whose_end_is_unreadable_is_shown_and_can_be_cancelled(deck: Clien
     shown = gpudeck("jobs", str(job.id)).stdout
     assert "its folder has been unreadable since" in shown
     notice = f"the folder of job {job.id} cannot be read"
-    eventually(lambda: any(notice in text for text in deck.snapshot().notices))
+    eventually(lambda: any(notice in str(text) for text in deck.snapshot().notices))
     deck.cancel(job.id)
     assert isinstance(deck.wait(job.id, 30.0).state, Cancelled)
     (paths.home() / "jobs").chmod(0o700)

@@ -90,7 +90,8 @@ def test_a_new_state_folder_is_local_and_an_existing_one_stays(
             on_nfs(recorded, base)
         if name == "old":
             (base / "gpudeck" / "gpudeck.sqlite").touch()
-        found[name] = paths.home(), paths.network_note()
+        note = paths.network_note()
+        found[name] = paths.home(), note and str(note)
     new = local / f"gpudeck-{os.getuid()}"
     assert found["new"] == (
         new,
@@ -143,7 +144,7 @@ def test_a_daemon_on_a_network_file_system_says_so_and_leaves_it_to_the_next_mac
         assert daemon.stdout.readline() == "ready\n"
         text = f"the state folder {cpu_home} is on a network file system (nfs4)"
         with Client(start=False) as deck:
-            assert any(notice.startswith(text) for notice in deck.snapshot().notices)
+            assert any(str(notice).startswith(text) for notice in deck.snapshot().notices)
             host, boot = (cpu_home / "daemon.host").read_text().splitlines()
             assert host == os.uname().nodename and len(boot) == 36
             deck.stop_daemon()

@@ -128,7 +128,9 @@ def test_jobs_that_went_with_the_log_are_recovered_from_their_attempts(
         assert (again.spec.name, again.state.runner) == ("runs on", state.runner)
         assert again.state.devices == state.devices and lives(state.runner)
         assert deck.job(waits.id).status == "lost"
-        eventually(lambda: "the newest changes of the store" in " ".join(deck.snapshot().notices))
+        eventually(
+            lambda: "the newest changes of the store" in " ".join(map(str, deck.snapshot().notices))
+        )
         go.touch()
         assert getattr(deck.wait(runs_on.id, WAIT_S).state, "code", None) == 7
         assert deck.submit(["true"]).id > runs_on.id, "no number is given twice"

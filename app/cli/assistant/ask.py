@@ -27,6 +27,7 @@ from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.messages import Answer, When
 from gpudeck.assistant.query.request import Query
 from gpudeck.assistant.tools.proposal import Decision, Proposal
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 
@@ -98,7 +99,7 @@ def _last_state() -> State:
         return msgspec.json.decode(_file().read_bytes(), type=State)
     except (*MALFORMED, OSError):
         raise UserError(
-            "there is no earlier question to go on with: ask without --continue"
+            phrase("there is no earlier question to go on with: ask without --continue")
         ) from None
 
 
@@ -144,11 +145,11 @@ def _decide(assistant: Assistant, answer: Answer, args: Namespace) -> int:
             return 1
         decision = "once" if allowed else _ask_permission()
         if decision is None:
-            raise UserError("nothing was done")
+            raise UserError(phrase("nothing was done"))
         outcome = assistant.approve(proposal, decision)
         answer = msgspec.structs.replace(outcome, call=answer.call, routed=answer.routed)
         if args.yes and answer.proposal is not None:
-            raise UserError("the situation has changed, and nothing was done. Ask again")
+            raise UserError(phrase("the situation has changed, and nothing was done. Ask again"))
     _print_answer(answer, args)
     return 0
 

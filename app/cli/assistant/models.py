@@ -27,6 +27,7 @@ from gpudeck.assistant.library.pull import Pull
 from gpudeck.assistant.messages import Event, SpeedEngine, Waiting
 from gpudeck.assistant.serve.client import find_served, served_models, stop
 from gpudeck.assistant.serve.control_messages import Served
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import TEMPLATE
@@ -177,7 +178,10 @@ def _pull(args: Namespace) -> int:
         pull.cancel()
         worker.join()
         raise UserError(
-            f"stopped; the downloaded part was kept. To continue: gpudeck models pull {pull.name}"
+            phrase(
+                "stopped; the downloaded part was kept. To continue: gpudeck models pull {name}",
+                name=pull.name,
+            )
         ) from None
     clear_progress()
     if errors:
@@ -205,8 +209,11 @@ def _use(args: Namespace) -> int:
             raise UserError(model.problem)
         if model.family:
             raise UserError(
-                f"{model.name} is served, while the assistant uses RWKV-7: gpudeck serve "
-                f"{model.path}"
+                phrase(
+                    "{name} is served, while the assistant uses RWKV-7: gpudeck serve {path}",
+                    name=model.name,
+                    path=str(model.path),
+                )
             )
         model_list.add(model.path)  # so that it stays on the list when another model is chosen
         client.configure(model_folder=model.path)

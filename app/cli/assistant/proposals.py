@@ -10,6 +10,7 @@ from gpudeck.app.cli.output import print_json, print_line, print_table, prompt
 from gpudeck.app.format.values import clock
 from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.tools.proposal import Decision, Proposal
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import DaemonGone, UserError
 
 _ANSWERS: dict[str, Decision] = {"y": "once", "yes": "once", "n": "no", "no": "no",
@@ -46,8 +47,16 @@ def run(args: Namespace) -> int:
 def _find(waiting: tuple[Proposal, ...], start: str) -> Proposal:
     found = [one for one in waiting if one.id.startswith(start)]
     if len(found) != 1:
-        how_many = "several proposals begin" if found else "no proposal that waits begins"
-        raise UserError(f"{how_many} with {start!r}. See: gpudeck proposals")
+        raise UserError(
+            phrase(
+                "several proposals begin with {start}. See: gpudeck proposals", start=repr(start)
+            )
+            if found
+            else phrase(
+                "no proposal that waits begins with {start}. See: gpudeck proposals",
+                start=repr(start),
+            )
+        )
     return found[0]
 
 

@@ -12,6 +12,7 @@ from gpudeck.assistant.answers import answer
 from gpudeck.assistant.query.execute import execute
 from gpudeck.assistant.query.request import Query, Span, Target, Where
 from gpudeck.assistant.query.table import AGGREGATES, GROUPINGS, ROWS, SUBJECTS
+from gpudeck.language.text import phrase
 from gpudeck.language.words import words
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
@@ -117,4 +118,4 @@ def _where(text: str) -> Where:
                 break
             above = number if sign == ">" else None
             return Where(measure.strip(), above, number if sign == "<" else None)
-    raise UserError(f"a condition such as temp>80 is needed; got {text!r}")
+    raise UserError(phrase("a condition such as temp>80 is needed; got {text}", text=repr(text)))

@@ -14,6 +14,7 @@ from gpudeck.app.report.file import ENDINGS, check_ending, save_report
 from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.reports.files import FORMATS
 from gpudeck.language.languages import LANGUAGES
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 
 DAY_S = 86400.0
@@ -99,5 +100,10 @@ def _ending(args: Namespace) -> str:
         )
     check_ending(file, ending)
     if file.is_dir() or not os.access(file.parent, os.W_OK):
-        raise UserError(f"cannot write {file}. Choose a file in a folder that you can write to")
+        raise UserError(
+            phrase(
+                "cannot write {file}. Choose a file in a folder that you can write to",
+                file=str(file),
+            )
+        )
     return ending

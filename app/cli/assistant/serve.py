@@ -20,6 +20,7 @@ from gpudeck.assistant.serve.endpoint import OpenAIEndpoint
 from gpudeck.assistant.serve.running_completion import AssistantModel, configured_model
 from gpudeck.assistant.serve.served_model import ServedModel
 from gpudeck.assistant.serve.server import Beside, listen, serve
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.background.instance import report_ready
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
@@ -179,7 +180,9 @@ def _options(args: Namespace) -> Options:
 def _submit(args: Namespace) -> int:
     """Queue this command as a job that holds a GPU."""
     if args.model is None:
-        raise UserError("--as job serves the model of a folder: gpudeck serve FOLDER --as job")
+        raise UserError(
+            phrase("--as job serves the model of a folder: gpudeck serve FOLDER --as job")
+        )
     job = client.submit(_options(args), args.port)
     print_line(f"job {job}: serves {args.model.name} at http://127.0.0.1:{args.port}/v1")
     print_line(f"To end it: gpudeck cancel {job}")

@@ -27,6 +27,7 @@ from gpudeck.app.cli.output import (
 from gpudeck.app.code.linking import Applied, Connect, apply_change, describe, prove_change
 from gpudeck.app.code.rows import speedup_of
 from gpudeck.language.numbers import capitalized
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound
 
@@ -61,7 +62,7 @@ def run(args: Namespace) -> int:
     """Carry out the action that the arguments name."""
     for path in args.paths:
         if not os.path.lexists(path):
-            raise NotFound(f"there is no file or folder {path}")
+            raise NotFound(phrase("there is no file or folder {path}", path=str(path)))
     return {"scan": _scan, "diff": _diff, "prove": _prove, "apply": _apply, "undo": _undo}[
         args.action
     ](args)
@@ -136,7 +137,7 @@ def _agree(args: Namespace, made: Sequence[Change]) -> bool:
     if args.json:
         raise UsageError("--json does not ask for confirmation. If you are sure, add --yes")
     print_line(f"To prove it, code of {len(made)} of these files is run, with limits.")
-    require_terminal("Nothing was run.")
+    require_terminal(phrase("Nothing was run."))
     return confirm("Run it?")
 
 

@@ -17,6 +17,7 @@ from gpudeck.app.cli.files import read_bytes, write_bytes
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
 from gpudeck.extras import missing_of
 from gpudeck.language.rendering import render
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
 TASKS = (*SEARCHED, *SEARCHED_ATTENTION)
@@ -127,7 +128,7 @@ def _tune(args: Namespace) -> int:
 
 def _check_file(name: str) -> None:
     if not Path(name).is_file():
-        raise NotFound(f"there is no file {name}")
+        raise NotFound(phrase("there is no file {target}", target=name))
 
 
 def _problem(args: Namespace) -> list[str]:
@@ -150,7 +151,7 @@ def _run(args: Namespace, options: list[str], extra: str) -> int:
     )  # fmt: skip
     if ended.returncode not in (0, 1) or not ended.stdout:
         lines = ended.stderr.decode(errors="replace").strip().splitlines()
-        raise UserError(lines[-1] if lines else "the judge ended without a verdict")
+        raise UserError(lines[-1] if lines else phrase("the judge ended without a verdict"))
     record = ended.stdout.strip()
     if args.save:
         write_bytes(args.save, record)
@@ -199,7 +200,9 @@ def _show(args: Namespace) -> int:
             print_line("Nothing was searched. To search: gpudeck run search task=softmax")
         return 0
     if args.target not in held:
-        raise NotFound(f"no search is called {args.target}. See: gpudeck search show")
+        raise NotFound(
+            phrase("no search is called {target}. See: gpudeck search show", target=args.target)
+        )
     problem, entries = held[args.target]
     if args.json:
         print_json({"problem": problem, "entries": entries})
@@ -264,7 +267,9 @@ def _install(args: Namespace) -> int:
     try:
         verdict = decode(read_bytes(Path(args.target)))
     except MALFORMED as e:
-        raise UserError(f"{args.target} is no verdict: {e}") from e
+        raise UserError(
+            phrase("{target} is no verdict: {error}", target=args.target, error=str(e))
+        ) from e
     try:
         kernel = installed.install(verdict)
     except ValueError as e:
@@ -279,6 +284,8 @@ def _remove(args: Namespace) -> int:
     try:
         kernel = installed.remove(args.target)
     except KeyError as e:
-        raise NotFound(f"no kernel is called {args.target}. See: gpudeck search list") from e
+        raise NotFound(
+            phrase("no kernel is called {target}. See: gpudeck search list", target=args.target)
+        ) from e
     print_result(args, kernel, f"{kernel.name} is no longer used.")
     return 0

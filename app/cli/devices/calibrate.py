@@ -10,7 +10,7 @@ from gpudeck.app.cli.output import print_error, print_json, print_line
 from gpudeck.app.cli.queue.wait import follow
 from gpudeck.app.format.calibration import calibration_request, describe_calibration
 from gpudeck.app.format.values import device_label
-from gpudeck.language.text import Text
+from gpudeck.language.text import Text, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import calibration
 from gpudeck.scheduler.protocol.calibration import ClockCalibration
@@ -61,7 +61,7 @@ def _stored(since: float, count: int) -> tuple[ClockCalibration, ...]:
     for notice in notices:
         if isinstance(notice, Text) and notice.key == calibration.NOT_KEPT:
             raise UserError(notice)
-    raise UserError("the daemon stored no calibration. See: gpudeck doctor")
+    raise UserError(phrase("the daemon stored no calibration. See: gpudeck doctor"))
 
 
 def _print(args: Namespace, found: tuple[ClockCalibration, ...], labels: dict[str, str]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from gpudeck.app.cli.output import print_result
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.draining import drained
@@ -45,4 +46,4 @@ def find_device(snapshot: Snapshot, name: str) -> Device:
     for state in snapshot.devices:
         if name in {state.device.id, str(state.device.index)}:
             return state.device
-    raise NotFound(f"there is no GPU {name}. See: gpudeck status")
+    raise NotFound(phrase("there is no GPU {name}. See: gpudeck status", name=name))

@@ -11,6 +11,7 @@ from gpudeck.app.cli.connection import wait_for_reading
 from gpudeck.app.cli.output import print_result
 from gpudeck.app.format.values import plural
 from gpudeck.app.report.history_export import export_past
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.fields import FIELDS
@@ -61,13 +62,21 @@ def run(args: Namespace) -> int:
     """Export the history between two times."""
     fields = tuple(name.strip() for name in args.fields.split(",") if name.strip())
     if unknown := [name for name in fields if name not in FIELDS]:
-        raise UserError(f"unknown field {', '.join(unknown)}. The fields are: {', '.join(FIELDS)}")
+        raise UserError(
+            phrase(
+                "unknown field {unknown}. The fields are: {names}",
+                unknown=", ".join(unknown),
+                names=", ".join(FIELDS),
+            )
+        )
     now = time.time()
     with Client() as client:
         known = (state.device for state in wait_for_reading(client).devices)
         devices = [d for d in known if args.device in (None, str(d.index), d.id)]
         if not devices:
-            raise NotFound(f"there is no device {args.device}. See: gpudeck status")
+            raise NotFound(
+                phrase("there is no device {device}. See: gpudeck status", device=args.device)
+            )
         start, end = now - args.since, now - args.until
         rows = export_past(client, devices, fields, start, end, args.points, Path(args.out))
     print_result(

@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 from gpudeck.app.cli import arguments
 from gpudeck.app.cli.output import UsageError, clear_progress, confirm, print_result, show_progress
 from gpudeck.app.processes.process_rows import question
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.devices import Detail, Process
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
@@ -32,7 +33,7 @@ def run(args: Namespace) -> int:
                     f"gpudeck kill --yes {args.pid}"
                 )
             if not confirm(question(process)):
-                raise UserError("the process was not ended")
+                raise UserError(phrase("the process was not ended"))
         show_progress(f"waiting for process {process.pid} to end")
         client.kill(process)
         clear_progress()
@@ -50,4 +51,4 @@ def find_process(details: tuple[Detail, ...], pid: int) -> Process:
         for process in (*detail.processes, *detail.cpu_processes):
             if process.pid == pid:
                 return process
-    raise NotFound(f"process {pid} does not use a GPU. See: gpudeck processes")
+    raise NotFound(phrase("process {pid} does not use a GPU. See: gpudeck processes", pid=pid))

@@ -25,6 +25,7 @@ from gpudeck.app.cli.connection import wait_for_reading
 from gpudeck.app.cli.devices.prometheus import families
 from gpudeck.app.cli.output import print_error, print_line
 from gpudeck.app.cli.token import read_token
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
@@ -85,8 +86,13 @@ def run(args: Namespace) -> int:
         )
     except OSError as e:
         raise UserError(
-            f"metrics cannot be served at {args.host} port {args.port}: {e.strerror}. "
-            "Choose another port with --port"
+            phrase(
+                "metrics cannot be served at {host} port {port}: {error}. Choose "
+                "another port with --port",
+                host=args.host,
+                port=args.port,
+                error=str(e.strerror),
+            )
         ) from e
     with server:
         host = f"[{args.host}]" if ":" in args.host else args.host

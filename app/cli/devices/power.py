@@ -9,6 +9,7 @@ from gpudeck.app.cli.connection import wait_for_reading
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
 from gpudeck.app.format.power_limit import limit_command, limit_range
 from gpudeck.app.format.values import NOT_AVAILABLE, format_field
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound
 from gpudeck.scheduler.protocol.snapshot import DeviceState, Snapshot, label
@@ -73,4 +74,4 @@ def _find(snapshot: Snapshot, name: str) -> DeviceState:
     for state in snapshot.devices:
         if name in {state.device.id, str(state.device.index)} and state.device.kind != "cpu":
             return state
-    raise NotFound(f"there is no GPU {name}. See: gpudeck power")
+    raise NotFound(phrase("there is no GPU {name}. See: gpudeck power", name=name))

@@ -22,6 +22,7 @@ from gpudeck.app.cli.output import (
     show_progress,
 )
 from gpudeck.app.cli.queue.run import submit_workload
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.devices import trace
 from gpudeck.scheduler.protocol.devices import Device, Reading
@@ -62,7 +63,7 @@ def run(args: Namespace) -> int:
         devices = tuple(_anonymize_device(s.device) for s in wait_for_reading(client).devices)
         if not devices:
             raise UserError(
-                "no device can be read, so there is nothing to record. See: gpudeck doctor"
+                phrase("no device can be read, so there is nothing to record. See: gpudeck doctor")
             )
         started = time.time()
         about = {"phases": args.phases or ""}
@@ -74,7 +75,13 @@ def run(args: Namespace) -> int:
             _report_interruption(args.file, out.moments, time.time() - started)
             raise
         except OSError as e:
-            raise UserError(f"cannot write the trace {args.file}: {e.strerror}") from e
+            raise UserError(
+                phrase(
+                    "cannot write the trace {file}: {error}",
+                    file=str(args.file),
+                    error=str(e.strerror),
+                )
+            ) from e
     seconds = time.time() - started
     print_result(
         args,

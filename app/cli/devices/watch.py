@@ -17,6 +17,7 @@ import msgspec
 
 from gpudeck.app.cli.devices.screen import watch_lines
 from gpudeck.app.cli.output import render, supports_color
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.devices import Detail
 from gpudeck.scheduler.protocol.errors import UserError
@@ -36,8 +37,10 @@ def run(args: Namespace) -> int:
                 _write(msgspec.json.encode(printable(snapshot)).decode() + "\n")
         if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
             raise UserError(
-                "watch needs a terminal. In a script, use gpudeck status --json "
-                "or gpudeck watch --json"
+                phrase(
+                    "watch needs a terminal. In a script, use gpudeck status --json "
+                    "or gpudeck watch --json"
+                )
             )
         with Client() as second, _screen():
             _follow(client, second)

@@ -14,6 +14,7 @@ from gpudeck.app.cli.output import print_json, print_line, print_table
 from gpudeck.app.cli.queue.jobs import MAX_NAME, shortened
 from gpudeck.app.format.values import precise
 from gpudeck.app.runs.run_curves import Run, RunCurve, read_run
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -44,10 +45,19 @@ def run(args: Namespace) -> int:
     names = list(dict.fromkeys(name for one in runs for name in one.curves))
     if not names:
         raise UserError(
-            "these jobs printed no values and wrote no event files. See the manual page Training"
+            phrase(
+                "these jobs printed no values and wrote no event files. See the "
+                "manual page Training"
+            )
         )
     if unknown := [name for name in args.value if name not in names]:
-        raise UserError(f"no run has a value {unknown[0]!r}. There are: {', '.join(names)}")
+        raise UserError(
+            phrase(
+                "no run has a value {name}. There are: {names}",
+                name=repr(unknown[0]),
+                names=", ".join(names),
+            )
+        )
     names = args.value or names
     if args.out:
         _write(runs, names, Path(args.out))
@@ -96,4 +106,6 @@ def _write(runs: Sequence[Run], names: Sequence[str], file: Path) -> None:
                     for step, value in zip(curve.steps, curve.values, strict=True):
                         rows.writerow((one.job, one.name, name, step, value))
     except OSError as e:
-        raise UserError(f"cannot write {file}: {e.strerror}") from e
+        raise UserError(
+            phrase("cannot write {file}: {error}", file=str(file), error=str(e.strerror))
+        ) from e

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Job
@@ -19,7 +20,7 @@ def latest(client: Client, job: int | str) -> int:
         return job
     found = next(_with_name(client, job, Search(job)), None)
     if found is None:
-        raise NotFound(f"there is no job with the name {job}. See: gpudeck jobs")
+        raise NotFound(phrase("there is no job with the name {job}. See: gpudeck jobs", job=job))
     return found.id
 
 
@@ -32,11 +33,19 @@ def only_active(client: Client, job: int | str) -> int:
         return job
     found = [each.id for each in _with_name(client, job, Search(job, ACTIVE))]
     if not found:
-        raise NotFound(f"no job with the name {job} waits or runs. See: gpudeck jobs")
+        raise NotFound(
+            phrase("no job with the name {job} waits or runs. See: gpudeck jobs", job=job)
+        )
     if len(found) > 1:
         raise UserError(
-            f"{len(found)} jobs with the name {job} wait or run, from job {found[-1]} to job"
-            f" {found[0]}. Use their numbers"
+            phrase(
+                "{n} jobs with the name {job} wait or run, from job {first} to job "
+                "{last}. Use their numbers",
+                n=len(found),
+                job=job,
+                first=found[-1],
+                last=found[0],
+            )
         )
     return found[0]
 

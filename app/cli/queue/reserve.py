@@ -10,6 +10,7 @@ from gpudeck.app.cli.devices.drain import find_device
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
 from gpudeck.app.format.bookings import booking_rows, gpu_names, outlasting_text
 from gpudeck.language.numbers import clock
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
@@ -107,6 +108,6 @@ def _uid(name: str) -> int:
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError as e:
-        raise NotFound(f"this machine has no user {name}") from e
+        raise NotFound(phrase("this machine has no user {name}", name=name)) from e
     except ValueError as e:
-        raise UserError(f"{name!a} is no name of a user") from e
+        raise UserError(phrase("{name} is no name of a user", name=ascii(name))) from e

@@ -14,6 +14,7 @@ from gpudeck.app.cli.connection import with_retries
 from gpudeck.app.cli.output import print_result
 from gpudeck.app.format.results import own_lines, result_of
 from gpudeck.app.workloads.result_export import save_result, whole
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job
 
@@ -43,11 +44,14 @@ def run(args: Namespace) -> int:
 def _print_own(args: Namespace, job: Job) -> int:
     """Print the JSON object that a job left which is no workload, or its last values."""
     if job.result is None:
-        raise UserError(f"job {job.id} left no result. See: gpudeck logs {job.id}")
+        raise UserError(phrase("job {job} left no result. See: gpudeck logs {job}", job=job.id))
     if args.out:
         raise UserError(
-            f"the result of job {job.id} is its own JSON object. Use: gpudeck results {job.id}"
-            " --json > FILE"
+            phrase(
+                "the result of job {job} is its own JSON object. Use: gpudeck "
+                "results {job} --json > FILE",
+                job=job.id,
+            )
         )
     members = msgspec.json.decode(job.result, type=dict[str, Any])
     print_result(args, members, *own_lines(members))

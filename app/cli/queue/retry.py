@@ -10,6 +10,7 @@ from gpudeck.app.cli.queue.named import latest
 from gpudeck.app.format.failure import LOG_END, Failure, explain_failure, has_failed
 from gpudeck.app.format.free_devices import largest_memory
 from gpudeck.app.format.job_rows import describe
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job
@@ -73,7 +74,11 @@ def _named(client: Client, named: int | range | str) -> list[Job]:
         return [client.job(latest(client, named))]
     failed = [job for number in named if has_failed(job := client.job(number))]
     if not failed:
-        raise UserError(f"none of the jobs {named.start} to {named.stop - 1} failed")
+        raise UserError(
+            phrase(
+                "none of the jobs {first} to {last} failed", first=named.start, last=named.stop - 1
+            )
+        )
     return failed
 
 

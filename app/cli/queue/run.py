@@ -13,6 +13,7 @@ from gpudeck.app.cli.files import read_bytes
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_table
 from gpudeck.app.cli.queue.delivery import deliver
 from gpudeck.app.cli.queue.submit import add_token
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.jobs import Job
@@ -170,6 +171,6 @@ def _device_kind(client: Client) -> str:
     end = time.monotonic() + START_S
     while not (devices := client.snapshot().devices):
         if time.monotonic() > end:
-            raise UserError("no device can be read. See: gpudeck doctor")
+            raise UserError(phrase("no device can be read. See: gpudeck doctor"))
         time.sleep(0.05)
     return devices[0].device.kind

@@ -30,6 +30,7 @@ from gpudeck.app.sessions import files
 from gpudeck.app.sessions.attach import attach
 from gpudeck.app.sessions.files import NOTEBOOK, TERMINAL, Session
 from gpudeck.language.numbers import amount, span
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, Queued, held_devices
@@ -123,7 +124,10 @@ def _jupyter() -> str:
     found = next(filter(None, map(shutil.which, _SERVERS)), None)
     if found is None:
         raise UserError(
-            "Jupyter is not in your PATH. Install it in your environment: pip install jupyterlab"
+            phrase(
+                "Jupyter is not in your PATH. Install it in your environment: pip "
+                "install jupyterlab"
+            )
         )
     return found
 
@@ -132,7 +136,13 @@ def _open(number: int, args: Namespace) -> int:
     """Wait until the session runs, then open it here."""
     job, session = _begun(number)
     if session is None:
-        raise UserError(f"job {number} is no session that can be opened: {describe(job)}")
+        raise UserError(
+            phrase(
+                "job {number} is no session that can be opened: {state}",
+                number=number,
+                state=describe(job),
+            )
+        )
     if session.kind == NOTEBOOK:
         print_result(args, session, f"job {number}: {session.url}")
         webbrowser.open(session.url)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpudeck.app.cli.output import UsageError, print_error
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import NotFound, OutcomeUnknown, Refused, UserError
@@ -107,8 +108,12 @@ def _file(digest: str) -> tuple[Path, int, bool]:
                 return file, lock, False
     except OSError as e:
         raise UserError(
-            f"the submission cannot be noted in {folder}: {e.strerror}. To submit without that, "
-            "choose a name for it: --token NAME"
+            phrase(
+                "the submission cannot be noted in {folder}: {error}. To submit "
+                "without that, choose a name for it: --token NAME",
+                folder=str(folder),
+                error=str(e.strerror),
+            )
         ) from e
 
 

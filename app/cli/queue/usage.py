@@ -16,6 +16,7 @@ from gpudeck.app.format.values import NOT_AVAILABLE
 from gpudeck.app.report.usage_page import usage_page
 from gpudeck.app.runs.person_verdicts import judge_person
 from gpudeck.language.numbers import energy
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job
@@ -90,7 +91,9 @@ def _write(file: Path, rows: list[UsageRow], settings: Settings) -> None:
     try:
         file.write_text(text, encoding="utf-8", newline="")
     except OSError as e:
-        raise UserError(f"cannot write {file}: {e.strerror}") from e
+        raise UserError(
+            phrase("cannot write {file}: {error}", file=str(file), error=str(e.strerror))
+        ) from e
 
 
 def _csv(rows: list[UsageRow]) -> str:

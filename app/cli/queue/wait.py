@@ -55,7 +55,7 @@ def follow(job: Job, args: Namespace) -> int:
             show_progress(describe(job))
             reasons.tell(job)
     except DaemonGone as e:
-        raise EndUnknown(str(e), job.id) from e
+        raise EndUnknown(e.message, job.id) from e
     except KeyboardInterrupt:
         clear_progress()
         print_error(

@@ -9,6 +9,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from gpudeck.app.cli.output import print_result
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -32,7 +33,9 @@ def run(args: Namespace) -> int:
 
     file = Path(args.file)
     if file.exists():
-        raise UserError(f"{file} exists already: name another file, or delete it")
+        raise UserError(
+            phrase("{file} exists already: name another file, or delete it", file=str(file))
+        )
     try:
         with tempfile.TemporaryDirectory(dir=file.parent, prefix="gpudeck-backup-") as folder:
             jobs = back_up(paths.store_file(), Path(folder) / STORE)
@@ -47,7 +50,13 @@ def run(args: Namespace) -> int:
                 os.fsync(f.fileno())
             new.replace(file)
     except OSError as e:
-        raise UserError(f"the backup cannot be written: {e.strerror} ({e.filename})") from e
+        raise UserError(
+            phrase(
+                "the backup cannot be written: {error} ({file})",
+                error=str(e.strerror),
+                file=str(e.filename),
+            )
+        ) from e
     text = (
         f"{file} holds {jobs} jobs and the settings. Logs, files of jobs, the history and models "
         "are not in it."

@@ -110,14 +110,20 @@ def install() -> Installed:
         line = f"@reboot GPUDECK_HOME={shlex.quote(str(paths.home()))} {command}"
         line = line.replace("%", "\\%")  # which ends the command, even between quotes
         raise UserError(
-            "this machine does not run systemd. To start the daemon at boot, add this line with "
-            f"`crontab -e`: {line}"
+            phrase(
+                "this machine does not run systemd. To start the daemon at boot, add "
+                "this line with `crontab -e`: {line}",
+                line=line,
+            )
         )
     file, text = unit.unit_file(), unit_text()
     if file.exists() and f"GPUDECK_HOME={paths.home()}" not in file.read_text().replace("%%", "%"):
         raise UserError(
-            f"{file} starts the daemon of another state folder. To remove it: "
-            "gpudeck daemon uninstall"
+            phrase(
+                "{file} starts the daemon of another state folder. To remove it: "
+                "gpudeck daemon uninstall",
+                file=str(file),
+            )
         )
     notes = [_linger()]
     try:
@@ -126,7 +132,11 @@ def install() -> Installed:
         _link().unlink(missing_ok=True)
         _link().symlink_to(file)
     except OSError as e:
-        raise UserError(f"the unit {file} cannot be written: {e.strerror}") from e
+        raise UserError(
+            phrase(
+                "the unit {file} cannot be written: {error}", file=str(file), error=str(e.strerror)
+            )
+        ) from e
     problem = unit.systemctl("daemon-reload") or unit.systemctl("start", unit.UNIT)
     if problem:
         notes.append(f"It could not be started now ({problem}); systemd starts it at the next boot")
@@ -140,9 +150,14 @@ def _linger() -> str:
         return "Lingering is on: systemd starts your units at boot and keeps them after logout"
     if problem := unit.run("loginctl", "enable-linger", user):
         raise UserError(
-            "lingering is off, so systemd would start nothing at boot, and would end the daemon "
-            f"and its jobs at your last logout. It cannot be turned on ({problem}). Ask an "
-            f"administrator for: loginctl enable-linger {user}"
+            phrase(
+                "lingering is off, so systemd would start nothing at boot, and would "
+                "end the daemon and its jobs at your last logout. It cannot be "
+                "turned on ({problem}). Ask an administrator for: loginctl "
+                "enable-linger {user}",
+                problem=problem,
+                user=user,
+            )
         )
     return (
         "Lingering was turned on: systemd starts your units at boot and keeps them after logout. "
@@ -154,13 +169,17 @@ def uninstall() -> Installed:
     """Remove the unit. Raises UserError where there is none, or it cannot be removed."""
     file = unit.unit_file()
     if not file.exists():
-        raise UserError(f"there is no unit {file}, so nothing was removed")
+        raise UserError(phrase("there is no unit {file}, so nothing was removed", file=str(file)))
     unit.systemctl("stop", unit.UNIT)
     try:
         _link().unlink(missing_ok=True)
         file.unlink()
     except OSError as e:
-        raise UserError(f"the unit {file} cannot be removed: {e.strerror}") from e
+        raise UserError(
+            phrase(
+                "the unit {file} cannot be removed: {error}", file=str(file), error=str(e.strerror)
+            )
+        ) from e
     unit.systemctl("daemon-reload")
     note = "Lingering was not changed. To turn it off: loginctl disable-linger"
     return Installed(str(file), False, (note,))

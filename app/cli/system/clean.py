@@ -35,6 +35,7 @@ from gpudeck.assistant.housekeeping import (
     undo,
 )
 from gpudeck.assistant.housekeeping.findings import SCAN_S
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound
 
@@ -138,7 +139,7 @@ def _undo(args: Namespace) -> int:
     if undone_id == LAST:
         undone_id = next(iter(receipts()), None)
         if undone_id is None:
-            raise NotFound("the trash holds nothing from a cleanup")
+            raise NotFound(phrase("the trash holds nothing from a cleanup"))
     undone = undo(undone_id)
     print_result(
         args,

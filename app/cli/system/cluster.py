@@ -12,11 +12,12 @@ from urllib.parse import urlsplit
 
 from gpudeck.app.cli.arguments import add_action
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_table
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Running
 from gpudeck.scheduler.protocol.settings import ADDRESS, CLUSTER, ClusterSettings
-from gpudeck.scheduler.protocol.wait_reasons import render
+from gpudeck.scheduler.protocol.wait_texts import render
 
 _ADD_EXAMPLE = "gpudeck cluster add ray:lab http://head:8265 --token-file ~/.ray/auth_token"
 _EXPOSED = (
@@ -82,12 +83,20 @@ def _cluster(args: Namespace) -> ClusterSettings:
         raise UsageError(f"missing address. Example: {_ADD_EXAMPLE}")
     if args.name.startswith("slurm:") and (missing := _missing_commands()):
         raise UserError(
-            f"Slurm is not on this machine: {', '.join(missing)} cannot be found in PATH. Add the"
-            " cluster on a machine from which jobs are submitted to it"
+            phrase(
+                "Slurm is not on this machine: {names} cannot be found in PATH. Add "
+                "the cluster on a machine from which jobs are submitted to it",
+                names=", ".join(missing),
+            )
         )
     file = str(Path(args.token_file).expanduser().absolute()) if args.token_file else ""
     if file and not os.access(file, os.R_OK):
-        raise UserError(f"cannot read the token file {file}. Name another one with --token-file")
+        raise UserError(
+            phrase(
+                "cannot read the token file {file}. Name another one with --token-file",
+                file=str(file),
+            )
+        )
     if not re.search(ADDRESS, args.address or ""):
         raise UsageError(
             "an address begins with http:// or https://, as in http://head:8265; "
@@ -119,7 +128,7 @@ def _exposes_token(cluster: ClusterSettings) -> bool:
 def _check_removable(client: Client, args: Namespace, known: dict[str, ClusterSettings]) -> None:
     """Raise an error if the cluster is unknown, or if its jobs would be lost."""
     if args.name not in known:
-        raise NotFound(f"there is no cluster {args.name}. See: gpudeck cluster")
+        raise NotFound(phrase("there is no cluster {name}. See: gpudeck cluster", name=args.name))
     running = [
         str(job.id)
         for job in client.jobs(1000, active=True)
@@ -127,8 +136,11 @@ def _check_removable(client: Client, args: Namespace, known: dict[str, ClusterSe
     ]
     if running and not args.force:
         raise UserError(
-            f"jobs are running there ({', '.join(running)}). Wait for them, cancel them, or "
-            "abandon them with --force"
+            phrase(
+                "jobs are running there ({names}). Wait for them, cancel them, or "
+                "abandon them with --force",
+                names=", ".join(running),
+            )
         )
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from gpudeck.app.cli.files import read_bytes
 from gpudeck.app.cli.output import UsageError, print_line, print_result
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 from gpudeck.scheduler.protocol.settings import Settings, changed
@@ -21,8 +22,8 @@ _EXAMPLE = "gpudeck config check gpudeck.toml"
 _TABLES = ("clusters", "hosts", "limits")
 """Settings with entries of their own names."""
 _LEFT_OUT = {
-    "reservations": "bookings are made with: gpudeck reserve",
-    "webhook": "it may be a secret. Set it with: gpudeck settings webhook=ADDRESS",
+    "reservations": phrase("bookings are made with: gpudeck reserve"),
+    "webhook": phrase("it may be a secret. Set it with: gpudeck settings webhook=ADDRESS"),
 }
 """What does not belong into a file that others read, and where it is set."""
 
@@ -64,14 +65,21 @@ def _read(file: Path) -> tuple[Settings, list[str]]:
     try:
         found = tomllib.loads(read_bytes(file).decode())
     except MALFORMED as e:
-        raise UserError(f"{file} is no TOML: {e}") from e
+        raise UserError(phrase("{file} is no TOML: {error}", file=str(file), error=str(e))) from e
     for name, why in _LEFT_OUT.items():
         if name in found:
-            raise UserError(f"{file}: {name} is not set in a file, as {why}")
+            raise UserError(
+                phrase(
+                    "{file}: {name} is not set in a file, as {why}",
+                    file=str(file),
+                    name=name,
+                    why=why,
+                )
+            )
     try:
         return changed(Settings(), found), sorted(found)
     except UserError as e:
-        raise UserError(f"{file}: {e}") from e
+        raise UserError(phrase("{file}: {error}", file=str(file), error=e.message)) from e
 
 
 def _apply(client: Client, wanted: Settings, named: list[str]) -> None:

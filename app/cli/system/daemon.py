@@ -13,6 +13,7 @@ from pathlib import Path
 from gpudeck.app.cli.connection import DaemonStatus, daemon_status, wait_for_reading
 from gpudeck.app.cli.output import confirm, print_line, print_result
 from gpudeck.app.cli.system import boot_unit, system_unit
+from gpudeck.language.text import Span, join_texts, phrase
 from gpudeck.scheduler.background.instance import hold_lock
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.devices.sources import open_source
@@ -103,10 +104,17 @@ def _wait_for_source(client: Client, source: str) -> None:
     while (snapshot := wait_for_reading(client, timeout=0.5)).source == STARTING:
         if snapshot.notices or time.monotonic() > end:
             why = (
-                "; ".join(map(str, snapshot.notices)) or f"nothing was read within {START_S:.0f} s"
+                join_texts(snapshot.notices)
+                if snapshot.notices
+                else phrase("nothing was read within {span}", span=Span(START_S))
             )
             raise UserError(
-                f"the source was set to {source}, but it cannot be read: {why}. See: gpudeck doctor"
+                phrase(
+                    "the source was set to {source}, but it cannot be read: {why}. "
+                    "See: gpudeck doctor",
+                    source=source,
+                    why=why,
+                )
             )
 
 
@@ -134,11 +142,17 @@ def _ends_itself() -> bool:
 
 def _kill(args: Namespace, status: DaemonStatus) -> str:
     """Kill a daemon that does not answer, if the user wants that. Raises UserError."""
-    hung = f"the daemon (pid {status.pid}) does not answer, and was not stopped"
+    hung = phrase(
+        "the daemon (pid {pid}) does not answer, and was not stopped", pid=str(status.pid)
+    )
     question = f"The daemon (pid {status.pid}) does not answer. Kill it? Running jobs continue."
     may_ask = sys.stdin.isatty() and not args.json
     if not args.force and not (may_ask and confirm(question)):
-        raise UserError(f"{hung}. To kill it (running jobs continue): gpudeck daemon stop --force")
+        raise UserError(
+            phrase(
+                "{hung}. To kill it (running jobs continue): gpudeck daemon stop --force", hung=hung
+            )
+        )
     assert status.pid is not None
     try:
         process = os.pidfd_open(status.pid)
@@ -149,9 +163,13 @@ def _kill(args: Namespace, status: DaemonStatus) -> str:
         finally:
             os.close(process)
     except OSError as e:
-        raise UserError(f"{hung}: it cannot be killed: {e.strerror}") from e
+        raise UserError(
+            phrase("{hung}: it cannot be killed: {error}", hung=hung, error=str(e.strerror))
+        ) from e
     if not ended:
-        raise UserError(f"{hung}: it was killed and does not end. Its disk or driver may hang")
+        raise UserError(
+            phrase("{hung}: it was killed and does not end. Its disk or driver may hang", hung=hung)
+        )
     return f"The daemon was killed. {_JOBS_CONTINUE}"
 
 

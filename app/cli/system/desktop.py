@@ -13,6 +13,7 @@ import msgspec
 from gpudeck.app import DESKTOP_ID
 from gpudeck.app.cli.output import print_result
 from gpudeck.extras import missing_of
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.background import unit
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
@@ -58,7 +59,13 @@ def run(args: Namespace) -> int:
     try:
         done = install() if args.action == "install" else remove()
     except OSError as e:
-        raise UserError(f"the menu cannot be changed: {e.filename}: {e.strerror}") from e
+        raise UserError(
+            phrase(
+                "the menu cannot be changed: {file}: {error}",
+                file=str(e.filename),
+                error=str(e.strerror),
+            )
+        ) from e
     if done.program:
         first, verb = f"GPU Deck is in your menu, which starts {done.program}.", "Wrote"
     elif done.files:

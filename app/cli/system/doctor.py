@@ -21,10 +21,12 @@ from gpudeck.app.cli.output import print_result
 from gpudeck.app.cli.system import job_folders
 from gpudeck.assistant.library.describe import describe
 from gpudeck.extras import missing_of
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.background.instance import hold_lock
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import paths, settings
 from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.units import list_job_ranges
 from gpudeck.scheduler.suspension.calls import Capability
 from gpudeck.scheduler.suspension.helper_process import HelperProcess, describe_problem
 from gpudeck.version import VERSION
@@ -101,7 +103,12 @@ def _check_parts() -> str:
 def _check_home() -> str:
     home = paths.ensure(paths.home())
     if not os.access(home, os.W_OK):
-        raise UserError(f"cannot write to {home}. Set GPUDECK_HOME to a folder you can write to")
+        raise UserError(
+            phrase(
+                "cannot write to {home}. Set GPUDECK_HOME to a folder you can write to",
+                home=str(home),
+            )
+        )
     if note := paths.network_note():
         raise _CheckWarning(note)
     return str(home)
@@ -121,7 +128,9 @@ def _check_settings() -> str:
         return "valid; no model is in use, so templates write all texts"
     model = describe(used)
     if model.problem:
-        raise UserError(f"the assistant's model cannot be used: {model.problem}")
+        raise UserError(
+            phrase("the assistant's model cannot be used: {problem}", problem=model.problem)
+        )
     return f"valid; the assistant's model is {model.name} ({model.path})"
 
 
@@ -129,10 +138,22 @@ def _check_folders() -> str:
     found = job_folders.problems()
     if not found:
         return "all can be read"
-    text = f"{job_folders.described(found)}. The jobs concerned wait for their folders. "
+    what = job_folders.described(found)
     if all(problem.permissions for problem in found):
-        raise UserError(f"{text}To restore the permissions: gpudeck doctor --repair")
-    raise UserError(f"{text}Check the disk, and whether the folders belong to you")
+        raise UserError(
+            phrase(
+                "{what}. The jobs concerned wait for their folders. To restore the permissions: "
+                "gpudeck doctor --repair",
+                what=what,
+            )
+        )
+    raise UserError(
+        phrase(
+            "{what}. The jobs concerned wait for their folders. Check the disk, and whether the "
+            "folders belong to you",
+            what=what,
+        )
+    )
 
 
 def _repair_folders() -> str:
@@ -142,8 +163,11 @@ def _repair_folders() -> str:
         return "all can be read"
     if left := job_folders.restore(found):
         raise UserError(
-            f"{job_folders.described(left)}. The permissions cannot be restored: check the disk, "
-            "and whether the folders belong to you"
+            phrase(
+                "{what}. The permissions cannot be restored: check the disk, and "
+                "whether the folders belong to you",
+                what=job_folders.described(left),
+            )
         )
     raise _CheckWarning(f"permissions were restored: {job_folders.described(found)} until now")
 
@@ -157,13 +181,15 @@ def _check_store() -> str:
     if not file.exists():
         return "not created yet"
     if damage := examine(file, _job_folders()):
-        raise UserError(f"{damage}. To save what is intact: gpudeck doctor --repair")
+        raise UserError(
+            phrase("{damage}. To save what is intact: gpudeck doctor --repair", damage=damage)
+        )
     return f"intact ({file})"
 
 
 def _repair_store() -> str:
     """Replace a damaged store by one with everything that is intact; no daemon may run."""
-    from gpudeck.scheduler.store.repair import examine, numbers, rebuild
+    from gpudeck.scheduler.store.repair import examine, rebuild
 
     in_use = "the daemon is running and uses the store. Stop it first: gpudeck daemon stop"
     with hold_lock(paths.daemon_lock(), in_use):
@@ -175,13 +201,13 @@ def _repair_store() -> str:
     result = f"{rescue.jobs} jobs were saved, none was lost"
     if rescue.lost:
         result = (
-            f"{rescue.jobs} jobs were saved; lost: {numbers(rescue.lost)} "
+            f"{rescue.jobs} jobs were saved; lost: {list_job_ranges(rescue.lost)} "
             f"(their remaining files are in {paths.home() / 'jobs'})"
         )
     if rescue.changed:
-        result += f"; their command or options were changed: {numbers(rescue.changed)}"
+        result += f"; their command or options were changed: {list_job_ranges(rescue.changed)}"
     if rescue.held:
-        result += f"; held because their environment is missing: {numbers(rescue.held)}"
+        result += f"; held because their environment is missing: {list_job_ranges(rescue.held)}"
     raise _CheckWarning(
         f"the store was damaged ({damage}). {result}. The damaged file was kept: {rescue.kept}"
     )
@@ -224,7 +250,9 @@ def _check_devices() -> str:
     with Client() as client:
         snapshot = wait_for_reading(client)
     if not snapshot.devices:
-        raise UserError(f"no device can be read. See the log: {paths.daemon_log()}")
+        raise UserError(
+            phrase("no device can be read. See the log: {log}", log=str(paths.daemon_log()))
+        )
     names = Counter(state.device.name for state in snapshot.devices)
     listed = (f"{count} x {name}" if count > 1 else name for name, count in names.items())
     return f"{', '.join(listed)}; readings from {snapshot.source}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from gpudeck.app.cli.arguments import add_action
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
 from gpudeck.app.format.hosts import found, host_devices, host_state, make_host
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.hosts.connection import first_moment
 from gpudeck.scheduler.hosts.messages import Moment
@@ -86,7 +87,7 @@ def _reached(host: HostSettings) -> Moment:
     try:
         return asyncio.run(first_moment(host))
     except UserError as e:
-        raise UserError(f"{e}. Nothing was added.") from e
+        raise UserError(phrase("{problem}. Nothing was added.", problem=e.message)) from e
 
 
 def _list(args: Namespace) -> int:

@@ -37,7 +37,7 @@ def run(args: Namespace) -> int:
     from gpudeck.scheduler.store.backup import put_back
 
     if not args.yes:
-        require_terminal("Nothing was restored.")
+        require_terminal(phrase("Nothing was restored."))
         if not confirm("Replace the queue and the settings by those of the backup?"):
             return 1
     with hold_lock(paths.daemon_lock(), _IN_USE, _PATIENCE_S):
@@ -49,7 +49,9 @@ def run(args: Namespace) -> int:
                 if file.name in members:
                     _replace(file, members[file.name])
         except OSError as e:
-            raise UserError(f"the backup cannot be restored: {e.strerror}") from e
+            raise UserError(
+                phrase("the backup cannot be restored: {error}", error=str(e.strerror))
+            ) from e
         finally:
             copy.unlink(missing_ok=True)
     lines: list[Message] = []
@@ -104,9 +106,9 @@ def _unpack(file: Path, copy: Path) -> tuple[dict[str, bytes], list[str]]:
                 elif member.name in names:
                     settings[member.name] = source.read()
     except (OSError, tarfile.TarError, EOFError, zlib.error) as e:
-        raise UserError(f"cannot read {file}: {e}") from e
+        raise UserError(phrase("cannot read {file}: {error}", file=str(file), error=str(e))) from e
     if not has_store:
-        raise UserError(f"{file} is no file that gpudeck backup wrote")
+        raise UserError(phrase("{file} is no file that gpudeck backup wrote", file=str(file)))
     return settings, left_out
 
 

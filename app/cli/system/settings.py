@@ -7,6 +7,7 @@ from typing import Any
 
 from gpudeck.app.cli.output import print_line, print_result, print_table
 from gpudeck.app.settings.form import SETTINGS, Setting, change, text_of
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import Settings
@@ -65,12 +66,19 @@ def _find(name: str) -> Setting:
     for setting in SETTINGS:
         if setting.name == name:
             return setting
-    raise UserError(f"no setting is called {name!r}. See: gpudeck settings")
+    raise UserError(phrase("no setting is called {name}. See: gpudeck settings", name=repr(name)))
 
 
 def _checked(setting: Setting, text: str) -> str:
     """Return the text of a value, or raise UserError if it is none of the choices."""
     choices = ("on", "off") if setting.kind == "switch" else setting.choices
     if setting.kind in ("switch", "choice") and text not in choices:
-        raise UserError(f"{setting.name} is one of {', '.join(choices)}; got {text!r}")
+        raise UserError(
+            phrase(
+                "{name} is one of {names}; got {text}",
+                name=setting.name,
+                names=", ".join(choices),
+                text=repr(text),
+            )
+        )
     return text

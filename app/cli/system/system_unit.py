@@ -14,6 +14,7 @@ from pathlib import Path
 
 from gpudeck.app.cli.system import init_script
 from gpudeck.app.cli.system.boot_unit import Installed, not_started, quoted, service_lines
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.background import unit
 from gpudeck.scheduler.executors import lock_places
 from gpudeck.scheduler.protocol import paths
@@ -46,7 +47,7 @@ WantedBy=multi-user.target
 def prepare() -> None:
     """Make the groups. Raises UserError where this is not root, or root would run others' code."""
     if os.getuid() != 0:
-        raise UserError("only root runs the shared daemon: name the command after sudo")
+        raise UserError(phrase("only root runs the shared daemon: name the command after sudo"))
     for place in (Path(sys.executable).resolve(), Path(paths.__file__).parents[2]):
         check_trusted(place)
     for group in (_members(), ADMINS):
@@ -73,7 +74,13 @@ def _install_unit() -> Installed:
         UNIT_FILE.write_text(unit_text())
         UNIT_FILE.chmod(0o644)
     except OSError as e:
-        raise UserError(f"the unit {UNIT_FILE} cannot be written: {e.strerror}") from e
+        raise UserError(
+            phrase(
+                "the unit {file} cannot be written: {error}",
+                file=str(UNIT_FILE),
+                error=str(e.strerror),
+            )
+        ) from e
     problem = unit.run("systemctl", "daemon-reload") or unit.run(
         "systemctl", "enable", "--now", UNIT_FILE.name
     )
@@ -89,12 +96,19 @@ def install_locks(*, mixed: bool) -> Installed:
     """
     place, group = paths.MEMBERS_LOCKS, _members()
     if os.getuid() != 0:
-        raise UserError(f"only root makes {place}: sudo gpudeck daemon install --locks mixed")
+        raise UserError(
+            phrase(
+                "only root makes {place}: sudo gpudeck daemon install --locks mixed",
+                place=str(place),
+            )
+        )
     _make_group(group)
     try:
         lock_places.make_place(place, grp.getgrnam(group).gr_gid, mixed=mixed)
     except OSError as e:
-        raise UserError(f"{place} cannot be made: {e.strerror}") from e
+        raise UserError(
+            phrase("{place} cannot be made: {error}", place=str(place), error=str(e.strerror))
+        ) from e
     if mixed:
         first = (
             f"Members of the group {group} lock GPUs in {place} and in {lock_places.EVERYBODY}, "
@@ -119,7 +133,9 @@ def _members() -> str:
 
 def _make_group(name: str) -> None:
     if problem := unit.run("groupadd", "--system", "--force", name):
-        raise UserError(f"the group {name} cannot be made: {problem}")
+        raise UserError(
+            phrase("the group {name} cannot be made: {problem}", name=name, problem=problem)
+        )
 
 
 def check_trusted(place: Path) -> None:
@@ -130,24 +146,36 @@ def check_trusted(place: Path) -> None:
         open_to_others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky
         if found.st_uid != 0 or open_to_others:
             raise UserError(
-                f"{part} can be changed by other users than root, who would become root by that. "
-                "Install GPU Deck for all users, for example in /opt/gpudeck, and run that"
+                phrase(
+                    "{part} can be changed by other users than root, who would "
+                    "become root by that. Install GPU Deck for all users, for "
+                    "example in /opt/gpudeck, and run that",
+                    part=str(part),
+                )
             )
 
 
 def uninstall() -> Installed:
     """Stop the shared daemon and remove what starts it. Raises UserError."""
     if os.getuid() != 0:
-        raise UserError("only root removes the shared daemon")
+        raise UserError(phrase("only root removes the shared daemon"))
     note = f"Its jobs and their outputs stay in {paths.shared_home()}, and its groups stay"
     if init_script.SCRIPT.exists():
         return init_script.uninstall()._replace(notes=(note,))
     if not UNIT_FILE.exists():
-        raise UserError(f"there is no unit {UNIT_FILE}, so nothing was removed")
+        raise UserError(
+            phrase("there is no unit {file}, so nothing was removed", file=str(UNIT_FILE))
+        )
     unit.run("systemctl", "disable", "--now", UNIT_FILE.name)
     try:
         UNIT_FILE.unlink()
     except OSError as e:
-        raise UserError(f"the unit {UNIT_FILE} cannot be removed: {e.strerror}") from e
+        raise UserError(
+            phrase(
+                "the unit {file} cannot be removed: {error}",
+                file=str(UNIT_FILE),
+                error=str(e.strerror),
+            )
+        ) from e
     unit.run("systemctl", "daemon-reload")
     return Installed(str(UNIT_FILE), False, (note,))

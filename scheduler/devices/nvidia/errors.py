@@ -78,10 +78,15 @@ def unreachable(error: Any) -> UserError:
         return NoGpu(phrase("no NVIDIA GPU can be reached: {quote}", quote=str(error)))
     if error.value == nv.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
         return UserError(
-            "the NVIDIA driver and its library have different versions, as after an update. "
-            "Restart the machine, or reload the driver."
+            phrase(
+                "the NVIDIA driver and its library have different versions, as after "
+                "an update. Restart the machine, or reload the driver."
+            )
         )
     return UserError(
-        f"the NVIDIA GPUs cannot be reached: {error}. See: nvidia-smi. "
-        "To watch the CPU, set the source to cpu."
+        phrase(
+            "the NVIDIA GPUs cannot be reached: {error}. See: nvidia-smi. To watch "
+            "the CPU, set the source to cpu.",
+            error=str(error),
+        )
     )

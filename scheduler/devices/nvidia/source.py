@@ -68,8 +68,10 @@ class NvmlSource(Source):
         if not self._count:
             raise NoGpu(phrase("the NVIDIA driver is loaded, but finds no GPU"))
         if not self._gpus:
-            why = next(iter(self._silent.values()), "all are left alone")
-            raise UserError(f"the NVIDIA GPUs cannot be read: {why}. See: nvidia-smi")
+            why = next(iter(self._silent.values()), phrase("all are left alone"))
+            raise UserError(
+                phrase("the NVIDIA GPUs cannot be read: {why}. See: nvidia-smi", why=why)
+            )
 
     def devices(self) -> list[Device]:
         """Return all GPUs by index, including those that do not answer."""

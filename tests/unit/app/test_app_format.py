@@ -79,10 +79,11 @@ def test_significant_keeps_three_digits_after_rounding(value, text):
         (0.0996, "0.1 s"),
         (4.2, "4.2 s"),
         (9.96, "10 s"),
-        (59.9, "60 s"),
+        (59.9, "1 min 00 s"),
         (65, "1 min 05 s"),
         (3599.7, "1 h 00 min"),
         (7620, "2 h 07 min"),
+        (273600, "3 d 04 h"),
     ],
 )
 def test_durations(seconds, text):

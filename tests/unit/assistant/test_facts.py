@@ -36,6 +36,7 @@ from gpudeck.assistant.facts import (
 from gpudeck.assistant.reports import charts, tables
 from gpudeck.assistant.reports.cells import Cells
 from gpudeck.assistant.writing.writer import write
+from gpudeck.language.numbers import duration
 from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Progress, Running, queued
 from gpudeck.scheduler.protocol.snapshot import Columns, DeviceState, Idle
 from gpudeck.scheduler.protocol.wait_reasons import StartFailed
@@ -295,7 +296,7 @@ def test_quantities_have_sensible_digits_and_units(value, unit, said) -> None:
     ],
 )
 def test_durations_have_their_two_largest_units(seconds, said) -> None:
-    assert phrases.duration(seconds) == said
+    assert duration(seconds) == said
 
 
 DAY = time.mktime((2026, 11, 21, 9, 13, 20, 0, 0, -1))

@@ -70,9 +70,8 @@ from gpudeck.scheduler.protocol.wait_reasons import (
     UserGpus,
     UserHours,
     WaitReason,
-    explain,
-    headline,
 )
+from gpudeck.scheduler.protocol.wait_texts import explain, headline
 from gpudeck.scheduler.telemetry.alert_rules import (
     DEVICE_RULES,
     HOST_RULES,

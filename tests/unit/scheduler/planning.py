@@ -9,7 +9,7 @@ from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import Forecast, Job, Queued
 from gpudeck.scheduler.protocol.schedule import Landing
 from gpudeck.scheduler.protocol.turns import finish
-from gpudeck.scheduler.protocol.wait_reasons import render
+from gpudeck.scheduler.protocol.wait_texts import render
 from gpudeck.scheduler.queue.forecast import forecast, make_schedule
 from gpudeck.scheduler.queue.lanes import Lanes, Requirements
 from gpudeck.scheduler.queue.policy import Conditions, Start, make_plan

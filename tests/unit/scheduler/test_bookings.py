@@ -27,7 +27,7 @@ from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Spec
 from gpudeck.scheduler.protocol.schedule import expected_end
 from gpudeck.scheduler.protocol.units import parse_daily
-from gpudeck.scheduler.protocol.wait_reasons import render
+from gpudeck.scheduler.protocol.wait_texts import render
 from gpudeck.scheduler.queue.placement import MARGIN_S, Availability, DeviceUse
 from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan
 from tests.unit.scheduler.planning import foretold, laned

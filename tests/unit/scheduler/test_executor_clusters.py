@@ -27,12 +27,8 @@ from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Done, Job, Queued, Running, Spec
 from gpudeck.scheduler.protocol.turns import finish
-from gpudeck.scheduler.protocol.wait_reasons import (
-    ClusterFull,
-    ClusterUnavailable,
-    StartFailed,
-    render,
-)
+from gpudeck.scheduler.protocol.wait_reasons import ClusterFull, ClusterUnavailable, StartFailed
+from gpudeck.scheduler.protocol.wait_texts import render
 from gpudeck.scheduler.queue import policy
 from gpudeck.scheduler.store import Store
 from tests.support import eventually, in_english, lives

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Job, Queued, Running, Spec, Usage
-from gpudeck.scheduler.protocol.wait_reasons import Behind, BehindUser, render
+from gpudeck.scheduler.protocol.wait_reasons import Behind, BehindUser
+from gpudeck.scheduler.protocol.wait_texts import render
 from gpudeck.scheduler.queue.fair_share import FairShare
 from gpudeck.scheduler.queue.policy import Conditions, make_plan
 from tests.unit.scheduler.planning import foretold, laned

@@ -15,7 +15,8 @@ from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.protocol.devices import Device, Process
 from gpudeck.scheduler.protocol.jobs import Group, Job, Queued, Running, Spec
 from gpudeck.scheduler.protocol.schedule import expected_end
-from gpudeck.scheduler.protocol.wait_reasons import Behind, End, render
+from gpudeck.scheduler.protocol.wait_reasons import Behind, End
+from gpudeck.scheduler.protocol.wait_texts import render
 from gpudeck.scheduler.queue import policy
 from gpudeck.scheduler.queue.backfill import MAX_CONSIDERED
 from gpudeck.scheduler.queue.placement import Availability, DeviceUse

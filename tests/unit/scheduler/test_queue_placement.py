@@ -14,7 +14,8 @@ from gpudeck.scheduler.protocol.devices import Device, Process, Reading
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, Progress, Queued, Running, Spec, turn
 from gpudeck.scheduler.protocol.schedule import expected_end
-from gpudeck.scheduler.protocol.wait_reasons import End, TooLittleMemory, render
+from gpudeck.scheduler.protocol.wait_reasons import End, TooLittleMemory
+from gpudeck.scheduler.protocol.wait_texts import render
 from gpudeck.scheduler.queue import policy
 from gpudeck.scheduler.queue.admission import check_spec, device_obstacle
 from gpudeck.scheduler.queue.placement import UNREAD, Availability, DeviceUse, choose, device_use

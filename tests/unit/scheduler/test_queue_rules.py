@@ -25,7 +25,8 @@ from gpudeck.scheduler.protocol.jobs import (
     turn,
 )
 from gpudeck.scheduler.protocol.turns import finish
-from gpudeck.scheduler.protocol.wait_reasons import AfterJobs, DependencyFailed, End, explain
+from gpudeck.scheduler.protocol.wait_reasons import AfterJobs, DependencyFailed, End
+from gpudeck.scheduler.protocol.wait_texts import explain
 from gpudeck.scheduler.queue.editing import describe_changes, edited, moved
 from gpudeck.scheduler.queue.placement import Availability, DeviceUse
 from gpudeck.scheduler.queue.policy import Conditions

@@ -81,9 +81,9 @@ def test_jobs_whose_records_are_gone_with_the_log_are_called_lost(
     numbers = queued_jobs(store)
     monkeypatch.setenv("GPUDECK_HOME", str(crashed()))
     cut_log(lambda size: int(size * part))
-    assert "the newest changes of the store" in examine(paths.store_file(), ())
+    assert "the newest changes of the store" in str(examine(paths.store_file(), ()))
     found = Store(paths.store_file())
-    assert "the newest changes of the store" in found.loss
+    assert "the newest changes of the store" in str(found.loss)
     gone = [job for job in map(found.get, numbers) if isinstance(job.state, Lost)]
     assert found.get(numbers[0]).status == "queued"
     assert gone or part
@@ -92,7 +92,7 @@ def test_jobs_whose_records_are_gone_with_the_log_are_called_lost(
     assert new.id == numbers[-1] + 1, "no number is given twice"
     queue = make_queue(found)
     problem = queue.store_problem()
-    assert problem is not None and "the newest changes of the store" in problem
+    assert problem is not None and "the newest changes of the store" in str(problem)
     found.close()
     again = Store(paths.store_file())
     assert not again.loss, "it is said once"
@@ -106,7 +106,7 @@ def test_a_store_that_was_deleted_is_reported(store: Store) -> None:
     delete_store()
     new = Store(paths.store_file())
     assert f"the store {paths.store_file()} was deleted, and all that it held of jobs 1 to 3" in (
-        new.loss
+        str(new.loss)
     )
     assert new.insert(Spec(("true",), "new", "/"), 5.0, Queued()).id == 1
     new.close()
@@ -141,7 +141,7 @@ def test_a_waiting_job_whose_command_was_changed_in_the_store_never_starts(
         )
     store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     named = f"the command or options of jobs {changed}, {ended_before} were changed or damaged"
-    assert examine(paths.store_file(), ()) == named
+    assert str(examine(paths.store_file(), ())) == named
     queue = make_queue(store)
     queue.recover()
     queue.step([CPU])
@@ -152,7 +152,7 @@ def test_a_waiting_job_whose_command_was_changed_in_the_store_never_starts(
     assert queue.get(changed).damaged and queue.get(ended_before).damaged
     assert not queue.get(other).damaged
     problem = queue.store_problem()
-    assert problem is not None and f"of job {changed} were changed or damaged" in problem
+    assert problem is not None and f"of job {changed} were changed or damaged" in str(problem)
     assert make_queue(store).get(changed).damaged, "an edit does not make it sound"
     assert sorted(tmp_path.glob("wrong")) == sorted(tmp_path.glob("right")) == []
     queue.canceller.cancel(changed)

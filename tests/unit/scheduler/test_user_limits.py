@@ -13,7 +13,8 @@ from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.settings import Settings
 from gpudeck.scheduler.protocol.user_limits import EVERYBODY, UserLimits, limits_of
 from gpudeck.scheduler.protocol.users import user_name
-from gpudeck.scheduler.protocol.wait_reasons import UserGpus, UserHours, render
+from gpudeck.scheduler.protocol.wait_reasons import UserGpus, UserHours
+from gpudeck.scheduler.protocol.wait_texts import render
 from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan
 from gpudeck.scheduler.queue.user_limits import WEEK_S, Allowance, User, WeeklyUse
 from tests.unit.scheduler.planning import laned
