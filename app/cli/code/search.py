@@ -221,7 +221,9 @@ def _show(args: Namespace) -> int:
 def _show_code(problem: Problem) -> None:
     """Print the code of what was tried first and of the winner."""
     if not problem.code_file.is_file():
-        raise NotFound("the code is not known: kernels for GPUs have one once a search has ended")
+        raise NotFound(
+            phrase("the code is not known: kernels for GPUs have one once a search has ended")
+        )
     codes = decode_codes(read_bytes(problem.code_file))
     for title, config, code in (
         ("TRIED FIRST", codes.first, codes.first_code),
