@@ -313,6 +313,7 @@ class SettingRow(QWidget):
             box.insertItem(at, source_name(value), value)
             box.setItemData(at, value, Qt.ItemDataRole.ToolTipRole)
         box.setCurrentIndex(box.findData(value))
+        set_tooltip(box, value.removeprefix(RECORDING) if value.startswith(RECORDING) else "")
 
     def _new_line(self) -> QLineEdit:
         line = self._named(ElidedLine())

@@ -177,6 +177,7 @@ def test_sources_are_named_in_words_and_a_recording_by_its_file(fed):
     row = fed.window.settings.rows["source"]
     assert row.box.currentText() == "Recording night.trace.gz as 8 GPUs"
     assert row.text() == "replay:/home/ada/night.trace.gz*8"
+    assert row.box.toolTip() == "/home/ada/night.trace.gz*8"
     choices = [row.box.itemText(at) for at in range(row.box.count())]
     assert choices[:3] == ["Automatic", "NVIDIA GPUs", "The CPU"]
     row.box.setCurrentIndex(1)

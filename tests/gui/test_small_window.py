@@ -74,15 +74,15 @@ def test_a_long_path_in_the_settings_keeps_its_end(fed):
     fed.window.resize(SMALLEST)
     fed.window.show_page("settings")
     snapshot = snapshots.gpu_snapshot(1)
-    source = f"replay:/home/ada/{'recordings/' * 9}h100.trace.gz"
-    known = msgspec.structs.replace(snapshot.settings, source=source)
+    folder = f"/home/ada/{'models/' * 12}llama-7b"
+    known = msgspec.structs.replace(snapshot.settings, model_folder=folder)
     fed.feed(msgspec.structs.replace(snapshot, settings=known))
-    line = fed.window.settings.rows["source"].line
+    line = fed.window.settings.rows["model_folder"].line
     whole = line.grab().toImage()
-    assert line.toolTip().startswith(source)
-    line.setText(source.replace("h100.trace", "a100.trace"))
+    assert line.toolTip().startswith(folder)
+    line.setText(folder.replace("llama-7b", "llama-8b"))
     fed.settle()
-    assert line.grab().toImage() != whole, "the name of the file is visible"
+    assert line.grab().toImage() != whole, "the name of the folder is visible"
 
 
 def test_a_narrow_page_of_workloads_shows_run_and_result_and_opens_the_form_on_demand(fed):
