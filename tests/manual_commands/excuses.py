@@ -42,7 +42,7 @@ EXCUSES = (
     Excuse(r"^gpudeck free|resumable TERM|preemptible|urgent.py", "it needs a GPU"),
     Excuse(r"^gpudeck submit --gpus 2 -- torchrun", "it needs two GPUs"),
     Excuse(
-        r"^gpudeck (search (judge|install|remove)|submit -- gpudeck search)",
+        r"^gpudeck (search (judge|tune|install|remove)|submit -- gpudeck search)",
         "it needs a kernel; tests/unit/accel/search runs it",
     ),
     Excuse(r"^gpudeck run search ", "it searches for ten minutes"),
