@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from gpudeck.assistant.intents.tokens import unaccented
+
 
 class Known(NamedTuple):
     """Hold the names that a request may mention. They are foreign text, and only names."""
@@ -23,12 +25,14 @@ class Known(NamedTuple):
 def named(letters: str, names: tuple[str, ...]) -> str:
     """Return the one name that the letters of a request stand for, or an empty text.
 
-    It is the letters themselves in any case, or the only name among their words.
+    It is the letters themselves, whatever their case and accents, or the only name among their
+    words.
     """
-    low = {name.casefold(): name for name in names if name}
-    if letters.casefold() in low:
-        return low[letters.casefold()]
-    inside = [name for one, name in low.items() if is_word(one, letters.casefold())]
+    said = unaccented(letters.casefold())
+    low = {unaccented(name.casefold()): name for name in names if name}
+    if said in low:
+        return low[said]
+    inside = [name for one, name in low.items() if is_word(one, said)]
     longest = [one for one in inside if not any(one != other and one in other for other in inside)]
     return longest[0] if len(longest) == 1 else ""
 

@@ -166,9 +166,10 @@ class Questions(Values):
         """Return a query whose newest job, if it shall tell why it failed, is one that did."""
         if query.measure == "estimate":
             return msgspec.structs.replace(query, aggregate="")
-        if query.measure == "failure" and query.jobs == (NEWEST,):
-            return msgspec.structs.replace(query, jobs=(), states=_FAILED, aggregate="last",
-                                           limit=1)  # fmt: skip
+        name = len(query.jobs) == 1 and isinstance(query.jobs[0], str)
+        if query.measure == "failure" and (name or query.jobs == (NEWEST,)):
+            return msgspec.structs.replace(query, jobs=query.jobs if name else (), states=_FAILED,
+                                           aggregate="last", limit=1)  # fmt: skip
         return query
 
     def _speaks_of_nothing(self) -> bool:
@@ -177,10 +178,11 @@ class Questions(Values):
         return bool(pointed) and not self.state.jobs and not self.letters("jobs")
 
     def _states_of(self, jobs: tuple[Target, ...], measure: str) -> tuple[str, ...]:
+        named = [job for job in jobs if isinstance(job, str)]
+        if self.states() and len(named) == len(jobs):
+            return self.states()
         if jobs:
             return ()
-        if self.states():
-            return self.states()
         return _ABOUT.get(measure, _RUNNING if self._speaks_of_nothing() else ())
 
     def _processes(self) -> list[Query]:

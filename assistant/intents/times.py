@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import time
+from calendar import monthrange
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -98,7 +99,7 @@ def _mark(number: int, token: Token) -> str:
 
 
 _DAY = (
-    "(?P<day{0}>(?:(?:on|am|le|el|last|letzten?|den|this|diesen) )*(?:"
+    "(?P<day{0}>(?:(?:on|am|le|el|last|letzten?|den|dem|this|diesen|the|vom|du|del) )*(?:"
     + "|".join([*_DAYS.values(), *_WEEKDAYS, "d#\\d+"])
     + r")(?: (?:dernier|pasado))?(?: s\\b)?)"
 )
@@ -143,7 +144,7 @@ _LAST_N = re.compile(
     r"|(?:since|seit|depuis|desde hace|for) q#(?P<q3>\d+))"
 )
 _LAST_ONE = re.compile(
-    rf"\b{_LAST} (?P<unit>{'|'.join(_UNIT_WORDS.values())})"
+    rf"\b{_LAST} (?P<unit>{'|'.join(_UNIT_WORDS.values())})(?!n?ende?\b)"
     r"|\b(?P<unit2>heure|semana|semaine|mes|mois|hora) (?:derniere?|pasad[oa]|passee?)"
 )
 _THIS_WEEK = re.compile(
@@ -153,7 +154,8 @@ _THIS_WEEK = re.compile(
     r"|\b(?P<month>this month|the month|diesen monat|diesem monat|im monat|ce mois(?: ci)?"
     r"|este mes|al mes)(?! (?:before|davor|anterior))"
     r"|\b(?P<weekend>(?:(?:at|on|over|am|over|last|letztes|ce|este|el|le|the|this|dieses) )*"
-    r"(?:weekend|wochenende|week end|fin de semana)(?: (?:dernier|pasado))?)"
+    r"(?:weekend|wochenende|week end|fin de semana|finde)(?: (?:dernier|pasado))?"
+    r"(?: (?:of|vom|du|del) (?:the )?(?P<of>d#\d+))?)"
     r"|\b(?P<ever>ever|of all time|all time|so far|jemals|uberhaupt|de tout temps|jamas visto"
     r"|de todos los tiempos|since ever)"
     r"|(?P<boot>(?:since|seit|depuis|desde) (?:(?:the|dem|der|le|la|el) )?(?:last |letzten )?"
@@ -166,6 +168,7 @@ _MONTHS = (
     "august|aout|agosto", "september|septembre|septiembre", "october|oktober|octobre|octubre",
     "november|novembre|noviembre", "december|dezember|decembre|diciembre",
 )  # fmt: skip
+_MONTH, _ORDINAL = re.compile("|".join(_MONTHS)), re.compile(r"(\d\d?)(?:st|nd|rd|th|er|eme)")
 _CALENDAR = re.compile(
     r"\b(?:(?P<since>since|seit|depuis|desde) )?(?P<led>(?:(?:in|during|for|im|fur|den|dem|en|au|le"
     r"|mois|de|d|the|month|of|this|last|letzten|diesen|pasado|mes|el) )*)"
@@ -202,7 +205,7 @@ _COUNTED = re.compile(
 
 def read_time(tokens: Sequence[Token], now: float) -> Reading | None:
     """Return the time that a request names, or None."""
-    text = _Text(tokens)
+    text = _Text(_dated(tokens, now))
     for pattern, resolve in _FORMS:
         match = pattern.search(text.string)
         while match is not None:
@@ -214,6 +217,39 @@ def read_time(tokens: Sequence[Token], now: float) -> Reading | None:
                 return Reading(_until(span, now), text.used(match))
             # what begins with a number, as in "gpu 1 yesterday", may be a time from the next word
             match = pattern.search(text.string, match.start() + 1)
+    return None
+
+
+def _dated(tokens: Sequence[Token], now: float) -> list[Token]:
+    """Return the tokens with dates in place of days of a month: `3 November`, `the 14th`."""
+    found = list(tokens)
+    for i, token in enumerate(tokens):
+        ordinal = _ORDINAL.fullmatch(token.norm)
+        day = int(ordinal[1]) if ordinal else int(token.value) if token.kind == "number" else 0
+        month = next((at for at in (i + 1, i + 2, i - 1) if 0 <= at < len(tokens)
+                      and _MONTH.fullmatch(tokens[at].norm)
+                      and (at != i + 2 or tokens[i + 1].norm in ("of", "de"))), None)  # fmt: skip
+        if not ordinal and (month is None or tokens[month].norm == "may"):
+            continue  # "job 3 may start"
+        date = _date(day, tokens[month].norm if month is not None else "", now)
+        if date is not None:
+            first, last = sorted((i, i if month is None else month))
+            found[first:last] = [token._replace(kind="word", norm="den")] * (last - first)
+            found[last] = token._replace(kind="time", norm=f"{date:%Y-%m-%d}")
+    return found
+
+
+def _date(day: int, month: str, now: float) -> datetime | None:
+    """Return the newest day of that number, in a month if it is named."""
+    today = _midnight(now)
+    number = next((n for n, names in enumerate(_MONTHS, 1) if month in names.split("|")), 0)
+    for back in range(12):
+        at = (today.year * 12 + today.month - 1) - back
+        year, of_year = divmod(at, 12)
+        if number in (0, of_year + 1) and 1 <= day <= monthrange(year, of_year + 1)[1]:
+            found = today.replace(year=year, month=of_year + 1, day=day)
+            if found <= today:
+                return found
     return None
 
 
@@ -306,6 +342,7 @@ def _this(match: re.Match[str], text: _Text, now: float) -> Span | None:
         return Span((midnight - timedelta(days=midnight.weekday())).timestamp(), now)
     if match["month"]:
         return Span(midnight.replace(day=1).timestamp(), now)
+    midnight = _day(match["of"], text, now)
     saturday = midnight - timedelta(days=(midnight.weekday() - 5) % 7)
     return Span(saturday.timestamp(), (saturday + timedelta(days=2)).timestamp())
 

@@ -96,6 +96,7 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
 
 def _chosen(daemon: Client, query: Query, snapshot: Snapshot) -> tuple[list[j.Job], int]:
     """Return the jobs, newest first, and how many there are besides them."""
+    query = _all_of_a_name(query)
     if query.jobs:
         named = named_jobs(daemon, query.jobs, several=True)
         return [job for job in named if not query.states or outcome(job.state) in query.states], 0
@@ -122,12 +123,23 @@ def _chosen(daemon: Client, query: Query, snapshot: Snapshot) -> tuple[list[j.Jo
         kept = [job for job in kept if query.tag.casefold() in map(str.casefold, job.spec.tags)]
     if query.text:
         kept = [job for job in kept if job.spec.name.casefold() == query.text.casefold()]
+        if not kept:
+            named_jobs(daemon, (query.text,), several=True)  # it raises NotFound where none has it
     if devices:
         kept = [job for job in kept if devices & set(j.held_devices(job) or _ran_on(job))]
     if query.aggregate in ("first", "last") and kept:
         ends = sorted(kept, key=lambda job: job.started or job.submitted)
         return [ends[0] if query.aggregate == "first" else ends[-1]], 0
     return kept, 0
+
+
+def _all_of_a_name(query: Query) -> Query:
+    """Return a query for all jobs of a name, if it says more of them than that; else as it is."""
+    which = query.states or query.time is not None or query.user or query.aggregate
+    name = query.jobs[0] if len(query.jobs) == 1 else None
+    if not isinstance(name, str) or not which or query.other is not None:
+        return query
+    return msgspec.structs.replace(query, jobs=(), text=name)
 
 
 def _of_user(name: str, found: Sequence[j.Job], daemon: Client) -> list[j.Job]:

@@ -56,6 +56,12 @@ CALENDAR = {
     "depuis janvier": ("2026-01-01", "2026-11-23"), "diciembre": ("2025-12-01", "2026-01-01"),
     "last quarter": ("2026-07-01", "2026-10-01"), "ce trimestre": ("2026-10-01", "2026-11-23"),
     "q2": ("2026-04-01", "2026-07-01"), "dieses jahr": ("2026-01-01", "2026-11-23"),
+    "since the 11th": ("2026-11-11", "2026-11-23"), "vom 13. November": ("2026-11-13", "2026-11-14"),
+    "desde el 2 de noviembre": ("2026-11-02", "2026-11-23"),
+    "le 30 octobre": ("2026-10-30", "2026-10-31"), "on the 30th": ("2026-10-30", "2026-10-31"),
+    "between 13 november and 15 november": ("2026-11-13", "2026-11-16"),
+    "the weekend of the 14th": ("2026-11-14", "2026-11-16"),
+    "last weekend": ("2026-11-21", "2026-11-23"),
     "in may": ("2026-05-01", "2026-06-01"), "la semana": ("2026-11-23", "2026-11-23"),
 }  # fmt: skip
 
@@ -70,7 +76,7 @@ def test_months_and_quarters_are_the_last_ones_of_their_name(
     assert tuple(datetime.fromtimestamp(end).strftime("%Y-%m-%d") for end in ends) == span
 
 
-@pytest.mark.parametrize("said", ["may I cancel job 7", "q9"])
+@pytest.mark.parametrize("said", ["may I cancel job 7", "job 3 may start", "q9"])
 def test_a_verb_is_no_month_and_a_year_has_four_quarters(said: str) -> None:
     assert read_time(tokens(said), datetime(2026, 11, 23, 15, 20).timestamp()) is None
 
