@@ -161,7 +161,7 @@ def _one(query: Query, row: Row, rows: Rows, words: Words) -> str:
         if measure in ("start", "end", "estimate", "stall") and rows.notes:
             return ""  # the forecast or the estimate in the notes says it
         return words.text("{who}: {why}.", who=who, why=why_absent(row, 0, words))
-    if measure == "duration" and query.aggregate:
+    if measure == "duration" and query.aggregate not in ("", "first", "last"):
         return ""
     if text := _SENTENCES.get(measure):
         return words.text(text, who=who, value=cell(row, 0, rows, words))

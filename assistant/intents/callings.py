@@ -24,15 +24,26 @@ _SHORTEST = 6
 """Letters of what has a meaning that can be compared."""
 _STEM = 4
 """Letters at least that two words have to begin with in common, if one of them is longer."""
+_WHICH = frozenset({"jobs", "group", "user", "tag", "gpus", "time", "limit", "above", "below"})
 _OF_JOBS = frozenset({"jobs", "except", "after", "after_any", "beside"})
+_NEEDS_JOBS = frozenset({"ask jobs", "order cancel", "order pause", "order resume", "order retry",
+                         "order edit", "order move", "order note"})  # fmt: skip
 _OF_ENDED = frozenset({"order retry", "order submit"})
 
 
-def alternatives(found: Reading, known: Known) -> tuple[Reading, ...]:
+def alternatives(found: Reading, known: Known, request: str) -> tuple[Reading, ...]:
     """Return a reading with names that exist in place of what things are called in it.
 
-    Where several may be meant there are several readings, the likeliest first.
+    Where several may be meant there are several readings, the likeliest first. Where nothing says
+    which jobs are meant, the request may have a part of a name.
     """
+    if found.head in _NEEDS_JOBS and not _says_which(found):
+        words = " ".join(word for word in _words(request) if len(word) >= _STEM)
+        names = _best(words, known.jobs)
+        names = tuple(name for name in names if name in known.active) or names
+        return tuple(_with(found, len(found.spans), ("jobs", name)) for name in names[:_MOST]) or (
+            found,
+        )
     for place, (field, letters) in enumerate(found.spans):
         names = _names(field, known)
         if not names or not re.search(r"[^\W\d_]{2}", letters) or letters in names:
@@ -42,8 +53,8 @@ def alternatives(found: Reading, known: Known) -> tuple[Reading, ...]:
             called = tuple(name for name in called if name in known.active) or called
         called = tuple(filter(None, (named(letters, names),))) or called
         if called and called != (letters,):
-            readings = (_with(found, place, (field, name)) for name in called[:_MOST])
-            return tuple(one for each in readings for one in alternatives(each, known))[:_MOST]
+            each = [_with(found, place, (field, name)) for name in called[:_MOST]]
+            return tuple(one for of in each for one in alternatives(of, known, request))[:_MOST]
     return (found,)
 
 
@@ -58,25 +69,39 @@ def _names(field: str, known: Known) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known.jobs, *(known.groups if field == "jobs" else ()))))
 
 
+def _says_which(found: Reading) -> bool:
+    """Return whether anything says which jobs are meant."""
+    fields = {field for field, _ in found.spans} - {"command", "notes", "words"}
+    marks = {mark.partition("=")[0] for mark in found.marks} - {"measure", "change", "place"}
+    return bool(fields & _WHICH or marks & (_WHICH | {"states", "which", "combine", "queue", "by"}))
+
+
 def _is_about_ended(found: Reading) -> bool:
     return found.head in _OF_ENDED or "measure=why_failed" in found.marks
 
 
 def _with(found: Reading, place: int, span: tuple[str, str]) -> Reading:
     spans = (*found.spans[:place], span, *found.spans[place + 1 :])
-    return found._replace(spans=spans)
+    places = found.places if len(spans) == len(found.places) else (*found.places, (0, 0))
+    return found._replace(spans=spans, places=places)
 
 
 def _called(letters: str, names: tuple[str, ...], known: Known) -> tuple[str, ...]:
     """Return the names that letters stand for, those that fit best; a user is no job."""
-    scores = [_shared(letters, name) for name in names]
-    if (best := max(scores)) > 0:
-        return tuple(name for name, score in zip(names, scores, strict=True) if score == best)
+    if best := _best(letters, names):
+        return best
     if len(letters) < _SHORTEST or named(letters, known.users):
         return ()
     asked = _vector(letters)
     near = sorted(((float(_vector(name) @ asked), name) for name in names), reverse=True)
     return tuple(name for like, name in near if like >= max(_LIKE, near[0][0] - _NEAR))
+
+
+def _best(letters: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names that have the most words in common with letters."""
+    scores = [_shared(letters, name) for name in names]
+    best = max(scores, default=0.0)
+    return tuple(name for name, at in zip(names, scores, strict=True) if at == best) if best else ()
 
 
 def _shared(letters: str, name: str) -> float:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from gpudeck.assistant.intents.names import Known, is_word
 from gpudeck.assistant.intents.times import read_time
-from gpudeck.assistant.intents.tokens import tokens, unaccented
+from gpudeck.assistant.intents.tokens import JOIN, tokens, unaccented
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.reader.reading import Reading
 
@@ -140,6 +141,8 @@ def against(request: str, found: Reading, order: Order, known: Known, now: float
     timed = read_time(tokens(outside(request, found)), now)
     if (words := _words(_LATER, rest)) or timed is not None:
         return Refusal("time", words)
+    if words := _split_list(request, found):
+        return Refusal("unread", words)
     if words := _lost(request, found, known, order):
         return Refusal("unread", words)
     excepting = [word for word in _words(_EXCEPTING, rest)
@@ -200,6 +203,16 @@ def outside(request: str, found: Reading, fields: frozenset[str] = frozenset()) 
         if not fields or field in fields:
             letters[first:last] = " " * (last - first)
     return "".join(letters)
+
+
+def _split_list(request: str, found: Reading) -> tuple[str, ...]:
+    """Return two numbers of one list if the order is for one of them and not for the other."""
+    for (one, (_, end)), (other, (begin, last)) in pairwise(
+        (field, place) for (field, _), place in zip(found.spans, found.places, strict=True)
+    ):
+        if {one, other} == {"jobs", "except"} and JOIN.fullmatch(request[end:begin]):
+            return (request[end:last].strip(),)
+    return ()
 
 
 def _lost(request: str, found: Reading, known: Known, order: Order) -> tuple[str, ...]:

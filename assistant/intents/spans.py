@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpudeck.assistant.intents.names import Known, is_word
+from gpudeck.assistant.intents.tokens import JOIN
 from gpudeck.assistant.reader.reading import Reading
 
 _GPU = (
@@ -23,11 +24,11 @@ _JOB = (
 )
 _PROCESS = r"(?:pids?|process(?:es)?|prozess(?:e|en)?|processus|procesos?)"
 _NUMBERING = r"(?:\s*(?:#|:|number|numbers|no\.?|nr\.?|nummer|num[eé]ro|n[uú]mero|n°|id)\s*|\s+|-)"
-_JOIN = r"(?:\s*(?:,|;|&|/|\+)\s*|\s+(?:and|und|et|y|e|or|oder|ou|o|sowie|plus)\s+)+"
 _TO = r"(?:\s*(?:-|–|\.\.)\s*|\s+(?:to|through|thru|bis|[aà]|au|al?|hasta)\s+)"
 _ONE = r"#?\d{1,9}(?![\w:%°]|[.,/]\d|\s?(?:gb|gib|mb|mib|tb|gigs?|°|degrees?|watts?|w\b|%))"
 _LIST = (
-    rf"{_ONE}(?:{_TO}{_ONE}|{_JOIN}(?:(?:{_GPU}|{_JOB}|the|die|der|den|le|la|les|el|los|las)\s+)*"
+    rf"{_ONE}(?:{_TO}{_ONE}|{JOIN.pattern}(?:(?:{_GPU}|{_JOB}"
+    r"|the|die|der|den|le|la|les|el|los|las)\s+)*"
     rf"{_ONE})*"
 )
 _FORMS = (

@@ -12,6 +12,8 @@ from typing import Literal, NamedTuple
 
 Kind = Literal["word", "number", "range", "quantity", "quoted", "name", "time", "odd"]
 
+JOIN = re.compile(r"(?:\s*(?:,|;|&|/|\+)\s*|\s+(?:and|und|et|y|e|or|oder|ou|o|sowie|plus)\s+)+")
+"""What stands between the parts of a list."""
 _UNITS = {
     "b": "B", "kb": "kB", "mb": "MB", "gb": "GB", "tb": "TB", "kib": "KiB", "mib": "MiB",
     "gib": "GiB", "tib": "TiB", "go": "GB", "mo": "MB", "ko": "kB",

@@ -19,7 +19,6 @@ from gpudeck.assistant.intents.composed import Composed, completing, compose
 from gpudeck.assistant.intents.exact import exact_order
 from gpudeck.assistant.intents.guards import Refusal
 from gpudeck.assistant.intents.heads import before, head_of
-from gpudeck.assistant.intents.languages import language_of
 from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.spans import completed
 from gpudeck.assistant.intents.state import State
@@ -95,31 +94,27 @@ def understand(request: str, known: Known, state: State, now: float, reader: Rea
         return Understood(None, state.language)
     if (code := read_code_request(request)) is not None:
         return Understood(*code)
-    language = language_of(request, state.language)
+    reads = _Interpreter(request, known, state, now, reader)
     order = exact_order(request)
     if order is not None and not (state.jobs and order == Order(order.verb)):
-        return Understood(order, language, exact=True)
+        return Understood(order, reads.language, exact=True)
     if guards.is_secret(request):
-        return Understood(None, language, declined="forbidden")
-    return _Interpreter(request, known, state, now, reader, language).read()
+        return Understood(None, reads.language, declined="forbidden")
+    return reads.read()
 
 
 class _Interpreter:
     def __init__(
-        self,
-        request: str,
-        known: Known,
-        state: State,
-        now: float,
-        reader: Reader,
-        language: Language,
+        self, request: str, known: Known, state: State, now: float, reader: Reader
     ) -> None:
         self.request, self.known, self.state, self.now = request, known, state, now
-        self.reader, self.language = reader, language
+        self.reader = reader
+        self.found = completed(request, reader.read(request, before(state)), known)
+        self.language = self.found.language or state.language
 
     def read(self) -> Understood:
         """Return what the encoder reads, as far as no guard is against it."""
-        found = self._reading(self.request)
+        found = self.found
         if self._is_two(found) and (both := self._both(found)) is not None:
             return both
         kind, _, name = found.head.partition(" ")
@@ -173,9 +168,6 @@ class _Interpreter:
             return Refusal("target")
         return guards.against(self.request, found, order, self.known, self.now)
 
-    def _reading(self, text: str) -> Reading:
-        return completed(text, self.reader.read(text, before(self.state)), self.known)
-
     def _decided(self, found: Reading, best: Composed) -> Understood:
         """Return a question to answer, or an order with what speaks against it."""
         if not isinstance(best.request, Order):
@@ -196,7 +188,9 @@ class _Interpreter:
         for head, chance in found.heads:
             if chance < _LEAST or head.startswith("talk"):
                 continue
-            for reading in alternatives(found._replace(heads=((head, chance),)), self.known):
+            for reading in alternatives(
+                found._replace(heads=((head, chance),)), self.known, self.request
+            ):
                 try:
                     made += self._made(reading)
                 except Unread as unread:
@@ -224,7 +218,8 @@ class _Interpreter:
             return None
         again = completed(self.request, found._replace(heads=((head_of(last), 1.0),)), self.known)
         try:
-            made = [one for each in alternatives(again, self.known) for one in self._made(each)]
+            each = alternatives(again, self.known, self.request)
+            made = [one for reading in each for one in self._made(reading)]
         except (Unread, UserError, ValueError, KeyError):
             return None
         if isinstance(last, Query):
@@ -280,9 +275,8 @@ class _Interpreter:
         return None
 
     def _side(self, text: str) -> Composed | None:
-        side = _Interpreter(text, self.known, self.state, self.now, self.reader, self.language)
-        found = self._reading(text)
-        composed, _ = side._composed(found)
+        side = _Interpreter(text, self.known, self.state, self.now, self.reader)
+        composed, _ = side._composed(side.found)
         return composed[0] if composed else None
 
 

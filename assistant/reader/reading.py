@@ -13,11 +13,14 @@ import numpy as np
 
 from gpudeck.assistant.reader.encoder import Array, Encoder
 from gpudeck.assistant.reader.labels import SPANS
+from gpudeck.language.languages import LANGUAGES, Language
 from gpudeck.scheduler.protocol import paths
 
 TAGS = ("", *(f"{start}-{name}" for name in SPANS for start in "BI"))
 CLASSES = "classes.json"
 _MOST = 3
+_TOLD = 0.6
+"""From this probability on the language of a request can be told."""
 _WORD = re.compile(r"[@\w](?:[\w*@%°€$]|[-.:/=,'’](?=\w))*%?|-+\w[\w=.-]*")
 """A word of a request: a name, a number with its sign, a path or a time."""
 
@@ -36,6 +39,8 @@ class Reading(NamedTuple):
     """Where these letters stand."""
     pages: tuple[float, ...]
     """How probably each page of the manual has the answer, if the question is for it."""
+    language: Language | None = None
+    """The language of the request, if it can be told."""
 
     @property
     def head(self) -> str:
@@ -65,7 +70,7 @@ class Reader:
     def load(cls, folder: Path) -> Reader:
         """Load the reader from its folder."""
         encoder = Encoder.load(folder)
-        names = ("head", "second", "mark", "page", "tag")
+        names = ("head", "second", "mark", "page", "tag", "language")
         weights = {f"{name}.{kind}": encoder.weights[f"{name}.{kind}"] for name in names
                    for kind in "wb"}  # fmt: skip
         classes = msgspec.json.decode((folder / CLASSES).read_bytes(), type=Classes)
@@ -97,7 +102,13 @@ class Reader:
             tuple((field, request[first:last]) for field, first, last in found),
             places,
             tuple(map(float, _softmax(self._logits("page", whole)))),
+            self._language(whole),
         )
+
+    def _language(self, whole: Array) -> Language | None:
+        chances = _softmax(self._logits("language", whole))
+        best = int(chances.argmax())
+        return LANGUAGES[best] if chances[best] >= _TOLD else None
 
     def _logits(self, head: str, x: Array) -> Array:
         found: Array = x @ self._weights[f"{head}.w"] + self._weights[f"{head}.b"]

@@ -16,7 +16,7 @@ KNOWN = Known(JOBS, ("sweep", "nightly"), (), ("ben", "lea"), "", ("pretrain-sma
 
 def meant(letters: str, field: str = "jobs", head: str = "ask jobs") -> list[str]:
     found = Reading(((head, 1.0),), "", frozenset(), ((field, letters),), ((0, 0),), ())
-    return [one.spans[0][1] for one in alternatives(found, KNOWN)]
+    return [one.spans[0][1] for one in alternatives(found, KNOWN, letters)]
 
 
 @pytest.mark.parametrize(("letters", "name"), [

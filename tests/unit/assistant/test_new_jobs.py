@@ -102,7 +102,7 @@ def test_it_after_several_jobs_asks_which_one(request_text: str) -> None:
 
 
 def test_them_after_several_jobs_are_all_of_them() -> None:
-    assert read("cancel them", TWO_RUN).request == Order("cancel", jobs=(4, 5))
+    assert read("cancel both", TWO_RUN).request == Order("cancel", jobs=(4, 5))
 
 
 BOOKED = {

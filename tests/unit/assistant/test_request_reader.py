@@ -165,7 +165,7 @@ HOW_TO = {
     "¿puedo usar gpudeck dentro de docker?": "containers",
     "what does Xid 79 mean": "alerts",
     "how can I take a program off the gpu for a while and bring it back": "suspension",
-    "comment servir un modèle avec une API compatible OpenAI ?": "models",
+    "comment servir un modèle avec une API compatible OpenAI ?": "serving",
     "¿cómo reservo una GPU para mañana?": "queue",
     "how do I train a small language model": "training",
     "which cards are supported": "cards",
