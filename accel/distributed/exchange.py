@@ -76,9 +76,9 @@ class Round:
     receives: list[Receive] = field(default_factory=list)
     own: list[tuple[Part, Place]] = field(default_factory=list)
     """What stays on this rank."""
-    fresh: bool = False
-    """True if the tensors were computed since the first round began: else they need no wait for
-    what has been queued since."""
+    back: bool = False
+    """True if it takes results back, which were computed since the first round began: else it needs
+    no wait for what has been queued since."""
 
 
 class Landing(Protocol):
@@ -98,8 +98,9 @@ class Exchange(Protocol):
 
     name: str
 
-    def reserve(self, size: int) -> None:
-        """Make room for rounds of so many bytes; all ranks ask for the same, between passes."""
+    def reserve(self, there: int, back: int = 0) -> None:
+        """Make room for rounds of so many bytes, and for those that take results back; all ranks
+        ask for the same, between passes."""
 
     def begin(self, round_: Round, tensors: Sequence[Tensor]) -> Landing:
         """Start a round with these tensors."""

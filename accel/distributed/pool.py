@@ -23,6 +23,7 @@ from torch import Tensor, multiprocessing
 
 from gpudeck.accel.distributed.choice import Choice
 from gpudeck.accel.distributed.patience import PATIENCE_S
+from gpudeck.accel.distributed.sharding import Spans, shard, spans_of
 
 START_S = 120.0
 """Starting a process imports torch and meets the others."""
@@ -185,8 +186,6 @@ def _compute(
     options: dict[str, Any],
 ) -> Choice | float:
     """Do this rank's part of the work, write its rows of the targets, and return the seconds."""
-    from gpudeck.accel.distributed.sharding import shard, spans_of
-
     layout = options.get("layout", "zigzag")
     tokens = inputs[0].shape[2]
     spans = spans_of(layout, tokens, ranks) if isinstance(layout, str) else layout
@@ -194,17 +193,24 @@ def _compute(
     began = time.perf_counter()
     mine = [shard(t, spans[rank], 2).to(device) for t in inputs]
     found = work(*mine, **{**options, "tokens": tokens})
-    if isinstance(found, Choice):
-        return found
-    for whole, part in zip(targets, found, strict=True):
-        begin = 0
-        for span in spans[rank]:
-            place = whole[:, :, span.start : span.stop : span.step]
-            place.copy_(part[:, :, begin : begin + span.size])
-            begin += span.size
+    if not isinstance(found, Choice):
+        for whole, part in zip(targets, found, strict=True):
+            _write(whole, part, spans[rank])
     if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - began
+        # copies from and to the GPU of the whole tensors run on a stream of that GPU, and their
+        # memory must not be unmapped before they are done
+        for gpu in {device, inputs[0].device}:
+            torch.cuda.synchronize(gpu)
+    return found if isinstance(found, Choice) else time.perf_counter() - began
+
+
+def _write(whole: Tensor, part: Tensor, spans: Spans) -> None:
+    """Put the rows of a shard in their places."""
+    begin = 0
+    for span in spans:
+        place = whole[:, :, span.start : span.stop : span.step]
+        place.copy_(part[:, :, begin : begin + span.size])
+        begin += span.size
 
 
 def _explain(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Choice:

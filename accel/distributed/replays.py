@@ -28,7 +28,7 @@ class Replays:
 
     def __init__(self) -> None:
         self._seen: set[Hashable] = set()
-        self._graphs: OrderedDict[Hashable, tuple[torch.cuda.CUDAGraph, int]] = OrderedDict()
+        self._graphs: OrderedDict[Hashable, tuple[torch.cuda.CUDAGraph, list[int]]] = OrderedDict()
         self._pool: Any = None
 
     def run(

@@ -21,13 +21,8 @@ from gpudeck.accel.distributed.problem import Problem
 if TYPE_CHECKING:
     from gpudeck.accel.distributed.replays import Replays
 
-SLOTS = {
-    ("gather", "forward"): 3,
-    ("gather", "backward"): 4,
-    ("ulysses", "forward"): 4,
-    ("ulysses", "backward"): 4,
-}
-"""The passes whose rounds go by direct copies, and how many rounds are under way at a time."""
+DIRECT_STRATEGIES = {"gather", "ulysses"}
+"""Their rounds go by direct copies where GPUs see each other's memory."""
 
 
 class World:
@@ -38,7 +33,7 @@ class World:
         self.ranks = dist.get_process_group_ranks(group)
         self.size, self.me = len(self.ranks), dist.get_rank(group)
         self._agreed: set[str] = set()
-        self._direct: dict[int, Exchange] = {}
+        self._direct: Exchange | None = None
         self._near: bool | None = None
         self._replays: Replays | None = None
 
@@ -79,14 +74,17 @@ class World:
         """Return the way in which a pass moves tensors of a device."""
         if device.type != "cuda":
             return self._cpu_messages
-        slots = SLOTS.get((choice.strategy, choice.direction))
-        if slots is None or not problem.consecutive or not self._sees_all(device):
+        if (
+            choice.strategy not in DIRECT_STRATEGIES
+            or not problem.consecutive
+            or not self._sees_all(device)
+        ):
             return self._gpu_messages
-        if slots not in self._direct:
+        if self._direct is None:
             from gpudeck.accel.distributed.direct import Direct  # it needs CUDA
 
-            self._direct[slots] = Direct(self.group, self._control, device, slots)
-        return self._direct[slots]
+            self._direct = Direct(self.group, self._control, device)
+        return self._direct
 
     def ways(
         self, device: torch.device, problem: Problem, choice: Choice

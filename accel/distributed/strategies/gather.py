@@ -39,7 +39,7 @@ was not written."""
 LAST = 0.5
 """The share of heads whose early tiles are computed last, in a batch of one: in larger batches,
 some of the heads do not lie together."""
-AHEAD = 3
+AHEAD = 2
 """The pieces of keys that a rank holds in the forward pass."""
 
 
@@ -76,7 +76,9 @@ class Plan(NamedTuple):
     pieces: list[slice]
     rounds: list[Round]
     size: int
-    """The bytes of the largest round."""
+    """The bytes of the largest round that brings keys."""
+    back: int
+    """The same for partial gradients."""
 
 
 def forward(problem: Problem, x: Shard, exchange: Exchange, answer: Answer) -> None:
@@ -144,7 +146,7 @@ def backward(
     """Write the gradients: those of keys are summed in float32 where the keys belong, in the order
     of the ranks."""
     plan = _plan(problem, tuple(x.k.shape), x.v.shape[3], x.k.dtype, True)
-    exchange.reserve(plan.size)
+    exchange.reserve(plan.size, plan.back)
     for rows in plan.work.blind:
         grads.q[:, :, rows] = 0
     landings = rounds_ahead(exchange, plan.rounds, [x.k, x.v], 2)
@@ -187,12 +189,11 @@ def _plan(
     dims = (dim, value_dim)
     rounds = [_round(problem, batch, piece, dims, dtype, backward) for piece in pieces]
     size = max(round_.size for round_ in rounds)
-    if backward:
-        widest = max(piece.stop - piece.start for piece in pieces)
-        each = [((batch, widest, max(problem.sizes), d), torch.float32) for d in dims]
-        size = max(size, (problem.size - 1) * bytes_of(*each))
+    widest = max(piece.stop - piece.start for piece in pieces)
+    each = [((batch, widest, max(problem.sizes), d), torch.float32) for d in dims]
+    back = (problem.size - 1) * bytes_of(*each)
     first = kv_heads - int(kv_heads * LAST) if batch == 1 else kv_heads
-    return Plan(_work(problem, problem.me), first, pieces, rounds, size)
+    return Plan(_work(problem, problem.me), first, pieces, rounds, size, back)
 
 
 @lru_cache(maxsize=256)
@@ -291,7 +292,7 @@ def _return(problem: Problem, shapes: tuple[Shape, ...]) -> Round:
         return [((*s[:2], rows, s[3]), torch.float32) for s in shapes] * len(others)
 
     size = max(bytes_of(*landing(m)) for m in range(problem.size))
-    made = Round(landing(problem.me), size, fresh=True)
+    made = Round(landing(problem.me), size, back=True)
     for other in others:
         peer = problem.members[other]
         at = 2 * (problem.me - (problem.me > other))  # among the others of that rank

@@ -119,7 +119,7 @@ class HeadExchange:
             return [t.buffer(end - begin, p.sizes[member]) for t in results] * count
 
         size = max(bytes_of(*landing(m)) for m in range(p.size))
-        made = Round(landing(p.me), size, fresh=True)
+        made = Round(landing(p.me), size, back=True)
         for other in p.others:
             peer = p.members[other]
             there = _first(p.me, other) * len(results)

@@ -125,7 +125,7 @@ class _Trip:
         ends = [(piece.start, piece.stop) for piece in self.pieces]
         rounds = [self.moved.inbound(kinds, *piece) for piece in ends]
         returns = [self.moved.outbound(self._back, *piece) for piece in ends]
-        exchange.reserve(max(round_.size for round_ in (*rounds, *returns)))
+        exchange.reserve(max(r.size for r in rounds), max(r.size for r in returns))
         self._landings = rounds_ahead(exchange, rounds, [widened(t) for t in given], 2)
         self.lanes = Lanes(x.q.device, len(self.pieces))
         self._last: tuple[Landing, slice] | None = None

@@ -24,7 +24,7 @@ from tests.benchmarks.rows import RESULTS
 
 Event = dict[str, str]
 _NAME, _WIDTH, _ROW, _EDGE, _HEAD = 220, 1000, 22, 16, 56
-_TICK_MS = 20
+_TICK_MS = 10
 ATTENTION = ("attention", "hopper", "sdpa", "backward_keys", "backward_queries")
 LANES = ("attention", "copies to the other GPU", "own rows and results")
 
@@ -86,9 +86,10 @@ class Timeline(QWidget):
 
 
 def read(file: Path) -> list[Event]:
-    """Return the events of the file."""
+    """Return the events of the first recording in the file."""
     with file.open(newline="") as f:
-        return list(csv.DictReader(f))
+        events = list(csv.DictReader(f))
+    return [event for event in events if event["what"] == events[0]["what"]]
 
 
 def main() -> None:

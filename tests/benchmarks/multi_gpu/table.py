@@ -16,40 +16,58 @@ from tests.benchmarks.rows import RESULTS
 PAGE = Path(__file__).parents[3] / "docs" / "manual" / "distributed.md"
 _MARKED = re.compile(r"(<!-- shares of the ideal -->\n).*?(<!-- end of shares -->)", re.S)
 _HEAD = """\
-| 128 elements a head, bf16 | forward: ours | best peer | both passes: ours | best peer |
-|---|---|---|---|---|"""
-RUN = "5"
-"""The run in which everything was measured together."""
+| 128 elements a head, bf16 | cards | forward: ours | best peer | both passes: ours | best peer |
+|---|---|---|---|---|---|"""
+RUNS = ("6", "5")
+"""The last run that measured a cell counts."""
+SETTINGS = ("two kinds of slots, two at a time", "two kinds of slots, three at a time")
+"""The first one that was measured in a cell of run 6 counts; the program has it."""
 _NAMES = ("documents", "causal", "heads", "kv_heads", "tokens")
 Row = dict[str, str]
 Cell = tuple[str, ...]
 
 
 def read() -> list[Row]:
-    """Return the rows of the run."""
+    """Return the rows of each cell's last run."""
     with (RESULTS / "distributed.csv").open(newline="") as f:
         rows = list(csv.DictReader(f))
-    return [r for r in rows if r["run"] == RUN]
+    found: list[Row] = []
+    for run in RUNS:
+        known = {_cell(row) for row in found}
+        found += [row for row in rows if row["run"] == run and _cell(row) not in known]
+    return found
+
+
+def _cell(row: Row) -> Cell:
+    return tuple(row[name] for name in _NAMES)
 
 
 def table() -> str:
     """Return the table as Markdown: shares of the ideal, with what reached them."""
     rows = read()
-    cells = dict.fromkeys(tuple(row[name] for name in _NAMES) for row in rows)
+    cells = dict.fromkeys(map(_cell, rows))
     lines = [_line(cell, rows) for cell in cells]
     return "\n".join([_HEAD, *lines, ""])
 
 
 def _line(cell: Cell, rows: list[Row]) -> str:
-    mine = [row for row in rows if tuple(row[name] for name in _NAMES) == cell]
-    columns = [_problem(cell)]
+    mine = [row for row in rows if _cell(row) == cell]
+    columns = [_problem(cell), mine[0]["device"].split()[1]]
     for part in ("forward", "both"):
         every = [row for row in mine if row["pass"] == part]
         ours = [row for row in every if row["contender"] == "ours"]
-        columns.append(_best(ours, "strategy"))
+        columns.append(_best(_counting(ours), "strategy"))
         others = [row for row in every if row["contender"] not in ("ours", "ideal")]
         columns.append(_best(others, "contender"))
     return f"| {' | '.join(columns)} |"
+
+
+def _counting(ours: list[Row]) -> list[Row]:
+    """Return the rows of the setting that counts, or all of a run with only one."""
+    for setting in SETTINGS:
+        if found := [row for row in ours if row["setting"] == setting]:
+            return found
+    return ours
 
 
 def _problem(cell: Cell) -> str:

@@ -75,11 +75,12 @@ def _add(file: Path, what: str, events: list[dict[str, object]]) -> None:
     dist.all_gather_object(every, events)
     if dist.get_rank():
         return
-    new = not file.exists()
+    new, begin = not file.exists(), min(e["start_us"] for mine in every for e in mine)
     with file.open("a", newline="") as f:
         out = csv.DictWriter(f, FIELDS)
         if new:
             out.writeheader()
-        for mine in every:
-            out.writerows({"what": what, **e} for e in mine)
+        for event in (e for mine in every for e in mine):
+            start = round(event["start_us"] - begin, 1)
+            out.writerow({"what": what, **event, "start_us": start})
     say(f"{what}: {sum(map(len, every))} events")

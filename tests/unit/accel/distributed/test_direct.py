@@ -22,7 +22,7 @@ from gpudeck.accel.distributed.strategies import gather, pieces, ulysses
 from gpudeck.accel.distributed.strategies.base import Gradients, Shard, Upstream
 from gpudeck.accel.distributed.tiles import Sight
 
-STRATEGIES = {"gather": (gather, 3), "ulysses": (ulysses, 4)}
+STRATEGIES = {"gather": gather, "ulysses": ulysses}
 
 
 def whole(tokens: int, heads: int) -> list[Tensor]:
@@ -33,14 +33,14 @@ def whole(tokens: int, heads: int) -> list[Tensor]:
 
 
 def on_rank(folder: str, name: str, sizes: list[tuple[int, int]]) -> list[list[Tensor]]:
-    strategy, slots = STRATEGIES[name]
+    strategy = STRATEGIES[name]
     found = []
     with pytest.MonkeyPatch.context() as patch:
         play(patch, folder)
         patch.setattr(pieces, "PIECE_BYTES", 1)
         group = dist.distributed_c10d._get_default_group()
         cpu = torch.device("cpu")
-        forth, back = Direct(group, group, cpu, slots), None
+        exchange = Direct(group, group, cpu)
         for tokens, heads in sizes:
             ranks, me = dist.get_world_size(), dist.get_rank()
             rules = Rules(8**-0.5, backend="math")
@@ -50,9 +50,8 @@ def on_rank(folder: str, name: str, sizes: list[tuple[int, int]]) -> list[list[T
             k = k.transpose(1, 2).contiguous().transpose(1, 2)  # as models have it
             x = Shard(q, k, v)
             answer, grads = x.new_answer(), Gradients.room(x)
-            strategy.forward(problem, x, forth, answer)
-            back = back or (forth if slots == 4 else Direct(group, group, cpu, 4))
-            strategy.backward(problem, x, Upstream(answer, dout), back, grads)
+            strategy.forward(problem, x, exchange, answer)
+            strategy.backward(problem, x, Upstream(answer, dout), exchange, grads)
             found.append([answer.out, *grads])
     return found
 
@@ -80,12 +79,12 @@ class Recording:
     runs = 0
 
 
-def record(self: Direct, graph: Recording, pool: object, work: Callable[[], None]) -> int:
+def record(self: Direct, graph: Recording, pool: object, work: Callable[[], None]) -> list[int]:
     graph.work = work
-    return 0  # the rounds are counted when they run
+    return [0, 0]  # the rounds are counted when they run
 
 
-def replay(self: Direct, graph: Recording, rounds: int) -> None:
+def replay(self: Direct, graph: Recording, rounds: list[int]) -> None:
     Recording.runs += 1
     graph.work()
 
@@ -101,7 +100,7 @@ def replays_on_rank(folder: str) -> tuple[list[Tensor], int]:
         patch.setattr(Direct, "replay", replay)
         group = dist.distributed_c10d._get_default_group()
         exchange, graphs, me = (
-            Direct(group, group, torch.device("cpu"), 3),
+            Direct(group, group, torch.device("cpu")),
             Replays(),
             dist.get_rank(),
         )
