@@ -163,7 +163,10 @@ class Questions(Values):
         return "" if measure == "state" and len(jobs) == 1 else measure
 
     def _of_newest(self, query: Query) -> Query:
-        """Return a query whose newest job, if it shall tell why it failed, is one that did."""
+        """Return a query whose newest job, if it shall tell why it failed, is one that did; the
+        best of all jobs, if nothing is measured, is that with the lowest loss."""
+        if query.extreme and not query.measure:
+            return msgspec.structs.replace(query, measure="loss", aggregate="min")
         if query.measure == "estimate":
             return msgspec.structs.replace(query, aggregate="")
         name = len(query.jobs) == 1 and isinstance(query.jobs[0], str)

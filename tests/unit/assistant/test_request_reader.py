@@ -132,6 +132,14 @@ def test_it_stands_for_the_one_job_that_was_spoken_of() -> None:
     assert request_of(found, State((4,), about="job")) == Order("cancel", jobs=(4,))
 
 
+@pytest.mark.parametrize(
+    "marks", [("which=highest",), ("which=lowest",), ("which=lowest", "measure=loss")]
+)
+def test_the_best_run_is_that_with_the_lowest_loss(marks: tuple[str, ...]) -> None:
+    found = request_of(reading("ask jobs", *marks))
+    assert found == Query("jobs", "loss", aggregate="min", extreme=True)
+
+
 def test_what_came_before_is_told_in_the_words_of_the_table() -> None:
     state = State((), (3,), Query("devices", "temp", devices=(3,)), "device")
     assert before(state) == "ask gpus temperature gpus"
