@@ -206,7 +206,16 @@ def _respond(asked: _Asked) -> Answer:
     except UserError as e:
         if request.role == "report" or isinstance(e, Cancelled):
             raise
-        return Answer(_error_text(e, said), "template", request.role)
+        state = _ordered(request, said) if isinstance(request, Order) else None
+        return Answer(_error_text(e, said), "template", request.role, state=state)
+
+
+def _ordered(order: Order, said: Words) -> State:
+    """Return what the conversation is about after an order that can't be carried out."""
+    jobs = tuple(job for job in order.jobs if isinstance(job, int))
+    return State(
+        jobs, order.devices, None, "job" if jobs else "", said.language, order.group, order
+    )
 
 
 def _propose(asked: _Asked, order: Order) -> Answer:

@@ -100,6 +100,10 @@ class Values:
             return [NEWEST]
         if not jobs:
             raise Unread("")
+        if mark == "@others" and self.state.order is not None:
+            jobs = tuple(job for job in jobs if job not in self.state.order.jobs)
+            if not jobs:
+                raise Unread("")
         place = _ORDINALS.get(mark, -1 if mark == "@last" else None)
         if place is not None and place >= len(jobs):
             raise Unread("")

@@ -221,6 +221,14 @@ def test_a_correction_names_another_job_in_place_of_the_first() -> None:
     assert request_of(named, state) == Order("cancel", jobs=(13,), exclude=(12,))
 
 
+def test_the_others_are_those_that_the_last_order_was_not_for() -> None:
+    meant = reading("order cancel", "jobs=@others")
+    state = State((12, 13), (), None, "job", order=Order("cancel", jobs=(12,)))
+    assert request_of(meant, state) == Order("cancel", jobs=(13,))
+    with pytest.raises(Unread):
+        request_of(meant, State((12,), (), None, "job", order=Order("cancel", jobs=(12,))))
+
+
 CHANGE = Order("edit", jobs=(4,), options={"memory": "24gb", "name": "a"})
 BOOKING = Order("book", devices=(4, 5), options={"begin": "2026-11-26 14:00",
                                                  "until": "2026-11-26 18:00"})  # fmt: skip
