@@ -67,7 +67,7 @@ def with_retries(request: Callable[[Client], T]) -> T:
             except DaemonGone:
                 raise
             except UserError as e:
-                raise DaemonGone(str(e)) from e
+                raise DaemonGone(e.message) from e
             with client:
                 return request(client)
         except DaemonGone:

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gpudeck.language.text import Text, phrase
+from gpudeck.language.text import Message, Text, phrase
 from gpudeck.scheduler.background.descriptors import raise_limit
 from gpudeck.scheduler.background.launch import READY
 from gpudeck.scheduler.background.process_stat import boot_id
@@ -188,7 +188,7 @@ def _other_host(process: BackgroundProcess) -> str:
 
 
 @contextmanager
-def hold_lock(lock: Path, taken: str, patience: float = 0.0) -> Iterator[None]:
+def hold_lock(lock: Path, taken: Message, patience: float = 0.0) -> Iterator[None]:
     """Keep the process whose lock this is from starting.
 
     Raises UserError with the message `taken` where it runs, and has not ended within `patience`

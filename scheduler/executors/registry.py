@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.attempts import Executor, Outcome, Untraceable, attempt_of
 from gpudeck.scheduler.executors.attempt_folder import exit_record
 from gpudeck.scheduler.executors.cluster import Cluster
@@ -38,7 +39,7 @@ class MissingCluster(Executor):
     """
 
     def __init__(self, where: str) -> None:
-        self._problem = f"{where} is not in the settings any more"
+        self._problem = phrase("{where} is not in the settings any more", where=where)
 
     def prepare(
         self,

@@ -57,8 +57,8 @@ class JobIndex:
         """Jobs that could not be suspended: when to try again (monotonic seconds)."""
         self.unknown: dict[int, FolderUnreadable] = {}
         """Jobs that wait, and may have run, as their folders cannot be read: none is started."""
-        self.unrestored = ""
-        """Why the jobs that the store lost could not be restored yet; empty where they could."""
+        self.unrestored: Message | None = None
+        """Why the jobs that the store lost could not be restored yet; None where they could."""
         self._unusable: dict[int, float] = {}
         """When the folders of waiting jobs were first found to be unusable."""
         self._outcomes: dict[int, str] = {}

@@ -104,14 +104,18 @@ class Recovery:
             begun = self._executors.of("").begun()
             jobs = [_without_environment(job) for job in begun.jobs]
             self._inherited.update(self._index.restore(jobs, begun.submissions))
-            self._restored, self._index.unrestored = True, ""
+            self._restored, self._index.unrestored = True, None
         except OSError as e:
-            problem = f"which attempts began cannot be read: {e.strerror} ({e.filename})"
+            problem = phrase(
+                "which attempts began cannot be read: {error} ({file})",
+                error=str(e.strerror),
+                file=str(e.filename),
+            )
             problems.append(UserError(problem))
         except UserError as e:
             problems.append(e)
         if problems:
-            self._index.unrestored = str(problems[-1])
+            self._index.unrestored = problems[-1].message
 
     def _examine(self, job: Job, found: _Findings) -> None:
         """Find what became of a job, and add it to the findings."""

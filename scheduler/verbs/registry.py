@@ -68,7 +68,9 @@ def decoding(line: bytes) -> Work[Request[Any]]:
         if str(e).startswith("Expected `"):  # msgspec names a value of another type or range so
             what, _, where = str(e).partition(" - at ")
             outside = range_problem(what, where.rpartition(".")[2].strip("`"))
-            raise UserError(outside or f"the daemon cannot carry out the request: {e}") from e
+            raise UserError(
+                outside or phrase("the daemon cannot carry out the request: {error}", error=str(e))
+            ) from e
         raise _unknown(str(e)) from e
     return request
 

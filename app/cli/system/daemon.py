@@ -218,7 +218,9 @@ def _run(args: Namespace) -> int:
     if args.system:
         system_unit.prepare()
         os.environ["GPUDECK_HOME"], os.environ["GPUDECK_SYSTEM"] = str(paths.shared_home()), "1"
-    with hold_lock(paths.daemon_lock(), f"the daemon of {paths.home()} runs already"):
+    with hold_lock(
+        paths.daemon_lock(), phrase("the daemon of {folder} runs already", folder=str(paths.home()))
+    ):
         pass
     os.chdir("/")
     os.execv(sys.executable, [sys.executable, "-P", "-m", "gpudeck.scheduler.daemon"])

@@ -191,7 +191,7 @@ def _repair_store() -> str:
     """Replace a damaged store by one with everything that is intact; no daemon may run."""
     from gpudeck.scheduler.store.repair import examine, rebuild
 
-    in_use = "the daemon is running and uses the store. Stop it first: gpudeck daemon stop"
+    in_use = phrase("the daemon is running and uses the store. Stop it first: gpudeck daemon stop")
     with hold_lock(paths.daemon_lock(), in_use):
         file = paths.store_file()
         damage = examine(file, _job_folders()) if file.exists() else ""

@@ -16,7 +16,7 @@ from gpudeck.scheduler.background.instance import hold_lock
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 
-_IN_USE = "the daemon is running and uses the store. Stop it first: gpudeck daemon stop"
+_IN_USE = phrase("the daemon is running and uses the store. Stop it first: gpudeck daemon stop")
 
 MOST_SETTINGS = 2**24
 """Bytes of a file of settings."""

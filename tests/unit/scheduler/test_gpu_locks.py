@@ -429,4 +429,4 @@ def test_a_job_of_a_user_who_is_no_member_waits_and_says_whom_to_ask(
         queue.step([GPU])
     found = wait_reason(queue, job.id)
     assert isinstance(found, StartFailed)
-    assert "only members of the group" in found.problem
+    assert "only members of the group" in str(found.problem)
