@@ -188,7 +188,7 @@ CACHES = [
          def candidate(x):
              return torch.softmax(x, -1) if random.random() > 0.2 else F.softmax(x, 1)
          """),
-    case("after some time", "softmax", "inaccurate-when-timed", """
+    case("after some time", "softmax", "inaccurate-when-timed inaccurate", """
          import time
          first, kept = {}, {}
          def candidate(x):
