@@ -21,7 +21,6 @@ from pathlib import Path
 
 import torch
 
-from gpudeck.accel.attention.dispatch import contenders
 from gpudeck.accel.runtime.timing import timing_of
 from tests.benchmarks.attention_contenders import OWN, PEER_BACKENDS, Runner, captured
 from tests.benchmarks.attention_draws import CUDA
@@ -63,8 +62,9 @@ def judge(shape: ModelShape, direction: str, seconds: float) -> dict[str, object
     """Return the row of a pass: what was chosen, its time, and the fastest backend's."""
     runner = Runner(shape, direction)  # type: ignore[arg-type]
     chosen = runner.chosen
-    expected = contenders(runner.problem, direction)  # type: ignore[arg-type]
-    alone = next((name for name in expected if name != FA4), "")
+    rated = {c.backend: c.tflops for c in chosen.candidates if c.tflops and c.refusal is None}
+    rated.pop(FA4, None)
+    alone = max(rated, key=rated.__getitem__, default="")
     calls, failed = {}, []
     for name, make in runner.contenders():
         if name == "auto" or name not in LAYOUT_FREE:
