@@ -17,11 +17,11 @@ def test_a_walk_is_short_and_as_the_documents_say(walk):
     assert len(modules_of(sections)) <= walk.most
     assert {m for way in sections.values() for m in way.revisited} <= walk.revisited
     said = (ROOT / "docs" / "architecture.md").read_text().partition(walk.title)[2]
-    paragraph, rendered = said.partition("\n\n")[0], walk.render(sections).partition(walk.title)[2]
+    paragraph = " ".join(said.partition("\n\n")[0].split())
     # the order of two modules may depend on which value changes first
-    assert set(re.findall(r"`[\w.]+`|\(\d.*?\)", paragraph)) == set(
-        re.findall(r"`[\w.]+`|\(\d.*?\)", rendered)
-    )
+    named, found = set(re.findall(r"`([\w.]+)`", paragraph)), modules_of(sections)
+    assert found <= named <= found | walk.sometimes
+    assert f"({len(named)} modules, at most {walk.most})" in paragraph
 
 
 def test_a_way_that_turns_back_is_noticed(tmp_path):

@@ -43,7 +43,8 @@ SECTIONS = {
         aside=(
             # what else a snapshot is shown by
             "JobUsage.update", "MainWindow._take_settings", "Notifier.update", "summarize",
-            "Tray.show_summary", "Tray.show_jobs", "jobs_on_gpus", "suspended_jobs",
+            "Tray.show_summary", "Tray.show_jobs", "gpus_to_free", "jobs_on_gpus",
+            "suspended_jobs",
             "CompactStrip.show_summary", "Header.show_tiles",
             "Header.show_free", "free_devices", "unacknowledged", "RailButton.show_badge",
             "DashboardPage.refresh", "StatusLine.refresh", "Banner.show_notices",

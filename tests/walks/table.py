@@ -23,6 +23,8 @@ class Walk(NamedTuple):
     """Returns the sections of the way by process, in their order."""
     revisited: frozenset[str] = frozenset()
     """The modules that a section may enter again after it has left them."""
+    sometimes: frozenset[str] = frozenset()
+    """The modules that only some values need; the documents name them and count them."""
 
     def render(self, sections: Mapping[str, Way]) -> str:
         """Return the modules as a paragraph of the documents."""
@@ -58,6 +60,11 @@ WALKS = (
             )
         ),
     ),
-    Walk("**A reading to the pixels of a tile**", 27, reading_to_pixel),
+    Walk(
+        "**A reading to the pixels of a tile**",
+        27,
+        reading_to_pixel,
+        sometimes=frozenset({"language.numbers"}),
+    ),
     Walk("**A question to its answer**", 40, question_to_answer),
 )
