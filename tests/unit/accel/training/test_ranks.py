@@ -66,7 +66,8 @@ def test_two_processes_train_as_one_does(tmp_path: Path, case: str) -> None:
     )  # fmt: skip
     said = divided(two, 4, *more)
     assert said.count("the model is ready") == 1, "only the first process speaks"
-    torch.testing.assert_close(losses(two), losses(one), rtol=1e-5, atol=0)
+    rtol = 1e-4 if case == "muon" else 1e-5  # Muon makes matrices orthogonal in bfloat16
+    torch.testing.assert_close(losses(two), losses(one), rtol=rtol, atol=0)
     weights, others = (load_file(out / "model.safetensors") for out in (one, two))
     torch.testing.assert_close(others, weights, rtol=0.02, atol=2e-3)
     # continued from the middle, it is the same to the last bit
