@@ -18,6 +18,7 @@ from gpudeck.scheduler.protocol import wait_reasons as w
 from gpudeck.scheduler.protocol.jobs import Done, Event, Failed, Progress, Running, queued
 from gpudeck.scheduler.protocol.log_file import dropped
 from gpudeck.scheduler.protocol.wait_reasons import StartsNow
+from gpudeck.scheduler.protocol.wait_texts import headline
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW, job
 
@@ -229,13 +230,13 @@ def test_a_job_waits_for_the_one_that_frees_a_device_first():
     soon = w.HeldBy("GPU 1", 4, "train-long", w.End(now + 600))
     late = w.HeldBy("GPU 0", 3, "eval", w.End(now + 6000))
     at = time.strftime("%H:%M", time.localtime(now + 600))
-    said = str(w.headline(w.NoRoom(needs, (late, soon), 0, 0), now))
+    said = str(headline(w.NoRoom(needs, (late, soon), 0, 0), now))
     assert said == f"Waits for train-long, free about {at}"
     limit = w.HeldBy("GPU 1", 4, "train-long", w.End(now + 600, latest=True))
-    said = str(w.headline(w.NoRoom(needs, (limit,), 0, 0), now))
+    said = str(headline(w.NoRoom(needs, (limit,), 0, 0), now))
     assert said == f"Waits for train-long, free by {at} at the latest"
     unknown = w.HeldBy("GPU 1", 4, "train-long", None)
-    said = str(w.headline(w.NoRoom(needs, (unknown,), 0, 0), now))
+    said = str(headline(w.NoRoom(needs, (unknown,), 0, 0), now))
     assert said == "Waits for train-long on GPU 1"
 
 
