@@ -307,3 +307,13 @@ def test_the_space_is_shown_by_kind_and_the_current_item_is_described(page, link
     assert "may go: artefacts" in page._facts.toPlainText()
     scanned(link)
     assert not page.share.isVisible() and not page.about.isVisible()
+
+
+def test_groups_that_were_opened_stay_open_when_the_finds_change(page, link):
+    scanned(link, *KERNELS, DUMP)
+    tree = page.tree
+    (at,) = (i for i, group in enumerate(tree.rows.groups) if group.kind == "cache")
+    assert not tree.isExpanded(tree.rows.index(at, 0)), "a long group is closed at first"
+    tree.expand(tree.rows.index(at, 0))
+    tree.show_finds((*KERNELS[1:], DUMP))
+    assert tree.isExpanded(tree.rows.index(at, 0))

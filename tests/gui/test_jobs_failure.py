@@ -105,3 +105,13 @@ def test_the_failed_jobs_of_an_array_are_retried_together(fed):
     page.fold.retry.click()
     (sent,) = [request for request in fed.asked if isinstance(request, RepeatJobs)]
     assert sorted(sent.jobs) == [50, 51]
+
+
+def test_nothing_here_is_offered_for_a_job_that_failed_on_another_machine(fed, page):
+    card = page.details.failure
+    assert card.folder.isVisible() and card.resume.isVisible()
+    job = next(job for job in fed.window.state.snapshot.jobs if job.id == 40)
+    spec = msgspec.structs.replace(job.spec, where="ssh:lab")
+    card.show_failure(msgspec.structs.replace(job, spec=spec), card._shown)
+    assert card.isVisible()
+    assert not card.folder.isVisible() and not card.resume.isVisible()

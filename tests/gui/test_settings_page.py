@@ -204,3 +204,16 @@ def test_gpus_to_drain_are_offered_and_added_to_the_list(fed):
     for at, drained in ((0, "1, 0"), (1, "")):
         row.box.activated.emit(at)
         assert row.text() == drained and fed.asked[-1] == Configure({"drained": drained})
+
+
+def test_a_refreshed_value_does_not_replace_what_is_being_typed(fed):
+    fed.window.show_page("settings")
+    fed.feed(snapshots.cpu_snapshot())
+    fed.window.activateWindow()
+    row = fed.window.settings.rows["telemetry_hz"]
+    row.line.setFocus()
+    fed.settle()
+    assert row.line.hasFocus()
+    row.line.setText("7")
+    fed.feed(snapshots.cpu_snapshot(NOW + 1, settings=Settings(telemetry_hz=3)))
+    assert row.line.text() == "7"

@@ -97,6 +97,7 @@ def test_durations(seconds, text):
         (59.9, "just now"),
         (60, "1 min ago"),
         (3599, "59 min ago"),
+        (3600, "1 h ago"),
         (7300, "2 h ago"),
         (86400, "1 day ago"),
         (3 * 86400, "3 days ago"),

@@ -57,6 +57,7 @@ def test_columns_that_do_not_fit_are_dropped() -> None:
     wide, narrow = texts(status_lines(made, 0)), texts(status_lines(made, 60))
     assert "NAME" in wide[0]
     assert "H100 80GB HBM3" in wide[1]
+    assert texts(status_lines(made, max(map(len, wide)))) == wide, "all columns just fit"
     assert "NAME" not in narrow[0]
     assert narrow[1].startswith("GPU 0")
     assert "UTILISATION" in narrow[0]

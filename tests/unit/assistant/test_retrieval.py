@@ -167,3 +167,11 @@ def test_a_log_that_is_not_a_regular_file_is_not_read(home: Path, tmp_path: Path
     assert search("password needle", "logs", 2) == ()
     assert search("password needle", "logs") == ()
     assert not (paths.home() / "jobs" / "99").exists()
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "place"),
+    [(3, 3, "log, line 3"), (3, 5, "log, lines 3-5"), (4096, 0, "log, from byte 4096 on")],
+)
+def test_a_citation_names_the_lines(first: int, last: int, place: str) -> None:
+    assert Passage("logs", "log", first, last, "words").cite == place

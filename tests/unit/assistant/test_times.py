@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from gpudeck.assistant.intents.moments import moment_of
+from gpudeck.assistant.intents.moments import length_of, moment_of
 from gpudeck.assistant.intents.times import read_time
 from gpudeck.assistant.intents.tokens import tokens
 from gpudeck.language.words import words
@@ -112,3 +112,11 @@ def test_a_night_ends_in_the_morning() -> None:
     begin, end = datetime(2026, 11, 22, 20), datetime(2026, 11, 23, 6)
     assert found is not None
     assert (found.span.since, found.span.until) == (begin.timestamp(), end.timestamp())
+
+
+@pytest.mark.parametrize(
+    ("said", "length"),
+    [("half an hour", "30min"), ("eine halbe Stunde", "30min"), ("2 hours", "2h")],
+)
+def test_lengths_are_written_as_options_take_them(said: str, length: str) -> None:
+    assert length_of(said) == length

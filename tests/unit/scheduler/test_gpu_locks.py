@@ -430,3 +430,17 @@ def test_a_job_of_a_user_who_is_no_member_waits_and_says_whom_to_ask(
     found = wait_reason(queue, job.id)
     assert isinstance(found, StartFailed)
     assert "only members of the group" in str(found.problem)
+
+
+@root_only
+def test_only_users_who_are_no_members_are_told_that_anybody_can_hold_their_gpus(
+    place: Path,
+) -> None:
+    assert lock_places.shared_note() == ""
+    code = (
+        "from gpudeck.scheduler.executors import lock_places; print(str(lock_places.shared_note()))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", OTHER_USER + code], capture_output=True, text=True, check=True
+    ).stdout
+    assert "/dev/full" in told and str(place / "gpus") in told

@@ -150,6 +150,7 @@ def test_the_dwell_doubles_with_each_eviction_and_is_forgiven(
     required = dwell_time(base, evictions, now)
     assert base <= required <= max(base, MAX_DWELL_S)
     before = [at for at in evictions if at <= now]
+    assert required == dwell_time(base, before, now), "an eviction to come says nothing yet"
     assert dwell_time(base, [*before, now], now) == min(
         2 * dwell_time(base, before, now), max(base, MAX_DWELL_S)
     )

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.attempts import Exit
 from gpudeck.scheduler.executors.remote_runner import (
     CONTINUE_CLOCK,
@@ -36,7 +37,7 @@ from gpudeck.scheduler.protocol.jobs import (
 from gpudeck.scheduler.protocol.schedule import expected_end
 from gpudeck.scheduler.protocol.user_limits import UserLimits
 from gpudeck.scheduler.protocol.wait_reasons import End
-from gpudeck.scheduler.queue.placement import Availability
+from gpudeck.scheduler.queue.placement import Availability, DeviceUse
 from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan
 from gpudeck.scheduler.queue.transitions import ended, on_again
 from gpudeck.scheduler.queue.user_limits import Allowance
@@ -310,3 +311,13 @@ def test_the_stays_of_a_job_are_those_of_its_newest_attempt() -> None:
     assert find_stays(events, 10.0, 50.0) == [(10.0, 21.0), (31.0, 40.0)]
     assert find_stays(events[:-1], 10.0, None) == [(10.0, 21.0), (31.0, None)]
     assert find_stays((), 10.0, 50.0) == [(10.0, 50.0)]
+
+
+def test_a_suspended_job_comes_back_only_to_what_is_free() -> None:
+    assert not plan(on(1, 0, DUE), on(2, 0)).returns, "another job has the whole GPU"
+    gpu = GPUS[0].id
+    room = Availability({gpu: DeviceUse(80.0 * GIB, 30.0 * GIB, {})})
+    small, large = (on(1, 0, DUE, memory=int(size * GIB)) for size in (20, 40))
+    assert plan(small, availability=room).returns
+    assert not plan(large, availability=room).returns
+    assert not plan(small, availability=room._replace(held_by_others={gpu: 15.0 * GIB})).returns

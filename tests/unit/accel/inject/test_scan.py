@@ -276,3 +276,27 @@ def test_a_softmax_over_another_axis_than_the_keys_is_left(tmp_path, statements)
 def test_a_softmax_over_another_axis_is_followed_where_the_keys_may_be_there(tmp_path):
     moved = "a = (q @ k.mT).transpose(-1, -2).softmax(-2)\nreturn a.transpose(-1, -2) @ v"
     assert one(tmp_path, moved).action == "link"
+
+
+def test_a_file_that_cannot_be_read_keeps_the_others_from_nothing(tmp_path):
+    (tmp_path / "a.py").write_text("def f(:\n")
+    (tmp_path / "b.py").write_text(
+        "import torch.nn.functional as F\n"
+        "def f(q, k, v):\n"
+        "    return F.softmax(q @ k.transpose(-2, -1), -1) @ v\n"
+    )
+    made, found = changes([tmp_path])
+    assert [Path(change.path).name for change in made] == ["b.py"]
+    assert [f.line for f in found if Path(f.file).name == "a.py"] == [1]
+
+
+def test_the_line_that_differentiates_gradients_is_named(tmp_path):
+    (tmp_path / "m.py").write_text(
+        "import torch\n"
+        "import torch.nn.functional as F\n"
+        "def f(q, k, v):\n"
+        "    out = F.softmax(q @ k.transpose(-2, -1), -1) @ v\n"
+        "    return torch.autograd.grad(out.sum(), q, create_graph=True)\n"
+    )
+    _, found = changes([tmp_path])
+    assert any("(line 5)" in str(f.reason) for f in found), found

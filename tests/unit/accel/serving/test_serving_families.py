@@ -16,6 +16,7 @@ from gpudeck.accel.serving.cache_error import cache_error
 from gpudeck.accel.serving.checkpoint import Checkpoint
 from gpudeck.accel.serving.errors import ModelRefused
 from gpudeck.accel.serving.families import KeyHeads, config_of, read_config
+from gpudeck.accel.serving.files import weight_files
 from gpudeck.accel.serving.linear import Linear
 from gpudeck.accel.serving.tokens import Tokenizer
 from gpudeck.accel.serving.transformer import load
@@ -258,3 +259,13 @@ def test_damaged_files_are_refused_in_a_line(folder, tmp_path, damage):
         Checkpoint(tmp_path, read_config(tmp_path))
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
     assert ("GGUF" in str(caught.value)) == (damage == "gguf")
+
+
+def test_an_index_names_no_file_outside_its_folder(tmp_path):
+    (tmp_path / "other.safetensors").write_bytes(b"")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    index = {"weight_map": {"a": "../other.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ModelRefused, match="names the file"):
+        weight_files(folder)
