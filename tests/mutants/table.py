@@ -500,14 +500,14 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "a power limit alarms as an unwanted slow-down",
         _RULES,
-        '{"hardware slow-down", "too hot (software)", "too hot (hardware)", "power brake"}',
-        '{"hardware slow-down", "too hot (software)", "too hot (hardware)", "power limit"}',
+        '        mark_phrase("power brake"),',
+        '        mark_phrase("power limit"),',
         _ALERTS,
     ),
     Defect(
         "failed row remapping alarms nobody",
         _RULES,
-        '    "rows_failure": "failed remapping of a memory row",\n',
+        '    "rows_failure": mark_phrase("{n} failed remapping of a memory row"),\n',
         "",
         _ALERTS,
     ),
