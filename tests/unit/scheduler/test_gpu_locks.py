@@ -437,9 +437,7 @@ def test_only_users_who_are_no_members_are_told_that_anybody_can_hold_their_gpus
     place: Path,
 ) -> None:
     assert lock_places.shared_note() == ""
-    code = (
-        "from gpudeck.scheduler.executors import lock_places; print(lock_places.shared_note())"
-    )
+    code = "from gpudeck.scheduler.executors import lock_places; print(lock_places.shared_note())"
     told = subprocess.run(
         [sys.executable, "-c", OTHER_USER + code], capture_output=True, text=True, check=True
     ).stdout
