@@ -40,7 +40,9 @@ def alternatives(found: Reading, known: Known, request: str) -> tuple[Reading, .
     if found.head in _NEEDS_JOBS and not _says_which(found):
         words = " ".join(word for word in _words(request) if len(word) >= _STEM)
         names = _best(words, known.jobs)
-        names = tuple(name for name in names if name in known.active) or names
+        # A whole word names an ended job; "my training" may be another than `train`.
+        whole = tuple(name for name in names if set(_words(name)) & set(_words(words)))
+        names = tuple(name for name in names if name in known.active) or whole
         return tuple(_with(found, len(found.spans), ("jobs", name)) for name in names[:_MOST]) or (
             found,
         )

@@ -19,7 +19,7 @@ from gpudeck.scheduler.protocol import paths
 TAGS = ("", *(f"{start}-{name}" for name in SPANS for start in "BI"))
 CLASSES = "classes.json"
 _MOST = 3
-_TOLD = 0.8
+_TOLD = 0.998
 """From this probability on the language of a request can be told."""
 _WORD = re.compile(r"[@\w](?:[\w*@%°€$]|[-.:/=,'’](?=\w))*%?|-+\w[\w=.-]*")
 """A word of a request: a name, a number with its sign, a path or a time."""

@@ -301,7 +301,7 @@ def test_free_chat_is_offered_with_a_large_model_and_marked_as_unchecked(fed, qt
     assert asked == Chat(("tell me a joke",))
     for i in range(20):
         fed.event(Chunk(f"word{i} "))
-    qtbot.waitUntil(lambda: "about" in view.composer.where.text())
+    qtbot.waitUntil(lambda: "About" in view.composer.where.text())
     assert "not checked against facts" in view.messages.views[1].note.text()
     fed.answer(FinishedAnswer("a joke", "model rwkv7-g1-0.1B"))
     assert (

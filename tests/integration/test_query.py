@@ -122,7 +122,7 @@ def test_what_the_table_does_not_allow_is_refused(deck: Client, query: Query, wh
 
 def test_jobs_are_ranked_and_added_up(deck: Client) -> None:
     total = execute(deck, Query("jobs", "energy", jobs=("past",), aggregate="sum"))
-    assert total.total == 5000.0, "of several jobs with a name, the newest that ended"
+    assert total.total == 15000.0, "a sum is over all jobs of a name"
     every = execute(deck, Query("jobs", "energy", states=("done",), aggregate="sum", by="name"))
     assert values(every)["name past"] == 15000.0
     best = execute(deck, Query("jobs", "energy", aggregate="max", extreme=True, limit=1))

@@ -112,7 +112,7 @@ def test_a_limited_job_waits_where_a_later_daemon_cannot_limit_it(
     queue = make_queue(store, local=Local(lambda job, runner: None))
     with pytest.raises(UserError, match="cannot be limited here: the daemon does not run in a"):
         queue.step([CPU])
-    assert "cannot be limited here" in getattr(wait_reason(queue, job), "problem", "")
+    assert "cannot be limited here" in str(getattr(wait_reason(queue, job), "problem", ""))
     assert not list(tree.glob(f"{cgroups.PREFIX}*"))
 
 
