@@ -203,7 +203,7 @@ def test_comparisons_and_unknown_energy(
 
 PROPOSED = {
     "cancel job {holder}": "will be sent SIGTERM, then SIGKILL after 5 s",
-    "cancel job first": "it will be removed from the queue and will not run",
+    "cancel job second": "it will be removed from the queue and will not run",
     "cancel all queued jobs": "Job {second} (second) has been waiting",
     "cancel everything": "Job {holder} (holder) has been running",
     "cancel all but job {holder}": "Job {first} (first) has been waiting",
