@@ -353,7 +353,7 @@ def backward_op(
             choose(problem, backend, "backward"),
             lambda chosen: backward(dout, x, out, lse, problem, chosen.backend, dlse),
         )
-        of_sink = sink_gradient(dout, out, lse, dlse, sink) if sink is not None else q.new_empty(0)
+        of_sink = sink_gradient(dout, out, lse, dlse, sink)
     dq, dk, dv = (like(g, t) for g, t in zip(grads[:3], (q, k, v), strict=True))
     of_bias = q.new_empty(0) if grads.bias is None or bias is None else like(grads.bias, bias)
     return dq, dk, dv, of_bias, of_sink

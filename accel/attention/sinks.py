@@ -26,12 +26,15 @@ def add_sink(out: Tensor, lse: Tensor, sink: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def sink_gradient(
-    dout: Tensor, out: Tensor, lse: Tensor, dlse: Tensor | None, sink: Tensor
+    dout: Tensor, out: Tensor, lse: Tensor, dlse: Tensor | None, sink: Tensor | None
 ) -> Tensor:
-    """Return the gradient of the sink [H], from out and lse with the sink, and their gradients.
+    """Return the gradient of the sink [H], from out and lse with the sink, and their gradients; an
+    empty tensor without a sink.
 
     The sink's weight is p = exp(sink - lse), and its score's gradient p (dlse - sum(dout out)).
     """
+    if sink is None:
+        return out.new_empty(0)
     kind = torch.promote_types(torch.float32, out.dtype)
     sums = (out.to(kind) * dout.to(kind)).sum(-1).neg_()
     if dlse is not None:

@@ -98,8 +98,7 @@ def backward_op(
         strategy.backward(plan.problem, x, up, exchange, grads)
 
     _run(plan, plan.backward, [*x, out, lse, dout, dlse, *grads], work)
-    of_sink = q.new_empty(0) if sink is None else sink_gradient(dout, out, lse, dlse, sink)
-    return (*grads, of_sink)
+    return (*grads, sink_gradient(dout, out, lse, dlse, sink))
 
 
 @backward_op.register_fake

@@ -206,16 +206,16 @@ def _respond(asked: _Asked) -> Answer:
     except UserError as e:
         if request.role == "report" or isinstance(e, Cancelled):
             raise
-        state = _ordered(request, said) if isinstance(request, Order) else None
+        state = None
+        if isinstance(request, Order):
+            jobs = tuple(job for job in request.jobs if isinstance(job, int))
+            state = _state_of(request, jobs, request.devices, said)
         return Answer(_error_text(e, said), "template", request.role, state=state)
 
 
-def _ordered(order: Order, said: Words) -> State:
-    """Return what the conversation is about after an order that can't be carried out."""
-    jobs = tuple(job for job in order.jobs if isinstance(job, int))
-    return State(
-        jobs, order.devices, None, "job" if jobs else "", said.language, order.group, order
-    )
+def _state_of(order: Order, jobs: tuple[int, ...], devices: tuple[int, ...], said: Words) -> State:
+    """Return what the conversation is about after an order that concerns jobs and devices."""
+    return State(jobs, devices, None, "job" if jobs else "", said.language, order.group, order)
 
 
 def _propose(asked: _Asked, order: Order) -> Answer:
@@ -228,8 +228,7 @@ def _propose(asked: _Asked, order: Order) -> Answer:
         asked.tools, order, action, certain, asked.ask.by
     )
     text = _understood(asked, _proposal_text(proposal, said))
-    about = "job" if action.jobs else ""
-    state = State(action.jobs, (), None, about, said.language, order.group, order)
+    state = _state_of(order, action.jobs, (), said)
     return Answer(text, "template", order.role, proposal=proposal, state=state)
 
 

@@ -41,7 +41,8 @@ def alternatives(found: Reading, known: Known, request: str) -> tuple[Reading, .
         words = " ".join(word for word in _words(request) if len(word) >= _STEM)
         names = _best(words, known.jobs)
         # A whole word names an ended job; "my training" may be another than `train`.
-        whole = tuple(name for name in names if set(_words(name)) & set(_words(words)))
+        said = set(_words(words))
+        whole = tuple(name for name in names if said & set(_words(name)))
         names = tuple(name for name in names if name in known.active) or whole
         return tuple(_with(found, len(found.spans), ("jobs", name)) for name in names[:_MOST]) or (
             found,
@@ -101,15 +102,15 @@ def _called(letters: str, names: tuple[str, ...], known: Known) -> tuple[str, ..
 
 def _best(letters: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names that have the most words in common with letters."""
-    scores = [_shared(letters, name) for name in names]
+    said = _words(letters)
+    scores = [_shared(said, name) for name in names]
     best = max(scores, default=0.0)
     return tuple(name for name, at in zip(names, scores, strict=True) if at == best) if best else ()
 
 
-def _shared(letters: str, name: str) -> float:
-    """Return how many words letters and a name have in common; its first one counts more."""
-    parts = _words(name)
-    same = [any(_is_same(word, part) for word in _words(letters)) for part in parts]
+def _shared(said: list[str], name: str) -> float:
+    """Return how many words of a name are among those that were said; its first one counts more."""
+    same = [any(_is_same(word, part) for word in said) for part in _words(name)]
     return sum(same) + 0.5 * bool(same and same[0])
 
 

@@ -80,14 +80,8 @@ def _backward(mode: LocalTensorMode, op: object, types: object, args: Any, kwarg
         for each, grad in zip(found[:3], grads, strict=True):
             each.update(team.divided(grad))
         for rank in team.ranks:
-            found[3][rank] = _sink_gradient(*(_of(t, rank) for t in (dout, out, lse, dlse, sink)))
+            found[3][rank] = sink_gradient(*(_of(t, rank) for t in (dout, out, lse, dlse, sink)))
     return tuple(map(_local, found))
-
-
-def _sink_gradient(
-    dout: Tensor, out: Tensor, lse: Tensor, dlse: Tensor | None, sink: Tensor | None
-) -> Tensor:
-    return dout.new_empty(0) if sink is None else sink_gradient(dout, out, lse, dlse, sink)
 
 
 def _teams(mode: LocalTensorMode, q: Tensor, settings: list[Any]) -> Iterator[_Team]:
