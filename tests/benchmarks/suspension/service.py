@@ -1,10 +1,11 @@
 """Time the driver's calls and our part of a suspension, and check that programs end as they must.
 
-    python -m tests.benchmarks.suspension.service FOLDER [--rounds 100 | --large 16]
+    python -m tests.benchmarks.suspension.service FOLDER [--rounds 100 | --large 16 [--pause 1]]
 
 Programs of several frameworks and sizes are suspended and resumed by the service that the daemon
 uses; then the same number of steps runs undisturbed. With --rounds, a compiled training of 0.5 GiB
-is suspended so often, and nothing else; with --large, a program of so many GiB once.
+is suspended so often, and nothing else; with --large, a program of so many GiB once, which comes
+back --pause seconds after it has left.
 """
 
 from __future__ import annotations
@@ -69,25 +70,27 @@ class Bench:
     def start(self, kind: Any, gib: float, seed: int = 1) -> Program:
         return Program(kind, gib, self.scratch / f"stop {kind} {gib}", seed=seed)
 
-    async def suspend(self, program: Program) -> Row:
-        """Take a program off and bring it back; return what that took."""
+    async def suspend(self, program: Program, pause: float = 0.0) -> Row:
+        """Take a program off and bring it back some seconds later; return what that took."""
         self.helper.take()
         found = await self.service.suspend(lambda: self.card.find(program.pid), None)
         driver, _ = self.helper.take()
         out = {"out_s": found.seconds, "out_driver_s": driver}
+        await asyncio.sleep(pause)
         back = await self.service.resume(program.pid, None)
         driver, gap = self.helper.take()
         return out | {"back_s": back.seconds, "back_driver_s": driver, "gap_us": 1e6 * gap}
 
-    async def measure(self, program: Program, rounds: int) -> Row:
+    async def measure(self, program: Program, rounds: int, pause: float = 0.0) -> Row:
         """Suspend a program several times, and write the row. Its end is looked at later."""
         held = self.card.held(program.pid) / 2**30
-        found = [await self.suspend(program) for _ in range(rounds)]
+        found = [await self.suspend(program, pause) for _ in range(rounds)]
         row: Row = self.card.context | {
             "case": program.kind,
             "held_gib": f"{held:.2f}",
             "huge_pages": read_huge_pages(),
             "rounds": rounds,
+            "pause_s": pause,
             "steps": "",
             "bit_equal": "",
         }
@@ -130,12 +133,12 @@ async def measure_all(bench: Bench) -> None:
     await asyncio.gather(*(bench.check(program, rows) for program, rows in measured.items()))
 
 
-async def measure_large(bench: Bench, gib: float) -> None:
+async def measure_large(bench: Bench, gib: float, pause: float) -> None:
     """Suspend a program in CUDA C++, which starts fast; as root with pages of 2 MiB."""
     program = bench.start("CUDA C++", gib)
     program.wait_ready()
     with huge_pages_always() if os.getuid() == 0 else nullcontext():
-        rows = [await bench.measure(program, 1)]
+        rows = [await bench.measure(program, 1, pause)]
     await bench.check(program, rows)
 
 
@@ -153,7 +156,7 @@ async def measure(arguments: argparse.Namespace, scratch: Path) -> None:
     print(await bench.helper.check(), "in use:", bench.card.used / 2**20, "MiB", flush=True)
     began = time.monotonic()
     if arguments.large:
-        await measure_large(bench, arguments.large)
+        await measure_large(bench, arguments.large, arguments.pause)
     elif arguments.rounds:
         await measure_often(bench, arguments.rounds)
     else:
@@ -167,6 +170,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--large", type=float, default=0.0)
+    parser.add_argument("--pause", type=float, default=0.0)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         asyncio.run(measure(arguments, Path(scratch)))
