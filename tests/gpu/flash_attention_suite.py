@@ -1,15 +1,18 @@
 """Run flash-attention's own tests of its CuTe kernels with our attention in place of these.
 
     python -m tests.gpu.flash_attention_suite FOLDER [--count 3000] [--seed 0] [--limit 600]
-        [--processes 8] [--out FILE.csv]
+        [--processes 8] [--out FILE.csv] [--known FILE.csv]
 
 FOLDER is a checkout of github.com/Dao-AILab/flash-attention, of which nothing is installed and
 nothing is kept here: its tests/cute/test_flash_attn.py and test_flash_attn_varlen.py run with their
 own reference, flash_attn/cute/testing.py, and a module flash_attn.cute.interface whose functions
 call `accel.attention`. Of the dense and ragged tests of outputs and gradients as many cases as
 asked for are drawn by the seed, and a tenth as many of the other ragged test, beside all cases of
-the gradient of lse, of small heads and of empty inputs. Several processes take case after case. A
-case is "forward only" where the test itself leaves out the gradients on Hopper.
+the gradient of lse, of small heads and of empty inputs. Several processes share the cases; those
+that run the same kernels are left to one process, so that each kernel is compiled once. A case is
+"forward only" where the test itself leaves out the gradients on Hopper. `auto` goes by the shipped
+tables: measuring every shape would compile what the fastest backend has no need of. Cases that an
+earlier file, --known, holds are not run again.
 It needs a CUDA GPU, pytest and einops.
 """
 
@@ -37,6 +40,7 @@ import torch
 from torch import Tensor
 
 from gpudeck.accel.attention import Ragged, attention
+from gpudeck.accel.lessons.store import learning
 
 DRAWN = ("test_flash_attn_output", "test_flash_attn_varlen_output")
 RAGGED = "test_varlen"
@@ -51,10 +55,15 @@ ALWAYS = (
     "test_flash_attn_varlen_backward_non_aligned_head_dim",
     "test_flash_attn_sm90_hdim_padding",
 )
-SCORES, PARTS = 50_000_000, 20
-"""The memory for references is shared out in parts, each enough for so many scores of a case."""
+SCORES, PART_BYTES = 50_000_000, 7 << 30
+"""The GPU's memory is shared out in parts, each enough for the references of so many scores."""
 LOST = 3
 """How a process ends that cannot use the GPU any more."""
+NOT_COMPILED = {
+    "seqlen_q", "seqlen_k", "min_seq_len", "max_seq_len", "B", "varlen_mode", "zero_lengths_q",
+    "zero_lengths_k", "unpad_q", "unpad_kv", "softmax_scale", "mha_type", "H",
+}  # fmt: skip
+"""Arguments of the tests that kernels are not compiled for."""
 Answer = tuple[Tensor, Tensor]
 Test = Callable[..., None]
 Case = tuple[Test, dict[str, object]]
@@ -229,6 +238,17 @@ def _draw(
             return test, given
 
 
+def _alike(cases: list[Case], known: set[int]) -> list[list[int]]:
+    """Return the numbers of the cases that are not known, those together that run the same
+    kernels, the largest groups first."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for at, (test, given) in enumerate(cases):
+        if at not in known:
+            kernels = (test.__name__, *(v for k, v in given.items() if k not in NOT_COMPILED))
+            groups.setdefault(kernels, []).append(at)
+    return sorted(groups.values(), key=len, reverse=True)
+
+
 def _outcome(test: Test, given: dict[str, object]) -> str:
     """Run a case; return passed, forward only, skipped or what failed."""
     try:
@@ -244,18 +264,19 @@ def _outcome(test: Test, given: dict[str, object]) -> str:
 
 
 class _Run:
-    """What the processes share: the next case, memory, and what was found."""
+    """What the processes share: the next group of cases, memory, and what was found."""
 
-    def __init__(self, folder: Path, count: int, seed: int, end: float) -> None:
+    def __init__(self, folder: Path, count: int, seed: int, end: float, known: set[int]) -> None:
         spawn = multiprocessing.get_context("spawn")
         self.given = folder, count, seed
-        self.end = end
+        self.end, self.known = end, known
         self.next = spawn.Value("i", 0)
-        self.door, self.parts = spawn.Lock(), spawn.Semaphore(PARTS)
+        self.every = torch.cuda.get_device_properties(0).total_memory // PART_BYTES
+        self.door, self.parts = spawn.Lock(), spawn.Semaphore(self.every)
         self.found = spawn.SimpleQueue()
 
     def start(self) -> BaseProcess:
-        """Start a process that takes case after case."""
+        """Start a process that takes group after group."""
         process = multiprocessing.get_context("spawn").Process(
             target=_work, args=(self,), daemon=True
         )
@@ -263,7 +284,7 @@ class _Run:
         return process
 
     def take(self) -> int:
-        """Return the next case's number, which nobody else gets."""
+        """Return the next group's number, which nobody else gets."""
         with self.next.get_lock():
             self.next.value += 1
             return int(self.next.value) - 1
@@ -275,7 +296,7 @@ class _Run:
         sequences = 9 if keys <= 2048 else 2
         if test.__name__ == DRAWN[1]:
             sequences = 49 if queries <= 512 else 7
-        parts = min(PARTS, 6 * sequences * queries * max(queries, keys) // SCORES)
+        parts = min(self.every, 6 * sequences * queries * max(queries, keys) // SCORES)
         with self.door:
             for _ in range(parts):
                 self.parts.acquire()
@@ -288,20 +309,29 @@ class _Run:
 
 def _work(run: _Run) -> None:
     """Run cases until none or no time is left; end with `LOST` where the GPU is lost."""
+    learning("off")
     _install(run.given[0])
     cases = list(_cases(*run.given))
-    while time.time() < run.end and (at := run.take()) < len(cases):
-        test, given = cases[at]
-        with run.memory_for(test, given):
-            began = time.time()
-            outcome = _outcome(test, given)
-            named = ", ".join(f"{k}={v}" for k, v in given.items())
-            run.found.put((at, test.__name__, named, outcome, round(time.time() - began, 3)))
-            try:
-                torch.cuda.empty_cache()
-                torch.cuda.synchronize()
-            except RuntimeError:
-                sys.exit(LOST)
+    groups = _alike(cases, run.known)
+    while (group := run.take()) < len(groups):
+        for at in groups[group]:
+            if time.time() > run.end:
+                return
+            _run_case(run, at, *cases[at])
+
+
+def _run_case(run: _Run, at: int, test: Test, given: dict[str, Any]) -> None:
+    """Run a case as soon as there is memory for it, and tell what it gave."""
+    with run.memory_for(test, given):
+        began = time.time()
+        outcome = _outcome(test, given)
+        named = ", ".join(f"{k}={v}" for k, v in given.items())
+        run.found.put((at, test.__name__, named, outcome, round(time.time() - began, 3)))
+        try:
+            torch.cuda.empty_cache()
+            torch.cuda.synchronize()
+        except RuntimeError:
+            sys.exit(LOST)
 
 
 def _gather(run: _Run, processes: int) -> Iterator[tuple[int, str, str, str, float]]:
@@ -328,8 +358,13 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds")
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--out", type=Path, default=Path("flash_attention_suite.csv"))
+    parser.add_argument("--known", type=Path)
     asked = parser.parse_args()
-    run = _Run(asked.folder, asked.count, asked.seed, time.time() + asked.limit)
+    known: set[int] = set()
+    if asked.known is not None:
+        with asked.known.open(newline="") as file:
+            known = {int(row["case"]) for row in csv.DictReader(file)}
+    run = _Run(asked.folder, asked.count, asked.seed, time.time() + asked.limit, known)
     counts: Counter[tuple[str, str]] = Counter()
     with asked.out.open("w", newline="") as out:
         table = csv.writer(out)

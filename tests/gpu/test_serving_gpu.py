@@ -16,9 +16,11 @@ from gpudeck.accel.serving.batch import Batch
 from gpudeck.accel.serving.cache import PagedCache, Place
 from gpudeck.accel.serving.engine import Engine
 from gpudeck.accel.serving.linear import Format, Heads, Linear, Norm
-from gpudeck.accel.serving.request import Piece, Sampling
+from gpudeck.accel.serving.request import Piece, Request, Sampling
 from gpudeck.accel.serving.rotary import Rope
+from gpudeck.accel.serving.tokens import Tokenizer
 from gpudeck.accel.serving.transformer import _Loader, load, rotation
+from tests.unit.accel.serving.serving_models import FAMILIES, oracle
 from tests.unit.accel.serving.test_serving_gpu import config, drawn, off
 
 if not torch.cuda.is_available():
@@ -109,3 +111,45 @@ def test_an_answer_has_about_the_probabilities_of_a_cpu(
     for place, choice in enumerate(made, len(asked.prompt) - 1):
         assert abs(float(found[place, choice.token]) - choice.logprob) < 0.2
     assert len(made) == 24
+
+
+@pytest.mark.parametrize("family", ["Gemma 4, small", "Gemma 4, large"])
+def test_gemma_4_is_as_near_to_exact_logits_as_transformers(
+    tmp_path: Path, family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heads of 256 with windows and of 512 without: a prompt in chunks, then steps in graphs.
+
+    Transformers reads our text in bfloat16, too; the exact logits are of the same weights.
+    """
+    kind, sizes = FAMILIES[family]
+    heads = {"head_dim": 256, "global_head_dim": 512}
+    monkeypatch.setitem(FAMILIES, family, (kind, sizes | heads))
+    model = oracle(family, tmp_path / "model")
+    tiny.make(tmp_path / "tiny")
+    ours = load(tmp_path / "model", "cuda", "bfloat16")
+    cache = PagedCache(ours.config, 32, ours.device, ours.dtype)
+    engine = Engine(ours, Tokenizer.load(tmp_path / "tiny"), None, cache, step_tokens=64)
+    prompt = torch.randint(3, 320, (150,), generator=torch.Generator().manual_seed(2)).tolist()
+    asked = Request(tuple(prompt), 48, Sampling(0.0, logprobs=0), ignore_end=True)
+    stream = engine.submit(asked)
+    while engine.step():
+        pass
+    made = [c for e in iter(stream.take, None) if isinstance(e, Piece) for c in e.choices]
+    text = torch.tensor([[*asked.prompt, *(choice.token for choice in made)]])
+    places = torch.arange(len(made)) + len(prompt) - 1
+    chosen = text[0, places + 1]
+    half = (
+        type(model)
+        .from_pretrained(tmp_path / "model", dtype=BF16, attn_implementation="eager")
+        .to(GPU)
+    )
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.copy_(weight.to(BF16))
+        theirs = half(text.to(GPU)).logits[0].cpu().double().log_softmax(1)
+        exact = model.double()(text).logits[0].log_softmax(1)
+    known = exact[places, chosen]
+    rounded = off(theirs[places, chosen], known)
+    found = off(torch.tensor([choice.logprob for choice in made]), known)
+    print(f"{family}: transformers {rounded:.2e} from exact logarithms, ours {found:.2e}")
+    assert len(made) == 48 and found < 2 * rounded
