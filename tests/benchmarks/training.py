@@ -5,11 +5,13 @@
 
 The parts:
 
-- speed: ours beside plain torch as a careful person writes it. Each contender is a loop that goes
-  on at its turn; joules are those of the card's counter.
+- speed: ours beside plain torch as a careful person writes it, and nanochat. Each contender is a
+  loop that goes on at its turn; joules are those of the card's counter.
 - large: 1.5B in bf16 and in FP8.
-- recurrent: RWKV-7 0.4B with our recurrence and with fla-core's in the same model and loop.
-- lora: small matrices beside a frozen model of Llama-3-8B's shape with random weights, and peft.
+- recurrent: RWKV-7 0.4B with our recurrence and with fla-core's in the same model and loop, and
+  flash-linear-attention's own model.
+- lora: small matrices beside a frozen model of Llama-3-8B's shape with random weights; the same by
+  peft in a loop, and by TRL.
 - long: the same on one long sequence, whose tokens the processes of torchrun divide.
 - curves: ours and plain torch on a real text, from the same first weights, in several orders.
 - memory: what is estimated after ten steps, and what the whole run takes, on twelve shapes.
@@ -46,11 +48,13 @@ from gpudeck.accel.training.estimate import estimate_of
 from gpudeck.accel.training.loop import Run
 from gpudeck.accel.training.ranks import count_ranks, rank_of
 from gpudeck.accel.training.settings import Settings
+from gpudeck.accel.training.shapes import SHAPES as SIZES
+from gpudeck.accel.training.shapes import new_recurrent_config, recurrent_json
 from gpudeck.accel.workloads.train import join_ranks
 from tests.benchmarks import rows
 from tests.benchmarks.training_curves import curves
 from tests.benchmarks.training_lora import long, lora
-from tests.benchmarks.training_peers import by_fla, plain_steps
+from tests.benchmarks.training_peers import Nanochat, by_fla, fla_steps, plain_steps
 from tests.benchmarks.training_runs import (
     VOCABULARY,
     Ear,
@@ -90,7 +94,7 @@ ESTIMATED, UNTIMED = 10, 4
 
 
 def speed(args: argparse.Namespace) -> None:
-    """Write training_speed.csv: ours and plain torch."""
+    """Write training_speed.csv: ours, plain torch, and nanochat's model of as many layers."""
     shape = {"model": args.model, "batch": args.batch, "tokens": args.tokens}
     made: list[Run] = []
 
@@ -101,10 +105,18 @@ def speed(args: argparse.Namespace) -> None:
     vocabulary = -(-VOCABULARY // 128) * 128
     device = find_device().torch_device
     plain = partial(plain_steps, args.model, vocabulary, args.batch, args.tokens, device)
-    contenders = {
-        "ours": ours, "plain torch": plain, "ours, not compiled": partial(ours, compile=False),
-    }  # fmt: skip
-    compare(args, "training_speed", contenders, shape, lambda: operations(made[0]), kernels=True)
+    chats: list[Nanochat] = []
+
+    def nanochat() -> Iterator[object]:
+        chats.append(Nanochat(SIZES[args.model].layers, VOCABULARY, args.tokens, device))
+        return chats[0].steps(args.batch)
+
+    contenders = {"ours": ours, "plain torch": plain, "nanochat": nanochat}
+
+    def counted(name: str) -> float:
+        return chats[0].operations() if name == "nanochat" else operations(made[0])
+
+    compare(args, "training_speed", contenders, shape, counted, kernels=True)
 
 
 def large(args: argparse.Namespace) -> None:
@@ -119,7 +131,7 @@ def large(args: argparse.Namespace) -> None:
                 made[0].choose_fp8()
             return made[0].steps()
 
-        compare(args, "training_speed", {name: ours}, shape, lambda m=made: operations(m[0]))
+        compare(args, "training_speed", {name: ours}, shape, lambda _, m=made: operations(m[0]))
         forget(made)
 
 
@@ -163,10 +175,13 @@ def divide(args: argparse.Namespace, shard: str) -> None:
 
 
 def recurrences(args: argparse.Namespace) -> None:
-    """Write training_recurrent.csv: our recurrence and fla-core's in the same model and loop."""
+    """Write training_recurrent.csv: our recurrence and fla-core's in the same model and loop, then
+    flash-linear-attention's own model."""
     shape = {"model": args.model, "batch": args.batch, "tokens": args.tokens}
     ours = recurrent.linear_attention
     word = ", compiled layers" if args.compiled else ""
+    config = new_recurrent_config(args.model, VOCABULARY)
+    per_token = config.flops(frozen=False)
     for name, operation in (("ours", ours), ("fla-core", torch.compiler.disable(by_fla))):
         made: list[Run] = []
 
@@ -177,9 +192,16 @@ def recurrences(args: argparse.Namespace) -> None:
 
         recurrent.linear_attention = operation
         contenders = {f"{name}{word}": steps}
-        compare(args, "training_recurrent", contenders, shape, lambda m=made: operations(m[0]))
+        compare(args, "training_recurrent", contenders, shape, lambda _: per_token)
         forget(made)
     recurrent.linear_attention = ours
+    device = find_device().torch_device
+    for name, short in (("fla", False), ("fla, weights in bfloat16", True)):
+        steps_of = partial(
+            fla_steps, recurrent_json(config), args.batch, args.tokens, device, short=short
+        )
+        compare(args, "training_recurrent", {name: steps_of}, shape, lambda _: per_token)
+        forget([])
 
 
 def kills(args: argparse.Namespace) -> None:
@@ -283,6 +305,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=20, help="of a turn")
+    parser.add_argument("--first", type=int, default=0, help="curves: the first seed")
     parser.add_argument("--compiled", action="store_true", help="recurrent, curves: compiled")
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--longest", type=float, default=0.5, help="seconds before a kill at most")

@@ -41,7 +41,7 @@ def curves(args: argparse.Namespace) -> None:
     precisions = ["bfloat16"]
     if torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0):
         precisions.append("fp8")
-    for seed in range(args.rounds):
+    for seed in range(args.first, args.first + args.rounds):
         for precision in precisions:
             run = prepared(args, text, seed, precision)
             if precision == "bfloat16":

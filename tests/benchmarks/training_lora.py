@@ -29,8 +29,10 @@ from tests.benchmarks.training_runs import (
     gibibytes,
     operations,
     run_of,
+    say,
     write,
 )
+from tests.benchmarks.training_trl import trl_turns
 
 
 def config_json(name: str) -> dict[str, Any]:
@@ -66,7 +68,7 @@ class Random:
 
 
 def lora(args: argparse.Namespace) -> None:
-    """Write training_lora.csv: ours, and transformers with peft."""
+    """Write training_lora.csv: ours, transformers with peft, and TRL's trainer with peft."""
     shape = {"model": args.model, "batch": 1, "tokens": args.tokens}
     given = {"batch": 1, "tokens": args.tokens, "method": "lora", "base": "random"}
     start = Random(args.model, Settings(**given))
@@ -78,7 +80,18 @@ def lora(args: argparse.Namespace) -> None:
     theirs = partial(peft_steps, start.raw, args.tokens, device)
     per_token = flops(start.config, args.tokens, frozen=True)
     for name, steps in (("ours", ours), ("peft", theirs)):
-        compare(args, "training_lora", {name: steps}, shape, lambda: per_token)
+        compare(args, "training_lora", {name: steps}, shape, lambda _: per_token)
+        forget([])
+    for attention, liger in (("sdpa", False), ("sdpa", True), ("flash_attention_4", False)):
+        name = f"TRL, {attention}" + (", liger-kernel" if liger else "")
+        try:
+            turns = trl_turns(
+                start.raw, args.tokens, args.rounds, args.steps, args.folder, attention, liger=liger
+            )
+        except Exception as e:  # noqa: BLE001 - a contender that fails must not end the others
+            say(f"{name} FAILED: {type(e).__name__}: {str(e)[:300]}")
+            continue
+        write(args, "training_lora", shape, name, turns, args.tokens, per_token)
         forget([])
 
 

@@ -1,4 +1,4 @@
-"""Train the models of the benchmark as others write them: plain torch, fla-core and peft."""
+"""Train the models of the benchmark as others write them: plain torch, nanochat, fla and peft."""
 
 from __future__ import annotations
 
@@ -105,6 +105,81 @@ def by_fla(
     a, b = a.to(q.dtype), b.to(q.dtype)
     out = chunk_rwkv7(q, decay, k, v, a, b, cu_seqlens=None if starts is None else starts.long())
     return SimpleNamespace(out=out[0])
+
+
+def fla_steps(
+    config: dict[str, Any], batch: int, tokens: int, device: torch.device, *, short: bool
+) -> Iterator[None]:
+    """Train flash-linear-attention's own model of RWKV-7, with its fused layers and loss.
+
+    Args:
+        config: the config.json.
+        batch: the sequences of a step.
+        tokens: of a sequence.
+        device: what computes.
+        short: keep weights and what AdamW remembers in bfloat16, not in float32.
+    """
+    from fla.models.rwkv7 import RWKV7Config, RWKV7ForCausalLM
+
+    known = {n: v for n, v in config.items() if n not in ("architectures", "model_type")}
+    with torch.device(device):
+        model = RWKV7ForCausalLM(RWKV7Config(**known))
+    model.train()
+    if short:
+        model.bfloat16()
+    optimizer = torch.optim.AdamW(model.parameters(), 6e-4, (0.9, 0.95), fused=True)
+    drawn = torch.randint(0, 50257, (4, batch, tokens), device=device) % known["vocab_size"]
+    while True:
+        for rows in drawn:
+            with torch.autocast(device.type, torch.bfloat16, enabled=not short):
+                loss = model(input_ids=rows, labels=rows, use_cache=False).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            yield
+
+
+class Nanochat:
+    """nanochat's model and optimizer in the steps of its `scripts/base_train.py`.
+
+    Its repository must be among the modules that can be imported. Its own FlashAttention-3 is
+    downloaded; without it the model computes attention by SDPA, for which the script advises full
+    windows, as here.
+    """
+
+    def __init__(self, layers: int, vocabulary: int, tokens: int, device: torch.device) -> None:
+        from nanochat.gpt import GPT, GPTConfig
+
+        width = 64 * layers
+        config = GPTConfig(
+            sequence_len=tokens, vocab_size=vocabulary, n_layer=layers, n_head=width // 128,
+            n_kv_head=width // 128, n_embd=width, window_pattern="L",
+        )  # fmt: skip
+        with torch.device("meta"):
+            self._model = GPT(config)
+        self._model.to_empty(device=device)
+        self._model.init_weights()
+        self._device, self._vocabulary, self._tokens = device, vocabulary, tokens
+
+    def operations(self) -> float:
+        """Return the operations of a step for each token, as nanochat counts them."""
+        return float(self._model.estimate_flops())
+
+    def steps(self, batch: int) -> Iterator[None]:
+        """Do steps; each waits for its loss, as the script does."""
+        run = torch.compile(self._model, dynamic=False)
+        optimizer = self._model.setup_optimizer()
+        shape = (4, batch, self._tokens + 1)
+        drawn = torch.randint(0, self._vocabulary, shape, device=self._device)
+        while True:
+            for rows in drawn:
+                loss = run(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
+                loss.backward()
+                optimizer.step()
+                self._model.zero_grad(set_to_none=True)
+                loss.item()
+                yield
 
 
 def peft_steps(config: dict[str, Any], tokens: int, device: torch.device) -> Iterator[None]:

@@ -276,7 +276,7 @@ def compare(
     file: str,
     contenders: Mapping[str, Callable[[], Iterator[object]]],
     about: Mapping[str, object],
-    per_token: Callable[[], float],
+    per_token: Callable[[str], float],
     *,
     kernels: bool = False,
 ) -> None:
@@ -285,7 +285,7 @@ def compare(
     tokens = int(str(about["batch"])) * int(str(about["tokens"]))
     ready = prepare(contenders)
     for name, turns in take_turns(ready, args.rounds, args.steps).items():
-        write(args, file, about, name, turns, tokens, per_token())
+        write(args, file, about, name, turns, tokens, per_token(name))
     if not kernels or find_device().kind != "cuda":
         return
     said = rows.context(str(find_device()), ("torch", "triton"))

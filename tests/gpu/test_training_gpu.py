@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch.nn import functional
 
 from gpudeck.accel.training import loss
@@ -69,3 +70,24 @@ def test_losses_in_bfloat16_are_near_those_in_float32(tmp_path, model: str) -> N
     for one, other in pairs:
         if one.loss is not None:
             assert other.loss == pytest.approx(one.loss, rel=0.02)
+
+
+def test_states_of_an_rwkv7_are_tuned_and_continue_to_the_last_bit(tmp_path) -> None:
+    data = tmp_path / "text.txt"
+    data.write_text(TEXT)
+    given = {**BFLOAT, "model": "rwkv7-tiny"}
+    train(data, tmp_path / "base", **given)
+    more = {**given, "base": str(tmp_path / "base"), "method": "state", "rate": 0.3}
+    run = train(data, tmp_path / "tuned", **more)
+    losses = [row.loss for row in run.journal.rows if row.loss is not None]
+    assert losses[-1] < losses[0]
+    with pytest.raises(Stopped):
+        train(data, tmp_path / "cut", stop=3, **more)
+    train(data, tmp_path / "cut", **more)
+    states, others = (
+        load_file(tmp_path / name / "states" / "states.safetensors") for name in ("tuned", "cut")
+    )
+    assert states and all(torch.equal(state, others[name]) for name, state in states.items())
+    assert all(state.abs().max() > 0 for state in states.values())
+    before, after = (load_file(tmp_path / n / "model.safetensors") for n in ("base", "tuned"))
+    assert torch.equal(before["lm_head.weight"], after["lm_head.weight"])
