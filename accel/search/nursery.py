@@ -17,7 +17,9 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -41,6 +43,9 @@ class Child:
     def ask(self, request: Any, patience_s: float) -> bytes:
         """Send a request and return the reply, as the process wrote it.
 
+        Time in which the process could run and had no processor does not count: a busy machine
+        makes nobody hang.
+
         Raises:
             Hung: if there is no reply in time.
             Ended: if the process ended.
@@ -48,11 +53,26 @@ class Child:
         self._channel.settimeout(patience_s)
         try:
             write_frame(self._channel, request)
-            return read_frame(self._channel)
+            end = time.monotonic() - self._delayed_s() + patience_s
+            while (left := end + self._delayed_s() - time.monotonic()) > 0:
+                if select.select([self._channel], [], [], left)[0]:
+                    return read_frame(self._channel)
         except TimeoutError as e:
             raise Hung from e
         except OSError as e:
             raise Ended from e
+        raise Hung
+
+    def _delayed_s(self) -> float:
+        """Return for how long the process could run and had no processor, 0 if it has ended.
+
+        It is the second number of `schedstat`, in nanoseconds, of the process's first thread, which
+        answers requests (Linux, Documentation/scheduler/sched-stats.rst).
+        """
+        try:
+            return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
+        except (OSError, IndexError):  # it is empty once the process has ended
+            return 0.0
 
     def pause(self) -> None:
         """Stop the process, with all its threads."""
