@@ -130,3 +130,19 @@ def _prepare(
     call = KernelCall(kernel, launcher.grid, arguments, launcher.constants, launcher.options)
     wanted = [name for name in kernel.arg_names if arguments.get(name) is not None]
     return prepare(call, device), tuple(names.index(name) for name in wanted if name in names)
+
+
+def describe(
+    kernel: Any,
+    grid: tuple[int, int, int],
+    tensors: Mapping[str, Tensor | None],
+    numbers: Mapping[str, float],
+    constants: Mapping[str, object],
+    options: Mapping[str, int] = USUAL,
+) -> KernelCall:
+    """Return the launch of a kernel on tensors that may be without memory: they count as aligned.
+
+    The arguments are those of `launch`.
+    """
+    pointers = {name: None if x is None else Pointer(x.dtype) for name, x in tensors.items()}
+    return KernelCall(kernel, grid, {**pointers, **numbers}, constants, options)

@@ -26,12 +26,20 @@ from gpudeck.accel.search.fusion.template import task_of_module, template_of_mod
 from gpudeck.accel.search.installed import Kernel, install
 from gpudeck.accel.search.journal import Entry, Journal, Problem
 from gpudeck.accel.search.judge import COMPILED, judge, nursery
+from gpudeck.accel.search.product_templates import product_template
+from gpudeck.accel.search.recurrence_templates import recurrence_template
 from gpudeck.accel.search.resources import TARGETS, Resources
 from gpudeck.accel.search.space import Config
 from gpudeck.accel.search.tasks import TASKS, Task, task_of
 from gpudeck.accel.search.templates import ATTENTION, Template, template_of
 from gpudeck.accel.search.verdict import Verdict, encode
 from gpudeck.accel.search.worker import load
+
+OURS = {
+    **dict.fromkeys(ATTENTION, attention_template), "matmul": product_template,
+    "retention": recurrence_template, "rwkv7": recurrence_template,
+}  # fmt: skip
+"""What offers our own kernels of a task."""
 
 
 class Prediction(NamedTuple):
@@ -153,9 +161,18 @@ def _found_template(
     task = kernel if isinstance(kernel, Task) else task_of(kernel, dtype, sizes)
     # a CPU's template has torch compute
     task = task if kind == "cuda" else dataclasses.replace(task, own=False)
-    if kind == "cuda" and task.name in ATTENTION:
-        return task, attention_template(task.name, task.dtype, task.timed)
-    return task, template_of(task.name, task.dtype, task.timed, kind)
+    return task, template_for(task, kind)
+
+
+def template_for(task: Task, kind: str) -> Template:
+    """Return the template of a task of the catalog for a kind of device, `cuda` or `cpu`.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    if kind == "cuda" and task.name in OURS:
+        return OURS[task.name](task.name, task.dtype, task.timed)
+    return template_of(task.name, task.dtype, task.timed, kind)
 
 
 def fused_template(module: nn.Module, inputs: Sequence[Tensor]) -> tuple[Task, Template]:

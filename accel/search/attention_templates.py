@@ -128,14 +128,14 @@ def _tiles(dtype: torch.dtype, sizes: Sizes) -> tuple[Space, Config]:
     from gpudeck.accel.attention.kernels.portable.tile_sizes import forward_config, pad_width
 
     width = pad_width(sizes["width"])
-    usual = forward_config(_here().capability, dtype, width, sizes["tokens"], False)
+    usual = forward_config(here().capability, dtype, width, sizes["tokens"], False)
     return Space(_TILE, lambda c: _holds(c, width)), _config_of(usual)
 
 
 def _pairs(dtype: torch.dtype, sizes: Sizes) -> tuple[Space, Config]:
     from gpudeck.accel.attention.kernels.portable import tile_sizes
 
-    width, capability = tile_sizes.pad_width(sizes["width"]), _here().capability
+    width, capability = tile_sizes.pad_width(sizes["width"]), here().capability
     usual = {
         "kv": tile_sizes.dk_dv_config(capability, dtype, width, sizes["tokens"], False),
         "q": tile_sizes.dq_config(capability, dtype, width, False),
@@ -156,7 +156,7 @@ def _pairs(dtype: torch.dtype, sizes: Sizes) -> tuple[Space, Config]:
 def _steps(dtype: torch.dtype, sizes: Sizes) -> tuple[Space, Config]:
     from gpudeck.accel.attention.kernels.decoding.plan import tile_for
 
-    usual = tile_for(_kind(str(dtype).removeprefix("torch."), sizes), _here())
+    usual = tile_for(_kind(str(dtype).removeprefix("torch."), sizes), here())
     first = {
         "keys": usual.keys, "warps": usual.warps, "stages": usual.stages, "least": usual.fewest,
     }  # fmt: skip
@@ -197,7 +197,7 @@ def _causal(width: int) -> Any:
     return _rules(width, right=0)
 
 
-def _here() -> Any:
+def here() -> Any:
     """Return the GPU of this machine, or the one for which tiles are chosen without any."""
     from gpudeck.accel.attention.kernels.geometry import Target, target_of
 

@@ -8,14 +8,15 @@ compared.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gpudeck.accel.search import attention_tasks
+from gpudeck.accel.search import attention_tasks, recurrence_tasks
 from gpudeck.accel.search.draws import DRAWS
 from gpudeck.accel.search.verdict import Source
 
@@ -72,6 +73,16 @@ class Task:
             return int(torch.randint(low, high + 1, (), generator=random))
 
         return {name: between(size.low, size.high) for name, size in self.sizes.items()}
+
+    def sizes_of(self, inputs: Sequence[Tensor]) -> dict[str, int]:
+        """Return the sizes of given inputs, of a task whose shapes have each size as it is."""
+        names: Any = self.shapes({name: name for name in self.sizes})  # type: ignore[misc]
+        return {
+            name: length
+            for shape, x in zip(names, inputs, strict=False)
+            for name, length in zip(shape, x.shape, strict=False)
+            if name in self.sizes
+        }
 
     def moved(self, sizes: Sizes) -> float:
         """Return the bytes of all inputs and of the result."""
@@ -252,6 +263,28 @@ _ATTENTION = (
     ),
 )
 
+_RECURRENCES = (
+    Task(
+        "retention",
+        {"tokens": Size(4096, 1, 300), "heads": Size(32, 1, 3), "width": Size(128, 16, 128)},
+        lambda s: ((s["tokens"], s["heads"], s["width"]),) * 3,
+        lambda s: (s["tokens"], s["heads"], s["width"]),
+        recurrence_tasks.retention,
+        # a state of width x width is read and written for each token
+        lambda s: 4.0 * s["tokens"] * s["heads"] * s["width"] ** 2,
+        dtype=torch.bfloat16, draws=_MODERATE, product=True,
+    ),
+    Task(
+        "rwkv7",
+        {"tokens": Size(256, 1, 80), "heads": Size(32, 1, 3)},
+        lambda s: ((s["tokens"], s["heads"], recurrence_tasks.HEAD),) * 6,
+        lambda s: (s["tokens"], s["heads"], recurrence_tasks.HEAD),
+        recurrence_tasks.rwkv7,
+        lambda s: 9.0 * s["tokens"] * s["heads"] * recurrence_tasks.HEAD**2,
+        draws=("normal", "uniform"), own=False,
+    ),
+)  # fmt: skip
+
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
@@ -265,6 +298,7 @@ TASKS: dict[str, Task] = {
         _row_task(cross_entropy, 9, matrices=2, result=_vector),
         _PRODUCT,
         *_ATTENTION,
+        *_RECURRENCES,
     )
 }
 """By name."""

@@ -30,10 +30,8 @@ def compute(task: str, *inputs: Tensor) -> tuple[Tensor, str]:
     if task not in TASKS:
         raise ValueError(f"there is no task {task!r}. There are: {', '.join(TASKS)}")
     require_tensors(**{f"input {n}": x for n, x in enumerate(inputs)})
-    first = inputs[0]
-    sizes = dict(zip(TASKS[task].sizes, first.shape, strict=False))
-    dtype = str(first.dtype).removeprefix("torch.")
-    kernel = find(task, sizes, dtype, str(find_device()))
+    dtype = str(inputs[0].dtype).removeprefix("torch.")
+    kernel = find(task, TASKS[task].sizes_of(inputs), dtype, str(find_device()))
     if kernel is None:
         return TASKS[task].reference(*inputs), "eager"
     return _function(kernel)(*inputs), kernel.name

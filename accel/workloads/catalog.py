@@ -219,8 +219,10 @@ SEARCHED = (
     "softmax", "rms_norm", "layer_norm", "swiglu", "gelu", "row_sum", "cross_entropy",
 )  # fmt: skip
 """The tasks of `accel.search` on rows that have a template."""
-SEARCHED_ATTENTION = ("attention", "attention_gradients", "decoding")
-"""Those of attention, which `gpudeck search` takes, too."""
+SEARCHED_OURS = (
+    "attention", "attention_gradients", "decoding", "matmul", "retention", "rwkv7",
+)  # fmt: skip
+"""Those that kernels of ours compute, which `gpudeck search` takes, too."""
 
 TOKENS = 16384
 """The tokens of all sequences together, from which the batch is computed if it is not given."""

@@ -1,14 +1,15 @@
-"""What the search finds on rows in a few seconds, beside the best of the whole space, Triton's
-autotuner and Helion's search.
+"""What the search finds in a few seconds and in a minute, beside the best of the whole space, and
+for rows beside Triton's autotuner and Helion's search.
 
-    python -m tests.benchmarks.search_spaces --minutes 2.5 > spaces.csv
+    python -m tests.benchmarks.search_spaces --minutes 2.5 --kept spaces.jsonl > spaces.csv
 
 For each problem the search runs with empty caches but for a process that waits, and goes on until
 it has measured the whole space. Triton's autotuner then chooses from the same configurations, whose
 kernels are compiled by then; Helion searches a space of its own within the budget. In the end all
 are timed by `triton.testing.do_bench` in turn, with a cleared cache. A row tells the microseconds
-of what the search had found after the budget and after 60 s, of the best configuration, and of the
-peers.
+of what the search had found after the budget and after 60 s, of the best configuration, of the
+configuration that the kernel chooses itself, and of the peers. `--kept` takes the microseconds of
+every configuration, by which strategies of search can be compared without a GPU.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -37,15 +39,23 @@ from gpudeck.accel.search.journal import Entry, Journal
 from gpudeck.accel.search.judge import nursery
 from gpudeck.accel.search.space import Config
 from gpudeck.accel.search.tasks import EPS, Task, task_of
-from gpudeck.accel.search.templates import ROWWISE, Template, template_of
+from gpudeck.accel.search.templates import ATTENTION, REDUCING, ROWWISE, Template
 from gpudeck.accel.search.worker import load
 
-PROBLEMS = (
+_ROWS = (
     ("softmax", 16384, 1024), ("layer_norm", 4096, 4096), ("cross_entropy", 4096, 8192),
     ("rms_norm", 8192, 2048), ("row_sum", 16384, 4096), ("gelu", 4096, 4096),
     ("swiglu", 4096, 8192), ("softmax", 2048, 16384), ("layer_norm", 32768, 768),
     ("rms_norm", 4096, 5120),
 )  # fmt: skip
+_DECODING = ((64, 4096, 128), (256, 1000, 64), (8, 32768, 128), (16, 8192, 64), (128, 2048, 128))
+_FORWARD = ((32, 2048, 128), (32, 4096, 64), (8, 8192, 128), (96, 1024, 64), (24, 3000, 80))
+PROBLEMS = (
+    *((name, {"rows": rows, "columns": columns}) for name, rows, columns in _ROWS),
+    *(("decoding", {"sequences": n, "keys": k, "width": w}) for n, k, w in _DECODING),
+    *(("attention", {"heads": h, "tokens": t, "width": w}) for h, t, w in _FORWARD),
+)
+"""Rows in float32, attention in bfloat16."""
 BUDGET_S = 6.0
 _LONGER_S = 60.0
 _TURNS = 3
@@ -53,8 +63,8 @@ _SHARED = 3 << 30
 """Bytes of the memory that processes share: enough for each problem."""
 HEAD = (
     "problem", "configurations", "measured", "all after s", "best us", "best", "search us",
-    "search", "search 60 s us", "triton us", "triton s", "helion us", "helion s",
-    "eager us",
+    "search", "search 60 s us", "usual us", "triton us", "triton s", "helion us", "helion s",
+    "torch us",
 )  # fmt: skip
 
 
@@ -74,7 +84,7 @@ def searched(
                 lambda entry: found.append((time.monotonic() - begun, entry)),
             )  # fmt: skip
             try:
-                engine.run(Budget(1.0))
+                engine.run(Budget(3.0))
             finally:
                 engine.close()
     return found
@@ -141,22 +151,23 @@ def timed(
 
 
 def measure(
-    name: str, rows: int, columns: int, crew: Crew, device: ComputeDevice
+    name: str, sizes: dict[str, int], crew: Crew, device: ComputeDevice, keep: Callable[..., None]
 ) -> tuple[object, ...]:
-    """Return the row of a problem."""
-    sizes = {"rows": rows, "columns": columns}
-    task = task_of(name, torch.float32, sizes)
-    template = template_of(name, task.dtype, sizes, "cuda")
+    """Return the row of a problem; `keep` is told its name and each configuration's time."""
+    dtype = torch.bfloat16 if name in ATTENTION else torch.float32
+    task = task_of(name, dtype, sizes)
+    template = api.template_for(task, "cuda")
     found = searched(task, template, crew, device)
-    inputs = [torch.randn(s, device=device.torch_device) for s in task.shapes(sizes)]
+    random = torch.Generator(device.torch_device).manual_seed(0)
+    inputs = [
+        torch.randn(shape, device=device.torch_device, generator=random).to(dtype)
+        for shape in task.shapes(sizes)
+    ]
     functions: dict[str, Callable[..., Tensor]] = {
         json.dumps(e.config): load(template.make(e.config)) for _, e in found if e.state == "timed"
     }
     peers, took = {}, {"triton": "", "helion": ""}
-    for peer, choose in (
-        ("triton", lambda: load(template.make(chosen_by_triton(task, template, inputs)))),
-        ("helion", lambda: chosen_by_helion(task, inputs)),
-    ):
+    for peer, choose in _peers(task, template, inputs) if name in (*ROWWISE, *REDUCING) else ():
         begun = time.monotonic()
         try:
             peers[peer] = choose()
@@ -165,9 +176,12 @@ def measure(
         else:
             took[peer] = f"{time.monotonic() - begun:.1f}"
     once = timed(functions, inputs, 1)
+    shape = f"{name} {'x'.join(map(str, sizes.values()))}"
+    keep(shape, once)
     best = min(once, key=lambda key: once[key])
     now, later = (json.dumps(best_after(found, s)) for s in (BUDGET_S, _LONGER_S))
-    chosen = {key: functions[key] for key in (best, now, later) if key in functions}
+    usual = json.dumps(template.usual[0]) if template.usual else ""
+    chosen = {key: functions[key] for key in (best, now, later, usual) if key in functions}
     us = timed(
         {**chosen, **peers, "eager": task.reference, **library(task)}, inputs, _TURNS
     )  # fmt: skip
@@ -176,10 +190,21 @@ def measure(
         return f"{us[key]:.2f}" if key in us else ""
 
     return (
-        f"{name} {rows}x{columns}", len(template.space), len(functions), f"{found[-1][0]:.1f}",
-        shown(best), best, shown(now), now, shown(later), shown("triton"), took["triton"],
-        shown("helion"), took["helion"], f"{min(us['eager'], us.get('library', us['eager'])):.2f}",
+        shape, len(template.space), len(functions), f"{found[-1][0]:.1f}",
+        shown(best), best, shown(now), now, shown(later), shown(usual), shown("triton"),
+        took["triton"], shown("helion"), took["helion"],
+        f"{min(us['eager'], us.get('library', us['eager'])):.2f}",
     )  # fmt: skip
+
+
+def _peers(
+    task: Task, template: Template, inputs: list[Tensor]
+) -> tuple[tuple[str, Callable[[], Callable[..., Tensor]]], ...]:
+    """Return what has a peer search for a kernel, by its name."""
+    return (
+        ("triton", lambda: load(template.make(chosen_by_triton(task, template, inputs)))),
+        ("helion", lambda: chosen_by_helion(task, inputs)),
+    )
 
 
 def library(task: Task) -> dict[str, Callable[..., Tensor]]:
@@ -190,7 +215,15 @@ def library(task: Task) -> dict[str, Callable[..., Tensor]]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.search_spaces")
     parser.add_argument("--minutes", type=float, default=2.5)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first problem")
+    parser.add_argument("--kept", type=Path, help="takes the time of each configuration")
     args = parser.parse_args()
+
+    def keep(problem: str, us: dict[str, float]) -> None:
+        if args.kept:
+            with args.kept.open("a") as file:
+                file.write(json.dumps({"problem": problem, "us": us}) + "\n")
+
     end = time.monotonic() + 60 * args.minutes
     device = find_device()
     write = csv.writer(sys.stdout)
@@ -201,11 +234,11 @@ def main() -> int:
         first = task_of("softmax", torch.float32, {})
         desk = Desk(crew.arena(_SHARED), first, device.torch_device)
         crew.release(crew.start(first.source, desk, trusted=True))
-        for problem in PROBLEMS:
+        for problem in PROBLEMS[args.first :]:
             if time.monotonic() > end:
                 break
             try:
-                row = measure(*problem, crew, device)
+                row = measure(*problem, crew, device, keep)
             except Exception as e:  # noqa: BLE001 - one problem that fails must not end the others
                 row = (problem, f"failed: {type(e).__name__}: {e}"[:300])
             write.writerow(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,7 +12,8 @@ from triton.runtime.interpreter import InterpretedFunction
 from gpudeck.accel.primitives.gemm import portable_kernels as kernels
 from gpudeck.accel.primitives.gemm.operands import Operands
 from gpudeck.accel.primitives.gemm.problem import BLOCK, FP8, Problem, Steps
-from gpudeck.accel.runtime.named import launch
+from gpudeck.accel.runtime.call import KernelCall
+from gpudeck.accel.runtime.named import USUAL, describe, launch
 from gpudeck.accel.runtime.refusals import this_gpu_has
 from gpudeck.language.text import Text, phrase
 
@@ -96,21 +97,40 @@ def with_tiles(x: Operands, t: Tiles) -> Tensor:
         from gpudeck.accel.primitives.gemm.plain import product
 
         return product(x, torch.float32).to(p.out_dtype)
-    steps = -(-p.k // (t.k * t.splits))
-    splits = -(-p.k // (t.k * steps))
-    target = out
-    if splits > 1:
-        target = torch.empty(splits, *out.shape, dtype=torch.float32, device=p.device)
-    _launch(x, t, target, steps, splits)
-    if splits > 1:
-        _finish(x, target, out)
+    parts, product = _product(x, t, out)
+    launch(*product)
+    if parts is not None:
+        launch(*_sum(x, parts, out))
     return out
 
 
-def _launch(x: Operands, t: Tiles, target: Tensor, steps: int, splits: int) -> None:
+def calls(x: Operands, t: Tiles) -> tuple[KernelCall, ...]:
+    """Return the launches that compute a product of operands that may be without memory: one, which
+    takes a, b and the result (b and a if they are swapped), or with splits one that writes parts
+    and one that takes the parts and the result.
+    """
     p = x.problem
+    out = x.a.new_empty(p.batch, p.m, p.n, dtype=p.out_dtype)
+    parts, product = _product(x, t, out)
+    first = describe(*product)
+    return (first,) if parts is None else (first, describe(*_sum(x, parts, out)))
+
+
+_Described = tuple[Any, tuple[int, int, int], Any, Any, Any, Any]
+"""What `launch` and `describe` take."""
+
+
+def _product(x: Operands, t: Tiles, out: Tensor) -> tuple[Tensor | None, _Described]:
+    """Return the tensor of the parts of k, if there are several, and the launch of the product."""
+    p = x.problem
+    steps = -(-p.k // (t.k * t.splits))
+    splits = -(-p.k // (t.k * steps))
+    parts = None
+    if splits > 1:
+        parts = torch.empty(splits, *out.shape, dtype=torch.float32, device=out.device)
+    target = out if parts is None else parts
     a, b, scale_a, scale_b = x.a, x.b, x.scale_a, x.scale_b
-    along = target if splits == 1 else target[0]
+    along = out if parts is None else parts[0]
     m, n, shares = p.m, p.n, p.steps
     if t.swapped:
         a, b, along = b.mT, a.mT, along.mT
@@ -123,7 +143,7 @@ def _launch(x: Operands, t: Tiles, target: Tensor, steps: int, splits: int) -> N
     }
     numbers = {
         "m": m, "n": n, "k": p.k, **strides, **_scale_strides(scale_a, scale_b),
-        "stride_split": target.stride(0) if splits > 1 else 0, "steps": steps,
+        "stride_split": 0 if parts is None else parts.stride(0), "steps": steps,
     }  # fmt: skip
     tensors = {
         "a_ptr": a, "b_ptr": b, "out_ptr": target, "bias_ptr": x.bias, "scale_a_ptr": scale_a,
@@ -137,10 +157,11 @@ def _launch(x: Operands, t: Tiles, target: Tensor, steps: int, splits: int) -> N
     }  # fmt: skip
     grid = (-(-m // t.m) * -(-n // t.n), p.batch, splits)
     options = {"num_warps": t.warps, "num_stages": t.stages}
-    launch(kernels.product, grid, tensors, numbers, constants, options)
+    return parts, (kernels.product, grid, tensors, numbers, constants, options)
 
 
-def _finish(x: Operands, parts: Tensor, out: Tensor) -> None:
+def _sum(x: Operands, parts: Tensor, out: Tensor) -> _Described:
+    """Return the launch that adds the parts."""
     p = x.problem
     columns = min(_FINISH_COLUMNS, max(16, 1 << (p.n - 1).bit_length()))
     strides = _scale_strides(x.scale_a, x.scale_b)
@@ -156,7 +177,7 @@ def _finish(x: Operands, parts: Tensor, out: Tensor) -> None:
         "BIAS": "columns" if p.bias else "none", "ACTIVATION": p.activation, "BN": columns,
     }  # fmt: skip
     grid = (p.batch * p.m, -(-p.n // columns), 1)
-    launch(kernels.finish, grid, tensors, numbers, constants)
+    return kernels.finish, grid, tensors, numbers, constants, USUAL
 
 
 def _scale_strides(a: Tensor | None, b: Tensor | None) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -22,6 +23,7 @@ from gpudeck.accel.primitives.linear_attention.plan import (
 )
 from gpudeck.accel.primitives.linear_attention.problem import Operands, Rule
 from gpudeck.accel.runtime import named
+from gpudeck.accel.runtime.call import KernelCall
 
 _LARGEST = 128
 """The largest head size: states of 256 channels leave no registers, which made gradients slower."""
@@ -30,6 +32,8 @@ _DTYPES = (torch.bfloat16,)
 _PARTS = 8
 """The most parts that other kernels would cut sequences into where training by one pass over whole
 sequences still takes less time, by calculation from the times of an H200."""
+Tile = tuple[int, Mapping[str, int]]
+"""The columns of a state that a program holds, and its compiler options."""
 _GRADIENTS = 3
 """The gradients that one launch computes, each by a pass of its own: those of q, k and v."""
 
@@ -93,35 +97,80 @@ class _SinglePass(torch.autograd.Function):
         for name in ("q", "k", "v", "start"):
             given = x[name]
             x[f"d{name}"] = None if given is None else torch.empty_like(given)
-        _launch(single_kernels.gradients, _GRADIENTS, x, *ctx.given)
+        named.launch(*_described(single_kernels.gradients, _GRADIENTS, x, *ctx.given))
         return (x["dq"], x["dk"], x["dv"], x["dstart"], None, None, None, None)
 
 
-def _compute(
+def with_tile(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, rule: Rule, scale: float, tile: Tile
+) -> Tensor:
+    """Return the output of sequences that begin with no state, by programs of another tile.
+
+    Args:
+        q: [B,T,H,D], as k and v are.
+        k: as q.
+        v: as q.
+        decay: the log decay of each head, float32 [H].
+        rule: one that `suffices`.
+        scale: of the output.
+        tile: the columns of a state that a program holds, and its options.
+    """
+    x, shape = _arguments(q, k, v, None, decay, rule, scale, _bounds(q))
+    named.launch(*_described(single_kernels.outputs, 1, x, shape, scale, _bounds(q), tile))
+    return cast(Tensor, x["out"])
+
+
+def call_with_tile(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, rule: Rule, scale: float, tile: Tile
+) -> KernelCall:
+    """Return the launch of `with_tile` on tensors that may be without memory."""
+    x, shape = _arguments(q, k, v, None, decay, rule, scale, _bounds(q))
+    return named.describe(
+        *_described(single_kernels.outputs, 1, x, shape, scale, _bounds(q), tile)
+    )  # fmt: skip
+
+
+def _bounds(q: Tensor) -> Bounds:
+    batch, length = q.shape[:2]
+    return tuple((n * length, (n + 1) * length) for n in range(batch))
+
+
+def _compute(*given: Any) -> tuple[Tensors, Shape]:
+    """Return the inputs with the results, and the shape; the arguments are those of
+    `_arguments`."""
+    x, shape = _arguments(*given)
+    named.launch(*_described(single_kernels.outputs, 1, x, shape, *given[-2:]))
+    return x, shape
+
+
+def _arguments(
     q: Tensor, k: Tensor, v: Tensor, state: Tensor | None, decay: Tensor, rule: Rule, scale: float,
     bounds: Bounds,
 ) -> tuple[Tensors, Shape]:  # fmt: skip
-    """Return the inputs, contiguous, with the outputs and the last states, and the shape."""
+    """Return the inputs, contiguous, with room for the outputs and the last states, and the
+    shape."""
     heads, group = v.shape[2], v.shape[2] // q.shape[2]
     shape = shape_of(q.shape[3], v.shape[3], heads, group, False, rule, q.dtype)
     x: Tensors = {"q": q.contiguous(), "k": k.contiguous(), "v": v.contiguous(), "decay": decay}
     x["start"] = None if state is None else state.float().contiguous()
     x["out"] = torch.empty(v.shape, dtype=v.dtype, device=v.device)
     x["last"] = decay.new_empty(len(bounds), heads, shape.keys, shape.values)
-    _launch(single_kernels.outputs, 1, x, shape, scale, bounds)
     return x, shape
 
 
-def _launch(
-    kernel: Any, kinds: int, x: Tensors, shape: Shape, scale: float, bounds: Bounds
-) -> None:
-    """Launch a kernel that computes so many kinds of results on its arguments by name."""
+def _described(
+    kernel: Any, kinds: int, x: Tensors, shape: Shape, scale: float, bounds: Bounds,
+    tile: Tile | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Return the launch of a kernel that computes so many kinds of results."""
     device = cast(Tensor, x["q"]).device
     at, states = tables(bounds, device), kinds * shape.heads * len(bounds)
-    columns, options = single(shape, capability_of(device), states, processors_of(device))
+    columns, options = tile or single(
+        shape, capability_of(device), states, processors_of(device)
+    )  # fmt: skip
     grid = (kinds * -(-shape.values // columns), shape.heads, len(bounds))
     pointers = {f"{name}_ptr": tensor for name, tensor in x.items()}
     pointers |= {"chunks_ptr": at.chunks, "sequences_ptr": at.sequences}
     constants = {**shape.constants, "BLOCK": columns, "SIZE": shape.keys}
     numbers = {"heads": shape.heads, "scale": float(scale)}
-    named.launch(kernel, grid, pointers, numbers, constants, options)
+    return kernel, grid, pointers, numbers, constants, options

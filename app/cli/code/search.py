@@ -11,7 +11,7 @@ from gpudeck.accel.search import installed
 from gpudeck.accel.search.code import decode_codes, written
 from gpudeck.accel.search.journal import Entry, Problem, by_speed, improvements, searches
 from gpudeck.accel.search.verdict import Verdict, decode
-from gpudeck.accel.workloads.catalog import SEARCHED, SEARCHED_ATTENTION
+from gpudeck.accel.workloads.catalog import SEARCHED, SEARCHED_OURS
 from gpudeck.app.cli import arguments
 from gpudeck.app.cli.files import read_bytes, write_bytes
 from gpudeck.app.cli.output import UsageError, print_json, print_line, print_result, print_table
@@ -20,7 +20,7 @@ from gpudeck.language.rendering import render
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
-TASKS = (*SEARCHED, *SEARCHED_ATTENTION)
+TASKS = (*SEARCHED, *SEARCHED_OURS)
 ACTIONS = ("judge", "tune", "list", "install", "remove", "show")
 
 

@@ -16,6 +16,7 @@ import torch
 
 from gpudeck import accel
 from gpudeck.accel.search import installed
+from gpudeck.accel.search.api import OURS
 from gpudeck.accel.search.contest import Effort
 from gpudeck.accel.search.engine import Budget
 from gpudeck.accel.search.journal import Entry, Journal, Problem, lessons
@@ -24,10 +25,10 @@ from gpudeck.accel.search.measures import bound, error, median_span
 from gpudeck.accel.search.resources import Resources
 from gpudeck.accel.search.space import Space, key
 from gpudeck.accel.search.surrogate import propose
-from gpudeck.accel.search.templates import ATTENTION, REDUCING, ROWWISE, row_call, template_of
+from gpudeck.accel.search.templates import REDUCING, ROWWISE, row_call, template_of
 from gpudeck.accel.search.use import compute
 from gpudeck.accel.search.verdict import Race, Source, Span, Verdict
-from gpudeck.accel.workloads.catalog import SEARCHED, SEARCHED_ATTENTION
+from gpudeck.accel.workloads.catalog import SEARCHED, SEARCHED_OURS
 from tests.unit.accel.search import night
 
 SPACE = Space({"block": [1, 2, 4, 8, 16, 32, 64], "warps": [1, 2, 4, 8], "stages": list(range(12))})
@@ -116,7 +117,7 @@ def test_an_error_in_one_small_row_counts_and_precisions_are_told_apart():
 
 
 def test_templates_are_those_that_the_catalog_offers():
-    assert {*ROWWISE, *REDUCING} == {*SEARCHED} and {*ATTENTION} == {*SEARCHED_ATTENTION}
+    assert {*ROWWISE, *REDUCING} == {*SEARCHED} and {*OURS} == {*SEARCHED_OURS}
     with pytest.raises(ValueError, match="has no template"):
         template_of("matmul", torch.float32, {}, "cpu")
 
