@@ -12,15 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpudeck.accel.runtime.capability import find_device
 from gpudeck.accel.search.attention_tasks import GROUP
 from gpudeck.accel.search.space import Config, Space
 from gpudeck.accel.search.tasks import Sizes
-from gpudeck.accel.search.templates import Template
+from gpudeck.accel.search.templates import TARGET, Template, here
 from gpudeck.accel.search.verdict import Source
 
-_TARGET = (90, 132)
-"""Compute capability and multiprocessors for which tiles are chosen where there is no GPU."""
 _HELD = 200
 """The most elements of a thread: sums and scores; more spill by far, and take long to compile."""
 _QUERIES, _KEYS = (16, 32, 64, 128), (16, 32, 64, 128)
@@ -98,7 +95,7 @@ def attention_call(dtype: str, sizes: Sizes, config: Config) -> Any:
     from gpudeck.accel.attention.kernels.geometry import Target
     from gpudeck.accel.attention.kernels.portable.forward import forward_calls
 
-    return forward_calls(_geometry(dtype, sizes), Target(*_TARGET), tile=_tile(config)).attend
+    return forward_calls(_geometry(dtype, sizes), Target(*TARGET), tile=_tile(config)).attend
 
 
 def attention_gradients_call(dtype: str, sizes: Sizes, config: Config) -> Any:
@@ -109,7 +106,7 @@ def attention_gradients_call(dtype: str, sizes: Sizes, config: Config) -> Any:
     geometry = _geometry(dtype, sizes)
     tiles = _tile(_part(config, "kv")), _tile(_part(config, "q"))
     strides = geometry.q.strides
-    calls = backward_calls(geometry, strides, strides, True, False, Target(*_TARGET), tiles=tiles)
+    calls = backward_calls(geometry, strides, strides, True, False, Target(*TARGET), tiles=tiles)
     return calls.dk_dv, calls.dq
 
 
@@ -121,7 +118,7 @@ def decoding_call(dtype: str, sizes: Sizes, config: Config) -> Any:
     from gpudeck.accel.attention.kernels.decoding.plan import plan_of
     from gpudeck.accel.attention.kernels.geometry import Target
 
-    return plan_of(_kind(dtype, sizes), Target(80, _TARGET[1]), _decoding_tile(config)).call
+    return plan_of(_kind(dtype, sizes), Target(80, TARGET[1]), _decoding_tile(config)).call
 
 
 def _tiles(dtype: torch.dtype, sizes: Sizes) -> tuple[Space, Config]:
@@ -195,14 +192,6 @@ def _rules(width: int, right: int | None = None) -> Any:
 
 def _causal(width: int) -> Any:
     return _rules(width, right=0)
-
-
-def here() -> Any:
-    """Return the GPU of this machine, or the one for which tiles are chosen without any."""
-    from gpudeck.accel.attention.kernels.geometry import Target, target_of
-
-    device = find_device().torch_device
-    return target_of(device) if device.type == "cuda" else Target(*_TARGET)
 
 
 def _geometry(dtype: str, sizes: Sizes) -> Any:

@@ -11,10 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpudeck.accel.search.attention_templates import here
 from gpudeck.accel.search.space import Config, Space
 from gpudeck.accel.search.tasks import Sizes
-from gpudeck.accel.search.templates import Template
+from gpudeck.accel.search.templates import Template, here
 from gpudeck.accel.search.verdict import Source
 
 _SIDES = (16, 32, 64, 128, 256)

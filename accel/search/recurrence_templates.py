@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpudeck.accel.search.attention_templates import here
 from gpudeck.accel.search.recurrence_tasks import HEAD, activated, log_decays
 from gpudeck.accel.search.space import Config, Space
 from gpudeck.accel.search.tasks import Sizes
-from gpudeck.accel.search.templates import Template
+from gpudeck.accel.search.templates import Template, here
 from gpudeck.accel.search.verdict import Source
 
 _PASS = {"columns": (16, 32, 64, 128), "warps": (2, 4, 8), "stages": (1, 2, 3, 4)}

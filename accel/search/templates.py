@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gpudeck.accel.runtime.capability import find_device
 from gpudeck.accel.search.space import Config, Space
 from gpudeck.accel.search.tasks import EPS, TASKS, Sizes
 from gpudeck.accel.search.verdict import Source
@@ -21,6 +22,8 @@ ROWWISE = ("softmax", "rms_norm", "layer_norm", "swiglu", "gelu")
 REDUCING = ("row_sum", "cross_entropy")
 ATTENTION = ("attention", "attention_gradients", "decoding")
 TEMPLATED = (*ROWWISE, *REDUCING, *ATTENTION)
+TARGET = (90, 132)
+"""Compute capability and multiprocessors for which tiles are chosen where there is no GPU."""
 _WIDEST = 16384
 """The longest row that a program keeps in registers."""
 _HELD = 128
@@ -66,6 +69,14 @@ def template_of(task: str, dtype: torch.dtype, sizes: Sizes, device: str) -> Tem
         "triton rows", space, lambda c: _source("triton_rows", given, c),
         lambda c: _source("row_call", known, c),
     )  # fmt: skip
+
+
+def here() -> Any:
+    """Return the GPU of this machine, or the one for which tiles are chosen without any."""
+    from gpudeck.accel.attention.kernels.geometry import Target, target_of
+
+    device = find_device().torch_device
+    return target_of(device) if device.type == "cuda" else Target(*TARGET)
 
 
 def fits_registers(columns: int) -> Callable[[Config], bool]:

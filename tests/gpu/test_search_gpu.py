@@ -10,13 +10,14 @@ import torch
 from torch import nn
 
 from gpudeck import accel
+from gpudeck.accel.search.api import OURS
 from gpudeck.accel.search.code import decode_codes
 from gpudeck.accel.search.contest import Effort
 from gpudeck.accel.search.engine import Budget
 from gpudeck.accel.search.journal import searches
 from gpudeck.accel.search.judge import judge
 from gpudeck.accel.search.tasks import task_of
-from gpudeck.accel.search.templates import ATTENTION, REDUCING, ROWWISE
+from gpudeck.accel.search.templates import REDUCING, ROWWISE
 from gpudeck.accel.search.verdict import Source
 
 if not torch.cuda.is_available():
@@ -136,22 +137,26 @@ def test_a_search_finds_a_kernel_that_the_judge_accepts(task, dtype, tmp_path, m
     assert found.verdict.roofline is not None and found.verdict.race is not None
 
 
-_ATTENTION = {
+_OURS = {
     "attention": {"heads": 8, "tokens": 1024, "width": 128},
     "attention_gradients": {"heads": 8, "tokens": 512, "width": 64},
     "decoding": {"sequences": 8, "keys": 3000, "width": 128},
+    "matmul": {"rows": 1024, "inner": 2048, "columns": 1024},
+    "retention": {"tokens": 2048, "heads": 8, "width": 128},
+    "rwkv7": {"tokens": 128, "heads": 32},
 }
 
 
-@pytest.mark.parametrize("task", ATTENTION)
-def test_a_search_of_our_attention_tries_its_own_tile_first_and_shows_the_code(
+@pytest.mark.parametrize("task", OURS)
+def test_a_search_of_our_kernels_tries_their_own_tile_first_and_shows_the_code(
     task, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("GPUDECK_HOME", str(tmp_path))
     entries = []
     found = accel.optimize_kernel(
-        task, sizes=_ATTENTION[task], dtype=torch.bfloat16, compiled=(), report=entries.append,
-        budget=Budget(minutes=1.0, configurations=5), effort=Effort(2.0, 40, 6),
+        task, sizes=_OURS[task], dtype=torch.float32 if task == "rwkv7" else torch.bfloat16,
+        compiled=(), report=entries.append, budget=Budget(minutes=1.0, configurations=5),
+        effort=Effort(2.0, 40, 6),
     )  # fmt: skip
     assert found.verdict.accepted, [str(r.text) for r in found.verdict.refusals]
     assert (entries[0].by, entries[0].state) == ("usual", "timed")

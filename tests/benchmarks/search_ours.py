@@ -1,10 +1,10 @@
-"""Searches of attention's tiles beside the tile that the kernel chooses itself.
+"""Searches of our own kernels' tiles beside the tile that each kernel chooses itself.
 
-    python -m tests.benchmarks.search_attention --minutes 1 > attention.csv
+    python -m tests.benchmarks.search_ours --minutes 1 > ours.csv
 
-Each shape is searched for some seconds in bfloat16, and the winner is judged beside plain torch and
-torch's own operator. A row tells the microseconds of the usual tile and of the best one, as the
-search timed them in one process, and the judge's.
+Each shape is searched for some seconds in bfloat16 (RWKV-7's recurrence in float32), and the winner
+is judged beside plain torch and torch's own operator, if there is one. A row tells the microseconds
+of the usual tile and of the best one, as the search timed them in one process, and the judge's.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from gpudeck.accel.search.engine import Budget
 from gpudeck.accel.search.journal import Entry
 
 SHAPES = (
-    ("decoding", {"sequences": 64, "keys": 4096, "width": 128}),
-    ("attention", {"heads": 32, "tokens": 2048, "width": 128}),
     ("attention_gradients", {"heads": 32, "tokens": 2048, "width": 128}),
-    ("attention", {"heads": 64, "tokens": 4096, "width": 64}),
-    ("decoding", {"sequences": 256, "keys": 1000, "width": 64}),
+    ("matmul", {"rows": 4096, "inner": 4096, "columns": 4096}),
+    ("retention", {"tokens": 4096, "heads": 32, "width": 128}),
+    ("rwkv7", {"tokens": 256, "heads": 32}),
     ("attention_gradients", {"heads": 64, "tokens": 1024, "width": 64}),
-    ("attention", {"heads": 16, "tokens": 8192, "width": 128}),
-    ("decoding", {"sequences": 8, "keys": 32768, "width": 128}),
+    ("matmul", {"rows": 16, "inner": 8192, "columns": 8192}),
+    ("matmul", {"rows": 2048, "inner": 8192, "columns": 2048}),
+    ("retention", {"tokens": 16384, "heads": 16, "width": 64}),
+    ("attention", {"heads": 32, "tokens": 2048, "width": 128}),
+    ("decoding", {"sequences": 64, "keys": 4096, "width": 128}),
 )
 BUDGET_S = 8.0
 HEAD = (
@@ -46,8 +48,9 @@ def row_of(task: str, sizes: dict[str, int]) -> tuple[object, ...]:
     entries: list[Entry] = []
     begun = time.monotonic()
     found = optimize_kernel(
-        task, sizes=sizes, dtype=torch.bfloat16, budget=Budget(BUDGET_S / 60),
-        effort=Effort(1.0, 40, 3), compiled=(), report=entries.append,
+        task, sizes=sizes, dtype=torch.float32 if task == "rwkv7" else torch.bfloat16,
+        budget=Budget(BUDGET_S / 60), effort=Effort(1.0, 40, 3), compiled=(),
+        report=entries.append,
     )  # fmt: skip
     timed = [e for e in entries if e.state == "timed"]
     best = min(timed, key=lambda e: e.microseconds)
@@ -66,15 +69,16 @@ def row_of(task: str, sizes: dict[str, int]) -> tuple[object, ...]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.search_attention")
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.search_ours")
     parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first shape")
     args = parser.parse_args()
     end = time.monotonic() + 60 * args.minutes
     write = csv.writer(sys.stdout)
     write.writerow(HEAD)
     with tempfile.TemporaryDirectory() as home:
         os.environ["GPUDECK_HOME"] = home
-        for task, sizes in SHAPES:
+        for task, sizes in SHAPES[args.first :]:
             if time.monotonic() > end:
                 break
             try:
