@@ -97,8 +97,8 @@ def with_tiles(x: Operands, t: Tiles) -> Tensor:
         from gpudeck.accel.primitives.gemm.plain import product
 
         return product(x, torch.float32).to(p.out_dtype)
-    parts, product = _product(x, t, out)
-    launch(*product)
+    parts, described = _product(x, t, out)
+    launch(*described)
     if parts is not None:
         launch(*_sum(x, parts, out))
     return out
@@ -111,8 +111,8 @@ def calls(x: Operands, t: Tiles) -> tuple[KernelCall, ...]:
     """
     p = x.problem
     out = x.a.new_empty(p.batch, p.m, p.n, dtype=p.out_dtype)
-    parts, product = _product(x, t, out)
-    first = describe(*product)
+    parts, described = _product(x, t, out)
+    first = describe(*described)
     return (first,) if parts is None else (first, describe(*_sum(x, parts, out)))
 
 
