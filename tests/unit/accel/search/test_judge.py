@@ -1,5 +1,7 @@
 """The judge refuses whoever cheats, and nobody else."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from gpudeck.accel.search import roofline
 from gpudeck.accel.search.contest import Effort
 from gpudeck.accel.search.judge import judge
 from gpudeck.accel.search.verdict import Source, decode, encode
+from gpudeck.accel.search.worker import load
 from tests.unit.accel.search.cheats import CASES, LIBRARY, PROCESS, RESULTS, small
 
 FEW = Effort(seconds=2.0, rounds=60, trials=12)
@@ -31,6 +34,28 @@ def assert_accepted(tmp_path, case):
     found = verdict(tmp_path, case, case.twin)
     assert found.accepted, (case.name, [str(r.text) for r in found.refusals], found.seed)
     assert found.race is not None
+
+
+_CANCELS = """
+import torch
+def reference(x):
+    return ((x + 1e5) - 1e5).clamp(min=5.0)
+def candidate(x):
+    return ((x - 1e5) + 1e5).clamp(min=5.0)
+"""
+
+
+def test_values_that_are_harder_when_timed_than_in_the_trials_refuse_nobody(tmp_path):
+    file = tmp_path / "cancels.py"
+    file.write_text(_CANCELS)
+    source = Source(str(file), "reference")
+    task = dataclasses.replace(
+        small("gelu", own=False), reference=load(source), written=source, alternatives={},
+        draws=("normal",),
+    )  # fmt: skip
+    found = judge(Source(str(file)), task, compiled=(), effort=FEW, seed=3)
+    assert all(trial.error == 0 for trial in found.trials), "nothing lies above 5 there"
+    assert found.accepted, [str(r.text) for r in found.refusals]
 
 
 @pytest.mark.parametrize("case", SAMPLE, ids=lambda case: case.name)
