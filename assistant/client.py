@@ -120,7 +120,7 @@ class Assistant:
             return answer
         done = self.approve(proposal, "once")
         return msgspec.structs.replace(
-            done, call=answer.call, routed=answer.routed, state=answer.state
+            done, call=answer.call, routed=answer.routed, state=done.state or answer.state
         )
 
     def approve(self, proposal: Proposal, how: Decision = "once") -> Answer:

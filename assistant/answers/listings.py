@@ -154,7 +154,7 @@ def models(query: Query, rows: Rows, words: Words) -> list[str]:
     if query.measure == "served":
         return _served(rows, words)
     if query.measure == "largest":
-        return _largest(rows, words)
+        return _needed(rows, words) if query.amount else _largest(rows, words)
     (note,) = [note for note in rows.notes if note.kind == "model"]
     name = phrases.escaped(str(note.values[0]))
     used = (
@@ -176,6 +176,29 @@ def _served(rows: Rows, words: Words) -> list[str]:
         words.count(
             "{n} model is served: {names}.", "{n} models are served: {names}.", len(named),
             names=words.listed(named),
+        )
+    ]  # fmt: skip
+
+
+def _needed(rows: Rows, words: Words) -> list[str]:
+    if not all(isinstance(row.values[0], int) for row in rows.rows):
+        return [words.text("There is no GPU whose free memory is known.")]
+    (note,) = [note for note in rows.notes if note.kind == "needed"]
+    parameters, there = (number(value) for value in note.values)
+    *kept, trained = (
+        words.count(
+            "{n} GPU in {precision} ({memory})", "{n} GPUs in {precision} ({memory})",
+            int(number(row.values[0])), precision=row.label,
+            memory=phrases.quantity(number(row.values[1]), "B"),
+        )
+        for row in rows.rows
+    )  # fmt: skip
+    size = words.numbers(f"{parameters / 1e9:g}")
+    return [
+        words.text(
+            "A model of {size} billion parameters takes {gpus}, if a fifth of the memory is left "
+            "for the cache. Training all of it takes {trained}. This machine has {n}.",
+            size=size, gpus=words.listed(kept), trained=trained, n=int(there),
         )
     ]  # fmt: skip
 

@@ -112,7 +112,7 @@ def handle_decision(request: Approve, context: RequestContext) -> Answer:
     text = phrases.escaped(result.text, 1000)
     if result.proposal is not None:
         text = f"{text}\n\n{_proposal_text(result.proposal, words('en'))}"
-    return Answer(text, "template", result.role, proposal=result.proposal)
+    return Answer(text, "template", result.role, proposal=result.proposal, state=result.state)
 
 
 def _in_context(
@@ -238,7 +238,10 @@ def _foretell(asked: _Asked, order: Order) -> Answer:
     said = asked.words
     title, effect = phrases.escaped(action.title, 3000), phrases.escaped(action.effect, 9000)
     text = f"{title}: {effect} {said.text('Nothing was changed.')}"
-    state = State(action.jobs, about="job", language=said.language) if action.jobs else None
+    state = None
+    if action.jobs:
+        planned = action.order or order
+        state = State(action.jobs, about="job", language=said.language, planned=planned)
     return Answer(_understood(asked, text), "template", "answer", state=state)
 
 

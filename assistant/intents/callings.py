@@ -7,7 +7,7 @@ people call a thing is compared with the names that exist; no words have a meani
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
 
 from gpudeck.assistant.intents.names import Known, named
 from gpudeck.assistant.intents.tokens import unaccented
@@ -24,6 +24,9 @@ _SHORTEST = 6
 """Letters of what has a meaning that can be compared."""
 _STEM = 4
 """Letters at least that two words have to begin with in common, if one of them is longer."""
+_AT_ONCE, _KEPT = 15, 1000
+_VECTORS: dict[str, Array] = {}
+"""The vectors of names that were compared."""
 _WHICH = frozenset({"jobs", "group", "user", "tag", "gpus", "time", "limit", "above", "below"})
 _OF_JOBS = frozenset({"jobs", "except", "after", "after_any", "beside"})
 _NEEDS_JOBS = frozenset({"ask jobs", "order cancel", "order pause", "order resume", "order retry",
@@ -55,6 +58,8 @@ def alternatives(found: Reading, known: Known, request: str) -> tuple[Reading, .
         if not _is_about_ended(found):
             called = tuple(name for name in called if name in known.active) or called
         called = tuple(filter(None, (named(letters, names),))) or called
+        if not called and field == "jobs" and _is_ones_own(found):
+            return alternatives(_without(found, place), known, request)
         if called and called != (letters,):
             each = [_with(found, place, (field, name)) for name in called[:_MOST]]
             return tuple(one for of in each for one in alternatives(of, known, request))[:_MOST]
@@ -83,6 +88,16 @@ def _is_about_ended(found: Reading) -> bool:
     return found.head in _OF_ENDED or "measure=why_failed" in found.marks
 
 
+def _is_ones_own(found: Reading) -> bool:
+    """Return whether a question is about something of the person's own, such as `my training`."""
+    return found.head == "ask jobs" and "user=@me" in found.marks
+
+
+def _without(found: Reading, place: int) -> Reading:
+    spans = (*found.spans[:place], *found.spans[place + 1 :])
+    return found._replace(spans=spans, places=(*found.places[:place], *found.places[place + 1 :]))
+
+
 def _with(found: Reading, place: int, span: tuple[str, str]) -> Reading:
     spans = (*found.spans[:place], span, *found.spans[place + 1 :])
     places = found.places if len(spans) == len(found.places) else (*found.places, (0, 0))
@@ -96,7 +111,8 @@ def _called(letters: str, names: tuple[str, ...], known: Known) -> tuple[str, ..
     if len(letters) < _SHORTEST or named(letters, known.users):
         return ()
     asked = _vector(letters)
-    near = sorted(((float(_vector(name) @ asked), name) for name in names), reverse=True)
+    ordered = sorted(names, key=lambda name: name not in known.active)
+    near = sorted(((float(one @ asked), name) for name, one in _compared(ordered)), reverse=True)
     return tuple(name for like, name in near if like >= max(_LIKE, near[0][0] - _NEAR))
 
 
@@ -123,6 +139,21 @@ def _is_same(word: str, part: str) -> bool:
     return word == part or (len(short) >= _STEM and long.startswith(short))
 
 
-@lru_cache(1000)
+def _compared(names: Iterable[str]) -> Iterator[tuple[str, Array]]:
+    """Yield names with their vectors: all that were encoded before, and the first of the others.
+
+    A name takes some 18 ms of a core, so that one request encodes a few, and the next ones more.
+    """
+    left = _AT_ONCE
+    for name in names:
+        if name not in _VECTORS and left > 0:
+            left -= 1
+            if len(_VECTORS) >= _KEPT:
+                _VECTORS.pop(next(iter(_VECTORS)))
+            _VECTORS[name] = _vector(name)
+        if name in _VECTORS:
+            yield name, _VECTORS[name]
+
+
 def _vector(text: str) -> Array:
     return shipped_reader().encoder.vector("query: " + " ".join(re.split(r"[\W_]+", text)))

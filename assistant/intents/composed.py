@@ -64,6 +64,18 @@ def compose(
     return Composed(orders.read(name), (), tuple(orders.resolved), head)
 
 
+_NEW_JOBS = frozenset({"submit", "retry"})
+
+
+def _amends(request: Request, last: Order | None) -> bool:
+    """Return whether an order changes the options of a job that is proposed, and not yet there."""
+    return (
+        last is not None and last.verb in _NEW_JOBS and isinstance(request, Order)
+        and request.verb == "edit" and bool(request.options) and {*request.jobs} <= {*last.jobs}
+        and not (request.states or request.group or request.user)
+    )  # fmt: skip
+
+
 def completing(request: Request, state: State) -> Request:
     """Return an order with what it leaves out as in the order before it, if that was of its kind.
 
@@ -71,14 +83,18 @@ def completing(request: Request, state: State) -> Request:
     A GPU that the last booking has is all that is left of it; another one is added to it.
     """
     last = state.order
+    if _amends(request, last):
+        assert isinstance(request, Order) and last is not None
+        return replace(last, options=last.options | request.options)
     if not isinstance(request, Order) or last is None or last.verb != request.verb:
         return request
-    targets = request.jobs or request.states or request.group or request.devices
+    targets = (request.jobs or request.states or request.group or request.devices
+               or request.user)  # fmt: skip
     said = request.options or request.number is not None or request.text or request.place
     if said and not targets:
         return replace(request, jobs=last.jobs, states=last.states, group=last.group,
-                       exclude=last.exclude, devices=last.devices, setting=last.setting,
-                       options=last.options | request.options)  # fmt: skip
+                       user=last.user, exclude=last.exclude, devices=last.devices,
+                       setting=last.setting, options=last.options | request.options)  # fmt: skip
     if not targets or said:
         return request
     devices = request.devices

@@ -42,6 +42,16 @@ _NEGATIONS = _of(
 )
 _OPENING_NO = re.compile(r"^\W*(?:no|non|nein|nee|nope)(?:\s+\w+)?\s*[,.!:;]+\s*(?=\w)")
 """It answers what was said before, and forbids nothing."""
+_NEEDLESS = re.compile(
+    r"\b(?:(?:i |we |you |he |she |they )?(?:do not|don'?t|doesn'?t|no longer) need "
+    r"(?:it|them|that|this|those|him)"
+    r"|(?:is |its |it's |are )?not needed|(?:brauch\w*|benotig\w*)(?: \w+){0,3} nicht mehr"
+    r"|(?:wird |werden )?nicht mehr (?:gebraucht|benotigt|notig)"
+    r"|(?:\S+ )?(?:ai|a|avons|ont) (?:plus|pas) besoin"
+    r"|(?:ya )?no (?:lo|la|los|las) necesit\w+|(?:ya )?no (?:me |nos )?hacen? falta)"
+    r"(?: any ?more| now| at all| mehr| ya)?(?=\s*(?:[,.;!)]|$))"
+)
+"""It says why something shall end, and forbids nothing; "you don't need to cancel it" goes on."""
 _OF_EXCEPTED = re.compile(rf"{_NEGATIONS.pattern}\s+(?:\w+\s+)?$")
 """It stands before what is excepted: `15, not 14`, `le 13, pas le 12`."""
 _CONDITIONS = _of(
@@ -49,7 +59,17 @@ _CONDITIONS = _of(
     "sofern bis ausser\\swenn vorausgesetzt si quand lorsqu\\w* des\\squ\\w* jusqu\\w* tant\\sque "
     "pourvu cuando hasta mientras siempre\\sque en\\scuanto apenas as\\ssoon in\\scase only\\safter"
 )
-_UNTIL = _of("until till bis jusqu\\w* hasta")
+_BEHIND = _of(
+    "when once wenn sobald quand lorsqu\\w* des\\squ\\w* cuando en\\scuanto apenas as\\ssoon "
+    "only\\safter"
+)
+_OF_OPTIONS = {
+    "until": _of("until till bis jusqu\\w* hasta"),
+    "after": _BEHIND,
+    "after_any": _BEHIND,
+    "retries": _of("if when wenn falls si quand cuando"),
+}
+"""The conditions that an option of an order says, such as the end of another job."""
 _LATER = _of(
     "later afterwards tomorrow tonight spater nachher morgen demain plus\\stard ensuite luego "
     "despues manana"
@@ -126,16 +146,20 @@ def is_supposed(request: str) -> bool:
 
 def against(request: str, found: Reading, order: Order, known: Known, now: float) -> Refusal | None:
     """Return what in a request speaks against an order that was read in it, or None."""
-    if order.verb == "submit":
-        return Refusal("forbidden", ("sudo",)) if _AS_ROOT.search(plain(request)) else None
+    if order.verb == "submit" and _AS_ROOT.search(plain(request)):
+        return Refusal("forbidden", ("sudo",))
+    if found.head == "order submit":
+        return None  # `read_submission` has read every word
     rest = _OPENING_NO.sub(" ", _without_excepting(plain(outside(request, found)), found))
+    rest = _NEEDLESS.sub(" ", rest)
     if _TAKEN_BACK.search(plain(request)):
         return Refusal("forbidden")
     stops = order.verb in ("pause", "hold", "drain")
     if refused := None if stops else _negated(rest):
         return refused
+    read = [words for option, words in _OF_OPTIONS.items() if option in order.options]
     conditions = [word for word in _words(_CONDITIONS, rest)
-                  if not ("until" in order.options and _UNTIL.fullmatch(word))]  # fmt: skip
+                  if not any(words.fullmatch(word) for words in read)]  # fmt: skip
     if conditions:
         return Refusal("condition", tuple(conditions))
     timed = read_time(tokens(outside(request, found)), now)
@@ -176,6 +200,8 @@ def _negated(rest: str) -> Refusal | None:
 
 def _of_many(rest: str, found: Reading, order: Order) -> Refusal | None:
     """Return the words that an order for all jobs, a group or the queue has no place for."""
+    if order.verb == "undo":
+        return None  # it is for the last clean-up, whatever is said of it
     if order.states and (words := _words(_OF_ONE, rest)):
         return Refusal("unread", words)
     for state, pattern in _STATES.items():
@@ -183,7 +209,7 @@ def _of_many(rest: str, found: Reading, order: Order) -> Refusal | None:
             return Refusal("unread", words)
     if not order.exclude and (words := _words(_LIMITING, rest)):
         return Refusal("unread", words)
-    if order.verb in ("set", "undo", "kill", "acknowledge", "submit"):
+    if order.verb in ("set", "kill", "acknowledge", "submit", "book", "unbook"):
         return None
     read = order_words()
     named = plain(order.group).split("-")

@@ -8,10 +8,14 @@ from datetime import datetime, timedelta
 NUMBERS = {
     word: number
     for words in (
-        "a two three four five six seven eight nine ten eleven twelve",
-        "ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
-        "un deux trois quatre cinq six sept huit neuf dix onze douze",
-        "una dos tres cuatro cinco seis siete ocho nueve diez once doce",
+        "a two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+        "sixteen seventeen eighteen nineteen twenty",
+        "ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn "
+        "sechzehn siebzehn achtzehn neunzehn zwanzig",
+        "un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize "
+        "dix-sept dix-huit dix-neuf vingt",
+        "una dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince "
+        "dieciséis diecisiete dieciocho diecinueve veinte",
     )
     for number, word in enumerate(words.split(), 1)
 } | {"an": 1, "one": 1, "eine": 1, "einer": 1, "einen": 1, "einem": 1, "une": 1, "once": 1,
@@ -48,6 +52,7 @@ _PARTS = (
     r"|du matin|du soir|in the (?:morning|evening|afternoon)|at night)"
 )
 _LATE = re.compile(r"evening|night|abend|nacht|soir|nuit|noche|tarde|afternoon|nachmittag|apr[eè]s")
+_DEEP = ("night", "nacht", "nuit", "noche")
 _DAY = rf"(?P<day>{_EVENING}|{'|'.join((*_DAYS.values(), *_WEEKDAYS))})(?: {_PARTS})?"
 _CLOCK = (
     r"(?P<hour>\d{1,2})(?:(?:[:.]|\s?h\s?)(?P<minute>\d\d))?"
@@ -60,6 +65,41 @@ MOMENT = (
     r"\s?(?:[ap]\.?m\.?|uhr|heures?|h|o'?clock|horas?)?(?![\w:])"
     rf"(?:,? (?:{_SAID_DAY}|{_PARTS}))?|\d{{4}}-\d\d-\d\d(?:[ T]\d\d:\d\d)?)"
 )
+
+
+_HOURS = NUMBERS | {"once": 11}
+_NUMBER_WORDS = re.compile(
+    rf"\b({'|'.join(sorted((one for one in _HOURS if len(one) > 2), key=len, reverse=True))})e?\b"
+)
+_QUARTERS = re.compile(
+    r"\b(?P<before>halb|dreiviertel|viertel|half|(?:viertel|quarter|half) (?:nach|past)"
+    r"|(?:viertel vor|quarter to)) ?(?P<hour>\d{1,2})e?\b"
+    r"|\b(?P<hour_>\d{1,2})(?: ?h(?:eures?|oras?)?)? (?:et|y) "
+    r"(?P<after>demie?|media|quart|cuarto)\b"
+)
+_PAST_HOUR = {"halb": -30, "dreiviertel": -15, "viertel": -45, "half": 30, "demi": 30, "demie": 30,
+              "media": 30, "quart": 15, "cuarto": 15}  # fmt: skip
+
+
+def _in_digits(match: re.Match[str]) -> str:
+    """Return a time that is said by halves and quarters of an hour, such as `halb 4`, in digits."""
+    said, hour = match["before"] or match["after"], int(match["hour"] or match["hour_"])
+    first, _, behind = said.partition(" ")
+    past = {"nach": 15, "past": 15, "vor": -15, "to": -15}.get(behind, _PAST_HOUR.get(first, 0))
+    past = 30 if (first, behind) == ("half", "past") else past
+    minutes = (hour * 60 + past) % (24 * 60)
+    return f"{minutes // 60}:{minutes % 60:02d}"
+
+
+_ZERO = frozenset({"zero", "zéro", "null", "cero"})
+_ARTICLES = frozenset({"a", "an", "ein", "eine", "einer", "einen", "einem", "un", "une", "una",
+                       "once", "both", "beide", "beiden", "ambas", "ambos"})  # fmt: skip
+
+
+def number_word(text: str) -> int | None:
+    """Return the number that a word stands for, from zero on; an article and a count are none."""
+    word = text.strip().casefold()
+    return 0 if word in _ZERO else None if word in _ARTICLES else NUMBERS.get(word)
 
 
 def number_of(text: str) -> str:
@@ -91,12 +131,16 @@ def moment_of(text: str, now: float) -> str:
         return said.replace("t", " ")
     for clock_time, words in _POINTS.items():
         said = re.sub(words, clock_time, said)
+    said = _NUMBER_WORDS.sub(lambda match: str(_HOURS[match[1]]), said)
+    said = _QUARTERS.sub(_in_digits, said)
     day = re.search(_DAY, said)
     clock = re.search(_CLOCK, re.sub(_DAY, " ", said))
     if clock is None:
         raise ValueError(text)
     hour, minute, half = int(clock["hour"]), int(clock["minute"] or 0), clock["half"] or ""
-    afternoon = half.startswith("p") or (_LATE.search(said) is not None and 1 <= hour < 12)
+    late = _LATE.search(said)
+    deep = late is not None and late[0] in _DEEP and hour < 6  # two at night is in the morning
+    afternoon = half.startswith("p") or (late is not None and not deep and 1 <= hour < 12)
     morning = half.startswith("a") and hour == 12
     hour = hour + 12 if afternoon and hour < 12 else 0 if morning else hour
     local = datetime.fromtimestamp(now)

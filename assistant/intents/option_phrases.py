@@ -19,9 +19,10 @@ from gpudeck.assistant.intents.moments import (
     moment_of,
     number_of,
 )
+from gpudeck.assistant.intents.priorities import priority_of
 
 _NAME = r"(?P<name>\"[^\"]+\"|'[^']+'|`[^`]+`|“[^”]+”|[\w][\w.-]*)"
-_SIZE = r"(?P<size>\d+(?:[.,]\d+)?\s?(?:[kmgt]i?b|[kmgt]i?o|gigs?|gigas?))\b"
+_SIZE = r"(?P<size>\d+(?:[.,]\d+)?\s?(?:[kmgt]i?b|[kmgt]i?o|gigs?|gigas?|g))\b"
 _MEMORY = (
     r"(?:(?: of| an| de| von| d[e'])? ?(?:gpu[- ])?(?:v?ram|memory|(?:gpu-?)?speicher|m[eé]moire"
     r"|memoria)(?: gpu)?)?"
@@ -63,7 +64,7 @@ _FAILS = (
 def _size(found: re.Match[str]) -> str:
     number, unit = re.match(r"([\d.,]+)\s?(\w+)", found["size"]).groups()  # type: ignore[union-attr]
     unit = unit.casefold()
-    unit = "gb" if unit.startswith("gig") and unit != "gib" else unit
+    unit = "gb" if unit == "g" or (unit.startswith("gig") and unit != "gib") else unit
     unit = f"{unit[:-1]}b" if unit.endswith("o") else unit
     return f"{number.replace(',', '.')}{unit}"
 
@@ -83,6 +84,8 @@ _READ: dict[str, Callable[[re.Match[str], float], str]] = {
     "name": lambda found, now: found["name"].strip("\"'`“”"),
     "text": lambda found, now: found["text"],
     "yes": lambda found, now: "yes",
+    "level": lambda found, now: str(priority_of(found["text"])),
+    "none": lambda found, now: "0",
 }
 
 
@@ -102,13 +105,18 @@ def _rule(option: str, kind: str, *patterns: str) -> Iterator[Rule]:
 
 _WITH = r"(?:(?:and |und |et |y )?(?:with|using|mit|avec|con)(?: an?| einer?m?| une?| una?)? )?"
 _MOST = (
-    r"(?:(?:for )?at most|max(?:imum|imal|\.)?|no (?:more|longer) than|up to|h[oö]chstens"
+    r"(?:(?:for )?at most|cap(?:ped)?(?: it)?(?: at)?"
+    r"|max(?:imum|imal|\.)?|no (?:more|longer) than|up to|h[oö]chstens"
     r"|nicht l[aä]nger als|pas plus de|au plus|au maximum|no m[aá]s de|como (?:mucho|m[aá]ximo)"
     r"|m[aá]ximo)"
 )
 _LIMIT = (
     r"(?:(?:the )?time[- ]?limit|time ?out|limit|zeitlimit|zeitgrenze|limite(?: de temps)?"
     r"|l[ií]mite(?: de tiempo)?)"
+)
+_LEVELS = (
+    r"(?:high(?:est)?|urgent|low(?:est)?|normal|hoh[er]+|hoch|niedrig(?:er|e|ste)?|normaler?|haute"
+    r"|basse|normale|alta|baja)"
 )
 _FIXED = (
     *_rule("after_any", "jobs", rf"{_AFTER}{_JOB_WORDS} (?P<jobs>@JOBS){_DONE}{_OR_NOT}"),
@@ -148,6 +156,15 @@ _FIXED = (
         "priority", "text",
         r"(?:(?:with|at|mit|avec|con) )?(?:an? |der |la )?(?:priority|prio|priorit[aä]t|priorit[eé]"
         r"|prioridad)(?: of| von| de)?:? (?P<text>[+-]?\d+)",
+    ),
+    *_rule(
+        "priority", "level",
+        rf"{_WITH}(?P<text>{_LEVELS}) (?:priority|prio|priorit[aä]t|priorit[eé]|prioridad)",
+        rf"{_WITH}(?:priority|prio|priorit[aä]t|priorit[eé]|prioridad) (?P<text>{_LEVELS})",
+    ),
+    *_rule(
+        "gpus", "none",
+        rf"(?:without|no|ohne|sans|sin)(?: an?| eine)? {_CARDS}",
     ),
     *_rule(
         "group", "name",

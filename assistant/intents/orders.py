@@ -15,7 +15,9 @@ from gpudeck.assistant.query.table import VERBS
 _VERBS = {"cancel": "cancel", "retry": "retry", "kill": "kill", "drain": "drain",
           "undrain": "undrain", "limit": "limit", "book": "book", "note": "note", "undo": "undo",
           "edit": "edit", "move": "move", "acknowledge": "acknowledge", "set": "set",
-          "free": "free"}  # fmt: skip
+          "free": "free", "unbook": "unbook"}  # fmt: skip
+_NUMBERS = {"limit": "number", "acknowledge": "alert", "kill": "pid", "book": "count"}
+"""The field that is the number of an order."""
 
 
 class Orders(Values):
@@ -27,25 +29,33 @@ class Orders(Values):
         Raises:
             Unread: A part of it has no value, or no order has a place for it.
         """
-        self.refuse("at", "if", "limit", "which", "time", "above", "below", "combine", "by")
+        self.refuse("at", "if", "limit", "which", "above", "below", "combine", "by",
+                    *(["time"] if name != "unbook" else []))  # fmt: skip
         jobs, group = self._targets()
+        to_group = (
+            name == "edit"
+            and bool(self.letters("group"))
+            and bool(jobs or self.marked("jobs") or self.letters("jobs"))
+        )
+        group = "" if to_group or name in ("book", "unbook") else group
         verb = self._verb_of(name, bool(group))
         if self.letters("jobs") and self.state.order is not None and self.state.order.verb == verb:
             jobs = self._corrected(jobs)
         exclude, states = self.jobs("except"), self._states()
+        if exclude and jobs and not (self.letters("jobs") or {*exclude} & {*jobs} or states):
+            raise Unread("")  # "it" without another job is a correction that was not understood
         if "@all" in self.marked("jobs") and not (states or group):
             states = VERBS[verb].states
         order = Order(
             verb, jobs=jobs, group=group, exclude=exclude, states=states,
-            devices=self._gpus_of_order(verb), options=self._options(verb),
-            place=(self.marked("place") or [""])[0] if verb == "move" else "",
+            devices=self._gpus_of_order(verb), options=self._options(verb, to_group=to_group),
+            place=self._place() if verb == "move" else "",
             beside=next(iter(self.jobs("beside")), None) if verb == "move" else None,
             number=self._number_of(verb), text=self._text(verb),
             setting=self.setting() if verb == "set" else "",
+            user=self.user() if verb not in ("kill", "book", "unbook") else "",
         )  # fmt: skip
-        if order.place in ("up", "down") or (self.user() and verb != "kill"):
-            raise Unread(self.user())
-        for field in ("devices", "group", "states", "jobs"):
+        for field in ("devices", "group", "states", "jobs", "user"):
             if getattr(order, field) and field not in VERBS[verb].takes:
                 raise Unread(field)
         return order
@@ -74,6 +84,11 @@ class Orders(Values):
             raise Unread(name)
         return _VERBS[name]
 
+    def _place(self) -> str:
+        """Return a place in the queue; up is at its begin."""
+        place = (self.marked("place") or [""])[0]
+        return {"up": "first", "down": "last"}.get(place, place)
+
     def _states(self) -> tuple[str, ...]:
         named = {"failed": ("failed", "lost"), "done": ("done",)}
         found = (named.get(mark, STATES.get(mark, ())) for mark in self.marked("states"))
@@ -81,7 +96,7 @@ class Orders(Values):
 
     def _number_of(self, verb: str) -> int | None:
         """Return the limit of a group, the number of an alert or the PID of a process."""
-        field = {"limit": "number", "acknowledge": "alert", "kill": "pid"}.get(verb, "")
+        field = _NUMBERS.get(verb, "")
         if verb == "limit" and not self.letters("number"):
             field = "count"
         if not field or not self.letters(field):
@@ -113,9 +128,19 @@ class Orders(Values):
         return value_
 
     def _pausing(self, jobs: str, queue: str) -> str:
-        self.refuse("gpus", "until", "duration")
-        named = self.letters("jobs") or self.marked("jobs") or self.marked("states")
+        self.refuse("gpus")
+        named = (self.letters("jobs") or self.marked("jobs") or self.marked("states")
+                 or self.letters("user") or self.marked("user"))  # fmt: skip
+        if not named or jobs == "release":
+            self.refuse("until", "duration")
         return jobs if named else queue
+
+    def _until(self) -> dict[str, str]:
+        """Return until when jobs are held."""
+        if until := self.letters("until"):
+            return {"until": self._day(until[0])}
+        length = self.letters("duration")
+        return {"until": f"+{self.length(length[0])}"} if length else {}
 
     def _gpus_of_order(self, verb: str) -> tuple[int, ...]:
         named = [letters for letters in self.letters("gpus") if not re.search(r"\d", letters)]
@@ -123,30 +148,47 @@ class Orders(Values):
             raise Unread(named[0])
         return self.devices() if "devices" in VERBS[verb].takes else ()
 
-    def _options(self, verb: str) -> dict[str, str]:
-        """Return the options of a job, as the command line takes them."""
+    def _day(self, letters: str) -> str:
+        """Return a moment; that of a day alone is its morning."""
+        try:
+            return self.moment(letters)
+        except Unread:
+            return self.moment(f"{letters} 8:00")
+
+    def _options(self, verb: str, *, to_group: bool) -> dict[str, str]:
+        """Return the options of an order, as the command line takes them."""
+        if verb == "hold":
+            return self._until()
+        if verb == "unbook":
+            said = self.letters("from") or self.letters("time") or self.letters("until")
+            return {"begin": self.moment(f"{said[0]} 12:00")[:10]} if said else {}
         if verb == "free":
             self.refuse("from")
         if verb in ("book", "free"):
             return self._booking()
         if verb not in ("retry", "edit"):
             return {}
-        self.refuse("change", "command", "workload", "array", "folder", "cpus", "host_memory",
+        self.refuse("until", *(["gpus"] if verb == "edit" else []))
+        return self._of_job() | ({"group": self.group()} if to_group else {})
+
+    def _of_job(self) -> dict[str, str]:
+        """Return the options of a job."""
+        if not self.letters("priority"):
+            self.refuse("change")
+        self.refuse("command", "workload", "array", "folder", "cpus", "host_memory",
                      "gpu_type", "notes")  # fmt: skip
-        found: dict[str, str] = {}
-        for field, option in (("count", "gpus"), ("retries", "retries"), ("priority", "priority")):
-            if (number := self.number(field)) is not None:
-                found[option] = str(number)
-        if self.letters("memory"):
-            found["memory"] = self.size_option("memory")
-        for field, option in (("timeout", "timeout"), ("duration", "timeout")):
-            if letters := self.letters(field):
-                found[option] = self.length(letters[0])
-        if letters := self.letters("begin"):
-            found["begin"] = self.moment(letters[0])
-        if letters := self.letters("name"):
-            found["name"] = letters[0]
-        return found
+        level, begin, name = self.priority(), self.letters("begin"), self.letters("name")
+        lengths = self.letters("timeout") or self.letters("duration")
+        found = {
+            "gpus": self.number("count"), "retries": self.number("retries"), "priority": level,
+            "after": ",".join(map(str, self.jobs("after"))) or None,
+            "after_any": ",".join(map(str, self.jobs("after_any"))) or None,
+            "memory": self.size_option("memory") or None,
+            "timeout": self.length(lengths[0]) if lengths else None,
+            "begin": self.moment(begin[0]) if begin else None,
+            "name": name[0] if name else None,
+        }  # fmt: skip
+        return {option: str(value) for option, value in found.items() if value is not None}
 
     def _moment(self, letters: str, last: str, after: str = "") -> str:
         """Return a moment; a day alone changes the day of the last one."""
@@ -158,7 +200,8 @@ class Orders(Values):
             return self.moment(f"{letters} {last[11:]}", after)
 
     def _booking(self) -> dict[str, str]:
-        self.refuse("user", "count")
+        if self.letters("user") or {*self.marked("user")} - {"@me"}:
+            raise Unread(" ".join(self.letters("user")))
         found: dict[str, str] = {}
         last = self.state.order.options if self.state.order is not None else {}
         if begin := self.letters("from"):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import msgspec
 
+from gpudeck.assistant.intents.prices import price_of, seconds_ahead
 from gpudeck.assistant.intents.tokens import tokens, unaccented, unit_of
 from gpudeck.assistant.intents.values import Unknown, Unread, Values
 from gpudeck.assistant.language.glossary import term_of
 from gpudeck.assistant.query.conversion import convert, kind_of
-from gpudeck.assistant.query.request import COST, NEWEST, PREVIOUS, Query, Target, Where
+from gpudeck.assistant.query.request import COST, NEWEST, PREVIOUS, Query, Span, Target, Where
 from gpudeck.assistant.query.table import SUBJECTS
 
 DEVICE_FIELDS = {
@@ -33,8 +35,14 @@ JOB_FIELDS = {
     "group": "state", "other": "",
 }  # fmt: skip
 _RUNNING, _FAILED = ("running", "starting"), ("failed", "lost", "rejected")
-_ABOUT = {"failure": _FAILED, "reason": ("queued",), "stall": _RUNNING, "progress": _RUNNING,
-          "estimate": _RUNNING}  # fmt: skip
+_HELD = {"holder": "user", "use": ""}
+"""What a job says of a past use of GPUs, by the measure of GPUs."""
+_TOLD = frozenset({"throttle", "health"})
+"""Measures without a history, which alerts tell of."""
+_TEXTS = frozenset({"command", "log", "files", "state", "driver", "name"})
+"""Measures that are words, so that no difference can be computed."""
+_ABOUT = {"failure": _FAILED, "end": ("done", *_FAILED, "cancelled"), "reason": ("queued",),
+          "stall": _RUNNING, "progress": _RUNNING, "estimate": _RUNNING}  # fmt: skip
 """The jobs that a measure is asked of where none is named."""
 _PROCESSES = {"memory": "memory", "util": "util", "user": "user", "job": "job", "command": "memory",
               "pid": "memory"}  # fmt: skip
@@ -105,21 +113,87 @@ class Questions(Values):
         return convert(token.value, "GB", "B") if unit == "B" else token.value
 
     def _gpus(self) -> list[Query]:
-        self.refuse("user", "group")
-        span, found = self.time(), []
-        if self.letters("ahead") or self.jobs():
-            raise Unread(" ".join(self.letters("ahead")) or "jobs")
+        self.refuse("group")
+        others = self.marked("user") == ["@others"]  # anybody's use answers for them
+        jobs, user = self.jobs(), "" if others else self.user()
+        span, found = self._device_time(), []
         for measure in self.measures(DEVICE_FIELDS):
+            if measure in _HELD and "newest" in self.marked("which"):
+                past = Span(0.0, self.now) if span is None else span
+                found.append(self._shaped(self._of_jobs(measure, jobs, user, past)))
+                continue
+            if jobs or user or (span is not None and measure in _HELD):
+                found.append(self._of_jobs(measure, jobs, user, span))
+                continue
+            if self.letters("ahead"):
+                found.append(self._ahead(measure))
+                continue
+            if span is not None and measure in _TOLD:
+                found.append(Query("alerts", devices=self.devices(), time=span))
+                continue
             cost = "cost" in self.marked("measure") and measure == "energy"
             use = [s for s in self.marked("states") if s in ("idle", "busy")]
             query = Query("devices", measure, devices=self.devices(), time=span,
-                          states=tuple(use[:1]), text=COST if cost else "")  # fmt: skip
+                          states=tuple(use[:1]), text=COST if cost else "",
+                          amount=self._price() if cost else 0.0)  # fmt: skip
             if span is not None and not SUBJECTS["devices"].measures[measure or "util"].history:
                 raise Unread(measure)
             if measure == "energy" and span is not None and not query.devices:
                 query = msgspec.structs.replace(query, aggregate="sum")
             found.append(self._shaped(query))
         return [self._compared(one) for one in found]
+
+    def _device_time(self) -> Span | None:
+        """Return the time of a question about GPUs; who had one "before" is asked of all time."""
+        try:
+            return self.time()
+        except Unread:
+            if self.marked("measure") != ["holder"]:
+                raise
+            return Span(0.0, self.now)
+
+    def _ahead(self, measure: str) -> Query:
+        """Return the energy, or its cost, of a time to come. Raises Unread for other measures."""
+        letters = self.letters("ahead")[0]
+        seconds = seconds_ahead(letters)
+        if measure != "energy" or seconds is None:
+            raise Unread(letters)
+        cost = COST if "cost" in self.marked("measure") else ""
+        return Query("devices", "energy", devices=self.devices(), ahead=seconds, text=cost,
+                     amount=self._price() if cost else 0.0, aggregate="sum")  # fmt: skip
+
+    def _price(self) -> float:
+        """Return the price of a kWh that is said, now or in the question before; 0: none."""
+        if letters := self.letters("price"):
+            price = price_of(letters[0])
+            if price is None:
+                raise Unread(letters[0])
+            return price
+        last = self.state.last
+        return last.amount if last is not None and COST in (last.text, last.to) else 0.0
+
+    def _costed(self, query: Query) -> Query:
+        """Return a question for the energy of jobs with the price, if its cost is asked for."""
+        asked = "cost" in self.marked("measure") or bool(self.letters("price"))
+        if query.measure != "energy" or not asked:
+            return query
+        return msgspec.structs.replace(query, to=COST, amount=self._price())
+
+    def _of_jobs(
+        self, measure: str, jobs: tuple[Target, ...], user: str, span: Span | None
+    ) -> Query:
+        """Return a question about GPUs that only jobs can answer: who had them, and their energy.
+
+        Raises Unread if no job says what is asked.
+        """
+        held = measure in _HELD
+        if not held and measure not in ("energy", "power"):
+            raise Unread(user or "jobs")
+        query = Query("jobs", _HELD.get(measure, "energy"), jobs=jobs, user=user, time=span,
+                      states=_RUNNING if held and span is None else (),
+                      devices=() if jobs else self.devices())  # fmt: skip
+        query = self._costed(query)
+        return query if held or len(jobs) == 1 else msgspec.structs.replace(query, aggregate="sum")
 
     def _compared(self, query: Query) -> Query:
         earlier = self.time("time2") if self.letters("time2") else None
@@ -137,14 +211,19 @@ class Questions(Values):
         sides = query.devices if query.subject == "devices" else query.jobs
         if query.subject == "jobs" and len(sides) == 1 and "before" in self.marked("compare"):
             return msgspec.structs.replace(query, other=Query("jobs", text=PREVIOUS))
-        if self.marked("compare") != ["each"] or len(sides) != 2:
+        if self.marked("compare") != ["each"]:
             raise Unread("compare")
+        if len(sides) != 2 or query.measure in _TEXTS:
+            return query  # its rows stand one below the other
         field = "devices" if query.subject == "devices" else "jobs"
         other = msgspec.structs.replace(query, **{field: sides[1:]})
         return msgspec.structs.replace(query, **{field: sides[:1], "other": other})
 
     def _jobs(self) -> list[Query]:
-        self.refuse("time2", "ahead", "except", "words")
+        self.refuse("time2", "except", "words")
+        timed = {"time_left", "start", "end"} & {*self.marked("measure")}
+        if not timed and self.marked("states") != ["queued"]:
+            self.refuse("ahead")  # an answer with a moment can be compared with that time
         jobs, group = ((), self.group()) if self._speaks_of_nothing() else self.targets()
         found = [
             Query("jobs", self._about(measure, jobs), jobs=jobs,
@@ -154,7 +233,7 @@ class Questions(Values):
                   tag=(self.letters("tag") or [""])[0])
             for measure in self.measures(JOB_FIELDS)
         ]  # fmt: skip
-        return [self._compared(self._of_newest(self._shaped(one))) for one in found]
+        return [self._costed(self._compared(self._of_newest(self._shaped(one)))) for one in found]
 
     def _about(self, measure: str, jobs: tuple[Target, ...]) -> str:
         """Return a measure; how long a job usually takes is what is expected of it."""
@@ -189,10 +268,10 @@ class Questions(Values):
         return _ABOUT.get(measure, _RUNNING if self._speaks_of_nothing() else ())
 
     def _processes(self) -> list[Query]:
-        self.refuse("time", "time2", "jobs")
+        self.refuse("time2", "jobs")
+        if self.time() is not None:
+            raise Unread(" ".join(self.letters("time")))
         pid = self.letters("pid")
-        if pid and not pid[0].isdecimal():
-            raise Unread(pid[0])
         (measure, *_) = self.measures(_PROCESSES)
         query = Query("processes", measure, devices=self.devices(), user=self.user(),
                       text=pid[0] if pid else "")  # fmt: skip
@@ -207,8 +286,9 @@ class Questions(Values):
             return [Query("queue")]
         user = self.user()
         query = Query("jobs", measure, user=user, time=self.time(), by="" if user else "user",
+                      states=self.states(),
                       aggregate="sum" if user and measure else "count" if user else "")  # fmt: skip
-        return [query]
+        return [self._costed(query)]
 
     def _alerts(self) -> list[Query]:
         measure = "rules" if "thresholds" in self.marked("measure") else ""
@@ -246,7 +326,20 @@ class Questions(Values):
         if "assistant" in asked:
             return [Query("models")]
         measure = "served" if "served" in asked else "largest" if "fits" in asked else ""
-        return [Query("models", measure)]
+        amount = self._parameters() if measure == "largest" else 0.0
+        return [Query("models", measure, amount=amount)]
+
+    def _parameters(self) -> float:
+        """Return how many parameters a model has by its name, such as `llama 70b`; 0: unknown."""
+        last = self.state.last
+        if "@it" in self.marked("model") and last is not None and last.subject == "models":
+            return last.amount
+        sizes = re.search(
+            r"(?:(\d+)x)?(\d+(?:[.,]\d+)?)\s?b\b", " ".join(self.letters("model")).casefold()
+        )
+        if sizes is None:
+            return 0.0
+        return float(sizes[1] or 1) * float(sizes[2].replace(",", ".")) * 1e9
 
     def _overview(self) -> Query:
         span = self.time()

@@ -25,7 +25,10 @@ _JOB = (
 _PROCESS = r"(?:pids?|process(?:es)?|prozess(?:e|en)?|processus|procesos?)"
 _NUMBERING = r"(?:\s*(?:#|:|number|numbers|no\.?|nr\.?|nummer|num[eé]ro|n[uú]mero|n°|id)\s*|\s+|-)"
 _TO = r"(?:\s*(?:-|–|\.\.)\s*|\s+(?:to|through|thru|bis|[aà]|au|al?|hasta)\s+)"
-_ONE = r"#?\d{1,9}(?![\w:%°]|[.,/]\d|\s?(?:gb|gib|mb|mib|tb|gigs?|°|degrees?|watts?|w\b|%))"
+_ONE = (
+    r"#?\d{1,9}(?![\w:%°]|[.,/]\d|\s?(?:gb|gib|mb|mib|tb|gigs?|°|degrees?|watts?|w\b|%"
+    r"|uhr|o'?clock|am\b|pm\b|heures?|horas?))"
+)
 _LIST = (
     rf"{_ONE}(?:{_TO}{_ONE}|{JOIN.pattern}(?:(?:{_GPU}|{_JOB}"
     r"|the|die|der|den|le|la|les|el|los|las)\s+)*"
@@ -71,6 +74,8 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
         over = [part for part in parts if part.first < last and part.last > first]
         if any(part.field in _WHOLE or (not has_noun and part.field != field) for part in over):
             continue
+        if not has_noun and any(part.first < first or part.last > last for part in over):
+            continue  # "those that wait for 10" are not 10
         kept = next((part.field for part in over if part.field in _OF_NUMBERS), "")
         chosen = kept if kept not in ("", "jobs", "gpus") else field
         parts = [part for part in parts if part not in over]

@@ -44,6 +44,7 @@ as up of please pls plz thanks thank thx now just kindly then ok okay so hey hi 
 could would will i want to need like d let s go ahead get start add put in queue
 bitte danke jetzt mal doch und auch aber ein eine einen neuen neue neues den die das der als auftrag
 befehl skript programm mir du kannst konntest wurdest ich mochte will gern gerne mit warteschlange
+stp svp pls hein
 s il te plait vous merci maintenant et aussi mais un une le la les nouveau nouvelle comme commande
 programme tache moi tu peux pourrais je veux voudrais avec dans file
 por favor gracias ahora y tambien pero uno una el los nuevo nueva como trabajo comando tarea
@@ -53,6 +54,7 @@ starte starten start ausfuhren fuhre fuhr aus reiche ein schick ab stell reih ei
 los leg
 lance lancer lancez soumets demarre execute ajoute fais tourner mets
 lanza lanzar ejecuta ejecutar encola corre correr pon anade inicia arranca envia manda a
+is ist est mach mache dem einem neuer
 need would like able please kindly on as job konnte konnten wurde wurden gerne lass laufen lauf
 pouvez pourriez aimerais vais usted podria necesito gustaria mi
 """

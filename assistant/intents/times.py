@@ -19,7 +19,7 @@ _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "week": 7 * 86400.
 _AROUND_S = 1800.0
 """`Around 3` is half an hour before and after it."""
 _DAYS = {
-    0: "today|heute|heutige[nrs]?|aujourd hui|hoy"
+    0: "today|heute?|heutige[nrs]?|aujourd hui|hoy"
     "|(?:the|den|la|el) (?:day|tag|journ[eé]e|dia)(?! before| vor| d avant| anterior)",
     -1: "yesterday|gestern|gestrige[nrs]?|hier|ayer",
     -2: "(?:the )?day before yesterday|vorgestern|avant hier|anteayer|antes de ayer",
@@ -42,12 +42,12 @@ _POINTS = {
     "00:00": "midnight|mitternacht|minuit|medianoche",
 }
 _THIS = {
-    "morning": "this morning|heute (?:morgen|fruh|vormittag)|ce matin|esta manana",
+    "morning": "this morning|heute? (?:morgen|fruh|vormittag)|ce matin|esta manana",
     "afternoon": "this afternoon|heute nachmittag|cet apres midi|esta tarde",
     "evening": "this evening|heute abend|ce soir",
-    "night": "last night|overnight|over night|during the night|letzte nacht|heute nacht"
-    "|vergangene nacht|uber nacht|in der nacht|cette nuit|la nuit derniere|la nuit|anoche"
-    "|esta noche|la noche pasada|durante la noche",
+    "night": "last (?:night|nite)|tonight|overnight|over night|during the night|letzte nacht"
+    "|heute nacht|vergangene nacht|uber nacht|in der nacht|cette nuit|la nuit derniere|la nuit"
+    "|anoche|esta noche|la noche pasada|durante la noche|(?:en |de )?(?:la )?madrugada",
 }
 _LAST = (
     r"(?:(?:in|over|within|during|for|wahrend|innerhalb|pendant|durante|im|in|en|au cours)\s)?"
@@ -347,6 +347,29 @@ def _this(match: re.Match[str], text: _Text, now: float) -> Span | None:
     return Span(saturday.timestamp(), (saturday + timedelta(days=2)).timestamp())
 
 
+_RECENTLY = re.compile(
+    r"\b(?:lately|recently|these days|the last few days|in letzter zeit|neulich|kurzlich"
+    r"|die letzten tage|ces derniers temps|ces derniers jours|recemment|dernierement"
+    r"|ultimamente|recientemente|estos dias|los ultimos dias)\b"
+)
+_OF_LAST_WEEK = re.compile(
+    rf"\b(?P<weekday>{'|'.join(_WEEKDAYS)})s?(?: (?:of|der|de|del|la))*"
+    r" (?:last week|(?:letzte|vorige|vergangene)[rn]? woche|semaine (?:derniere|passee)"
+    r"|semana pasada)\b"
+)
+
+
+def _recently(match: re.Match[str], text: _Text, now: float) -> Span | None:
+    """Return the last week, which is what recent times are taken for."""
+    return Span(now - _SECONDS["week"], now)
+
+
+def _of_last_week(match: re.Match[str], text: _Text, now: float) -> Span | None:
+    midnight = _midnight(now)
+    number = next(i for i, words in enumerate(_WEEKDAYS) if match["weekday"] in words.split("|"))
+    return _whole(midnight - timedelta(days=midnight.weekday() + 7 - number))
+
+
 def _calendar(match: re.Match[str], text: _Text, now: float) -> Span | None:
     """Return a month, a quarter or a year that has begun: the last one of its name."""
     today = _midnight(now).replace(day=1)
@@ -415,6 +438,8 @@ def _is_hour(clock: str, text: _Text) -> bool:
 
 
 _FORMS = (
+    (_OF_LAST_WEEK, _of_last_week),
+    (_RECENTLY, _recently),
     (_LAST_N, _last_n),
     (_BETWEEN, _between),
     (_AGO, _ago),

@@ -42,9 +42,13 @@ DOUBTFUL = 0.7
 """The same for what is none of the program's business."""
 ALONE = 0.4
 """From this probability on a question is answered if nothing else can be meant."""
+CLEAR = 0.4
+"""From this probability of a request as a whole on it is answered without asking back."""
 _LEAST = 0.1
 """A head below this probability is no choice."""
-ELSEWHERE = frozenset({"serve", "unserve", "download", "export", "open", "free", "unbook", "notify",
+_HARDLY = 0.001
+"""The same for a request that is unclear."""
+ELSEWHERE = frozenset({"serve", "unserve", "download", "export", "open", "free", "notify",
                        "message", "account", "file", "shutdown", "other"})  # fmt: skip
 """Orders that are refused with the command that does them; GPUs that are named can be freed."""
 _JOINS = re.compile(
@@ -118,11 +122,13 @@ class _Interpreter:
         if self._is_two(found) and (both := self._both(found)) is not None:
             return both
         kind, _, name = found.head.partition(" ")
+        if found.head == "talk yes" and found.chance >= SURE and self.state.planned is not None:
+            return Understood(self.state.planned, self.language)
         doubtful = found.head in ("talk outside", "talk unclear", "order other")
         if found.chance >= (DOUBTFUL if doubtful else LIKELY) and (
             kind == "talk" or (kind == "order" and name in ELSEWHERE and not _frees_gpus(found))
         ):
-            return Understood(None, self.language, declined=found.head)
+            return self._unclear(found) or Understood(None, self.language, declined=found.head)
         if kind == "order" and (refusal := _conditional(found)) is not None:
             return Understood(None, self.language, refusal=refusal)
         if kind == "order" and name == "submit":
@@ -136,9 +142,22 @@ class _Interpreter:
         goes_on = self.state.order is not None and head_of(self.state.order) == best.head
         asks = not isinstance(best.request, Order) and len(composed) == 1
         enough = ALONE if asks or goes_on else SURE
-        if best.head == found.head and found.chance >= enough and not several:
+        clear = found.chance * found.certainty >= CLEAR or found.head == "manual"
+        if best.head == found.head and found.chance >= enough and clear and not several:
             return self._decided(found, best)
         return self._offered(found, [one.request for one in composed])
+
+    def _unclear(self, found: Reading) -> Understood | None:
+        """Return what an unclear request may mean, however unlikely, if it names a job."""
+        if found.head != "talk unclear":
+            return None
+        named = completed(self.request, found._replace(heads=(("order move", 1.0),)), self.known)
+        if not any(field == "jobs" for field, _ in named.spans):
+            return None
+        heads = (*found.heads[1:], ("ask jobs", _LEAST))
+        made, _ = self._composed(named._replace(heads=heads), _HARDLY)
+        offered = self._offered(found, [one.request for one in made])
+        return offered if offered.choices else None
 
     def _told(self, found: Reading, lacking: Unread | None) -> Understood | None:
         """Return why a request whose kind is sure can't be answered or carried out."""
@@ -181,12 +200,14 @@ class _Interpreter:
             return Understood(None, self.language, refusal=against)
         return Understood(best.request, self.language, resolved=best.resolved)
 
-    def _composed(self, found: Reading) -> tuple[list[Composed], Unread | None]:
+    def _composed(
+        self, found: Reading, least: float = _LEAST
+    ) -> tuple[list[Composed], Unread | None]:
         """Return the requests that may be meant, the likeliest first, and what the first lacks."""
         made: list[Composed] = []
         lacking: Unread | None = None
         for head, chance in found.heads:
-            if chance < _LEAST or head.startswith("talk"):
+            if chance < least or head.startswith("talk"):
                 continue
             for reading in alternatives(
                 found._replace(heads=((head, chance),)), self.known, self.request
@@ -301,4 +322,4 @@ def _lacks_target(order: Order) -> bool:
     if order.verb == "free" and not order.devices:
         return True
     for_jobs = "jobs" in VERBS[order.verb].takes
-    return for_jobs and not (order.jobs or order.states or order.group)
+    return for_jobs and not (order.jobs or order.states or order.group or order.user)

@@ -7,10 +7,11 @@ another time, and nothing is proposed for another target.
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from gpudeck.assistant.intents.moments import LENGTH, length_of, moment_of, number_of
+from gpudeck.assistant.intents.moments import LENGTH, length_of, moment_of, number_of, number_word
 from gpudeck.assistant.intents.names import Known, named
+from gpudeck.assistant.intents.priorities import priority_of
 from gpudeck.assistant.intents.setting_words import find_setting
 from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.intents.times import read_time
@@ -30,9 +31,16 @@ _TIMES = ("time2", "ahead", "begin", "from", "until", "at", "duration")
 _NOW = re.compile(
     r"(?i)(?:right |just )?now|rn|atm|at (?:the|this) moment|currently|at present|jetz\w*|grade?"
     r"|gerade|momentan|im moment|aktuell|maintenant|en ce moment|actuellement|l[aà]"
-    r"|ahora(?: mismo)?|ya|en este momento|actualmente"
+    r"|ahora(?: mismo)?|ahorita|presently|just now|ya|en este momento|actualmente"
 )
 """A question about now has no time."""
+_NUMBERED = re.compile(r"\b(\d+)er\b")
+"""A number as a German noun: `der 12er`."""
+_BARE_HOUR = re.compile(r"(?:\D* )?(?:[1-9]|1[01])(?::\d\d)?")
+"""An hour that may be in the morning or in the afternoon."""
+_OWNER = re.compile(r"(?:'s|’s|s['’])$")
+_CHANGED = {"more": 10, "less": -10}
+_TIMES_OVER = re.compile(r"(?i)(?P<number>-?\d+)\s?(?:x|times|mal|fois|veces)?")
 _NOWHERE = frozenset({"tokens_per_watt", "host_memory", "mode", "uptime", "serial", "checkpoint"})
 """Measures that nobody takes."""
 
@@ -54,7 +62,8 @@ class Values:
         self.resolved: list[str] = []
 
     def letters(self, field: str) -> list[str]:
-        return [letters.strip() for name, letters in self.found.spans if name == field]
+        return [_NUMBERED.sub(r"\1", letters.strip()) for name, letters in self.found.spans
+                if name == field]  # fmt: skip
 
     def marked(self, field: str) -> list[str]:
         start = f"{field}="
@@ -99,6 +108,8 @@ class Values:
         if mark == "@last" and not jobs:
             return [NEWEST]
         if not jobs:
+            if self.state.order is not None and self.state.order.verb == "submit":
+                return []  # the new job has no number before it is approved
             raise Unread("")
         if mark == "@others" and self.state.order is not None:
             jobs = tuple(job for job in jobs if job not in self.state.order.jobs)
@@ -115,7 +126,9 @@ class Values:
         """Return the GPUs that are named or pointed to; a model's name names none."""
         found: list[int] = []
         for letters in self.letters("gpus"):
-            found += [n for n in numbers_in(tokens(letters)) if n < _MOST_GPUS]
+            word = number_word(letters)
+            numbers = numbers_in(tokens(letters)) or ([word] if word is not None else [])
+            found += [n for n in numbers if n < _MOST_GPUS]
         if not found and {"@it", "@them"} & set(self.marked("gpus")):
             found += self.state.devices
             self.resolved += [f"GPU {index}" for index in found]
@@ -151,18 +164,31 @@ class Values:
 
     def user(self) -> str:
         if letters := self.letters("user"):
-            low = {name.casefold(): name for name in self.known.users}
-            return low.get(letters[0].casefold(), letters[0])
+            owner = _OWNER.sub("", letters[0])
+            forms = (letters[0], owner, letters[0].removesuffix("s"))
+            return next(filter(None, (named(form, self.known.users) for form in forms)), owner)
+        pointed = {*self.marked("user")} - {"@me"}
+        if pointed and (before := self.state.last) is not None and before.user:
+            return before.user
+        if pointed:
+            raise Unread("user")
         return self.known.me if "@me" in self.marked("user") else ""
 
     def number(self, field: str) -> int | None:
         letters = self.letters(field)
         if not letters:
             return None
-        text = number_of(letters[0])
-        if not re.fullmatch(r"-?\d+", text):
+        found = _TIMES_OVER.fullmatch(number_of(letters[0]))
+        if found is None:
             raise Unread(letters[0])
-        return int(text)
+        return int(found["number"])
+
+    def priority(self) -> int | None:
+        """Return the priority that is named by a number or by a word."""
+        if changes := [_CHANGED[mark] for mark in self.marked("change") if mark in _CHANGED]:
+            return changes[0]
+        level = priority_of(" ".join(self.letters("priority")))
+        return level if level is not None else self.number("priority")
 
     def size(self, field: str) -> float:
         """Return bytes; a bare number is in GB."""
@@ -212,11 +238,15 @@ class Values:
 
     def moment(self, letters: str, after: str = "") -> str:
         """Return the next moment of a name behind now, or behind another moment."""
-        now = datetime.fromisoformat(after).timestamp() if after else self.now
+        begin = datetime.fromisoformat(after) if after else datetime.fromtimestamp(self.now)
         try:
-            return moment_of(letters, now)
+            found = moment_of(letters, begin.timestamp())
         except ValueError as e:
             raise Unread(letters) from e
+        sooner = datetime.fromisoformat(found) - timedelta(hours=12)
+        if after and sooner > begin and _BARE_HOUR.fullmatch(letters.casefold()):
+            return sooner.strftime("%Y-%m-%d %H:%M")  # from 14:00 until 6
+        return found
 
 
 def numbers_in(parts: list[Token]) -> list[int]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import msgspec
-
 from gpudeck.assistant.facts.devices import largest_error, source, source_name, subject
 from gpudeck.assistant.facts.usage import energy_facts
-from gpudeck.assistant.query.request import COST, Query, Span
+from gpudeck.assistant.query.costs import with_cost
+from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
 from gpudeck.assistant.query.shape import finite, shaped
 from gpudeck.assistant.query.table import SUBJECTS
@@ -26,7 +25,6 @@ POINTS = 500
 """Buckets of a history. Each has its lowest, mean and highest value, so no peak is lost."""
 _NEAR_S = 300.0
 """A reading this far from a moment still stands for it."""
-_JOULES_A_KWH = 3.6e6
 _KEPT_S = 31 * 86400.0
 """Readings are not kept for longer."""
 _HEALTH = ("ecc_uncorrected", "ecc_corrected", "rows_failure", "rows_pending", "xid_count",
@@ -42,17 +40,17 @@ def devices(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     if snapshot.is_recorded:
         notes = (*notes, Note("replay", (snapshot.recording,)))
     if query.ahead:
-        return _with_cost(query, _energy_ahead(query, states, notes, snapshot.time), snapshot)
+        return with_cost(query, _energy_ahead(query, states, notes, snapshot.time), snapshot)
     measures = (query.measure,) if query.measure else SUBJECTS["devices"].headline
     if query.time is not None:
         if query.measure == "energy":
             found = _energy(daemon, query, query.time, states, notes)
-            return _with_cost(query, found, snapshot)
+            return with_cost(query, found, snapshot)
         timed = [name for name in measures if SUBJECTS["devices"].measures[name].history]
         return shaped(query, _over_time(daemon, query, query.time, states, timed, notes))
     if query.measure == "energy":
         span = Span(snapshot.time - 86400.0, snapshot.time)
-        return _with_cost(query, _energy(daemon, query, span, states, notes), snapshot)
+        return with_cost(query, _energy(daemon, query, span, states, notes), snapshot)
     if "use" in measures and not query.states:
         notes = (*notes, *_why_busy(states))
     errors = [
@@ -96,18 +94,6 @@ def _energy_ahead(
     notes = (*notes, Note("ahead", (total, query.ahead)))
     found = Rows("devices", (Column("energy", "J"),), rows, _source(states), now, notes=notes)
     return shaped(query, found)
-
-
-def _with_cost(query: Query, found: Rows, snapshot: Snapshot) -> Rows:
-    """Return rows of energy with a note of their cost, if that is asked for."""
-    if query.text != COST:
-        return found
-    values = [row.values[0] for row in found.rows if row.values]
-    joules = math.fsum(value for value in values if isinstance(value, int | float))
-    price = query.amount or snapshot.settings.energy_price
-    currency = "" if query.amount else snapshot.settings.currency
-    note = Note("cost", (joules / _JOULES_A_KWH, price, currency))
-    return msgspec.structs.replace(found, notes=(*found.notes, note))
 
 
 def recorded_since(daemon: Client, snapshot: Snapshot) -> float | None:

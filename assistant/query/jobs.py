@@ -11,6 +11,7 @@ from gpudeck.accel import result as results
 from gpudeck.assistant.facts.fact import QUEUE
 from gpudeck.assistant.facts.phrases import plain
 from gpudeck.assistant.query import estimates, failures
+from gpudeck.assistant.query.costs import with_cost
 from gpudeck.assistant.query.find import MAX_JOBS, named_jobs
 from gpudeck.assistant.query.request import Query, Span
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
@@ -79,19 +80,9 @@ def jobs(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     context.remedies = len(found) <= _MOST_SLOW
     columns = tuple(Column(name, SUBJECTS["jobs"].measures[name].unit) for name in wanted)
     rows = tuple(_row(context, job, wanted) for job in found)
-    return shaped(
-        query,
-        Rows(
-            "jobs",
-            columns,
-            rows,
-            QUEUE,
-            context.now,
-            query.time,
-            notes=tuple(context.notes),
-            left_out=left_out,
-        ),
-    )
+    made = Rows("jobs", columns, rows, QUEUE, context.now, query.time,
+                notes=tuple(context.notes), left_out=left_out)  # fmt: skip
+    return with_cost(query, shaped(query, made), snapshot)
 
 
 def _chosen(daemon: Client, query: Query, snapshot: Snapshot) -> tuple[list[j.Job], int]:

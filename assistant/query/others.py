@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 
@@ -17,6 +18,7 @@ from gpudeck.assistant.query.rows import Column, Note, Row, Rows, Value
 from gpudeck.assistant.query.shape import shaped
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol.devices import Process
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Queued
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
@@ -44,7 +46,7 @@ def processes(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         for process in detail.processes:
             if detail.device not in chosen or query.user not in ("", process.user):
                 continue
-            if query.text and query.text != str(process.pid):
+            if query.text and not _is_called(query.text, process):
                 continue
             values: dict[str, Value] = {
                 "memory": process.memory,
@@ -69,6 +71,13 @@ def processes(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     if query.by == "user":
         rows = _by_user(rows)
     return shaped(query, rows)
+
+
+def _is_called(text: str, process: Process) -> bool:
+    """Return whether a text is the number of a process, or a part of its name."""
+    return text == str(process.pid) or (
+        not text.isdecimal() and text.casefold() in process.name.casefold()
+    )
 
 
 def _by_user(rows: Rows) -> Rows:
@@ -262,7 +271,7 @@ def models(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     if query.measure == "served":
         return _served(snapshot)
     if query.measure == "largest":
-        return _largest(snapshot)
+        return _needed(snapshot, query.amount) if query.amount else _largest(snapshot)
     rows = tuple(
         Row(f"model {model.name}", model.name, (model.parameters, model.problem or "usable"))
         for model in listed_models(snapshot.settings.model)
@@ -283,6 +292,26 @@ def _served(snapshot: Snapshot) -> Rows:
 _BYTES_A_PARAMETER = {"16 bit": 2.0, "8 bit": 1.0, "4 bit": 0.5}
 _FOR_WEIGHTS = 0.8
 """The share of the memory for weights; the rest is for the cache and the framework."""
+
+
+_TRAINED = 16.0
+"""Bytes a parameter for weights, gradients and the state of AdamW in mixed precision."""
+
+
+def _needed(snapshot: Snapshot, parameters: float) -> Rows:
+    """Return how many of the GPU with the most memory a model of so many parameters needs."""
+    totals = [state.reading.values.get("mem_total", 0.0) for state in snapshot.devices
+              if state.reading is not None]  # fmt: skip
+    best = max(totals, default=0.0) * _FOR_WEIGHTS
+    rows = tuple(
+        Row(f"model {name}", name,
+            (math.ceil(parameters * size / best) if best else None, parameters * size),
+            ("no GPU", ""))
+        for name, size in (_BYTES_A_PARAMETER | {"AdamW": _TRAINED}).items()
+    )  # fmt: skip
+    notes = (Note("needed", (parameters, len(totals))),)
+    columns = (Column("needed", "GPUs"), Column("memory", "B"))
+    return Rows("models", columns, rows, phrase("GPU memory"), snapshot.time, notes=notes)
 
 
 def _largest(snapshot: Snapshot) -> Rows:

@@ -22,7 +22,8 @@ PREVIOUS = "previous"
 
 
 COST = "cost"
-"""The text of a query of energy whose cost is asked for; its amount is the price of a kWh."""
+"""The text of a query of the energy of devices, and `to` of one of jobs, whose cost is asked for;
+its amount is the price of a kWh."""
 
 
 class Span(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -115,6 +116,8 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True, tag="order"):
     states: tuple[str, ...] = ()
     """All jobs in these states."""
     group: str = ""
+    user: str = ""
+    """Only jobs of this user."""
     exclude: tuple[Target, ...] = ()
     devices: tuple[int, ...] = ()
     place: str = ""
@@ -125,10 +128,12 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True, tag="order"):
     params: dict[str, str] = {}
     options: dict[str, str] = {}
     """What is said about a new job: values by the names of JOB_OPTIONS, as the command line takes
-    them. Jobs in `after` may be named. A booking has `begin`, `until` and `group`; the verb
-    `free` has `until`."""
+    them. Jobs in `after` may be named. A booking has `begin`, `until` and `group`; one that ends
+    has the day of its `begin`; the verbs
+    `free`, `hold` and `suspend` have `until`."""
     number: int | None = None
-    """The PID of a process, the number of an alert, a priority, or the limit of a group."""
+    """The PID of a process, the number of an alert, a priority, the limit of a group, or how many
+    GPUs are booked where none is named."""
     setting: str = ""
     text: str = ""
     """The value of a setting, a note, a name, or the kind of debris."""
@@ -155,6 +160,8 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True, tag="order"):
 
 
 Request = Query | Order
+_LAST = 2.0**33
+"""Seconds since 1970 beyond which a number is no moment."""
 _YEAR_S = 366 * 24 * 3600.0
 """Seconds since 1970 that are a moment, and no length of time, in a request."""
 
@@ -175,6 +182,6 @@ def _shown(value: object) -> str:
         return ",".join(map(_shown, value))
     if isinstance(value, dict):
         return "(" + " ".join(f"{key}={_shown(part)}" for key, part in value.items()) + ")"
-    if isinstance(value, float) and value > _YEAR_S:
+    if isinstance(value, float) and _YEAR_S < value < _LAST:
         return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(value))
     return "newest" if value == NEWEST and value is not True else str(value)

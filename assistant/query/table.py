@@ -98,12 +98,14 @@ class Verb(NamedTuple):
     states: tuple[str, ...] = ()
 
 
-_JOBS = ("jobs", "states", "group", "exclude")
+_JOBS = ("jobs", "states", "group", "user", "exclude")
 VERBS = {
     "cancel": Verb("cancel jobs that wait, and end jobs that run", _JOBS, ACTIVE),
-    "hold": Verb("keep jobs that wait from starting", _JOBS, ("queued",)),
+    "hold": Verb("keep jobs that wait from starting", (*_JOBS, "options"), ("queued",)),
     "release": Verb("let held jobs start, and bring suspended ones back", _JOBS, ("queued",)),
-    "suspend": Verb("take running jobs off their GPUs for a while", _JOBS, ("running",)),
+    "suspend": Verb(
+        "take running jobs off their GPUs for a while", (*_JOBS, "options"), ("running",)
+    ),
     "pause": Verb("start no new jobs of the queue or of a group", ("group",)),
     "resume": Verb("let the queue or a group start jobs again", ("group",)),
     "retry": Verb("run jobs that ended again as new jobs", (*_JOBS, "options"), ENDED),
@@ -118,7 +120,8 @@ VERBS = {
     "note": Verb("add a note to jobs", ("jobs", "text")),
     "acknowledge": Verb("record that an alert was seen", ("number",)),
     "set": Verb("change a setting", ("setting", "text", "devices")),
-    "book": Verb("keep GPUs free for a time", ("devices", "options")),
+    "book": Verb("keep GPUs free for a time", ("devices", "number", "options")),
+    "unbook": Verb("end a booking of GPUs", ("devices", "options")),
     "free": Verb(
         "suspend the jobs on GPUs, and keep these free for a time", ("devices", "options")
     ),

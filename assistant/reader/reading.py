@@ -19,7 +19,7 @@ from gpudeck.scheduler.protocol import paths
 TAGS = ("", *(f"{start}-{name}" for name in SPANS for start in "BI"))
 CLASSES = "classes.json"
 _MOST = 3
-_TOLD = 0.998
+_TOLD = 0.999
 """From this probability on the language of a request can be told."""
 _WORD = re.compile(r"[@\w](?:[\w*@%°€$]|[-.:/=,'’](?=\w))*%?|-+\w[\w=.-]*")
 """A word of a request: a name, a number with its sign, a path or a time."""
@@ -41,6 +41,8 @@ class Reading(NamedTuple):
     """How probably each page of the manual has the answer, if the question is for it."""
     language: Language | None = None
     """The language of the request, if it can be told."""
+    certainty: float = 1.0
+    """How probably all marks and the fields of all letters are right, if the head is."""
 
     @property
     def head(self) -> str:
@@ -90,8 +92,9 @@ class Reader:
         chances = _softmax(self._logits("head", whole))
         best = np.argsort(-chances)[:_MOST]
         second = int(self._logits("second", whole).argmax())
-        marked = np.flatnonzero(self._logits("mark", whole) > 0)
-        tags = self._logits("tag", x).argmax(axis=-1)
+        marking, tagging = self._logits("mark", whole), self._logits("tag", x)
+        marked, tags = np.flatnonzero(marking > 0), tagging.argmax(axis=-1)
+        inside = [i for i, (_, end) in enumerate(encoded.places) if end > len(start)]
         heads, marks = self._classes.heads, self._classes.marks
         found = _whole(request, _joined(tags.tolist(), encoded.places, len(start)))
         places = tuple((first, last) for _, first, last in found)
@@ -103,6 +106,7 @@ class Reader:
             places,
             tuple(map(float, _softmax(self._logits("page", whole)))),
             self._language(whole),
+            _certainty(marking, tagging[inside]),
         )
 
     def _language(self, whole: Array) -> Language | None:
@@ -129,6 +133,14 @@ def whole_of(states: Array) -> Array:
 def shipped_reader() -> Reader:
     """Return the reader that ships with the program; it is loaded once."""
     return Reader.load(paths.request_reader())
+
+
+def _certainty(marks: Array, tags: Array) -> float:
+    """Return the probability of the likeliest marks and tags together: logits [M] and [T, F]."""
+    of_marks = -np.log1p(np.exp(-np.abs(marks))).sum()
+    highest = tags.max(axis=-1)
+    of_tags = -np.log(np.exp(tags - highest[:, None]).sum(axis=-1)).sum()
+    return float(np.exp(of_marks + of_tags))
 
 
 def _softmax(logits: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
@@ -11,6 +12,7 @@ from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from gpudeck.scheduler.protocol.jobs import held_devices
 from gpudeck.scheduler.protocol.snapshot import Snapshot, label
 from gpudeck.scheduler.protocol.units import parse_begin
 
@@ -18,11 +20,15 @@ from gpudeck.scheduler.protocol.units import parse_begin
 def book(context: ToolContext, order: Order) -> PlannedAction:
     """Plan to keep GPUs free of jobs for a time, or for the jobs of a group."""
     words, now = context.words, time.time()
-    found = choose_gpus(context, context.daemon.snapshot(), order)
     if "until" not in order.options:
         raise UserError(words.text("say until when to keep them, for example: until 18:00"))
     begin = parse_begin(order.options["begin"], now) if "begin" in order.options else now
     end = parse_begin(order.options["until"], begin)
+    snapshot = context.daemon.snapshot()
+    if order.number is not None and not order.devices:
+        found = _unbooked(context, snapshot, order.number, begin, end)
+    else:
+        found = choose_gpus(context, snapshot, order)
     group = order.options.get("group", "")
     booking = Booking(tuple(device.id for device in found), begin, end, None, group)
     names = ", ".join(map(label, found))
@@ -48,6 +54,77 @@ def book(context: ToolContext, order: Order) -> PlannedAction:
     )
 
 
+def _unbooked(
+    context: ToolContext, snapshot: Snapshot, count: int, begin: float, end: float
+) -> list[Device]:
+    """Return so many GPUs that nobody has booked for a time, those without a job first.
+
+    Raises UserError if there are fewer.
+    """
+    taken = {gpu for booking in snapshot.settings.reservations.values()
+             if booking.begin < end and begin < booking.end for gpu in booking.gpus}  # fmt: skip
+    held = {device for job in snapshot.jobs if job.active for device in held_devices(job)}
+    found = [state.device for state in snapshot.devices if state.device.id not in taken]
+    if not 0 < count <= len(found):
+        raise UserError(
+            context.words.text(
+                "{n} GPUs cannot be booked: {free} of {all} are not booked in that time",
+                n=count, free=len(found), all=len(snapshot.devices),
+            )
+        )  # fmt: skip
+    chosen = sorted(found, key=lambda device: (device.id in held, device.index))[:count]
+    return sorted(chosen, key=lambda device: device.index)
+
+
+def unbook(context: ToolContext, order: Order) -> PlannedAction:
+    """Plan to end the one booking that an order describes by its GPUs and the day it begins."""
+    words, now, snapshot = context.words, time.time(), context.daemon.snapshot()
+    devices = {state.device.index: state.device.id for state in snapshot.devices}
+    named = {devices.get(index, "") for index in order.devices}
+    found = {
+        number: booking for number, booking in snapshot.settings.reservations.items()
+        if booking.end > now and (not named or named & {*booking.gpus})
+        and _is_of_day(booking, order.options.get("begin", ""))
+    }  # fmt: skip
+    if not found:
+        raise NotFound(words.text("there is no such booking. See: gpudeck reserve"))
+    if len(found) > 1:
+        raise UserError(
+            words.text(
+                "{n} bookings are meant: name the GPUs or the day of one. See: gpudeck reserve",
+                n=len(found),
+            )
+        )
+    ((number, booking),) = found.items()
+    labels = {state.device.id: label(state.device) for state in snapshot.devices}
+    names = ", ".join(labels.get(gpu, gpu) for gpu in booking.gpus)
+    if named and not {*booking.gpus} <= named:
+        raise UserError(
+            words.text(
+                "booking {n} is for {gpus} together: end it as a whole, or book anew",
+                n=number, gpus=names,
+            )
+        )  # fmt: skip
+
+    def carry_out(daemon: Client, env: Environment) -> str:
+        daemon.cancel_booking(int(number))
+        return words.text("Booking {n} has ended.", n=number)
+
+    effect = words.text(
+        "{gpus}: no longer kept from {begin} to {end}.",
+        gpus=names, begin=clock(booking.begin, now), end=clock(booking.end, now),
+    )  # fmt: skip
+    return PlannedAction(
+        words.text("End booking {n}", n=number), effect, (number, booking), carry_out,
+        ((words.text("Command"), f"gpudeck reserve cancel {number}"),),
+    )  # fmt: skip
+
+
+def _is_of_day(booking: Booking, day: str) -> bool:
+    """Return whether a booking begins on a day, such as `2026-11-27`; any fits an empty one."""
+    return not day or datetime.fromtimestamp(booking.begin).strftime("%Y-%m-%d") == day
+
+
 def choose_gpus(context: ToolContext, snapshot: Snapshot, order: Order) -> list[Device]:
     """Return the devices that an order names, or the only one. Raises NotFound, UserError."""
     words, found = context.words, [state.device for state in snapshot.devices]
@@ -62,4 +139,4 @@ def choose_gpus(context: ToolContext, snapshot: Snapshot, order: Order) -> list[
     return found
 
 
-PLANNERS: dict[str, Planner] = {"book": book}
+PLANNERS: dict[str, Planner] = {"book": book, "unbook": unbook}

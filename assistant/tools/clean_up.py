@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Sequence
 
@@ -31,6 +32,7 @@ from gpudeck.assistant.writing.template.sentences import counted, listed, senten
 from gpudeck.language.numbers import duration
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
+from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import NotFound
 
 _MAX_SHOWN = 12
@@ -66,8 +68,10 @@ def find_debris(context: ToolContext, query: Query) -> ToolResult:
         if found:
             opening = f"{total('count')} can go, {total('size') or 'N/A'} in all."
         unread = index.texts("finds.unseen")
+        free, size = total("free"), total("disk")
+        home = phrases.escaped(str(paths.home()))
         return [
-            opening,
+            f"{opening} {free} of {size} are free on the disk that has {home}.",
             table(("Kind", "Size", "Unused for", "Where", "Why"), rows),
             sentence("not searched: ", listed(unread)) if unread else "",
             sentence(total("stopped") or ""),
@@ -149,6 +153,9 @@ def _facts(found: Sequence[Finding], monitor: ScanMonitor) -> tuple[Fact, ...]:
     add = FactBuilder("finds", "Finds", "the file system", now)
     add.value("count", "in all", len(found), "", counted(len(found), "item"))
     add.number("size", "size of all", sum(f.bytes for f in found), "B", phrase("not known"))
+    disk = shutil.disk_usage(paths.home())
+    add.number("free", "free on the disk", disk.free, "B", phrase("not known"))
+    add.number("disk", "size of the disk", disk.total, "B", phrase("not known"))
     for i, line in enumerate(monitor.unseen):
         add.text(f"unseen{i}", "not searched", line)
     if monitor.stopped:

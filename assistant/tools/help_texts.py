@@ -86,8 +86,6 @@ _ELSEWHERE = {
     "how an administrator does. Nothing was changed.",
     "file": "I do not copy, move or pack files. Nothing was changed.",
     "shutdown": "I do not switch machines or services off or on. Nothing was changed.",
-    "unbook": "I do not end bookings. In a terminal: `gpudeck reserve` lists them, and "
-    "`gpudeck reserve cancel N` ends one. Nothing was changed.",
 }
 """Orders that another part of the program carries out."""
 

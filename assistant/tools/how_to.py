@@ -22,6 +22,7 @@ _COMMANDS = {
     "limit": "gpudeck groups NAME --limit 2",
     "edit": "gpudeck edit 7 --timeout 4h",
     "book": "gpudeck reserve 3 --until 18:00",
+    "unbook": "gpudeck reserve cancel 1",
     "free": "gpudeck free 3 --until 18:00",
     "note": "gpudeck note 7 TEXT",
     "acknowledge": "gpudeck alerts",

@@ -141,14 +141,17 @@ def _waiting(context: ToolContext, order: Order) -> list[Job]:
 
 
 def hold(context: ToolContext, order: Order) -> PlannedAction:
-    """Plan to keep jobs from starting, or to release them.
+    """Plan to keep jobs from starting, until a time if one is said, or to release them.
 
     Running jobs on GPUs are suspended and brought back instead, as `gpudeck resume` does.
     """
     words, held = context.words, order.verb == "hold"
-    named = targets(context, order)
+    named, until = targets(context, order), order.options.get("until", "")
     if held and all(map(can_leave, named)):
-        return suspend_jobs(context, named)
+        return suspend_jobs(context, named, until)
+    if until:  # a job that waits starts by itself then
+        return edit(context, Order("edit", jobs=tuple(job.id for job in named),
+                                   options={"begin": until}))  # fmt: skip
     if not held and all(suspension_of(job) is not None for job in named):
         return bring_back(context, named)
     found = _waiting(context, order)

@@ -8,11 +8,13 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
+from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.query.request import Order, Request, Role
 from gpudeck.assistant.tools.permissions import check_permitted, forget_hint, refuse
-from gpudeck.assistant.tools.proposal import Decision, Proposal
+from gpudeck.assistant.tools.proposal import Decision, Proposal, submits_jobs
 from gpudeck.assistant.tools.registry import plan_action
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, ToolContext
+from gpudeck.language.languages import Language
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -31,6 +33,8 @@ class DecisionResult(NamedTuple):
     text: str
     """A line of plain text."""
     proposal: Proposal | None = None
+    state: State | None = None
+    """What the conversation is about now, if a job was submitted: that job."""
 
 
 class _Pending(NamedTuple):
@@ -131,7 +135,9 @@ class ProposalStore:
             by = pending.proposal.by
             again = self._keep(context, request, action, certain=False, note=changed, by=by)
             return DecisionResult(request.role, changed, again)
-        return DecisionResult(request.role, action.carry_out(daemon, env))
+        done = action.carry_out(daemon, env)
+        state = _of_newest(daemon, words.language) if submits_jobs(tool) else None
+        return DecisionResult(request.role, done, state=state)
 
     def _keep(
         self,
@@ -164,3 +170,8 @@ class ProposalStore:
             valid[proposal.id] = _Pending(proposal, request, context, action)
             self._pending = dict(list(valid.items())[-_MAX_PENDING:])
         return proposal
+
+
+def _of_newest(daemon: Client, language: Language) -> State:
+    """Return that the conversation is about the newest job."""
+    return State(tuple(job.id for job in daemon.jobs(1)), about="job", language=language)

@@ -32,12 +32,16 @@ _FREE = "2h"
 
 def suspend(context: ToolContext, order: Order) -> PlannedAction:
     """Plan to take running jobs off their GPUs."""
-    return suspend_jobs(context, targets(context, order))
+    return suspend_jobs(context, targets(context, order), order.options.get("until", ""))
 
 
-def suspend_jobs(context: ToolContext, jobs: Sequence[Job]) -> PlannedAction:
-    """Plan to take these jobs off their GPUs. Raises UserError for one that uses none."""
-    words = context.words
+def suspend_jobs(context: ToolContext, jobs: Sequence[Job], until: str = "") -> PlannedAction:
+    """Plan to take these jobs off their GPUs, until a time as options have it, if one is given.
+
+    Raises UserError for one that uses none.
+    """
+    words, now = context.words, time.time()
+    back = parse_begin(until, now) if until else None
     for job in jobs:
         if suspension_of(job) is not None:
             raise UserError(words.text("{job} is suspended already", job=title(job)))
@@ -50,21 +54,26 @@ def suspend_jobs(context: ToolContext, jobs: Sequence[Job]) -> PlannedAction:
     def carry_out(daemon: Client, env: Environment) -> str:
         with _wait_long(daemon) as patient:
             for number in numbers:
-                patient.suspend_job(number)
+                patient.suspend_job(number, back)
         return words.text("Suspended: {jobs}.", jobs=numbered(numbers))
 
     command = f"gpudeck suspend {' '.join(map(str, numbers))}"
     effect = [_leaving(context, job, snapshot) for job in jobs]
     effect.append(
         words.text("What is suspended stands still and loses nothing until it is resumed.")
+        if back is None
+        else words.text(
+            "What is suspended stands still and loses nothing. It comes back by itself at {time}.",
+            time=clock(back, now),
+        )
     )
     return PlannedAction(
         words.text("Suspend {jobs}", jobs=titles(list(jobs))),
         " ".join(effect),
-        numbers,
+        (numbers, until),
         carry_out,
         ((words.text("Command"), command),),
-        Order("suspend", jobs=numbers),
+        Order("suspend", jobs=numbers, options={"until": until} if until else {}),
         numbers,
     )
 

@@ -6,6 +6,7 @@ from gpudeck.assistant.facts.phrases import plain
 from gpudeck.assistant.query.find import MAX_JOBS, list_jobs, named_jobs
 from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.query.table import HELD, VERBS
+from gpudeck.assistant.query.users import user_of
 from gpudeck.assistant.tools.tool import ToolContext
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
@@ -30,12 +31,17 @@ def targets(context: ToolContext, order: Order) -> list[Job]:
         found = list(named_jobs(daemon, order.jobs, several=bool(order.states)))
         if order.states and all(isinstance(job, str) for job in order.jobs):
             found = [job for job in found if _in_states(job, order)]
-    elif order.states or order.group:
+        if order.user and not all(isinstance(job, int) for job in order.jobs):
+            found = [job for job in found if user_of(job) == order.user]
+    elif order.states or order.group or order.user:
         found = _described(daemon, order)
         if order.group and not found:
             raise NotFound(
                 words.text("no such job is in the group {group}", group=plain(order.group, 40))
             )
+        if not (order.states or order.group) and len(found) != 1:  # "my job" is one of them
+            known = words.text("name the job, for example by its number")
+            raise UserError(f"{known}: {list_jobs(found)}" if found else known)
     else:
         found = [job for job in _active(daemon) if outcome(job.state) in VERBS[order.verb].states]
         if len(found) != 1:
@@ -62,6 +68,8 @@ def _described(daemon: Client, order: Order) -> list[Job]:
     found, more = daemon.find(search, MAX_TOGETHER + 1)
     if more is not None and len(found) > MAX_TOGETHER:
         return list(found)
+    if order.user:
+        found = tuple(job for job in found if user_of(job) == order.user)
     whole = [daemon.job(job.id) for job in found]  # lists cut long commands off
     return [job for job in whole if _in_states(job, order)] if order.states else whole
 

@@ -272,3 +272,21 @@ def test_the_run_with_the_lowest_loss_is_found_by_held_out_data_first(deck: Clie
     lowest = msgspec.structs.replace(query, aggregate="min", extreme=True)
     assert execute(deck, lowest).best == f"job{runs[3]}"
     deck.cancel(runs[3])
+
+
+def test_energy_has_its_cost_at_the_price_that_is_asked_with(deck: Client) -> None:
+    for query in (Query("jobs", "energy", jobs=("past",), aggregate="sum", to=COST, amount=0.5),
+                  Query("devices", "energy", ahead=3600.0, text=COST, amount=0.5)):  # fmt: skip
+        rows = execute(deck, query)
+        (note,) = [note for note in rows.notes if note.kind == "cost"]
+        values = [row.values[0] for row in rows.rows]
+        kwh = sum(value for value in values if isinstance(value, float)) / 3.6e6
+        assert note.values == (pytest.approx(kwh), 0.5, "")
+
+
+def test_a_model_needs_so_many_gpus(deck: Client) -> None:
+    rows = execute(deck, Query("models", "largest", amount=70e9))
+    needed = {row.label: row.values[0] for row in rows.rows}
+    assert needed == {"16 bit": 3, "8 bit": 2, "4 bit": 1, "AdamW": 17}
+    text = worded(Query("models", "largest", amount=70e9), rows, Words("en"))
+    assert "70 billion parameters" in text and "This machine has 4." in text

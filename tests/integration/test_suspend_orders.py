@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from gpudeck.assistant.tools.registry import plan_action
 from gpudeck.assistant.tools.tool import ToolContext
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.jobs import Job
+from gpudeck.scheduler.protocol.jobs import Job, suspension_of
 from gpudeck.scheduler.protocol.units import parse_begin
 from tests.integration.deck import ready
 from tests.integration.suspended_jobs import Machine, goes_on
@@ -75,6 +76,52 @@ def test_to_hold_a_running_job_is_to_suspend_it_and_needs_that_permission(machin
     with pytest.raises(UserError, match="never to do this"):
         carry_out(machine, order)
     assert machine.on(job)
+
+
+def test_a_job_is_held_until_a_time(machine: Machine) -> None:
+    job = machine.train()
+    until = {"until": "23:59"}
+    proposed = plan_action(ToolContext(machine.deck), Order("hold", jobs=(job.id,), options=until))
+    assert proposed.order == Order("suspend", jobs=(job.id,), options=until)
+    assert "comes back by itself" in proposed.effect
+    carry_out(machine, Order("hold", jobs=(job.id,), options=until))
+    suspension = suspension_of(machine.deck.job(job.id))
+    assert suspension is not None and suspension.resume_at == parse_begin("23:59", suspension.since)
+    waiting = machine.deck.submit(["true"], gpus=1, hold=True).job
+    planned = plan_action(
+        ToolContext(machine.deck), Order("hold", jobs=(waiting.id,), options=until)
+    )
+    assert planned.order == Order("edit", jobs=(waiting.id,), options={"begin": "23:59"})
+    machine.deck.cancel(waiting.id)
+
+
+def test_a_booking_is_ended_by_order(machine: Machine) -> None:
+    context = ToolContext(machine.deck)
+    with pytest.raises(UserError, match="no such booking"):
+        plan_action(context, Order("unbook"))
+    until = {"until": "23:59"}
+    assert "booking 1" in carry_out(machine, Order("book", number=1, options=until))
+    with pytest.raises(UserError, match="1 GPUs cannot be booked: 0 of 1"):
+        plan_action(context, Order("book", number=1, options=until))
+    with pytest.raises(UserError, match="no such booking"):
+        plan_action(context, Order("unbook", options={"begin": "2020-01-01"}))
+    assert carry_out(machine, Order("unbook", devices=(0,))) == "Booking 1 has ended."
+    assert not machine.deck.snapshot().settings.reservations
+
+
+def test_the_job_of_a_user_is_one_and_no_other_is_guessed(machine: Machine) -> None:
+    me = getpass.getuser()
+    machine.deck.pause()
+    first = machine.deck.submit(["true"], gpus=1).job
+    order = Order("cancel", user=me)
+    assert plan_action(ToolContext(machine.deck), order).jobs == (first.id,)
+    second = machine.deck.submit(["true"], gpus=1).job
+    with pytest.raises(UserError, match="name the job"):
+        plan_action(ToolContext(machine.deck), order)
+    every = Order("cancel", user=me, states=("queued",))
+    assert plan_action(ToolContext(machine.deck), every).jobs == (first.id, second.id)
+    with pytest.raises(UserError, match="name the job"):
+        plan_action(ToolContext(machine.deck), Order("cancel", user="nobody-here"))
 
 
 def test_what_uses_no_gpu_is_not_suspended(machine: Machine) -> None:

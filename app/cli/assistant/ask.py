@@ -147,6 +147,7 @@ def _decide(assistant: Assistant, answer: Answer, args: Namespace) -> int:
         if decision is None:
             raise UserError(phrase("nothing was done"))
         outcome = assistant.approve(proposal, decision)
+        _keep(outcome.state)
         answer = msgspec.structs.replace(outcome, call=answer.call, routed=answer.routed)
         if args.yes and answer.proposal is not None:
             raise UserError(phrase("the situation has changed, and nothing was done. Ask again"))

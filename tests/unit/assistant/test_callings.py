@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudeck.assistant.intents.callings import alternatives
+from gpudeck.assistant.intents.callings import _compared, alternatives
 from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.reader.reading import Reading
 
@@ -50,3 +50,19 @@ def test_what_does_not_exist_stands_for_nothing(letters: str) -> None:
 def test_users_and_groups_are_found_in_what_they_are_called() -> None:
     assert meant("lea's", "user") == ["lea"]
     assert meant("the sweep group", "group") == ["sweep"]
+
+
+def test_many_names_are_encoded_over_several_requests() -> None:
+    names = [f"flurbel-{i}" for i in range(40)]
+    first = dict(_compared(names))
+    assert 0 < len(first) < 40 and names[0] in first
+    again = dict(_compared(names))
+    assert len(again) > len(first) and all(again[name] is one for name, one in first.items())
+
+
+def test_ones_own_thing_that_has_no_name_is_any_of_ones_own() -> None:
+    spans, places = (("jobs", "zzyzx"),), ((0, 5),)
+    found = Reading((("ask jobs", 1.0),), "", frozenset({"user=@me"}), spans, places, ())
+    assert [one.spans for one in alternatives(found, KNOWN, "zzyzx")] == [()]
+    theirs = found._replace(marks=frozenset())
+    assert [one.spans for one in alternatives(theirs, KNOWN, "zzyzx")] == [spans]

@@ -28,6 +28,8 @@ AGAINST = {
         "brich bloß nicht job 7 ab", "n'annule pas le job 7", "no canceles el job 7",
         "no cancel job 7", "nunca canceles el job 7", "cancel job 7, wait no",
         "cancel job 7... never mind", "brich job 7 ab. ach nein",
+        "you don't need to cancel job 7", "we don't need it cancelled, job 7",
+        "no hace falta cancelar el job 7",
     ),
     "condition": (
         "cancel job 7 if it hangs", "cancel job 7 unless it runs", "cancel job 7 when it is done",
@@ -59,7 +61,10 @@ def test_a_word_against_an_order_refuses_it(problem: str, request_text: str) -> 
     "request_text",
     ["cancel job 7", "please cancel job 7 now", "no, cancel job 7", "nein, brich job 7 ab",
      "kannst du mal bitte job 7 abbrechen, ich hab eine deadline", "annule le job 7 stp",
-     "cancela el job 7 por favor", "cancel the slow job 7"],
+     "cancela el job 7 por favor", "cancel the slow job 7",
+     "cancel job 7, i don't need it anymore", "job 7 is not needed any more, cancel it",
+     "brich job 7 ab, den brauch ich nicht mehr", "annule le job 7, j'en ai plus besoin",
+     "cancela el job 7, ya no lo necesito"],
 )  # fmt: skip
 def test_a_plain_order_is_not_refused(request_text: str) -> None:
     found = reading(request_text, ("jobs", "7"))
@@ -124,3 +129,18 @@ def test_numbers_behind_their_nouns_are_read_by_their_form(
     found = completed(request_text, reading(request_text), KNOWN)
     assert found.spans == spans
     assert tuple(request_text[a:b] for a, b in found.places) == tuple(text for _, text in spans)
+
+
+def test_a_condition_that_an_option_says_is_none() -> None:
+    request_text = "start job 7 only when job 6 is done"
+    found = reading(request_text, ("jobs", "7"), ("after", "6"))
+    order = Order("edit", jobs=(7,), options={"after": "6"})
+    assert against(request_text, found, order, KNOWN, NOW) is None
+    refused = against(request_text, found, Order("edit", jobs=(7,)), KNOWN, NOW)
+    assert refused is not None and refused.problem == "condition"
+
+
+def test_a_number_within_a_description_is_no_target() -> None:
+    text = "brich die zwei ab die auf 10 warten"
+    found = completed(text, reading(text, ("jobs", "die auf 10 warten")), KNOWN)
+    assert found.spans == (("jobs", "die auf 10 warten"),)

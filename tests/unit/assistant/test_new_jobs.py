@@ -69,7 +69,6 @@ def test_what_is_said_about_a_new_job_is_an_option(
         "run python a.py on gpu 3",
         "run python train.py and then python eval.py",
         "run python train.py && python eval.py",
-        "run python train.py with high priority",
         "run python eval.py by 18:00",
         "run python eval.py for 2 hours",
         "run python x.py on all gpus unless bench is running",

@@ -1,0 +1,212 @@
+"""Test what becomes of orders that are said in several turns, and of questions about the past."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from gpudeck.assistant.intents.composed import completing, compose
+from gpudeck.assistant.intents.moments import moment_of
+from gpudeck.assistant.intents.names import Known
+from gpudeck.assistant.intents.state import State
+from gpudeck.assistant.intents.submission import read_submission
+from gpudeck.assistant.intents.times import read_time
+from gpudeck.assistant.intents.tokens import tokens
+from gpudeck.assistant.intents.understand import understand
+from gpudeck.assistant.query.request import COST, Order, Query, Request, Span
+from gpudeck.assistant.reader.reading import shipped_reader
+from tests.unit.assistant.test_request_reader import reading
+
+NOW = datetime(2026, 11, 25, 9, 30).timestamp()
+KNOWN = Known(("train", "eval"), ("nightly",), (), ("bob", "lea"))
+SUBMITTED = Order("submit", command="python train.py", options={"gpus": "2"})
+
+
+def said(head: str, *marks: str, state: State, **spans: str) -> Request:
+    """Return the request of a reading behind what was said before."""
+    found = reading(head, *marks, spans=tuple(spans.items()))
+    return completing(compose(found, head, KNOWN, state, NOW).request, state)
+
+
+@pytest.mark.parametrize(
+    ("marks", "spans", "options"),
+    [
+        (("jobs=@it",), {"name": "testrun"}, {"gpus": "2", "name": "testrun"}),
+        (("jobs=@it",), {"count": "4"}, {"gpus": "4"}),
+        ((), {"timeout": "6h"}, {"gpus": "2", "timeout": "6h"}),
+        (("jobs=@it",), {"retries": "3x"}, {"gpus": "2", "retries": "3"}),
+        (("jobs=@it",), {"after": "eval"}, {"gpus": "2", "after": "eval"}),
+        (("jobs=@it",), {"group": "lab"}, {"gpus": "2", "group": "lab"}),
+        (("jobs=@it",), {"priority": "niedrig"}, {"gpus": "2", "priority": "-10"}),
+    ],
+)
+def test_options_that_are_said_later_change_the_job_that_is_proposed(
+    marks: tuple[str, ...], spans: dict[str, str], options: dict[str, str]
+) -> None:
+    made = said("order edit", *marks, state=State(order=SUBMITTED), **spans)
+    assert made == Order("submit", command="python train.py", options=options)
+
+
+def test_another_job_is_changed_as_ever_behind_a_submission() -> None:
+    made = said("order edit", state=State(order=SUBMITTED), jobs="7", timeout="6h")
+    assert made == Order("edit", jobs=(7,), options={"timeout": "6h"})
+
+
+def test_a_retry_gets_what_is_said_behind_it() -> None:
+    state = State((7,), about="job", order=Order("retry", jobs=(7,)))
+    made = said("order edit", "jobs=@it", state=state, memory="24 GB")
+    assert made == Order("retry", jobs=(7,), options={"memory": "24gb"})
+
+
+@pytest.mark.parametrize(
+    ("word", "level"),
+    [("high", "10"), ("dringend", "10"), ("haute", "10"), ("normal", "0"), ("normale", "0"),
+     ("runter", "-10"), ("baja", "-10"), ("low", "-10"), ("5", "5")],
+)  # fmt: skip
+def test_a_priority_may_be_a_word(word: str, level: str) -> None:
+    made = said("order edit", state=State(), jobs="7", priority=word)
+    assert made == Order("edit", jobs=(7,), options={"priority": level})
+
+
+def test_a_job_is_held_until_a_time() -> None:
+    made = said("order pause", state=State(), jobs="14", until="23 uhr")
+    assert made == Order("hold", jobs=(14,), options={"until": "2026-11-25 23:00"})
+    made = said("order pause", state=State(), jobs="14", until="tomorrow")
+    assert made == Order("hold", jobs=(14,), options={"until": "2026-11-26 08:00"})
+    made = said("order pause", state=State(), jobs="14", duration="20 min")
+    assert made == Order("hold", jobs=(14,), options={"until": "+20min"})
+
+
+def test_an_order_may_be_for_the_jobs_of_a_user() -> None:
+    made = said("order cancel", "states=queued", state=State(), user="Bob")
+    assert made == Order("cancel", states=("queued",), user="bob")
+    asked = State(last=Query("jobs", user="lea"))
+    made = said("order cancel", "states=queued", "user=@it", state=asked)
+    assert made == Order("cancel", states=("queued",), user="lea")
+
+
+def test_who_had_a_gpu_is_a_question_about_jobs() -> None:
+    made = said("ask gpus", "measure=holder", state=State(), gpus="5", time="yesterday")
+    assert isinstance(made, Query) and made.time is not None
+    assert (made.subject, made.measure, made.devices) == ("jobs", "user", (5,))
+    made = said("ask gpus", "measure=holder", state=State(), gpus="5", time="before that")
+    assert isinstance(made, Query) and made.time == Span(0.0, NOW)
+    made = said("ask gpus", "measure=cost", state=State(), user="lea", time="today")
+    assert isinstance(made, Query)
+    assert (made.measure, made.user, made.to, made.aggregate) == ("energy", "lea", COST, "sum")
+
+
+def test_a_booking_may_name_how_many_gpus_and_one_that_ends_its_day() -> None:
+    made = said("order book", state=State(), count="two", **{"from": "8:00", "until": "12:00"})
+    assert isinstance(made, Order) and (made.number, made.devices) == (2, ())
+    made = said("order unbook", state=State(), **{"from": "tomorrow"})
+    assert made == Order("unbook", options={"begin": "2026-11-26"})
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [("halb vier", "2026-11-26 03:30"), ("dreiviertel fünf", "2026-11-26 04:45"),
+     ("half past ten", "2026-11-25 10:30"), ("dix-neuf heures", "2026-11-25 19:00"),
+     ("a las once", "2026-11-25 11:00"), ("12 h et demie", "2026-11-25 12:30"),
+     ("heute nacht um 2", "2026-11-26 02:00"), ("tonight at 9", "2026-11-25 21:00")],
+)  # fmt: skip
+def test_a_moment_may_be_said_in_words(text: str, moment: str) -> None:
+    assert moment_of(text, NOW) == moment
+
+
+def test_a_yes_proposes_the_order_whose_effect_was_told() -> None:
+    planned = Order("cancel", jobs=(7,))
+    found = understand("yes do it", KNOWN, State((7,), planned=planned), NOW, shipped_reader())
+    assert found.request == planned and not found.plan
+
+
+@pytest.mark.parametrize(
+    ("request_text", "options"),
+    [
+        ("submit python train.py on 2 gpus, low prio", {"gpus": "2", "priority": "-10"}),
+        ("starte python x.py mit hoher priorität ohne gpu", {"gpus": "0", "priority": "10"}),
+        ("lance python a.py priorité basse", {"priority": "-10"}),
+    ],
+)
+def test_options_of_a_new_job_may_be_words(request_text: str, options: dict[str, str]) -> None:
+    job = read_submission(request_text, (), NOW)
+    assert (job.options, job.unread) == (options, ())
+
+
+def test_a_model_is_asked_for_by_its_parameters() -> None:
+    made = said("ask models", "measure=fits", state=State(), model="Mixtral 8x7B")
+    assert made == Query("models", "largest", amount=56e9)
+    again = said(
+        "ask models", "measure=fits", "model=@it", state=State(last=Query("models", amount=70e9))
+    )
+    assert again == Query("models", "largest", amount=70e9)
+
+
+@pytest.mark.parametrize(
+    ("letters", "devices"),
+    [("2er", (2,)), ("gpu4", (4,)), ("zéro", (0,)), ("deux", (2,)), ("a", ()), ("eine", ())],
+)
+def test_a_gpu_may_be_named_by_a_word(letters: str, devices: tuple[int, ...]) -> None:
+    made = said("ask gpus", "measure=power", state=State(), gpus=letters)
+    assert made == Query("devices", "power", devices=devices)
+
+
+@pytest.mark.parametrize("letters", ["bob's", "Bobs", "bob’s", "bob"])
+def test_a_user_may_be_named_as_an_owner(letters: str) -> None:
+    assert said("ask jobs", state=State(), user=letters) == Query("jobs", user="bob")
+
+
+@pytest.mark.parametrize(
+    ("letters", "price"),
+    [("31 cents per kWh", 0.31), ("0,17 el kWh", 0.17), ("25 centimes", 0.25), ("14ct", 0.14),
+     ("9 rupees", 9.0), ("0.22", 0.22), ("fourteen cents", 0.14), ("27p", 0.27), ("0,18 €", 0.18)],
+)  # fmt: skip
+def test_the_price_of_a_kwh_is_read_in_any_currency(letters: str, price: float) -> None:
+    made = said("ask gpus", "measure=cost", state=State(), price=letters)
+    assert made == Query("devices", "energy", text=COST, amount=pytest.approx(price))
+    again = said("ask gpus", "measure=cost", "gpus=@it", state=State((), (2,), made))
+    assert again == Query("devices", "energy", devices=(2,), text=COST, amount=made.amount)
+    job = said("ask jobs", "measure=cost", state=State(), jobs="4", price=letters)
+    assert job == Query("jobs", "energy", jobs=(4,), to=COST, amount=pytest.approx(price))
+
+
+@pytest.mark.parametrize(
+    ("letters", "hours"),
+    [("per month", 720), ("24h", 24), ("pendant une semaine", 168), ("una noche entera", 12)],
+)
+def test_energy_of_a_time_to_come_is_foretold(letters: str, hours: float) -> None:
+    made = said("ask gpus", "measure=cost", state=State(), ahead=letters)
+    assert made == Query("devices", "energy", ahead=hours * 3600.0, text=COST, aggregate="sum")
+
+
+def test_who_had_a_gpu_last_is_the_newest_job_on_it() -> None:
+    made = said("ask gpus", "measure=holder", "which=newest", state=State(), gpus="5")
+    assert isinstance(made, Query) and made.time == Span(0.0, NOW)
+    assert (made.measure, made.devices, made.aggregate, made.limit) == ("user", (5,), "last", 1)
+
+
+def test_a_booking_from_the_afternoon_ends_in_it() -> None:
+    made = said("order book", state=State(), gpus="4", **{"from": "14:00", "until": "6"})
+    assert isinstance(made, Order)
+    assert made.options == {"begin": "2026-11-25 14:00", "until": "2026-11-25 18:00"}
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("thursday last week", "2026-11-19 00:00", "2026-11-20 00:00"),
+        ("am Donnerstag letzte Woche", "2026-11-19 00:00", "2026-11-20 00:00"),
+        ("el jueves de la semana pasada", "2026-11-19 00:00", "2026-11-20 00:00"),
+        ("ces derniers temps", "2026-11-18 09:30", "2026-11-25 09:30"),
+        ("tonight", "2026-11-24 20:00", "2026-11-25 06:00"),
+    ],
+)
+def test_a_time_is_read_as_it_is_said(text: str, first: str, last: str) -> None:
+    found = read_time(tokens(text), NOW)
+    assert found is not None
+    made = (
+        datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M")
+        for at in (found.span.since, found.span.until)
+    )
+    assert tuple(made) == (first, last)
