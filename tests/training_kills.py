@@ -1,6 +1,6 @@
 """Kill training processes at random moments, and compare the run with one that nobody disturbed.
 
-    python -m tests.training_kills FOLDER [--kills 100] [--steps 1500]
+    python -m tests.training_kills FOLDER [--kills 100] [--steps 1500] [--given NAME=VALUE ...]
 
 Each attempt is a process of its own, forked from one that has imported torch and not used it. Most
 get SIGKILL, every fourth SIGTERM, on which it writes a checkpoint. Prints a line of JSON.
@@ -18,12 +18,13 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpudeck.accel.training.settings import Settings
+from gpudeck.accel.training.settings import Settings, settings_of
 
 if TYPE_CHECKING:
     from gpudeck.accel.training.journal import Measured
@@ -32,12 +33,13 @@ KEPT = ("step", "loss", "held_out", "norm", "rate")
 """What of a step must be equal; times are not."""
 
 
-def settings_for(steps: int) -> Settings:
-    """Return the settings of a run with small steps and frequent checkpoints."""
-    return Settings(
-        model="tiny", steps=steps, batch=2, tokens=32, evaluate=50, checkpoint=4, rate=1e-3,
-        held_out=0.0004, precision="float32", compile=False, deterministic=True,
-    )  # fmt: skip
+def settings_for(steps: int, given: Sequence[str]) -> Settings:
+    """Return the settings of a run with small steps and frequent checkpoints, and `name=value`s."""
+    return settings_of({
+        "model": "tiny", "steps": steps, "batch": 2, "tokens": 32, "evaluate": 50, "checkpoint": 4,
+        "rate": 1e-3, "held_out": 0.0004, "precision": "float32", "compile": "no",
+        "deterministic": "yes", **dict(word.split("=", 1) for word in given),
+    })  # fmt: skip
 
 
 def attempt(settings: Settings, out: Path) -> tuple[int, int]:
@@ -161,10 +163,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--longest", type=float, default=0.5, help="seconds of an attempt at most")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--given", nargs="*", default=[], help="more settings")
     args = parser.parse_args(argv)
     import gpudeck.accel.training.api  # noqa: F401  once, for all attempts
 
-    settings = settings_for(args.steps)
+    settings = settings_for(args.steps, args.given)
     quiet, noisy = args.folder / "quiet", args.folder / "noisy"
     disturbed(settings, quiet, 0, 0, 0)
     sent = disturbed(settings, noisy, args.kills, args.longest, args.seed)

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from gpudeck.accel.rwkv.weights.names import canonical
 from gpudeck.accel.training.model import FeedForward, LanguageModel, SelfAttention
-from gpudeck.accel.training.projection import Projection
+from gpudeck.accel.training.projection import Projection, Quantized
 from gpudeck.accel.training.recurrent import ChannelMix, RecurrentModel, TimeMix
 from gpudeck.accel.training.settings import Settings
 
@@ -29,15 +29,16 @@ _ADAPTED = SelfAttention | FeedForward | TimeMix | ChannelMix
 class Adapted(nn.Module):
     """Add to a frozen projection the product of two small matrices."""
 
-    def __init__(self, base: Projection, rank: int, scale: float, draw: torch.Generator) -> None:
+    def __init__(
+        self, base: Projection | Quantized, rank: int, scale: float, draw: torch.Generator
+    ) -> None:
         """Draw A uniformly within 1 / sqrt(inputs), and begin with B = 0, as peft does."""
         super().__init__()
         self.base_layer, self.scale = base, scale
         limit = base.in_features**-0.5
         drawn = torch.empty(rank, base.in_features).uniform_(-limit, limit, generator=draw)
-        device = base.weight.device
-        self.lora_A = nn.Parameter(drawn.to(device))
-        self.lora_B = nn.Parameter(torch.zeros(base.out_features, rank, device=device))
+        self.lora_A = nn.Parameter(drawn)
+        self.lora_B = nn.Parameter(torch.zeros(base.out_features, rank))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x (W + scale B A)ᵀ, plus the bias."""
@@ -50,10 +51,11 @@ class Adapted(nn.Module):
         return self.base_layer.weight.float() + self.scale * self.lora_B @ self.lora_A
 
 
-def adapt(model: Model, settings: Settings) -> None:
-    """Freeze a model, and add small matrices to attention and feed-forward.
+def adapt(model: Model, settings: Settings, device: torch.device) -> None:
+    """Freeze a model, move it to a device, and add small matrices to attention and feed-forward.
 
-    Experts are frozen and have none.
+    With `quantize`, the matrices beside them are held in four bits there, and are at no time all on
+    the device as they were. Experts are frozen and have no small matrices.
     """
     model.requires_grad_(requires_grad=False)
     draw = torch.Generator().manual_seed(settings.seed)
@@ -62,7 +64,9 @@ def adapt(model: Model, settings: Settings) -> None:
         if isinstance(part, _ADAPTED) and ".experts." not in path:
             for name, found in list(part.named_children()):
                 if isinstance(found, Projection):
-                    setattr(part, name, Adapted(found, settings.rank, scale, draw))
+                    base = Quantized(found, device) if settings.quantize else found
+                    setattr(part, name, Adapted(base, settings.rank, scale, draw))
+    model.to(device)
 
 
 def tune_states(model: RecurrentModel) -> None:

@@ -91,11 +91,12 @@ def write_out(run: Run, out: Path) -> None:
     """Write the model of a run in Hugging Face's layout, and what was trained beside
     it. Raises OSError."""
     first, method = run.ranks.first, run.settings.method
-    if first and method == "lora":
-        adapters.write_adapter(run.model, run.settings, out / adapters.FOLDER)
-    if first and method == "state":
-        adapters.write_states(run.model, out / adapters.STATES)
-    write_model(run.model, run.start.raw, run.tokenizer, run.dtype, out, first=first)
+    with run.shown():
+        if first and method == "lora":
+            adapters.write_adapter(run.model, run.settings, out / adapters.FOLDER)
+        if first and method == "state":
+            adapters.write_states(run.model, out / adapters.STATES)
+        write_model(run.model, run.start.raw, run.tokenizer, run.dtype, out, first=first)
 
 
 def open_data(settings: Settings, tokenizer: Tokenizer, report: Report) -> TokenData:

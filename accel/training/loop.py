@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.runtime.capability import ComputeDevice, versions
+from gpudeck.accel.training.average import Average
 from gpudeck.accel.training.batches import Batch, Batches
 from gpudeck.accel.training.checkpoint import About, Checkpoints
 from gpudeck.accel.training.errors import Diverged, Refused, Stopped
@@ -38,6 +40,7 @@ from gpudeck.language.text import Message, Text, phrase
 DOCUMENT_STEP = 32
 """The number of documents in a batch is filled up to a multiple of it with empty ones, so that
 torch.compile meets few shapes."""
+_AVERAGE = "average."
 
 
 class Watch(Protocol):
@@ -84,6 +87,7 @@ class Run:
         self.model = self.start.make(place, self.dtype)
         self.ranks.shard(self.model, self.model.model.layers, again=s.shard == "weights")
         self.optimizer = Optimizers(self.model, s)
+        self.average = Average(self.model.trained(), s.average) if s.average else None
         if s.compile:
             self.model.compile_layers()
 
@@ -116,6 +120,8 @@ class Run:
                 torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), s.clip, norm)
             self.optimizer.step()
             self.step += 1
+            if self.average is not None:
+                self.average.update(self.step)
             pending.put(loss, norm, rate)
             last, stopping = self.step == s.steps, self.ranks.any(self.watch.stopping())
             due = last or self.step % s.checkpoint == 0
@@ -214,6 +220,10 @@ class Run:
         rows = s.batch // s.accumulate
         return self.model.explain(rows, s.tokens, self.dtype, documents=s.documents)
 
+    def shown(self) -> AbstractContextManager[None]:
+        """Let the model have the weights that are evaluated and written, while the block runs."""
+        return nullcontext() if self.average is None else self.average.shown()
+
     @torch.no_grad()
     def evaluate(self) -> float | None:
         """Measure and record the held-out loss; None if nothing is held out."""
@@ -222,11 +232,12 @@ class Run:
         if not count:
             return None
         total = torch.zeros((), dtype=torch.float64, device=self.device.torch_device)
-        for batch in batches:  # all in every process, unless it computes only some tokens
-            total += self.loss(batch, 1.0)
+        with self.shown():
+            for batch in batches:  # all in every process, unless it computes only some tokens
+                total += self.loss(batch, 1.0)
+            divide(self.model)
         if self.ranks.by_tokens:
             self.ranks.total(total)
-        divide(self.model)
         found = float(total) / count
         if not math.isfinite(found):
             raise Diverged(
@@ -248,6 +259,8 @@ class Run:
         state: dict[str, Tensor] = {f"model.{n}": w for n, w in self.model.trained().items()}
         state |= {f"optimizer.{n}": v for n, v in memory.items()}
         gathered = {name: whole(value) for name, value in state.items()}
+        if self.average is not None:
+            gathered |= {f"{_AVERAGE}{n}": value for n, value in self.average.states().items()}
         if self.ranks.first:
             self.checkpoints.save(about, gathered, self.journal.sync)
 
@@ -286,9 +299,7 @@ class Run:
         self._refuse_another(about)
         torch.set_num_threads(about.threads)
         self._load_weights(state)
-        kept = "optimizer."
-        memory = {n.removeprefix(kept): v for n, v in state.items() if n.startswith(kept)}
-        self.optimizer.load_states(memory)
+        self.optimizer.load_states(_those(state, "optimizer."))
         self.step, self.seconds = about.step, about.seconds
         self.best, self.best_step = about.best, about.best_step
         self.fp8 = about.fp8
@@ -308,6 +319,8 @@ class Run:
     def _load_weights(self, state: dict[str, Tensor]) -> None:
         for name, weight in self.model.trained().items():
             fill(weight, state[f"model.{name}"])
+        if self.average is not None:
+            self.average.load_states(_those(state, _AVERAGE))
 
     def _refuse_another(self, about: About) -> None:
         if names := differing(about.settings, self.settings):
@@ -388,6 +401,11 @@ class _Pending:
                 tokens_per_second=run.settings.batch * run.settings.tokens / seconds,
             )
         )  # fmt: skip
+
+
+def _those(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with a prefix, without it."""
+    return {n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)}
 
 
 def _diverged(step: int, loss: float, norm: float, batch: int) -> Diverged:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gpudeck.accel.training.adapters import Model
-from gpudeck.accel.training.ranks import fill
+from gpudeck.accel.training.moments import pack, unpack
+from gpudeck.accel.training.ranks import divided_like
 from gpudeck.accel.training.settings import Settings
 
 BETAS = (0.9, 0.95)
 LION_BETAS = (0.9, 0.99)
 EPS = 1e-8
 MOMENTUM = 0.95
+_UNPACKED = 2**26
+"""The most numbers whose moments are in float32 at a time, if they are kept in eight bits."""
 
 
 class Lion(torch.optim.Optimizer):
@@ -70,26 +73,39 @@ class Optimizers:
         if settings.optimizer == "muon":
             inner = {name: w for name, w in matrices.items() if ".layers." in name}
         rest = [w for name, w in matrices.items() if name not in inner]
-        groups = [
-            {"params": rest, "weight_decay": decay},
-            {"params": vectors, "weight_decay": 0.0},
-        ]
+        self._packed = settings.moments == "8bit"
         self.parts: list[torch.optim.Optimizer] = []
-        if settings.optimizer == "lion":
-            self.parts.append(Lion(groups, rate))
-        else:
-            self.parts.append(torch.optim.AdamW(groups, rate, BETAS, EPS, fused=True))
-        if inner:
+        for weights, share in ((rest, decay), (vectors, 0.0)):
+            for some in self._portions(weights):
+                group = {"params": some, "weight_decay": share}
+                if settings.optimizer == "lion":
+                    self.parts.append(Lion([group], rate))
+                else:
+                    self.parts.append(torch.optim.AdamW([group], rate, BETAS, EPS, fused=True))
+        for some in self._portions(list(inner.values())):
             self.parts.append(
-                torch.optim.Muon(
-                    inner.values(), rate, decay, MOMENTUM, adjust_lr_fn="match_rms_adamw"
-                )
+                torch.optim.Muon(some, rate, decay, MOMENTUM, adjust_lr_fn="match_rms_adamw")
             )
+
+    def _portions(self, weights: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+        """Yield weights of which one optimizer takes care: all, or few if moments are packed."""
+        some: list[nn.Parameter] = []
+        for weight in weights:
+            if some and self._packed and sum(w.numel() for w in some) >= _UNPACKED:
+                yield some
+                some = []
+            some.append(weight)
+        if some:
+            yield some
 
     def step(self) -> None:
         """Change the weights by their gradients, and forget these."""
         for part in self.parts:
+            if self._packed:
+                unpack(part)
             part.step()
+            if self._packed:
+                pack(part)
             part.zero_grad(set_to_none=True)
 
     def set_rate(self, rate: float) -> None:
@@ -120,9 +136,7 @@ class Optimizers:
         for key, value in saved.items():
             name, kind = key.rsplit("/", 1)
             weight = self._weights[name]
-            kept = torch.zeros_like(weight) if value.shape == weight.shape else value
-            fill(kept, value)
-            owners[weight].state[weight][kind] = kept.to(weight.device)
+            owners[weight].state[weight][kind] = divided_like(value, weight)
 
 
 def rate_at(step: int, settings: Settings) -> float:

@@ -129,6 +129,33 @@ def whole(x: Tensor) -> Tensor:
     return x.full_tensor() if isinstance(x, DTensor) else x
 
 
+def own_share(x: Tensor) -> Tensor:
+    """Return this process's share of a tensor that may be divided."""
+    return x.to_local() if isinstance(x, DTensor) else x
+
+
+def share_like(own: Tensor, other: Tensor) -> Tensor:
+    """Return a tensor of which `own` is this process's share, divided as `other` is, of which it
+    has all but the last size."""
+    if not isinstance(other, DTensor):
+        return own
+    shape = torch.Size((*other.shape[:-1], own.shape[-1]))
+    stride = torch.empty(shape, device="meta").stride()
+    return DTensor.from_local(
+        own, other.device_mesh, other.placements, run_check=False, shape=shape, stride=stride
+    )
+
+
+@torch.no_grad()
+def divided_like(value: Tensor, weight: Tensor) -> Tensor:
+    """Return a copy of a whole tensor where a weight is, divided as the weight is if it has as many
+    rows."""
+    if isinstance(weight, DTensor) and value.dim():
+        place = weight.device_mesh.device_type
+        return distribute_tensor(value.to(place), weight.device_mesh, weight.placements)
+    return value.to(weight.device, copy=True)
+
+
 @torch.no_grad()
 def fill(x: Tensor, value: Tensor) -> None:
     """Copy a whole tensor into one that may be divided."""

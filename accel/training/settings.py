@@ -81,6 +81,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     alpha: Annotated[
         float, _meta("Alpha", "lora: the small matrices count alpha / rank times", 0.0, 1e6)
     ] = 32.0
+    quantize: Annotated[
+        bool, _meta("Quantize", "lora: keep the frozen matrices in 4 bits (QLoRA)")
+    ] = False
     tokenizer: Annotated[
         str,
         _meta(
@@ -163,6 +166,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "lion remembers half as much; muon changes the matrices of layers, adamw the rest",
         ),
     ] = "adamw"
+    moments: Annotated[
+        Literal["float32", "8bit"],
+        _meta("Moments", "what the optimizer remembers; 8bit: in about a quarter of the memory"),
+    ] = "float32"
     rate: Annotated[
         float,
         _meta("Rate", "highest learning rate", 0.0, 1.0, auto="by model, method and optimizer"),
@@ -180,6 +187,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     clip: Annotated[
         float, _meta("Clip", "highest norm of the gradient; 0: not clipped", 0.0, 1e6)
     ] = 1.0
+    average: Annotated[
+        float,
+        _meta(
+            "Average",
+            "share that a moving average of the weights keeps in a step, such as 0.999; the average"
+            " is evaluated and written; 0: no average",
+            0.0,
+            0.999999,
+        ),
+    ] = 0.0
     held_out: Annotated[
         float, _meta("Held out", "share of the data that is never trained on", 0.0, 0.5)
     ] = 0.05
@@ -240,6 +257,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 phrase("method={method} trains a model that there is. Name its folder as base",
                        method=self.method)
             )  # fmt: skip
+        if self.quantize and self.method != "lora":
+            raise Refused(phrase("only frozen matrices are quantized. Choose method=lora"))
         if self.method == "state" and self.optimizer == "muon":
             raise Refused(phrase("Muon changes matrices, not states. Choose adamw or lion"))
         if self.patience and not self.held_out:

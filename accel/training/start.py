@@ -69,9 +69,10 @@ class Start:
             draw(model, s.seed, device)
             return model.to(device)
         source = Checkpoint(Path(s.base).expanduser(), self.config)
-        read(model, source, device, frozen if s.frozen else torch.float32)
+        place = torch.device("cpu") if s.quantize else device
+        read(model, source, place, frozen if s.frozen else torch.float32)
         if s.method == "lora":
-            adapt(model, s)
+            adapt(model, s, device)
         return model.to(device)
 
     def _make_recurrent(
@@ -86,7 +87,7 @@ class Start:
         if s.frozen:
             model.to(frozen)
             if s.method == "lora":
-                adapt(model, s)
+                adapt(model, s, device)
             else:
                 tune_states(model)
         return model.to(device)

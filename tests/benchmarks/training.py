@@ -7,13 +7,14 @@ The parts:
 
 - speed: ours beside plain torch as a careful person writes it, and nanochat. Each contender is a
   loop that goes on at its turn; joules are those of the card's counter.
-- large: 1.5B in bf16 and in FP8.
+- large: 1.5B in bf16, in FP8, and with moments in 8 bits.
 - recurrent: RWKV-7 0.4B with our recurrence and with fla-core's in the same model and loop, and
   flash-linear-attention's own model.
 - lora: small matrices beside a frozen model of Llama-3-8B's shape with random weights; the same by
   peft in a loop, and by TRL.
 - long: the same on one long sequence, whose tokens the processes of torchrun divide.
-- curves: ours and plain torch on a real text, from the same first weights, in several orders.
+- curves: ours (also in FP8, and with moments in 8 bits) and plain torch on a real text, from the
+  same first weights, in several orders.
 - memory: what is estimated after ten steps, and what the whole run takes, on twelve shapes.
 - kills: a run that is killed and stopped at random steps beside an undisturbed one.
 - divided: ours on one GPU, then on as many as torchrun starts processes, each with --batch
@@ -120,14 +121,18 @@ def speed(args: argparse.Namespace) -> None:
 
 
 def large(args: argparse.Namespace) -> None:
-    """Write the rows of 1.5B into training_speed.csv: bf16 and FP8, one after the other."""
+    """Write the rows of 1.5B into training_speed.csv: bf16, FP8, and moments in 8 bits, one after
+    the other."""
     shape = {"model": "1.5B", "batch": args.batch // 2, "tokens": args.tokens}
-    for name, precision in (("ours", "bfloat16"), ("ours, FP8", "fp8")):
+    for name, more in (
+        ("ours", {}), ("ours, FP8", {"precision": "fp8"}),
+        ("ours, moments in 8 bits", {"moments": "8bit"}),
+    ):  # fmt: skip
         made: list[Run] = []
 
-        def ours(precision: str = precision, made: list[Run] = made) -> Iterator[object]:
-            made.append(run_of(args.folder / "large", Ear(), **shape, precision=precision))
-            if precision == "fp8":
+        def ours(more: dict[str, str] = more, made: list[Run] = made) -> Iterator[object]:
+            made.append(run_of(args.folder / "large", Ear(), **shape, **more))
+            if made[0].settings.precision == "fp8":
                 made[0].choose_fp8()
             return made[0].steps()
 
@@ -217,7 +222,7 @@ def kills(args: argparse.Namespace) -> None:
     settings = Settings(
         model=args.model, batch=4, tokens=args.tokens // 2, steps=8 * args.kills, keep=1,
         evaluate=10**6, checkpoint=5, deterministic=True, held_out=0.0, compile=False,
-        precision=args.precision,
+        precision=args.precision, moments=args.moments,
     )  # fmt: skip
     start.load_tokenizer = lambda path: wide_tokenizer()
     os.environ["GPUDECK_HOME"] = str(folder)  # so that the data is read once
@@ -234,14 +239,14 @@ def kills(args: argparse.Namespace) -> None:
     (noisy, noisy_weights), (first, weights) = (outcome(folder / n) for n in ("noisy", "quiet"))
     row = {
         "model": args.model, "batch": settings.batch, "tokens": settings.tokens,
-        "steps": settings.steps, "killed": sent.count(signal.SIGKILL),
+        "steps": settings.steps, "moments": settings.moments, "killed": sent.count(signal.SIGKILL),
         "paused": sent.count(signal.SIGTERM),
         "equal_losses": first == noisy, "compared": len(first),
         "equal_weights": weights == noisy_weights,
         **rows.context(str(find_device()), ("torch", "triton")),
     }  # fmt: skip
     say(json.dumps(row))
-    rows.merge("training_kills", [row], ("model", "batch", "tokens", "device"), args.results)
+    rows.merge("training_kills", [row], ("model", "moments", "tokens", "device"), args.results)
 
 
 def memory(args: argparse.Namespace) -> None:
@@ -311,6 +316,7 @@ def main() -> None:
     parser.add_argument("--longest", type=float, default=0.5, help="seconds before a kill at most")
     parser.add_argument("--seconds", type=float, default=600.0, help="kills: no more after these")
     parser.add_argument("--precision", default="bfloat16", help="kills: float32 on a CPU")
+    parser.add_argument("--moments", default="float32", help="kills: or 8bit")
     parser.add_argument("--folder", type=Path, default=Path("build/training"))
     parser.add_argument("--results", type=Path, default=rows.RESULTS)
     args = parser.parse_args()

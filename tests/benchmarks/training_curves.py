@@ -33,27 +33,32 @@ _MEAN = 20
 
 
 def curves(args: argparse.Namespace) -> None:
-    """Write training_curves.csv: the losses of ours, of plain torch and of FP8 for some seeds, each
-    beginning with the same weights and in the same order of the data."""
+    """Write training_curves.csv: the losses of plain torch, of ours, and of ours in FP8 and with
+    moments in 8 bits, for some seeds, each beginning with the same weights and in the same order.
+    """
     args.folder.mkdir(parents=True, exist_ok=True)
     text = args.folder / "documentation.txt"
     collect(text)
-    precisions = ["bfloat16"]
-    if torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0):
-        precisions.append("fp8")
     for seed in range(args.first, args.first + args.rounds):
-        for precision in precisions:
-            run = prepared(args, text, seed, precision)
-            if precision == "bfloat16":
+        for name, more in variants().items():
+            run = prepared(args, text, seed, **more)
+            if not more:
                 record(args, seed, "plain torch", plain_losses(run))
-            else:
+            if run.settings.precision == "fp8":
                 run.fp8 = all_products(run)
                 use_fp8(run.model, run.fp8)
-            name = "ours" if precision == "bfloat16" else "ours, all products of layers in FP8"
             record(args, seed, name, ours_losses(run))
             made = [run]
             del run
             forget(made)
+
+
+def variants() -> dict[str, dict[str, str]]:
+    """Return the ways in which ours trains, by name; the first one is what others are beside."""
+    found: dict[str, dict[str, str]] = {"ours": {}, "ours, moments in 8 bits": {"moments": "8bit"}}
+    if torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0):
+        found["ours, all products of layers in FP8"] = {"precision": "fp8"}
+    return found
 
 
 def collect(file: Path) -> None:
@@ -69,13 +74,13 @@ def collect(file: Path) -> None:
     file.write_bytes(b"\n\n".join(found)[:_MOST])
 
 
-def prepared(args: argparse.Namespace, text: Path, seed: int, precision: str) -> Run:
+def prepared(args: argparse.Namespace, text: Path, seed: int, **more: str) -> Run:
     """Return a run of ours on the text, ready for its first step."""
     on_gpu = find_device().kind == "cuda"
     given = {
         "model": args.model, "batch": args.batch, "tokens": args.tokens, "seed": seed,
-        "steps": args.steps, "held_out": 0.01, "precision": precision if on_gpu else "float32",
-        "compile": args.compiled and on_gpu,
+        "steps": args.steps, "held_out": 0.01, "precision": "bfloat16" if on_gpu else "float32",
+        "compile": args.compiled and on_gpu, **more,
     }  # fmt: skip
     settings = Settings(**given, data=str(text), documents=False)
     tokenizer = ByteTokenizer()

@@ -63,30 +63,37 @@ class Random:
         for weight in model.parameters():
             mean = 1.0 if weight.dim() == 1 else 0.0
             torch.nn.init.normal_(weight, mean, 0.02, generator=generator)
-        adapt(model, s)
-        return model.to(device)
+        adapt(model, s, device)
+        return model
 
 
 def lora(args: argparse.Namespace) -> None:
     """Write training_lora.csv: ours, transformers with peft, and TRL's trainer with peft."""
     shape = {"model": args.model, "batch": 1, "tokens": args.tokens}
-    given = {"batch": 1, "tokens": args.tokens, "method": "lora", "base": "random"}
-    start = Random(args.model, Settings(**given))
-    device = find_device().torch_device
+    given: dict[str, Any] = {
+        "batch": 1, "tokens": args.tokens, "method": "lora", "base": "random",
+    }  # fmt: skip
+    raw = config_json(args.model)
+    per_token = flops(config_of(raw, args.model, ()), args.tokens, frozen=True)
 
-    def ours() -> Iterator[object]:
-        return run_of(args.folder / "lora", Ear(), start, **given).steps()  # type: ignore[arg-type]
+    def ours(*, quantize: bool) -> Iterator[object]:
+        kept = {**given, "quantize": quantize}
+        start = Random(args.model, Settings(**kept))
+        return run_of(args.folder / "lora", Ear(), start, **kept).steps()  # type: ignore[arg-type]
 
-    theirs = partial(peft_steps, start.raw, args.tokens, device)
-    per_token = flops(start.config, args.tokens, frozen=True)
-    for name, steps in (("ours", ours), ("peft", theirs)):
+    contenders = {
+        "ours": partial(ours, quantize=False),
+        "ours, frozen matrices in 4 bits": partial(ours, quantize=True),
+        "peft": partial(peft_steps, raw, args.tokens, find_device().torch_device),
+    }
+    for name, steps in contenders.items():
         compare(args, "training_lora", {name: steps}, shape, lambda _: per_token)
         forget([])
     for attention, liger in (("sdpa", False), ("sdpa", True), ("flash_attention_4", False)):
         name = f"TRL, {attention}" + (", liger-kernel" if liger else "")
         try:
             turns = trl_turns(
-                start.raw, args.tokens, args.rounds, args.steps, args.folder, attention, liger=liger
+                raw, args.tokens, args.rounds, args.steps, args.folder, attention, liger=liger
             )
         except Exception as e:  # noqa: BLE001 - a contender that fails must not end the others
             say(f"{name} FAILED: {type(e).__name__}: {str(e)[:300]}")

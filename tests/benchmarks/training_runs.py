@@ -284,6 +284,8 @@ def compare(
     into another one if wanted."""
     tokens = int(str(about["batch"])) * int(str(about["tokens"]))
     ready = prepare(contenders)
+    if len(ready) == 1:
+        about = {**about, "gib": gibibytes()}
     for name, turns in take_turns(ready, args.rounds, args.steps).items():
         write(args, file, about, name, turns, tokens, per_token(name))
     if not kernels or find_device().kind != "cuda":

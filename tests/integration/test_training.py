@@ -158,8 +158,14 @@ def newest_log(sh: Shell) -> str:
     return sh("logs", str(sh.json("jobs", "--limit", "1")[0]["id"]))
 
 
-def test_killed_and_paused_runs_are_equal_to_the_undisturbed_one(tmp_path: Path) -> None:
-    said = kills(tmp_path, "--kills", "3", "--steps", "20", "--longest", "0.5")
+KEPT_IN_OTHER_WAYS = ("--given", "moments=8bit", "average=0.99")
+
+
+@pytest.mark.parametrize("more", [(), pytest.param(KEPT_IN_OTHER_WAYS, marks=pytest.mark.slow)])
+def test_killed_and_paused_runs_are_equal_to_the_undisturbed_one(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    said = kills(tmp_path, "--kills", "3", "--steps", "20", "--longest", "0.5", *more)
     assert said["equal_rows"]
     assert said["equal_weights"]
     assert said["killed"] + said["paused"] >= 1

@@ -115,8 +115,8 @@ def test_the_rate_rises_stays_and_falls() -> None:
 
 
 def test_only_matrices_decay() -> None:
-    (part,) = Optimizers(made(), Settings(weight_decay=0.3)).parts
-    groups = part.param_groups
+    parts = Optimizers(made(), Settings(weight_decay=0.3)).parts
+    groups = [group for part in parts for group in part.param_groups]
     assert [g["weight_decay"] for g in groups] == [0.3, 0.0]
     assert {w.dim() for w in groups[0]["params"]} == {2}
     assert {w.dim() for w in groups[1]["params"]} == {1}
@@ -139,10 +139,10 @@ def test_lion_moves_by_the_sign_of_a_mean() -> None:
 def test_muon_changes_the_matrices_of_layers_and_adamw_the_rest() -> None:
     model = made()
     optimizers = Optimizers(model, Settings(optimizer="muon"))
-    adamw, muon = optimizers.parts
+    *adamws, muon = optimizers.parts
     names = {weight: name for name, weight in model.named_parameters()}
     by_muon = {names[w] for group in muon.param_groups for w in group["params"]}
-    by_adamw = {names[w] for group in adamw.param_groups for w in group["params"]}
+    by_adamw = {names[w] for part in adamws for g in part.param_groups for w in g["params"]}
     assert by_muon | by_adamw == set(names.values())
     assert not by_muon & by_adamw
     assert "model.embed_tokens.weight" in by_adamw

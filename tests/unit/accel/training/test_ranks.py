@@ -44,10 +44,11 @@ CASES = {
     "LoRA": ("--base=BASE", "--method=lora"),
     "LoRA, tokens": ("--base=BASE", "--method=lora", "--split=tokens"),
     "muon": ("--optimizer=muon",),
+    "8 bits, average": ("--moments=8bit", "--average=0.9"),
 }
 
 
-SLOW = ("gradients", "tokens", "tokens, no documents", "LoRA", "muon")
+SLOW = ("gradients", "tokens", "tokens, no documents", "LoRA", "muon", "8 bits, average")
 
 
 @pytest.mark.timeout(300)

@@ -21,6 +21,7 @@ from gpudeck.accel.training.errors import Refused, Stopped
 from gpudeck.accel.training.loop import Run
 from gpudeck.accel.training.loss import cross_entropy
 from gpudeck.accel.training.model import LanguageModel
+from gpudeck.accel.training.projection import Quantized
 from gpudeck.accel.training.settings import Settings
 from gpudeck.accel.training.start import start_of
 from gpudeck.accel.training.tokenizers import ByteTokenizer
@@ -90,9 +91,12 @@ def train(base: Path, out: Path, stop: int = 0, **more: Any) -> Run:
     return runs.train(base.parent / "data.jsonl", out, stop, base=str(base), **more)
 
 
-@pytest.mark.parametrize("method", ["full", "lora"])
+QUANTIZED = {"method": "lora", "quantize": True}
+
+
+@pytest.mark.parametrize("how", [{}, {"method": "lora"}, QUANTIZED])
 def test_the_result_opens_in_transformers_and_where_models_are_served(
-    method: str, base: Path, tmp_path: Path
+    how: dict[str, Any], base: Path, tmp_path: Path
 ) -> None:
     from serving_models import logits
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -100,7 +104,7 @@ def test_the_result_opens_in_transformers_and_where_models_are_served(
     from gpudeck.accel.serving.transformer import load
 
     out = tmp_path / "out"
-    run = train(base, out, method=method)
+    run = train(base, out, **how)
     losses = [row.loss for row in run.journal.rows if row.loss is not None]
     assert losses[-1] < losses[0] - 0.3
     tokens = TOKENS[:1]
@@ -162,14 +166,42 @@ def test_lora_has_pefts_gradients(base: Path) -> None:
             torch.testing.assert_close(getattr(part, small).grad, gradient, rtol=1e-3, atol=1e-6)
 
 
+def test_quantized_matrices_have_the_gradients_of_what_they_stand_for(base: Path) -> None:
+    ours, plain = made(base, **QUANTIZED), made(base, method="lora")
+    layers = {name: part for name, part in ours.named_modules() if isinstance(part, Adapted)}
+    draw = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for name, part in layers.items():
+            held = part.base_layer
+            assert isinstance(held, Quantized)
+            assert held.packed.nbytes == held.weight.numel() / 2
+            other = plain.get_submodule(name)
+            assert isinstance(other, Adapted)
+            distance = (held.weight - other.base_layer.weight).norm() / held.weight.norm()
+            assert 0 < distance < 0.1
+            other.base_layer.weight.copy_(held.weight)
+            part.lora_B.normal_(0, 0.02, generator=draw)
+            other.lora_B.copy_(part.lora_B)
+    loss_of(ours).backward()
+    loss_of(plain).backward()
+    others = plain.trained()
+    assert set(ours.trained()) == set(others)
+    for name, weight in ours.trained().items():
+        torch.testing.assert_close(weight.grad, others[name].grad, rtol=1e-4, atol=1e-7)
+    with pytest.raises(Refused, match="only frozen matrices are quantized"):
+        Settings(quantize=True)
+
+
 @pytest.mark.parametrize(
-    ("method", "optimizer"),
-    [("full", "adamw"), ("full", "lion"), ("full", "muon"), ("lora", "adamw"), ("lora", "muon")],
-)
+    "how",
+    [
+        {}, {"optimizer": "lion"}, {"optimizer": "muon"}, {"method": "lora"},
+        {"method": "lora", "optimizer": "muon"}, QUANTIZED,
+    ],
+)  # fmt: skip
 def test_a_run_that_continues_is_equal_to_the_last_bit(
-    method: str, optimizer: str, base: Path, tmp_path: Path
+    how: dict[str, Any], base: Path, tmp_path: Path
 ) -> None:
-    how = {"method": method, "optimizer": optimizer}
     whole = train(base, tmp_path / "whole", **how)
     with pytest.raises(Stopped):
         train(base, tmp_path / "parts", stop=2, **how)
@@ -178,7 +210,7 @@ def test_a_run_that_continues_is_equal_to_the_last_bit(
         assert torch.equal(weight, again.model.trained()[name])
     for one, other in zip(whole.journal.rows, again.journal.rows, strict=True):
         assert (one.loss, one.norm, one.held_out) == (other.loss, other.norm, other.held_out)
-    if method == "lora":
+    if "method" in how:
         tiny.make(base, seed=1)
         with pytest.raises(Refused, match="the model in base has changed"):
             train(base, tmp_path / "parts", **how)
