@@ -50,6 +50,8 @@ class About(msgspec.Struct, frozen=True):
     best_step: int = 0
     fp8: tuple[str, ...] = ()
     """The sizes of the products that are computed in FP8."""
+    left_out: tuple[int, ...] = ()
+    """The steps whose batches changed no weight."""
     sha256: str = ""
 
 

@@ -26,4 +26,9 @@ class Stopped(TrainingError):
 
 
 class Diverged(TrainingError):
-    """Signal a loss or gradient that is not finite."""
+    """Signal a loss or gradient that is not finite, or far larger than those before it."""
+
+    def __init__(self, text: Text, step: int | None = None) -> None:
+        """Take the message, and the step whose batch is to blame, if it is one."""
+        super().__init__(text)
+        self.step = step

@@ -8,10 +8,9 @@ and nothing else.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,6 +29,7 @@ from gpudeck.accel.training.fp8 import choose_fp8, use_fp8
 from gpudeck.accel.training.journal import Journal, Measured
 from gpudeck.accel.training.loss import cross_entropy
 from gpudeck.accel.training.optimizer import Optimizers, rate_at
+from gpudeck.accel.training.pending import Pending
 from gpudeck.accel.training.ranks import Ranks, divide, fill, whole
 from gpudeck.accel.training.settings import Settings, differing
 from gpudeck.accel.training.share import Share
@@ -78,6 +78,8 @@ class Run:
     best_step: int = 0
     fp8: tuple[str, ...] = ()
     """The sizes of the products that are computed in FP8."""
+    left_out: tuple[int, ...] = ()
+    """The steps whose batches change no weight, as a run went wrong with them."""
 
     def __post_init__(self) -> None:
         s = self.settings
@@ -102,27 +104,29 @@ class Run:
         Yield the number of steps that were done after each.
 
         Raises:
-            Diverged: if a loss or gradient is not finite; it names the step.
+            Diverged: if a loss or gradient is not finite, or one is a spike; it names the step.
             Stopped: if `watch` wants that, after a checkpoint.
             OSError: if a checkpoint could not be written.
         """
-        s, pending = self.settings, _Pending(self)
+        while True:
+            try:
+                yield from self._steps_left()
+            except Diverged as e:
+                self._rewind(e)
+            else:
+                return
+
+    def _steps_left(self) -> Iterator[int]:
+        s, pending = self.settings, Pending(self)
         if self.step == 0:
             self.evaluate()
         for batch in self._prefetched():
             if self.exhausted:
                 break
             rate = rate_at(self.step, s)
-            self.optimizer.set_rate(rate)
-            loss = self.accumulate(batch)
-            norm = whole(torch.nn.utils.get_total_norm(_gradients(self.model)))
-            if s.clip:
-                torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), s.clip, norm)
-            self.optimizer.step()
             self.step += 1
-            if self.average is not None:
-                self.average.update(self.step)
-            pending.put(loss, norm, rate)
+            if self.step not in self.left_out:
+                pending.put(*self._change_weights(batch, rate), rate)
             last, stopping = self.step == s.steps, self.ranks.any(self.watch.stopping())
             due = last or self.step % s.checkpoint == 0
             if due or stopping or self.step % s.evaluate == 0:
@@ -144,6 +148,51 @@ class Run:
         self._finish()
         if self.exhausted:
             self._take_best()
+
+    def _change_weights(self, batch: Batch, rate: float) -> tuple[Tensor, Tensor]:
+        """Do a step; return its loss, and the norm of its gradient before clipping."""
+        clip = self.settings.clip
+        self.optimizer.set_rate(rate)
+        loss = self._accumulate_in_memory(batch)
+        norm = whole(torch.nn.utils.get_total_norm(_gradients(self.model)))
+        if clip:
+            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), clip, norm)
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update(self.step)
+        return loss, norm
+
+    def _accumulate_in_memory(self, batch: Batch) -> Tensor:
+        """Add the gradients of a batch; if the memory is too small, by computing layers again in
+        the backward pass from now on, which changes no result."""
+        if self.model.recompute or self.ranks.count > 1:  # others would not repeat the step
+            return self.accumulate(batch)
+        with suppress(torch.OutOfMemoryError):
+            return self.accumulate(batch)
+        self.model.recompute = True
+        self.model.zero_grad(set_to_none=True)
+        if self.device.kind == "cuda":
+            torch.cuda.empty_cache()
+        self.watch.say(
+            phrase("the memory is too small, so layers are computed again in the backward pass")
+        )
+        return self.accumulate(batch)
+
+    def _rewind(self, error: Diverged) -> None:
+        """Go back to the newest checkpoint, to leave out the step with which a run went wrong.
+
+        Raises:
+            Diverged: if that is not wanted (again), or no step or checkpoint is there.
+        """
+        self._finish()
+        steps, before = self.checkpoints.steps(), self.left_out
+        if error.step is None or not steps or len(before) >= self.settings.rewind:
+            raise error
+        self.journal.close()
+        self._restore(*self.checkpoints.load_step(steps[-1]))
+        self.left_out = (*before, error.step)
+        self.watch.say(error.text)
+        self.watch.say(phrase("the batch of step {step} is left out", step=error.step))
 
     def _finish(self) -> None:
         """Wait until the last checkpoint is on disk, for all processes to read."""
@@ -243,7 +292,7 @@ class Run:
             raise Diverged(
                 phrase("the held-out loss after step {step} is not finite", step=self.step)
             )
-        self._record(Measured(self.step, held_out=found))
+        self.record(Measured(self.step, held_out=found))
         return found
 
     def save(self, held_out: float | None) -> None:
@@ -254,6 +303,7 @@ class Run:
         about = About(
             self.step, self.settings, self.data, self.start.fingerprint, str(self.device),
             torch.get_num_threads(), versions(), self.seconds, self.best, self.best_step, self.fp8,
+            self.left_out,
         )  # fmt: skip
         memory = self.optimizer.states()
         state: dict[str, Tensor] = {f"model.{n}": w for n, w in self.model.trained().items()}
@@ -302,7 +352,7 @@ class Run:
         self.optimizer.load_states(_those(state, "optimizer."))
         self.step, self.seconds = about.step, about.seconds
         self.best, self.best_step = about.best, about.best_step
-        self.fp8 = about.fp8
+        self.fp8, self.left_out = about.fp8, about.left_out
         if self.settings.precision == "fp8":
             self._use_fp8()
         self.journal.begin(about.step)
@@ -338,7 +388,8 @@ class Run:
                 phrase("the model in base has changed since the run began. Choose another folder")
             )
 
-    def _record(self, row: Measured) -> None:
+    def record(self, row: Measured) -> None:
+        """Keep what was measured, and tell it."""
         self.journal.add(row)
         self.watch.measured(row)
 
@@ -353,74 +404,9 @@ class Run:
                 yield batch
 
 
-class _Pending:
-    """Read the numbers of a step while the next one runs, so that a GPU never waits.
-
-    They are copied as soon as they are there, and awaited by an event: what was launched after them
-    is not awaited. On a CPU they are there when the step was launched.
-    """
-
-    def __init__(self, run: Run) -> None:
-        self._run, self._on_gpu = run, run.device.kind == "cuda"
-        self._waiting: tuple[int, Tensor, torch.cuda.Event | None, float] | None = None
-        self.restart()
-
-    def restart(self) -> None:
-        """Begin to measure the time of a step."""
-        self._began = time.perf_counter()
-
-    def put(self, loss: Tensor, norm: Tensor, rate: float) -> None:
-        """Take the numbers of the step that was launched, and record those of the one before."""
-        self.flush()
-        numbers = torch.stack([loss, norm.to(loss.dtype)]).to("cpu", non_blocking=True)
-        arrived = None
-        if self._on_gpu:
-            arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            arrived.record()
-        self._waiting = (self._run.step, numbers, arrived, rate)
-        if not self._on_gpu:
-            self.flush()
-
-    def flush(self) -> None:
-        """Record the step that is waiting. Raises Diverged if its numbers are not finite."""
-        if self._waiting is None:
-            return
-        (step, numbers, arrived, rate), self._waiting = self._waiting, None
-        if arrived is not None:
-            arrived.synchronize()
-        found, length = numbers.tolist()
-        seconds = time.perf_counter() - self._began
-        self.restart()
-        run = self._run
-        run.seconds += seconds
-        if not (math.isfinite(found) and math.isfinite(length)):
-            raise _diverged(step, found, length, run.settings.batch)
-        run._record(
-            Measured(
-                step, loss=found, rate=rate, norm=length, seconds=seconds,
-                tokens_per_second=run.settings.batch * run.settings.tokens / seconds,
-            )
-        )  # fmt: skip
-
-
 def _those(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """Return the tensors whose names begin with a prefix, without it."""
     return {n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)}
-
-
-def _diverged(step: int, loss: float, norm: float, batch: int) -> Diverged:
-    return Diverged(
-        phrase(
-            "the loss of step {step} is {loss}, the norm of its gradient {norm}. Its batch"
-            " holds sequences {first} to {last} of the data's order. Choose a lower rate"
-            " or float32",
-            step=step,
-            loss=str(loss),
-            norm=str(norm),
-            first=(step - 1) * batch,
-            last=step * batch - 1,
-        )
-    )
 
 
 def _on(device: ComputeDevice, numbers: NDArray[np.int64]) -> Tensor:

@@ -197,6 +197,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             0.999999,
         ),
     ] = 0.0
+    spike: Annotated[
+        float,
+        _meta(
+            "Spike",
+            "a gradient this many times as long as the median of the last hundred ends the run, as"
+            " one that is not finite does; 0: none",
+            0.0,
+            1e6,
+        ),
+    ] = 0.0
+    rewind: Annotated[
+        int,
+        _meta(
+            "Rewind",
+            "how often the run goes back to its newest checkpoint instead, and leaves out the"
+            " batch",
+            0,
+            1000,
+        ),
+    ] = 0
     held_out: Annotated[
         float, _meta("Held out", "share of the data that is never trained on", 0.0, 0.5)
     ] = 0.05
@@ -277,7 +297,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 CHANGEABLE = (
-    "data", "out", "evaluate", "checkpoint", "patience", "keep", "skip_broken", "estimate",
+    "data", "out", "evaluate", "checkpoint", "patience", "keep", "skip_broken", "estimate", "spike",
+    "rewind",
 )  # fmt: skip
 """Settings that a continued run may change; others would make it another run. The data is compared
 by its tokens, wherever it lies."""

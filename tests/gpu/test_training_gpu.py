@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -91,3 +93,38 @@ def test_states_of_an_rwkv7_are_tuned_and_continue_to_the_last_bit(tmp_path) -> 
     assert all(state.abs().max() > 0 for state in states.values())
     before, after = (load_file(tmp_path / n / "model.safetensors") for n in ("base", "tuned"))
     assert torch.equal(before["lm_head.weight"], after["lm_head.weight"])
+
+
+def test_where_memory_ends_layers_are_computed_again(tmp_path) -> None:
+    data = tmp_path / "text.txt"
+    data.write_text(TEXT * 20)
+    given = {**BFLOAT, "model": "15M", "tokens": 1024, "batch": 16, "steps": 4}
+    whole = train(data, tmp_path / "whole", **given)
+    most = torch.cuda.max_memory_reserved()
+    del whole
+    gc.collect()
+    torch.cuda.empty_cache()
+    total = torch.cuda.mem_get_info()[1]
+    torch.cuda.set_per_process_memory_fraction(0.75 * most / total)
+    try:
+        small = train(data, tmp_path / "small", **given)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert small.model.recompute
+    weights = [(tmp_path / n / "model.safetensors").read_bytes() for n in ("whole", "small")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "lion", "muon"])
+def test_moments_in_8_bits_and_an_average_continue_to_the_last_bit(tmp_path, optimizer) -> None:
+    data = tmp_path / "text.txt"
+    data.write_text(TEXT)
+    given = {**BFLOAT, "optimizer": optimizer, "moments": "8bit", "average": 0.9, "rate": 1e-3}
+    whole = train(data, tmp_path / "whole", **given)
+    with pytest.raises(Stopped):
+        train(data, tmp_path / "cut", stop=3, **given)
+    cut = train(data, tmp_path / "cut", **given)
+    losses = [[row.loss for row in run.journal.rows] for run in (whole, cut)]
+    assert losses[0] == losses[1]
+    weights = [(tmp_path / n / "model.safetensors").read_bytes() for n in ("whole", "cut")]
+    assert weights[0] == weights[1]
