@@ -101,8 +101,8 @@ COMMANDS = (
     Command(
         "tour",
         "tour.command",
-        "run the main workflow without a display: watch the devices, run attention, write a brief, "
-        "and take pictures of every page",
+        "run the main workflow without a display: watch the devices, run attention, train a small "
+        "model, write a brief, and take pictures of every page",
     ),
     Command("record", "cli.devices.record", "record a trace of the devices, to replay it later"),
     Command(

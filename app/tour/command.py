@@ -36,7 +36,7 @@ def run(args: Namespace) -> int:
     """Run the tour and print where its results are.
 
     Returns:
-        The exit status: 1 if the attention job failed, or if the hardware counters contradict
+        The exit status: 1 if one of its jobs failed, or if the hardware counters contradict
         what it counted.
     """
     out = Path(args.out).absolute()
@@ -86,7 +86,8 @@ def run(args: Namespace) -> int:
     )
     if tour.live.disagreement:
         print_error(tour.live.disagreement)
-    return 0 if isinstance(tour.job.state, Done) and not tour.live.disagreement else 1
+    done = all(isinstance(job.state, Done) for job in (tour.job, tour.training))
+    return 0 if done and not tour.live.disagreement else 1
 
 
 def _stop_idle_daemon() -> None:

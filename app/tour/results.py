@@ -15,6 +15,8 @@ from gpudeck.scheduler.protocol.snapshot import DeviceState
 
 DURING = "dashboard-during-the-job"
 """The picture that is taken while the attention job is timed."""
+TRAINED = "training"
+"""The picture of the losses of the model that the tour trained."""
 MOST_OFF = 0.05
 """The counters may differ from the job's count by this share; more fails the tour."""
 _FIELDS = ("tflops", "tflops_gpm", "tflops_gpm_error")
@@ -71,6 +73,7 @@ class Tour(msgspec.Struct, frozen=True):
     """The devices before the job."""
     job: Job
     live: Live
+    training: Job
     brief: Brief
     pictures: tuple[str, ...]
 
@@ -92,6 +95,12 @@ def compare(job: Job) -> Live:
         return Live(None, why, counted, ratio, counters, error, readings)
     method = "the job's own count of FLOPs over the last 2 s"
     return Live(shown, method, counted, ratio, counters, error, readings)
+
+
+def losses_of(job: Job) -> tuple[float, ...]:
+    """Return the losses of a training job, which are the first curve of its result."""
+    result = result_of(job)
+    return result.curves[0].values if result is not None and result.curves else ()
 
 
 def _mean(values: list[float | None]) -> float | None:
@@ -121,6 +130,13 @@ def _report_lines(tour: Tour) -> list[str]:
         lines.append(f"The hardware counters measured {live.counters_tflops:.4g} TFLOP/s{error}.")
     if live.disagreement:
         lines.append(f"This fails the tour: {live.disagreement}.")
+    losses = losses_of(tour.training)
+    if losses:
+        lines.append(
+            f"Job {tour.training.id} trained a model: its loss fell from {losses[0]:.3f} to"
+            f" {losses[-1]:.3f}."
+        )
+        lines += ["", f"![The losses of the model that was trained]({TRAINED}.png)"]
     if f"{DURING}.png" in tour.pictures:
         lines += ["", f"![The dashboard during the job]({DURING}.png)"]
     return [*lines, "", f"Written by: {tour.brief.writer}", ""]

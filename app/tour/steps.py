@@ -1,10 +1,10 @@
-"""Run the steps of the tour in the real window: watch, run attention, read the brief, picture."""
+"""Run the steps of the tour in the real window: watch, run attention, train, brief, pictures."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,11 +12,12 @@ from gpudeck.app.cli.output import clear_progress, print_line, show_progress
 from gpudeck.app.format.job_rows import describe
 from gpudeck.app.report.file import save_report
 from gpudeck.app.shell.window import PAGES
-from gpudeck.app.tour.results import DURING, Brief, Live, Tour, compare
+from gpudeck.app.tour.results import DURING, TRAINED, Brief, Live, Tour, compare, losses_of
 from gpudeck.app.tour.session import Session
 from gpudeck.assistant.client import Assistant
 from gpudeck.assistant.reports.report import unpacked
 from gpudeck.language.text import Span, Text, join_texts, phrase
+from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, Running
 from gpudeck.scheduler.protocol.snapshot import DeviceState, Snapshot
@@ -32,6 +33,8 @@ IDLE_S = 10.0
 """The longest wait for idle devices before the brief is written without waiting."""
 LOG_INTERVAL_S = 10.0
 """Seconds between two lines of progress where there is no terminal."""
+TRAINING = {"model": "tiny", "steps": "60", "batch": "8", "tokens": "128", "compile": "no"}
+"""What the tour trains: on two cores of a CPU, it takes less than a minute."""
 PICTURE_AT = 0.7
 """The share of the timed loop after which the dashboard is pictured."""
 
@@ -92,6 +95,7 @@ class TourSteps:
         self._watch(before.devices)
         job = self._run_attention()
         live = self._compare(job)
+        training = self._train()
         brief = self._write_brief()
         pictures = tuple(self._picture_all())
         seconds = time.time() - started
@@ -103,6 +107,7 @@ class TourSteps:
             before.devices,
             job,
             live,
+            training,
             brief,
             pictures,
         )
@@ -137,23 +142,45 @@ class TourSteps:
 
     def _run_attention(self) -> Job:
         """Fill in the form and press Run; picture the dashboard while the job is timed."""
+        job = self._press_run("attention", "Queue an attention job from the form")
+        self._window.show_page("dashboard")
+        return self._wait(job)
+
+    def _train(self) -> Job:
+        """Train a small model on the manual, and picture its losses."""
+        job = self._wait(self._press_run("train", "Train a small model on the manual", TRAINING))
+        with Client() as client:
+            job = client.job(job.id)  # with all its curves
+        if losses := losses_of(job):
+            self._print.detail(f"the loss fell from {losses[0]:.3f} to {losses[-1]:.3f}")
+        self._session.spin(PAGE_S)
+        file = self._out / f"{TRAINED}.png"
+        self._session.picture(file)
+        self._pictures.append(file)
+        return job
+
+    def _press_run(self, workload: str, step: str, values: Mapping[str, str] | None = None) -> int:
+        """Fill in the form of a workload and press Run; return the number of the queued job."""
         page = self._window.workloads
         self._window.show_page("workloads")
-        page.choose("attention")
-        self._print.step(f"Queue an attention job from the form: {page.estimate.text()}")
+        page.choose(workload)
+        page.form.fill(values or {})
+        self._print.step(f"{step}: {page.estimate.text()}")
         known = {job.id for job in self._jobs()}
         page.run.click()
-        job = self._until(
-            lambda: next((job for job in self._jobs() if job.id not in known), None),
+        return self._until(
+            lambda: next((job.id for job in self._jobs() if job.id not in known), None),
             phrase("the queued job"),
             START_S,
         )
-        self._window.show_page("dashboard")
+
+    def _wait(self, number: int) -> Job:
+        """Wait for the end of a job."""
         job = self._until(
-            lambda: self._ended(job.id), phrase("the end of job {job}", job=job.id), JOB_S
+            lambda: self._ended(number), phrase("the end of job {job}", job=number), JOB_S
         )
         clear_progress()
-        self._print.detail(f"job {job.id}: {describe(job)}")
+        self._print.detail(f"job {number}: {describe(job)}")
         return job
 
     def _ended(self, number: int) -> Job | None:

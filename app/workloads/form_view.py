@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
@@ -66,6 +66,17 @@ class WorkloadFormView(QWidget):
         for group, part in self._parts.items():
             part.setVisible(any(p.group == group and p.name in shown for p in self._params))
         return not errors
+
+    def fill(self, values: Mapping[str, str]) -> None:
+        """Put values into the fields, as if they had been typed or chosen."""
+        for name, value in values.items():
+            editor = self.editors[name]
+            if isinstance(editor, QComboBox):
+                editor.setCurrentText(value)
+            elif isinstance(editor, QCheckBox):
+                editor.setChecked(value == "yes")
+            elif isinstance(editor, QLineEdit):
+                editor.setText(value)
 
     @property
     def _params(self) -> tuple[Param, ...]:

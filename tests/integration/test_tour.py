@@ -80,9 +80,9 @@ def test_gpudeck_without_a_display_runs_the_tour(
         and str(out / "results.json") in ran.stdout
     )
 
-    during = "dashboard-during-the-job.png"
-    assert size_of(out / during) == (1280, 800)
-    assert {p.name for p in out.glob("*.png")} == pictures(brief) | {during}
+    during, training = "dashboard-during-the-job.png", "training.png"
+    assert size_of(out / during) == size_of(out / training) == (1280, 800)
+    assert {p.name for p in out.glob("*.png")} == pictures(brief) | {during, training}
     for name in pictures(brief):
         width, height = size_of(out / name)
         assert name.endswith(f"-{width}x{height}.png")
@@ -92,6 +92,11 @@ def test_gpudeck_without_a_display_runs_the_tour(
     assert job["state"]["type"] == "done" and job["state"]["result"]["verdict"] == "pass"
     assert job["spec"]["workload"] == "attention" and job["state"]["devices"] == ["cpu"]
     assert results["devices"][0]["device"]["note"] == "CPU: no NVIDIA GPU found"
+    trained = results["training"]
+    assert trained["spec"]["workload"] == "train" and trained["state"]["type"] == "done"
+    losses = trained["state"]["result"]["curves"][0]["values"]
+    assert len(losses) == 60 and losses[-1] < losses[0] - 1
+    assert f"the loss fell from {losses[0]:.3f} to {losses[-1]:.3f}" in ran.stdout
     live = results["live"]
     assert live["counted_tflops"] > 0 and live["counters_tflops"] is None
     assert live["shown_tflops"] == pytest.approx(
