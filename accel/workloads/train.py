@@ -138,9 +138,30 @@ class Follower:
         now, last = time.monotonic(), row.step == self._settings.steps
         if row.loss is None or last or now - self._printed >= _EVERY_S:
             self._printed = now
-            print(msgspec.json.encode(row).decode(), flush=True)
+            print(msgspec.json.encode(self._line(row)).decode(), flush=True)
             if row.loss is not None:
                 self._progress.stage(f"loss {row.loss:.4f}", begins=float(row.step))
+
+    def _line(self, row: Measured) -> dict[str, float]:
+        """Return what is printed of a step: also the share of the peak and the energy of a token
+        at the present power, which the card averages over a second, where they are known."""
+        said: dict[str, float] = msgspec.to_builtins(row)
+        if row.tokens_per_second is not None and self._run is not None:
+            share = mfu_of(self._run, row.tokens_per_second)
+            if share is not None:
+                said["mfu"] = share
+            if (watts := self._watts()) is not None:
+                said["mj_per_token"] = 1e3 * watts / row.tokens_per_second
+        return said
+
+    def _watts(self) -> float | None:
+        """Return the present power of the GPUs, as if all took as much as that of this process."""
+        from gpudeck.accel.runtime.power import read
+
+        if self._run is None or self._device.kind != "cuda":
+            return None
+        watts = read(self._device.torch_device)[1]
+        return None if watts is None else watts * self._run.ranks.count
 
     def stopping(self) -> bool:
         """Return True after SIGTERM or Ctrl+C, and where an estimate has all its steps."""
@@ -220,12 +241,20 @@ def flops_of(run: Run) -> float:
     return run.model.flops(s.tokens, frozen=s.frozen)
 
 
+def mfu_of(run: Run, tokens_per_second: float) -> float | None:
+    """Return the share of the GPUs' peak that a speed is; None if the peak is not known."""
+    from gpudeck.accel.runtime.peaks import peak_tflops
+
+    peak = peak_tflops(run.device.name, run.settings.dtype)
+    if peak is None:
+        return None
+    return flops_of(run) * tokens_per_second / 1e12 / peak / run.ranks.count
+
+
 def figures_of(
     run: Run, estimate: Estimate, early: Estimate | None, energy: EnergyWatch
 ) -> Iterator[Figure]:
     """Yield what is worth a line."""
-    from gpudeck.accel.runtime.peaks import peak_tflops
-
     losses = [row.loss for row in run.journal.rows if row.loss is not None]
     if losses:
         yield Figure(phrase("loss"), losses[-1])
@@ -241,9 +270,8 @@ def figures_of(
         yield Figure(phrase("memory as estimated"), early.memory / 2**30, "GiB")
         yield Figure(phrase("step as estimated"), 1e3 * early.seconds, "ms")
     yield Figure(phrase("speed"), estimate.tokens_per_second, "tokens/s")
-    peak = peak_tflops(run.device.name, run.settings.dtype)
-    if peak is not None:
-        share = flops_of(run) * estimate.tokens_per_second / 1e12 / peak / run.ranks.count
+    share = mfu_of(run, estimate.tokens_per_second)
+    if share is not None:
         yield Figure("MFU", share)
     if energy.watts is not None:
         watts = energy.watts * run.ranks.count  # other processes' GPUs do the same

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gc
+import json
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -113,6 +117,21 @@ def test_where_memory_ends_layers_are_computed_again(tmp_path) -> None:
     assert small.model.recompute
     weights = [(tmp_path / n / "model.safetensors").read_bytes() for n in ("whole", "small")]
     assert weights[0] == weights[1]
+
+
+def test_lines_say_the_share_of_the_peak_and_the_energy_of_a_token(tmp_path) -> None:
+    data = tmp_path / "text.txt"
+    data.write_text(TEXT)
+    words = ("model=15M", f"data={data}", "steps=30", "batch=8", "tokens=256", "compile=no")
+    command = [sys.executable, "-m", "gpudeck.accel.workloads.train", *(f"--{w}" for w in words)]
+    done = subprocess.run(
+        [*command, f"--out={tmp_path / 'out'}"], check=True, capture_output=True, text=True,
+        env={**os.environ, "GPUDECK_HOME": str(tmp_path / "home")},
+    )  # fmt: skip
+    rows = [json.loads(line) for line in done.stdout.splitlines() if '"seconds"' in line]
+    assert rows
+    assert all(0 < row["mfu"] < 1 for row in rows)
+    assert rows[-1]["mj_per_token"] > 0
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "lion", "muon"])
