@@ -67,6 +67,7 @@ from tests.benchmarks.training_runs import (
     run_of,
     say,
     take_turns,
+    wanted,
     wide_tokenizer,
     write,
 )
@@ -121,23 +122,31 @@ def speed(args: argparse.Namespace) -> None:
 
 
 def large(args: argparse.Namespace) -> None:
-    """Write the rows of 1.5B into training_speed.csv: bf16, FP8, and moments in 8 bits, one after
-    the other."""
-    shape = {"model": "1.5B", "batch": args.batch // 2, "tokens": args.tokens}
-    for name, more in (
-        ("ours", {}), ("ours, FP8", {"precision": "fp8"}),
-        ("ours, moments in 8 bits", {"moments": "8bit"}),
-    ):  # fmt: skip
+    """Write the rows of 1.5B into training_speed.csv: bf16, FP8, moments in 8 bits, and steps four
+    times as large, one after the other."""
+    whole = args.batch // 2
+    fourfold = {"batch": 4 * whole, "accumulate": 4}
+    ways: dict[str, dict[str, Any]] = {
+        "ours": {}, "ours, FP8": {"precision": "fp8"},
+        "ours, moments in 8 bits": {"moments": "8bit"}, "ours, four parts": fourfold,
+        "ours, FP8, four parts": {**fourfold, "precision": "fp8"},
+    }  # fmt: skip
+    for name, more in wanted(args, ways).items():
+        given = {"model": "1.5B", "batch": whole, "tokens": args.tokens, **more}
         made: list[Run] = []
-
-        def ours(more: dict[str, str] = more, made: list[Run] = made) -> Iterator[object]:
-            made.append(run_of(args.folder / "large", Ear(), **shape, **more))
-            if made[0].settings.precision == "fp8":
-                made[0].choose_fp8()
-            return made[0].steps()
-
-        compare(args, "training_speed", {name: ours}, shape, lambda _, m=made: operations(m[0]))
+        contender = {name: partial(large_steps, args.folder / "large", given, made)}
+        shape = {key: given[key] for key in ("model", "batch", "tokens")}
+        compare(args, "training_speed", contender, shape, lambda _, m=made: operations(m[0]))
         forget(made)
+
+
+def large_steps(out: Path, given: dict[str, Any], made: list[Run]) -> Iterator[object]:
+    """Make a run, put it into a list, and return its steps."""
+    run = run_of(out, Ear(), **given)
+    made.append(run)
+    if run.settings.precision == "fp8":
+        run.choose_fp8()
+    return run.steps()
 
 
 def divided(args: argparse.Namespace) -> None:
@@ -187,7 +196,9 @@ def recurrences(args: argparse.Namespace) -> None:
     word = ", compiled layers" if args.compiled else ""
     config = new_recurrent_config(args.model, VOCABULARY)
     per_token = config.flops(frozen=False)
-    for name, operation in (("ours", ours), ("fla-core", torch.compiler.disable(by_fla))):
+    for name, operation in wanted(
+        args, {"ours": ours, "fla-core": torch.compiler.disable(by_fla)}
+    ).items():
         made: list[Run] = []
 
         def steps(made: list[Run] = made) -> Iterator[object]:
@@ -197,15 +208,18 @@ def recurrences(args: argparse.Namespace) -> None:
 
         recurrent.linear_attention = operation
         contenders = {f"{name}{word}": steps}
-        compare(args, "training_recurrent", contenders, shape, lambda _: per_token)
+        compare(args, "training_recurrent", contenders, shape, lambda _: per_token, kernels=True)
         forget(made)
     recurrent.linear_attention = ours
     device = find_device().torch_device
-    for name, short in (("fla", False), ("fla, weights in bfloat16", True)):
+    models = {"fla's own model": False, "fla's own model, weights in bfloat16": True}
+    for name, short in wanted(args, models).items():
         steps_of = partial(
             fla_steps, recurrent_json(config), args.batch, args.tokens, device, short=short
         )
-        compare(args, "training_recurrent", {name: steps_of}, shape, lambda _: per_token)
+        compare(
+            args, "training_recurrent", {name: steps_of}, shape, lambda _: per_token, kernels=True
+        )
         forget([])
 
 
@@ -252,7 +266,7 @@ def kills(args: argparse.Namespace) -> None:
 def memory(args: argparse.Namespace) -> None:
     """Write training_memory.csv: the estimate after ten steps, and what whole runs took."""
     small = (Case("tiny", 2, 64), Case("tiny", 4, 64, parts=2))
-    for shape in SHAPES if find_device().kind == "cuda" else small:
+    for shape in SHAPES[args.first :] if find_device().kind == "cuda" else small:
         row = predicted(args, shape)
         say(json.dumps(row))
         rows.merge("training_memory", [row], (*Case._fields, "device"), args.results)
@@ -310,7 +324,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=20, help="of a turn")
-    parser.add_argument("--first", type=int, default=0, help="curves: the first seed")
+    parser.add_argument("--first", type=int, default=0, help="curves, memory: the first seed, case")
+    parser.add_argument("--only", default="", help="contenders whose names begin so")
     parser.add_argument("--compiled", action="store_true", help="recurrent, curves: compiled")
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--longest", type=float, default=0.5, help="seconds before a kill at most")

@@ -30,6 +30,7 @@ from tests.benchmarks.training_runs import (
     operations,
     run_of,
     say,
+    wanted,
     write,
 )
 from tests.benchmarks.training_trl import trl_turns
@@ -86,11 +87,13 @@ def lora(args: argparse.Namespace) -> None:
         "ours, frozen matrices in 4 bits": partial(ours, quantize=True),
         "peft": partial(peft_steps, raw, args.tokens, find_device().torch_device),
     }
-    for name, steps in contenders.items():
+    for name, steps in wanted(args, contenders).items():
         compare(args, "training_lora", {name: steps}, shape, lambda _: per_token)
         forget([])
     for attention, liger in (("sdpa", False), ("sdpa", True), ("flash_attention_4", False)):
         name = f"TRL, {attention}" + (", liger-kernel" if liger else "")
+        if not wanted(args, {name: attention}):
+            continue
         try:
             turns = trl_turns(
                 raw, args.tokens, args.rounds, args.steps, args.folder, attention, liger=liger

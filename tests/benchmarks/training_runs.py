@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ from tests.benchmarks.rows import context
 
 VOCABULARY = 50257
 """GPT-2's."""
+T = TypeVar("T")
 KEYS = ("contender", "model", "batch", "tokens", "device", "gpus")
 """What rows that replace each other have in common."""
 _SEEN = 2**22
@@ -269,6 +270,11 @@ def row_of(name: str, turns: list[Turn], tokens: int, per_token: float) -> dict[
         "python": sys.version.split()[0],
         **context(str(device), ("torch", "triton")),
     }  # fmt: skip
+
+
+def wanted(args: argparse.Namespace, contenders: Mapping[str, T]) -> dict[str, T]:
+    """Return the contenders whose names begin as `--only` says."""
+    return {name: made for name, made in contenders.items() if name.startswith(args.only)}
 
 
 def compare(
