@@ -50,7 +50,7 @@ def encode(x: Tensor, *, signed: bool) -> tuple[Tensor, Tensor]:
     _, limits = levels(x.device, signed=signed)
     columns = x.shape[-1]
     block = min(BLOCK, columns)
-    whole = functional.pad(x, (0, -columns % block)).unflatten(-1, (-1, block))
+    whole = functional.pad(x, (0, -columns % block)).reshape(*x.shape[:-1], -1, block)
     scales = whole.abs().amax(-1)
     spread = _spread(scales, columns).clamp(min=torch.finfo(x.dtype).tiny)
     return torch.bucketize(x / spread, limits, out_int32=True).to(torch.uint8), scales
