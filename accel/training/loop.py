@@ -117,7 +117,8 @@ class Run:
                 return
 
     def _steps_left(self) -> Iterator[int]:
-        s, pending = self.settings, Pending(self)
+        s = self.settings
+        pending = Pending(s, self.journal, self.record)
         if self.step == 0:
             self.evaluate()
         for batch in self._prefetched():
@@ -126,7 +127,7 @@ class Run:
             rate = rate_at(self.step, s)
             self.step += 1
             if self.step not in self.left_out:
-                pending.put(*self._change_weights(batch, rate), rate)
+                pending.put(self.step, *self._change_weights(batch, rate), rate)
             last, stopping = self.step == s.steps, self.ranks.any(self.watch.stopping())
             due = last or self.step % s.checkpoint == 0
             if due or stopping or self.step % s.evaluate == 0:
@@ -390,6 +391,7 @@ class Run:
 
     def record(self, row: Measured) -> None:
         """Keep what was measured, and tell it."""
+        self.seconds += row.seconds or 0.0
         self.journal.add(row)
         self.watch.measured(row)
 

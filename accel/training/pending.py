@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from gpudeck.accel.training.errors import Diverged
-from gpudeck.accel.training.journal import Measured
+from gpudeck.accel.training.journal import Journal, Measured
+from gpudeck.accel.training.settings import Settings
 from gpudeck.language.text import phrase
-
-if TYPE_CHECKING:
-    from gpudeck.accel.training.loop import Run
 
 _RECENT = 100
 """The steps whose gradients tell how long one may be."""
@@ -28,8 +26,11 @@ class Pending:
     is not awaited. On a CPU they are there when the step was launched.
     """
 
-    def __init__(self, run: Run) -> None:
-        self._run, self._on_gpu = run, run.device.kind == "cuda"
+    def __init__(
+        self, settings: Settings, journal: Journal, record: Callable[[Measured], None]
+    ) -> None:
+        """Take what tells earlier steps, and what gets each new one."""
+        self._settings, self._journal, self._record = settings, journal, record
         self._waiting: tuple[int, Tensor, torch.cuda.Event | None, float] | None = None
         self.restart()
 
@@ -37,17 +38,18 @@ class Pending:
         """Begin to measure the time of a step."""
         self._began = time.perf_counter()
 
-    def put(self, loss: Tensor, norm: Tensor, rate: float) -> None:
+    def put(self, step: int, loss: Tensor, norm: Tensor, rate: float) -> None:
         """Take the numbers of the step that was launched, and record those of the one before."""
         self.flush()
-        numbers = torch.stack([loss, norm.to(loss.dtype)]).to("cpu", non_blocking=True)
-        arrived = None
-        if self._on_gpu:
+        numbers = torch.stack([loss, norm.to(loss.dtype)])
+        if loss.is_cuda:
             arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            numbers = numbers.to("cpu", non_blocking=True)
             arrived.record()
-        self._waiting = (self._run.step, numbers, arrived, rate)
-        if not self._on_gpu:
-            self.flush()
+            self._waiting = (step, numbers, arrived, rate)
+            return
+        self._waiting = (step, numbers, None, rate)
+        self.flush()
 
     def flush(self) -> None:
         """Record the step that is waiting. Raises Diverged if its numbers are not finite."""
@@ -59,23 +61,22 @@ class Pending:
         found, length = numbers.tolist()
         seconds = time.perf_counter() - self._began
         self.restart()
-        run = self._run
-        run.seconds += seconds
+        s = self._settings
         if not (math.isfinite(found) and math.isfinite(length)) or self._is_spike(length):
-            raise _diverged(step, found, length, run.settings.batch)
-        run.record(
+            raise _diverged(step, found, length, s.batch)
+        self._record(
             Measured(
                 step, loss=found, rate=rate, norm=length, seconds=seconds,
-                tokens_per_second=run.settings.batch * run.settings.tokens / seconds,
+                tokens_per_second=s.batch * s.tokens / seconds,
             )
         )  # fmt: skip
 
     def _is_spike(self, norm: float) -> bool:
         """Return whether a gradient is far longer than those of the last hundred steps."""
-        often = self._run.settings.spike
+        often = self._settings.spike
         if not often:
             return False
-        rows = self._run.journal.rows[-2 * _RECENT :]
+        rows = self._journal.rows[-2 * _RECENT :]
         norms = [row.norm for row in rows if row.norm is not None][-_RECENT:]
         return len(norms) >= _RECENT // 5 and norm > often * statistics.median(norms)
 
