@@ -299,4 +299,7 @@ if __name__ == "__main__":
     # threads of torch that wait for each other leave the processor to other programs, beside which
     # spinning ones halve the speed (tests/benchmarks/log/training.md)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # layers of an RWKV-7 that torch 2.11 takes from this cache have shapes of arbitrary numbers, as
+    # tests/benchmarks/log/training.md tells
+    os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")
     sys.exit(serve("train", work))

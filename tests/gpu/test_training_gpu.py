@@ -134,6 +134,22 @@ def test_lines_say_the_share_of_the_peak_and_the_energy_of_a_token(tmp_path) -> 
     assert rows[-1]["mj_per_token"] > 0
 
 
+def test_what_a_process_compiled_serves_the_next_one(tmp_path) -> None:
+    data = tmp_path / "text.txt"
+    data.write_text(TEXT)
+    words = ("model=rwkv7-tiny", f"data={data}", "steps=3", "batch=4", "tokens=64", "compile=yes")
+    command = [sys.executable, "-m", "gpudeck.accel.workloads.train", *(f"--{w}" for w in words)]
+    homes = {"GPUDECK_HOME": str(tmp_path / "home"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "c")}
+    losses = []
+    for out in (tmp_path / "first", tmp_path / "second"):
+        subprocess.run(
+            [*command, f"--out={out}"], check=True, capture_output=True, env={**os.environ, **homes}
+        )
+        rows = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+        losses.append([row["loss"] for row in rows if "loss" in row])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "lion", "muon"])
 def test_moments_in_8_bits_and_an_average_continue_to_the_last_bit(tmp_path, optimizer) -> None:
     data = tmp_path / "text.txt"
