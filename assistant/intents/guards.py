@@ -54,8 +54,11 @@ _NEEDLESS = re.compile(
 """It says why something shall end, and forbids nothing; "you don't need to cancel it" goes on."""
 _OF_EXCEPTED = re.compile(rf"{_NEGATIONS.pattern}\s+(?:\w+\s+)?$")
 """It stands before what is excepted: `15, not 14`, `le 13, pas le 12`."""
+_REGRETS = _of("pity shame schade dommage pena lastima")
+"""They are about what somebody has done."""
 _CONDITIONS = _of(
-    "if unless when whenever once until till while provided assuming wenn falls sobald solange "
+    "if whether ob unless when whenever once until till while provided assuming wenn falls "
+    "sobald solange "
     "sofern bis ausser\\swenn vorausgesetzt si quand lorsqu\\w* des\\squ\\w* jusqu\\w* tant\\sque "
     "pourvu cuando hasta mientras siempre\\sque en\\scuanto apenas as\\ssoon in\\scase only\\safter"
 )
@@ -154,6 +157,8 @@ def against(request: str, found: Reading, order: Order, known: Known, now: float
     rest = _NEEDLESS.sub(" ", rest)
     if _TAKEN_BACK.search(plain(request)):
         return Refusal("forbidden")
+    if words := _words(_REGRETS, rest):
+        return Refusal("forbidden", words)
     stops = order.verb in ("pause", "hold", "drain")
     if refused := None if stops else _negated(rest):
         return refused
@@ -177,7 +182,13 @@ def against(request: str, found: Reading, order: Order, known: Known, now: float
         return Refusal("unread", words)
     if order.verb in ("cancel", "kill") and not order.exclude and (words := _words(_KEEPING, rest)):
         return Refusal("unread", words)
-    return None if order.jobs or order.devices else _of_many(rest, found, order)
+    named = order.jobs or order.devices or points(found)
+    return None if named else _of_many(rest, found, order)
+
+
+def points(found: Reading) -> bool:
+    """Return whether an order is for "it", which may be the only job that it can be for."""
+    return found.head.startswith("order") and "jobs=@it" in found.marks
 
 
 def _without_excepting(rest: str, found: Reading) -> str:

@@ -60,6 +60,16 @@ class Orders(Values):
                 raise Unread(field)
         return order
 
+    def jobs(self, field: str = "jobs") -> tuple[Target, ...]:
+        """Return the jobs that are named; none for "it" where nothing was spoken of.
+
+        Who plans the order then takes the only job that it can be for, or names those there are.
+        """
+        spoken_of = self.state.jobs or self.letters(field)
+        if field == "jobs" and self.marked(field) == ["@it"] and not spoken_of:
+            return ()
+        return super().jobs(field)
+
     def _targets(self) -> tuple[tuple[Target, ...], str]:
         """Return the jobs and the group of an order, which may stand anywhere in it."""
         jobs, group = self.targets()

@@ -74,7 +74,8 @@ def completed(request: str, found: Reading, known: Known) -> Reading:
         over = [part for part in parts if part.first < last and part.last > first]
         if any(part.field in _WHOLE or (not has_noun and part.field != field) for part in over):
             continue
-        if not has_noun and any(part.first < first or part.last > last for part in over):
+        wider = [part for part in over if part.first < first or part.last > last]
+        if not has_noun and any(part.field == field == "jobs" for part in wider):
             continue  # "those that wait for 10" are not 10
         kept = next((part.field for part in over if part.field in _OF_NUMBERS), "")
         chosen = kept if kept not in ("", "jobs", "gpus") else field

@@ -42,7 +42,7 @@ DOUBTFUL = 0.7
 """The same for what is none of the program's business."""
 ALONE = 0.4
 """From this probability on a question is answered if nothing else can be meant."""
-CLEAR = 0.4
+CLEAR = 0.35
 """From this probability of a request as a whole on it is answered without asking back."""
 _LEAST = 0.1
 """A head below this probability is no choice."""
@@ -183,7 +183,7 @@ class _Interpreter:
         return Understood(None, self.language, refusal=refusal)
 
     def _against(self, found: Reading, order: Order) -> Refusal | None:
-        if _lacks_target(order):
+        if _lacks_target(order) and not guards.points(found):
             return Refusal("target")
         return guards.against(self.request, found, order, self.known, self.now)
 

@@ -10,7 +10,7 @@ from gpudeck.assistant.query.users import user_of
 from gpudeck.assistant.tools.tool import ToolContext
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
-from gpudeck.scheduler.protocol.jobs import Job, Queued, turn
+from gpudeck.scheduler.protocol.jobs import Job, Queued, suspension_of, turn
 from gpudeck.scheduler.protocol.search import Search, outcome
 from gpudeck.scheduler.protocol.snapshot import label
 
@@ -43,7 +43,7 @@ def targets(context: ToolContext, order: Order) -> list[Job]:
             known = words.text("name the job, for example by its number")
             raise UserError(f"{known}: {list_jobs(found)}" if found else known)
     else:
-        found = [job for job in _active(daemon) if outcome(job.state) in VERBS[order.verb].states]
+        found = [job for job in _active(daemon) if _may_be_meant(job, order.verb)]
         if len(found) != 1:
             known = words.text("name the job, for example by its number")
             raise UserError(f"{known}: {list_jobs(found)}" if found else known)
@@ -72,6 +72,14 @@ def _described(daemon: Client, order: Order) -> list[Job]:
         found = tuple(job for job in found if user_of(job) == order.user)
     whole = [daemon.job(job.id) for job in found]  # lists cut long commands off
     return [job for job in whole if _in_states(job, order)] if order.states else whole
+
+
+def _may_be_meant(job: Job, verb: str) -> bool:
+    """Return whether a job may be what an order without a target is for."""
+    if verb == "release":
+        return job.spec.hold or suspension_of(job) is not None
+    states = ("queued", "running") if verb == "hold" else VERBS[verb].states
+    return outcome(job.state) in states and not (verb == "hold" and job.spec.hold)
 
 
 def _in_states(job: Job, order: Order) -> bool:

@@ -1,18 +1,20 @@
 """Ask a file of requests in one world, and write how each is read and answered, and how fast.
 
-    python -m tests.benchmarks.asked_requests FILE --out ANSWERS.jsonl
+    python -m tests.benchmarks.asked_requests FILE... --out ANSWERS.jsonl [--record]
 
 FILE has one request a line; a follow-up is indented, `#` begins a comment. A file of JSON lines has
 `id`, `lang` and `turns` with `text`, as the sets of tests/integration/data. Each conversation is
 one of its own. Proposals are written, and never approved. The world is `asked_world`'s. A line of
 the answers has the request, what it was read as, the answer, and the milliseconds until it was
-whole. Judges who have not seen the program decide what is right.
+whole; `--record` writes their median and P95 to results/asked_requests.csv. Judges who have not
+seen the program decide what is right.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import tempfile
 import time
@@ -27,6 +29,7 @@ from gpudeck.assistant.intents.state import State
 from gpudeck.assistant.messages import Answer
 from gpudeck.scheduler.protocol.errors import UserError
 from tests.benchmarks.asked_world import world
+from tests.benchmarks.rows import context, write
 
 
 class Conversation(NamedTuple):
@@ -89,6 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.asked_requests")
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--record", action="store_true", help="the times, in the results")
     args = parser.parse_args()
     asked = [one for file in args.files for one in conversations(file)]
     spent: list[int] = []
@@ -106,6 +110,10 @@ def main() -> None:
                 out.flush()
     slow = sorted(spent)[int(len(spent) * 0.95)]
     print(f"{len(spent)} requests: {statistics.median(spent):.0f} ms, P95 {slow} ms")
+    if args.record:
+        row = {"requests": len(spent), "median ms": round(statistics.median(spent)), "P95 ms": slow}
+        where = context(f"{os.cpu_count()} cores", ("numpy", "tokenizers"))
+        write("asked_requests", [row | where])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Measure what becomes of whole requests: queries, orders, choices, refusals.
 
-    python -m tests.benchmarks.request_chain [--misses FILE] [--sets free,direct,new,first]
+    python -m tests.benchmarks.request_chain [--misses FILE] [--sets people,first]
 
 The requests are those of the profiles that were held out, with what was meant before them, and the
 known sets of `held_out_requests.jsonl`. A request of a profile is compared with the request that
@@ -185,7 +185,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.request_chain")
     parser.add_argument("--misses", type=Path)
     parser.add_argument("--weights", type=Path, help="another folder of the reader")
-    parser.add_argument("--sets", default="free,direct,new,first,second,third")
+    parser.add_argument("--sets", default="free,direct,new,talks,people,first,second,third")
     args = parser.parse_args()
     cases = [case for case in (*profiles(), *known_sets()) if case.set in args.sets.split(",")]
     reader = Reader.load(args.weights) if args.weights else shipped_reader()

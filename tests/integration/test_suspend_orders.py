@@ -124,6 +124,17 @@ def test_the_job_of_a_user_is_one_and_no_other_is_guessed(machine: Machine) -> N
         plan_action(ToolContext(machine.deck), Order("cancel", user="nobody-here"))
 
 
+def test_it_is_the_only_job_that_an_order_can_be_for(machine: Machine) -> None:
+    machine.deck.pause()
+    waiting = machine.deck.submit(["true"], gpus=1).job
+    held = machine.deck.submit(["true"], gpus=1, hold=True).job
+    context = ToolContext(machine.deck)
+    assert plan_action(context, Order("release")).jobs == (held.id,)
+    assert plan_action(context, Order("hold")).jobs == (waiting.id,)
+    with pytest.raises(UserError, match=f"name the job.*job {held.id}.*job {waiting.id}"):
+        plan_action(context, Order("cancel"))
+
+
 def test_what_uses_no_gpu_is_not_suspended(machine: Machine) -> None:
     job = machine.deck.submit(["sleep", "1000"]).job
     eventually(lambda: machine.deck.job(job.id).status == "running")

@@ -7,6 +7,7 @@ from datetime import datetime
 import pytest
 
 from gpudeck.assistant.intents.composed import completing, compose
+from gpudeck.assistant.intents.guards import against, points
 from gpudeck.assistant.intents.moments import moment_of
 from gpudeck.assistant.intents.names import Known
 from gpudeck.assistant.intents.state import State
@@ -210,3 +211,11 @@ def test_a_time_is_read_as_it_is_said(text: str, first: str, last: str) -> None:
         for at in (found.span.since, found.span.until)
     )
     assert tuple(made) == (first, last)
+
+
+def test_it_may_be_the_only_job_where_none_was_spoken_of() -> None:
+    assert said("order cancel", "jobs=@it", state=State()) == Order("cancel")
+    found = reading("order cancel", "jobs=@it")
+    assert points(found) and against("kill it now", found, Order("cancel"), KNOWN, NOW) is None
+    other = reading("order cancel", "jobs=@all")
+    assert against("kill the flurbel", other, Order("cancel"), KNOWN, NOW) is not None

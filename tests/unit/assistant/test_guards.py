@@ -28,13 +28,17 @@ AGAINST = {
         "brich bloß nicht job 7 ab", "n'annule pas le job 7", "no canceles el job 7",
         "no cancel job 7", "nunca canceles el job 7", "cancel job 7, wait no",
         "cancel job 7... never mind", "brich job 7 ab. ach nein",
-        "you don't need to cancel job 7", "we don't need it cancelled, job 7",
+        "a pity that ben had to cancel job 7",
+        "schade, dass lea job 7 abbricht",
+        "me da pena que lea cancelara el job 7", "you don't need to cancel job 7",
+        "we don't need it cancelled, job 7",
         "no hace falta cancelar el job 7",
     ),
     "condition": (
         "cancel job 7 if it hangs", "cancel job 7 unless it runs", "cancel job 7 when it is done",
         "brich job 7 ab, falls er hängt", "sobald er fertig ist, brich job 7 ab",
         "annule le job 7 s'il échoue si possible", "annule le job 7 quand il a fini",
+        "I wonder whether to cancel job 7", "ich überlege, ob ich job 7 abbreche",
         "cancela el job 7 si falla", "cancela el job 7 cuando termine", "cancel job 7 until monday",
     ),
     "time": (

@@ -104,7 +104,7 @@ def test_a_reading_becomes_a_query_or_an_order(found: Reading, wanted: Request) 
     [
         reading("ask jobs", spans=(("time", "when the moon was full"),)),
         reading("ask jobs", spans=(("jobs", "no such thing"),)),
-        reading("order cancel", "jobs=@it"),
+        reading("order cancel", "jobs=@them"),
         reading("order cancel", spans=(("jobs", "4"), ("at", "20:00"))),
         reading("order cancel", spans=(("jobs", "4"), ("if", "if it gets hot"))),
         reading("order drain", spans=(("gpus", "the loud one"),)),
