@@ -306,8 +306,9 @@ def _first_reading(contents: ChartContents) -> float | None:
 
 
 def _read_times(contents: ChartContents) -> Floats:
-    """Return when any of the devices was read: a gap is one of all of them."""
-    read = [times[~np.isnan(values)] for times, values in contents.lines.values()]
+    """Return when any of the devices was read, now or in the time that it is compared with."""
+    curves = (*contents.lines.values(), *contents.ghosts.values())
+    read = [times[~np.isnan(values)] for times, values in curves]
     return np.unique(np.concatenate(read)) if read else np.empty(0)
 
 

@@ -13,13 +13,15 @@ from gpudeck.accel import result as results
 from gpudeck.accel.result import Check, Figure, Result, Sensors
 from gpudeck.accel.workloads.catalog import WORKLOADS
 from gpudeck.app.format.values import ago, clock, duration, precise, significant
-from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_text
+from gpudeck.app.language.texts import tr, tr_count, tr_decimal, tr_text, tr_whole
 from gpudeck.language.text import Message
 from gpudeck.scheduler.protocol.jobs import Job
 from gpudeck.scheduler.protocol.progress import printable
 
 _MOST_OWN = 12
 """The members of a job's own result that are shown."""
+_PLAIN = 1e-4
+"""Smaller errors are written with an exponent."""
 MOST_SHOWN = 100.0
 """Larger errors, in multiples of the limit, are shown as ∞."""
 
@@ -86,7 +88,7 @@ def summarize_result(job: Job) -> ResultSummary | None:
         (tr("Median"), _ms(t.median)),
         ("P95", _ms(t.p95)),
         ("P99", _ms(t.p99)),
-        (tr("Calls"), f"{t.count}"),
+        (tr("Calls"), tr_whole(t.count)),
     )
     return ResultSummary(
         job=job.id,
@@ -127,12 +129,16 @@ def _facts(result: Result) -> Iterator[tuple[str, str]]:
 def _checked(check: Check) -> str:
     values = {
         "check": tr_text(check.name),
-        "error": f"{check.error:.2e}",
-        "limit": f"{check.bound:.2e}",
+        "error": _error(check.error),
+        "limit": _error(check.bound),
     }
     if check.passed:
         return tr("{check} {error}, within {limit}", **values)
     return tr("{check} {error}, over {limit}", **values)
+
+
+def _error(value: float) -> str:
+    return precise(value) if value >= _PLAIN else tr_decimal(f"{value:.1e}")
 
 
 def earlier_results(

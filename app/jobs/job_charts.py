@@ -80,7 +80,9 @@ class JobCharts(QWidget):
     def show_job(self, job: Job, state: State) -> None:
         """Draw the charts of a job."""
         snapshot = state.snapshot
-        made = job_charts(job, state, min(card.view.pixels for card in self.cards.values()))
+        # a chart that was never shown has no width yet
+        shown = [card.view.pixels for card in self.cards.values() if not card.frame.isHidden()]
+        made = job_charts(job, state, min(shown))
         self.setVisible(bool(made))
         if snapshot is None:
             return

@@ -206,8 +206,9 @@ class JobDetails(QWidget):
         )
         self._shown = job
         shown = details(job, snapshot)
-        # why it failed is said above the facts
-        facts = [fact for fact in shown.facts if not has_failed(job) or fact[0] != tr("Reason")]
+        # why it failed, or what it reached, is said above the facts
+        above = {tr("Reason")} if has_failed(job) else {tr("Verdict"), "TFLOP/s"}
+        facts = [fact for fact in shown.facts if fact[0] not in above]
         self._show_table(fact_table(facts, self._events, snapshot.time))
         set_text(self.title, shown.title)
         set_pill(self.state, tr(shown.state), pill_meaning(shown.state, shown.meaning))

@@ -38,7 +38,7 @@ HEADINGS = (
 WIDTHS = (56, 150, 104, 76, 140, 0, 92, 92, 76)
 """Pixels; 0 for all the width that is left."""
 PROGRESS = HEADINGS.index("Progress")
-DURATION = HEADINGS.index("Duration")
+DURATION, END = HEADINGS.index("Duration"), HEADINGS.index("End")
 OPTIONAL = tuple(map(HEADINGS.index, ("Needs", "TFLOP/s", "Device", "End")))
 """The columns that a narrow table leaves out, in this order."""
 _RIGHT = tuple(map(HEADINGS.index, ("Duration", "End", "TFLOP/s")))

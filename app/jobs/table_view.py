@@ -11,6 +11,7 @@ from gpudeck.app.jobs.arrangement import SortOrder
 from gpudeck.app.jobs.pinned_rows import PinnedRows
 from gpudeck.app.jobs.table import (
     DURATION,
+    END,
     HEADINGS,
     NAME,
     OPTIONAL,
@@ -33,6 +34,8 @@ _ARROW = 26
 """Pixels at the left of a name, where the arrow of an array or a group is."""
 _LONGEST = "999 h 59 min"
 """The longest text of the column of durations."""
+_LATEST = "≈ 12-28 23:58"
+"""The longest text of the column of ends."""
 _PADDING = 24
 _MOST_PINNED = 4
 """Jobs that run or wait and stay in sight while the others are scrolled."""
@@ -141,10 +144,10 @@ class JobTableView(ListTable):
         self.pinned.place()
 
     def _fit_widths(self) -> None:
-        """Make room for the longest duration and state in the current font."""
+        """Make room for the longest duration, end and state in the current font."""
         metrics, header = self.fontMetrics(), self.horizontalHeader()
         states = max((tr(state).capitalize() for state in STATES), key=metrics.horizontalAdvance)
-        for column, text in ((DURATION, _LONGEST), (STATE, states)):
+        for column, text in ((DURATION, _LONGEST), (END, _LATEST), (STATE, states)):
             header.resizeSection(column, metrics.horizontalAdvance(text) + _PADDING)
 
     def least_width(self) -> int:

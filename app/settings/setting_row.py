@@ -36,7 +36,7 @@ _NARROW, _NARROWEST = 560, 420
 editor is below the caption."""
 _STACKED = 2
 """The shape of a row that is narrower than _NARROWEST."""
-_EDITOR_WIDTH, _NUMBER_WIDTH = 260, 66
+_EDITOR_WIDTH, _NUMBER_WIDTH = 290, 66
 """Pixels of an editor, and of one of numbers, whose unit stands beside it."""
 _LEAST = 170
 """Pixels of the least width of a row."""

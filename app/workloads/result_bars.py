@@ -18,8 +18,8 @@ _NARROW, _WIDE = 460, 560
 parameters the results differ."""
 _COLUMNS = (46, 92, 84)
 """Pixels of the job's number, the time and the backend."""
-_VALUE, _SHARE = 52, 0.6
-"""Pixels of the value, and the most of the room behind the columns that the parameters take."""
+_VALUE, _LEAST_BAR = 52, 90
+"""Pixels of the value, and of the longest bar where the parameters need much room."""
 _LEFT, _RIGHT = (
     int(side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
     for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
@@ -79,7 +79,8 @@ class ResultBars(MarkChart):
             left += width
         if self.width() >= theme.px(_WIDE) and any(each.params for each in self.bars):
             longest = max(painter.fontMetrics().horizontalAdvance(b.params) for b in self.bars)
-            width = min(longest + theme.L, int((row.right() - left) * _SHARE))
+            most = row.right() - left - theme.px(_VALUE + _LEAST_BAR)
+            width = min(longest + 1 + theme.L, int(most))
             cut = painter.fontMetrics().elidedText(
                 bar.params, Qt.TextElideMode.ElideRight, width - theme.L
             )

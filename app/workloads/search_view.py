@@ -32,6 +32,7 @@ from gpudeck.app.workloads.search_record import (
     config_text,
     request_of,
 )
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.protocol.jobs import Job
 
 _COLUMNS = (
@@ -39,7 +40,7 @@ _COLUMNS = (
     TableColumn(tr_noop("Outcome"), 0, help=tr_noop("If it was right, or why it was refused")),
     TableColumn(tr_noop("Configuration"), 130),
 )
-_LISTED = 4
+_LISTED = 8
 """The rows that are shown without scrolling."""
 _KNOWN = tr_noop(
     "The best so far over the seconds of the search; the grey line is what the hardware allows"
@@ -61,6 +62,8 @@ class SearchView(QWidget):
         self._job: int | None = None
         self._asked: ReadSearch | None = None
         self._record: SearchRecord | None = None
+        self._reason: Message | None = None
+        """What the job's own result says, which is shown with it."""
         self.chart = OverlayChart(tr("Thousand calls a second"))
         self.caption = label(size="small", meaning="muted", wrap=True)
         self.model = RowTable[VariantRow](_COLUMNS)
@@ -90,6 +93,7 @@ class SearchView(QWidget):
             self.hide()
         elif job.id != self._job:
             self._job, self._asked = job.id, request_of(result)
+            self._reason = result.reason
             self.hide()
             self._read()
 
@@ -120,8 +124,8 @@ class SearchView(QWidget):
         self.table.setFixedHeight(height_of_rows(self.table, _LISTED))
         self.chart.setFixedHeight(self.table.height())
         verdict, kernel = record.verdict, record.kernel
-        said = tr("The winner was not judged.") if verdict is None else tr_text(verdict.text)
-        set_text(self.verdict, said)
+        said = phrase("The winner was not judged.") if verdict is None else verdict.text
+        set_text(self.verdict, "" if said == self._reason else tr_text(said))
         self.use.setText(tr(_USE if kernel is None else _REMOVE))
         set_tooltip(
             self.use,

@@ -1,11 +1,10 @@
 """Make pictures of every page of the real window, with the real daemon and the recorded trace.
 
-    python -m tests.gui.pictures [--out DIR] [--sheets]
+    python -m tests.gui.pictures [--out DIR]
 
 This renews the references of `test_pictures.py` and writes all pictures and a sheet of them to
-DIR. With --sheets it writes instead a contact sheet of each page and scheme, at each of
-`SHEET_SIZES`, with a row for each number of GPUs. The pictures show an hour of H100s that follow
-the trace, jobs with every outcome, alerts and a conversation.
+DIR. The pictures show an hour of H100s that follow the trace, jobs with every outcome, alerts and
+a conversation. `tests.gui.page_pictures` draws every page in other sizes.
 
 The clocks of the window, the daemon and its probe run at a thousandth of their speed, so the
 charts end at the same moment on every machine, and no two readings have the same time.
@@ -25,8 +24,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, Qt, QTimer
-from PySide6.QtGui import QColor, QImage, QPainter
+from PySide6.QtCore import QCoreApplication, QEvent, QTimer
+from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 
 import tests.gui.drawing  # noqa: F401 # before Qt starts
@@ -38,7 +37,6 @@ from gpudeck.app.language import texts
 from gpudeck.app.link.call import Call
 from gpudeck.app.models.requests import FindServed, ListModels
 from gpudeck.app.shell.desktop import Desktop
-from gpudeck.app.shell.window import PAGES
 from gpudeck.app.widgets import theme
 from gpudeck.app.workloads.search_record import ReadSearch
 from gpudeck.assistant.housekeeping import Finding
@@ -68,9 +66,6 @@ from tests.gui.test_other_machines import with_hosts
 from tests.support import eventually, state_folder
 
 SIZE = (1280, 800)
-SHEET_SIZES = ((800, 560), (1280, 800), (2560, 1440))
-_SHEET_HEIGHT = 400
-"""Pixels of the height of each picture on a contact sheet."""
 SCHEMES: tuple[theme.Scheme, ...] = ("light", "dark")
 FLEETS = (1, 8, 72)
 """Numbers of GPUs: one, several tiles, and a map."""
@@ -509,51 +504,6 @@ VIEWS: dict[int, dict[str, Callable[[Stage], QWidget | None]]] = {
 }
 
 
-def contact_sheets(app: QApplication, out: Path, fleets: tuple[int, ...] = FLEETS) -> list[Path]:
-    """Write a contact sheet of each page and scheme, with a row for each number of GPUs."""
-    found: dict[str, dict[tuple[int, int], QImage]] = {}
-    for row, count in enumerate(fleets):
-        with stage(app, count) as on:
-            for scheme in SCHEMES:
-                theme.apply(app, scheme)
-                for column, size in enumerate(SHEET_SIZES):
-                    on.window.resize(*size)
-                    for name in (*PAGES, "device", "welcome"):
-                        on.restore()
-                        shown = name
-                        if name == "workloads":  # one result, and one with many cells
-                            shown = "compare" if count == 8 else "attention"
-                        VIEWS[1].get(shown, _page(name))(on)
-                        on.settle()
-                        made = on.window.grab().toImage()
-                        small = made.scaledToHeight(
-                            _SHEET_HEIGHT, Qt.TransformationMode.SmoothTransformation
-                        )
-                        found.setdefault(f"{name}-{scheme}", {})[row, column] = small
-    files = []
-    for name, cells in found.items():
-        file = out / f"sheet-{name}.png"
-        _pasted(cells).save(str(file))
-        files.append(file)
-    return files
-
-
-def _pasted(cells: dict[tuple[int, int], QImage]) -> QImage:
-    """Return one picture of pictures of equal height, by row and column."""
-    widths = [cells[0, column].width() for column in range(len(SHEET_SIZES))]
-    rows = 1 + max(row for row, _ in cells)
-    whole = QImage(
-        sum(widths) + 8 * len(widths), rows * (_SHEET_HEIGHT + 8), QImage.Format.Format_RGB32
-    )
-    whole.fill(QColor("gray"))
-    painter = QPainter(whole)
-    for (row, column), picture in cells.items():
-        left = sum(widths[:column]) + 8 * column
-        painter.drawImage(left, row * (_SHEET_HEIGHT + 8), picture)
-    painter.end()
-    return whole
-
-
 def _refer(name: str, picture: QImage) -> None:
     """Save a picture as the reference if it differs from the present one."""
     file = REFERENCES / f"{name}.png"
@@ -575,16 +525,12 @@ def _renew_references(made: dict[str, QImage]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.gui.pictures")
     parser.add_argument("--out", type=Path, default=Path("build/pictures"))
-    parser.add_argument("--sheets", action="store_true", help="write contact sheets instead")
     parser.add_argument("--language", choices=texts.LANGUAGES, default="en")
     arguments = parser.parse_args()
     texts.use(arguments.language)
     out: Path = arguments.out
     out.mkdir(parents=True, exist_ok=True)
     app = theme.application()
-    if arguments.sheets:
-        print(f"{len(contact_sheets(app, out))} contact sheets in {out}")
-        return 0
     made: dict[str, QImage] = {}
     for count in FLEETS:
         with stage(app, count) as on:

@@ -58,7 +58,7 @@ def test_details_show_the_reason_and_the_result(fed):
     assert "python train.py --epochs=3" in facts
     fed.window.jobs.choose(6)
     facts = fed.window.jobs.details.facts.toPlainText()
-    assert "within 1.00e-05" in facts
+    assert "within 1.0e-05" in facts
     assert "0.085" in facts
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpudeck.accel.lessons.records import explain_rates
 from gpudeck.accel.result import PASS, Cell, Check, Result, Sensors, Timing, verdict_of
 from gpudeck.app.assistant.message_tree import Curve
 from gpudeck.app.assistant.requests import FinishedAnswer
@@ -207,6 +208,7 @@ def _result(one: Load, wrong: bool) -> Result:
         params["dtype"] = "bfloat16"
     error = 3.1e-2 if wrong else 1.1e-3
     timing = Timing(ms, ms, ms * 1.03, ms * 1.05, ms * 0.98, ms * 1.08, calls)
+    reason = explain_rates((H100,), {"hopper": 606.0, "cudnn": 594.0}, ("hopper", "cudnn"), True)
     cell = Cell(
         2, 16, 16, 8192, 128, False, "bfloat16", "forward", "auto", "hopper", "measured fastest",
         timing, flops, 4.0 * 2 * 16 * 8192 * 128 * 2, one.tflops, (Check("out", error, 2.4e-3),),
@@ -215,7 +217,7 @@ def _result(one: Load, wrong: bool) -> Result:
         workload=one.kind,
         device=H100,
         backend="hopper" if attention else "cublas",
-        reason=Text("auto: measured fastest on NVIDIA H100 80GB HBM3" if attention else "named"),
+        reason=phrase("auto: {sub}", sub=reason) if attention else phrase("named by the user"),
         params=params,
         verdict=verdict_of([Text("out is off by 3.1e-02, allowed 2.4e-03")] if wrong else []),
         checks=(Check("out", error, 2.4e-3),),
@@ -321,9 +323,20 @@ def log(job: Job) -> str:
     """Return what a job printed."""
     if job.spec.workload is None:
         name = job.spec.name
-        lines = [f"[{name}] step {at * 20:4d}  loss {2.9 - 0.4 * math.log1p(at):.3f}  lr 2.0e-05"
-                 for at in range(12)]  # fmt: skip
-        return "\n".join([f"[{name}] 8 shards, 1,204 sequences", *lines, ""])
+        if name.startswith("finetune"):
+            lines = [f"step={at * 20} loss={2.9 - 0.4 * math.log1p(at):.3f} lr={2e-5 * at / 12:.2e}"
+                     for at in range(12)]  # fmt: skip
+        else:
+            lines = [f"shard {at} of 12: 1,204 sequences" for at in range(1, 8)]
+        if isinstance(job.state, Failed):
+            folder = job.spec.cwd
+            lines += [
+                "Traceback (most recent call last):",
+                f'  File "{folder}/{name.partition("-")[0]}.py", line 61, in <module>',
+                "    shard = open(path, 'rb')",
+                job.state.quote,
+            ]
+        return "\n".join([f"[{name}] 12 shards", *lines, ""])
     state = job.state
     rate = msgspec.json.decode(state.result)["tflops"] if isinstance(state, Done) else 0.0
     steps = [f"timing  {at:3d} %   {rate * (1 + 0.004 * math.sin(at)):6.1f} TFLOP/s"
