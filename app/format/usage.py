@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -21,6 +21,7 @@ from gpudeck.scheduler.protocol.jobs import (
     held_gpus,
     held_seconds,
 )
+from gpudeck.scheduler.protocol.search import ENDED, MAX_LISTED, NEWEST, Search
 from gpudeck.scheduler.protocol.users import user_name
 
 Period = Literal["week", "month"]
@@ -48,6 +49,15 @@ class UsageRow(msgspec.Struct):
     """The GPU-hours in which the GPUs worked: `read_hours` times their utilisation."""
     failed_hours: float = 0.0
     """The GPU-hours of jobs that failed or were lost."""
+
+
+def ended_jobs(client: Client, since: float) -> Iterator[Job]:
+    """Yield the jobs that ended since a moment, the newest first."""
+    before: int | None = NEWEST
+    search = Search(outcomes=ENDED, since=since)
+    while before is not None:
+        jobs, before = client.page(search, before, MAX_LISTED)
+        yield from jobs
 
 
 def add_up(jobs: Iterable[Job], by: Period = "month") -> list[UsageRow]:

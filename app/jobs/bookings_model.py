@@ -43,17 +43,20 @@ def read_booking(
 
 def _chosen(text: str, snapshot: Snapshot) -> tuple[str, ...]:
     """Return the ids of the devices of this machine with these numbers."""
-    here = {s.device.index: s.device.id for s in snapshot.devices if not s.device.host}
+    here = {s.device.number: s.device.id for s in snapshot.devices if not s.device.host}
     found: dict[str, None] = {}
     for part in re.split(r"[\s,;]+", text.strip()):
+        if part in here:
+            found[here[part]] = None
+            continue
         match = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part)
         if match is None:
             raise UserError(tr("enter the numbers of GPUs, such as 0, 2-3"))
         first, last = int(match[1]), int(match[2] or match[1])
         for index in range(first, last + 1) or (first,):
-            if index not in here:
+            if str(index) not in here:
                 raise UserError(tr("there is no GPU {n} on this machine", n=index))
-            found[here[index]] = None
+            found[here[str(index)]] = None
     return tuple(found)
 
 

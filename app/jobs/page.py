@@ -32,6 +32,7 @@ from gpudeck.app.jobs.requests import RepeatJobs, SearchJobs
 from gpudeck.app.jobs.table import HEADINGS, JobTable
 from gpudeck.app.jobs.table_view import JobTableView
 from gpudeck.app.jobs.timeline_view import TimelineView
+from gpudeck.app.jobs.usage_panel import UsagePanel
 from gpudeck.app.language.texts import tr, tr_count, tr_noop
 from gpudeck.app.link.link import Link
 from gpudeck.app.link.notice import Notice, NoticeAction
@@ -91,6 +92,9 @@ _TABLE_SHARE = {False: 0.47, True: 0.45}
 _TYPING_MS = 150
 """Milliseconds after the last keystroke, when the search starts."""
 
+Panel = GroupsPanel | BookingsPanel | UsagePanel
+"""What is shown in place of the chosen job, with its button above the table."""
+
 
 class JobsPage(QWidget):
     """List the jobs, show the chosen one, and queue, move and cancel jobs."""
@@ -122,6 +126,7 @@ class JobsPage(QWidget):
         self.details, self.compared = JobDetails(state, link), JobCompare(link)
         self.form, self.groups = JobFormView(link), GroupsPanel(link)
         self.bookings, self.fold = BookingsPanel(link), FoldDetails(link)
+        self.usage = UsagePanel(link)
         self.timeline = TimelineView(link)
         self.removal = JobRemoval(self, link)
         self.asking = self.removal.asking
@@ -143,12 +148,16 @@ class JobsPage(QWidget):
             tooltip=hint("jobs.timeline", tr("When jobs run, and where they will start")),
             checkable=True,
         )
-        self._panels: dict[QPushButton, GroupsPanel | BookingsPanel] = {
+        self.open_usage = button(
+            tr("Usage"), tooltip=hint("jobs.usage", tr("What each person's jobs used"))
+        )
+        self._panels: dict[QPushButton, Panel] = {
             self.open_groups: self.groups,
             self.open_bookings: self.bookings,
+            self.open_usage: self.usage,
         }
         self.new = button(tr("New job"), kind="primary", tooltip=tr("Queue a command (Ctrl+N)"))
-        for hidden in (self.several, self.form, self.groups, self.bookings, self.fold):
+        for hidden in (self.several, self.form, *self._panels.values(), self.fold):
             hidden.hide()
         self._lay_out()
         self._connect()
@@ -170,10 +179,9 @@ class JobsPage(QWidget):
             self._history.start(history_search(search))
         if self.form.isVisible():
             self.form.show_snapshot(snapshot)
-        if self.groups.isVisible():
-            self.groups.show_snapshot(snapshot)
-        if self.bookings.isVisible():
-            self.bookings.show_snapshot(snapshot)
+        for panel in self._panels.values():
+            if panel.isVisible():
+                panel.show_snapshot(snapshot)
         self._history.update(snapshot.jobs, snapshot.time)
         if self._history.short and not self._typing.isActive():
             self._typing.start()
@@ -251,10 +259,8 @@ class JobsPage(QWidget):
         self._divided = divided
         room = self._parts.width() if beside else self._parts.height()
         table = round(room * self._shares[beside])
-        typing = any(
-            panel.isVisibleTo(self._parts) for panel in (self.form, *self._panels.values())
-        )
-        if beside and not typing and beside not in self._moved:
+        panel = any(panel.isVisibleTo(self._parts) for panel in self._panels.values())
+        if beside and not panel and beside not in self._moved:
             table = max(table, self.table.least_width() + 2 * theme.XS + 2)
         self._parts.setSizes([table, *[max(room - table, 0)] * len(parts)])
 
@@ -391,7 +397,7 @@ class JobsPage(QWidget):
         if snapshot is not None and len(pair) == 2:
             left, right = sorted(pair, key=lambda job: job.id)
             self.compared.show_jobs(left, right, snapshot)
-        panels = (self.form, self.groups, self.bookings)
+        panels = (self.form, *self._panels.values())
         free = all(panel.isHidden() for panel in panels)
         self.compared.setVisible(len(pair) == 2 and free)
         job = self._job(self._chosen)
@@ -500,10 +506,10 @@ class JobsPage(QWidget):
             self._open_form(True)
             self.form.fill(job.spec)
 
-    def _open_panel(self, panel: GroupsPanel | BookingsPanel, wanted: bool) -> None:
+    def _open_panel(self, panel: Panel, wanted: bool) -> None:
         """Show or hide a panel in place of the chosen job."""
         self.details.leave_whole_log()
-        for other in (self.form, self.groups, self.bookings):
+        for other in (self.form, *self._panels.values()):
             other.setVisible(wanted and other is panel)
         self._show_details()
         if wanted and (snapshot := self._state.snapshot) is not None:
@@ -536,8 +542,8 @@ class JobsPage(QWidget):
     def _open_form(self, wanted: bool) -> None:
         """Show or hide the form in place of the chosen job."""
         self.details.leave_whole_log()
-        self.groups.hide()
-        self.bookings.hide()
+        for panel in self._panels.values():
+            panel.hide()
         self.form.setVisible(wanted)
         self._show_details()
         if wanted:
@@ -598,6 +604,7 @@ class JobsPage(QWidget):
                 "jobs.pause": self.pause.click,
                 "jobs.groups": self.open_groups.click,
                 "jobs.bookings": self.open_bookings.click,
+                "jobs.usage": self.open_usage.click,
                 "jobs.timeline": self.as_timeline.click,
                 "jobs.search": self._find,
                 "log.search": self.details.output.box.setFocus,
@@ -623,8 +630,8 @@ class JobsPage(QWidget):
         both.addWidget(self.details)
         both.addWidget(self.compared)
         both.addWidget(self.form)
-        both.addWidget(self.groups)
-        both.addWidget(self.bookings)
+        for panel in self._panels.values():
+            both.addWidget(panel)
         both.addWidget(self.fold)
         both.splitterMoved.connect(self._keep_share)
         self._parts = both

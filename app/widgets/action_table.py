@@ -97,6 +97,7 @@ ACTIONS = (
         A("jobs.pause", "Pause or resume the queue", words="stop start"),
         A("jobs.groups", "Groups and clusters", ("Ctrl+Shift+G",), words="limits ray slurm"),
         A("jobs.bookings", "Reserve GPUs", ("Ctrl+Shift+B",), words="reservations booking keep"),
+        A("jobs.usage", "Usage of each person", ("Ctrl+Shift+U",), words="hours energy verdicts"),
         A("jobs.timeline", "Show the queue as a timeline", ("Ctrl+Shift+T",), words="gantt when"),
         A("jobs.search", "Search the jobs", ("Ctrl+F",), words="filter find"),
         A("log.search", "Search the log", ("Ctrl+Shift+F",), words="find output"),

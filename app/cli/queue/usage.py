@@ -6,12 +6,11 @@ import csv
 import io
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
 from pathlib import Path
 
 from gpudeck.app.cli import arguments
 from gpudeck.app.cli.output import print_json, print_line, print_table
-from gpudeck.app.format.usage import UsageRow, add_up, work_share
+from gpudeck.app.format.usage import UsageRow, add_up, ended_jobs, work_share
 from gpudeck.app.format.values import NOT_AVAILABLE
 from gpudeck.app.report.usage_page import usage_page
 from gpudeck.app.runs.person_verdicts import judge_person
@@ -19,8 +18,6 @@ from gpudeck.language.numbers import energy
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.jobs import Job
-from gpudeck.scheduler.protocol.search import ENDED, MAX_LISTED, NEWEST, Search
 from gpudeck.scheduler.protocol.settings import Settings
 
 _HEADINGS = ("USER", "JOBS", "SUCCEEDED", "GPU HOURS", "AT WORK", "CPU HOURS", "ENERGY")
@@ -50,7 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Print a line for each user and period, and verdicts on the newest one."""
     with Client() as client:
-        rows = add_up(_ended_jobs(client, args.since), args.by)
+        rows = add_up(ended_jobs(client, args.since), args.by)
         settings = client.snapshot(live=False).settings
     if args.out:
         _write(Path(args.out), rows, settings)
@@ -66,14 +63,6 @@ def run(args: Namespace) -> int:
     else:
         print_line("No job has ended in this time.")
     return 0
-
-
-def _ended_jobs(client: Client, since: float) -> Iterator[Job]:
-    before: int | None = NEWEST
-    search = Search(outcomes=ENDED, since=since)
-    while before is not None:
-        jobs, before = client.page(search, before, MAX_LISTED)
-        yield from jobs
 
 
 def _cells(row: UsageRow) -> tuple[str, ...]:

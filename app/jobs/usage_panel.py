@@ -1,0 +1,154 @@
+"""Show what each person's jobs used by week or month, with verdicts on the chosen one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from gpudeck.app.format.usage import Period, UsageRow, add_up, ended_jobs, work_share
+from gpudeck.app.format.values import NOT_AVAILABLE
+from gpudeck.app.jobs.verdict_view import VerdictView
+from gpudeck.app.language.texts import tr, tr_decimal, tr_noop, tr_whole
+from gpudeck.app.link.link import Link
+from gpudeck.app.runs.person_verdicts import judge_person
+from gpudeck.app.widgets import theme
+from gpudeck.app.widgets.controls import (
+    Stretch,
+    add_shortcuts,
+    button,
+    card,
+    choice_box,
+    column,
+    empty_label,
+    label,
+    row,
+    set_text,
+)
+from gpudeck.app.widgets.list_table import (
+    RowTable,
+    TableColumn,
+    chosen_row,
+    list_card,
+    list_table,
+    show_rows,
+)
+from gpudeck.language.numbers import energy
+from gpudeck.scheduler.protocol.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from gpudeck.app.link.call import Call
+
+COLUMNS = (
+    TableColumn(tr_noop("User"), 0),
+    TableColumn(tr_noop("Time"), 84),
+    TableColumn(tr_noop("Jobs"), 60, right=True),
+    TableColumn(tr_noop("GPU-hours"), 84, right=True, help=tr_noop("GPUs held, times the hours")),
+    TableColumn(
+        tr_noop("At work"), 70, right=True, help=tr_noop("The share of these in which GPUs worked")
+    ),
+    TableColumn(tr_noop("Energy"), 84, right=True),
+)
+_OPTIONAL = {5: 120, 2: 120}
+"""The columns that a narrow table leaves out where users would have fewer pixels than these."""
+PERIODS: dict[str, tuple[Period, float]] = {
+    tr_noop("By week"): ("week", 12 * 7 * 86400.0),
+    tr_noop("By month"): ("month", 366 * 86400.0),
+}
+"""What is added up, and how many seconds of the past are read."""
+_RENEW_S = 60.0
+
+
+@dataclass(frozen=True)
+class ReadUsage:
+    """Read what jobs used since a moment, by week or month."""
+
+    by: Period
+    since: float
+
+    def carry_out(self, call: Call) -> tuple[UsageRow, ...]:
+        with call.client() as client:
+            return tuple(add_up(ended_jobs(client, self.since), self.by))
+
+
+@dataclass(frozen=True)
+class UsageLine:
+    """Hold what the table shows of one person in one period."""
+
+    key: tuple[str, str]
+    cells: tuple[str, ...]
+    usage: UsageRow
+    tooltip: str = ""
+
+
+class UsagePanel(QWidget):
+    """List persons and periods, the newest first. Esc closes the panel."""
+
+    closed = Signal()
+
+    def __init__(self, link: Link) -> None:
+        super().__init__()
+        self._link = link
+        self._snapshot: Snapshot | None = None
+        self._asked: ReadUsage | None = None
+        self.model = RowTable[UsageLine](COLUMNS)
+        widths = [c.width for c in COLUMNS]
+        self.table = list_table(self.model, widths, tr_noop("Usage"), optional=_OPTIONAL)
+        self.table.selectionModel().currentRowChanged.connect(self._judge)
+        self.by = choice_box(tr("Usage"), PERIODS)
+        self.by.currentIndexChanged.connect(self._read)
+        self.empty = empty_label()
+        self.verdicts = VerdictView()
+        self.close_button = button(tr("Close"), self.closed, tooltip="Esc")
+        add_shortcuts(self, {"Esc": self.closed.emit})
+        self.setFocusProxy(self.table)
+        frame, self._stack = list_card(self.table, self.empty)
+        inner = QVBoxLayout()
+        inner.setSpacing(theme.M)
+        inner.addLayout(row(label(tr("Usage"), strong=True), Stretch(), self.by))
+        inner.addWidget(frame, 1)
+        inner.addWidget(self.verdicts)
+        inner.addLayout(row(Stretch(), self.close_button))
+        self.setLayout(column(card(inner)))
+
+    def show_snapshot(self, snapshot: Snapshot) -> None:
+        """Read the usage anew from time to time."""
+        self._snapshot = snapshot
+        _, seconds = PERIODS[self.by.currentData()]
+        if self._asked is None or snapshot.time - seconds - self._asked.since >= _RENEW_S:
+            self._read()
+
+    def _read(self) -> None:
+        if self._snapshot is not None:
+            by, seconds = PERIODS[self.by.currentData()]
+            self._asked = ReadUsage(by, self._snapshot.time - seconds)
+            self._link.send(self, self._asked, partial(self._take, self._asked), self._fail)
+
+    def _take(self, asked: ReadUsage, found: tuple[UsageRow, ...]) -> None:
+        if asked is self._asked:
+            set_text(self.empty, tr("No job has ended in this time."))
+            show_rows(self.table, self.model, tuple(map(_line, found)))
+            self._stack.setCurrentIndex(0 if found else 1)
+            self._judge()
+
+    def _fail(self, problem: str) -> None:
+        set_text(self.empty, problem)
+        self._stack.setCurrentIndex(1)
+
+    def _judge(self) -> None:
+        """Show the verdicts on the chosen person and period."""
+        chosen, snapshot = chosen_row(self.table, self.model), self._snapshot
+        if chosen is None or snapshot is None:
+            self.verdicts.show_verdicts(())
+        else:
+            self.verdicts.show_verdicts(judge_person(chosen.usage, snapshot.settings))
+
+
+def _line(usage: UsageRow) -> UsageLine:
+    used = NOT_AVAILABLE if usage.joules is None else tr_decimal(energy(usage.joules))
+    hours = tr_decimal(f"{usage.gpu_hours:.1f}")
+    cells = (usage.user, usage.period, tr_whole(usage.jobs), hours, work_share(usage), used)
+    return UsageLine((usage.period, usage.user), cells, usage)
