@@ -114,7 +114,7 @@ def free_gpus(snapshot: Snapshot | None) -> list[tuple[int, str]]:
             continue
         total, used = (state.reading.values.get(name) for name in ("mem_total", "mem_used"))
         if total is not None and used is not None:
-            place = f"GPU {state.device.index} · {state.device.name}"
+            place = f"GPU {state.device.number} · {state.device.name}"
             found.append((int(total - used), place))
     return found
 

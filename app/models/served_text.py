@@ -30,7 +30,7 @@ def _device(served: Served, snapshot: Snapshot | None) -> str:
         return "CPU" if served.device else ""
     for state in snapshot.devices if snapshot else ():
         if state.device.id == served.gpu and not state.device.host:
-            return f"GPU {state.device.index} · {state.device.name}"
+            return f"GPU {state.device.number} · {state.device.name}"
     return "GPU"
 
 

@@ -135,7 +135,7 @@ def _devices(snapshot: Snapshot | None) -> list[str]:
 def _device(state: DeviceState) -> list[str]:
     device, reading = state.device, state.reading
     facts = ", ".join(f"{k} {v}" for k, v in device.facts.items())
-    lines = [f"{device.index}: {device.name} ({device.kind}) {device.note} {facts}".rstrip()]
+    lines = [f"{device.number}: {device.name} ({device.kind}) {device.note} {facts}".rstrip()]
     if reading is None:
         return [*lines, "   not read now"]
     total = reading.values.get("mem_total")

@@ -90,7 +90,7 @@ def offered(snapshot: Snapshot) -> dict[str, dict[str, str]]:
     groups = {job.spec.group for job in snapshot.jobs if job.spec.group}
     return {
         "drained": {
-            str(s.device.index): f"{label(s.device)} · {card_name(s.device.name)}" for s in gpus
+            s.device.number: f"{label(s.device)} · {card_name(s.device.name)}" for s in gpus
         },
         "ignored_programs": {name: name for name in sorted(programs)},
         "preemptible_groups": {name: name for name in sorted(groups)},

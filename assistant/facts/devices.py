@@ -28,7 +28,7 @@ def subject(device: Device) -> str:
     """Return the subject of a device's facts: gpu0, cpu, replay0."""
     if device.kind == "cpu":
         return "cpu"
-    return f"{'replay' if device.kind == 'replay' else 'gpu'}{device.index}"
+    return f"{'replay' if device.kind == 'replay' else 'gpu'}{device.number}"
 
 
 def identity_facts(state: DeviceState, now: float) -> list[Fact]:

@@ -140,7 +140,7 @@ def drain(context: ToolContext, order: Order) -> PlannedAction:
         raise NotFound(words.text("there is no {gpu} on this machine", gpu=named))
     drained = set(settings.listed(snapshot.settings.drained))
     for device in found:
-        drained -= {device.id, str(device.index)}
+        drained -= {device.id, device.number}
         drained |= {device.id} if out else set()
     names = ", ".join(map(label, found))
     return _action(
@@ -155,7 +155,7 @@ def drain(context: ToolContext, order: Order) -> PlannedAction:
         ),
         lambda daemon: daemon.configure(drained=", ".join(sorted(drained))),
         words.text("Drained: {gpus}." if out else "In use again: {gpus}.", gpus=names),
-        f"gpudeck {order.verb} {' '.join(str(device.index) for device in found)}",
+        f"gpudeck {order.verb} {' '.join(device.number for device in found)}",
     )
 
 

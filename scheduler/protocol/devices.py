@@ -51,10 +51,6 @@ class Process(msgspec.Struct, frozen=True):
     """How it uses the device; `cpu` for a process of the machine, which uses no GPU."""
     sm: float | None = None
     """Its percentage of the multiprocessors in the last two seconds; None if it is not reported."""
-    instance: int | None = None
-    """The number of the MIG GPU instance that it runs on."""
-    part: str = ""
-    """The name of that instance."""
     cpu: float | None = None
     """Its percentage of one CPU core since the last reading; None before the second one."""
     notebook: str = ""
@@ -113,6 +109,18 @@ class Device(msgspec.Struct, frozen=True):
     """The driver's error if the device does not answer; None if it does."""
     host: str = ""
     """The name of the other machine that it belongs to; empty for this one."""
+    instance: int | None = None
+    """The number of a MIG instance on its GPU, which `index` is of; None for a whole device."""
+
+    @property
+    def number(self) -> str:
+        """Return what people type for it: "0", or "0:1" for a MIG instance, as CUDA's tools do."""
+        return f"{self.index}" if self.instance is None else f"{self.index}:{self.instance}"
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Return what devices are sorted by: instances come after their GPU."""
+        return self.index, -1 if self.instance is None else self.instance
 
 
 class Reading(msgspec.Struct, frozen=True):

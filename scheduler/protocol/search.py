@@ -76,7 +76,7 @@ def parse_words(typed: str, devices: Iterable[Device]) -> Words:
         if colon and name.lower() == "group":
             group = value
         elif colon and value and name.lower() == "gpu":
-            found = (d.id for d in devices if value in (d.id, str(d.index)))
+            found = (d.id for d in devices if value in (d.id, d.number))
             device = next(found, value)
         else:
             words.append(word)

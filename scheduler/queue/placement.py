@@ -139,7 +139,9 @@ class Slot:
     def suits(self, spec: Spec) -> bool:
         """Return whether the job could run here if nobody else used the device."""
         large_enough = self.total is None or spec.memory <= self.total
-        return not self.drained and of_type(self.device, spec) and large_enough
+        # CUDA gives a process one MIG instance at most
+        alone = self.device.instance is None or spec.gpus == 1
+        return not self.drained and of_type(self.device, spec) and large_enough and alone
 
     def booked_against(self, spec: Spec, at: float) -> Booking | None:
         """Return the first booking that keeps the job from starting here at this time.
@@ -253,7 +255,7 @@ def choose(
     """
     fitting = [slot for slot in slots if slot.has_room(spec, respect_reservations)]
     if spec.memory:
-        fitting.sort(key=lambda slot: (len(slot.holders), -(slot.free or 0.0), slot.device.index))
+        fitting.sort(key=lambda slot: (len(slot.holders), -(slot.free or 0.0), slot.device.place))
     return fitting[: spec.gpus] if len(fitting) >= spec.gpus else None
 
 

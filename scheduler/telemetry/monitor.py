@@ -80,7 +80,8 @@ class Monitor:
 
     def set_devices(self, devices: tuple[Device, ...]) -> None:
         """Take in what the probe found. A GPU that no longer answers keeps its name."""
-        known = {d.index: d for d in self.devices if d.kind == "nvidia" and d.silent is None}
+        whole = [d for d in self.devices if d.kind == "nvidia" and d.instance is None]
+        known = {d.index: d for d in whole if d.silent is None}
         self.devices = tuple(
             d
             if d.silent is None

@@ -96,7 +96,7 @@ class FindJobs(Request[Page], frozen=True, tag="find"):
                 )
             )
         for device in daemon.monitor.devices:
-            if search.device in (device.id, str(device.index)):
+            if search.device in (device.id, device.number):
                 search = msgspec.structs.replace(search, device=device.id)
                 break
         viewer = daemon.viewer(peer)

@@ -23,7 +23,7 @@ from gpudeck.scheduler.protocol.devices import Process
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Cancelled
 from gpudeck.scheduler.protocol.settings import Settings
-from gpudeck.scheduler.protocol.snapshot import SLEEP_NOTICE
+from gpudeck.scheduler.protocol.snapshot import SLEEP_NOTICE, label
 from tests.integration.deck import probe_pid, python, running
 from tests.support import eventually, lives
 
@@ -252,3 +252,31 @@ def test_a_process_of_a_job_is_ended_by_cancelling_the_job(edge: Edge) -> None:
         )  # not before it has the job's environment
         deck.kill(listed(deck, int(child)))
         assert isinstance(deck.wait(job.id, 20).state, Cancelled)
+
+
+def test_jobs_run_on_mig_instances_and_never_on_two_or_on_their_gpu(edge: Edge, home: Path) -> None:
+    edge.say(instances=2)
+    shows = "import os, time; print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)"
+    with Client() as deck:
+        eventually(lambda: sum(d.reading is not None for d in deck.snapshot().devices) == 3)
+        names = {label(d.device): d.device.id for d in deck.snapshot().devices}
+        assert [*names] == ["GPU 0", "GPU 0:0", "GPU 0:1"]
+        assert names["GPU 0:1"] == "MIG-101"
+        jobs = [deck.submit(python(f"{shows}; time.sleep(600)"), gpus=1) for _ in range(2)]
+        for job in jobs:
+            running(deck, job)
+        seen = eventually(
+            lambda: (
+                len(found := {deck.log(job.id).decode().strip() for job in jobs} - {""}) == 2
+                and found
+            )
+        )
+        assert seen == {"MIG-100", "MIG-101"}
+        third = deck.submit(python("1"), gpus=1, gpu_type="GPU 0:1")
+        assert "GPU 0:1" in str(deck.job(third.id).state.reason)
+        with pytest.raises(UserError, match="2 GPUs"):
+            deck.submit(python("1"), gpus=2)
+        for job in jobs:
+            deck.cancel(job.id)
+        deck.wait(third.id, 60)
+        assert deck.job(third.id).state.devices == ("MIG-101",)

@@ -44,6 +44,6 @@ def _set_drained(args: Namespace, drain: bool) -> int:
 def find_device(snapshot: Snapshot, name: str) -> Device:
     """Return the device with this index or UUID. Raises NotFound."""
     for state in snapshot.devices:
-        if name in {state.device.id, str(state.device.index)}:
+        if name in {state.device.id, state.device.number}:
             return state.device
     raise NotFound(phrase("there is no GPU {name}. See: gpudeck status", name=name))

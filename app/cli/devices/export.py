@@ -72,7 +72,7 @@ def run(args: Namespace) -> int:
     now = time.time()
     with Client() as client:
         known = (state.device for state in wait_for_reading(client).devices)
-        devices = [d for d in known if args.device in (None, str(d.index), d.id)]
+        devices = [d for d in known if args.device in (None, d.number, d.id)]
         if not devices:
             raise NotFound(
                 phrase("there is no device {device}. See: gpudeck status", device=args.device)

@@ -72,6 +72,6 @@ def _row(state: DeviceState) -> tuple[str, ...]:
 
 def _find(snapshot: Snapshot, name: str) -> DeviceState:
     for state in snapshot.devices:
-        if name in {state.device.id, str(state.device.index)} and state.device.kind != "cpu":
+        if name in {state.device.id, state.device.number} and state.device.kind != "cpu":
             return state
     raise NotFound(phrase("there is no GPU {name}. See: gpudeck power", name=name))

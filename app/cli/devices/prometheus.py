@@ -151,7 +151,7 @@ def _labels(device: Device, host: str) -> tuple[str, ...]:
     if device.kind == "cpu":
         return (device.id, device.name, host)
     return (
-        str(device.index),
+        device.number,
         device.id,
         f"nvidia{device.index}",
         device.name,

@@ -179,10 +179,10 @@ def _read(feed: Client) -> Iterator[trace.Moment]:
 def _anonymize_device(device: Device) -> Device:
     """Return the device without what identifies this card, because traces are shared."""
     facts = {name: value for name, value in device.facts.items() if name != "VBIOS"}
-    name = f"{device.kind}-{device.index}"
+    name = f"{device.kind}-{device.number}"
     return msgspec.structs.replace(device, id=name, facts=facts, instances=())
 
 
 def _anonymize_reading(device: Device, reading: Reading) -> Reading:
-    name = f"{device.kind}-{device.index}"
+    name = f"{device.kind}-{device.number}"
     return msgspec.structs.replace(reading, device=name, processes=())

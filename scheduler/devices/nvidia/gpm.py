@@ -123,17 +123,28 @@ def flops(values: dict[str, float], capability: tuple[int, int], sms: int) -> fl
 class GpmSampler:
     """Read the counters of one GPU between two calls of `read`."""
 
-    def __init__(self, handle: Any) -> None:
-        """Take the first sample. Raises NVMLError where the GPU or driver has no GPM."""
+    def __init__(self, handle: Any, part: int | None = None) -> None:
+        """Take the first sample. Raises NVMLError where the GPU or driver has no GPM.
+
+        Args:
+            handle: The NVML handle of the GPU.
+            part: The GPU instance of MIG to read; None: the whole GPU.
+        """
         if not nv.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
             raise nv.NVMLError(nv.NVML_ERROR_NOT_SUPPORTED)
-        self._handle = handle
+        self._handle, self._part = handle, part
         self._before = nv.nvmlGpmSampleAlloc()
         self._after = nv.nvmlGpmSampleAlloc()
         self._slow_at = 0.0
         self._kept: tuple[dict[str, float], dict[str, Absence]] = {}, {}
         """The last means of the slow metrics, and why some of them are missing."""
-        nv.nvmlGpmSampleGet(handle, self._before)
+        self._sample(self._before)
+
+    def _sample(self, sample: Any) -> None:
+        if self._part is None:
+            nv.nvmlGpmSampleGet(self._handle, sample)
+        else:
+            nv.nvmlGpmMigSampleGet(self._handle, self._part, sample)
 
     def read(self) -> tuple[dict[str, float], dict[str, Absence]]:
         """Return the means since the last call, and why some are missing.
@@ -143,7 +154,7 @@ class GpmSampler:
         now = monotonic()
         slowly = now >= self._slow_at
         fields = [field for field in METRICS if slowly or FIELDS[field].pace == "fast"]
-        nv.nvmlGpmSampleGet(self._handle, self._after)
+        self._sample(self._after)
         request = nv.c_nvmlGpmMetricsGet_t()
         request.version = nv.NVML_GPM_METRICS_GET_VERSION
         request.numMetrics = len(fields)
@@ -185,6 +196,7 @@ class HardwareCounters:
         sms: int,
         peak_bandwidth: float,
         calibrated: calibration.ClockCalibration | None = None,
+        part: int | None = None,
     ) -> None:
         """Open the counters, where the GPU has them.
 
@@ -194,13 +206,14 @@ class HardwareCounters:
             sms: The number of its multiprocessors; 0 where it is not known.
             peak_bandwidth: Bytes a second; 0 where it is not known.
             calibrated: The correction of its clock, where that was measured.
+            part: The GPU instance of MIG to read; None: the whole GPU.
         """
         self._capability, self._sms, self._peak = capability, sms, peak_bandwidth
         self._clock = calibrated or calibration.UNCALIBRATED
         self._method = describe_method(calibrated is not None)
         self._gpm: GpmSampler | NoCounters
         try:
-            self._gpm = GpmSampler(handle)
+            self._gpm = GpmSampler(handle, part)
         except nv.NVMLError as e:
             self._gpm = NoCounters(str(e))
         self._time = monotonic()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from time import monotonic
 from typing import Any
 
-import msgspec
 import pynvml as nv
 
 from gpudeck.language.text import Message, phrase
@@ -45,6 +44,7 @@ class Gpu:
         self.device = self._describe(index, capability, sms)
         # a GPU that is lost may still answer its name, but not this
         optional(nv.nvmlDeviceGetMemoryInfo, self.handle, nv.nvmlMemory_v2)
+        self._instances = self._mig.open(self.device)
         self._counters = HardwareCounters(
             self.handle,
             capability,
@@ -85,9 +85,18 @@ class Gpu:
             instances,
         )
 
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Return the GPU, and its MIG instances."""
+        return self.device, *(instance.device for instance in self._instances)
+
     def sample(self) -> None:
         """Take one sample of what is averaged over the interval."""
         self._sm_clock.sample()
+
+    def read_all(self, now: float, events: XidEvents) -> list[Reading]:
+        """Return one reading of the GPU and of each MIG instance. Raises as `read` does."""
+        return [self.read(now, events), *(instance.read(now) for instance in self._instances)]
 
     def read(self, now: float, events: XidEvents) -> Reading:
         """Return one reading of everything.
@@ -128,13 +137,14 @@ class Gpu:
         self._links.read(steady, values, absent, self._counters.available)
         events.read(self.device.id, values, absent, texts)
         self._check_instances(steady)
+        self._processes.follow(steady)
         processes, drawing = self._processes.current()
         return Reading(
             self.device.id, now, values, absent, methods, texts, processes, since, drawing=drawing
         )
 
-    def occupancy(self, now: float) -> Reading:
-        """Return a reading with memory and processes only."""
+    def occupancy(self, now: float) -> list[Reading]:
+        """Return readings with memory and processes only, of the GPU and of its instances."""
         memory = optional(nv.nvmlDeviceGetMemoryInfo, self.handle, nv.nvmlMemory_v2)
         values = {}
         if memory is not None:
@@ -142,7 +152,8 @@ class Gpu:
         elif self._unified:
             values = unified.machine_memory()
         processes, drawing = self._processes.current()
-        return Reading(self.device.id, now, values, processes=processes, drawing=drawing)
+        own = Reading(self.device.id, now, values, processes=processes, drawing=drawing)
+        return [own, *(instance.occupancy(now) for instance in self._instances)]
 
     def _check_instances(self, steady: float) -> None:
         if steady >= self._mig_check:
@@ -150,24 +161,18 @@ class Gpu:
             if self._mig.changed():
                 raise DevicesChanged(f"the MIG instances of GPU {self.device.index} changed")
 
-    def detail(self, now: float) -> Detail:
+    def details(self, now: float) -> list[Detail]:
         """Return what is read on request only: links, MIG instances, and details of the
-        processes."""
-        names = {instance.gpu_instance: instance.name for instance in self.device.instances}
-        processes = [
-            msgspec.structs.replace(p, part=names.get(p.instance, ""))
-            for p in self._processes.detailed()
-        ]
-        return Detail(
-            self.device.id,
-            now,
-            (*self._mig.parts(), *self._links.parts(monotonic())),
-            tuple(processes),
-        )
+        processes, each on the instance that it uses."""
+        parts = (*self._mig.parts(), *self._links.parts(monotonic()))
+        processes = () if self._instances else self._processes.detailed()
+        own = Detail(self.device.id, now, parts, processes)
+        return [own, *(instance.detail(now) for instance in self._instances)]
 
     def close(self) -> None:
         """Free what the meters hold."""
-        self._counters.close()
+        for opened in (self._counters, *self._instances):
+            opened.close()
 
 
 def _sm_count(handle: Any, capability: tuple[int, int]) -> int:

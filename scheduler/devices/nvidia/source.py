@@ -74,11 +74,12 @@ class NvmlSource(Source):
             )
 
     def devices(self) -> list[Device]:
-        """Return all GPUs by index, including those that do not answer."""
+        """Return all GPUs by index, each before its MIG instances, and those that do not
+        answer."""
         return sorted(
-            [gpu.device for gpu in self._gpus]
+            [device for gpu in self._gpus for device in gpu.devices]
             + [_silent(i, why) for i, why in self._silent.items()],
-            key=lambda d: d.index,
+            key=lambda d: d.place,
         )
 
     def sample(self) -> None:
@@ -87,25 +88,25 @@ class NvmlSource(Source):
             gpu.sample()
 
     def read(self, now: float) -> list[Reading]:
-        """Return one reading of each GPU. Raises DevicesChanged where one came or went."""
+        """Return one reading of each device. Raises DevicesChanged where one came or went."""
         try:
             self._events.collect()
             if nv.nvmlDeviceGetCount() != self._count:
                 raise DevicesChanged("the number of GPUs changed")
             self._retry_silent()
-            return [g.read(now, self._events) for g in self._gpus]
+            return [r for gpu in self._gpus for r in gpu.read_all(now, self._events)]
         except (nv.NVMLError, DevicesChanged) as e:
             # an Xid explains more than the fact that the GPU is gone
             xids = self._events.recent()
             raise DevicesChanged(f"{e} ({xids})" if xids else str(e)) from e
 
     def occupancy(self, now: float) -> list[Reading]:
-        """Return memory and processes of each GPU."""
-        return [gpu.occupancy(now) for gpu in self._gpus]
+        """Return memory and processes of each device."""
+        return [reading for gpu in self._gpus for reading in gpu.occupancy(now)]
 
     def details(self, now: float) -> list[Detail]:
-        """Return the details of each GPU."""
-        return [gpu.detail(now) for gpu in self._gpus]
+        """Return the details of each device."""
+        return [detail for gpu in self._gpus for detail in gpu.details(now)]
 
     def _retry_silent(self) -> None:
         """Raise DevicesChanged where a GPU that did not answer does again."""

@@ -141,9 +141,40 @@ class RecordedNvml:
             ):
                 setattr(pynvml, name, self._call(name))
 
+    def divide(self, count: int) -> None:
+        """Divide the GPUs into so many MIG instances, as the NVML API Reference describes them.
+
+        Their handles are 100, 101 and so on.
+        """
+
+        def handle(gpu: int, index: int) -> int:
+            if index >= count:
+                raise error(pynvml.NVML_ERROR_NOT_FOUND)
+            return 100 + index
+
+        whole = dict(self.answers)
+        self.answers |= {
+            "nvmlDeviceGetMigMode": [1, 1],
+            "nvmlDeviceGetMaxMigDeviceCount": 7,
+            "nvmlDeviceGetMigDeviceHandleByIndex": handle,
+            "nvmlDeviceGetGpuInstanceId": lambda handle: handle - 93,
+            "nvmlDeviceGetUUID": lambda handle: (
+                f"MIG-{handle}" if handle >= 100 else whole["nvmlDeviceGetUUID"](handle)
+            ),
+            "nvmlDeviceGetName": lambda handle: (
+                "NVIDIA H200 MIG 1g.18gb" if handle >= 100 else "NVIDIA H200"
+            ),
+            "nvmlDeviceGetAttributes": lambda handle: Answer(
+                multiprocessorCount=16 if handle >= 100 else 132, memorySizeMB=9856
+            ),
+            "nvmlDeviceGetUtilizationRates": NOT_SUPPORTED,
+            "nvmlGpmMigSampleGet": None,
+        }
+
     def follow(self, script: Path) -> None:
         """Before every call, do what the file says: {"gpus": 2, "errors": {"nvmlDeviceGetName":
-        15}, "processes": [[PID, BYTES]], "xids": [[GPU, XID]], "fields": {"230": 1}}.
+        15}, "processes": [[PID, BYTES]], "xids": [[GPU, XID]], "fields": {"230": 1},
+        "instances": 2}.
 
         "hangs" names a call that never comes back, as one does that blocks in the kernel.
         """
@@ -162,12 +193,10 @@ class RecordedNvml:
         ]
         errors = {name: error(code) for name, code in told.get("errors", {}).items()}
         hangs = {told["hangs"]: lambda *_: time.sleep(3600)} if "hangs" in told else {}
-        self.answers = {
-            **self._as_recorded,
-            "nvmlDeviceGetComputeRunningProcesses": running,
-            **errors,
-            **hangs,
-        }
+        self.answers = dict(self._as_recorded)
+        if "instances" in told:
+            self.divide(told["instances"])
+        self.answers |= {"nvmlDeviceGetComputeRunningProcesses": running, **errors, **hangs}
 
     def _call(self, name: str) -> Callable[..., Any]:
         def call(*values: Any) -> Any:
@@ -257,5 +286,5 @@ def one(
 ) -> Reading:
     """The source's reading `pause` seconds after the last."""
     recorded.now += pause
-    (reading,) = source.read(now)
+    reading, *_ = source.read(now)  # the others are of MIG instances
     return reading

@@ -15,6 +15,7 @@ from gpudeck.scheduler.devices.nvidia.queries import QUERIES
 from gpudeck.scheduler.devices.nvidia.source import NvmlSource
 from gpudeck.scheduler.protocol.devices import DevicesChanged
 from gpudeck.scheduler.protocol.fields import FIELDS
+from gpudeck.scheduler.protocol.snapshot import label
 from tests.unit.scheduler.recorded_nvml import NOT_SUPPORTED, RecordedNvml, error, one
 
 OLD = {
@@ -234,62 +235,64 @@ def test_without_any_counter_pcie_is_measured_now_and_then(card: RecordedNvml) -
     assert card.calls.count("nvmlDeviceGetPcieThroughput") == 2, "it takes 20 ms a call"
 
 
-def instances(card: RecordedNvml, count: int) -> None:
-    """The GPU is divided into so many MIG instances; their handles are 100, 101 and so on."""
-
-    def handle(gpu: int, index: int) -> int:
-        if index >= count:
-            raise error(pynvml.NVML_ERROR_NOT_FOUND)
-        return 100 + index
-
-    whole = dict(card.answers)
+def test_mig_instances_are_devices_beside_their_gpu(card: RecordedNvml) -> None:
+    card.divide(2)
+    mine = Answer(pid=os.getpid(), usedGpuMemory=2**30, gpuInstanceId=8)
     card.answers |= {
-        "nvmlDeviceGetMigMode": [1, 1],
-        "nvmlDeviceGetMaxMigDeviceCount": 7,
-        "nvmlDeviceGetMigDeviceHandleByIndex": handle,
-        "nvmlDeviceGetGpuInstanceId": lambda handle: handle - 93,
-        "nvmlDeviceGetUUID": lambda handle: (
-            f"MIG-{handle}" if handle >= 100 else whole["nvmlDeviceGetUUID"](handle)
-        ),
-        "nvmlDeviceGetName": lambda handle: (
-            "NVIDIA H200 MIG 1g.18gb" if handle >= 100 else "NVIDIA H200"
-        ),
-        "nvmlDeviceGetAttributes": lambda handle: Answer(
-            multiprocessorCount=16 if handle >= 100 else 132, memorySizeMB=9856
-        ),
-        "nvmlDeviceGetUtilizationRates": NOT_SUPPORTED,
+        "nvmlDeviceGetComputeRunningProcesses": lambda handle: [mine] if handle != 100 else [],
+        "nvmlGpmMigSampleGet": lambda gpu, part, sample: card.calls.append(f"part {part} of {gpu}"),
     }
-
-
-def test_mig_instances_are_parts_of_their_gpu(card: RecordedNvml) -> None:
-    instances(card, 2)
-    running = Answer(pid=os.getpid(), usedGpuMemory=2**30, gpuInstanceId=8)
-    card.answers["nvmlDeviceGetComputeRunningProcesses"] = [running]
     opened = NvmlSource()
-    (device,) = opened.devices()
-    assert [(i.uuid, i.sms, i.memory) for i in device.instances] == [
-        ("MIG-100", 16, 9856 * 2**20),
-        ("MIG-101", 16, 9856 * 2**20),
+    gpu, *parts = opened.devices()
+    assert gpu.mig and [i.uuid for i in gpu.instances] == ["MIG-100", "MIG-101"]
+    assert [(label(d), d.id, d.name, d.mig, d.facts["SMs"]) for d in parts] == [
+        ("GPU 0:0", "MIG-100", "NVIDIA H200 MIG 1g.18gb", False, "16"),
+        ("GPU 0:1", "MIG-101", "NVIDIA H200 MIG 1g.18gb", False, "16"),
     ]
-    reading = one(opened, card)
-    assert reading.values["mig"] == 1.0
-    assert reading.explained()["util"] == "NVML: Not Supported"
-    (detail,) = opened.details(100.0)
-    found = [p for p in detail.parts if p.kind == "instance"]
-    assert [p.texts["uuid"] for p in found] == ["MIG-100", "MIG-101"]
-    assert found[0].values["mem_used"] == 10545332224
-    assert detail.processes[0].part == "NVIDIA H200 MIG 1g.18gb"
+    card.now += 1.0
+    whole, first, second = opened.read(100.0)
+    assert whole.explained()["util"] == "NVML: Not Supported"
+    assert [r.device for r in (whole, first, second)] == [d.id for d in opened.devices()]
+    assert first.values["mem_used"] == 10545332224
+    assert first.values["util"] == pytest.approx(99.999), "only the counters know it"
+    assert first.methods["util"] and "tflops" not in first.values
+    assert "part 7 of 0" in card.calls and "part 8 of 0" in card.calls
+    assert [len(r.processes) for r in (first, second)] == [0, 1]
+    assert [r.device for r in opened.occupancy(101.0)] == [gpu.id, "MIG-100", "MIG-101"]
+    own, _, last = opened.details(102.0)
+    assert [p.texts["uuid"] for p in own.parts if p.kind == "instance"] == ["MIG-100", "MIG-101"]
+    assert (own.processes, [p.pid for p in last.processes]) == ((), [os.getpid()])
+    opened.close()
+    frees = card.calls.count("nvmlGpmSampleFree")
+    assert frees == card.calls.count("nvmlGpmSampleAlloc") == 6
+
+
+def test_an_instance_without_counters_says_so(card: RecordedNvml) -> None:
+    card.divide(1)
+    card.answers["nvmlGpmQueryDeviceSupport"] = NOT_SUPPORTED
+    known = card.answers["nvmlDeviceGetMemoryInfo"]
+
+    def memory(handle: int, *version: object) -> object:
+        if handle >= 100:
+            raise NOT_SUPPORTED
+        return known
+
+    card.answers["nvmlDeviceGetMemoryInfo"] = memory
+    reading = NvmlSource().read(100.0)[1]
+    assert "util" not in reading.values
+    assert "Not Supported" in reading.explained()["util"]
+    assert "Not Supported" in reading.explained()["mem_used"]
 
 
 def test_a_repartitioned_gpu_is_reopened(card: RecordedNvml) -> None:
     opened = NvmlSource()
-    instances(card, 1)
+    card.divide(1)
     with pytest.raises(DevicesChanged, match="the MIG instances of GPU 0 changed"):
         for _ in range(12):
             one(opened, card)
     opened = NvmlSource()
     assert len(opened.devices()[0].instances) == 1
-    instances(card, 0)
+    card.divide(0)
     with pytest.raises(DevicesChanged, match="MIG instances of GPU 0 changed"):
         for _ in range(12):
             one(opened, card)
@@ -298,7 +301,7 @@ def test_a_repartitioned_gpu_is_reopened(card: RecordedNvml) -> None:
         "it cannot be used as a whole, even while it is divided into nothing"
     )
     assert opened.devices()[0].facts["MIG"] == "on, without an instance"
-    instances(card, 3)
+    card.divide(3)
     with pytest.raises(DevicesChanged, match="MIG instances of GPU 0 changed"):
         for _ in range(12):
             one(opened, card)
@@ -322,9 +325,14 @@ def test_process_details_are_read_on_request(card: RecordedNvml) -> None:
     ]
     opened = NvmlSource()
     (fast,) = one(opened, card).processes
-    assert (fast.pid, fast.command, fast.sm) == (me, "", None), (
-        "a reading holds what the queue needs, and no more"
+    assert (fast.pid, fast.command, fast.sm) == (me, "", 50.0), (
+        "a reading holds what the queue and the history need, and no more"
     )
+    card.answers["nvmlDeviceGetProcessUtilization"][0].smUtil = 100
+    assert one(opened, card).processes[0].sm == 50.0, "the shares are not read each time"
+    card.now += 20.0
+    assert one(opened, card).processes[0].sm == 80.0
+    card.answers["nvmlDeviceGetProcessUtilization"][0].smUtil = 40
     mine, theirs = sorted(opened.details(100.0)[0].processes, key=lambda p: p.pid)
     assert (mine.kind, mine.sm, mine.memory) == ("both", 50.0, 2**30), (
         "the mean, without the samples that are old"

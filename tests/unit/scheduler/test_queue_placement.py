@@ -14,7 +14,7 @@ from gpudeck.scheduler.protocol.devices import Device, Process, Reading
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.jobs import Job, Progress, Queued, Running, Spec, turn
 from gpudeck.scheduler.protocol.schedule import expected_end
-from gpudeck.scheduler.protocol.wait_reasons import End, TooLittleMemory
+from gpudeck.scheduler.protocol.wait_reasons import End, TooFewGpus, TooLittleMemory
 from gpudeck.scheduler.protocol.wait_texts import render
 from gpudeck.scheduler.queue import policy
 from gpudeck.scheduler.queue.admission import check_spec, device_obstacle
@@ -465,3 +465,21 @@ def test_an_end_is_expected_by_the_pace_so_far() -> None:
 def test_one_gpu_can_be_asked_for_by_its_label_or_its_id(wanted: str) -> None:
     plan = decide([job(1, gpu_type=wanted), job(2, gpu_type=wanted)], GPUS, False, 1)
     assert [(start.job.id, start.devices) for start in plan.starts] == [(1, ("GPU-2",))]
+
+
+def test_a_mig_instance_is_for_one_job_with_one_gpu() -> None:
+    whole = msgspec.structs.replace(GPUS[0], mig=True)
+    parts = [
+        Device(f"MIG-{i}", 0, "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "nvidia", instance=i)
+        for i in range(2)
+    ]
+    uses = {d.id: use(10.0, total=10.0) for d in (whole, *parts)}
+    divided = Conditions(Availability(uses, frozenset([whole.id])))
+    devices = [whole, *parts, GPUS[1]]
+    planned = decide([job(1), job(2), job(3), job(4, 2)], devices, False, 1, divided)
+    placed = {start.job.id: start.devices for start in planned.starts}
+    assert placed == {1: ("MIG-0",), 2: ("MIG-1",), 3: ("GPU-1",)}
+    obstacle = device_obstacle(job(5, 2).spec, [whole, *parts], divided.availability)
+    assert obstacle == TooFewGpus(2, 1, False)
+    fits = decide([gib(6, 8.0)], [whole, parts[1]], False, 1, divided)
+    assert [start.devices for start in fits.starts] == [("MIG-1",)]
