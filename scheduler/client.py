@@ -54,6 +54,7 @@ from gpudeck.scheduler.protocol.jobs import (
     repeated,
 )
 from gpudeck.scheduler.protocol.log_file import Output
+from gpudeck.scheduler.protocol.past_processes import PastProcess
 from gpudeck.scheduler.protocol.place import Place
 from gpudeck.scheduler.protocol.schedule import Landing, Moved
 from gpudeck.scheduler.protocol.search import MAX_LISTED, NEWEST, Search
@@ -80,6 +81,7 @@ from gpudeck.scheduler.verbs.devices import (
     GetDetails,
     GetFields,
     GetHistory,
+    GetProcesses,
     KillProcess,
 )
 from gpudeck.scheduler.verbs.groups import GetGroups, Pause, SetGroup
@@ -476,6 +478,14 @@ class Client:
         """Return the names of all fields that were read of a device between two times."""
         return self.send(GetFields(device, since, until))
 
+    def processes(self, since: float, until: float = 1e18) -> tuple[PastProcess, ...]:
+        """Return the processes that used a device between two times, the newest first.
+
+        `history` takes `use.key` of each as a device, with the fields of
+        `gpudeck.scheduler.protocol.past_processes`.
+        """
+        return self.send(GetProcesses(since, until))
+
     def annotations(self, since: float, until: float = 1e18) -> tuple[Annotation, ...]:
         """Return jobs, throttling, alerts and Xid events between two times, oldest first.
 
@@ -819,6 +829,7 @@ class AsyncVerbs(Threaded):
     artefacts = as_coroutine(Client.artefacts)
     snapshot = as_coroutine(Client.snapshot)
     history = as_coroutine(Client.history)
+    processes = as_coroutine(Client.processes)
     alerts = as_coroutine(Client.alerts)
     acknowledge = as_coroutine(Client.acknowledge)
     configure = as_coroutine(Client.configure)

@@ -31,10 +31,17 @@ class SparkCard(QFrame):
         self.title, self.text = title, ""
         self.values = np.empty(0)
         self._top: float | None = None
-        self._unit, self._span = 1.0, span
+        self._unit, self._span = 1.0, ""
         self.setFixedHeight(theme.px(HEIGHT))
         self.setAccessibleName(title)
-        self.setToolTip(tr("{title} in the last {span}", title=title, span=span))
+        self.show_span(span)
+
+    def show_span(self, span: str) -> None:
+        """Say of which time the values are."""
+        if span != self._span:
+            self._span = span
+            self.setToolTip(tr("{title} in the last {span}", title=self.title, span=span))
+            self.update()
 
     def show_values(self, values: Floats, top: float | None, text: str, unit: float = 1.0) -> None:
         """Show other values.

@@ -1,4 +1,8 @@
-"""Show what the table has no room for: the whole command of a process, and its last minutes."""
+"""Show what the table has no room for: the whole command of a process, and how it used its device.
+
+The history keeps that of processes on GPUs. Of others, and of the first minutes, the page itself
+remembers the readings.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +18,26 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QSizePolicy
 
 from gpudeck.app.charts.spark_card import SparkCard
-from gpudeck.app.language.texts import tr
+from gpudeck.app.language.texts import tr, tr_decimal
+from gpudeck.app.link.link import Link
+from gpudeck.app.processes.past import MONTH_S, ProcessCurves, ReadUse
 from gpudeck.app.processes.process_rows import CPU, MEMORY, SM_SHARE, ProcessRow
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import Stretch, button, column, elided, label, row, set_text
 from gpudeck.app.widgets.safe_text import SafeText
+from gpudeck.language.numbers import duration
 from gpudeck.scheduler.protocol.devices import Detail, Process
+from gpudeck.scheduler.protocol.past_processes import use_of
 
-_KEPT = 120
-"""Readings that are kept of each process: four minutes."""
+_KEPT, _KEPT_S = 120, 240.0
+"""Readings that are kept of each process, and the seconds that they last."""
 _COMMAND_HEIGHT = 100
 """The most pixels of height of a command; a longer one is scrolled."""
 Form = Literal["low", "below", "beside"]
 """Charts beside the texts, in a row below them, or one below the other."""
 _HEIGHTS: dict[Form, int] = {"low": 96, "below": 150, "beside": 240}
 """The height of a chart."""
-_Key = tuple[str, str, int, int]
+_Key = tuple[str, int, int]
 _Readings = tuple[float, float, float]
 """Bytes, and the loads of the GPU and of the CPU in percent; NaN where one is not known."""
 
@@ -40,8 +48,12 @@ class ProcessAbout(QFrame):
     copied = Signal()
     """The user wants the command in the clipboard."""
 
-    def __init__(self) -> None:
+    def __init__(self, link: Link) -> None:
         super().__init__()
+        self._link = link
+        self._asked: ReadUse | None = None
+        """The newest request for the use of a process."""
+        self._past: ProcessCurves | None = None
         self.setProperty("card", "true")
         self.title = label(strong=True)
         self.facts = elided(size="small", meaning="muted")
@@ -49,7 +61,8 @@ class ProcessAbout(QFrame):
         self.command = SafeText()
         self.command.setAccessibleName(tr("Command of the process"))
         self.memory, self.load = (
-            SparkCard(name, "4 min") for name in (tr("Memory"), tr("GPU load"))
+            SparkCard(name, tr_decimal(duration(_KEPT_S)))
+            for name in (tr("Memory"), tr("GPU load"))
         )
         self._readings: dict[_Key, deque[_Readings]] = {}
         texts = column(
@@ -102,8 +115,13 @@ class ProcessAbout(QFrame):
         """Forget all readings; the next ones would not follow them without a gap."""
         self._readings = {}
 
-    def show_process(self, chosen: ProcessRow) -> None:
-        """Describe a process of the table."""
+    def show_process(self, chosen: ProcessRow, since: float | None, now: float) -> None:
+        """Describe a process of the table.
+
+        Args:
+            since: The begin of what is shown of it; None: when it began.
+            now: Seconds since the epoch.
+        """
         process = chosen.process
         set_text(self.title, f"{process.name} · PID {process.pid}")
         set_text(self.facts, _facts(process))
@@ -115,11 +133,30 @@ class ProcessAbout(QFrame):
         known = self._readings.get(_key(device, process)) or (_readings(process),)
         missing = np.full((_KEPT - len(known), 3), math.nan)  # the curve ends at the present
         sizes, loads, cpu_loads = np.vstack((missing, np.array(known))).T
-        on_cpu = process.kind == "cpu"
+        on_cpu, span = process.kind == "cpu", _KEPT_S
+        began = max(process.start or now - MONTH_S, now - MONTH_S) if since is None else since
+        if not on_cpu and now - began > _KEPT_S:
+            key = use_of(device, process).key
+            self._read(ReadUse(key, began, now))
+            if self._past is not None and self._past.request.key == key:
+                sizes, loads, span = self._past.sizes, self._past.loads, now - began
+        for chart in (self.memory, self.load):
+            chart.show_span(tr_decimal(duration(span)))
         self.load.title = tr("CPU") if on_cpu else tr("GPU load")
         self.memory.show_values(sizes, None, chosen.cells[MEMORY], unit=2.0**30)
         shown, top = (cpu_loads, None) if on_cpu else (loads, 100.0)
         self.load.show_values(shown, top, chosen.cells[CPU if on_cpu else SM_SHARE])
+
+    def _read(self, wanted: ReadUse) -> None:
+        """Request the use of a process, again from time to time."""
+        if self._asked is not None and self._asked.is_like(wanted):
+            return
+        self._asked = wanted
+        self._link.send(self, wanted, self._take_use, lambda _: None, background=True)
+
+    def _take_use(self, found: ProcessCurves) -> None:
+        if found.request is self._asked:
+            self._past = found
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -134,7 +171,7 @@ class ProcessAbout(QFrame):
 
 
 def _key(device: str, process: Process) -> _Key:
-    return device, process.part, process.pid, process.ticks
+    return device, process.pid, process.ticks
 
 
 def _readings(process: Process) -> _Readings:

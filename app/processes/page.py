@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from functools import partial
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QAction, QGuiApplication, QHideEvent, QResizeEvent
@@ -15,6 +16,7 @@ from gpudeck.app.link.link import Link
 from gpudeck.app.processes.about import ProcessAbout
 from gpudeck.app.processes.grouping import GROUPINGS, Line, memory_parts, process_lines
 from gpudeck.app.processes.memory_bar import MOST, MemoryBar
+from gpudeck.app.processes.past import RENEW_S, SPANS, ReadPast
 from gpudeck.app.processes.process_rows import (
     CONTAINER,
     CPU,
@@ -53,6 +55,7 @@ from gpudeck.scheduler.protocol.snapshot import Snapshot
 from gpudeck.scheduler.verbs.devices import KillProcess
 
 EMPTY = tr_noop("No process uses a GPU.")
+NONE_THEN = tr_noop("No process used a GPU in that time.")
 NO_PROCESS = tr_noop("No process of this machine is visible.")
 RECORDED = tr_noop("Recordings contain no process data.")
 NOTHING_FOUND = tr_noop("No process matches the filter.")
@@ -89,6 +92,9 @@ class ProcessesPage(QWidget):
         self._state, self._link = state, link
         self._problem: str | None = None
         """Why the devices were not read."""
+        self._past: tuple[Detail, ...] | None = None
+        """The processes of the chosen time; None while they are not read."""
+        self._asked: ReadPast | None = None
         self._ending: ProcessRow | None = None
         """The process that the user is asked about."""
         self._folded: frozenset[str] = frozenset()
@@ -108,6 +114,8 @@ class ProcessesPage(QWidget):
         self.filter.textChanged.connect(self.refresh)
         self.grouping = choice_box(tr("Groups"), GROUPINGS)
         self.grouping.currentIndexChanged.connect(self._regroup)
+        self.span = choice_box(tr("Time"), SPANS)
+        self.span.currentIndexChanged.connect(self._choose_span)
         self.count = label(size="small", meaning="muted")
         self.title, self.usage = label(tr("Memory"), strong=True), label(meaning="muted")
         self.bar = MemoryBar()
@@ -129,7 +137,7 @@ class ProcessesPage(QWidget):
             tr("End process"), tr("Cancel"), self._kill, lambda: self._ask_about(None)
         )
         self.empty = empty_label(tr(EMPTY))
-        self.about = ProcessAbout()
+        self.about = ProcessAbout(self._link)
         self.about.copied.connect(lambda: self._copy(command=True))
 
     def _bind(self) -> dict[str, QAction]:
@@ -154,9 +162,8 @@ class ProcessesPage(QWidget):
 
     def _lay_out(self) -> None:
         search, buttons = QWidget(), QWidget()
-        search.setLayout(
-            row(Stretch(self.filter, 9), self.grouping, self.count, Stretch(), spacing=theme.M)
-        )
+        choices = (self.span, self.grouping, self.count)
+        search.setLayout(row(Stretch(self.filter, 9), *choices, Stretch(), spacing=theme.M))
         buttons.setLayout(row(Stretch(), self.end))
         above = FoldRow(search, buttons, (1, 0))
         inside = column(
@@ -189,6 +196,9 @@ class ProcessesPage(QWidget):
     def refresh(self) -> None:
         """Show the processes that were read last."""
         snapshot, details = self._state.snapshot, self._state.details
+        if snapshot is not None and self._seconds is not None:
+            self._read_past(snapshot.time - self._seconds)
+            details = self._past
         if snapshot is None or details is None:
             waiting = self._state.link.text if snapshot is None else tr("Reading the processes…")
             set_text(self.empty, self._problem or waiting)
@@ -220,18 +230,40 @@ class ProcessesPage(QWidget):
         )
         set_text(self.count, self._problem or count)
         kinds = {device.kind for device in devices}
-        set_text(self.empty, tr(NOTHING_FOUND if total else _reason_for_none(kinds)))
+        none = _reason_for_none(kinds) if self._seconds is None else NONE_THEN
+        set_text(self.empty, tr(NOTHING_FOUND if total else none))
         self._stack.setCurrentIndex(0 if lines else 1)
         if self._ending is not None and self._ending.key not in {r.key for r in rows}:
             self._ask_about(None)  # it has ended by itself
         self._enable()
 
+    @property
+    def _seconds(self) -> float | None:
+        """Return of how many seconds the processes are listed; None: of the present."""
+        return SPANS[self.span.currentData()]
+
+    def _choose_span(self) -> None:
+        self._past = self._asked = None
+        self.refresh()
+
+    def _read_past(self, since: float) -> None:
+        """Request the processes since a moment, again from time to time."""
+        if self._asked is None or since - self._asked.since >= RENEW_S:
+            self._asked = ReadPast(since)
+            self._link.send(self, self._asked, partial(self._take_past, self._asked))
+
+    def _take_past(self, asked: ReadPast, details: tuple[Detail, ...]) -> None:
+        if asked is self._asked:
+            self._past = details
+            self.refresh()
+
     def _show_chosen(self) -> None:
         """Describe the chosen process."""
-        chosen = self.chosen()
+        chosen, snapshot = self.chosen(), self._state.snapshot
         self.about.setVisible(chosen is not None)
-        if chosen is not None:
-            self.about.show_process(chosen)
+        if chosen is not None and snapshot is not None:
+            since = None if self._seconds is None else snapshot.time - self._seconds
+            self.about.show_process(chosen, since, snapshot.time)
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
@@ -259,7 +291,7 @@ class ProcessesPage(QWidget):
         unknown = {CPU} if all(row.process.cpu is None for row in rows) else set[int]()
         self.table.leave_out(frozenset(ONLY_GPU if only_cpu else unknown) | _empty(details))
         self.model.cores = max((values.get("cores", 1.0) for values in readings), default=1.0)
-        self.use.setVisible(bool(rows) and total > 0)
+        self.use.setVisible(bool(rows) and total > 0 and self._seconds is None)
         grouping = self.grouping.currentData()
         lines = process_lines(rows, grouping, frozenset(), MEMORY, True, _none)
         self.bar.show_owners(memory_parts(lines, grouping, MOST), used, total)
@@ -307,7 +339,7 @@ class ProcessesPage(QWidget):
     def _enable(self) -> None:
         self._show_chosen()
         chosen = self.chosen()
-        known = chosen is not None and chosen.process.ticks > 0
+        known = chosen is not None and chosen.process.ticks > 0 and self._seconds is None
         self.end.setEnabled(known and self._ending is None)
         text = _end_text(chosen.process) if chosen is not None and known else tr(_END)
         if self.end.text() != text:

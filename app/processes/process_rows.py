@@ -31,9 +31,7 @@ COLUMNS = (
     ProcessColumn(tr_noop("PID"), 76, True, tr_noop("Process ID on this machine")),
     ProcessColumn(tr_noop("User"), 90, False, tr_noop("Owner of the process")),
     ProcessColumn(tr_noop("Job"), 76, True, tr_noop("GPU Deck job that the process belongs to")),
-    ProcessColumn(
-        tr_noop("Device"), 76, False, tr_noop("GPU, and its MIG instance if it is divided")
-    ),
+    ProcessColumn(tr_noop("Device"), 76, False, tr_noop("GPU, or its MIG instance")),
     ProcessColumn(
         tr_noop("CPU"), 84, True, tr_noop("Load since the last reading; 100 % is one core")
     ),
@@ -148,7 +146,7 @@ def _row(process: Process, device: Device | None, now: float) -> ProcessRow:
         str(process.pid),
         process.user or NOT_AVAILABLE,
         tr("assistant") if process.assistant else job,
-        f"{where} · {process.part}" if process.part else where,
+        where,
         percent(process.cpu),
         NOT_AVAILABLE if process.memory is None else memory(process.memory),
         ("" if not computes else NOT_AVAILABLE) if process.sm is None else f"{process.sm:.0f} %",

@@ -35,7 +35,7 @@ from gpudeck.app.widgets.share_delegate import SHARE, ShareDelegate
 DESCENDING, ASCENDING = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
 _ARROW = 26
 """Pixels at the left of a name, where the arrow of a group is."""
-_NARROW, _NARROW_NAME = 900, 120
+_NARROW, _NARROW_NAME = 900, 150
 """Pixels of a table in which names have less room, and of these names."""
 _OPTIONAL = {KIND: 320, CONTAINER: 320, AGE: 240, JOB: 180, DEVICE: 140, PID: 120}
 """The columns that a narrow table leaves out, in this order, where the command would have fewer

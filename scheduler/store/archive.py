@@ -92,6 +92,16 @@ class Archive(Database):
             self._roll(device, 1, by_step(table, TIERS[1].step))
             self.connection.execute(self._q["clear_journal"], (device,))
 
+    def finish(self, device: str) -> None:
+        """Close the open blocks of a device that is not read again, so that they expire."""
+        with self._transaction():
+            for tier in range(1, LAST + 1):
+                block = self.connection.execute(self._q["open_block"], (device, tier)).fetchone()
+                if block is not None:
+                    (known,) = self._read([block], None)
+                    self._drop(block[0])
+                    self._close(device, tier, known)
+
     def _roll(self, device: str, tier: int, table: HistoryTable) -> None:
         """Add rows to the open block of a tier; close it where it is full, or far from the new
         rows."""
@@ -174,6 +184,29 @@ class Archive(Database):
         """Return the time of the last row of each device."""
         with self._translated():
             return dict(self.connection.execute(self._q["newest"]).fetchall())
+
+    def last(self, device: str) -> float | None:
+        """Return the time of the last row of a device, or None where there is none."""
+        with self._translated():
+            (found,) = self.connection.execute(self._q["last"], (device,)).fetchone()
+        return None if found is None else float(found)
+
+    def between(
+        self, first: str, end: str, since: float, until: float
+    ) -> dict[str, tuple[float, float]]:
+        """Return the devices from `first` up to, not including, `end`, in the order of names.
+
+        Returns:
+            Of each the first and the last moment of its rows that overlap the time.
+        """
+        with self._translated():
+            rows = self.connection.execute(self._q["between"], (first, end, since, until))
+            return {device: (begin, last) for device, begin, last in rows}
+
+    def unfinished(self) -> list[str]:
+        """Return the devices with open blocks."""
+        with self._translated():
+            return [device for (device,) in self.connection.execute(self._q["unfinished"])]
 
     def fields(self, device: str, since: float, until: float) -> list[str]:
         """Return the fields that were read of the device in that time."""

@@ -44,6 +44,15 @@ SELECT DISTINCT field FROM columns WHERE block IN (SELECT id FROM blocks WHERE d
 -- name: newest
 SELECT device, MAX(until) FROM blocks GROUP BY device;
 
+-- name: last
+SELECT MAX(until) FROM blocks WHERE device = ?;
+
+-- name: between
+SELECT device, MIN(since), MAX(until) FROM blocks WHERE device >= ? AND device < ? AND until >= ? AND since <= ? GROUP BY device;
+
+-- name: unfinished
+SELECT DISTINCT device FROM blocks WHERE rolled = 0;
+
 -- name: aged
 SELECT id FROM blocks WHERE tier = ? AND rolled = 1 AND (until < ? OR until > ?) ORDER BY until LIMIT ?;
 

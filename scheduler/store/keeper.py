@@ -9,8 +9,18 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.devices import Reading
+from gpudeck.scheduler.protocol.past_processes import (
+    LOAD,
+    MEMORY,
+    PROCESS_FIELDS,
+    USES,
+    PastProcess,
+    Use,
+)
 from gpudeck.scheduler.protocol.snapshot import Columns
 from gpudeck.scheduler.store.archive import Archive, replace_damaged
 from gpudeck.scheduler.store.database import Damaged
@@ -34,6 +44,8 @@ _MOMENT = 1e-3
 MAX_LISTED = 2000
 """Annotations in one answer."""
 _MAX_PENDING = 1000
+MOST_PROCESSES = 500
+"""Processes in one answer."""
 TimedReading = tuple[Reading, float]
 """A reading, and the seconds within which the next one is expected."""
 T = TypeVar("T")
@@ -61,6 +73,8 @@ class HistoryKeeper:
         self._pending: dict[tuple[float, str, str, str], Annotation] = {}
         self._deletable = [1.0] * len(TIERS)
         """Blocks of each tier that may be deleted next."""
+        self._finished = 0
+        """The processes that ended since blocks were deleted; each left a block in every tier."""
 
     def add(self, readings: Iterable[TimedReading]) -> None:
         """Take readings into memory; nothing can fail."""
@@ -118,13 +132,22 @@ class HistoryKeeper:
         self._buffers.pop(device, None)
         self._last.pop(device, None)
 
+    def finish(self, process: str) -> None:
+        """Move the rows of a process that has ended into closed blocks."""
+        self.forget(process)
+        self._run(lambda archive: archive.finish(process))
+        self._finished += 1
+
     def prune(self, now: float) -> None:
         """Delete what is too old."""
-        limits = [int(blocks) for blocks in self._deletable]
+        more = int(_PRUNE_RATIO * self._finished)
+        limits = [int(blocks) + more for blocks in self._deletable]
         gone = self._run(lambda archive: archive.prune(now, limits))
         self._deletable = [
-            blocks - deleted for blocks, deleted in zip(self._deletable, gone, strict=True)
+            blocks - max(deleted - more, 0)
+            for blocks, deleted in zip(self._deletable, gone, strict=True)
         ]
+        self._finished = 0
 
     def past(
         self, device: str, fields: Sequence[str], since: float, until: float, points: int | None
@@ -141,6 +164,32 @@ class HistoryKeeper:
         buffer = self._buffers.get(device)
         found = self._run(lambda archive: archive.fields(device, since, until))
         return sorted({*found, *(buffer.fields if buffer else ())})
+
+    def processes(self, since: float, until: float) -> list[PastProcess]:
+        """Return the processes that used a device in that time, the newest of too many."""
+        spans = self._run(lambda archive: archive.between(*USES, since, until))
+        for key, buffer in self._buffers.items():
+            if USES[0] <= key < USES[1] and len(buffer):
+                times = buffer.table().times
+                first, last = spans.get(key, (float(times[0]), float(times[-1])))
+                if first <= until and float(times[-1]) >= since:
+                    spans[key] = min(first, float(times[0])), max(last, float(times[-1]))
+        newest = sorted(spans, key=lambda key: spans[key][1], reverse=True)[:MOST_PROCESSES]
+        return [self._process(key, *spans[key], since, until) for key in newest]
+
+    def _process(
+        self, key: str, first: float, last: float, since: float, until: float
+    ) -> PastProcess:
+        found = self.past(key, PROCESS_FIELDS, since, until, 1)
+        memory = [value for value in found.high.get(MEMORY, ()) if value is not None]
+        load = [value for value in found.columns.get(LOAD, ()) if value is not None]
+        return PastProcess(
+            msgspec.json.decode(key, type=Use),
+            max(first, since),
+            min(last, until),
+            max(memory, default=None),
+            load[0] if load else None,
+        )
 
     def annotations(self, since: float, until: float) -> list[Annotation]:
         """Return the annotations of that time, oldest first; the newest of too many."""
@@ -187,6 +236,9 @@ class HistoryKeeper:
             found.setdefault(device, []).append(table)
         for device, tables in found.items():
             archive.append(device, join(tables))
+        for key in archive.unfinished():
+            if USES[0] <= key < USES[1]:  # it may have ended while nothing was read
+                archive.finish(key)
         known = archive.newest()
         archive.end_annotations(max(known.values(), default=0.0))
         for device, last in known.items():

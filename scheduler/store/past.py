@@ -63,7 +63,8 @@ def past(
     known = [t for t in firsts if t is not None] + newest.times[:1].tolist()
     if not known or not since <= until:
         return Columns([], {f: [] for f in fields})
-    last = max([archive.newest().get(device, -math.inf), *newest.times[-1:].tolist()])
+    stored = archive.last(device)
+    last = max([-math.inf if stored is None else stored, *newest.times[-1:].tolist()])
     since, until = max(since, min(known)), min(until, last)
     tier = tier_for((until - since) / points) if points else 0
     table, steps = _gather(archive, newest, device, fields, since, until, tier)

@@ -18,8 +18,10 @@ from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.annotation import Annotation
 from gpudeck.scheduler.protocol.devices import Reading
 from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.past_processes import PastProcess
 from gpudeck.scheduler.protocol.snapshot import Columns
 from gpudeck.scheduler.telemetry.incidents import IncidentDetector
+from gpudeck.scheduler.telemetry.process_uses import STEP_S, ProcessUses
 
 if TYPE_CHECKING:
     from gpudeck.scheduler.store.keeper import HistoryKeeper
@@ -42,6 +44,7 @@ class Recorder:
         self._keeper: HistoryKeeper | None = None
         self._incidents = IncidentDetector()
         self._readings: list[tuple[Reading, float]] = []
+        self._processes = ProcessUses()
         self._annotations: list[Annotation] = []
         self._gone = set[str]()
         """The devices of which memory holds no rows after the next flush."""
@@ -51,6 +54,8 @@ class Recorder:
         """Take in one moment; the next one is expected within `interval` seconds."""
         for reading in readings:
             self._readings.append((reading, interval))
+            own = max(interval, STEP_S)
+            self._readings += ((one, own) for one in self._processes.add(reading))
             self._annotations += self._incidents.add(reading)
 
     def annotate(self, annotation: Annotation) -> None:
@@ -61,12 +66,17 @@ class Recorder:
         """Keep nothing of these devices in memory; what is on disk stays."""
         self._gone.update(devices)
         self._incidents.forget(devices)
+        for device in devices:
+            self._processes.forget(device)
 
     async def flush(self) -> None:
         """Write what is new to disk, device by device, so that no question waits for all of it."""
         for device in tuple(self._gone):
             await self._run(lambda keeper, d=device: keeper.forget(d))  # type: ignore[misc]
             self._gone.discard(device)
+        for process in tuple(self._processes.ended):
+            await self._run(lambda keeper, p=process: keeper.finish(p))  # type: ignore[misc]
+            self._processes.ended.discard(process)
         await self._run(lambda keeper: keeper.journal())
         if mergeable := await self._run(lambda keeper: keeper.mergeable()):
             for device in mergeable:
@@ -82,6 +92,10 @@ class Recorder:
     async def fields(self, device: str, since: float, until: float) -> list[str]:
         """Return the fields that were read of the device in that time."""
         return await self._run(lambda keeper: keeper.fields(device, since, until))
+
+    async def processes(self, since: float, until: float) -> list[PastProcess]:
+        """Return the processes that used a device in that time, the newest first."""
+        return await self._run(lambda keeper: keeper.processes(since, until))
 
     async def annotations(self, since: float, until: float) -> list[Annotation]:
         """Return the annotations of that time, oldest first; the newest of too many."""

@@ -19,6 +19,7 @@ from gpudeck.scheduler.protocol.jobs import (
     find_stays,
     suspended_seconds,
 )
+from gpudeck.scheduler.protocol.past_processes import PastProcess
 from gpudeck.scheduler.protocol.search import NEWEST, Search
 from gpudeck.scheduler.protocol.snapshot import Columns
 from gpudeck.scheduler.protocol.wire import Peer
@@ -100,6 +101,21 @@ class GetFields(Request[tuple[str, ...]], frozen=True, tag="fields"):
 
     async def handle(self, daemon: Daemon, peer: Peer) -> tuple[str, ...]:
         return tuple(await daemon.recorder.fields(self.device, self.since, self.until))
+
+
+class GetProcesses(Request[tuple[PastProcess, ...]], frozen=True, tag="processes"):
+    """Return the processes that used a device between two times, the newest first.
+
+    `GetHistory` with the key of such a process as device returns how it used the device.
+    """
+
+    permission: ClassVar[Permission] = "everybody"
+
+    since: float
+    until: float = 1e18
+
+    async def handle(self, daemon: Daemon, peer: Peer) -> tuple[PastProcess, ...]:
+        return tuple(await daemon.recorder.processes(self.since, self.until))
 
 
 class GetAnnotations(Request[tuple[Annotation, ...]], frozen=True, tag="annotations"):

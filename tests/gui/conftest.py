@@ -44,6 +44,7 @@ from gpudeck.app.language import texts
 from gpudeck.app.link.call import Call
 from gpudeck.app.link.link import Link
 from gpudeck.app.models.requests import FindServed, FindUnfinished, ListModels
+from gpudeck.app.processes.past import ReadUse
 from gpudeck.app.shell.window import MainWindow
 from gpudeck.app.widgets import theme
 from gpudeck.assistant.messages import Event
@@ -118,6 +119,7 @@ class Fed:
         self.sought: list[FindJobs] = []
         self.remember: list[LoadPast] = []
         self.days: list[LoadDay] = []
+        self.uses: list[ReadUse] = []
         self.woken = 0
         self.link = RecordingLink(self._keep)
         self.window = MainWindow(self.link)
@@ -139,6 +141,8 @@ class Fed:
             self.models.append(request)
         elif isinstance(request, GetDestinations | ReadVerdicts | FindUnfinished | ReadProposals):
             pass
+        elif isinstance(request, ReadUse):
+            self.uses.append(request)
         elif isinstance(request, FindServed):
             self.looks.append(request)
         elif isinstance(request, SessionRequest):

@@ -1,10 +1,13 @@
-"""List the processes that use a GPU, or the CPU of a machine without one."""
+"""List the processes that use a GPU, or did so lately, or the CPU of a machine without one."""
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 
+from gpudeck.app.cli import arguments
 from gpudeck.app.cli.output import print_json, print_line, print_table
+from gpudeck.app.format.job_rows import device_labels
+from gpudeck.app.format.values import NOT_AVAILABLE, clock, memory
 from gpudeck.app.processes.process_rows import (
     AGE,
     COLUMNS,
@@ -18,16 +21,31 @@ from gpudeck.app.processes.process_rows import (
     PID,
     SM_SHARE,
     USER,
+    percent,
     process_rows,
 )
 from gpudeck.scheduler.client import Client
 
 _ON_GPU = (DEVICE, PID, USER, JOB, MEMORY, SM_SHARE, AGE, KIND, CONTAINER, COMMAND)
 _ON_CPU = (PID, USER, JOB, CPU, MEMORY, AGE, CONTAINER, COMMAND)
+_HEADING = ("DEVICE", "PID", "NAME", "USER", "JOB", "MEMORY", "GPU LOAD", "FIRST", "LAST")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the begin of the time."""
+    parser.add_argument(
+        "--since",
+        type=arguments.duration,
+        metavar="TIME",
+        help="list the processes that used a GPU since this long ago, e.g. 2h or 7d, also those "
+        "that have ended, with the most memory and the mean load of each in that time",
+    )
 
 
 def run(args: Namespace) -> int:
     """Print a row for each process on each device."""
+    if args.since is not None:
+        return _print_past(args)
     with Client() as client:
         details, snapshot = client.details(), client.snapshot()
     if args.json:
@@ -51,4 +69,34 @@ def run(args: Namespace) -> int:
         print_line("This is a REPLAY. Processes are not recorded.")
     else:
         print_line("No process uses a GPU.")
+    return 0
+
+
+def _print_past(args: Namespace) -> int:
+    """Print how each process used its device in the time, the newest first."""
+    with Client() as client:
+        snapshot = client.snapshot()
+        found = client.processes(snapshot.time - args.since)
+    if args.json:
+        print_json(found)
+        return 0
+    names = device_labels(snapshot)
+    rows = [
+        (
+            names.get(one.use.device, one.use.device),
+            str(one.use.pid),
+            one.use.name,
+            one.use.user or NOT_AVAILABLE,
+            "" if one.use.job is None else str(one.use.job),
+            NOT_AVAILABLE if one.memory is None else memory(one.memory),
+            percent(one.load),
+            clock(one.first, snapshot.time),
+            clock(one.last, snapshot.time),
+        )
+        for one in found
+    ]
+    if rows:
+        print_table([_HEADING, *rows], right=[1, 4, 5, 6])
+    else:
+        print_line("No process used a GPU in that time.")
     return 0

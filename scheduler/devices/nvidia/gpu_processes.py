@@ -1,6 +1,7 @@
 """List the processes that use one GPU.
 
-Those that compute are listed with every reading; all of them, and their share, on request.
+Those that compute are listed with every reading, and their shares now and then; all of them, with
+their present shares, on request.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from gpudeck.scheduler.protocol.devices import Process
 
 _WINDOW_S = 2.0
 """The share of a process is its mean over this span; older samples of the driver are stale."""
+_FOLLOWED_S = 10.0
+"""Seconds between two readings of the shares while nobody asks for them: a call of its own."""
 
 
 class GpuProcesses:
@@ -26,6 +29,19 @@ class GpuProcesses:
     def __init__(self, handle: Any) -> None:
         self._handle = handle
         self._table, self._meter = ProcessTable(), LoadMeter()
+        self._followed: dict[int, float] | None = None
+        """The shares of the last span, by pid; None before the first, or if not reported."""
+        self._follow_at = 0.0
+
+    def follow(self, steady: float) -> None:
+        """Read the shares of the last span if it is over.
+
+        Args:
+            steady: Seconds of a clock that is never set.
+        """
+        if steady >= self._follow_at:
+            self._follow_at = steady + _FOLLOWED_S
+            self._followed = self._shares(_FOLLOWED_S)
 
     def current(self) -> tuple[tuple[Process, ...], tuple[str, ...]]:
         """Return the processes that compute, and the names of those that draw.
@@ -34,15 +50,20 @@ class GpuProcesses:
         """
         compute, drawing = self._running()
         found = self._table.describe(_memory(drawing | compute))
+        shares = self._followed
         return (
-            tuple(p for p in found if p.pid in compute),
+            tuple(
+                p if shares is None else msgspec.structs.replace(p, sm=shares.get(p.pid, 0.0))
+                for p in found
+                if p.pid in compute
+            ),
             tuple(p.name for p in found if p.pid in drawing),
         )
 
     def detailed(self) -> tuple[Process, ...]:
         """Return all processes, with command, container, and shares of multiprocessors and CPU."""
         compute, drawing = self._running()
-        shares, loads = self._shares(), self._meter.read(drawing | compute)
+        shares, loads = self._shares(_WINDOW_S), self._meter.read(drawing | compute)
         return tuple(
             msgspec.structs.replace(
                 process,
@@ -53,7 +74,6 @@ class GpuProcesses:
                 else "compute",
                 sm=None if shares is None else shares.get(process.pid, 0.0),
                 cpu=loads[process.pid].share if process.pid in loads else None,
-                instance=_instance(compute.get(process.pid) or drawing[process.pid]),
             )
             for process in self._table.describe(_memory(drawing | compute), full=True)
         )
@@ -69,9 +89,9 @@ class GpuProcesses:
         )
         return compute, drawing
 
-    def _shares(self) -> dict[int, float] | None:
+    def _shares(self, seconds: float) -> dict[int, float] | None:
         """Return percent of the multiprocessors by pid, or None where NVML does not report it."""
-        since = int((time.time() - _WINDOW_S) * 1e6)
+        since = int((time.time() - seconds) * 1e6)
         try:
             samples = nv.nvmlDeviceGetProcessUtilization(self._handle, since)
         except nv.NVMLError as e:
@@ -93,9 +113,3 @@ def _memory(processes: dict[int, Any]) -> dict[int, float | None]:
         pid: None if process.usedGpuMemory is None else float(process.usedGpuMemory)
         for pid, process in processes.items()
     }
-
-
-def _instance(process: Any) -> int | None:
-    """Return the GPU instance of MIG that a process is on."""
-    found = getattr(process, "gpuInstanceId", None)
-    return None if found is None or found == 2**32 - 1 else int(found)
