@@ -58,7 +58,7 @@ from gpudeck.scheduler.protocol.snapshot import Snapshot
 from gpudeck.scheduler.verbs.change import Edit
 from gpudeck.scheduler.verbs.jobs import GetTimeline
 
-_BELOW_SIZES, _BESIDE_SIZES, _STACKED_SIZES = (570, 430), (400, 600), (560, 440)
+_BELOW_SIZES, _BESIDE_SIZES, _STACKED_SIZES = (570, 430), (400, 600), (630, 370)
 """The shares of the facts and the log where the job is below the table, beside it, and beside it
 with the charts below the facts."""
 _STACKED, _STACKED_HIGH = 640, 150

@@ -376,11 +376,12 @@ class ModelsPage(QWidget):
 
     def _show_matching(self) -> None:
         """Show the models that the user looks for, except those that are served, further above."""
-        found = [c for c in self.cards.values() if matches(c.model, self.filter.text())]
-        for path, card in self.cards.items():
-            card.setVisible(card in found and not self.serving.state_of(path)[0])
+        rest = [c for path, c in self.cards.items() if not self.serving.state_of(path)[0]]
+        found = [card for card in rest if matches(card.model, self.filter.text())]
+        for card in self.cards.values():
+            card.setVisible(card in found)
         self.stored.setVisible(bool(self.cards))
-        set_text(self.stored, _stored(len(found), len(self.cards)))
+        set_text(self.stored, _stored(len(found), len(rest)))
 
     def _open_sources(self) -> None:
         """Show where models come from, or hide it."""

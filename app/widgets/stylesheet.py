@@ -160,6 +160,12 @@ QCheckBox::indicator {{ width: 14px; height: 14px; border: 1px solid {t.muted};
   border-radius: 3px; background: {t.surface}; }}
 QCheckBox::indicator:checked {{ background: {t.accent}; border-color: {t.accent};
   image: {_icon("tick", t)}; }}
+QSlider::groove:horizontal {{ height: 4px; border-radius: 2px; background: {t.line}; }}
+QSlider::sub-page:horizontal {{ border-radius: 2px; background: {t.accent}; }}
+QSlider::sub-page:horizontal:disabled {{ background: {t.line}; }}
+QSlider::handle:horizontal {{ width: 14px; margin: -6px 0; border: 1px solid {t.accent};
+  border-radius: 7px; background: {t.surface}; }}
+QSlider::handle:horizontal:disabled {{ border-color: {t.line}; }}
 QCheckBox:focus {{ color: {t.accent}; }}
 QTableView, QTreeView {{ background: {t.surface}; border: none; gridline-color: transparent;
   selection-background-color: {t.accent_soft};

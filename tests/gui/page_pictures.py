@@ -55,6 +55,26 @@ def _form(on: Stage) -> None:
     editors["name"].setText("finetune-llama")
 
 
+def _usage(on: Stage) -> None:
+    """Show what each person's jobs used."""
+    on.window.show_page("jobs")
+    on.window.jobs.open_usage.click()
+
+
+def _chosen_process(on: Stage) -> None:
+    """Show the processes, and one of them with its history."""
+    VIEWS[1]["processes"](on)
+    on.window.processes.table.selectRow(0)
+    on.settle()
+    on.window.processes.refresh()
+
+
+def _past_processes(on: Stage) -> None:
+    """Show who used the GPUs in the last day."""
+    on.window.show_page("processes")
+    on.window.processes.span.setCurrentIndex(2)
+
+
 def _palette(on: Stage) -> None:
     on.window.show_page("dashboard")
     palette = on.window.commands.palette
@@ -68,6 +88,9 @@ EXTRA: dict[str, Show] = {
     "failed": _failed,
     "training": _training,
     "form": _form,
+    "usage": _usage,
+    "process": _chosen_process,
+    "past-processes": _past_processes,
     "palette": _palette,  # at the end: it lies over the page
 }
 SCREENS = {"wide": (1440, 900), "phone": (390, 844)}
@@ -108,6 +131,9 @@ def _put_back(on: Stage) -> None:
     on.desktop.compact.hide()
     on.window.jobs.as_timeline.setChecked(False)
     on.window.jobs.form.closed.emit()
+    on.window.jobs.usage.closed.emit()
+    on.window.processes.span.setCurrentIndex(0)
+    on.window.processes.table.clearSelection()
     on.window.dashboard.compare(False)
     on.window.dashboard.point(None)
     on.window.dashboard.show_last(600)

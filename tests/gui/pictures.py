@@ -2,8 +2,8 @@
 
     python -m tests.gui.pictures [--out DIR]
 
-This renews the references of `test_pictures.py` and writes all pictures and a sheet of them to
-DIR. The pictures show an hour of H100s that follow the trace, jobs with every outcome, alerts and
+This renews the references of `test_pictures.py` and the picture of the README, and writes all
+pictures and a sheet of them to DIR. The pictures show an hour of H100s that follow the trace, jobs with every outcome, alerts and
 a conversation. `tests.gui.page_pictures` draws every page in other sizes.
 
 The clocks of the window, the daemon and its probe run at a thousandth of their speed, so the
@@ -36,6 +36,7 @@ from gpudeck.app.jobs.requests import ReadLog
 from gpudeck.app.language import texts
 from gpudeck.app.link.call import Call
 from gpudeck.app.models.requests import FindServed, ListModels
+from gpudeck.app.processes.past import ReadPast, ReadUse, process_curves
 from gpudeck.app.shell.desktop import Desktop
 from gpudeck.app.widgets import theme
 from gpudeck.app.workloads.search_record import ReadSearch
@@ -51,6 +52,7 @@ from gpudeck.scheduler.protocol.devices import Reading
 from gpudeck.scheduler.protocol.fields import HEADLINE
 from gpudeck.scheduler.protocol.jobs import Done, Job
 from gpudeck.scheduler.protocol.log_file import Output
+from gpudeck.scheduler.protocol.past_processes import as_details
 from gpudeck.scheduler.protocol.schedule import Landing
 from gpudeck.scheduler.protocol.settings import HostSettings, Settings
 from gpudeck.scheduler.protocol.snapshot import Columns, Snapshot
@@ -69,6 +71,7 @@ SIZE = (1280, 800)
 SCHEMES: tuple[theme.Scheme, ...] = ("light", "dark")
 FLEETS = (1, 8, 72)
 """Numbers of GPUs: one, several tiles, and a map."""
+README_PICTURE = Path(__file__).parents[2] / "docs/pictures/dashboard.png"
 PATIENCE_S = 60.0
 _SPEED = 1e-3
 _BEGIN_S, _PAST_S, _GAP_S = 96.0, 900.0, (300.0, 345.0)
@@ -257,8 +260,11 @@ class Stage:
             SaveSession: (),
             GetSchedule: self.landings,
             ReadSearch: searched.record(),
+            ReadPast: as_details(world.past_processes(list(self.known), self.jobs)),
         }
         reply = invented.get(type(call.request))
+        if isinstance(call.request, ReadUse):
+            reply = process_curves(call.request, world.process_history(call.request.since))
         if isinstance(call.request, ReadLog | GetTimeline) and call.request.job > self.jobs[-1].id:
             reply = Output(0, b"", 0) if isinstance(call.request, ReadLog) else ()
         if reply is not None:
@@ -539,6 +545,7 @@ def main() -> int:
                 made[name].save(str(out / f"{name}.png"))
     if arguments.language == "en":
         _renew_references(made)
+        made["8-dashboard-light"].save(str(README_PICTURE))
     sheet(made).save(str(out / "sheet.png"))
     print(f"{len(made)} pictures and sheet.png in {out}")
     return 0

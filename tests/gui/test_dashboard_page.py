@@ -8,7 +8,9 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QFontMetricsF
 from PySide6.QtTest import QTest
 
-from gpudeck.app.charts.chart_model import scale
+from gpudeck.app.charts.chart_card import ChartCard
+from gpudeck.app.charts.chart_model import chart_models, scale
+from gpudeck.app.charts.chart_source import ChartContents
 from gpudeck.app.charts.lanes import lane_levels
 from gpudeck.app.charts.thresholds import moved, threshold
 from gpudeck.app.charts.value_line import ValueLine
@@ -350,6 +352,22 @@ def test_a_gap_in_the_readings_is_named(fed, count):
     whole = view.grab().toImage()
     view.show_gap(np.empty(0))
     assert view.grab().toImage() != whole, "it is written into the gap"
+
+
+def test_no_words_lie_over_the_time_that_is_compared(qapp):
+    snapshot = snapshots.gpu_snapshot(1)
+    device = snapshot.devices[0].device.id
+    card, chart = ChartCard("Utilisation"), chart_models(snapshot)[0]
+    times = np.arange(0.0, 100.0)
+    read = times[(times < 30) | (times > 60)]
+    lines = {device: (read, np.full(len(read), 50.0))}
+    card.show_contents(chart, (0.0, 100.0), ChartContents(lines), {device: "#000000"})
+    assert card.view._gap == (29.0, 61.0)
+    other = {device: (times, np.full(len(times), 70.0))}
+    contents = ChartContents(lines, ghosts=other)
+    card.show_contents(chart, (0.0, 100.0), contents, {device: "#000000"})
+    assert card.view._gap is None
+    card.frame.deleteLater()
 
 
 def test_lanes_tell_their_scale_and_differ_where_the_values_do(fed):

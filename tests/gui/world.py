@@ -36,10 +36,12 @@ from gpudeck.scheduler.protocol.jobs import (
     Running,
     Spec,
     State,
+    Usage,
     queued,
 )
+from gpudeck.scheduler.protocol.past_processes import PastProcess, Use
 from gpudeck.scheduler.protocol.schedule import Landing
-from gpudeck.scheduler.protocol.snapshot import Alert
+from gpudeck.scheduler.protocol.snapshot import Alert, Columns
 from gpudeck.scheduler.protocol.wait_reasons import Behind, ReplayShown
 from gpudeck.scheduler.protocol.wait_texts import render
 from tests.gui.snapshots import GIB, H100, NOW, raw
@@ -169,9 +171,11 @@ def _job(number: int, at: int, one: Load) -> Job:
         state = Failed(one.start, one.end, reason, 1, devices, quote=quote)
     elif at % 4 == 3:
         state = Cancelled(one.end, one.start, devices)
+    seconds = one.end - one.start
+    usage = Usage(seconds, 4.7 * GIB, one.watts * seconds, 97.0 - 40 * (at % 3 == 2))
     if one.cut:
         state = Lost(one.start, one.end, "the machine was restarted while it ran", devices)
-    return Job(number, spec, one.start - 2 - at % 3, state)
+    return Job(number, spec, one.start - 2 - at % 3, state, usage=usage)
 
 
 def _spec_of(at: int, one: Load) -> Spec:
@@ -415,6 +419,32 @@ def inspected(newest: dict[str, Reading]) -> tuple[Detail, ...]:
             )  # fmt: skip
         found.append(Detail(device, NOW, (), tuple(processes)))
     return tuple(found)
+
+
+def past_processes(devices: Sequence[str], made: Sequence[Job]) -> tuple[PastProcess, ...]:
+    """Return the processes of the jobs of the last day, the newest first."""
+    found = []
+    for job in reversed(made):
+        state = job.state
+        if not isinstance(state, Done | Failed) or state.started < NOW - 86400:
+            continue
+        use = Use(
+            state.devices[0], 4000 + 3 * job.id, job.id, job.spec.argv[0],
+            job.spec.env.get("USER", "ada"), job.id,
+        )  # fmt: skip
+        load = 96.0 - job.id % 7
+        memory = (1.2 + job.id % 5 * 0.9) * GIB
+        found.append(PastProcess(use, state.started, state.at, memory, load))
+    return tuple(found)
+
+
+def process_history(since: float) -> Columns:
+    """Return how a process used its device since a moment: it grows, and rests in between."""
+    times = [since + (NOW - since) * (at + 0.5) / 240 for at in range(240)]
+    rests = [at % 80 > 66 for at in range(240)]
+    memory: list[float | None] = [(0.9 + 0.4 * min(at / 60, 1)) * GIB for at in range(240)]
+    load: list[float | None] = [3.0 if rest else 92 * wave(at) for at, rest in enumerate(rests)]
+    return Columns(times, {"mem_used": memory, "util": load})
 
 
 def answer(job: Job, readings: Sequence[Reading]) -> FinishedAnswer:
