@@ -3,8 +3,9 @@
     python -m tests.gui.pictures [--out DIR]
 
 This renews the references of `test_pictures.py` and the picture of the README, and writes all
-pictures and a sheet of them to DIR. The pictures show an hour of H100s that follow the trace, jobs with every outcome, alerts and
-a conversation. `tests.gui.page_pictures` draws every page in other sizes.
+pictures and a sheet of them to DIR. The pictures show an hour of H100s that follow the trace, jobs
+with every outcome, alerts and a conversation. `tests.gui.page_pictures` draws every page in other
+sizes.
 
 The clocks of the window, the daemon and its probe run at a thousandth of their speed, so the
 charts end at the same moment on every machine, and no two readings have the same time.
