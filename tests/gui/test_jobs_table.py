@@ -59,7 +59,8 @@ def test_details_show_the_reason_and_the_result(fed):
     fed.window.jobs.choose(6)
     facts = fed.window.jobs.details.facts.toPlainText()
     assert "within 1.0e-05" in facts
-    assert "0.085" in facts
+    assert "0.083 TFLOP/s over 4.0 s" in facts
+    assert "Verdict" not in facts, "the state and the line above the facts say it"
 
 
 def test_long_details_begin_at_their_first_line(fed):
