@@ -125,7 +125,7 @@ def _next(snapshot: Snapshot, busy: Sequence[DeviceState]) -> str:
                 found.append((at, state))
     if not found:
         return ""
-    at, state = min(found, key=lambda one: (one[0], one[1].device.place))
+    at, state = min(found, key=lambda one: (one[0], one[1].device.index))
     time = tr_moment(at, snapshot.time)
     return tr("next: {device} about {time}", device=device_label(state.device), time=time)
 

@@ -74,7 +74,7 @@ class SleepAware(Source):
         found = self._source.devices() if self._source is not None else []
         known = {device.index for device in found}
         found += [_device(gpu) for gpu in self._gpus if gpu.index not in known]
-        return sorted(found, key=lambda device: device.place)
+        return sorted(found, key=lambda device: (device.index, device.instance))
 
     def read(self, now: float) -> list[Reading]:
         """Return one reading of each GPU; those of closed ones are empty. Raises DevicesChanged."""
@@ -132,7 +132,7 @@ class SleepAware(Source):
         self._closed = closed
         if len(closed) < len(self._gpus):
             self._source = self._open_gpus(closed)
-            whole = [device for device in self._source.devices() if device.instance is None]
+            whole = [device for device in self._source.devices() if not device.instance]
             found = {device.index: device for device in whole}
             if found.keys() | closed != {gpu.index for gpu in self._gpus}:
                 self.close()

@@ -109,18 +109,14 @@ class Device(msgspec.Struct, frozen=True):
     """The driver's error if the device does not answer; None if it does."""
     host: str = ""
     """The name of the other machine that it belongs to; empty for this one."""
-    instance: int | None = None
-    """The number of a MIG instance on its GPU, which `index` is of; None for a whole device."""
+    instance: str = ""
+    """What NVIDIA's tools call a MIG instance, such as "0:1" for the second one of GPU 0; empty for
+    a whole device."""
 
     @property
     def number(self) -> str:
-        """Return what people type for it: "0", or "0:1" for a MIG instance, as CUDA's tools do."""
-        return f"{self.index}" if self.instance is None else f"{self.index}:{self.instance}"
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """Return what devices are sorted by: instances come after their GPU."""
-        return self.index, -1 if self.instance is None else self.instance
+        """Return what people type for it: "0", or "0:1"."""
+        return self.instance or f"{self.index}"
 
 
 class Reading(msgspec.Struct, frozen=True):

@@ -112,7 +112,7 @@ def reserve(job: Job, slots: Sequence[Slot], ends: Mapping[int, End], now: float
         foreign = bool(slot.others or slot.held_by_others) or slot.unread
         at = free_at(job.spec, slot, ends, now)
         room = slot.has_room(job.spec)
-        return not room, foreign, math.inf if at is None else at, slot.exclusive, slot.device.place
+        return not room, foreign, math.inf if at is None else at, slot.exclusive, slot.device.index
 
     for slot in sorted(suiting, key=order)[: job.spec.gpus]:
         slot.reserve(job)

@@ -23,7 +23,7 @@ def no_room(spec: Spec, slots: Sequence[Slot], ends: Ends) -> w.Unsatisfiable | 
         return unsatisfiable
     if spec.memory:
         suiting = [slot for slot in slots if slot.suits(spec)]
-        suiting.sort(key=lambda s: (s.exclusive, -(s.free or 0.0), s.device.place))
+        suiting.sort(key=lambda s: (s.exclusive, -(s.free or 0.0), s.device.index))
         blockers = tuple(_memory(spec, slot, ends) for slot in suiting[:_NAMED])
         more = max(len(suiting) - _NAMED, 0)
         return w.NoRoom(_needs(spec, suiting[0].device), blockers, more=more)
@@ -37,7 +37,7 @@ def no_room(spec: Spec, slots: Sequence[Slot], ends: Ends) -> w.Unsatisfiable | 
 def unsatisfiable_need(spec: Spec, slots: Sequence[Slot]) -> w.Unsatisfiable | None:
     """Return what the job needs and the devices cannot offer, however many other jobs end."""
     if spec.gpus > 1:
-        slots = [slot for slot in slots if slot.device.instance is None]
+        slots = [slot for slot in slots if not slot.device.instance]
     if spec.gpus > len(slots):
         cpu = bool(slots) and slots[0].device.kind == "cpu"
         return w.TooFewGpus(spec.gpus, len(slots), cpu)

@@ -140,7 +140,7 @@ class Slot:
         """Return whether the job could run here if nobody else used the device."""
         large_enough = self.total is None or spec.memory <= self.total
         # CUDA gives a process one MIG instance at most
-        alone = self.device.instance is None or spec.gpus == 1
+        alone = not self.device.instance or spec.gpus == 1
         return not self.drained and of_type(self.device, spec) and large_enough and alone
 
     def booked_against(self, spec: Spec, at: float) -> Booking | None:
@@ -255,7 +255,7 @@ def choose(
     """
     fitting = [slot for slot in slots if slot.has_room(spec, respect_reservations)]
     if spec.memory:
-        fitting.sort(key=lambda slot: (len(slot.holders), -(slot.free or 0.0), slot.device.place))
+        fitting.sort(key=lambda slot: (len(slot.holders), -(slot.free or 0.0), slot.device.index))
     return fitting[: spec.gpus] if len(fitting) >= spec.gpus else None
 
 

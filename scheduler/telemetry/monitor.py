@@ -80,7 +80,7 @@ class Monitor:
 
     def set_devices(self, devices: tuple[Device, ...]) -> None:
         """Take in what the probe found. A GPU that no longer answers keeps its name."""
-        whole = [d for d in self.devices if d.kind == "nvidia" and d.instance is None]
+        whole = [d for d in self.devices if d.kind == "nvidia" and not d.instance]
         known = {d.index: d for d in whole if d.silent is None}
         self.devices = tuple(
             d

@@ -96,7 +96,12 @@ class MigDevice:
         if instance.sms:
             facts["SMs"] = str(instance.sms)
         self.device = Device(
-            instance.uuid, gpu.index, instance.name, "nvidia", facts=facts, instance=number
+            instance.uuid,
+            gpu.index,
+            instance.name,
+            "nvidia",
+            facts=facts,
+            instance=f"{gpu.index}:{number}",
         )
         # without a number of SMs the counters give no TFLOP/s: those of instances were not checked
         self._counters = HardwareCounters(gpu_handle, (0, 0), 0, 0.0, part=instance.gpu_instance)

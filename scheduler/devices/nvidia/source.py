@@ -79,7 +79,7 @@ class NvmlSource(Source):
         return sorted(
             [device for gpu in self._gpus for device in gpu.devices]
             + [_silent(i, why) for i, why in self._silent.items()],
-            key=lambda d: d.place,
+            key=lambda d: (d.index, d.instance),
         )
 
     def sample(self) -> None:

@@ -470,7 +470,7 @@ def test_one_gpu_can_be_asked_for_by_its_label_or_its_id(wanted: str) -> None:
 def test_a_mig_instance_is_for_one_job_with_one_gpu() -> None:
     whole = msgspec.structs.replace(GPUS[0], mig=True)
     parts = [
-        Device(f"MIG-{i}", 0, "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "nvidia", instance=i)
+        Device(f"MIG-{i}", 0, "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "nvidia", instance=f"0:{i}")
         for i in range(2)
     ]
     uses = {d.id: use(10.0, total=10.0) for d in (whole, *parts)}
