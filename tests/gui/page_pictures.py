@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def _failed(on: Stage) -> None:
     on.window.show_page("jobs")
     job = next(j for j in reversed(on.jobs) if isinstance(j.state, Failed))
     on.window.jobs.show_job(job.id)
+    on.until(lambda: "searching" not in on.window.jobs.count.text())
 
 
 def _training(on: Stage) -> None:
@@ -95,6 +97,9 @@ EXTRA: dict[str, Show] = {
 }
 SCREENS = {"wide": (1440, 900), "phone": (390, 844)}
 """Pixels of the browser's page."""
+_HAS_FONTS = "return ['400', '600'].every(w => document.fonts.check(w + ' 14px Deck'))"
+_DRAWN_S = 2.0
+"""Seconds in which the browser draws the history of each device."""
 _TRAIN = """
 import json, time
 for step in range(400):
@@ -155,7 +160,8 @@ def browse(count: int, scheme: theme.Scheme, out: Path) -> int:
                     browser.emulate(*screen, scheme)
                     browser.open(link)
                     eventually(lambda: "train-small" in browser.text(".jobs .group"))
-                    eventually(lambda: browser.run("return document.fonts.status") == "loaded")
+                    eventually(lambda: browser.run(_HAS_FONTS))
+                    time.sleep(_DRAWN_S)
                     picture = out / f"{count}-web-{name}-{scheme}.png"
                     picture.write_bytes(browser.picture())
                     browser.run("document.querySelector('.jobs .job').click()")
