@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.charts.series import Floats
 from gpudeck.app.charts.spark_card import SparkCard
-from gpudeck.app.format.values import significant
+from gpudeck.app.format.values import precise
 from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import row
@@ -29,7 +29,7 @@ class CurveStrip(QWidget):
         if list(curves) != list(self.cards):
             self._make_cards(curves)
         for name, values in curves.items():
-            self.cards[name].show_values(values, None, significant(float(values[-1])))
+            self.cards[name].show_values(values, None, precise(float(values[-1])))
         self.setVisible(bool(curves))
 
     def _make_cards(self, curves: Mapping[str, Floats]) -> None:
