@@ -25,7 +25,7 @@ from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import rule
 from gpudeck.app.widgets.toast import shadow
 
-_WIDTH, _ROW, _TOP = 620, 34, 90
+_WIDTH, _ROW, _TOP, _KIND = 620, 34, 90, 84
 _SEARCH_MS = 150
 _ENTRY = Qt.ItemDataRole.UserRole
 _STEPS = {
@@ -158,10 +158,10 @@ class Palette(QFrame):
         return True
 
     def _place(self) -> None:
-        width = min(_WIDTH, self._window.width() - 2 * theme.L)
+        width = min(theme.px(_WIDTH), self._window.width() - 2 * theme.L)
         rows = max(self.list.count(), 1)
         top = min(_TOP, self._window.height() // 8)
-        height = min(rows * _ROW + 62, self._window.height() - top - theme.L)
+        height = min(rows * theme.px(_ROW) + theme.px(62), self._window.height() - top - theme.L)
         self.setGeometry((self._window.width() - width) // 2, top, width, height)
 
 
@@ -169,7 +169,7 @@ class _EntryDelegate(QStyledItemDelegate):
     """Paint the kind, the title, where it is, and the keys."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | Any) -> QSize:
-        return QSize(0, _ROW)
+        return QSize(0, theme.px(_ROW))
 
     def paint(
         self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | Any
@@ -187,15 +187,14 @@ class _EntryDelegate(QStyledItemDelegate):
         inner = box.adjusted(12, 0, -12, 0)
         painter.setFont(theme.font(theme.SMALL))
         painter.setPen(QColor(t.muted))
-        painter.drawText(QRect(inner.left(), inner.top(), 58, inner.height()), middle, entry.kind)
+        kind = theme.px(_KIND)
+        painter.drawText(QRect(inner.topLeft(), QSize(kind, inner.height())), middle, entry.kind)
         right = "   ".join(filter(None, (entry.detail, entry.keys)))
         taken = painter.fontMetrics().horizontalAdvance(right)
         painter.drawText(inner, int(middle | Qt.AlignmentFlag.AlignRight), right)
         painter.setFont(theme.font())
         painter.setPen(QColor(t.text))
-        room = QRect(
-            inner.left() + 62, inner.top(), inner.width() - 62 - taken - 12, inner.height()
-        )
+        room = inner.adjusted(kind, 0, -taken - theme.M, 0)
         title = painter.fontMetrics().elidedText(
             entry.title, Qt.TextElideMode.ElideRight, room.width()
         )
