@@ -97,7 +97,6 @@ EXTRA: dict[str, Show] = {
 }
 SCREENS = {"wide": (1440, 900), "phone": (390, 844)}
 """Pixels of the browser's page."""
-_HAS_FONTS = "return ['400', '600'].every(w => document.fonts.check(w + ' 14px Deck'))"
 _DRAWN_S = 2.0
 """Seconds in which the browser draws the history of each device."""
 _TRAIN = """
@@ -156,11 +155,12 @@ def browse(count: int, scheme: theme.Scheme, out: Path) -> int:
         link = web.stdout.readline().split()[-1]
         try:
             with Browser(Path(profile)) as browser:
+                browser.open(link)  # the fonts are in the browser's cache from then on
+                time.sleep(_DRAWN_S)
                 for name, screen in SCREENS.items():
                     browser.emulate(*screen, scheme)
                     browser.open(link)
                     eventually(lambda: "train-small" in browser.text(".jobs .group"))
-                    eventually(lambda: browser.run(_HAS_FONTS))
                     time.sleep(_DRAWN_S)
                     picture = out / f"{count}-web-{name}-{scheme}.png"
                     picture.write_bytes(browser.picture())
