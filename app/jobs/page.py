@@ -259,8 +259,8 @@ class JobsPage(QWidget):
         self._divided = divided
         room = self._parts.width() if beside else self._parts.height()
         table = round(room * self._shares[beside])
-        panel = any(panel.isVisibleTo(self._parts) for panel in self._panels.values())
-        if beside and not panel and beside not in self._moved:
+        wide = any(panel.isVisibleTo(self._parts) for panel in (self.groups, self.bookings))
+        if beside and not wide and beside not in self._moved:
             table = max(table, self.table.least_width() + 2 * theme.XS + 2)
         self._parts.setSizes([table, *[max(room - table, 0)] * len(parts)])
 

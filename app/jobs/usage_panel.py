@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     TableColumn(tr_noop("User"), 0),
-    TableColumn(tr_noop("Time"), 84),
+    TableColumn(tr_noop("Time"), 100),
     TableColumn(tr_noop("Jobs"), 60, right=True),
     TableColumn(tr_noop("GPU-hours"), 84, right=True, help=tr_noop("GPUs held, times the hours")),
     TableColumn(

@@ -25,8 +25,7 @@ def _judgements(row: UsageRow, settings: Settings) -> Iterator[str]:
     who = {"user": row.user, "period": row.period}
     if row.gpu_hours >= LEAST_HOURS and row.read_hours:
         yield tr(
-            "{user}, {period}: the GPUs worked for {share} % of the {hours} GPU-hours that the "
-            "jobs held them",
+            "{user}, {period}: the GPUs worked for {share} % of {hours} GPU-hours",
             **who,
             share=f"{100 * row.worked_hours / row.read_hours:.0f}",
             hours=_hours(row.gpu_hours),

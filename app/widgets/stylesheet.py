@@ -160,6 +160,7 @@ QCheckBox::indicator {{ width: 14px; height: 14px; border: 1px solid {t.muted};
   border-radius: 3px; background: {t.surface}; }}
 QCheckBox::indicator:checked {{ background: {t.accent}; border-color: {t.accent};
   image: {_icon("tick", t)}; }}
+QSlider:horizontal {{ min-height: 18px; }}
 QSlider::groove:horizontal {{ height: 4px; border-radius: 2px; background: {t.line}; }}
 QSlider::sub-page:horizontal {{ border-radius: 2px; background: {t.accent}; }}
 QSlider::sub-page:horizontal:disabled {{ background: {t.line}; }}

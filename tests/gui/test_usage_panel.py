@@ -40,7 +40,7 @@ def test_each_person_has_a_line_with_verdicts(fed: Fed, panel) -> None:
         ("ben", "2026-W48", "3", "10.0", "–", "–"),
     ]
     assert [verdict.text for verdict in panel.verdicts.shown] == [
-        "ada, 2026-W48: the GPUs worked for 25 % of the 40.0 GPU-hours that the jobs held them",
+        "ada, 2026-W48: the GPUs worked for 25 % of 40.0 GPU-hours",
         "ada, 2026-W48: the jobs used 2.00 kWh: 1.00 EUR",
     ]
     panel.table.selectRow(1)

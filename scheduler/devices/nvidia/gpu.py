@@ -171,8 +171,9 @@ class Gpu:
 
     def close(self) -> None:
         """Free what the meters hold."""
-        for opened in (self._counters, *self._instances):
-            opened.close()
+        self._counters.close()
+        for instance in self._instances:
+            instance.close()
 
 
 def _sm_count(handle: Any, capability: tuple[int, int]) -> int:

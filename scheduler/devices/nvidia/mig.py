@@ -119,7 +119,10 @@ class MigDevice:
             absent["util"] = absent.get("graphics", Unavailable("counters"))
         reading = self.occupancy(now)
         return msgspec.structs.replace(
-            reading, values=values | reading.values, absent=absent | reading.absent, methods=methods
+            reading,
+            values=values | reading.values,
+            absent={**absent, **reading.absent},
+            methods=methods,
         )
 
     def occupancy(self, now: float) -> Reading:

@@ -102,7 +102,7 @@ def test_a_week_of_a_person_is_judged_by_what_was_read():
     )
     assert row.period == "2026-W46"
     assert [verdict.text for verdict in judge_person(row, Settings(energy_price=0.5))] == [
-        "root, 2026-W46: the GPUs worked for 75 % of the 6.0 GPU-hours that the jobs held them",
+        "root, 2026-W46: the GPUs worked for 75 % of 6.0 GPU-hours",
         "root, 2026-W46: jobs that failed held GPUs for 2.0 of 6.0 GPU-hours",
         "root, 2026-W46: the jobs used 1.00 kWh: 0.50 €",
     ]
