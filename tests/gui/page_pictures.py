@@ -131,6 +131,7 @@ def draw(on: Stage, count: int, size: tuple[int, int], scheme: theme.Scheme, out
 
 def _put_back(on: Stage) -> None:
     """Undo what a view leaves on its page."""
+    on.restore()
     on.window.commands.palette.leave()
     on.desktop.compact.hide()
     on.window.jobs.as_timeline.setChecked(False)
