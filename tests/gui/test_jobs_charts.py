@@ -58,13 +58,6 @@ def values(page, field: str) -> str:
     return page.details.charts.cards[field].values.text
 
 
-def test_the_charts_that_have_room_have_points_for_their_width(fed, page):
-    hidden = [card for card in page.details.charts.cards.values() if card.frame.isHidden()]
-    assert hidden, "else this shows nothing"
-    _, path = curves(page, "util")[GPU]
-    assert path.elementCount() > 20
-
-
 def test_a_running_job_has_its_devices_and_its_own_share(fed, page):
     assert page.details.charts.isVisible()
     for field, own in (("util", "own 60"), ("mem_used", "own 20.0")):
