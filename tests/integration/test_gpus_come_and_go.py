@@ -280,3 +280,22 @@ def test_jobs_run_on_mig_instances_and_never_on_two_or_on_their_gpu(edge: Edge, 
             deck.cancel(job.id)
         deck.wait(third.id, 60)
         assert deck.job(third.id).state.devices == ("MIG-101",)
+
+
+def test_who_used_a_gpu_is_known_after_the_process_and_the_daemon_have_ended(
+    edge: Edge, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edge.say(processes=[[os.getpid(), 5 * 2**30]])
+    with Client() as deck:
+        eventually(lambda: deck.processes(0.0))
+        edge.say()
+        eventually(lambda: not deck.snapshot().devices[0].reading.processes)
+        deck.stop_daemon()
+    with Client() as deck:
+        (found,) = deck.processes(0.0)
+        assert (found.use.pid, found.memory, found.use.job) == (os.getpid(), 5 * 2**30, None)
+        curve = deck.history(found.use.key, ("mem_used",), 0.0)
+        assert max(v for v in curve.columns["mem_used"] if v is not None) == 5 * 2**30
+    assert cli.main(["processes", "--since", "1h"]) == 0
+    printed = capsys.readouterr().out
+    assert f"{os.getpid()}" in printed and "5.0 GiB" in printed
