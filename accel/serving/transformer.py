@@ -104,7 +104,8 @@ class Sides:
     def __call__(self, ops: Backend, tokens: Tensor, x: Tensor) -> Tensor:
         """Return the inputs [T, layers, P] for embeddings [T, C]."""
         size = len(self.norm.weight)
-        scale = torch.tensor(math.sqrt(size), dtype=self.table.dtype).to(x.device, x.dtype)
+        # a number: a tensor would be copied to the device, which no CUDA graph can record
+        scale = float(torch.tensor(math.sqrt(size), dtype=self.table.dtype).to(x.dtype))
         known = torch.nn.functional.embedding(tokens, self.table).to(x.dtype) * scale
         made = ops.multiply(self.project, x) * x.shape[1] ** -0.5
         made = ops.normalized(made.view(len(x), -1, size), self.norm)

@@ -79,17 +79,31 @@ def test_no_register_spills_and_no_multiplication_waits_for_the_one_before(
 CLAIMED_SPILLS = {("keys", 128, False): 80}
 
 
-@pytest.mark.parametrize(
-    ("which", "dim", "deterministic"),
-    [pytest.param(*k, marks=[pytest.mark.matrix] * (k[1] == 128)) for k in KERNELS if k[1] < 256],
-)
-def test_kernels_that_claim_tiles_fit_as_well(monkeypatch, which, dim, deterministic):
+def claim_all(monkeypatch):
     claimed = {
         size: replace(tiles, claimed_to=1 << 20, claimed_atomic_from=tiles.atomic_from)
         for size, tiles in backward.TILES.items()
         if size < 256
     }
     monkeypatch.setattr(backward, "TILES", backward.TILES | claimed)
+
+
+@pytest.mark.parametrize("which", ["keys", "queries"])
+def test_heads_of_96_in_claimed_tiles_multiply_no_zeros(monkeypatch, which):
+    """Their sums have 64 and 32 columns, where those of heads of 128 have all at once."""
+    claim_all(monkeypatch)
+    kernel = build(which, 96, deterministic=True, right=0)
+    ptx = assert_fits(kernel).ptx
+    assert "m64n32k16" in ptx and "m64n128k16" not in ptx
+    assert needs(kernel).spilled == 0 and not serialised(kernel) and not idle_barriers(kernel)
+
+
+@pytest.mark.parametrize(
+    ("which", "dim", "deterministic"),
+    [pytest.param(*k, marks=[pytest.mark.matrix] * (k[1] == 128)) for k in KERNELS if k[1] < 256],
+)
+def test_kernels_that_claim_tiles_fit_as_well(monkeypatch, which, dim, deterministic):
+    claim_all(monkeypatch)
     kernel = build(which, dim, deterministic=deterministic, right=0)
     assert assert_fits(kernel).spilled <= CLAIMED_SPILLS.get((which, dim, deterministic), 0)
     assert not serialised(kernel)

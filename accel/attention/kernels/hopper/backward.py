@@ -77,6 +77,9 @@ FEW_FROM = 512
 AT_ONCE = 8
 """The most heads whose tiles under a causal mask run at once, the longest first."""
 NEVER = 1 << 62
+NARROW = 96
+"""Heads of 65 to so many elements lie in tiles of 128: where tiles are claimed, products that sum
+over the elements of a head leave out the zeros behind them."""
 NOT_CLAIMED = (
     "starts_q", "starts_k", "at_once", "ROTATE", "RAGGED", "DV", "K_STAGES", "V_STAGES"
 )  # fmt: skip
@@ -412,6 +415,8 @@ def _claimed_calls(
 ) -> tuple[KernelCall, KernelCall]:
     """Return the calls of the kernels whose CTAs stay, with the arguments of those that do not."""
 
+    adds = keys.constants["ATOMIC"]
+
     def stay(kernel: object, call: KernelCall, size: int, heads: int) -> KernelCall:
         row_tiles = -(-size // 128)
         tiles = row_tiles * heads * g.sequences
@@ -422,11 +427,16 @@ def _claimed_calls(
             "group": max(1, heads_at_once(g, row_tiles, processors) * heads // g.heads),
         }
         constants = {name: x for name, x in call.constants.items() if name not in NOT_CLAIMED}
+        padded = constants["D"] == 128 and g.head_dim <= NARROW and not adds
         return KernelCall(
             kernel,
             min(tiles, processors),
             arguments,
-            {**constants, "COUNT": tiles > processors and g.rules.is_cut},
+            {
+                **constants,
+                "DEPTH": NARROW if padded else constants["D"],
+                "COUNT": tiles > processors and g.rules.is_cut,
+            },
             {"num_warps": 4, "maxnreg": 168, "launch_pdl": 1},
         )
 

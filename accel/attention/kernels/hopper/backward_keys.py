@@ -22,6 +22,9 @@ from gpudeck.accel.attention.kernels.hopper.backward_tiles import (
     apply_cap,
     first_tile,
     is_cut,
+    multiply_columns,
+    multiply_rows,
+    new_sums,
     own_tile,
     place,
     queries_of_keys,
@@ -29,6 +32,7 @@ from gpudeck.accel.attention.kernels.hopper.backward_tiles import (
     sequence_of,
     slope_of,
     tilt_of_keys,
+    wait_for,
 )
 from gpudeck.accel.attention.kernels.hopper.descriptors import load_rows, store_rows
 from gpudeck.accel.primitives.tiles.ring import (
@@ -93,11 +97,12 @@ def _weights(
 @gluon.jit
 def add_step(
     step, dk, dv, shared, bars, problem,
-    W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
+    W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, DEPTH: gl.constexpr, STAGES: gl.constexpr,
+    GROUP: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
     ALIBI: gl.constexpr,
 ):  # fmt: skip
-    """Process one query tile: add to dk and dv."""
+    """Process one query tile: add to dk and dv, which are `new_sums`."""
     k_smem, v_smem, q_smem, do_smem, rows_smem, ds_smem = shared
     q_full, q_empty, do_full, do_empty, ds_full = bars
     (
@@ -118,8 +123,6 @@ def add_step(
         kv,
     ) = problem
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BM, 16])
-    acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
-    operand: gl.constexpr = gl.DotOperandLayout(0, acc_layout, 2)
     kind: gl.constexpr = q_smem.dtype
     stage = step % STAGES
     member, tile = place(step - begun, tiles, first, rotation, GROUP)
@@ -133,21 +136,22 @@ def add_step(
     await_tile(q_full, step)
     s = zeros if CAPPED else spread(rows.slice(0, 1).load(s_layout), zeros)
     dp = spread(rows.slice(1, 1).load(s_layout), zeros)
-    s = warpgroup_mma(k_smem.index(kv + W), q.permute((1, 0)), s, use_acc=not CAPPED, is_async=True)
+    s = multiply_rows(k_smem.index(kv + W), q, s, not CAPPED, DEPTH)
     await_tile(do_full, step)
-    dp = warpgroup_mma(v_smem.index(kv + W), do.permute((1, 0)), dp, is_async=True)
-    s = warpgroup_mma_wait(1, deps=(s,))
+    dp = multiply_rows(v_smem.index(kv + W), do, dp, True, DEPTH)
+    s = warpgroup_mma_wait(1 if DEPTH == D else 2, deps=(s,))
     p, slope = _weights(
         s, rows.slice(0, 1).load(s_layout), tile, tilt, problem, W, BM, kind, LEFT, RIGHT, MASKED,
         CAPPED, ALIBI,
     )  # fmt: skip
-    dv = warpgroup_mma(gl.convert_layout(p, operand), do, dv, is_async=True)
-    dp = warpgroup_mma_wait(1, deps=(dp,))
+    dv = multiply_columns(p, do, dv, D, DEPTH)
+    dp = warpgroup_mma_wait(1 if DEPTH == D else 2, deps=(dp,))
     ds = widen(p) * dp
     if CAPPED:
         ds = ds * slope
-    dk = warpgroup_mma(gl.convert_layout(ds.to(kind), operand), q, dk, is_async=True)
-    dk, dv = warpgroup_mma_wait(0, deps=(dk, dv))
+    dk = multiply_columns(ds.to(kind), q, dk, D, DEPTH)
+    dv = wait_for(dv, D, DEPTH)
+    dk = wait_for(dk, D, DEPTH)
     release_tile(q_empty, step)
     release_tile(do_empty, step)
     return dk, dv
@@ -314,20 +318,21 @@ def _consume(
         kv,
     ) = problem
     kind: gl.constexpr = q_smem.dtype
-    dk = gl.zeros([64, D], gl.float32, acc_layout)
-    dv = gl.zeros([64, D], gl.float32, acc_layout)
     await_tile(kv_full, 0)
     if not ATOMIC:
+        dks = new_sums(D, D)
+        dvs = new_sums(D, D)
         for step in range(steps):
-            dk, dv = add_step(
+            dks, dvs = add_step(
                 step,
-                dk,
-                dv,
+                dks,
+                dvs,
                 shared,
                 bars,
                 problem,
                 W,
                 BM,
+                D,
                 D,
                 STAGES,
                 GROUP,
@@ -337,7 +342,11 @@ def _consume(
                 CAPPED,
                 ALIBI,
             )
+        dk = dks[0]
+        dv = dvs[0]
     else:
+        dk = gl.zeros([64, D], gl.float32, acc_layout)
+        dv = gl.zeros([64, D], gl.float32, acc_layout)
         for step in range(steps):
             dk, dv = add_step_with_dq(
                 step,

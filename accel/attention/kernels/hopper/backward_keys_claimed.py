@@ -25,7 +25,12 @@ from gpudeck.accel.attention.kernels.hopper.backward_keys import (
     add_step_with_dq,
     multiply_dq,
 )
-from gpudeck.accel.attention.kernels.hopper.backward_tiles import place, queries_of_keys
+from gpudeck.accel.attention.kernels.hopper.backward_tiles import (
+    new_sums,
+    place,
+    queries_of_keys,
+    store_sums,
+)
 from gpudeck.accel.attention.kernels.hopper.claims import (
     VARYING,
     claim_next,
@@ -60,8 +65,8 @@ def _work(t, order, bounds, BM: gl.constexpr, LEFT: gl.constexpr, RIGHT: gl.cons
 @gluon.jit
 def _consume(
     args,
-    W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
-    ATOMIC: gl.constexpr,
+    W: gl.constexpr, BM: gl.constexpr, D: gl.constexpr, DEPTH: gl.constexpr, STAGES: gl.constexpr,
+    GROUP: gl.constexpr, ATOMIC: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
     ALIBI: gl.constexpr,
 ):  # fmt: skip
@@ -74,7 +79,6 @@ def _consume(
     scale, scale_log2, cap_log2 = factors
     slopes, slopes_batch = tilts
     acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
-    kind: gl.constexpr = q_smem.dtype
     begun = 0
     served = 0
     t = take_claim(slots, 0)
@@ -90,10 +94,10 @@ def _consume(
             tiles_a_head, tilt, begun, kv,
         )  # fmt: skip
         end = begun + count * GROUP
-        dk = gl.zeros([64, D], gl.float32, acc_layout)
-        dv = gl.zeros([64, D], gl.float32, acc_layout)
         await_tile(kv_full, served)
         if ATOMIC:
+            dk = gl.zeros([64, D], gl.float32, acc_layout)
+            dv = gl.zeros([64, D], gl.float32, acc_layout)
             for step in range(begun, end):
                 dk, dv = add_step_with_dq(
                     step, dk, dv, shared, bars, problem, dq, W, BM, D, STAGES, GROUP, LEFT, RIGHT,
@@ -103,21 +107,25 @@ def _consume(
                 part = multiply_dq(end - 1, shared, bars, kv, W, D)
                 part = warpgroup_mma_wait(0, deps=(part,))
                 add_dq(end - 1, part, problem, dq, W, BM, D, GROUP)
+            dks = (dk,)
+            dvs = (dv,)
         else:
+            dks = new_sums(D, DEPTH)
+            dvs = new_sums(D, DEPTH)
             for step in range(begun, end):
-                dk, dv = add_step(
-                    step, dk, dv, shared, bars, problem, W, BM, D, STAGES, GROUP, LEFT, RIGHT,
-                    MASKED, CAPPED, ALIBI,
+                dks, dvs = add_step(
+                    step, dks, dvs, shared, bars, problem, W, BM, D, DEPTH, STAGES, GROUP, LEFT,
+                    RIGHT, MASKED, CAPPED, ALIBI,
                 )  # fmt: skip
         row = key + W * 64
-        v_smem.index(kv + W).store(dv.to(kind))
+        store_sums(dvs, 1.0, v_smem.index(kv + W), D, DEPTH)
         fence_async_shared()
         store_rows(dv_desc, sequence, head, row, 0, seq_k, v_smem.index(kv + W), False)
         if ATOMIC:
             # The other warpgroup reads these keys for its part of dq.
             publish_tile(done, served)
             await_tile(done, served)
-        k_smem.index(kv + W).store((dk * scale).to(kind))
+        store_sums(dks, scale, k_smem.index(kv + W), D, DEPTH)
         fence_async_shared()
         store_rows(dk_desc, sequence, head, row, 0, seq_k, k_smem.index(kv + W), False)
         tma.store_wait(0)
@@ -188,8 +196,8 @@ def backward_keys_claimed(
     q_desc, k_desc, v_desc, do_desc, rows_desc, dk_desc, dv_desc, dq, claims, slopes,
     heads, kv_heads, sequences, seq_q, seq_k, tiles_a_head, left, right, slopes_batch,
     tiles, row_tiles, group, scale, scale_log2, cap_log2,
-    BM: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
-    SPLIT: gl.constexpr, ATOMIC: gl.constexpr, COUNT: gl.constexpr,
+    BM: gl.constexpr, D: gl.constexpr, DEPTH: gl.constexpr, STAGES: gl.constexpr,
+    GROUP: gl.constexpr, SPLIT: gl.constexpr, ATOMIC: gl.constexpr, COUNT: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
     ALIBI: gl.constexpr,
 ):  # fmt: skip
@@ -232,8 +240,20 @@ def backward_keys_claimed(
     gdc_wait()
     gl.warp_specialize(
         [
-            (_consume, (args, 0, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, ALIBI)),
-            (_consume, (args, 1, BM, D, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED, ALIBI)),
+            (
+                _consume,
+                (
+                    args, 0, BM, D, DEPTH, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED,
+                    ALIBI,
+                ),
+            ),
+            (
+                _consume,
+                (
+                    args, 1, BM, D, DEPTH, STAGES, GROUP, ATOMIC, LEFT, RIGHT, MASKED, CAPPED,
+                    ALIBI,
+                ),
+            ),
             (
                 _produce,
                 (

@@ -12,7 +12,6 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     tma,
-    warpgroup_mma,
     warpgroup_mma_wait,
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
@@ -21,9 +20,14 @@ from gpudeck.accel.attention.kernels.hopper.backward_tiles import (
     apply_cap,
     is_cut,
     keys_of_queries,
+    multiply_columns,
+    multiply_rows,
+    new_sums,
     sees,
     slope_of,
+    store_sums,
     tilt_of_keys,
+    wait_for,
 )
 from gpudeck.accel.attention.kernels.hopper.claims import (
     VARYING,
@@ -53,7 +57,7 @@ def _work(t, order, bounds, BN: gl.constexpr, LEFT: gl.constexpr, RIGHT: gl.cons
 @gluon.jit
 def _consume(
     args,
-    W: gl.constexpr, BN: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr,
+    W: gl.constexpr, BN: gl.constexpr, D: gl.constexpr, DEPTH: gl.constexpr, STAGES: gl.constexpr,
     TILE: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
     ALIBI: gl.constexpr,
@@ -67,7 +71,6 @@ def _consume(
     scale, scale_log2, cap_log2 = factors
     slopes, slopes_batch = tilts
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
-    acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     kind: gl.constexpr = q_smem.dtype
     begun = 0
     served = 0
@@ -82,7 +85,7 @@ def _consume(
         do = do_smem.index(slot * 2 + W)
         row = gl.expand_dims(query + W * 64 + gl.arange(0, 64, gl.SliceLayout(1, s_layout)), 1)
         zeros = gl.zeros([64, BN], gl.float32, s_layout)
-        dq = gl.zeros([64, D], gl.float32, acc_layout)
+        dq = new_sums(D, DEPTH)
         tile0 = (sequence * heads + head) * tiles_a_head
         of_rows = rows + (tile0 + row // TILE).to(gl.int64) * (2 * TILE) + row % TILE
         minus_lse = gl.load(of_rows, mask=row < seq_q, other=0.0)
@@ -94,11 +97,11 @@ def _consume(
         for step in range(begun, end):
             k = k_smem.index(step % STAGES)
             await_tile(k_full, step)
-            s = warpgroup_mma(q, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
+            s = multiply_rows(q, k, zeros, False, DEPTH)
             await_tile(v_full, step)
             v = v_smem.index(step % STAGES)
-            dp = warpgroup_mma(do, v.permute((1, 0)), zeros, use_acc=False, is_async=True)
-            s = warpgroup_mma_wait(1, deps=(s,))
+            dp = multiply_rows(do, v, zeros, False, DEPTH)
+            s = warpgroup_mma_wait(1 if DEPTH == D else 2, deps=(s,))
             if CAPPED:
                 s, slope = apply_cap(s, minus_lse, scale_log2, cap_log2)
             else:
@@ -119,11 +122,9 @@ def _consume(
             ds = p * (dp + minus_delta)
             if CAPPED:
                 ds = ds * slope
-            operand = gl.convert_layout(ds.to(kind), gl.DotOperandLayout(0, acc_layout, 2))
-            dq = warpgroup_mma(operand, k, dq, is_async=True)
-            dq = warpgroup_mma_wait(0, deps=(dq,))
+            dq = wait_for(multiply_columns(ds.to(kind), k, dq, D, DEPTH), D, DEPTH)
             release_tile(k_empty, step)
-        q.store((dq * scale).to(kind))
+        store_sums(dq, scale, q, D, DEPTH)
         fence_async_shared()
         store_rows(dq_desc, sequence, head, query + W * 64, 0, seq_q, q, False)
         tma.store_wait(0)
@@ -184,8 +185,8 @@ def backward_queries_claimed(
     q_desc, k_desc, v_desc, do_desc, dq_desc, rows, claims, slopes,
     heads, sequences, seq_q, seq_k, tiles_a_head, left, right, slopes_batch,
     tiles, row_tiles, group, scale, scale_log2, cap_log2,
-    BN: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, TILE: gl.constexpr,
-    GROUP: gl.constexpr, COUNT: gl.constexpr,
+    BN: gl.constexpr, D: gl.constexpr, DEPTH: gl.constexpr, STAGES: gl.constexpr,
+    TILE: gl.constexpr, GROUP: gl.constexpr, COUNT: gl.constexpr,
     LEFT: gl.constexpr, RIGHT: gl.constexpr, MASKED: gl.constexpr, CAPPED: gl.constexpr,
     ALIBI: gl.constexpr,
 ):  # fmt: skip
@@ -218,8 +219,8 @@ def backward_queries_claimed(
     gdc_wait()
     gl.warp_specialize(
         [
-            (_consume, (args, 0, BN, D, STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, ALIBI)),
-            (_consume, (args, 1, BN, D, STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, ALIBI)),
+            (_consume, (args, 0, BN, D, DEPTH, STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, ALIBI)),
+            (_consume, (args, 1, BN, D, DEPTH, STAGES, TILE, LEFT, RIGHT, MASKED, CAPPED, ALIBI)),
             (
                 _produce,
                 (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import warpgroup_mma, warpgroup_mma_wait
 
 from gpudeck.accel.primitives.tiles.warpgroup import limit
 
@@ -222,3 +223,68 @@ def add_fragments(pointer, acc, LAYOUT: gl.constexpr):
         is_pure=False,
         pack=4,
     )
+
+
+@gluon.jit
+def multiply_rows(a, b, acc, use_acc: gl.constexpr, DEPTH: gl.constexpr):
+    """Start acc + a bᵀ over the first DEPTH columns of tiles in shared memory.
+
+    It is one group of asynchronous products if these are all columns, otherwise two: one of 64
+    columns, one of the rest. The columns behind them are zeros.
+    """
+    if a.shape[1] == DEPTH:
+        return warpgroup_mma(a, b.permute((1, 0)), acc, use_acc=use_acc, is_async=True)
+    else:
+        REST: gl.constexpr = DEPTH - 64
+        first = b.slice(0, 64, dim=1).permute((1, 0))
+        rest = b.slice(64, REST, dim=1).permute((1, 0))
+        acc = warpgroup_mma(a.slice(0, 64, dim=1), first, acc, use_acc=use_acc, is_async=True)
+        return warpgroup_mma(a.slice(64, REST, dim=1), rest, acc, is_async=True)
+
+
+@gluon.jit
+def new_sums(D: gl.constexpr, DEPTH: gl.constexpr):
+    """Return zeros for 64 rows of DEPTH columns: one tensor if these are all D, otherwise two, of
+    64 columns and of the rest."""
+    if DEPTH == D:
+        layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+        return (gl.zeros([64, D], gl.float32, layout),)
+    else:
+        REST: gl.constexpr = DEPTH - 64
+        first: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
+        rest: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, REST, 16])
+        return gl.zeros([64, 64], gl.float32, first), gl.zeros([64, REST], gl.float32, rest)
+
+
+@gluon.jit
+def multiply_columns(a, b, sums, D: gl.constexpr, DEPTH: gl.constexpr):
+    """Start sums + a b, for a in registers: a group of asynchronous products for each tensor."""
+    of_first: gl.constexpr = gl.DotOperandLayout(0, sums[0].type.layout, 2)
+    if DEPTH == D:
+        return (warpgroup_mma(gl.convert_layout(a, of_first), b, sums[0], is_async=True),)
+    else:
+        of_rest: gl.constexpr = gl.DotOperandLayout(0, sums[1].type.layout, 2)
+        columns = b.slice(0, 64, dim=1)
+        first = warpgroup_mma(gl.convert_layout(a, of_first), columns, sums[0], is_async=True)
+        columns = b.slice(64, DEPTH - 64, dim=1)
+        rest = warpgroup_mma(gl.convert_layout(a, of_rest), columns, sums[1], is_async=True)
+        return first, rest
+
+
+@gluon.jit
+def wait_for(sums, D: gl.constexpr, DEPTH: gl.constexpr):
+    """Wait for all products; return the sums of `multiply_columns`."""
+    if DEPTH == D:
+        return (warpgroup_mma_wait(0, deps=sums),)
+    else:
+        return warpgroup_mma_wait(0, deps=sums)
+
+
+@gluon.jit
+def store_sums(sums, factor, tile, D: gl.constexpr, DEPTH: gl.constexpr):
+    """Store sums times a factor into a tile in shared memory, in its dtype."""
+    if DEPTH == D:
+        tile.store((sums[0] * factor).to(tile.dtype))
+    else:
+        tile.slice(0, 64, dim=1).store((sums[0] * factor).to(tile.dtype))
+        tile.slice(64, DEPTH - 64, dim=1).store((sums[1] * factor).to(tile.dtype))
