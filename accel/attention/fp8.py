@@ -123,19 +123,22 @@ def fp8_attention(
     x = arrange(q, k, v, bias, seqlens, layout, sink)
     problem = problem_of(x, rules_of(x.q, causal, window, scale, softcap))
     choice = choose(problem, backend)
+    out, lse = compute(x, problem, choice.backend)
+    out = as_given(out, seqlens, layout)
+    if return_choice:
+        return out, choice
+    return (out, lse if seqlens is None else lse.squeeze(0)) if return_lse else out
+
+
+def compute(x: Inputs, problem: Problem, name: str) -> tuple[Tensor, Tensor]:
+    """Return the output [B,H,Sq,D] and lse, float32 [B,H,Sq], by KERNEL or EMULATION."""
     if problem.empty:
         out = torch.zeros_like(x.q)
         lse = x.q.new_full(x.q.shape[:3], -torch.inf, dtype=torch.float32)
     else:
         with torch.no_grad():
-            run = emulation.forward if choice.backend == EMULATION else _kernel
-            out, lse = run(x, problem)
-    if sink is not None:
-        out, lse = add_sink(out, lse, sink.detach())
-    out = as_given(out, seqlens, layout)
-    if return_choice:
-        return out, choice
-    return (out, lse if seqlens is None else lse.squeeze(0)) if return_lse else out
+            out, lse = (emulation.forward if name == EMULATION else _kernel)(x, problem)
+    return (out, lse) if x.sink is None else add_sink(out, lse, x.sink.detach())
 
 
 def choose(problem: Problem, backend: str = "auto") -> Choice:

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
+from gpudeck.accel.attention.fp8 import check_precision
 from gpudeck.accel.attention.inputs import Window, check_window
 from gpudeck.accel.attention.problem import default_scale
 from gpudeck.accel.attention.ragged import Ragged
@@ -39,6 +40,7 @@ def distributed_attention(
     strategy: str = "auto",
     backward_strategy: str = "auto",
     backend: str = "auto",
+    precision: str | None = None,
     return_lse: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Compute attention over a sequence that is divided among ranks, exactly and with gradients.
@@ -65,6 +67,8 @@ def distributed_attention(
         strategy: `auto`, or the name of a strategy of the forward pass.
         backward_strategy: the same for the backward pass.
         backend: the backend of `accel.attention` for the local work.
+        precision: "fp8" computes the products in E4M3, without gradients, as in `accel.attention`;
+            keys and values travel in their own dtype.
         return_lse: also return the logarithm of each row's sum of exponentials, float32 [B,H,S].
 
     Raises:
@@ -73,8 +77,14 @@ def distributed_attention(
     """
     settings = settings_of(
         q, group, causal, window, seqlens, tokens, scale, softcap, layout, deterministic, strategy,
-        backward_strategy, backend,
+        backward_strategy, backend, precision,
     )  # fmt: skip
+    if (
+        precision is not None
+        and torch.is_grad_enabled()
+        and any(t.requires_grad for t in (q, k, v))
+    ):
+        raise ValueError("attention in FP8 has no gradients: call it under torch.no_grad()")
     out, lse = forward_op(q, k, v, sink, *settings)
     return (out, lse) if return_lse else out
 
@@ -101,7 +111,7 @@ def defaults() -> dict[str, Any]:
     return {
         "group": None, "causal": False, "window": NO_WINDOW, "seqlens": None, "tokens": None,
         "scale": None, "softcap": 0.0, "layout": "zigzag", "deterministic": False,
-        "strategy": "auto", "backward_strategy": "auto", "backend": "auto",
+        "strategy": "auto", "backward_strategy": "auto", "backend": "auto", "precision": None,
     }  # fmt: skip
 
 
@@ -119,8 +129,11 @@ def settings_of(
     strategy: str,
     backward_strategy: str,
     backend: str,
+    precision: str | None,
 ) -> tuple[Any, ...]:
     """Return the arguments of the operation after the tensors, which are plain values."""
+    if precision is not None:
+        check_precision(precision)
     left, right = check_window(window)
     if any(side is not None and side < 0 for side in (left, right)):
         raise ValueError(f"a window over several GPUs has no negative side; got {window!r}")
@@ -142,6 +155,7 @@ def settings_of(
         deterministic or torch.are_deterministic_algorithms_enabled(),
         f"{strategy},{backward_strategy}",
         backend,
+        precision or "",
     )
 
 

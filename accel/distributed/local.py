@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gpudeck.accel.attention import passes
+from gpudeck.accel.attention import fp8, passes
 from gpudeck.accel.attention.backends import Gradients
 from gpudeck.accel.attention.dispatch import choose, refuse
 from gpudeck.accel.attention.inputs import Inputs, problem_of
@@ -54,7 +54,7 @@ def attend(
         problem, backend = _chosen(x, tile, rules, "forward")
         out, lse = answer.out[at], answer.lse[at]
         if not _attend_into(x, problem, backend, out, lse):
-            found = passes.forward(x, problem, backend)
+            found = _forward(x, problem, backend)
             out.copy_(found[0])
             lse.copy_(found[1])
 
@@ -63,7 +63,7 @@ def attend_one(q: Tensor, k: Tensor, v: Tensor, tile: Tile, rules: Rules) -> Ans
     """Return the answer of the rows of one tile alone."""
     parts = []
     for x, _ in _inputs(q, k, v, tile, None):
-        parts.append(passes.forward(x, *_chosen(x, tile, rules, "forward")))
+        parts.append(_forward(x, *_chosen(x, tile, rules, "forward")))
     return Answer(*map(_joined, zip(*parts, strict=True)))
 
 
@@ -91,6 +91,11 @@ def differentiate(
             of_out, of_lse = _shares(x, problem, lse, of_out, of_lse)
         parts.append(passes.backward(of_out, x, answer.out[at], lse, problem, backend, of_lse)[:3])
     return Gradients(*map(_joined, zip(*parts, strict=True)))
+
+
+def _forward(x: Inputs, problem: LocalProblem, backend: str) -> tuple[Tensor, Tensor]:
+    run = fp8.compute if backend in fp8.BACKENDS.values() else passes.forward
+    return run(x, problem, backend)
 
 
 def _joined(parts: tuple[Tensor, ...]) -> Tensor:
@@ -145,27 +150,29 @@ def _chosen(
         asked = ScoreRules(tile.left, tile.right, rules.scale, rules.softcap)
         problem = problem_of(x, asked, rules.deterministic)
         problem = replace(problem, grad=direction == "backward", lse_grad=lse_grad)
-        found = problem, _backend(problem, rules.backend, direction)
+        found = problem, _backend(problem, rules, direction)
         if len(_CHOSEN) >= _MOST_CHOSEN:
             _CHOSEN.clear()
         _CHOSEN[key] = found
     return found
 
 
-def _backend(problem: LocalProblem, asked: str, direction: Direction) -> str:
+def _backend(problem: LocalProblem, rules: Rules, direction: Direction) -> str:
     """Return the backend of a tile: with `auto` our kernel for Hopper GPUs, wherever it can.
 
     All tiles of an answer must have one kernel, or it would depend on how the work is divided. Ours
     writes answers in their places, which spares a copy. `choose` would judge each tile by itself,
     from measurements that have no queries which begin in the middle of the keys.
     """
+    if rules.precision:
+        return fp8.choose(problem, rules.backend).backend
     if (
-        asked == "auto"
+        rules.backend == "auto"
         and problem.capability == (9, 0)
         and refuse(problem, OURS, direction) is None
     ):
         return OURS
-    return choose(problem, asked, direction).backend
+    return choose(problem, rules.backend, direction).backend
 
 
 _CHOSEN: dict[object, tuple[LocalProblem, str]] = {}

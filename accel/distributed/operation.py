@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gpudeck.accel.attention import fp8
+from gpudeck.accel.attention.problem import Problem as LocalProblem
 from gpudeck.accel.attention.problem import dtype_name
 from gpudeck.accel.attention.sinks import sink_gradient
 from gpudeck.accel.distributed.choice import STRATEGIES, Choice, choose
@@ -41,7 +43,7 @@ class Plan:
 _TENSORS = "Tensor q, Tensor k, Tensor v, Tensor? sink"
 _SETTINGS = (
     "str group, str layout, SymInt[] spans, SymInt tokens, SymInt[] documents, SymInt[] window, "
-    "float scale, float softcap, bool deterministic, str strategies, str backend"
+    "float scale, float softcap, bool deterministic, str strategies, str backend, str precision"
 )
 """The arguments of both operations, in the types of torch; `plan_of` says what each one is."""
 
@@ -164,6 +166,7 @@ def plan_of(
     deterministic: bool,
     strategies: str,
     backend: str,
+    precision: str,
 ) -> Plan:
     """Return the plan of a request.
 
@@ -183,6 +186,7 @@ def plan_of(
         deterministic: for the backward pass.
         strategies: the names of those of the forward and the backward pass, with a comma.
         backend: of the local attention.
+        precision: `fp8`, or empty.
 
     Raises:
         ValueError: on every rank, if the request of one is wrong or differs from the others'.
@@ -195,7 +199,7 @@ def plan_of(
             tuple(q.shape), tuple(k.shape), tuple(v.shape), (q.dtype, k.dtype, v.dtype), q.device,
             None if sink is None else tuple(sink.shape),
             layout, tuple(spans), tokens, tuple(documents), (window[0], window[1]),
-            Rules(scale, softcap, deterministic, backend), strategies,
+            Rules(scale, softcap, deterministic, backend, precision), strategies,
         )  # fmt: skip
     except ValueError as e:
         world.agree(str(e), every_time=True)
@@ -223,6 +227,8 @@ def _plan(
     strategies: str,
 ) -> Plan:
     _check(q, k, v, dtypes, sink)
+    if rules.precision:
+        _check_fp8(q, k, v, dtypes[0], device, rules)
     problem = problem_over(
         world.size, world.me, q[2], layout, spans, tokens, documents, window, rules
     )
@@ -239,6 +245,24 @@ def _plan(
         f" documents {documents or 'none'}, {'a' if sink else 'no'} sink, {rules}, {strategies}"
     )
     return Plan(problem, *choices, world, asked)
+
+
+def _check_fp8(
+    q: tuple[int, ...],
+    k: tuple[int, ...],
+    v: tuple[int, ...],
+    dtype: torch.dtype,
+    device: torch.device,
+    rules: Rules,
+) -> None:
+    if q[3] != v[3]:
+        raise ValueError(
+            f"attention in FP8 over several ranks needs values with the head size of the keys,"
+            f" {q[3]}; got {v[3]}"
+        )
+    capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
+    local = LocalProblem(q[0], q[1], k[1], q[2], k[2], q[3], dtype, device, capability, rules.scale)
+    fp8.choose(local, rules.backend)
 
 
 def problem_over(

@@ -17,6 +17,8 @@ class Rules:
     softcap: float = 0.0
     deterministic: bool = False
     backend: str = "auto"
+    precision: str = ""
+    """`fp8`, or empty for that of the tensors."""
 
 
 @dataclass(frozen=True)

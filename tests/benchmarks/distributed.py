@@ -4,7 +4,7 @@ Run `torchrun --nproc-per-node 2 -m tests.benchmarks.distributed PART --out FOLD
 written as soon as it is measured. A step that hangs ends the process; started again with the same
 folder it goes on with the next step. NVLink multicast stays off.
 
-Parts: table (ours beside other packages), exactness, float64, memory, timeline, lost-peer.
+Parts: table (ours beside other packages), exactness, float64, fp8, memory, timeline, lost-peer.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")
 import torch
 import torch.distributed as dist
 
-from tests.benchmarks.multi_gpu import exactness, float64, shim, speed, timeline
+from tests.benchmarks.multi_gpu import exactness, float64, fp8, shim, speed, timeline
 from tests.benchmarks.multi_gpu.cells import CELLS, Steps, Table, on_gpu, say
 from tests.benchmarks.rows import RESULTS
 
-PARTS = ("table", "exactness", "float64", "memory", "timeline", "lost-peer")
+PARTS = ("table", "exactness", "float64", "fp8", "memory", "timeline", "lost-peer")
 
 
 def main() -> None:
@@ -49,6 +49,8 @@ def main() -> None:
         exactness.run_exactness(checks, steps)
     elif asked.part == "float64":
         float64.run_float64(checks, steps)
+    elif asked.part == "fp8":
+        fp8.run_fp8(times, steps)
     elif asked.part == "memory":
         exactness.run_memory(checks, steps)
     elif asked.part == "timeline":

@@ -89,8 +89,9 @@ def _teams(mode: LocalTensorMode, q: Tensor, settings: list[Any]) -> Iterator[_T
     all ranks into several."""
     (
         name, layout, spans, tokens, documents, window, scale, softcap, deterministic, _, backend,
+        precision,
     ) = settings  # fmt: skip
-    group, rules = resolved(name), Rules(scale, softcap, deterministic, backend)
+    group, rules = resolved(name), Rules(scale, softcap, deterministic, backend, precision)
     first, *others = dist.get_process_group_ranks(group)
     left = sorted(mode.ranks)
     while left:

@@ -139,5 +139,5 @@ def test_every_tile_has_our_kernel_on_a_hopper_gpu():
     tile = LocalProblem(
         1, 32, 8, 16384, 65536, 128, torch.bfloat16, torch.device("cuda"), (9, 0), 0.1, right=0
     )
-    assert local._backend(tile, "auto", "forward") == "hopper"
-    assert local._backend(tile, "flash", "backward") == "flash"
+    assert local._backend(tile, Rules(0.1), "forward") == "hopper"
+    assert local._backend(tile, Rules(0.1, backend="flash"), "backward") == "flash"
