@@ -205,8 +205,12 @@ def _compute(
 
 
 def _write(whole: Tensor, part: Tensor, spans: Spans) -> None:
-    """Put the rows of a shard in their places."""
-    begin = 0
+    """Put the rows of a shard in their places.
+
+    The shard is copied to their GPU first: memory of another process is mapped for its own GPU
+    only, so that no kernel of this rank's GPU may write there (cudaIpcOpenMemHandle).
+    """
+    part, begin = part.to(whole.device), 0
     for span in spans:
         place = whole[:, :, span.start : span.stop : span.step]
         place.copy_(part[:, :, begin : begin + span.size])

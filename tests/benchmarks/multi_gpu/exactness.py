@@ -28,7 +28,7 @@ FIELDS = (
     "check", "strategy", "exchange", "documents", "causal", "heads", "kv_heads", "head_dim",
     "tokens", "bit_equal", "lse_equal", "error", "error_dq", "error_dk", "error_dv", "repeats",
     "forward_ms", "both_ms", "peak_gib", "taken_gib", "bytes_gib", "gpus",
-    "device", "versions", "date",
+    "device", "versions", "commit", "date",
 )  # fmt: skip
 STRATEGIES = ("gather", "ulysses", "ring", "mesh", "hybrid")
 TOKENS = 16000 if torch.cuda.is_available() else 512

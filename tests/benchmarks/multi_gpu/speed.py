@@ -40,7 +40,7 @@ from tests.benchmarks.multi_gpu.cells import (
 FIELDS = (
     "run", "contender", "setting", "documents", "causal", "heads", "kv_heads", "head_dim",
     "tokens", "strategy", "pass", "ms", "ideal_ms", "share", "host_us", "gpus", "device",
-    "versions", "date",
+    "versions", "commit", "date",
 )  # fmt: skip
 FLOPS = 600e12
 """A guess that sets only how often calls are repeated."""
