@@ -70,10 +70,12 @@ def expected_ms(cell: Cell, passes: float) -> float:
 
 
 def ideals(cell: Cell) -> Iterator[Entry]:
-    """Yield our kernels and cuDNN's on this rank's part of the heads."""
+    """Yield our kernels and cuDNN's on this rank's part of the heads, each by its name: `auto` would
+    measure them by itself in one of the calls."""
     part = drawn(cell, dist.get_world_size())
     ragged = Ragged.of(cell.documents, device=device()) if cell.documents else None
-    for name in ("auto", "cudnn") if on_gpu() and not cell.documents else ("auto",):
+    names = ("hopper", "cudnn") if not cell.documents else ("hopper",)
+    for name in names if on_gpu() else ("auto",):
 
         def one(q: Tensor, k: Tensor, v: Tensor, name: str = name) -> Tensor:
             out = attention(q, k, v, causal=cell.causal, seqlens=ragged, backend=name)
