@@ -62,6 +62,9 @@ CPU = Links(False, 1e9, 200e-6, 1e11)
 FORWARD_PRODUCTS, BACKWARD_PRODUCTS = 2, 5
 BACKWARD_SPEED = 0.82
 """The speed of our backward kernels over that of the forward one, on an H100 at 64k tokens."""
+SUMS_S = 17e-12
+"""What the backward pass by `gather` takes longer than that by `ulysses` for each element of all
+keys and values, whose gradients it sums in float32: 11 to 28 ps on H200s (LOG.md)."""
 PIECE_BYTES, MOST_PIECES = 24 << 20, 6
 """Journeys are cut for each so many bytes, which take about 70 us (more copies and kernels would
 cost more than they hide), into at most so many pieces of heads."""
@@ -86,7 +89,10 @@ def seconds(
     work *= links.flops / slow if merged else 1.0
     travel = moved / links.bytes_a_second
     hidden = max(work, travel * (1 - exposed), rounds * links.latency_s)
-    return hidden + travel * exposed + (links.start_s if ranks > 1 else 0.0)
+    found = hidden + travel * exposed + (links.start_s if ranks > 1 else 0.0)
+    if strategy == "gather" and not forward and ranks > 1:
+        found += SUMS_S * sizes.batch * tokens * sizes.kv_heads * (sizes.head_dim + sizes.value_dim)
+    return found
 
 
 def _journey(

@@ -9,6 +9,7 @@ import pytest
 
 from gpudeck.accel.distributed.cost import BACKWARD_SPEED, DIRECT, Sizes, seconds
 from gpudeck.accel.distributed.scale import predict
+from tests.benchmarks.multi_gpu.table import RUNS, SETTINGS
 
 MEASURED = Path(__file__).parents[3] / "benchmarks" / "results" / "distributed.csv"
 
@@ -27,6 +28,24 @@ def test_the_model_is_near_what_two_gpus_took():
     assert len(errors) >= 8
     assert max(map(abs, errors)) < 0.12, errors
     assert abs(sum(errors) / len(errors)) < 0.05
+
+
+def test_auto_takes_what_was_faster_on_two_gpus():
+    """The backward pass by `gather` was once taken for short sequences."""
+    cells: dict[tuple[str, ...], dict[str, float]] = {}
+    for row in csv.DictReader(MEASURED.read_text().splitlines()):
+        mine = row["contender"] == "ours" and row["setting"] in SETTINGS and row["run"] in RUNS[:-1]
+        if mine and not row["documents"] and row["pass"] == "both":
+            cell = row["run"], row["causal"], row["heads"], row["kv_heads"], row["tokens"]
+            cells.setdefault(cell, {})[row["strategy"]] = float(row["ms"])
+    assert len(cells) >= 8
+    for (_, causal, heads, kv_heads, tokens), ms in cells.items():
+        sizes = Sizes(1, int(heads), int(kv_heads), 128, 128, 2, 0.5 if causal == "True" else 1.0)
+        passes = [
+            min(("gather", "ulysses"), key=lambda s: seconds(s, 2, int(tokens), sizes, DIRECT, d))
+            for d in ("forward", "backward")
+        ]
+        assert ms["+".join(passes)] < 1.05 * min(ms.values()), (passes, ms)
 
 
 def test_predictions_name_only_what_can_divide_the_heads():
