@@ -26,8 +26,11 @@ from gpudeck.accel.distributed.exchange import ALIGNMENT, Part, Round, Send, byt
 from gpudeck.accel.distributed.watch import Watch
 
 _FLAG = 4
-THERE, BACK = 2, 2
-"""The rounds of each kind that may be under way at a time."""
+THERE, BACK = 3, 2
+"""The most rounds of each kind that may be under way at a time."""
+SHORT_BYTES = 64 << 20
+"""Of longer rounds that bring something, one fewer may be under way: they take long enough to hide
+the next one, and memory."""
 
 
 @dataclass
@@ -112,6 +115,11 @@ class Direct:
         self._watch = Watch()
 
     @property
+    def ahead(self) -> int:
+        """Return how many rounds that bring something may be under way."""
+        return len(self._lines[0].slots)
+
+    @property
     def place(self) -> tuple[int, ...]:
         """Return what the next pass depends on besides its tensors: which arena it uses, and which
         slots come first."""
@@ -131,9 +139,10 @@ class Direct:
         self._arena = None
         flags = self._ranks * (THERE + BACK)
         whole = padded(2 * flags * _FLAG)
-        for line, size in zip(self._lines, sizes, strict=True):
-            line.slots = [_Slot() for _ in line.slots]
+        for line, size, most in zip(self._lines, sizes, (THERE, BACK), strict=True):
             line.slot_bytes, line.start = max(line.slot_bytes, size), whole
+            fewer = not line.first and line.slot_bytes > SHORT_BYTES
+            line.slots = [_Slot() for _ in range(most - fewer)]
             whole += line.slot_bytes * len(line.slots)
         memory = symmetric.empty(whole, dtype=torch.uint8, device=self._device)
         handle = symmetric.rendezvous(memory, self._group)

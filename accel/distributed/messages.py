@@ -16,6 +16,8 @@ from gpudeck.accel.distributed.exchange import Round, bytes_of
 class Messages:
     """One message for each pair of ranks and round; buffers are new in each round."""
 
+    ahead = 2
+
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.name = f"messages of {dist.get_backend(group)}"
         self._group = group

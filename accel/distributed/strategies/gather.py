@@ -39,8 +39,6 @@ was not written."""
 LAST = 0.5
 """The share of heads whose early tiles are computed last, in a batch of one: in larger batches,
 some of the heads do not lie together."""
-AHEAD = 2
-"""The pieces of keys that a rank holds in the forward pass."""
 
 
 def refusal(problem: Problem, heads: int, kv_heads: int) -> Text | None:
@@ -91,7 +89,7 @@ def forward(problem: Problem, x: Shard, exchange: Exchange, answer: Answer) -> N
     exchange.reserve(plan.size)
     work, rules = plan.work, problem.rules
     rooms = {rows.start: _room(x, answer, rows) for rows, _ in (*work.early, *work.late)}
-    landings = rounds_ahead(exchange, plan.rounds, [x.k, x.v], AHEAD)
+    landings = rounds_ahead(exchange, plan.rounds, [x.k, x.v])
     landing = next(landings)
     lanes = Lanes(x.q.device, len(plan.pieces) + bool(work.early))
 
@@ -149,7 +147,7 @@ def backward(
     exchange.reserve(plan.size, plan.back)
     for rows in plan.work.blind:
         grads.q[:, :, rows] = 0
-    landings = rounds_ahead(exchange, plan.rounds, [x.k, x.v], 2)
+    landings = rounds_ahead(exchange, plan.rounds, [x.k, x.v])
     for piece in plan.pieces:
         landing = next(landings)
         landing.arrive()

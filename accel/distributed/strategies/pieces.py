@@ -27,12 +27,13 @@ def pieces_of(heads: int, bytes_of_all: int) -> list[slice]:
 
 
 def rounds_ahead(
-    exchange: Exchange, rounds: Sequence[Round], tensors: Sequence[Tensor], ahead: int
+    exchange: Exchange, rounds: Sequence[Round], tensors: Sequence[Tensor]
 ) -> Iterator[Landing]:
-    """Begin rounds so many ahead of their use, and yield their landings in their order.
+    """Begin rounds ahead of their use, and yield their landings in their order.
 
     Each landing must be released before the next one is asked for.
     """
+    ahead = exchange.ahead
     landings = [exchange.begin(round_, tensors) for round_ in rounds[:ahead]]
     for i in range(len(rounds)):
         if i and i + ahead <= len(rounds):

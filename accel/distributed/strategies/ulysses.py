@@ -126,7 +126,7 @@ class _Trip:
         rounds = [self.moved.inbound(kinds, *piece) for piece in ends]
         returns = [self.moved.outbound(self._back, *piece) for piece in ends]
         exchange.reserve(max(r.size for r in rounds), max(r.size for r in returns))
-        self._landings = rounds_ahead(exchange, rounds, [widened(t) for t in given], 2)
+        self._landings = rounds_ahead(exchange, rounds, [widened(t) for t in given])
         self.lanes = Lanes(x.q.device, len(self.pieces))
         self._last: tuple[Landing, slice] | None = None
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gpudeck.accel.attention.api import attention
 from gpudeck.accel.attention.problem import Problem as LocalProblem
-from gpudeck.accel.distributed import local
+from gpudeck.accel.distributed import direct, local
 from gpudeck.accel.distributed.direct import Direct
 from gpudeck.accel.distributed.problem import Problem, Rules
 from gpudeck.accel.distributed.replays import Replays
@@ -38,6 +38,7 @@ def on_rank(folder: str, name: str, sizes: list[tuple[int, int]]) -> list[list[T
     with pytest.MonkeyPatch.context() as patch:
         play(patch, folder)
         patch.setattr(pieces, "PIECE_BYTES", 1)
+        patch.setattr(direct, "SHORT_BYTES", 8192)  # the longer sequences have a slot fewer
         group = dist.distributed_c10d._get_default_group()
         cpu = torch.device("cpu")
         exchange = Direct(group, group, cpu)
