@@ -70,8 +70,10 @@ def expected_ms(cell: Cell, passes: float) -> float:
 
 
 def ideals(cell: Cell) -> Iterator[Entry]:
-    """Yield our kernels and cuDNN's on this rank's part of the heads, each by its name: `auto` would
-    measure them by itself in one of the calls."""
+    """Yield our kernels and cuDNN's on this rank's part of the heads.
+
+    They are named, as `auto` would measure others in its second call.
+    """
     part = drawn(cell, dist.get_world_size())
     ragged = Ragged.of(cell.documents, device=device()) if cell.documents else None
     names = ("hopper", "cudnn") if not cell.documents else ("hopper",)
