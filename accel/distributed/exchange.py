@@ -97,8 +97,10 @@ class Exchange(Protocol):
     """A way for tensors to travel, named as the result says it."""
 
     name: str
-    ahead: int
-    """How many rounds that bring something may be under way at a time."""
+
+    @property
+    def ahead(self) -> int:
+        """Return how many rounds that bring something may be under way at a time."""
 
     def reserve(self, there: int, back: int = 0) -> None:
         """Make room for rounds of so many bytes, and for those that take results back; all ranks
