@@ -55,7 +55,7 @@ class Orders(Values):
             setting=self.setting() if verb == "set" else "",
             user=self.user() if verb not in ("kill", "book", "unbook") else "",
         )  # fmt: skip
-        for field in ("devices", "group", "states", "jobs", "user"):
+        for field in ("devices", "group", "states", "jobs", "user", "exclude"):
             if getattr(order, field) and field not in VERBS[verb].takes:
                 raise Unread(field)
         return order
@@ -89,6 +89,8 @@ class Orders(Values):
         """Return the verb of the table for the encoder's."""
         if name in ("pause", "resume"):
             hold, pause = ("hold", "pause") if name == "pause" else ("release", "resume")
+            if group and (self.letters("except") or self.marked("except")):
+                return hold  # a group is paused as a whole
             return pause if group and not self.marked("states") else self._pausing(hold, pause)
         if name not in _VERBS:
             raise Unread(name)

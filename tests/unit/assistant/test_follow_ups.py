@@ -15,6 +15,7 @@ from gpudeck.assistant.intents.submission import read_submission
 from gpudeck.assistant.intents.times import read_time
 from gpudeck.assistant.intents.tokens import tokens
 from gpudeck.assistant.intents.understand import understand
+from gpudeck.assistant.intents.values import Unread
 from gpudeck.assistant.query.request import COST, Order, Query, Request, Span
 from gpudeck.assistant.reader.reading import shipped_reader
 from tests.unit.assistant.test_request_reader import reading
@@ -219,3 +220,10 @@ def test_it_may_be_the_only_job_where_none_was_spoken_of() -> None:
     assert points(found) and against("kill it now", found, Order("cancel"), KNOWN, NOW) is None
     other = reading("order cancel", "jobs=@all")
     assert against("kill the flurbel", other, Order("cancel"), KNOWN, NOW) is not None
+
+
+def test_a_group_is_held_job_by_job_if_one_of_it_is_excepted() -> None:
+    made = said("order pause", state=State(), group="nightly", **{"except": "13"})
+    assert made == Order("hold", group="nightly", exclude=(13,))
+    with pytest.raises(Unread):
+        said("order move", state=State(), jobs="12", **{"except": "13"})
