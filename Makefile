@@ -11,7 +11,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 # The tests start hundreds of processes: what these import is compiled once, also where the environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test slow mutants xvfb torture file-faults peers soak ray slurm frameworks matrix emulation truth lint types imports docs transcript bench dist clean
+.PHONY: run test slow everything gpu mutants xvfb torture file-faults peers soak ray slurm frameworks matrix emulation truth lint types imports docs transcript bench dist clean
 
 run: $(RUNS)
 	$(BIN)/gpudeck
@@ -22,7 +22,16 @@ test: $(STAMP)
 slow: $(STAMP)
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -m slow --timeout 600
 
-# Some eighty plausible slips are planted in a copy of the sources, one after another: a test must catch each.
+# All that takes long, for hours, with a table in tests/benchmarks/log/everything.md; make everything ONLY="truth xvfb"
+# runs these targets alone.
+everything: $(STAMP)
+	$(BIN)/python -m tests.everything $(ONLY)
+
+# All tests and figures that need an NVIDIA GPU, as long as MINUTES says.
+gpu: $(STAMP)
+	$(BIN)/python -m tests.gpu $(if $(MINUTES),--minutes $(MINUTES))
+
+# Plausible slips are planted in a copy of the sources, one after another: a test must catch each.
 mutants: $(STAMP)
 	$(BIN)/python -m tests.mutants
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from tests.benchmarks import comparisons as by
 from tests.benchmarks.comparisons import OURS
+from tests.benchmarks.program_figures import program_table
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = ("README.md", "docs/manual/attention.md", "docs/manual/precision.md")
@@ -178,7 +179,12 @@ def table(names: Iterable[str]) -> str:
 
 def filled(text: str) -> str:
     """Return a document with its tables computed anew."""
-    return _MARKED.sub(lambda m: m[1] + table(m["names"].split(", ")) + m[3], text)
+
+    def computed(m: re.Match[str]) -> str:
+        names = m["names"]
+        return m[1] + (program_table() if names == "program" else table(names.split(", "))) + m[3]
+
+    return _MARKED.sub(computed, text)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.benchmarks.queue_tools import TOOLS, QueueTool, why_missing
-from tests.benchmarks.rows import context, write
+from tests.benchmarks.rows import context, merge
 from tests.integration.torture.outside.campaign import VICTIM, read_ledger
 
 QUIET_S = 25.0
@@ -56,7 +56,7 @@ def main() -> int:
             }
             print(", ".join(f"{key} {value}" for key, value in list(row.items())[:7]), flush=True)
             rows.append(row)
-    print(write("queue_losses", rows))
+    print(merge("queue_losses", rows, ("tool",)))
     return 0
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 
 import msgspec
+import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 
 from gpudeck.app.alerts.page import EMPTY, MENU, NOTHING_FOUND
+from gpudeck.app.charts.spark_card import SparkCard
 from gpudeck.app.charts.thresholds import ChartThreshold, stepped
 from gpudeck.app.report.history_export import ExportHistory
 from gpudeck.app.shell.notifications import Notifier
@@ -91,6 +93,17 @@ def test_alerts_are_listed_acknowledged_and_opened(fed):
     QTest.keyClick(page.table, Qt.Key.Key_Return)
     assert fed.window.rail.buttons["jobs"].isChecked()
     assert "Job 8" in fed.window.jobs.details.title.text()
+
+
+def test_a_badge_counts_to_99(fed):
+    button = fed.window.rail.buttons["alerts"]
+
+    def drawn(count: int):
+        button.show_badge(count)
+        return button.grab().toImage()
+
+    assert drawn(9) != drawn(99) != drawn(100)
+    assert drawn(100) == drawn(1000), "it reads 99+, which has room"
 
 
 def test_the_log_is_requested_only_when_alerts_change(fed):
@@ -278,3 +291,14 @@ def test_the_readings_around_an_alert_are_saved_as_a_recording(fed):
     page.table.setCurrentIndex(page.model.index(at, 0))
     assert not page.acts["alert.save"].isEnabled(), "it is about no device"
     assert "alert.save" in MENU
+
+
+def test_a_card_shows_the_present_text_also_where_its_curve_is_the_same(qapp):
+    card = SparkCard("Power")
+    card.resize(160, 90)
+    values = np.array([1.0, 2.0, 3.0])
+    card.show_values(values, 10.0, "3 W")
+    before = card.grab().toImage()
+    card.show_values(values.copy(), 10.0, "3.4 W")
+    assert card.accessibleDescription() == card.text == "3.4 W"
+    assert card.grab().toImage() != before

@@ -142,8 +142,9 @@ def test_diagnostics_are_copied_to_the_clipboard(fed):
     QGuiApplication.clipboard().clear()
 
 
-def test_the_size_setting_scales_everything(home):
-    settings.save(Settings(scale=1.5))
+@pytest.mark.parametrize("size", [1.5, 0.8])
+def test_the_size_setting_scales_everything(home, size):
+    settings.save(Settings(scale=size))
     code = (
         "from gpudeck.app.shell import desktop; desktop.scale();"
         "from PySide6.QtWidgets import QApplication;"
@@ -152,7 +153,7 @@ def test_the_size_setting_scales_everything(home):
         "print(MainWindow(Link()).grab().width() / MainWindow(Link()).width())"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(said.stdout) == pytest.approx(1.5, abs=0.01)
+    assert float(said.stdout) == pytest.approx(size, abs=0.01)
 
 
 @pytest.mark.parametrize(

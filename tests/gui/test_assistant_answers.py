@@ -150,6 +150,10 @@ def test_a_wide_window_shows_what_the_newest_answer_rests_on_beside_it(fed):
     theme.apply(fed.app, "dark")
     fed.settle()
     assert "61 °C (history)" in page.pane.sources.toPlainText()
+    cold = Curve("GPU 1 temperature", "°C", (1.0, 2.0), (30.0, 31.0))
+    page.pane.charts.show_curves((cold,))
+    assert page.pane.charts.curves == (cold,)
+    assert "GPU 1 temperature" in page.pane.charts.accessibleDescription()
     page.show_answer("Thanks", FinishedAnswer("You are welcome.", "template", (), seconds=0.1))
     page.refresh()
     assert page.pane.question.text() == "How hot was it?", "the newest that rests on something"

@@ -6,7 +6,12 @@ import msgspec
 from PySide6.QtWidgets import QApplication
 
 from gpudeck.app.format.free_devices import free_devices
-from gpudeck.app.format.freeing import gpus_to_free, jobs_on_gpus, suspended_jobs
+from gpudeck.app.format.freeing import (
+    free_question,
+    gpus_to_free,
+    jobs_on_gpus,
+    suspended_jobs,
+)
 from gpudeck.app.shell.tray import Tray
 from gpudeck.app.widgets.actions import find_action
 from gpudeck.scheduler.protocol.bookings import Freed
@@ -128,3 +133,10 @@ def test_the_tray_offers_what_can_be_done(qapp: QApplication) -> None:
 def test_the_first_line_says_how_much_host_memory_suspended_jobs_hold() -> None:
     assert "suspended jobs hold 12 GiB" in free_devices(with_suspension(OFF)).text
     assert "suspended" not in free_devices(with_suspension(None)).text
+
+
+def test_only_the_jobs_of_a_gpu_leave_it_when_it_is_freed() -> None:
+    made = snapshots.gpu_snapshot(2)
+    first, second = (free_question(state, made) for state in made.devices)
+    assert "Job 8 (" in first and first.count("Job ") == 1
+    assert "Job " not in second

@@ -11,6 +11,11 @@ import msgspec
 import pytest
 
 from gpudeck.app.cli.main import main
+from gpudeck.assistant.query.request import Order
+from gpudeck.assistant.reports.material import of_job
+from gpudeck.assistant.tools.registry import plan_action
+from gpudeck.assistant.tools.tool import ToolContext
+from gpudeck.language.words import words as in_language
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.devices import trace
 from gpudeck.scheduler.protocol import paths, settings
@@ -55,6 +60,11 @@ def test_a_recorded_gpu_raises_an_alert_that_is_logged_sent_and_cleared(
         assert str(raised.text).startswith("REPLAY GPU 0 "), (
             "it goes to a webhook, where nothing else says so"
         )
+        job = deck.wait(deck.submit(["true"]).id)
+        assert of_job(deck, job.id).alerts == (), "the job used no GPU"
+        asked = ToolContext(deck, words=in_language("de"))
+        planned = plan_action(asked, Order("acknowledge", number=raised.id))
+        assert "Leistungsgrenze" in planned.effect, "a German request has a German answer"
         deck.acknowledge(raised.id)
         assert deck.snapshot().alerts[0].acknowledged
         with pytest.raises(NotFound, match="no active alert 77"):

@@ -193,3 +193,12 @@ def test_jobs_logs_and_cancel_take_names(sh: Shell, shared: Client) -> None:
     assert f"from job {other.id} to job {twin.id}" in line
     shared.cancel(twin.id)
     assert sh("cancel", "my training again") == f"job {other.id}: cancelled\n"
+
+
+def test_a_job_is_printed_as_json_with_the_paths_of_its_artefacts(
+    sh: Shell, shared: Client
+) -> None:
+    code = "import os, pathlib; (pathlib.Path(os.environ['GPUDECK_ARTEFACTS']) / 'model').touch()"
+    number = shared.wait(shared.submit(python(code)).id, WAIT_S).id
+    (artefact,) = sh.json("jobs", str(number))["artefacts"]
+    assert Path(artefact).is_file() and Path(artefact).name == "model"

@@ -282,6 +282,8 @@ def test_an_evicted_text_is_continued_later_and_has_the_same_words(
         eventually(lambda: not lives(pid))
         eventually(lambda: heard.may_use_cpu and f"job {job.id} " in heard.reasons[-1])
         assert len(heard.text) < 80
+        (kept,) = (paths.home() / "unfinished").glob("*/tokens")
+        assert kept.stat().st_size, "the next process begins where this one was"
         if goes_on == "on the CPU":
             assistant.use_cpu()
             assert asked.result(60.0).device == "cpu"

@@ -218,6 +218,14 @@ def test_a_result_is_stored_with_the_job(shared: Client) -> None:
     assert (paths.job_folder(job.id) / "artefacts" / "plot.svg").read_text() == "<svg/>"
 
 
+def test_printed_values_are_those_of_whole_lines(shared: Client) -> None:
+    """Only the end of a long log is read, which begins within a line."""
+    code = "print('noise x=7\\n' * 30000 + 'step=3 loss=2.5 a=1')"  # begins at the x of a line
+    job = shared.wait(shared.submit(python(code)).id, WAIT_S)
+    assert isinstance(job.state, Done)
+    assert json.loads(bytes(job.state.result)) == {"step": 3, "loss": 2.5, "a": 1}
+
+
 def test_lists_cut_a_long_command_that_runs_whole(shared: Client) -> None:
     argv = ("sh", "-c", "echo $#", *("x" * 9 for _ in range(100_000)))
     job = shared.submit(argv, params={"shapes": "1," * 60_000}).job

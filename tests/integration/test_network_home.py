@@ -32,6 +32,8 @@ RECORDED = """\
 """
 """Lines of four machines: a workstation, a cluster's node, a laptop and WSL."""
 
+NEEDS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+
 
 @pytest.fixture
 def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -103,13 +105,19 @@ def test_a_new_state_folder_is_local_and_an_existing_one_stays(
     assert found["disk"] == (tmp_path / "disk" / "gpudeck", None)
 
 
-def test_a_link_that_another_user_put_into_the_local_folder_is_not_followed(
-    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_link", [True, pytest.param(False, marks=NEEDS_ROOT)])
+def test_what_another_user_put_into_the_local_folder_is_not_used(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_link: bool
 ) -> None:
     local, base = tmp_path / "local", tmp_path / "base"
     local.mkdir()
     base.mkdir()
-    (local / f"gpudeck-{os.getuid()}").symlink_to(tmp_path)
+    theirs = local / f"gpudeck-{os.getuid()}"
+    if is_link:
+        theirs.symlink_to(tmp_path)
+    else:
+        theirs.mkdir(mode=0o700)
+        os.chown(theirs, 65534, 65534)
     monkeypatch.setattr(paths, "LOCAL", local)
     monkeypatch.delenv("GPUDECK_HOME", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(base))

@@ -20,6 +20,7 @@ from gpudeck.scheduler.protocol.errors import DaemonGone, NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Cancelling
 from gpudeck.scheduler.protocol.search import Search
 from tests.integration.deck import kill_daemon, python, ready
+from tests.support import eventually
 
 WAIT_S = 30.0
 
@@ -106,6 +107,7 @@ def test_a_loop_waits_for_many_jobs_without_blocking(cpu_home: Path) -> None:
             async for snapshot in deck.subscribe():
                 assert {job.id for job in snapshot.jobs} == {job.id for job in (*jobs, *more, held)}
                 break
+        eventually(lambda: not any("gpudeck_" in thread.name for thread in threading.enumerate()))
 
     asyncio.run(use())
 

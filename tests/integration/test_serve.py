@@ -294,8 +294,9 @@ def test_notes_of_a_client_are_accepted_and_named(served: Served) -> None:
     status, headers, _ = served.ask("/v1/chat/completions", {**ASKED, **notes})
     assert status == 200
     assert headers["x-gpudeck-ignored"] == "store, metadata"
-    status, headers, _ = served.ask("/v1/chat/completions", ASKED)
-    assert status == 200 and "x-gpudeck-ignored" not in headers
+    for asked in (ASKED, {**ASKED, "store": False}):
+        status, headers, _ = served.ask("/v1/chat/completions", asked)
+        assert status == 200 and "x-gpudeck-ignored" not in headers
 
 
 def test_embeddings_are_refused_with_the_reason(served: Served) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -27,6 +28,8 @@ from gpudeck.assistant.inference.messages import Options
 from gpudeck.assistant.messages import Chunk
 from gpudeck.assistant.serve import client as client_
 from gpudeck.assistant.serve.engine_process import EngineProcess, Replies
+from gpudeck.assistant.serve.model_requests import Message, ModelChat
+from gpudeck.assistant.serve.served_model import ModelRun
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
@@ -37,6 +40,9 @@ from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_fi
 
 pytestmark = pytest.mark.xdist_group("serve_model")
 CHAT: list[Any] = [{"role": "user", "content": "How full is the queue?"}]
+USER_FIRST = """\
+{% if messages[0].role != "user" %}{{ raise_exception("the user begins") }}{% endif %}"""
+"""A check that the templates of many models make."""
 TOOL: Any = {
     "type": "function",
     "function": {
@@ -382,8 +388,12 @@ def test_the_load_test_measures_and_draws(
 
 
 def test_the_user_sees_a_served_model_chats_with_it_and_stops_it(
-    folder: Path, alone: Shell, cpu_home: Path
+    folder: Path, alone: Shell, cpu_home: Path, tmp_path: Path
 ) -> None:
+    folder = Path(shutil.copytree(folder, tmp_path / "tiny"))
+    names = json.loads((folder / "tokenizer_config.json").read_text())
+    names["chat_template"] = f"{USER_FIRST}{names['chat_template']}"
+    (folder / "tokenizer_config.json").write_text(json.dumps(names))
     options = Options(str(folder), "cpu", cache="int8", cache_tokens=2048)
     started = client_.start(options, 0)
     sockets = client_.sockets()
@@ -393,6 +403,10 @@ def test_the_user_sees_a_served_model_chats_with_it_and_stops_it(
         return client_.served_models()[0]
 
     eventually(lambda: served().phase == "ready")
+    again = client_.start(options, started.port)
+    assert again.port != started.port, "the second one has a place of its own"
+    client_.stop(again.port)
+    eventually(lambda: len(client_.served_models()) == 1)
     found = served()
     assert (found.name, found.folder, found.port) == ("tiny", str(folder), started.port)
     assert (found.device, found.weights, found.cache_tokens) == ("cpu", "float32", 2048)
@@ -422,6 +436,24 @@ def test_the_user_sees_a_served_model_chats_with_it_and_stops_it(
     assert client_.served_models() == () and client_.sockets() == []
     assert "No model is served" in alone("models", "served")
     eventually(lambda: psutil.Process(found.pid).status() == psutil.STATUS_ZOMBIE)  # of ours
+
+
+def test_loading_is_no_wait_for_a_gpu(folder: Path, cpu_home: Path) -> None:
+    """Only a GPU that others use ends the patience of a request."""
+
+    async def ask() -> str:
+        process = EngineProcess(Options(str(folder), "cpu", cache_tokens=2048))
+        asked = ModelChat(model="tiny", messages=[Message("user", "Hello")], max_tokens=3)
+        try:
+            async with asyncio.timeout(60), ModelRun(asked, process) as run:
+                await run.first_text(0.0)
+                while await run.next_event() is not None:
+                    pass
+                return run.device
+        finally:
+            await process.stop()
+
+    assert asyncio.run(ask()) == "cpu"
 
 
 @pytest.mark.slow

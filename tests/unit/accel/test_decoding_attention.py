@@ -9,6 +9,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from gpudeck.accel.attention.backends import BACKENDS
 from gpudeck.accel.attention.inputs import Inputs
 from gpudeck.accel.attention.kernels.decoding import kernel, latent, plan
 from gpudeck.accel.attention.kernels.geometry import Target
+from gpudeck.accel.attention.kernels.hopper import latent as hopper_latent
 from gpudeck.accel.attention.kernels.hopper.latent import Latent, decode_call
 from gpudeck.accel.attention.problem import Rules
 from gpudeck.accel.attention.reference import reference
@@ -337,6 +339,19 @@ def test_the_latent_kernels_compile() -> None:
         assert used.shared <= SHARED_KIB[90] * 1024 and used.spilled <= 128
         assert "wgmma" in used.ptx
     assert not needs(compile_kernel(latent.join_call(MLA, 2, (65536, 512)), 90)).spilled
+
+
+@pytest.mark.parametrize(("keys", "most"), [(64, 1), (200, 2), (300, 4), (1000, 7)])
+def test_the_parts_of_latent_keys_are_all_tiles_once(monkeypatch, keys, most) -> None:
+    seen: list[int] = []
+    splits = hopper_latent.parts(keys, most)
+    for program in range(splits):
+        here = SimpleNamespace(program_id=lambda axis, at=program: at, minimum=min)
+        monkeypatch.setattr(hopper_latent, "gl", here)
+        sequence, first, end = hopper_latent._part.fn(keys, splits, 1)
+        assert sequence == 0 and first < end, "no part is empty"
+        seen += range(int(first), int(end))
+    assert seen == list(range(-(-keys // hopper_latent.HEADS)))
 
 
 @pytest.mark.parametrize(

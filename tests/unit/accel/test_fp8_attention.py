@@ -198,7 +198,8 @@ def test_the_kernel_gets_rows_at_even_places():
     x = torch.randn(2, 50, 3, 64).to(BF16).transpose(1, 2)
     assert pad_even(x) is x
     wide = torch.randn(2, 3, 50, 72).to(BF16)
-    for odd in (wide[..., :64], wide[..., 8:], wide.mT[..., :64, :].mT, wide[..., :40]):
+    late = torch.randn(2 * 3 * 50 * 64 + 8).to(BF16)[8:].view(2, 3, 50, 64)
+    for odd in (late, wide[..., :64], wide[..., 8:], wide.mT[..., :64, :].mT, wide[..., :40]):
         given = pad_even(odd)
         assert given.shape == (2, 3, 50, 64)
         assert torch.equal(given[..., : odd.shape[3]], odd)

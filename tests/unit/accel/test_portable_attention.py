@@ -13,11 +13,13 @@ from torch.nn.attention.flex_attention import create_block_mask, create_mask
 
 from gpudeck.accel.attention import flashcore
 from gpudeck.accel.attention.block_masks import lists_of
+from gpudeck.accel.attention.blocks import FULL, BlockLists
 from gpudeck.accel.attention.kernels.geometry import (
     Target,
     bias_layout,
     geometry_key,
     geometry_of,
+    list_arguments,
     target_of,
 )
 from gpudeck.accel.attention.kernels.portable import (
@@ -594,3 +596,14 @@ def test_block_masks_are_what_the_dense_mask_is(interpreted, name):
         exact(q, k, v, dout, dense, dtype=d, **rules) for d in (torch.float64, torch.float32)
     )
     assert_as_exact(got, truth, plain)
+
+
+def test_the_lists_of_a_block_mask_are_read_where_they_lie():
+    """Each head of each sequence has lists of its own; there are more keys than queries."""
+    kinds = torch.randint(0, 2, (2, 3, 4, 5), dtype=torch.int8) * FULL
+    lists = BlockLists.of(kinds, torch.zeros(0, 16, 16, dtype=torch.uint8), (64, 80))
+    for by_keys, side in ((False, lists.of_queries), (True, lists.of_keys)):
+        has = list_arguments(lists.geometry, by_keys=by_keys)
+        width = has["lists_width"]
+        steps = (has["lists_batch"] * width, has["lists_head"] * width, width, 1)
+        assert side[1].stride() == steps

@@ -131,6 +131,16 @@ def test_no_two_rows_of_a_matrix_lie_in_one_bank(dim):
             assert len({at % 128 // 16 for at in stored}) == 8
 
 
+@pytest.mark.parametrize("dim", [*SIZES, 160, 192, 256])
+def test_the_tiles_of_the_forward_pass_have_room_in_shared_memory(dim):
+    """Keys, values and, where they do not stay in registers, 64 queries; all fit on the device."""
+    build = builds.forward_build(Kind(dim))
+    has = dict(build.macros)
+    read = 2 * has["KEYS"] + (0 if has["QUERIES_KEPT"] else build.rows)
+    assert build.tile_rows >= max(read, build.rows)
+    assert has["BLOCKS"] * build.shared <= SHARED
+
+
 def test_the_host_and_the_kernels_lay_arguments_out_alike():
     """All fields have their natural alignment and none lies in a gap, in C as in ctypes."""
     assert ctypes.sizeof(LaidOut) == 32 and ctypes.sizeof(Arguments) % 8 == 0

@@ -15,7 +15,15 @@ from gpudeck.app.format.results import earlier_results, summarize_result
 from gpudeck.app.jobs.job_details import fact_table
 from gpudeck.app.jobs.log_tail import LogTail
 from gpudeck.scheduler.protocol import wait_reasons as w
-from gpudeck.scheduler.protocol.jobs import Done, Event, Failed, Progress, Running, queued
+from gpudeck.scheduler.protocol.jobs import (
+    Done,
+    Event,
+    Failed,
+    JobSuspension,
+    Progress,
+    Running,
+    queued,
+)
 from gpudeck.scheduler.protocol.log_file import dropped
 from gpudeck.scheduler.protocol.wait_reasons import StartsNow
 from gpudeck.scheduler.protocol.wait_texts import headline
@@ -71,6 +79,18 @@ def test_a_job_told_to_stop_says_so():
     state = Running("a", ("cpu",), NOW - 5, 1, 1, "b", stopping=True)
     (found,) = rows(snapshots.snapshot(SNAPSHOT.devices, (job(1, state),)))
     assert (found.state, found.meaning) == ("stopping", "warm")
+
+
+def test_nobody_knows_when_a_suspended_job_ends():
+    progress = Progress(5, 10, time=NOW)
+    states = [
+        Running("a", ("cpu",), NOW - 50, 1, 1, "b", progress, suspension=away)
+        for away in (None, JobSuspension("suspended", NOW))
+    ]
+    runs, suspended = rows(
+        snapshots.snapshot(SNAPSHOT.devices, tuple(job(i, s) for i, s in enumerate(states)))
+    )
+    assert runs.end.startswith("≈ ") and suspended.end == ""
 
 
 def test_time_left_needs_a_pace():

@@ -34,6 +34,7 @@ import pytest
 from situations import SITUATIONS
 
 from gpudeck.assistant.facts import Fact
+from gpudeck.assistant.facts.fact import FactBuilder
 from gpudeck.assistant.writing.verify import Refused, verify
 from tests.sentences import judge
 
@@ -223,3 +224,36 @@ def test_a_slot_is_bound_to_its_own_fact_and_cannot_be_used_for_another(situatio
     ):
         with pytest.raises(Refused):
             verify(wrong, facts)
+
+
+def gpus(*temperatures: float) -> tuple[Fact, ...]:
+    """Return the facts of GPUs that have these temperatures."""
+    found: list[Fact] = []
+    for number, temp in enumerate(temperatures):
+        of = FactBuilder(f"gpu{number}", f"GPU {number}", "a test", 0.0)
+        of.value("label", "called", f"GPU {number}", "", f"GPU {number}")
+        of.value("temp", "temperature", temp, "°C", f"{temp:g} °C")
+        found += of.facts
+    return tuple(found)
+
+
+def test_gpus_from_one_number_to_another_are_all_of_them() -> None:
+    facts = gpus(71.0, 60.0, 60.0, 60.0, 71.0)
+    assert accepted("GPUs 1 to 3 are at 60 °C.", facts)
+    assert not accepted("GPUs 0 to 3 are at 60 °C.", facts)
+    assert not accepted("GPUs 1 to 4 are at 60 °C.", facts)
+    between = gpus(60.0, 71.0, 60.0)
+    assert not accepted("GPUs 0 to 2 are at 60 °C.", between)
+
+
+def test_what_is_compared_is_what_the_sentence_names() -> None:
+    facts = gpus(71.0, 60.0, 80.0)
+    assert accepted("GPU 0 is hotter than GPU 1.", facts)
+    assert not accepted("GPU 0 is hotter than GPU 2.", facts)
+    assert not accepted("GPU 1 is hotter than GPU 0.", facts)
+    assert accepted("GPU 0 is hotter than GPU 1: 71 °C against 60 °C.", facts)
+    assert not accepted("GPU 0 is hotter than GPU 1: 60 °C against 71 °C.", facts)
+    assert not accepted("GPU 0 is cooler than GPU 2: 71 °C against 60 °C.", facts)
+    assert accepted("GPU 0 and GPU 1 are cooler than GPU 2.", facts)
+    assert not accepted("GPU 0 and GPU 2 are hotter than GPU 1 and cooler than GPU 2.", facts)
+    assert not accepted("GPU 1 and GPU 2 are cooler than GPU 0.", facts)

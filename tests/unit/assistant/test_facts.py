@@ -33,10 +33,12 @@ from gpudeck.assistant.facts import (
     named,
     phrases,
 )
+from gpudeck.assistant.facts.fact import FactBuilder
 from gpudeck.assistant.reports import charts, tables
 from gpudeck.assistant.reports.cells import Cells
 from gpudeck.assistant.writing.writer import write
 from gpudeck.language.numbers import duration
+from gpudeck.language.words import words as in_language
 from gpudeck.scheduler.protocol.jobs import Cancelled, Done, Progress, Running, queued
 from gpudeck.scheduler.protocol.snapshot import Columns, DeviceState, Idle
 from gpudeck.scheduler.protocol.wait_reasons import StartFailed
@@ -312,3 +314,14 @@ def test_the_date_is_given_once_and_seconds_only_in_short_spans() -> None:
     )
     assert phrases.moment(DAY, DAY + 60) == "at 09:13:20"
     assert phrases.moment(DAY, DAY + 86400) == "on 21 November 2026 at 09:13:20"
+
+
+def test_a_moment_of_another_month_has_its_date_in_a_report() -> None:
+    """A report in another language than English names the day of what was not today."""
+    of = FactBuilder("job7", "Job 7", "a test", NOW)
+    month_ago = NOW - 31 * 86400.0  # on the same day of its month
+    of.value("started", "started", month_ago, "s", "on 13 October 2025")
+    of.value("ended", "ended", NOW - 60.0, "s", "at 02:12")
+    cells = Cells(of.facts, in_language("de"), NOW)
+    assert cells.said("job7.started") == in_language("de").moment(month_ago, NOW)
+    assert cells.said("job7.ended").startswith("um ")

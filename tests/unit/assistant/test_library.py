@@ -23,6 +23,7 @@ from gpudeck.assistant.library.pull import Pull
 from gpudeck.assistant.library.staging import beside
 from gpudeck.scheduler.background.instance import hold_lock
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
+from tests.support import eventually
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 from tests.unit.assistant.hub_server import Hub, folder_files, serving
 
@@ -309,6 +310,17 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing(hub):
         pull.run(lambda told: None)
     assert not pull.folder.exists()
     assert not [*beside(pull.folder).glob("*.safetensors"), *beside(pull.folder).glob(".*.partial")]
+    assert model_list.listed_models() == ()
+
+
+def test_a_fetch_that_is_cancelled_at_its_very_end_adds_no_model(hub):
+    pull = Pull("ada/tiny")
+
+    def cancel(told: FetchProgress) -> None:
+        eventually(lambda: pull._process.poll() is not None)  # all that it says is said
+        pull.cancel()
+
+    assert pull.run(cancel) is None
     assert model_list.listed_models() == ()
 
 

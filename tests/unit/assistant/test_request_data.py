@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from gpudeck.assistant.reader.labels import PAGES, SUBJECTS, heads, marks
+from gpudeck.assistant.training.filler import fillers
 from gpudeck.assistant.training.requests import Example, examples
 
 DATA = Path(__file__).parents[3] / "assistant" / "training" / "data" / "requests.jsonl.gz"
@@ -47,3 +49,12 @@ def test_letters_are_found_beside_a_sharp_s_and_inside_a_word(tmp_path: Path) ->
     assert places(tmp_path, "Wie groß ist Llama?", {"ask": "models", "model": "llama"}) == ["Llama"]
     assert places(tmp_path, "1 of gpu10 or 10?", {"ask": "gpus", "gpus": ["10"]}) == ["10"]
     assert places(tmp_path, "temp gpu1", {"ask": "gpus", "gpus": ["1"]}) == ["1"]
+
+
+def test_an_amount_is_what_is_converted_or_the_memory_of_a_job() -> None:
+    asked: dict[str, set[str]] = {"conversion": set(), "capacity": set()}
+    for made in islice(fillers(1), 400):
+        for label in made.label:
+            fields = asked.get(str(label.get("ask")), set())
+            fields |= {"amount", "memory"} & label.keys()
+    assert asked == {"conversion": {"amount"}, "capacity": {"memory"}}

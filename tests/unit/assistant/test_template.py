@@ -258,3 +258,17 @@ def test_a_brief_calls_a_device_busy_only_while_somebody_uses_it(cause, said) ->
     with pytest.raises(Refused):
         wrong = "is not in use" if isinstance(cause, Loaded) else "is busy"
         verify(f"**CPU** (AMD EPYC 9654) {wrong}.", facts)
+
+
+def test_a_value_that_some_gpus_lack_is_explained_for_these_alone() -> None:
+    hot, cold = replayed(0), replayed(1)
+    reading = cold.reading
+    assert reading is not None
+    values = {name: value for name, value in reading.values.items() if name != "temp"}
+    lacks = msgspec.structs.replace(reading, values=values, absent={"temp": "no sensor"})
+    lacking = msgspec.structs.replace(cold, reading=lacks)
+    shown = template(gather(snapshot(hot, lacking, jobs=()), (), {}, NOW - 600, NOW))
+    assert "Temperature of REPLAY GPU 1 is N/A: no sensor." in shown
+    alike = msgspec.structs.replace(lacking, device=hot.device)
+    shown = template(gather(snapshot(alike, lacking, jobs=()), (), {}, NOW - 600, NOW))
+    assert "Temperature is N/A: no sensor." in shown

@@ -9,15 +9,21 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
+from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.daemon import freeing, job_suspension
 from gpudeck.scheduler.daemon.freeing import Freeing
 from gpudeck.scheduler.daemon.job_suspension import LONGEST_RETRY_S, RETRY_S, JobSuspensions
 from gpudeck.scheduler.protocol.bookings import Booking
 from gpudeck.scheduler.protocol.errors import UserError
-from gpudeck.scheduler.protocol.jobs import Job, Running, Spec
+from gpudeck.scheduler.protocol.jobs import Job, JobSuspension, Running, Spec
 from gpudeck.scheduler.protocol.settings import Settings
+from gpudeck.scheduler.protocol.user_limits import UserLimits
+from gpudeck.scheduler.store import Store
+from gpudeck.scheduler.suspension.program import Member, Room, Suspension
+from tests.unit.scheduler.own_queue import make_queue
 
 
 def job(number: int) -> Job:
@@ -94,3 +100,25 @@ def test_a_return_that_is_refused_is_tried_less_and_less_often(
         assert tried == [2000.0, 2000.0 + RETRY_S]
 
     asyncio.run(run())
+
+
+def test_only_a_users_own_suspended_jobs_count_for_the_limit_of_host_memory(store: Store) -> None:
+    """Job 1 of user 7 holds 30 GiB of host memory; users 7 and 8 may hold 40 GiB each."""
+    away = JobSuspension("suspended", 5.0, memory=30 * GIB)
+    state = Running("nonce", ("GPU-0",), 0.0, 1, 1, "boot", suspension=away)
+    store.insert(Spec(("train",), "train-1", "/", gpus=1, user=7), 0.0, state)
+    queue = make_queue(store)
+    made = JobSuspensions(
+        lambda: queue, None, SimpleNamespace(recovered=True), None,  # type: ignore[arg-type]
+        lambda: None, lambda _: UserLimits(suspended_memory=40.0),
+    )  # fmt: skip
+    member = Member(1, 1, (Room("GPU-0", 20 * GIB),))
+    found = Suspension("train-2", (member,), (), "boot", "suspending", 5.0, 8)
+    other = job(2)
+    made._check_limit(msgspec.structs.replace(other, spec=of_user(other, 8)), found)
+    with pytest.raises(UserError, match="jobs of its user hold 30 GiB of host memory already"):
+        made._check_limit(msgspec.structs.replace(other, spec=of_user(other, 7)), found)
+
+
+def of_user(found: Job, user: int) -> Spec:
+    return msgspec.structs.replace(found.spec, user=user)

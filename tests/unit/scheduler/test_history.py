@@ -304,6 +304,17 @@ def test_annotations_are_replaced_by_name_and_ended_by_the_next_daemon(file: Pat
     keeper.close()
 
 
+def test_an_annotation_that_was_stored_is_not_stored_again(keeper: HistoryKeeper) -> None:
+    hot = Annotation(NOW, NOW + 50, "alert", "hot", "GPU-0")
+    keeper.annotate([hot])
+    keeper.journal()
+    assert keeper.archive is not None
+    with keeper.archive.connection as connection:
+        connection.execute("DELETE FROM annotations")  # as when there are too many
+    keeper.journal()
+    assert keeper.annotations(0.0, 1e18) == []
+
+
 def test_a_hundred_thousand_readings_leave_nothing_behind_in_memory(keeper: HistoryKeeper) -> None:
     tracemalloc.start()
     try:

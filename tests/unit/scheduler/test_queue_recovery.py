@@ -11,7 +11,7 @@ import pytest
 from gpudeck.language.rendering import render
 from gpudeck.language.text import phrase
 from gpudeck.scheduler.attempts import Exit, NeverRan, Outcome, Untraceable
-from gpudeck.scheduler.background.process_stat import boot_id, start_time
+from gpudeck.scheduler.background.process_stat import boot_id, pid_namespace, start_time
 from gpudeck.scheduler.executors.local import Local
 from gpudeck.scheduler.protocol.jobs import (
     NO_RESULT,
@@ -87,6 +87,14 @@ def test_a_runner_with_the_same_pid_after_a_reboot_is_not_ours(home: Path) -> No
     assert executor.outcome(job(off)) == Untraceable(
         phrase("the machine was restarted while it was suspended")
     )
+
+
+def test_the_runner_of_a_job_of_another_machine_is_not_looked_for_in_this_one(home: Path) -> None:
+    """That machine may be a container here, with processes and a PID namespace of its own."""
+    there = Running("nonce", (), 10.0, os.getpid(), 1, boot_id(), namespace=pid_namespace() + 1)
+    away = Job(8, Spec(("x",), "x", "/", where="ssh:lab"), 5.0, there)
+    found = Local(lambda number, runner: None).inspect([job(there), away], {}, [])
+    assert [(each.job, each.ended) for each in found] == [(7, True)]
 
 
 @pytest.mark.parametrize(

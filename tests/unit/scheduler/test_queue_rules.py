@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.protocol.devices import Device
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
-from gpudeck.scheduler.protocol.job_options import make_spec, parse_indices
+from gpudeck.scheduler.protocol.job_options import (
+    MAX_BATCH,
+    check_indices,
+    make_spec,
+    parse_indices,
+)
 from gpudeck.scheduler.protocol.jobs import (
     Cancelled,
     Changes,
@@ -333,3 +338,10 @@ def test_a_move_where_no_number_is_left_changes_a_few_neighbours_alone(queue: Qu
         most = max(most, sum(before[job.id] != job.place for job in after))
     assert [job.id for job in sorted(after, key=turn)] == order
     assert 1 < most < 200
+
+
+def test_as_many_jobs_as_the_limit_says_are_submitted_at_once() -> None:
+    assert check_indices(range(MAX_BATCH)) == [*range(MAX_BATCH)]
+    for indices in (range(0), range(MAX_BATCH + 1), [1, 2, 1]):
+        with pytest.raises(UserError):
+            check_indices(indices)

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from gpudeck.language.numbers import GIB
 from gpudeck.scheduler.attempts import Exit
+from gpudeck.scheduler.executors.local import Local
+from gpudeck.scheduler.executors.registry import ExecutorRegistry
 from gpudeck.scheduler.executors.remote_runner import (
     CONTINUE_CLOCK,
     PAUSE_CLOCK,
@@ -39,8 +41,11 @@ from gpudeck.scheduler.protocol.user_limits import UserLimits
 from gpudeck.scheduler.protocol.wait_reasons import End
 from gpudeck.scheduler.queue.placement import Availability, DeviceUse
 from gpudeck.scheduler.queue.policy import Conditions, Plan, make_plan
+from gpudeck.scheduler.queue.queue import Queue
 from gpudeck.scheduler.queue.transitions import ended, on_again
 from gpudeck.scheduler.queue.user_limits import Allowance
+from gpudeck.scheduler.store import Store
+from tests.unit.scheduler.own_queue import submit_all
 from tests.unit.scheduler.planning import foretold, laned
 
 GPUS = [Device(f"GPU-{i}", i, "H100", "nvidia") for i in range(3)]
@@ -321,3 +326,52 @@ def test_a_suspended_job_comes_back_only_to_what_is_free() -> None:
     assert plan(small, availability=room).returns
     assert not plan(large, availability=room).returns
     assert not plan(small, availability=room._replace(held_by_others={gpu: 15.0 * GIB})).returns
+
+
+def test_a_suspended_job_with_memory_of_its_own_takes_nothing_from_others() -> None:
+    room = {gpu.id: DeviceUse(80.0 * GIB, 30.0 * GIB, {}) for gpu in GPUS}
+    back = on(1, 0, DUE, memory=20 * GIB)
+    assert not plan(back, on(2, 0), availability=Availability(room)).returns, (
+        "job 2 has the GPU to itself"
+    )
+    waits = job(3, Queued(), gpus=2, memory=20 * GIB, priority=1)
+    running, lanes = laned([back, on(2, 1), waits])
+    conditions = Conditions(Availability(room), {}, NOW)
+    assert not make_plan(running, lanes, GPUS[:2], conditions).returns, (
+        "job 3 came first, and waits for this memory and the other GPU"
+    )
+    smaller = job(3, Queued(), gpus=2, memory=10 * GIB, priority=1)
+    running, lanes = laned([back, on(2, 1), smaller])
+    assert make_plan(running, lanes, GPUS[:2], conditions).returns
+
+
+def moving_queue(store: Store, state: Running, **options: object) -> tuple[Queue, list[int]]:
+    """Return a queue with one job on GPU 0, and the list of the jobs that it has moved."""
+    spec = Spec(("train",), "job1", "/", kind="nvidia", gpus=1)
+    store.insert(msgspec.structs.replace(spec, **options), NOW, state)
+    moved: list[int] = []
+
+    def move(each: Job) -> None:
+        moved.append(each.id)
+
+    executors = ExecutorRegistry(Local(lambda number, runner: None), {})
+    return Queue(store, executors, bring_back=move, preempt=move), moved
+
+
+def test_a_job_whose_suspension_fails_is_not_asked_again_at_once(store: Store) -> None:
+    state = Running("nonce", (GPUS[0].id,), 100.0, 1, 1, "boot")
+    queue, moved = moving_queue(store, state, preemptible=True)
+    submit_all(queue, [job(2, Queued(), priority=1).spec], GPUS[:1])
+    for _ in range(3):
+        queue.step(GPUS[:1])
+    assert moved == [1]
+
+
+def test_a_job_comes_back_once_the_assistant_has_left_its_gpu(store: Store) -> None:
+    queue, moved = moving_queue(
+        store, Running("n", (GPUS[0].id,), 100.0, 1, 1, "b", suspension=DUE)
+    )
+    queue.step(GPUS[:1], Availability(leased={GPUS[0].id}))
+    assert not moved
+    queue.step(GPUS[:1])
+    assert moved == [1]

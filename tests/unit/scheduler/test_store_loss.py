@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.jobs import Cancelled, Changes, Done, Event, Lost, Queued, Spec
 from gpudeck.scheduler.protocol.wait_reasons import SpecDamaged
-from gpudeck.scheduler.store import Store
+from gpudeck.scheduler.store import Store, carve
 from gpudeck.scheduler.store.checksums import mark_of
 from gpudeck.scheduler.store.repair import examine, rebuild
 from tests.support import eventually
@@ -183,3 +184,15 @@ def test_a_commit_is_not_refused_for_a_mark_that_cannot_be_written(store: Store)
     found = Store(paths.store_file())
     assert not found.loss and found.get(1).status == "queued"
     found.close()
+
+
+def test_long_rows_of_a_damaged_file_are_recovered_whole(tmp_path: Path) -> None:
+    """A long command, or environment, does not fit on a page of the file."""
+    rows = {1: b"short", 2: bytes(range(256)) * 12, 3: bytes(range(256)) * 80, 4: b"x" * 4000}
+    with sqlite3.connect(tmp_path / "store") as connection:
+        connection.execute("CREATE TABLE jobs (id INTEGER PRIMARY KEY, spec BLOB)")
+        connection.executemany("INSERT INTO jobs VALUES (?, ?)", rows.items())
+    connection.close()
+    file = (tmp_path / "store").read_bytes()
+    found = {row.id: row.values[1] for row in carve.rows(file, b"") if len(row.values) == 2}
+    assert found == rows

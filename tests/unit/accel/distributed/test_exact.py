@@ -12,7 +12,11 @@ from torch import Tensor
 from gpudeck.accel.attention.ragged import Ragged
 from gpudeck.accel.attention.reference import reference
 from gpudeck.accel.distributed.api import distributed_attention
+from gpudeck.accel.distributed.operation import problem_over
+from gpudeck.accel.distributed.problem import Problem, Rules
 from gpudeck.accel.distributed.sharding import Span, Spans, shard, spans_of, unshard
+from gpudeck.accel.distributed.strategies.heads import Moved, head_exchange
+from gpudeck.accel.distributed.tiles import Sight
 
 
 class Case(NamedTuple):
@@ -74,7 +78,7 @@ def expected(case: Case) -> list[Tensor]:
 def on_rank(cases: list[Case]) -> list[list[Tensor]]:
     import torch.distributed as dist
 
-    found = []
+    found, groups = [], set[int]()
     for case in cases:
         spans = case.spans(dist.get_world_size())
         mine = spans[dist.get_rank()]
@@ -93,6 +97,8 @@ def on_rank(cases: list[Case]) -> list[list[Tensor]]:
         loss = loss + (lse.masked_fill(~seen, 0.0) * shard(dlse, mine, 2) * seen).sum()
         grads = torch.autograd.grad(loss, leaves)
         found.append([out.detach(), lse.detach(), *grads])
+        groups.add(len(dist.distributed_c10d._world.pg_map))
+    assert len(groups) == 1, "later calls use the connections of the first one"
     return found
 
 
@@ -158,3 +164,23 @@ def test_two_ranks_give_the_answer_of_one_device():
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8])
 def test_strategies_are_exact(ranks):
     compare(ranks, cases(ranks))
+
+
+def test_members_of_a_group_have_room_for_the_tokens_of_the_group_alone():
+    """In a strategy of two stages, neighbours exchange heads of their own tokens."""
+    spans = ((Span(0, 4), Span(60, 64)), (Span(4, 8), Span(56, 60)))
+    problem = Problem(spans, (0, 1), 0, Sight(), Rules(1.0))
+    kinds = (Moved(1, 1, 8, torch.float32),)
+    (landing,) = head_exchange(problem, 2, False).inbound(kinds, 0, 1).buffers
+    assert landing == ((1, 1, 16, 8), torch.float32)
+
+
+def test_a_layout_covers_every_position_from_the_first_one_on():
+    def problem(*spans):
+        flat = tuple(number for rank, pair in enumerate(spans) for number in (rank, *pair, 1))
+        return problem_over(2, 0, 4, "", flat, 8, (), (-1, -1), Rules(1.0))
+
+    assert problem((0, 4), (4, 8)).tokens == 8
+    for spans in (((1, 5), (5, 9)), ((0, 4), (5, 9)), ((0, 4), (3, 7))):
+        with pytest.raises(ValueError, match="every position once, from 0 on"):
+            problem(*spans)

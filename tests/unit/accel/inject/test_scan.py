@@ -97,6 +97,20 @@ def test_modules_in_attributes_are_known_from_their_class_and_its_bases(tmp_path
     assert "while dropout is active it is computed as written" in str(findings[0].reason)
 
 
+def test_a_module_that_may_be_a_softmax_or_something_else_is_left(tmp_path):
+    findings = found(
+        tmp_path,
+        "class Attention(nn.Module):\n"
+        "    def __init__(self, sharp):\n"
+        "        super().__init__()\n"
+        "        self.weigh = nn.Softmax(dim=-1) if sharp else nn.Identity()\n"
+        "    def forward(self, q, k, v):\n"
+        "        return self.weigh(q @ k.mT).softmax(-1) @ v\n",
+    )
+    assert [f.action for f in findings] == ["leave"], "scores may be weighed twice"
+    assert "passed to self.weigh()" in str(findings[0].reason)
+
+
 def test_scores_that_a_public_helper_returns_may_be_used_elsewhere(tmp_path):
     findings = found(
         tmp_path,

@@ -105,3 +105,28 @@ def test_nothing_leaks_in_300_requests(schedules):
 @pytest.mark.timeout(600)
 def test_nothing_leaks_in_10000_requests(schedules):
     leaks(schedules, 1000, 10_000)
+
+
+class Wrong:
+    """Propose a token that is never chosen."""
+
+    def begin(self, request):
+        return self
+
+    def propose(self, tokens, most):
+        return [299] * most
+
+    def end(self):
+        pass
+
+
+def test_a_proposal_takes_no_blocks_of_another_answer(schedules):
+    engine = schedules.engine(2, step_tokens=64, speculator=Wrong(), most_drafts=4)
+    long = Request(tuple(range(3, 13)), 10, ignore_end=True)  # two blocks of 16 tokens in the end
+    short = Request(tuple(range(50, 60)), 5, ignore_end=True)  # one block
+    streams = [engine.submit(long), engine.submit(short)]
+    while engine.step():
+        pass
+    assert engine.scheduler.preemptions == 0
+    assert [stream.ended.reason for stream in streams] == ["length", "length"]
+    assert sum(stream.ended.proposed for stream in streams) > 0

@@ -1,0 +1,83 @@
+"""Compute the README's table about the program itself from the measured rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.benchmarks.comparisons import Row, rows
+
+_BLIND = ("fifth judge 1", "fifth judge 2", "sixth judge 1", "sixth judge 2")
+"""The sets of requests whose writers did not know the assistant."""
+_HEAD = """\
+| the program, two CPU cores | value | measured |
+|---|---|---|"""
+
+
+class ProgramFigure(NamedTuple):
+    """Describe one line: what was measured, in which file, and how its value is computed."""
+
+    what: str
+    file: str
+    value: Callable[[], str]
+    counts: Callable[[Row], bool] = lambda row: True
+    """Which of the file's rows it is computed from."""
+
+
+def _first_chart() -> str:
+    """Return the median and the longest time of the starts, with a daemon and without one."""
+    found = {row["figure"]: row for row in rows("window")}
+    both = [
+        found[f"window start to first live chart, {how}"] for how in ("daemon running", "no daemon")
+    ]
+    return "; ".join(
+        f"{float(row['median']):.2f} s (at most {float(row['max']):.2f})" for row in both
+    )
+
+
+def _lost_jobs() -> str:
+    return ", ".join(
+        f"{row['tool']} {row['lost']}/{row['acknowledged']}" for row in rows("queue_losses")
+    )
+
+
+def _right_requests() -> str:
+    """Return the share of right answers of each set, as each of two judges found it."""
+    found = {name: Counter[str]() for name in _BLIND}
+    for row in filter(_is_blind, rows("assistant_held_out")):
+        found[row["set"]][row["verdict"]] += 1
+    return ", ".join(f"{100 * each['right'] / each.total():.0f}" for each in found.values()) + " %"
+
+
+def _is_blind(row: Row) -> bool:
+    return row["set"] in _BLIND
+
+
+PROGRAM = (
+    ProgramFigure(
+        "First live chart; without a daemon",
+        "window",
+        _first_chart,
+    ),
+    ProgramFigure(
+        "Acknowledged jobs lost in three kills",
+        "queue_losses",
+        _lost_jobs,
+    ),
+    ProgramFigure(
+        "Strangers' requests answered correctly (two judges each)",
+        "assistant_held_out",
+        _right_requests,
+        _is_blind,
+    ),
+)
+
+
+def program_table() -> str:
+    """Return the table as Markdown."""
+    lines = [_HEAD]
+    for figure in PROGRAM:
+        days = sorted({row["date"][:10] for row in rows(figure.file) if figure.counts(row)})
+        lines.append(f"| {figure.what} | {figure.value()} | {figure.file}.csv, {days[-1]} |")
+    return "\n".join(lines) + "\n"
