@@ -143,8 +143,10 @@ class Assistant:
             reply = self._send(m.Approve(proposal.id, how, env))
         except DaemonGone as e:
             raise UserError(
-                "the assistant ended, and its proposals with it. Check gpudeck jobs for whether "
-                "it was done, or ask again"
+                phrase(
+                    "the assistant ended, and its proposals with it. Check gpudeck jobs for"
+                    " whether it was done, or ask again"
+                )
             ) from e
         assert isinstance(reply, Answer), reply
         if how == "session" and not proposal.once:
@@ -307,7 +309,7 @@ class Assistant:
         except (DaemonGone, FileNotFoundError) as e:
             if not self._start:
                 raise DaemonGone(
-                    "the assistant is not running. To start it, run: gpudeck ask"
+                    phrase("the assistant is not running. To start it, run: gpudeck ask")
                 ) from e
         if missing := missing_of("assistant", "compute"):
             raise UserError(missing.text)

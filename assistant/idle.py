@@ -58,4 +58,4 @@ def wait_until_idle(
         if reason != last:
             on_wait(reason)
             last = reason
-    raise DaemonGone("the daemon stopped while the assistant waited for idle devices")
+    raise DaemonGone(phrase("the daemon stopped while the assistant waited for idle devices"))

@@ -245,7 +245,7 @@ class AssistantState(msgspec.Struct, frozen=True, tag="state"):
     """Requests that wait for a benchmark, or a benchmark that waits for the others."""
     model: str = ""
     """The loaded model; empty if there is none."""
-    error: str = ""
+    error: Message = ""
     """The reason why the configured model could not be loaded."""
 
 
@@ -267,7 +267,7 @@ class Acknowledged(msgspec.Struct, frozen=True, tag="ok"):
 class Failed(msgspec.Struct, frozen=True, tag="error"):
     """Say why a request failed."""
 
-    message: str
+    message: Message
     kind: Literal["user", "missing", "too long", "refused", "cancelled", "bug"] = "user"
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpudeck.accel.rwkv.errors import ModelError, ModelNotFoundError
+from gpudeck.language.text import phrase
 
 VOCABULARY = "rwkv_vocab_v20230424.txt"
 END = 0
@@ -55,7 +56,13 @@ class Tokenizer:
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as e:
-            raise ModelError(f"cannot read the vocabulary {file}: {e}. Download it again.") from e
+            raise ModelError(
+                phrase(
+                    "cannot read the vocabulary {file}: {problem}. Download it again.",
+                    file=str(file),
+                    problem=str(e),
+                )
+            ) from e
         found = _LINE.findall(text)
         if len(found) != sum(map(bool, text.split("\n"))):
             number = next(
@@ -73,8 +80,11 @@ class Tokenizer:
             raise ModelError(_NO_LINE.format(e, file)) from e
         if not vocabulary or END in vocabulary or len(set(vocabulary.values())) != len(found):
             raise ModelError(
-                f"the vocabulary {file} is empty or lists a token twice, or the end. Download "
-                "it again."
+                phrase(
+                    "the vocabulary {file} is empty or lists a token twice, or the end. "
+                    "Download it again.",
+                    file=str(file),
+                )
             )
         return cls(vocabulary)
 
@@ -101,8 +111,12 @@ class Tokenizer:
                 length, token = 1, self._tokens.get(data[at : at + 1])
             if token is None:
                 raise ModelError(
-                    f"the vocabulary has no token for the byte {data[at]:#04x}. Use the "
-                    f"model's own {VOCABULARY}."
+                    phrase(
+                        "the vocabulary has no token for the byte {value}. Use the model's own "
+                        "{file}.",
+                        value=f"{data[at]:#04x}",
+                        file=VOCABULARY,
+                    )
                 )
             tokens.append(token)
             at += length
@@ -127,7 +141,11 @@ def vocabulary_file(path: Path) -> Path:
     file = (path if path.is_dir() else path.parent) / VOCABULARY
     if not file.is_file():
         raise ModelNotFoundError(
-            f"no vocabulary at {file}: put {VOCABULARY} (from the model's page) there."
+            phrase(
+                "no vocabulary at {file}: put {name} (from the model's page) there.",
+                file=str(file),
+                name=VOCABULARY,
+            )
         )
     return file
 

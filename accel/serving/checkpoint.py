@@ -53,7 +53,14 @@ class Checkpoint:
         """Return a tensor in floating point. Raises ModelRefused."""
         found = self._raw(name)
         if found.dtype not in _STORED:
-            raise ModelRefused(f"{name} in {self._folder} is of the type {found.dtype}")
+            raise ModelRefused(
+                phrase(
+                    "{name} in {folder} is of the type {dtype}",
+                    name=name,
+                    folder=str(self._folder),
+                    dtype=str(found.dtype),
+                )
+            )
         return _checked(name, found, shape)
 
     def linear(self, name: str, rows: int, columns: int) -> Linear:
@@ -74,7 +81,11 @@ class Checkpoint:
     def _fp8(self, name: str, rows: int, columns: int) -> Linear:
         values = _checked(f"{name}.weight", self._raw(f"{name}.weight"), (rows, columns))
         if values.dtype != torch.float8_e4m3fn or self._quantization != "fp8":
-            raise ModelRefused(f"{name}.weight is {values.dtype} with FP8 scales")
+            raise ModelRefused(
+                phrase(
+                    "{name}.weight is {dtype} with FP8 scales", name=name, dtype=str(values.dtype)
+                )
+            )
         blocks = (-(-rows // FP8_BLOCK), -(-columns // FP8_BLOCK))
         scales = self.tensor(f"{name}.weight_scale_inv", *blocks)
         return Linear("fp8", values, scales.float())
@@ -85,7 +96,11 @@ class Checkpoint:
         scales = self._raw(f"{name}.scales")
         groups = scales.shape[0] if scales.dim() == 2 else 0
         if not groups or columns % groups or (columns // groups) % 2:
-            raise ModelRefused(f"{name}.scales has the shape {list(scales.shape)}")
+            raise ModelRefused(
+                phrase(
+                    "{name}.scales has the shape {shape}", name=name, shape=str(list(scales.shape))
+                )
+            )
         _checked(f"{name}.scales", scales, (groups, rows))
         _checked(f"{name}.qzeros", zeros, (groups, rows // 8))
         if self._quantization == "awq":
@@ -101,15 +116,22 @@ class Checkpoint:
         order = self._raw(f"{name}.g_idx").long()
         if not torch.equal(order, torch.arange(columns) // (columns // groups)):
             raise ModelRefused(
-                f"{self._folder.name} is quantized by GPTQ with desc_act, which scatters the "
-                "groups and is not supported. Use a model without it"
+                phrase(
+                    "{name} is quantized by GPTQ with desc_act, which scatters the groups "
+                    "and is not supported. Use a model without it",
+                    name=self._folder.name,
+                )
             )
 
     def _raw(self, name: str) -> Tensor:
         if name not in self._where:
             raise ModelRefused(
-                f"{self._folder} has no tensor {name}: it is incomplete or not of "
-                "the family that config.json says. Download it again"
+                phrase(
+                    "{folder} has no tensor {name}: it is incomplete or not of the family "
+                    "that config.json says. Download it again",
+                    folder=str(self._folder),
+                    name=name,
+                )
             )
         file, stored = self._where[name]
         with _errors(file):
@@ -125,20 +147,33 @@ def _quantization(given: Mapping[str, Any]) -> str:
     method = given.get("quant_method")
     if method in ("gptq", "awq") and given.get("bits") == 4:
         if method == "awq" and str(given.get("version", "gemm")).lower() != "gemm":
-            raise ModelRefused(f"AWQ's layout {given.get('version')!r:.20} is not supported")
+            raise ModelRefused(
+                phrase(
+                    "AWQ's layout {value} is not supported", value=f"{given.get('version')!r:.20}"
+                )
+            )
         return str(method)
     if method == "fp8" and list(given.get("weight_block_size") or ()) == [FP8_BLOCK] * 2:
         return "fp8"
     raise ModelRefused(
-        f"weights quantized by {method!r:.40} ({given.get('bits', '?')} bits) are not supported. "
-        "Supported: GPTQ and AWQ with 4 bits, and FP8 in blocks of 128"
+        phrase(
+            "weights quantized by {method} ({value} bits) are not supported. "
+            "Supported: GPTQ and AWQ with 4 bits, and FP8 in blocks of 128",
+            method=f"{method!r:.40}",
+            value=given.get("bits", "?"),
+        )
     )
 
 
 def _checked(name: str, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     if tuple(tensor.shape) != shape:
         raise ModelRefused(
-            f"{name} has the shape {list(tensor.shape)}, but config.json means {list(shape)}"
+            phrase(
+                "{name} has the shape {shape}, but config.json means {other}",
+                name=name,
+                shape=str(list(tensor.shape)),
+                other=str(list(shape)),
+            )
         )
     return tensor
 

@@ -47,6 +47,7 @@ from gpudeck.accel.serving.template import Template
 from gpudeck.accel.serving.tokens import Tokenizer
 from gpudeck.accel.serving.transformer import Transformer, load
 from gpudeck.accel.serving.world import STOP, Vocabulary, WorldTokenizer, world_template
+from gpudeck.language.text import phrase
 
 MOST_WAITING = 1024
 _LOG = logging.getLogger("serving")
@@ -184,8 +185,10 @@ class Engine:
         if is_recurrent(folder):
             if draft is not None or cache != "auto":
                 raise ModelRefused(
-                    "RWKV-7 has a state in place of keys and values: it is served without a draft "
-                    "model and without a format of the cache"
+                    phrase(
+                        "RWKV-7 has a state in place of keys and values: it is served without a"
+                        " draft model and without a format of the cache"
+                    )
                 )
             return cls._load_recurrent(folder, device, weights, most_running)
         free = _free_bytes(device)
@@ -469,7 +472,11 @@ def _draft(
     """Load the model that proposes, and return it with the bytes it takes. Raises ModelRefused."""
     if Tokenizer.load(folder).backend.get_vocab() != tokenizer.backend.get_vocab():
         raise ModelRefused(
-            f"{folder.name} has another tokenizer than {main.name}, so it cannot propose its tokens"
+            phrase(
+                "{name} has another tokenizer than {other}, so it cannot propose its tokens",
+                name=folder.name,
+                other=main.name,
+            )
         )
     room = footprint(folder).plan(device, free, cache_tokens=_DRAFT_CACHE)
     model = load(folder, device)

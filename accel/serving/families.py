@@ -212,8 +212,12 @@ def config_of(raw: Mapping[str, Any], name: str, ends: tuple[int, ...]) -> Confi
         raw = {**raw, **raw["text_config"], "model_type": text, "text_config": None}
     if isinstance(raw.get("text_config"), dict):
         raise ModelRefused(
-            f"{name} also reads pictures ({raw.get('model_type')}), which is not supported. "
-            "Use the family's text model"
+            phrase(
+                "{name} also reads pictures ({kind}), which is not supported. Use the "
+                "family's text model",
+                name=name,
+                kind=str(raw.get("model_type")),
+            )
         )
     kind = raw.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
@@ -231,14 +235,24 @@ def config_of(raw: Mapping[str, Any], name: str, ends: tuple[int, ...]) -> Confi
     except (TypeError, ValueError, KeyError, OverflowError) as e:
         if isinstance(e, ModelRefused):
             raise
-        raise ModelRefused(f"config.json of {name} is malformed: {e!s:.200}") from e
+        raise ModelRefused(
+            phrase(
+                "config.json of {name} is malformed: {problem}", name=name, problem=f"{e!s:.200}"
+            )
+        ) from e
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object of at most 1 MiB. Raises ModelRefused."""
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise ModelRefused(f"{path} has more than {_MOST_BYTES} bytes. Download it again")
+            raise ModelRefused(
+                phrase(
+                    "{file} has more than {most} bytes. Download it again",
+                    file=str(path),
+                    most=_MOST_BYTES,
+                )
+            )
         found = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as e:
         if isinstance(e, ModelRefused):
@@ -250,7 +264,7 @@ def read_json(path: Path) -> dict[str, Any]:
             phrase("cannot read {file}: {quote}. Download it again", file=str(path), quote=reason)
         ) from e
     if not isinstance(found, dict):
-        raise ModelRefused(f"{path} is not a JSON object. Download it again")
+        raise ModelRefused(phrase("{file} is not a JSON object. Download it again", file=str(path)))
     return found
 
 
@@ -262,18 +276,29 @@ def _config(family: Family, raw: Mapping[str, Any], ends: tuple[int, ...]) -> Co
     head_dim = _whole(raw, "head_dim", 1024, family.head_dim or hidden // heads)
     if heads % kv_heads or head_dim % 2:
         raise ModelRefused(
-            f"config.json has {heads} heads, {kv_heads} key heads and heads of {head_dim}, "
-            "which do not fit together"
+            phrase(
+                "config.json has {heads} heads, {kv_heads} key heads and heads of "
+                "{head_dim}, which do not fit together",
+                heads=heads,
+                kv_heads=kv_heads,
+                head_dim=head_dim,
+            )
         )
     activation = str(raw.get("hidden_activation") or raw.get("hidden_act") or family.activation)
     if family.activation == "gelu_tanh" and activation == "gelu":
         activation = "gelu_tanh"  # published configurations name it wrongly
     if activation not in _ACTIVATIONS:
-        raise ModelRefused(f"the activation {activation!r:.40} is not supported")
+        raise ModelRefused(
+            phrase("the activation {activation} is not supported", activation=f"{activation!r:.40}")
+        )
     windows = _windows(family, raw, layers)
     keys = _keys(raw, windows, KeyHeads(kv_heads, head_dim, 0)) if family.varied else ()
     if any(heads % k.heads or k.size % 2 for k in keys):
-        raise ModelRefused(f"config.json has layers whose key heads do not fit to {heads} heads")
+        raise ModelRefused(
+            phrase(
+                "config.json has layers whose key heads do not fit to {heads} heads", heads=heads
+            )
+        )
     wide = keys[-1].size if keys else head_dim  # the last layer has no window
     ropes = _ropes(family, raw, windows, head_dim, wide)
     limits = [rope.limit for rope in ropes if rope and rope.limit]
@@ -301,7 +326,9 @@ def _keys(
     those of the last layer of their kind before them.
     """
     if raw.get("enable_moe_block") or raw.get("use_bidirectional_attention") == "all":
-        raise ModelRefused("Gemma 4 is served without experts and with causal attention only")
+        raise ModelRefused(
+            phrase("Gemma 4 is served without experts and with causal attention only")
+        )
     shares = raw.get("attention_k_eq_v") is True
     full = {
         "head_dim": raw.get("global_head_dim") or 512,
@@ -344,14 +371,27 @@ def _whole(raw: Mapping[str, Any], name: str, most: int, default: int | None = N
     value = raw.get(name)
     value = default if value is None else value
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise ModelRefused(f"config.json says {name} = {value!r:.40}; expected 1 to {most}")
+        raise ModelRefused(
+            phrase(
+                "config.json says {name} = {value}; expected 1 to {most}",
+                name=name,
+                value=f"{value!r:.40}",
+                most=most,
+            )
+        )
     return value
 
 
 def _positive(raw: Mapping[str, Any], name: str, default: float) -> float:
     value = raw.get(name, default)
     if not isinstance(value, int | float) or not 0 < value < 1:
-        raise ModelRefused(f"config.json says {name} = {value!r:.40}; expected 0 to 1")
+        raise ModelRefused(
+            phrase(
+                "config.json says {name} = {value}; expected 0 to 1",
+                name=name,
+                value=f"{value!r:.40}",
+            )
+        )
     return float(value)
 
 
@@ -363,7 +403,13 @@ def _windows(family: Family, raw: Mapping[str, Any], layers: int) -> tuple[int, 
     kinds = raw.get("layer_types")
     if kinds is not None:
         if len(kinds) != layers:
-            raise ModelRefused(f"config.json lists {len(kinds)} layer_types for {layers} layers")
+            raise ModelRefused(
+                phrase(
+                    "config.json lists {n} layer_types for {layers} layers",
+                    n=len(kinds),
+                    layers=layers,
+                )
+            )
         return tuple(window if kind == "sliding_attention" else 0 for kind in kinds)
     if family.windows == "all" and (not family.experts or raw.get("use_sliding_window")):
         return (window,) * layers
@@ -400,7 +446,7 @@ def _ropes(
     period = _whole(raw, "no_rope_layer_interval", 1024, 4)
     uses = raw.get("no_rope_layers") or [(i + 1) % period for i in range(len(windows))]
     if len(uses) < len(windows):
-        raise ModelRefused("config.json lists fewer no_rope_layers than layers")
+        raise ModelRefused(phrase("config.json lists fewer no_rope_layers than layers"))
     return tuple(common if use else None for use in uses[: len(windows)])
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from gpudeck.accel.serving.errors import ModelRefused, RequestRefused
 from gpudeck.accel.serving.families import read_json
 from gpudeck.accel.serving.template_process import MOST_CPU_S
+from gpudeck.language.text import phrase
 
 MOST_SOURCE = 2**18
 """Characters of a template; the longest that are known have a tenth of that."""
@@ -41,7 +42,12 @@ class FolderTemplate:
             ModelRefused: It is too long, or not a template, or takes too long to compile.
         """
         if len(source) > MOST_SOURCE:
-            raise ModelRefused(f"the chat template has more than {MOST_SOURCE} characters")
+            raise ModelRefused(
+                phrase(
+                    "the chat template has more than {most} characters",
+                    most=MOST_SOURCE,
+                )
+            )
         self._program = {"source": source, "tokens": dict(tokens)}
         self._lock = threading.Lock()
         self._start()
@@ -111,7 +117,9 @@ def load_template(folder: Path) -> FolderTemplate | None:
         try:
             source = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as e:
-            raise ModelRefused(f"cannot read {file}: {e!s:.200}") from e
+            raise ModelRefused(
+                phrase("cannot read {file}: {problem}", file=str(file), problem=f"{e!s:.200}")
+            ) from e
     if not isinstance(source, str):
         return None
     tokens = {name: _text(config.get(name)) for name in _ADDED}

@@ -25,6 +25,7 @@ from gpudeck.accel.serving.runner import GRAPHS
 from gpudeck.accel.serving.sampler import Scores
 from gpudeck.accel.serving.scheduler import Text, Work
 from gpudeck.accel.serving.states import LONGEST, StateCache
+from gpudeck.language.text import Bytes, phrase
 
 _TYPES = {
     "cpu": {"auto": torch.float32, "float32": torch.float32, "int8": torch.int8},
@@ -123,8 +124,12 @@ def load_recurrent(folder: Path, device: str, weights: Weights, free: int) -> Re
     types = _TYPES[device]
     if weights not in types:
         raise ModelRefused(
-            f"RWKV-7 is not served with {weights} weights on this device. Choose one of: "
-            f"{', '.join(types)}"
+            phrase(
+                "RWKV-7 is not served with {weights} weights on this device. Choose one"
+                " of: {names}",
+                weights=weights,
+                names=", ".join(types),
+            )
         )
     dtype = types[weights]
     try:
@@ -132,8 +137,12 @@ def load_recurrent(folder: Path, device: str, weights: Weights, free: int) -> Re
         size = sum(math.prod(outline.shape) for outline in outlines) * dtype.itemsize
         if size + WORK_BYTES[device] > free:
             raise ModelRefused(
-                f"{folder.name} needs {(size + WORK_BYTES[device]) / 2**30:.1f} GiB; "
-                f"{free / 2**30:.1f} GiB are free. Choose smaller weights, such as int8"
+                phrase(
+                    "{name} needs {size}; {free} are free. Choose smaller weights, such as int8",
+                    name=folder.name,
+                    size=Bytes(size + WORK_BYTES[device]),
+                    free=Bytes(free),
+                )
             )
         return RecurrentModel(RWKV7.load(folder, device, dtype))
     except ModelError as e:
@@ -155,7 +164,12 @@ def plan_states(model: RecurrentModel, free: int, running: int) -> int:
     left = free - WORK_BYTES[model.device.type] - _COPIES * running * size
     if left < size:
         raise ModelRefused(
-            f"{running} answers at once need {(_COPIES * running + 1) * size / 2**30:.1f} GiB for "
-            f"their states; {free / 2**30:.1f} GiB are free beside the weights. Choose int8 weights"
+            phrase(
+                "{n} answers at once need {size} for their states; {free} "
+                "are free beside the weights. Choose int8 weights",
+                n=running,
+                size=Bytes((_COPIES * running + 1) * size),
+                free=Bytes(free),
+            )
         )
     return left // size

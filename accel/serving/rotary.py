@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpudeck.accel.serving.errors import ModelRefused
+from gpudeck.language.text import phrase
 
 Frequencies = npt.NDArray[np.float32]
 
@@ -50,7 +51,13 @@ def rope_of(given: Mapping[str, Any], raw: Mapping[str, Any], head_dim: int) -> 
     # of the pairs that are not turned, proportional positions have angles of 0
     dims = head_dim if kind == "proportional" else int(head_dim * share)
     if not 1 < theta < math.inf or not 2 <= dims <= head_dim or dims % 2:
-        raise ModelRefused(f"config.json has rotary positions of base {theta} in {dims} numbers")
+        raise ModelRefused(
+            phrase(
+                "config.json has rotary positions of base {theta} in {dims} numbers",
+                theta=theta,
+                dims=dims,
+            )
+        )
     # In fp32, as the models were trained.
     steps = np.arange(0, dims, 2, dtype=np.float32) / np.float32(dims)
     plain = np.float32(1.0) / np.float32(theta) ** steps
@@ -68,8 +75,11 @@ def rope_of(given: Mapping[str, Any], raw: Mapping[str, Any], head_dim: int) -> 
             return _longrope(plain, given, raw)
         case _:
             raise ModelRefused(
-                f"the rope scaling {kind!r:.40} is not supported. Remove rope_scaling from "
-                "config.json to serve the model within its original context"
+                phrase(
+                    "the rope scaling {kind} is not supported. Remove rope_scaling from "
+                    "config.json to serve the model within its original context",
+                    kind=f"{kind!r:.40}",
+                )
             )
     return Rope(tuple(scaled.tolist()), factor)
 
@@ -109,6 +119,10 @@ def _longrope(plain: Frequencies, given: Mapping[str, Any], raw: Mapping[str, An
     short = np.asarray(given["short_factor"], dtype=np.float32)
     if short.shape != plain.shape:
         raise ModelRefused(
-            f"config.json has {len(short)} short_factors for {len(plain)} frequencies"
+            phrase(
+                "config.json has {n} short_factors for {frequencies} frequencies",
+                n=len(short),
+                frequencies=len(plain),
+            )
         )
     return Rope(tuple((plain / short).tolist()), float(factor), original)

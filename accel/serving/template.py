@@ -16,6 +16,7 @@ from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from gpudeck.accel.serving.errors import ModelRefused, RequestRefused
+from gpudeck.language.text import phrase
 
 
 class Template(Protocol):
@@ -62,7 +63,9 @@ class ChatTemplate:
         try:
             self._template = environment.from_string(source)
         except (TemplateError, RecursionError, SyntaxError) as e:
-            raise ModelRefused(f"the chat template cannot be compiled: {_line(e)}") from e
+            raise ModelRefused(
+                phrase("the chat template cannot be compiled: {problem}", problem=_line(e))
+            ) from e
         self._tokens = dict(tokens)
 
     def render(

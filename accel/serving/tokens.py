@@ -9,6 +9,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers.decoders import DecodeStream
 
 from gpudeck.accel.serving.errors import ModelRefused, TooLong
+from gpudeck.language.text import phrase
 
 _FILE = "tokenizer.json"
 _MOST_BYTES = 64 * 2**20
@@ -31,16 +32,33 @@ class Tokenizer:
         file = folder / _FILE
         try:
             if file.stat().st_size > _MOST_BYTES:
-                raise ModelRefused(f"{file} has more than {_MOST_BYTES} bytes")
+                raise ModelRefused(
+                    phrase(
+                        "{file} has more than {most} bytes",
+                        file=str(file),
+                        most=_MOST_BYTES,
+                    )
+                )
             return cls(Backend.from_str(file.read_text(encoding="utf-8")))
         except ModelRefused:
             raise
         except OSError as e:
             raise ModelRefused(
-                f"cannot read {file}: {e.strerror}. A model needs a {_FILE}; download it again"
+                phrase(
+                    "cannot read {file}: {problem}. A model needs a {name}; download it again",
+                    file=str(file),
+                    problem=e.strerror or str(e),
+                    name=_FILE,
+                )
             ) from e
         except Exception as e:  # the package raises nothing more specific
-            raise ModelRefused(f"{file} is damaged: {e!s:.200}. Download it again") from e
+            raise ModelRefused(
+                phrase(
+                    "{file} is damaged: {problem}. Download it again",
+                    file=str(file),
+                    problem=f"{e!s:.200}",
+                )
+            ) from e
 
     def encode(self, text: str, most: int, *, special: bool = True) -> list[int]:
         """Return the tokens of `text`.

@@ -19,6 +19,7 @@ from gpudeck.accel.serving.families import Config, Experts, read_config
 from gpudeck.accel.serving.linear import Format, Heads, Linear, Norm
 from gpudeck.accel.serving.memory import Weights
 from gpudeck.accel.serving.rotary import Rope
+from gpudeck.language.text import phrase
 
 
 @dataclass(frozen=True)
@@ -237,7 +238,7 @@ class _Loader:
             self._format, self._dense = "dense", torch.bfloat16
         self._as_stored = weights == "auto" and device.type == "cpu"
         if device.type == "cpu" and weights == "fp8":
-            raise ModelRefused("FP8 weights need a GPU. On a CPU, choose int8")
+            raise ModelRefused(phrase("FP8 weights need a GPU. On a CPU, choose int8"))
 
     def load(self, progress: Callable[[int], None]) -> Transformer:
         config, source = self._config, self._source

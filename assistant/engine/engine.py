@@ -17,6 +17,7 @@ from gpudeck.accel.serving.request import Ended, Piece, Request
 from gpudeck.assistant.idle import Cancelled
 from gpudeck.assistant.library.describe import model_errors
 from gpudeck.assistant.messages import PromptTooLong, WantedRefused
+from gpudeck.language.text import message_of, phrase
 from gpudeck.scheduler.protocol.errors import UserError
 
 _TOGETHER = 16
@@ -42,7 +43,10 @@ class Engine:
         """
         if device == "cuda" and not torch.cuda.is_available():
             raise UserError(
-                "the model cannot run on cuda: torch finds no NVIDIA GPU. Set model_device to cpu"
+                phrase(
+                    "the model cannot run on cuda: torch finds no NVIDIA GPU. Set "
+                    "model_device to cpu"
+                )
             )
         # measured: on a busy machine two threads can be many times slower than one
         torch.set_num_threads(1)
@@ -56,13 +60,25 @@ class Engine:
             self.network.forward([0])  # compiles what is compiled at the first use on a machine
             if self._vocabulary.size > self.network.vocabulary:
                 raise UserError(
-                    f"{path}: the vocabulary has {self._vocabulary.size} tokens but the model "
-                    f"{self.network.vocabulary}; they do not belong together"
+                    phrase(
+                        "{file}: the vocabulary has {size} tokens but the model {vocabulary}; "
+                        "they do not belong together",
+                        file=str(path),
+                        size=self._vocabulary.size,
+                        vocabulary=self.network.vocabulary,
+                    )
                 )
             self.serving, self._serving = self._start()
         except (RuntimeError, MemoryError, ModelRefused) as e:
             reason = (str(e).splitlines() or ["out of memory"])[0]
-            raise UserError(f"the model {path} does not fit on {device}: {reason}") from e
+            raise UserError(
+                phrase(
+                    "the model {file} does not fit on {device}: {reason}",
+                    file=str(path),
+                    device=device,
+                    reason=reason,
+                )
+            ) from e
 
     def enter(self) -> None:
         """Begin to use the model."""
@@ -105,9 +121,9 @@ class Engine:
         try:
             stream = self.serving.submit(request)
         except TooLong as e:
-            raise PromptTooLong(str(e)) from e
+            raise PromptTooLong(message_of(e)) from e
         except RequestRefused as e:
-            raise WantedRefused(str(e)) from e
+            raise WantedRefused(message_of(e)) from e
         try:
             event: Piece | Ended | None = None
             while not isinstance(event, Ended):

@@ -53,8 +53,10 @@ def handle_completion(request: CompletionRequest, context: RequestContext) -> Co
     channel, settings, wanted = context.channel, current_settings(), request.wanted
     if not settings.model:
         raise UserError(
-            "only the template is in use (setting model_folder), and it cannot continue a text. "
-            "Choose a model: gpudeck models"
+            phrase(
+                "only the template is in use (setting model_folder), and it cannot "
+                "continue a text. Choose a model: gpudeck models"
+            )
         )
     engine = context.residency.engine(settings, channel)
     from gpudeck.accel.serving.request import Ended

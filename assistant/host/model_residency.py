@@ -30,7 +30,7 @@ class ModelResidency:
             on_evicted: Called with the reason, in another thread, once the model must leave the
                 GPU.
         """
-        self.error = ""
+        self.error: Message = ""
         """The reason why the configured model could not be loaded."""
         self.evicted = threading.Event()
         """Set once the model must leave the GPU: it stops at the next token, and the process
@@ -109,7 +109,7 @@ class ModelResidency:
                 try:
                     self._engines[device] = Engine(settings.model, device)
                 except UserError as e:
-                    self.error = str(e)
+                    self.error = e.message
                     self.left_gpu |= device == "cuda"
                     raise
             self.error, channel.device = "", device
@@ -136,12 +136,16 @@ class ModelResidency:
                         self._lease.take(memory)
                 except UserError as e:
                     if not any(state.device.kind == "nvidia" for state in snapshot.devices):
-                        raise UserError(f"the model is set to use a GPU, but {e}") from e
+                        raise UserError(
+                            phrase(
+                                "the model is set to use a GPU, but {problem}", problem=e.message
+                            )
+                        ) from e
                     why = phrase("waiting for the GPU ({why})", why=e.message)
                     channel.emit_waiting(why, cpu=True)
                 else:
                     return True
-        raise DaemonGone("the daemon stopped while the assistant waited for a GPU")
+        raise DaemonGone(phrase("the daemon stopped while the assistant waited for a GPU"))
 
 
 def model_bytes(model: str) -> int:

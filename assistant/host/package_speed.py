@@ -11,6 +11,7 @@ import msgspec
 
 from gpudeck.assistant.messages import PackageSpeed
 from gpudeck.extras import missing_of
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 
 _POLL_S = 0.1
@@ -54,5 +55,7 @@ def package_speed(model: str, device: str, check: Callable[[], None]) -> Package
         assert child.stdout is not None
         lines = child.stdout.read().strip().splitlines() or ["it printed nothing"]
     if child.returncode != 0:
-        raise UserError(f"the rwkv package cannot compute this model: {lines[-1]}")
+        raise UserError(
+            phrase("the rwkv package cannot compute this model: {problem}", problem=lines[-1])
+        )
     return msgspec.json.decode(lines[-1], type=PackageSpeed)

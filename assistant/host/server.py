@@ -296,17 +296,17 @@ def _last_replies(work: asyncio.Task[m.Result]) -> list[m.Reply]:
         case Cancelled() as e:
             return [m.Failed(str(e), "cancelled")]
         case NotFound() as e:
-            return [m.Failed(str(e), "missing")]
+            return [m.Failed(e.message, "missing")]
         case m.PromptTooLong() as e:
-            return [m.Failed(str(e), "too long")]
+            return [m.Failed(e.message, "too long")]
         case m.WantedRefused() as e:
-            return [m.Failed(str(e), "refused")]
+            return [m.Failed(e.message, "refused")]
         case OutcomeUnknown() as e:  # to ask again would queue the job twice
-            return [m.Failed(str(e))]
+            return [m.Failed(e.message)]
         case DaemonGone():
             return [m.Failed(_DAEMON_GONE)]
         case UserError() as e:
-            return [m.Failed(str(e))]
+            return [m.Failed(e.message)]
         case bug:
             _LOG.error("a request failed", exc_info=bug)
             return [m.Failed(f"the assistant failed on this request; see {log_file()}", "bug")]

@@ -20,7 +20,7 @@ import msgspec
 
 from gpudeck.assistant.housekeeping.findings import Finding, decoded
 from gpudeck.assistant.housekeeping.trash import FILES
-from gpudeck.language.text import Message
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.durable import sync
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
@@ -107,8 +107,12 @@ class MoveJournal:
 
     def _failed(self, error: OSError) -> UserError:
         return UserError(
-            f"nothing more is moved: {self._file.parent} cannot be written: {error.strerror}. "
-            "To put back what was moved: gpudeck clean --undo"
+            phrase(
+                "nothing more is moved: {folder} cannot be written: {problem}. To put "
+                "back what was moved: gpudeck clean --undo",
+                folder=str(self._file.parent),
+                problem=error.strerror or str(error),
+            )
         )
 
     def __enter__(self) -> Self:
@@ -130,7 +134,9 @@ def locked() -> Iterator[None]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as e:
-            raise UserError("another clean-up is running; try again when it has finished") from e
+            raise UserError(
+                phrase("another clean-up is running; try again when it has finished")
+            ) from e
         yield
     finally:
         os.close(fd)
@@ -149,7 +155,10 @@ def recorded_items(receipt: str) -> tuple[TrashItem, ...]:
         lines = file.read_bytes().split(b"\n")[:-1]
     except OSError as e:
         raise NotFound(
-            f"there is no clean-up {receipt!a}: it was undone, or the trash was emptied"
+            phrase(
+                "there is no clean-up {receipt}: it was undone, or the trash was emptied",
+                receipt=ascii(receipt),
+            )
         ) from e
     found = []
     for line in lines:

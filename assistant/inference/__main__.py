@@ -22,7 +22,7 @@ import msgspec
 
 from gpudeck.assistant.inference import messages as m
 from gpudeck.assistant.inference.engine_requests import engine_request, tokens_of
-from gpudeck.language.text import Message, phrase
+from gpudeck.language.text import Message, message_of, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.gpu_lease import GpuLease
 from gpudeck.scheduler.protocol import paths
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
         options = msgspec.json.decode(argv[0].encode(), type=m.Options)
         serve(options, sys.stdin.buffer, output)
     except (UserError, ValueError) as e:  # ModelRefused is a ValueError
-        output.send(m.Failed(str(e)))
+        output.send(m.Failed(message_of(e)))
         return 1
     return 0
 
@@ -147,7 +147,7 @@ def _device(options: m.Options, output: Output) -> str:
                 output.send(m.Waiting(why, gpu=True))
             else:
                 return "cuda"
-    raise UserError("the daemon stopped while the model waited for a GPU")
+    raise UserError(phrase("the daemon stopped while the model waited for a GPU"))
 
 
 def _least_bytes(folder: Path) -> int:

@@ -71,7 +71,7 @@ def model_errors() -> Iterator[None]:
     try:
         yield
     except ModelNotFoundError as e:
-        raise NotFound(str(e)) from e
+        raise NotFound(e.message) from e
     except (ModelError, ModelRefused) as e:
         raise UserError(e.message) from e
 

@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from gpudeck.accel.rwkv.weights.find import check_config, shards_of
-from gpudeck.accel.serving.files import GGUF
+from gpudeck.accel.serving.files import refuse_gguf
 from gpudeck.assistant.library import staging
 from gpudeck.assistant.library.describe import describe, model_errors
 from gpudeck.assistant.library.served import check_served, is_served
 from gpudeck.language.numbers import amount
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.background.instance import hold_lock
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
@@ -94,7 +94,7 @@ class Fetched(msgspec.Struct, frozen=True, tag="fetched"):
 class FetchFailed(msgspec.Struct, frozen=True, tag="failed"):
     """Report that the model was not fetched, and why."""
 
-    message: str
+    message: Message
 
 
 HubMessage = FetchProgress | Fetched | FetchFailed
@@ -156,8 +156,13 @@ def fetch(name: str, folder: Path, say: Callable[[FetchProgress], None]) -> None
             _fetch_all(name, folder.resolve(), say)
         except OSError as e:
             raise UserError(
-                f"{name} cannot be saved in {folder}: {e.strerror or e}. What was fetched is "
-                "kept; try again later."
+                phrase(
+                    "{name} cannot be saved in {folder}: {problem}. What was fetched is "
+                    "kept; try again later.",
+                    name=name,
+                    folder=str(folder),
+                    problem=e.strerror or str(e),
+                )
             ) from e
 
 
@@ -220,7 +225,12 @@ def _finish(name: str, folder: Path, files: Sequence[HubFile]) -> None:
     if (problem := describe(new).problem) and folder.is_dir() and not describe(folder).problem:
         words = str(problem).replace(str(new), str(folder))
         raise UserError(
-            f"the newest revision of {name} cannot be used: {words} Your current revision stays."
+            phrase(
+                "the newest revision of {name} cannot be used: {words} Your current "
+                "revision stays.",
+                name=name,
+                words=words,
+            )
         )
     staging.replace(folder)
 
@@ -230,7 +240,11 @@ def _listed(name: str) -> tuple[str, list[HubFile]]:
     try:
         return _files(name, _understood(lambda: _listing(name), name))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
-        raise UserError(f"the hub lists {name} in an unknown form: {_line(e)}") from e
+        raise UserError(
+            phrase(
+                "the hub lists {name} in an unknown form: {problem}", name=name, problem=_line(e)
+            )
+        ) from e
 
 
 def _files(name: str, listing: Mapping[str, Any]) -> tuple[str, list[HubFile]]:
@@ -247,15 +261,29 @@ def _files(name: str, listing: Mapping[str, Any]) -> tuple[str, list[HubFile]]:
     files = [_file(sibling) for sibling in wanted]
     if not weights:
         if any(sibling.rfilename.lower().endswith(".gguf") for sibling in siblings):
-            raise UserError(f"{name} {GGUF}, which its publisher usually offers beside it.")
+            raise UserError(refuse_gguf(name))
         raise UserError(
-            f"{name} has no .safetensors files, and nothing else is fetched. Look for a "
-            "version in the Hugging Face format (-hf)."
+            phrase(
+                "{name} has no .safetensors files, and nothing else is fetched. Look "
+                "for a version in the Hugging Face format (-hf).",
+                name=name,
+            )
         )
     if len(files) > MOST_FILES:
-        raise UserError(f"{name} has {len(files)} files, and at most {MOST_FILES} are fetched")
+        raise UserError(
+            phrase(
+                "{name} has {n} files, and at most {most} are fetched",
+                name=name,
+                n=len(files),
+                most=MOST_FILES,
+            )
+        )
     if info.sha is None or not re.fullmatch("[0-9a-f]{40}", info.sha):
-        raise UserError(f"the hub does not list the newest revision of {name}. Try again later.")
+        raise UserError(
+            phrase(
+                "the hub does not list the newest revision of {name}. Try again later.", name=name
+            )
+        )
     return info.sha, sorted(files, key=lambda file: (file.size, file.name))
 
 
@@ -285,8 +313,13 @@ def _listing(name: str) -> Mapping[str, Any]:
             received += part
             if len(received) > MOST_LISTED or time.monotonic() > end:
                 raise UserError(
-                    f"the hub's list of the files of {name} has no end: it is over "
-                    f"{amount(MOST_LISTED)}, or takes over {LISTED_S:.0f} s"
+                    phrase(
+                        "the hub's list of the files of {name} has no end: it is over {size}, "
+                        "or takes over {seconds} s",
+                        name=name,
+                        size=amount(MOST_LISTED),
+                        seconds=f"{LISTED_S:.0f}",
+                    )
                 )
     found: Mapping[str, Any] = json.loads(received)
     return found
@@ -300,12 +333,19 @@ def _file(sibling: RepoSibling) -> HubFile:
         or not re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", checksum)
     ):
         raise UserError(
-            f"the hub lists no size or checksum of {sibling.rfilename}, so it is not fetched"
+            phrase(
+                "the hub lists no size or checksum of {file}, so it is not fetched",
+                file=sibling.rfilename,
+            )
         )
     most = 2**63 if sibling.rfilename.endswith(".safetensors") else MOST_BESIDE
     if not 0 <= sibling.size < most:
         raise UserError(
-            f"the hub lists {sibling.rfilename} with {sibling.size} bytes, so it is not fetched"
+            phrase(
+                "the hub lists {file} with {size} bytes, so it is not fetched",
+                file=sibling.rfilename,
+                size=sibling.size,
+            )
         )
     return HubFile(sibling.rfilename, sibling.size, checksum)
 
@@ -322,8 +362,12 @@ def _check_small(folder: Path, files: Sequence[HubFile], name: str) -> None:
         shards = shards_of(folder)
     if absent := {shard.name for shard in shards} - {file.name for file in files}:
         raise UserError(
-            f"the index of {name} names {min(absent)}, which the hub does not list. It may "
-            "still be uploading; try again later."
+            phrase(
+                "the index of {name} names {file}, which the hub does not list. It "
+                "may still be uploading; try again later.",
+                name=name,
+                file=min(absent),
+            )
         )
 
 
@@ -333,8 +377,13 @@ def check_room(folder: Path, files: list[HubFile]) -> None:
     wanted, free = sum(file.size for file in files) - there, shutil.disk_usage(folder).free
     if wanted + _SPARE > free:
         raise UserError(
-            f"{amount(wanted)} must be fetched, but the disk of {folder} has {amount(free)} "
-            "free. Make room there first."
+            phrase(
+                "{size} must be fetched, but the disk of {folder} has {free} free. "
+                "Make room there first.",
+                size=amount(wanted),
+                folder=str(folder),
+                free=amount(free),
+            )
         )
 
 
@@ -375,8 +424,12 @@ def _fetch(
         except _TooLong:
             grown.unlink()
             raise UserError(
-                f"the hub sent more of {file.name} than the {amount(file.size)} that it lists, so "
-                "what came was removed"
+                phrase(
+                    "the hub sent more of {file} than the {size} that it lists, so what "
+                    "came was removed",
+                    file=file.name,
+                    size=amount(file.size),
+                )
             ) from None
         f.flush()
         os.fsync(f.fileno())
@@ -425,8 +478,12 @@ def accept(folder: Path, file: HubFile, name: str) -> None:
     if not file.matches(grown):
         grown.unlink()
         raise UserError(
-            f"{file.name} of {name} is damaged: its checksum differs from the one on the hub. "
-            "Fetch it again."
+            phrase(
+                "{file} of {name} is damaged: its checksum differs from the one on "
+                "the hub. Fetch it again.",
+                file=file.name,
+                name=name,
+            )
         )
     grown.replace(folder / file.name)
 
@@ -476,8 +533,11 @@ def _understood(call: Callable[[], Any], name: str) -> Any:
         ) from e
     except OSError as e:
         raise UserError(
-            f"{name} cannot be fetched: {e.strerror or _line(e)}. What was fetched is kept; "
-            "try again later."
+            phrase(
+                "{name} cannot be fetched: {problem}. What was fetched is kept; try again later.",
+                name=name,
+                problem=e.strerror or _line(e),
+            )
         ) from e
 
 
@@ -526,10 +586,17 @@ def main(argv: list[str]) -> int:
     try:
         fetch(name, Path(folder), _paced(say))
     except UserError as e:
-        say(FetchFailed(str(e)))
+        say(FetchFailed(e.message))
         return 1
     except MemoryError:
-        say(FetchFailed(f"the hub sent something that needs over {amount(MOST_MEMORY)} of memory"))
+        say(
+            FetchFailed(
+                phrase(
+                    "the hub sent something that needs over {size} of memory",
+                    size=amount(MOST_MEMORY),
+                )
+            )
+        )
         return 1
     say(Fetched(folder))
     return 0

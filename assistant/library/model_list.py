@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from gpudeck.assistant.library.describe import Model, describe
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import MALFORMED, NotFound, UserError
 
@@ -49,7 +50,9 @@ def remove(path: str) -> None:
     """Remove a model from the list; its files stay. Raises NotFound if it is not on the list."""
     with _changing() as listed:
         if path not in listed.paths:
-            raise NotFound(f"{path} is not on the list of models. See: gpudeck models")
+            raise NotFound(
+                phrase("{file} is not on the list of models. See: gpudeck models", file=str(path))
+            )
         listed.paths.remove(path)
 
 
@@ -68,8 +71,12 @@ def find(word: str, used: str = "") -> Model:
         return describe(path)
     names = ", ".join(model.name for model in models) or "none"
     raise NotFound(
-        f"no model, or more than one, is called {word}. Models: {names}. To add one: gpudeck "
-        "models add FOLDER"
+        phrase(
+            "no model, or more than one, is called {word}. Models: {names}. To add "
+            "one: gpudeck models add FOLDER",
+            word=word,
+            names=names,
+        )
     )
 
 
@@ -84,8 +91,12 @@ def _read() -> _List:
         return _List()
     except (*MALFORMED, OSError) as e:
         raise UserError(
-            f"cannot read the list of models in {_file()}: {e}. Correct the file, or delete "
-            "it to start a new list."
+            phrase(
+                "cannot read the list of models in {file}: {problem}. Correct the file,"
+                " or delete it to start a new list.",
+                file=str(_file()),
+                problem=str(e),
+            )
         ) from e
 
 
@@ -104,7 +115,11 @@ def _changing() -> Iterator[_List]:
             paths.replace_file(_file(), msgspec.json.format(msgspec.json.encode(listed)))
         except OSError as e:
             raise UserError(
-                f"cannot save the list of models in {_file()}: {e.strerror}. The list is unchanged."
+                phrase(
+                    "cannot save the list of models in {file}: {problem}. The list is unchanged.",
+                    file=str(_file()),
+                    problem=e.strerror or str(e),
+                )
             ) from e
     finally:
         os.close(lock)

@@ -14,7 +14,7 @@ from gpudeck.assistant.library import model_list
 from gpudeck.assistant.library.describe import Model
 from gpudeck.assistant.library.hub import Fetched, FetchFailed, FetchProgress, read_messages
 from gpudeck.assistant.library.hub_search import NAME
-from gpudeck.language.text import phrase
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -52,7 +52,8 @@ class Pull:
         What was fetched before is not fetched again. Raises UserError.
         """
         paths.ensure(model_list.folder())
-        failed, fetched = "", False
+        failed: Message = ""
+        fetched = False
         with self._started() as process:
             assert process.stdout is not None
             for message in read_messages(process.stdout):
@@ -67,7 +68,12 @@ class Pull:
             return None
         if not fetched:
             raise UserError(
-                failed or f"fetching {self.name} ended with an error; see {self.log_file}"
+                failed
+                or phrase(
+                    "fetching {name} ended with an error; see {file}",
+                    name=self.name,
+                    file=str(self.log_file),
+                )
             )
         return model_list.add(self.folder)
 

@@ -10,8 +10,9 @@ from gpudeck.accel.rwkv.errors import ModelError
 from gpudeck.accel.rwkv.weights.header import read_header
 from gpudeck.accel.serving.errors import ModelRefused
 from gpudeck.accel.serving.families import RECURRENT, read_config, read_json
-from gpudeck.accel.serving.files import GGUF, weight_files
+from gpudeck.accel.serving.files import refuse_gguf, weight_files
 from gpudeck.accel.serving.memory import Footprint, footprint
+from gpudeck.language.text import message_of, phrase
 from gpudeck.scheduler.protocol.errors import UserError
 
 
@@ -38,7 +39,7 @@ def is_served(folder: Path) -> bool:
     if folder.suffix == ".gguf" or (
         folder.is_dir() and any(folder.glob("*.gguf")) and not any(folder.glob("*.safetensors"))
     ):
-        raise ModelRefused(f"{folder.name} {GGUF}")
+        raise ModelRefused(refuse_gguf(folder.name))
     if not (folder / "config.json").is_file():
         return False
     return bool(read_json(folder / "config.json").get("model_type", RECURRENT) != RECURRENT)
@@ -55,11 +56,20 @@ def require_served(folder: Path) -> None:
         if is_served(folder):
             describe_served(folder)
         elif not folder.is_dir():
-            raise ModelRefused(f"there is no folder {folder}. Name the folder of a model")
+            raise ModelRefused(
+                phrase(
+                    "there is no folder {folder}. Name the folder of a model", folder=str(folder)
+                )
+            )
         elif not (folder / "config.json").is_file():
-            raise ModelRefused(f"there is no config.json in {folder}. Name the folder of a model")
+            raise ModelRefused(
+                phrase(
+                    "there is no config.json in {folder}. Name the folder of a model",
+                    folder=str(folder),
+                )
+            )
     except (ModelRefused, ModelError, OSError) as e:
-        raise UserError(str(e)) from e
+        raise UserError(message_of(e)) from e
 
 
 def describe_served(folder: Path) -> Described:
@@ -67,7 +77,9 @@ def describe_served(folder: Path) -> Described:
     config = read_config(folder)
     headers = [read_header(file) for file in weight_files(folder)]
     if not (folder / "tokenizer.json").is_file():
-        raise ModelRefused(f"there is no tokenizer.json in {folder}. Download it again")
+        raise ModelRefused(
+            phrase("there is no tokenizer.json in {folder}. Download it again", folder=str(folder))
+        )
     types = sorted({outline.dtype for header in headers for outline in header.values()})
     return Described(
         config.family.name,

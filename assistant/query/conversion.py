@@ -36,7 +36,9 @@ def convert(amount: float, unit: str, to: str) -> float:
     """Return an amount in another unit. Raises UserError if the units do not fit."""
     kind = kind_of(unit)
     if not kind or kind != kind_of(to):
-        raise UserError(f"{unit or '?'} cannot be converted to {to or '?'}")
+        raise UserError(
+            phrase("{unit} cannot be converted to {other}", unit=unit or "?", other=to or "?")
+        )
     if kind == "temperature":
         celsius = {"°C": amount, "°F": (amount - 32) / 1.8, "K": amount - 273.15}[unit]
         return {"°C": celsius, "°F": 1.8 * celsius + 32, "K": celsius + 273.15}[to]

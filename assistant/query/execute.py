@@ -17,6 +17,7 @@ from gpudeck.assistant.query.request import PREVIOUS, Query
 from gpudeck.assistant.query.rows import Column, Note, Row, Rows
 from gpudeck.assistant.query.shape import shaped
 from gpudeck.assistant.query.table import ROWS, check
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -45,7 +46,9 @@ def execute(daemon: Client, query: Query) -> Rows:
     """Return the rows that a query asks for. Raises NotFound and UserError, in one line."""
     check(query)
     if query.subject not in ROWS:
-        raise UserError(f"{query.subject} has no rows; ask for it: gpudeck ask")
+        raise UserError(
+            phrase("{subject} has no rows; ask for it: gpudeck ask", subject=query.subject)
+        )
     snapshot = read_snapshot(daemon)
     if query.other is None:
         found = _since_when(daemon, query, _run(daemon, query, snapshot), snapshot)

@@ -20,7 +20,7 @@ from gpudeck.assistant.query.table import HELD, SUBJECTS
 from gpudeck.assistant.query.users import user_of, users_of
 from gpudeck.assistant.retrieval.job_logs import ONE_LOG
 from gpudeck.assistant.retrieval.job_logs import read as read_log
-from gpudeck.language.text import Message
+from gpudeck.language.text import Message, phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol import jobs as j
 from gpudeck.scheduler.protocol import paths
@@ -94,7 +94,7 @@ def _chosen(daemon: Client, query: Query, snapshot: Snapshot) -> tuple[list[j.Jo
     span = query.time or Span(0.0, time.time())
     devices = {s.device.id for s in snapshot.devices if s.device.index in query.devices}
     if query.devices and not devices:
-        raise NotFound(f"there is no GPU {query.devices[0]} on this machine")
+        raise NotFound(phrase("there is no GPU {number} on this machine", number=query.devices[0]))
     search = Search(
         text=query.text,
         outcomes=("queued",) if query.states == (HELD,) else query.states,
@@ -138,9 +138,15 @@ def _of_user(name: str, found: Sequence[j.Job], daemon: Client) -> list[j.Job]:
     kept = [job for job in found if user_of(job).casefold() == name.casefold()]
     if not kept and name not in (having := users_of(daemon.find(Search(), MAX_JOBS)[0])):
         known = (
-            f"There are jobs of: {', '.join(having[:_MOST_USERS])}" if having else "There are none"
+            phrase("There are jobs of: {names}", names=", ".join(having[:_MOST_USERS]))
+            if having
+            else phrase("There are none")
         )
-        raise NotFound(f"no jobs are of a user called {plain(name, 40)}. {known}")
+        raise NotFound(
+            phrase(
+                "no jobs are of a user called {name}. {known}", name=plain(name, 40), known=known
+            )
+        )
     return kept
 
 

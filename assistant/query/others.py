@@ -39,7 +39,7 @@ def processes(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
         if not query.devices or state.device.index in query.devices
     }
     if query.devices and not chosen:
-        raise NotFound(f"there is no GPU {query.devices[0]} on this machine")
+        raise NotFound(phrase("there is no GPU {number} on this machine", number=query.devices[0]))
     measures = [query.measure, "user"] if query.measure not in ("", "user") else ["memory", "user"]
     found: list[Row] = []
     for detail in daemon.details():
@@ -257,7 +257,12 @@ def settings(daemon: Client, query: Query, snapshot: Snapshot) -> Rows:
     values = msgspec.structs.asdict(snapshot.settings)
     values["webhook"] = "set" if values["webhook"] else ""
     if query.text and query.text not in values:
-        raise NotFound(f"no setting is called {plain(query.text, 40)}. See: gpudeck query settings")
+        raise NotFound(
+            phrase(
+                "no setting is called {name}. See: gpudeck query settings",
+                name=plain(query.text, 40),
+            )
+        )
     names = [query.text] if query.text else sorted(values)
     rows = tuple(
         Row(f"setting {name}", name, (str(values[name]) if values[name] != "" else "not set",))

@@ -13,6 +13,7 @@ from gpudeck.accel.workloads import catalog
 from gpudeck.assistant.language.glossary import MEANINGS
 from gpudeck.assistant.language.guides import GUIDES
 from gpudeck.assistant.query.request import Query
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.fields import FIELDS
 from gpudeck.scheduler.protocol.search import ACTIVE, ENDED, OUTCOMES
@@ -208,26 +209,59 @@ def check(query: Query) -> Query:
     """Return the query. Raises UserError for what the table does not allow."""
     subject = SUBJECTS.get(query.subject)
     if subject is None:
-        raise UserError(f"nothing is called {query.subject!r}. There are: {', '.join(SUBJECTS)}")
+        raise UserError(
+            phrase(
+                "nothing is called {subject}. There are: {names}",
+                subject=repr(query.subject),
+                names=", ".join(SUBJECTS),
+            )
+        )
     for measure in filter(None, (query.measure, *(where.measure for where in query.where))):
         if measure not in subject.measures:
             known = ", ".join(subject.measures) or "none"
-            raise UserError(f"{query.subject} have no measure {measure!r}. There are: {known}")
+            raise UserError(
+                phrase(
+                    "{subject} have no measure {measure}. There are: {known}",
+                    subject=query.subject,
+                    measure=repr(measure),
+                    known=known,
+                )
+            )
     if query.aggregate and query.aggregate not in AGGREGATES:
-        raise UserError(f"no aggregate is called {query.aggregate!r}: use {', '.join(AGGREGATES)}")
+        raise UserError(
+            phrase(
+                "no aggregate is called {aggregate}: use {names}",
+                aggregate=repr(query.aggregate),
+                names=", ".join(AGGREGATES),
+            )
+        )
     if query.by and query.by not in GROUPINGS:
-        raise UserError(f"rows are not grouped by {query.by!r}: use {', '.join(GROUPINGS)}")
+        raise UserError(
+            phrase(
+                "rows are not grouped by {by}: use {names}",
+                by=repr(query.by),
+                names=", ".join(GROUPINGS),
+            )
+        )
     states = USES if query.subject == "devices" else (*OUTCOMES, HELD)
     if unknown := set(query.states) - set(states):
-        raise UserError(f"there is no state {', '.join(sorted(unknown))}: use {', '.join(states)}")
+        raise UserError(
+            phrase(
+                "there is no state {names}: use {states}",
+                names=", ".join(sorted(unknown)),
+                states=", ".join(states),
+            )
+        )
     for name in ("devices", "jobs", "time", "states", "user", "group", "tag"):
         if getattr(query, name) and name not in subject.filters:
-            raise UserError(f"{query.subject} cannot be chosen by {name}")
+            raise UserError(
+                phrase("{subject} cannot be chosen by {name}", subject=query.subject, name=name)
+            )
     for name in ("devices", "jobs", "states"):
         if len(getattr(query, name)) > MOST_NAMED:
-            raise UserError(f"a query names at most {MOST_NAMED} {name}")
+            raise UserError(phrase("a query names at most {n} {name}", n=MOST_NAMED, name=name))
     if any(isinstance(n, int) and not -1 <= n < 2**63 for n in (*query.devices, *query.jobs)):
-        raise UserError("the number of a GPU or a job is from 0 to 9223372036854775807")
+        raise UserError(phrase("the number of a GPU or a job is from 0 to 9223372036854775807"))
     if query.other is not None:
         check(query.other)
     return query

@@ -10,6 +10,7 @@ from pathlib import Path
 from gpudeck.assistant.reports.html import html
 from gpudeck.assistant.reports.markdown import markdown
 from gpudeck.assistant.reports.report import Report
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol import paths
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -55,4 +56,6 @@ def write_private(file: Path, data: bytes) -> None:
         new.replace(file)
     except OSError as e:
         new.unlink(missing_ok=True)
-        raise UserError(f"cannot write {file}: {e.strerror}") from e
+        raise UserError(
+            phrase("cannot write {file}: {problem}", file=str(file), problem=e.strerror or str(e))
+        ) from e

@@ -13,6 +13,7 @@ import msgspec
 from gpudeck.assistant.facts import Fact, phrases
 from gpudeck.language.languages import Language
 from gpudeck.language.numbers import capitalized
+from gpudeck.language.text import phrase
 from gpudeck.language.words import Words, words
 from gpudeck.scheduler.protocol.errors import MALFORMED, UserError
 
@@ -140,4 +141,6 @@ def unpacked(data: bytes) -> Report:
     try:
         return msgspec.json.decode(zlib.decompress(data), type=Report)
     except (zlib.error, *MALFORMED) as e:
-        raise UserError(f"this report cannot be read: {e}. Write it again.") from e
+        raise UserError(
+            phrase("this report cannot be read: {problem}. Write it again.", problem=str(e))
+        ) from e

@@ -49,7 +49,13 @@ def find_served(word: str) -> c.Served:
     if len(found) == 1:
         return found[0]
     names = ", ".join(f"{each.name} (port {each.port})" for each in served) or "none"
-    raise NotFound(f"no served model, or more than one, is called {word}. Served: {names}")
+    raise NotFound(
+        phrase(
+            "no served model, or more than one, is called {word}. Served: {names}",
+            word=word,
+            names=names,
+        )
+    )
 
 
 def stop(port: int) -> None:
@@ -134,7 +140,9 @@ class ServedChat:
         except (DaemonGone, FileNotFoundError) as e:
             if self._cancelled:
                 raise Cancelled from None
-            raise UserError(f"{served.name} is not served any more. Start it under Models") from e
+            raise UserError(
+                phrase("{name} is not served any more. Start it under Models", name=served.name)
+            ) from e
 
     def cancel(self) -> None:
         """End the answer."""

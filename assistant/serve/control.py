@@ -114,12 +114,12 @@ class Control:
                 done = await self._answer(turns, peer)
             except PromptTooLong as e:
                 if len(turns) == 1:
-                    await peer.send(_ENCODE(Failed(str(e))))
+                    await peer.send(_ENCODE(Failed(e.message)))
                     return
                 del turns[:2]
                 left_out += 2
             except UserError as e:
-                await peer.send(_ENCODE(Failed(str(e))))
+                await peer.send(_ENCODE(Failed(e.message)))
                 return
             else:
                 cut_off = done.reason == "length"

@@ -17,6 +17,7 @@ from gpudeck.assistant.serve.calls import find_calls
 from gpudeck.assistant.serve.engine_process import EngineProcess, Replies
 from gpudeck.assistant.serve.model_requests import ModelChat, ModelText
 from gpudeck.assistant.serve.requests import RequestRefused, parse
+from gpudeck.language.text import message_of, phrase
 from gpudeck.scheduler.protocol.errors import UserError
 
 
@@ -114,7 +115,9 @@ class ModelRun:
         try:
             return None if self._done is not None else await self._next()
         except _EvictedError as e:
-            raise UserError(f"{e}; the answer is incomplete. Ask again") from e
+            raise UserError(
+                phrase("{problem}; the answer is incomplete. Ask again", problem=message_of(e))
+            ) from e
 
     async def result(self) -> Completion:
         """Return how the answer ended. Raises UserError if it failed."""

@@ -14,6 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.tcp_peers import ConnectionLimits, Party
 
@@ -106,7 +107,11 @@ def listen(port: int) -> socket.socket:
     except OSError as e:
         sock.close()
         raise UserError(
-            f"cannot listen at 127.0.0.1 port {port}: {e.strerror}. Choose another with --port"
+            phrase(
+                "cannot listen at 127.0.0.1 port {port}: {problem}. Choose another with --port",
+                port=port,
+                problem=e.strerror or str(e),
+            )
         ) from e
     return sock
 

@@ -5,6 +5,7 @@ What is allowed for a session is kept by the client that asked.
 
 from __future__ import annotations
 
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.settings import listed
@@ -13,7 +14,11 @@ from gpudeck.scheduler.protocol.settings import listed
 def check_permitted(daemon: Client, tool: str) -> None:
     """Raise UserError if a person refused the tool, such as `operate cancel`, for good."""
     if tool in _refused(daemon):
-        raise UserError(f"you told me never to do this ({tool}). {forget_hint(tool)}")
+        raise UserError(
+            phrase(
+                "you told me never to do this ({tool}). {value}", tool=tool, value=forget_hint(tool)
+            )
+        )
 
 
 def refuse(daemon: Client, *tools: str) -> None:
@@ -29,7 +34,10 @@ def forget(daemon: Client, *tools: str) -> tuple[str, ...]:
     refused = _refused(daemon)
     if unknown := sorted(set(tools) - refused):
         raise NotFound(
-            f"{unknown[0]!r} is not among what you told me never to do. See: gpudeck permissions"
+            phrase(
+                "{value} is not among what you told me never to do. See: gpudeck permissions",
+                value=repr(unknown[0]),
+            )
         )
     remaining = tuple(sorted(refused - set(tools)))
     if tools:

@@ -15,6 +15,7 @@ from gpudeck.assistant.tools.proposal import Decision, Proposal, submits_jobs
 from gpudeck.assistant.tools.registry import plan_action
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, ToolContext
 from gpudeck.language.languages import Language
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import UserError
 
@@ -106,8 +107,10 @@ class ProposalStore:
             pending = self._pending.pop(number, None)
         if pending is None or pending.proposal.expires <= self._clock():
             raise UserError(
-                "this proposal has expired or has already been decided, and nothing is done. "
-                "Ask again"
+                phrase(
+                    "this proposal has expired or has already been decided, and nothing is "
+                    "done. Ask again"
+                )
             )
         result = self._decide(daemon, pending, decision, env)
         with self._lock:

@@ -21,6 +21,7 @@ from gpudeck.assistant.tools.targets import device_labels, targets, title, title
 from gpudeck.assistant.tools.tool import Environment, PlannedAction, Planner, ToolContext
 from gpudeck.language.numbers import capitalized, clock
 from gpudeck.language.rendering import render
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.devices import ASSISTANT_MARK
 from gpudeck.scheduler.protocol.errors import UserError
@@ -152,11 +153,11 @@ def _workload(
 
 
 def _command(order: Order, folder: str, options: JobOptions) -> Spec:
-    needed = "type the command as in a terminal, but without a shell"
+    needed = phrase("type the command as in a terminal, but without a shell")
     try:
         argv = shlex.split(order.command)
     except ValueError as e:
-        raise UserError(f"{needed}: {e}") from e
+        raise UserError(phrase("{needed}: {problem}", needed=needed, problem=str(e))) from e
     if not argv:
         raise UserError(needed)
     given: JobOptions = {"name": Path(argv[0]).name, **options, "cwd": folder, "env": {}}

@@ -8,6 +8,7 @@ from gpudeck.assistant.query.request import Order
 from gpudeck.assistant.query.table import HELD, VERBS
 from gpudeck.assistant.query.users import user_of
 from gpudeck.assistant.tools.tool import ToolContext
+from gpudeck.language.text import phrase
 from gpudeck.scheduler.client import Client
 from gpudeck.scheduler.protocol.errors import NotFound, UserError
 from gpudeck.scheduler.protocol.jobs import Job, Queued, suspension_of, turn
@@ -41,12 +42,18 @@ def targets(context: ToolContext, order: Order) -> list[Job]:
             )
         if not (order.states or order.group) and len(found) != 1:  # "my job" is one of them
             known = words.text("name the job, for example by its number")
-            raise UserError(f"{known}: {list_jobs(found)}" if found else known)
+            listed = list_jobs(found)
+            raise UserError(
+                phrase("{needed}: {problem}", needed=known, problem=listed) if found else known
+            )
     else:
         found = [job for job in _active(daemon) if _may_be_meant(job, order.verb)]
         if len(found) != 1:
             known = words.text("name the job, for example by its number")
-            raise UserError(f"{known}: {list_jobs(found)}" if found else known)
+            listed = list_jobs(found)
+            raise UserError(
+                phrase("{needed}: {problem}", needed=known, problem=listed) if found else known
+            )
     found = [job for job in found if job.id not in excluded]
     if not found:
         raise UserError(words.text("no job matches, so there is nothing to do"))

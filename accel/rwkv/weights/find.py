@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from gpudeck.accel.rwkv.errors import ModelError, ModelNotFoundError
+from gpudeck.language.text import phrase
 
 _INDEX = "model.safetensors.index.json"
 _WHOLE = "model.safetensors"
@@ -26,13 +27,19 @@ def files_of(source: Path) -> list[Path]:
     if source.is_file():
         if source.suffix not in (".pth", ".safetensors"):
             raise ModelError(
-                f"{source} is neither .pth nor .safetensors. Name a folder with "
-                "model.safetensors, or a .pth file."
+                phrase(
+                    "{file} is neither .pth nor .safetensors. Name a folder with "
+                    "model.safetensors, or a .pth file.",
+                    file=str(source),
+                )
             )
         return [source]
     if not source.is_dir():
         raise ModelNotFoundError(
-            f"there is no model at {source}. Name a folder with an RWKV-7 model, or a .pth file."
+            phrase(
+                "there is no model at {file}. Name a folder with an RWKV-7 model, or a .pth file.",
+                file=str(source),
+            )
         )
     if shards := _shards(source):
         return shards
@@ -42,13 +49,23 @@ def files_of(source: Path) -> list[Path]:
         found = sorted(file for file in source.iterdir() if file.suffix == suffix)
         if len(found) > 1:
             raise ModelError(
-                f"{source} holds {len(found)} {suffix} files and no {_INDEX}. Name the one to use."
+                phrase(
+                    "{file} holds {n} {suffix} files and no {index}. Name the one to use.",
+                    file=str(source),
+                    n=len(found),
+                    suffix=suffix,
+                    index=_INDEX,
+                )
             )
         if found:
             return [_confined(source, found[0].name)]
     raise ModelNotFoundError(
-        f"no weights in {source}: it needs model.safetensors, {_INDEX} with its shards, or a "
-        ".pth file."
+        phrase(
+            "no weights in {file}: it needs model.safetensors, {index} with its "
+            "shards, or a .pth file.",
+            file=str(source),
+            index=_INDEX,
+        )
     )
 
 
@@ -67,7 +84,13 @@ def shards_of(folder: Path) -> list[Path]:
     try:
         index = msgspec.json.decode(_confined(folder, _INDEX).read_bytes(), type=_Index)
     except (msgspec.MsgspecError, OSError) as e:
-        raise ModelError(f"cannot read {folder / _INDEX}: {e}. Download it again.") from e
+        raise ModelError(
+            phrase(
+                "cannot read {file}: {problem}. Download it again.",
+                file=str(folder / _INDEX),
+                problem=str(e),
+            )
+        ) from e
     return [_confined(folder, name) for name in sorted(set(index.weight_map.values()))]
 
 
@@ -86,11 +109,21 @@ def _shards(folder: Path) -> list[Path]:
     for shard in shards:
         if shard.suffix != ".safetensors":
             raise ModelError(
-                f"{folder / _INDEX} names {shard.name}, which is not a .safetensors file. "
-                "Download the model again."
+                phrase(
+                    "{file} names {name}, which is not a .safetensors file. Download the "
+                    "model again.",
+                    file=str(folder / _INDEX),
+                    name=shard.name,
+                )
             )
         if not shard.is_file():
-            raise ModelError(f"the shard {shard.name} is missing in {folder}. Download it again.")
+            raise ModelError(
+                phrase(
+                    "the shard {name} is missing in {folder}. Download it again.",
+                    name=shard.name,
+                    folder=str(folder),
+                )
+            )
     return shards
 
 
@@ -105,8 +138,12 @@ def _confined(folder: Path, name: str) -> Path:
     file = folder / name
     if not name or Path(name).name != name or not file.resolve().is_relative_to(root):
         raise ModelError(
-            f"{folder} names the file {name!r}, which lies outside of it and was not opened. "
-            "Put the file itself there."
+            phrase(
+                "{folder} names the file {name}, which lies outside of it and was not "
+                "opened. Put the file itself there.",
+                folder=str(folder),
+                name=repr(name),
+            )
         )
     return file
 
@@ -123,15 +160,29 @@ def check_config(folder: Path) -> None:
             _confined(folder, "config.json").read_bytes(), type=dict[str, object]
         )
     except (msgspec.MsgspecError, OSError) as e:
-        raise ModelError(f"cannot read {folder / 'config.json'}: {e}. Download it again.") from e
+        raise ModelError(
+            phrase(
+                "cannot read {file}: {problem}. Download it again.",
+                file=str(folder / "config.json"),
+                problem=str(e),
+            )
+        ) from e
     kind = config.get("model_type", "rwkv7")
     if kind != "rwkv7":
         raise ModelError(
-            f"{folder} holds a model of type {kind!r}; only RWKV-7 (type 'rwkv7') can be used."
+            phrase(
+                "{folder} holds a model of type {kind}; only RWKV-7 (type 'rwkv7') can be used.",
+                folder=str(folder),
+                kind=repr(kind),
+            )
         )
     for key in _FOREIGN:
         if key in config:
             raise ModelError(
-                f"{folder} is in a dialect of RWKV-7 (`{key}` in config.json); convert it to "
-                "flash-linear-attention's."
+                phrase(
+                    "{folder} is in a dialect of RWKV-7 (`{name}` in config.json); convert "
+                    "it to flash-linear-attention's.",
+                    folder=str(folder),
+                    name=key,
+                )
             )

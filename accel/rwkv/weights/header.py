@@ -16,6 +16,7 @@ import msgspec
 
 from gpudeck.accel.rwkv.errors import ModelError
 from gpudeck.accel.rwkv.weights.shapes import Outline
+from gpudeck.language.text import phrase
 
 _LONGEST = 100 * 2**20
 """Bytes of the longest header that is read; the format allows no more."""
@@ -51,7 +52,13 @@ def read_header(file: Path) -> dict[str, Outline]:
         ):
             raise ValueError("its size is not what its header says")
     except (ValueError, RecursionError, OSError) as e:
-        raise ModelError(f"{file} is truncated or damaged ({e}). Download it again.") from e
+        raise ModelError(
+            phrase(
+                "{file} is truncated or damaged ({problem}). Download it again.",
+                file=str(file),
+                problem=str(e),
+            )
+        ) from e
     return {name: Outline(entry.shape, entry.dtype) for name, entry in entries.items()}
 
 
@@ -82,12 +89,20 @@ def read_pth(file: Path) -> Pth:
             ]
     except (StopIteration, zipfile.BadZipFile, OSError, ValueError, RecursionError) as e:
         raise ModelError(
-            f"{file} is not a readable .pth file ({e or 'it lists no tensors'}). Get "
-            "the model as .safetensors."
+            phrase(
+                "{file} is not a readable .pth file ({problem}). Get the model as .safetensors.",
+                file=str(file),
+                problem=str(e) or phrase("it lists no tensors"),
+            )
         ) from e
     kinds = {kind for name in said for word, kind in _STORAGES.items() if name.endswith(word)}
     if len(kinds) != 1:
-        raise ModelError(f"{file} holds numbers of several types. Get the model as .safetensors.")
+        raise ModelError(
+            phrase(
+                "{file} holds numbers of several types. Get the model as .safetensors.",
+                file=str(file),
+            )
+        )
     ((dtype, size),) = kinds
     stored = sum(info.file_size for info in infos if re.search(r"/data/\d+$", info.filename))
     layers = 1 + max(

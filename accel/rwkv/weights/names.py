@@ -8,6 +8,7 @@ import re
 
 from gpudeck.accel.rwkv.errors import ModelError
 from gpudeck.accel.rwkv.weights.shapes import MIXES, UNUSED, S
+from gpudeck.language.text import phrase
 
 HF_TOP = {"model.embeddings": "emb", "model.norm": "ln_out", "lm_head": "head"}
 HF_NORM = {"pre_norm": "ln0", "attn_norm": "ln1", "ffn_norm": "ln2"}
@@ -39,7 +40,12 @@ def canonical(raw: dict[str, S]) -> dict[str, S]:
 def _unfused(name: str, tensor: S) -> dict[str, S]:
     if tensor.shape[:1] != (len(MIXES),):
         raise ModelError(
-            f"{name} has shape {list(tensor.shape)}, expected [{len(MIXES)}, channels]."
+            phrase(
+                "{name} has shape {shape}, expected [{n}, channels].",
+                name=name,
+                shape=str(list(tensor.shape)),
+                n=len(MIXES),
+            )
         )
     return {name.removesuffix("x_x") + mix: tensor[i] for i, mix in enumerate(MIXES)}
 

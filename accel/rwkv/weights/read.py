@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gpudeck.accel.rwkv.errors import ModelError
 from gpudeck.accel.rwkv.weights.find import files_of
+from gpudeck.language.text import phrase
 
 
 def read(source: Path) -> dict[str, Tensor]:
@@ -50,7 +51,13 @@ def read_safetensors(file: Path) -> dict[str, Tensor]:
     try:
         return load_file(file)
     except (SafetensorError, OSError) as e:
-        raise ModelError(f"{file} is truncated or damaged ({e}). Download it again.") from e
+        raise ModelError(
+            phrase(
+                "{file} is truncated or damaged ({problem}). Download it again.",
+                file=str(file),
+                problem=str(e),
+            )
+        ) from e
 
 
 def _read_pth(file: Path) -> dict[str, Tensor]:
@@ -58,24 +65,36 @@ def _read_pth(file: Path) -> dict[str, Tensor]:
         with file.open("rb") as f:
             zipped = f.read(2) == b"PK"
         if zipped and not zipfile.is_zipfile(file):
-            raise ModelError(f"{file} is truncated. Download it again.")
+            raise ModelError(phrase("{file} is truncated. Download it again.", file=str(file)))
         with warnings.catch_warnings(
             action="ignore"
         ):  # torch warns about pickle protocols that it may not support; it reads them or raises.
             raw = torch.load(file, map_location="cpu", mmap=zipped, weights_only=True)
     except pickle.UnpicklingError as e:
         raise ModelError(
-            f"{file} contains Python code, which was not run, or is damaged: only plain tensors "
-            "load. Get it as .safetensors."
+            phrase(
+                "{file} contains Python code, which was not run, or is damaged: only "
+                "plain tensors load. Get it as .safetensors.",
+                file=str(file),
+            )
         ) from e
     except (OSError, RuntimeError, EOFError, zipfile.BadZipFile, ValueError) as e:
-        raise ModelError(f"{file} cannot be read ({_first_line(e)}). Download it again.") from e
+        raise ModelError(
+            phrase(
+                "{file} cannot be read ({problem}). Download it again.",
+                file=str(file),
+                problem=_first_line(e),
+            )
+        ) from e
     if not isinstance(raw, dict) or not all(
         isinstance(k, str) and isinstance(v, Tensor) for k, v in raw.items()
     ):
         raise ModelError(
-            f"{file} is not a table of named tensors. Get the model's weights, not a training "
-            "checkpoint."
+            phrase(
+                "{file} is not a table of named tensors. Get the model's weights, not a"
+                " training checkpoint.",
+                file=str(file),
+            )
         )
     return raw
 

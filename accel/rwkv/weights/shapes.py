@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from gpudeck.accel.rwkv.errors import ModelError
+from gpudeck.language.text import phrase
 
 HEAD = 64
 """Channels for each head, in every RWKV-7 model."""
@@ -103,7 +104,13 @@ def checked(tensors: dict[str, S], source: Path) -> dict[str, S]:
     """
     others = (name for name in tensors if not name.endswith(TUNED))
     if older := next((name for name in others if ".time_" in name), None):
-        raise ModelError(f"{source} holds an older RWKV (it has {older}); only RWKV-7 can be used.")
+        raise ModelError(
+            phrase(
+                "{file} holds an older RWKV (it has {older}); only RWKV-7 can be used.",
+                file=str(source),
+                older=older,
+            )
+        )
     sizes: dict[str, int] = {"64": HEAD}
     found: dict[str, S] = {}
     for name, shape in _expected(tensors):
@@ -111,8 +118,12 @@ def checked(tensors: dict[str, S], source: Path) -> dict[str, S]:
         known = sizes if name in _TOP else {dim: sizes[dim] for dim in ("64", "V", "C", "H")}
         if name not in tensors:
             raise ModelError(
-                f"{source} lacks the tensor {name}. The download is incomplete, or this is "
-                "not an RWKV-7."
+                phrase(
+                    "{file} lacks the tensor {name}. The download is incomplete, or this is"
+                    " not an RWKV-7.",
+                    file=str(source),
+                    name=name,
+                )
             )
         found[name] = _shaped(name, tensors[name], shape.split(), known, source)
         if name == "emb.weight":
@@ -120,8 +131,11 @@ def checked(tensors: dict[str, S], source: Path) -> dict[str, S]:
     _check_ranks(found, source)
     if extra := sorted(set(tensors) - set(found)):
         raise ModelError(
-            f"{source} has tensors RWKV-7 does not "
-            f"({extra[0]}{', ...' if len(extra) > 1 else ''}): another dialect, it cannot be used."
+            phrase(
+                "{file} has tensors RWKV-7 does not ({names}): another dialect, it cannot be used.",
+                file=str(source),
+                names=f"{extra[0]}{', ...' if len(extra) > 1 else ''}",
+            )
         )
     return found
 
@@ -145,8 +159,13 @@ def _expected(tensors: Mapping[str, Shaped]) -> Iterator[tuple[str, str]]:
 def _split_heads(sizes: dict[str, int], source: Path) -> None:
     if sizes["C"] % HEAD:
         raise ModelError(
-            f"{source} has {sizes['C']} channels, not a multiple of {HEAD} (the head size of "
-            "RWKV-7); it cannot be used."
+            phrase(
+                "{file} has {value} channels, not a multiple of {n} (the head size "
+                "of RWKV-7); it cannot be used.",
+                file=str(source),
+                value=sizes["C"],
+                n=HEAD,
+            )
         )
     sizes["H"] = sizes["C"] // HEAD
 
@@ -157,15 +176,25 @@ def _shaped(name: str, tensor: S, shape: list[str], sizes: dict[str, int], sourc
         tensor = tensor.flatten() if tensor.numel() == max(given, default=0) else tensor
     if not tensor.is_floating_point():
         raise ModelError(
-            f"{name} in {source} has dtype {tensor.dtype}, expected a floating-point type."
+            phrase(
+                "{name} in {file} has dtype {dtype}, expected a floating-point type.",
+                name=name,
+                file=str(source),
+                dtype=str(tensor.dtype),
+            )
         )
     expected = [sizes.get(dim) for dim in shape]
     if tensor.dim() != len(shape) or any(
         n < 1 or n != (known or n) for n, known in zip(tensor.shape, expected, strict=True)
     ):
         raise ModelError(
-            f"{name} in {source} has shape {given}, expected "
-            f"[{', '.join(str(n or 'any') for n in expected)}]."
+            phrase(
+                "{name} in {file} has shape {given}, expected [{names}].",
+                name=name,
+                file=str(source),
+                given=str(given),
+                names=", ".join(str(n or "any") for n in expected),
+            )
         )
     sizes |= zip(shape, tensor.shape, strict=True)
     return tensor
@@ -179,6 +208,11 @@ def _check_ranks(tensors: Mapping[str, Shaped], source: Path) -> None:
             wanted = [first.shape[1], first.shape[0]]
             if list(tensors[other].shape) != wanted:
                 raise ModelError(
-                    f"{other} in {source} has shape {list(tensors[other].shape)}, expected "
-                    f"{wanted}."
+                    phrase(
+                        "{other} in {file} has shape {shape}, expected {wanted}.",
+                        other=other,
+                        file=str(source),
+                        shape=str(list(tensors[other].shape)),
+                        wanted=str(wanted),
+                    )
                 )
