@@ -52,7 +52,7 @@ class CompactStrip(QWidget):
 
     def sizeHint(self) -> QSize:
         lines = (len(self.summary.rows) + bool(self.summary.more) if self.summary else 0) or 1
-        width = _TITLE + _BAR + sum(_COLUMNS) + 2 * theme.M
+        width = sum(map(theme.px, (_TITLE, _BAR, *_COLUMNS))) + 2 * theme.M
         return QSize(width, lines * self._line() + 2 * theme.S)
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -72,15 +72,15 @@ class CompactStrip(QWidget):
             painter.drawText(QRectF(theme.M, top, self.width(), self._line()), _LEFT, text)
 
     def _draw(self, painter: QPainter, row: SummaryRow, top: float) -> None:
-        line = self._line()
+        line, title, bar = self._line(), theme.px(_TITLE), theme.px(_BAR)
         painter.setPen(QColor(theme.tokens().muted))
-        painter.drawText(QRectF(theme.M, top, _TITLE, line), _LEFT, row.title)
-        draw_share(painter, QRectF(theme.M + _TITLE, top + line / 2 - 2, _BAR, 4), row.share)
-        left = theme.M + _TITLE + _BAR
+        painter.drawText(QRectF(theme.M, top, title, line), _LEFT, row.title)
+        draw_share(painter, QRectF(theme.M + title, top + line / 2 - 2, bar, 4), row.share)
+        left = theme.M + title + bar
         painter.setPen(QColor(theme.meaning_color(row.meaning)))
         for width, text in zip(_COLUMNS, row.values, strict=True):
-            painter.drawText(QRectF(left, top, width, line), _RIGHT, text)
-            left += width
+            painter.drawText(QRectF(left, top, theme.px(width), line), _RIGHT, text)
+            left += theme.px(width)
 
     def _line(self) -> int:
         return int(self.fontMetrics().height() + 3)

@@ -16,6 +16,7 @@ from gpudeck.app.assistant.session_files import Summary
 from gpudeck.app.assistant.session_list import SessionList
 from gpudeck.app.cleanup.find_tree import FindTree
 from gpudeck.app.shell.window import SMALLEST
+from gpudeck.app.strip.compact import CompactStrip
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import pill, set_pill
 from gpudeck.assistant.housekeeping import Finding
@@ -24,6 +25,7 @@ from tests.gui import snapshots
 from tests.gui.conftest import Fed
 
 GIB = 2**30
+LONGEST = ("REPLAY 0", "100 %  ", "100 % mem  ", "100 °C  ", "700 W")
 
 
 @pytest.fixture
@@ -47,6 +49,11 @@ def test_a_pill_is_round(large: QApplication) -> None:
     assert picture.pixelColor(0, 0) != border
     assert picture.pixelColor(0, picture.height() - 1) != border
     made.close()
+
+
+def test_the_values_of_the_compact_window_have_room(large: QApplication) -> None:
+    values = sum(map(QFontMetrics(theme.font(theme.SMALL)).horizontalAdvance, LONGEST))
+    assert CompactStrip().sizeHint().width() >= values + theme.px(60), "and the bar of the load"
 
 
 def test_conversations_do_not_cover_each_other(large: QApplication) -> None:
