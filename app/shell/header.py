@@ -14,11 +14,11 @@ from gpudeck.app.language.texts import tr, tr_noop
 from gpudeck.app.shell.page_titles import titles
 from gpudeck.app.strip.device_picker import DevicePicker
 from gpudeck.app.strip.strip import Strip
+from gpudeck.app.strip.summary import REPLAY
 from gpudeck.app.strip.tile_model import Tile
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import Stretch, badge, elided, label, row, set_text, set_tooltip
 
-REPLAY = "REPLAY"
 _RECORDED = tr_noop("These are recordings, not live readings")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpudeck.app.format.values import Meaning
 from gpudeck.app.language.texts import tr, tr_noop
@@ -13,13 +14,21 @@ _IDLE = 0.05
 """The utilisation up to which a device that nobody holds is not busy."""
 
 
+class ChipValue(NamedTuple):
+    """Hold one value of a chip."""
+
+    text: str
+    meaning: Meaning = ""
+    """What its colour says."""
+
+
 @dataclass(frozen=True)
 class Chip:
     """Describe one device, or several, in a few characters."""
 
     title: str
-    text: str
-    """The values, with two spaces between them; the first is the most important one."""
+    values: tuple[ChipValue, ...]
+    """The most important one is the first."""
     share: float | None
     """Utilisation, 0 to 1, the mean of several devices; None if it is not known."""
     meaning: Meaning
@@ -29,15 +38,27 @@ class Chip:
     host: str = ""
     """The other machine that several devices belong to; empty for this one, or for several."""
 
+    @property
+    def text(self) -> str:
+        """Return all values, with two spaces between them."""
+        return "  ".join(value.text for value in self.values)
+
+    @property
+    def cause(self) -> ChipValue:
+        """Return the value to show where there is room for one: the one that is coloured."""
+        first = self.values[0] if self.values else ChipValue("")
+        return next((value for value in self.values if value.meaning), first)
+
 
 def device_chip(tile: Tile) -> Chip:
     """Return the chip of a device."""
     util, temperature = tile.metrics[UTILISATION], tile.metrics[TEMPERATURE]
-    parts = [tr("free") if tile.free else util.text]
-    parts += [] if temperature.share is None else [temperature.text]
+    parts = [ChipValue(tr("free") if tile.free else util.text, tile.meaning_of(UTILISATION))]
+    if temperature.share is not None:
+        parts.append(ChipValue(temperature.text, tile.meaning_of(TEMPERATURE)))
     values = (f"{m.caption} {m.text}" for m in tile.metrics)
     tooltip = "\n".join((f"{tile.title} · {tile.name}", tile.holder, *values))
-    return Chip(tile.title, "  ".join(parts), util.share, tile.meaning, tooltip, tile.device)
+    return Chip(tile.title, tuple(parts), util.share, tile.meaning, tooltip, tile.device)
 
 
 def machine_chips(tiles: Sequence[Tile]) -> tuple[Chip, ...]:
@@ -50,26 +71,26 @@ def machine_chips(tiles: Sequence[Tile]) -> tuple[Chip, ...]:
     found = []
     for host, its in machines.items():
         busy, hottest, share, meaning = _sum_up(its)
-        name, text = host or tr("This machine"), "  ".join(part for part in (busy, hottest) if part)
-        tooltip = f"{name}: {_sentence(busy, hottest)}"
-        found.append(Chip(name, text, share, meaning, tooltip, host=host))
+        name = host or tr("This machine")
+        values = (ChipValue(busy), *hottest)
+        tooltip = f"{name}: {_sentence(values)}"
+        found.append(Chip(name, values, share, meaning, tooltip, host=host))
     return tuple(found)
 
 
 def fleet_chip(tiles: Sequence[Tile]) -> Chip:
     """Return one chip for all devices."""
     busy, hottest, share, meaning = _sum_up(tiles)
-    return Chip(
-        busy, hottest, share, meaning, tr("All GPUs: {values}", values=_sentence(busy, hottest))
-    )
+    values = _sentence((ChipValue(busy), *hottest))
+    return Chip(busy, hottest, share, meaning, tr("All GPUs: {values}", values=values))
 
 
-def _sentence(busy: str, hottest: str) -> str:
-    values = ", ".join(part for part in (busy, hottest) if part)
+def _sentence(parts: tuple[ChipValue, ...]) -> str:
+    values = ", ".join(part.text for part in parts)
     return tr("{values}. Click to show each of them on the Dashboard", values=values)
 
 
-def _sum_up(tiles: Sequence[Tile]) -> tuple[str, str, float | None, Meaning]:
+def _sum_up(tiles: Sequence[Tile]) -> tuple[str, tuple[ChipValue, ...], float | None, Meaning]:
     """Return how many are busy, the highest temperature, the mean utilisation, and a meaning."""
     shares = [s for tile in tiles if (s := tile.metrics[UTILISATION].share) is not None]
     busy = sum(
@@ -82,9 +103,11 @@ def _sum_up(tiles: Sequence[Tile]) -> tuple[str, str, float | None, Meaning]:
     away = next(
         (usage for usage in (tr_noop("unreachable"), tr_noop("asleep")) if usages == {usage}), ""
     )
+    meaning: Meaning = "" if hottest is None else hottest.meaning
+    shown = () if hottest is None else (tr("{value} max", value=hottest.text),)
     return (
         tr(away) or tr("{n} of {total} busy", n=busy, total=len(tiles)),
-        "" if hottest is None else tr("{value} max", value=hottest.text),
+        tuple(ChipValue(text, meaning) for text in shown),
         sum(shares) / len(shares) if shares else None,
-        "" if hottest is None else hottest.meaning,
+        meaning,
     )

@@ -15,10 +15,10 @@ from gpudeck.app.widgets.mark_chart import ChartMark, MarkChart
 
 _HEIGHT, _GAP = 26, 4
 _NARROW, _WIDEST_CHIP = 58, 190
-"""The least width of a chip with nothing but a number and the utilisation, and the most of any."""
+"""The least width of a chip with nothing but a number and one value, and the most of any."""
 _DOT = 7
-_FULL = "100 %"
-_WIDEST = f"{_FULL}  100 °C"
+_FULL = "100 °C"
+_WIDEST = f"100 %  {_FULL}"
 _LEFT, _RIGHT = (
     int(side | Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine)
     for side in (
@@ -95,7 +95,7 @@ class ChipLine(MarkChart):
 
     @property
     def named(self) -> bool:
-        """Report if every chip has room for its whole title and the utilisation."""
+        """Report if every chip has room for its whole title and one value."""
         return self._has_room(_FULL)
 
     def _has_room(self, widest: str) -> bool:
@@ -156,32 +156,36 @@ def _draw_chip(painter: QPainter, box: QRectF, made: Chip, title: str, whole: bo
     """Paint the title on the left and the values on the right, over a line as long as the load.
 
     Args:
-        whole: There is room for all values; else only the first one is shown.
+        whole: There is room for all values; else only the one that is coloured, or the first.
     """
     t = theme.tokens()
     painter.setPen(QColor(t.line))
     painter.setBrush(QColor(t.surface))
     painter.drawRoundedRect(box, 6, 6)
     pad = theme.S if whole or title == made.title else theme.XS
-    left = box.left() + pad
-    if made.meaning and title == made.title:  # else the colour of the value says it
+    left, right = box.left() + pad, box.right() - pad
+    spare = right - left - _advance(title, made.cause.text) - theme.XS
+    dotted = bool(made.meaning) and spare >= _DOT + theme.XS
+    if dotted:
         dot = QRectF(left, box.center().y() - _DOT / 2, _DOT, _DOT)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(QColor(theme.meaning_color(made.meaning)))
         painter.drawEllipse(dot)
         left = dot.right() + theme.XS
-    room = QRectF(left, box.top(), box.right() - pad - left, box.height() - 2)
     strong, small = theme.font(theme.SMALL, strong=True), theme.font(theme.SMALL)
-    need = QFontMetricsF(strong).horizontalAdvance(title)
+    line = QRectF(left, box.top(), right - left, box.height() - 2)
     painter.setFont(strong)
-    painter.setPen(QColor(t.text))
-    painter.drawText(room, _LEFT, title)
+    painter.setPen(QColor(t.text if dotted else theme.meaning_color(made.meaning)))
+    painter.drawText(line, _LEFT, title)
+    left += QFontMetricsF(strong).horizontalAdvance(title) + theme.XS
     painter.setFont(small)
-    painter.setPen(QColor(theme.meaning_color(made.meaning) if made.meaning else t.muted))
-    left_over, metrics = room.width() - need - theme.XS, QFontMetricsF(small)
-    texts = (made.text, made.text.split("  ")[0]) if whole else (made.text.split("  ")[0],)
-    fitting = (text for text in texts if metrics.horizontalAdvance(text) <= left_over)
-    painter.drawText(room, _RIGHT, next(fitting, ""))
+    metrics = QFontMetricsF(small)
+    everything = whole and metrics.horizontalAdvance(made.text) <= right - left
+    for value in reversed(made.values) if everything else (made.cause,):
+        painter.setPen(QColor(theme.meaning_color(value.meaning or "muted")))
+        line.setRight(right)
+        painter.drawText(line, _RIGHT, value.text)
+        right -= metrics.horizontalAdvance(f"  {value.text}")
     if made.share is not None:
-        line = QRectF(box.left() + 6, box.bottom() - 3, (box.width() - 12) * made.share, 2)
-        painter.fillRect(line, QColor(t.accent))
+        load = QRectF(box.left() + 6, box.bottom() - 3, (box.width() - 12) * made.share, 2)
+        painter.fillRect(load, QColor(t.accent))

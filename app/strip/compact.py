@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QCloseEvent, QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtGui import (
+    QCloseEvent,
+    QColor,
+    QFontMetricsF,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+)
 from PySide6.QtWidgets import QWidget
 
 from gpudeck.app.language.texts import tr
-from gpudeck.app.strip.summary import StripSummary, SummaryRow
+from gpudeck.app.strip.summary import REPLAY, StripSummary, SummaryRow
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import draw_share
 
-_TITLE, _COLUMNS, _BAR = 62, (52, 76, 52, 52), 60
+_WIDEST = ("100 %", "", "100 °C", "1000 W")
+"""Texts as wide as values can become, so that the window keeps its width; that of memory is
+translated."""
+_BAR = 60
 _LEFT, _RIGHT = (
     int(side | Qt.AlignmentFlag.AlignVCenter)
     for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
@@ -51,9 +64,25 @@ class CompactStrip(QWidget):
         self.update()
 
     def sizeHint(self) -> QSize:
-        lines = (len(self.summary.rows) + bool(self.summary.more) if self.summary else 0) or 1
-        width = sum(map(theme.px, (_TITLE, _BAR, *_COLUMNS))) + 2 * theme.M
+        summary = self.summary
+        lines = 1
+        if summary is not None:
+            lines = len(summary.rows) + bool(summary.more) + summary.replay or 1
+        widths = (*self._widths(), theme.px(_BAR))
+        width = sum(widths) + (len(widths) - 1) * theme.S + 2 * theme.M
         return QSize(width, lines * self._line() + 2 * theme.S)
+
+    def _widths(self) -> tuple[int, ...]:
+        """Return the pixels that the titles and each of the values need."""
+        rows = self.summary.rows if self.summary else ()
+        advance = QFontMetricsF(theme.font(theme.SMALL)).horizontalAdvance
+        titles = [advance(row.title) for row in rows]
+        full = (*_WIDEST[:1], tr("{share} % mem", share=100), *_WIDEST[2:])
+        values = zip(*(row.values for row in rows), strict=True) if rows else ((),) * len(full)
+        columns = (
+            max(map(advance, (most, *texts))) for most, texts in zip(full, values, strict=True)
+        )
+        return tuple(ceil(width) for width in (max(titles, default=0.0), *columns))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter, t, summary = QPainter(self), theme.tokens(), self.summary
@@ -62,25 +91,37 @@ class CompactStrip(QWidget):
         painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
         painter.setFont(theme.font(theme.SMALL))
         top = float(theme.S)
+        if summary is not None and summary.replay:
+            self._note(painter, REPLAY, top)
+            top += self._line()
+        widths = self._widths()
         for row in summary.rows if summary else ():
-            self._draw(painter, row, top)
+            self._draw(painter, row, top, widths)
             top += self._line()
         if summary is None or summary.more or not summary.rows:
             more = summary.more if summary else 0
             text = tr("and {n} more", n=more) if more else tr("Waiting for a reading…")
-            painter.setPen(QColor(t.muted))
-            painter.drawText(QRectF(theme.M, top, self.width(), self._line()), _LEFT, text)
+            self._note(painter, text, top)
 
-    def _draw(self, painter: QPainter, row: SummaryRow, top: float) -> None:
-        line, title, bar = self._line(), theme.px(_TITLE), theme.px(_BAR)
+    def _note(self, painter: QPainter, text: str, top: float) -> None:
         painter.setPen(QColor(theme.tokens().muted))
-        painter.drawText(QRectF(theme.M, top, title, line), _LEFT, row.title)
-        draw_share(painter, QRectF(theme.M + title, top + line / 2 - 2, bar, 4), row.share)
-        left = theme.M + title + bar
-        painter.setPen(QColor(theme.meaning_color(row.meaning)))
-        for width, text in zip(_COLUMNS, row.values, strict=True):
-            painter.drawText(QRectF(left, top, theme.px(width), line), _RIGHT, text)
-            left += theme.px(width)
+        painter.drawText(QRectF(theme.M, top, self.width(), self._line()), _LEFT, text)
+
+    def _draw(
+        self, painter: QPainter, row: SummaryRow, top: float, widths: tuple[int, ...]
+    ) -> None:
+        line, left, bar = self._line(), float(theme.M), theme.px(_BAR)
+        title, *columns = widths
+        painter.setPen(QColor(theme.tokens().muted))
+        painter.drawText(QRectF(left, top, title, line), _LEFT, row.title)
+        left += title + theme.S
+        draw_share(painter, QRectF(left, top + line / 2 - 2, bar, 4), row.share)
+        left += bar
+        for width, text, meaning in zip(columns, row.values, row.meanings, strict=True):
+            left += theme.S
+            painter.setPen(QColor(theme.meaning_color(meaning)))
+            painter.drawText(QRectF(left, top, width, line), _RIGHT, text)
+            left += width
 
     def _line(self) -> int:
         return int(self.fontMetrics().height() + 3)

@@ -12,6 +12,8 @@ from gpudeck.scheduler.protocol.snapshot import Snapshot
 
 LISTED = 12
 """The most devices that are listed; the others are counted."""
+REPLAY = "REPLAY"
+"""Where recordings are shown, the word that says so."""
 _NO_VALUE = "–"
 
 
@@ -24,7 +26,8 @@ class SummaryRow:
     """Utilisation, 0 to 1."""
     values: tuple[str, ...]
     """Utilisation, memory, temperature and power."""
-    meaning: Meaning
+    meanings: tuple[Meaning, ...]
+    """What the colours of these say."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,14 @@ class StripSummary:
     """The number of devices that are not among the rows."""
     free: str = ""
     """How many devices are free, and which is next; empty where only recordings are shown."""
+    replay: bool = False
+    """Report if nothing but recordings is shown."""
 
     @property
     def text(self) -> str:
         """Return a text for tooltips and screen readers."""
-        lines = [self.free] if self.free else []
+        lines = [REPLAY] if self.replay else []
+        lines += [self.free] if self.free else []
         lines += [" · ".join((row.title, *row.values)) for row in self.rows]
         if self.more:
             lines.append(tr("and {n} more", n=self.more))
@@ -57,13 +63,15 @@ def summarize(snapshot: Snapshot) -> StripSummary:
     listed = shown
     if len(shown) > LISTED:
         listed = tuple(sorted(shown, key=lambda tile: -(_utilisation(tile) or 0.0))[:LISTED])
+    recorded = bool(shown) and all(tile.replay for tile in shown)
     shares = [share for tile in shown if (share := _utilisation(tile)) is not None]
     return StripSummary(
         f"{100 * max(shares):.0f}" if shares else _NO_VALUE,
         unacknowledged(snapshot) > 0,
-        tuple(_row(tile) for tile in listed),
+        tuple(_row(tile, _title(tile, recorded)) for tile in listed),
         len(shown) - len(listed),
         free_devices(snapshot).text,
+        recorded,
     )
 
 
@@ -71,7 +79,12 @@ def _utilisation(tile: Tile) -> float | None:
     return tile.metrics[UTILISATION].share
 
 
-def _row(tile: Tile) -> SummaryRow:
+def _title(tile: Tile, recorded: bool) -> str:
+    """Return the title of a device; beside live devices it says that a recording is one."""
+    return f"{REPLAY} {tile.title}" if tile.replay and not recorded else tile.title
+
+
+def _row(tile: Tile, title: str) -> SummaryRow:
     memory = tile.metrics[MEMORY]
     used = (
         memory.text
@@ -79,8 +92,8 @@ def _row(tile: Tile) -> SummaryRow:
         else tr("{share} % mem", share=f"{100 * memory.share:.0f}")
     )
     util, temperature, power = (tile.metrics[i].text for i in (UTILISATION, TEMPERATURE, POWER))
-    title = tile.title.replace("GPU", "REPLAY") if tile.replay else tile.title
-    return SummaryRow(title, _utilisation(tile), (util, used, temperature, power), tile.meaning)
+    meanings = tuple(map(tile.meaning_of, (UTILISATION, MEMORY, TEMPERATURE, POWER)))
+    return SummaryRow(title, _utilisation(tile), (util, used, temperature, power), meanings)
 
 
 def unacknowledged(snapshot: Snapshot | None) -> int:

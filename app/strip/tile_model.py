@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Literal
 
 import msgspec
@@ -91,6 +91,8 @@ class Tile(msgspec.Struct, frozen=True):
     """The share of the job that holds it which is done, 0 to 1; None if it is not known."""
     alert: str = ""
     """The alerts about it that are raised, a line for each."""
+    alerted: frozenset[int] = frozenset()
+    """The indices of the values that these alerts are about."""
 
     @property
     def quiet(self) -> bool:
@@ -101,6 +103,10 @@ class Tile(msgspec.Struct, frozen=True):
     def meaning(self) -> Meaning:
         """Return the most serious meaning of all values and alerts."""
         return "hot" if self.alert and self.worst != "failed" else self.worst
+
+    def meaning_of(self, at: int) -> Meaning:
+        """Return what the colour of the value at the index `at` of `METRICS` says."""
+        return self.metrics[at].meaning or ("hot" if at in self.alerted else "")
 
     @property
     def worst(self) -> Meaning:
@@ -243,6 +249,15 @@ METRICS: tuple[Callable[[Reading], TileMetric], ...] = (
 )
 """The values of every tile, in their order. Their places are in `gpudeck.app.strip.tile_view`."""
 UTILISATION, MEMORY, COMPUTE_RATE, TEMPERATURE, POWER = range(len(METRICS))
+_WATCHED = {
+    "too hot": TEMPERATURE,
+    "memory nearly full": MEMORY,
+    "memory held idle": MEMORY,
+    "throttled": POWER,
+    "at its power limit": POWER,
+    "reserved but idle": UTILISATION,
+}
+"""The values that rules of `gpudeck.scheduler.telemetry.alert_rules` are about, by their names."""
 
 
 def _metric(
@@ -269,7 +284,7 @@ def _share(reading: Reading, field: str, whole: float) -> float | None:
 
 
 def _tile(
-    state: DeviceState, jobs: dict[int, Job], settings: Settings, alerts: Iterable[Alert]
+    state: DeviceState, jobs: dict[int, Job], settings: Settings, alerts: Collection[Alert]
 ) -> Tile:
     device = state.device
     reading = state.reading
@@ -297,6 +312,7 @@ def _tile(
         free=device.kind != "cpu" and not device.host and is_free(state, settings),
         progress=_progress(state, jobs),
         alert="\n".join(tr_text(alert.text) for alert in alerts),
+        alerted=frozenset(_WATCHED[alert.rule] for alert in alerts if alert.rule in _WATCHED),
     )
 
 

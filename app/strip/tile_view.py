@@ -273,7 +273,8 @@ class TileView(QFrame):
         """Place the value at the index `at` of `tile_model.METRICS`."""
         judged = f" {tr(metric.meaning)}\n" if metric.meaning else " "
         tooltip = f"{metric.caption}:{judged}{metric.tooltip}"
-        meaning = metric.meaning or ("muted" if metric.text == NOT_AVAILABLE else "")
+        about = self.tile.meaning_of(at) if self.tile is not None else metric.meaning
+        meaning = about or ("muted" if metric.text == NOT_AVAILABLE else "")
         slim = self.form in _LOW_FORMS
         start, end = _PLACES[self.form][at]
         room = self.width() - 2 * theme.M
@@ -312,6 +313,7 @@ def _without_values(tile: Tile) -> tuple[object, ...]:
     return (
         *(tile.title, tile.name, tile.note, tile.replay, tile.holder, tile.holder_tooltip),
         *(tile.warning, tile.meaning, tile.free, tile.progress, tile.alert),
+        tile.alerted,
     )
 
 

@@ -51,7 +51,11 @@ def test_a_replay_is_labelled_in_the_tray_and_the_strip(
     qapp,
 ):
     now = summarize(snapshots.gpu_snapshot(2, replay=True))
-    assert [row.title for row in now.rows] == ["REPLAY 0", "REPLAY 1"]
+    assert [row.title for row in now.rows] == ["GPU 0", "GPU 1"]
+    assert now.text.splitlines()[0] == "REPLAY"
+    recorded, live = snapshots.gpu_snapshot(1, replay=True), snapshots.gpu_snapshot(2)
+    both = msgspec.structs.replace(live, devices=recorded.devices + live.devices[1:])
+    assert [row.title for row in summarize(both).rows] == ["REPLAY GPU 0", "GPU 1"]
     tray, told = Tray(), []
     plain = tray.icon.setToolTip
     tray.icon.setToolTip = lambda text: (told.append(text), plain(text))

@@ -19,6 +19,7 @@ from gpudeck.app.strip.summary import summarize
 from gpudeck.app.strip.tile_view import TileText
 from gpudeck.app.widgets import theme
 from gpudeck.scheduler.protocol.devices import Process
+from gpudeck.scheduler.protocol.snapshot import Alert
 from tests.gui import snapshots
 from tests.gui.snapshots import NOW
 from tests.gui.test_other_machines import with_hosts
@@ -164,6 +165,30 @@ def test_hot_and_throttled_values_are_coloured(fed):
     assert QColor(theme.LIGHT.throttled) in [
         image.pixelColor(x, y) for x in range(image.width()) for y in range(image.height())
     ]
+
+
+def test_an_alert_colours_only_the_value_that_it_is_about(fed):
+    fed.window.resize(1280, 800)
+    made = snapshots.gpu_snapshot(8)
+    alerts = (
+        Alert(1, "too hot", snapshots.gpu(1).id, None, "hot", NOW, NOW),
+        Alert(2, "memory nearly full", snapshots.gpu(2).id, None, "full", NOW, NOW),
+        Alert(3, "hardware errors", snapshots.gpu(4).id, None, "errors", NOW, NOW),
+    )
+    fed.feed(msgspec.structs.replace(made, alerts=alerts))
+    colours = [[value.meaning for value in view.values] for view in fed.window.strip.tiles.values()]
+    assert colours[1] == ["", "", "", "hot", ""]
+    assert colours[2] == ["", "hot", "", "", ""]
+    assert colours[4] == ["", "", "", "", ""]
+    rows = summarize(fed.window.state.snapshot).rows
+    assert rows[1].meanings == ("", "", "hot", "") and rows[2].meanings == ("", "hot", "", "")
+    fed.window.show_page("jobs")
+    fed.settle()
+    chips = fed.window.strip.chips.chips
+    temperature = made.devices[1].reading.values["temp"]
+    assert chips[1].cause == (f"{temperature:.0f} °C", "hot"), "the cause stays where room is short"
+    assert [value.meaning for value in chips[1].values] == ["", "hot"]
+    assert chips[4].meaning == "hot" and not any(value.meaning for value in chips[4].values)
 
 
 @pytest.mark.parametrize("counts", [(8, 72, 8), (2, 8), (16, 1, 8)])
