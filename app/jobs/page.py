@@ -39,7 +39,7 @@ from gpudeck.app.link.notice import Notice, NoticeAction
 from gpudeck.app.state import State
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.action_table import hint
-from gpudeck.app.widgets.actions import bind_actions, show_menu
+from gpudeck.app.widgets.actions import bind_actions, menu_of, show_menu
 from gpudeck.app.widgets.controls import (
     Stretch,
     button,
@@ -48,6 +48,7 @@ from gpudeck.app.widgets.controls import (
     row,
     set_text,
 )
+from gpudeck.app.widgets.icon_button import IconButton
 from gpudeck.app.widgets.list_table import height_of_rows, list_card
 from gpudeck.app.widgets.toast import open_path
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, suspension_of
@@ -79,6 +80,8 @@ MENU = (
     "job.cancel",
 )
 """The actions of the menu of a row; an empty name is a line between them."""
+MORE = ("jobs.timeline", "jobs.groups", "jobs.bookings", "jobs.usage")
+"""The actions of the menu that replaces their buttons in a narrow window."""
 NARROW = 1000
 """Pixels of a window below which there is no room for all buttons; more where text is large."""
 _PAUSE = 640
@@ -156,12 +159,16 @@ class JobsPage(QWidget):
             self.open_bookings: self.bookings,
             self.open_usage: self.usage,
         }
+        self.more = IconButton("more", tr("More"), tr("Schedule, groups, bookings and usage"))
         self.new = button(tr("New job"), kind="primary", tooltip=tr("Queue a command (Ctrl+N)"))
-        for hidden in (self.several, self.form, *self._panels.values(), self.fold):
+        for hidden in (self.several, self.more, self.form, *self._panels.values(), self.fold):
             hidden.hide()
         self._lay_out()
         self._connect()
         self.acts = self._bind()
+        self.acts["jobs.timeline"].setCheckable(True)
+        self.as_timeline.toggled.connect(self.acts["jobs.timeline"].setChecked)
+        self.more.setMenu(menu_of(self.more, [self.acts[name] for name in MORE]))
 
     def refresh(self) -> None:
         """Show the newest snapshot."""
@@ -227,6 +234,7 @@ class JobsPage(QWidget):
         narrow = self.window().width() < max(theme.px(NARROW), NARROW)
         for opening in (self.as_timeline, *self._panels):
             opening.setHidden(narrow or not self._top.isVisibleTo(self))
+        self.more.setVisible(narrow and self._top.isVisibleTo(self))
         self.count.setHidden(narrow)
         if narrow:  # where text is large, there is less room still
             self.pause.setHidden(self.width() < theme.px(_PAUSE) or not self._top.isVisibleTo(self))
@@ -614,10 +622,9 @@ class JobsPage(QWidget):
         )
 
     def _lay_out(self) -> None:
-        self._above = (self.chooser, self.as_timeline, *self._panels, self.pause, self.new)
-        bar = row(
-            Stretch(self.chooser, 1000), self.count, Stretch(), self.several, *self._above[1:]
-        )
+        buttons = (self.as_timeline, *self._panels, self.more, self.pause, self.new)
+        self._above = (self.chooser, *buttons)
+        bar = row(Stretch(self.chooser, 1000), self.count, Stretch(), self.several, *buttons)
         bar.setSpacing(theme.M)
         top, self._stack = list_card(self.table, self.empty)
         self._stack.addWidget(self.timeline)

@@ -156,8 +156,9 @@ def browse(count: int, scheme: theme.Scheme, out: Path) -> int:
         link = web.stdout.readline().split()[-1]
         try:
             with Browser(Path(profile)) as browser:
-                browser.open(link)  # the fonts are in the browser's cache from then on
+                browser.open(link)
                 time.sleep(_DRAWN_S)
+                browser.picture()  # with the slow clock, Chromium loads the fonts only for it
                 for name, screen in SCREENS.items():
                     browser.emulate(*screen, scheme)
                     browser.open(link)

@@ -310,6 +310,24 @@ def test_the_row_of_an_array_shows_it_as_a_whole(fed, page):
     assert "Stop job 24" in page.asking.text.text() and "5 queued jobs" in page.asking.text.text()
 
 
+def test_a_narrow_window_has_a_menu_for_the_buttons_without_room(fed, page):
+    fed.window.resize(900, 700)
+    fed.settle()
+    assert page.more.isVisible() and not page.as_timeline.isVisible()
+    schedule, groups, *_ = page.more.menu().actions()
+    schedule.trigger()
+    fed.settle()
+    assert page.timeline.isVisible() and schedule.isChecked()
+    schedule.trigger()
+    fed.settle()
+    assert page.table.isVisible() and not schedule.isChecked(), "there is a way back"
+    groups.trigger()
+    assert page.groups.isVisible()
+    fed.window.resize(1280, 800)
+    fed.settle()
+    assert page.as_timeline.isVisible() and not page.more.isVisible()
+
+
 def test_a_narrow_window_has_no_bar_to_scroll_sideways(fed, page):
     fed.window.resize(fed.window.minimumSize())
     for number in (8, 9, 6):
