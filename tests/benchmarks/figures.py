@@ -78,7 +78,7 @@ def _column(what: str, peers: str, file: str, column: str, *shape: str, **wanted
 _PEERS = "PyTorch, cuDNN, FA3"
 _FP8_PEERS = "cuDNN, FA3, which round nothing"
 _README_FP8 = ("128", "ours with pre-pass")
-_LAYER = "a linear layer in FP8, forward and backward, from 8,192 rows and 4,096 features on"
+_LAYER = "a linear layer in FP8, both passes, from 8,192 rows and 4,096 features on"
 _KINDS = {
     "gdn": "gated delta rule", "rwkv7": "RWKV-7", "ssd": "Mamba-2 (SSD)", "kda": "KDA",
     "gla": "GLA", "retention": "retention",
@@ -86,13 +86,13 @@ _KINDS = {
 
 GROUPS: dict[str, tuple[Figure, ...]] = {
     "attention": (
-        _ways("attention, shapes of published models, `auto` (may run a peer)",
-              f"{_PEERS}, FlexAttention", "attention_zoo", by.zoo, "learned", short=True),
-        _ways("… our own kernels alone", "the same and FA4",
+        _ways("attention, shapes of published models, `auto` after measuring (may run a peer)",
+              f"{_PEERS}, FlexAttention, FA4", "attention_zoo", by.zoo, "learned", short=True),
+        _ways("… our own kernels alone", "the same",
               "attention_zoo", by.own_zoo, short=True),
         _ways("… of these, the shapes measured beside FA4 as well", f"{_PEERS}, FlexAttention, FA4",
               "attention_zoo", by.zoo, "learned", "fa4"),
-        _ways("… all of them, before `auto` has measured any", f"{_PEERS}, FlexAttention",
+        _ways("… all of them, before `auto` has measured any", f"{_PEERS}, FlexAttention, FA4",
               "attention_zoo", by.zoo, "auto"),
         _ways("attention, shapes that `auto` was tuned for, our own kernels", f"{_PEERS}, FA4",
               "attention_grid", by.grid, OURS),
@@ -138,12 +138,11 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
                 "times_torch_int4", "layer", m="1", contender="auto"),
         _column("… its bytes a second", "a copy in memory", "int4", "of_copy", "layer",
                 m="1", contender="auto"),
-        Figure(_LAYER, "the layer in bf16", "fp8_linear", partial(by.layers, "row", "bf16", 4096),
-               short=True),
+        Figure(_LAYER, "the layer in bf16", "fp8_linear", partial(by.layers, "row", "bf16", 4096)),
         Figure("… with scales of earlier steps", "the layer in bf16", "fp8_linear",
                partial(by.layers, "delayed", "bf16", 4096)),
         Figure(_LAYER, "torchao's recipes, compiled", "fp8_linear",
-               partial(by.layers, "row", "torchao", 4096)),
+               partial(by.layers, "row", "torchao", 4096), short=True),
         Figure("… uncompiled, steps as CUDA graphs", "the layer in bf16", "fp8_linear",
                partial(by.layers, "row", "bf16", 4096, graph=True)),
         Figure("… with the smaller layers that were measured", "the layer in bf16", "fp8_linear",

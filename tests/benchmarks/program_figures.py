@@ -61,7 +61,7 @@ PROGRAM = (
         _first_chart,
     ),
     ProgramFigure(
-        "Acknowledged jobs lost in three kills",
+        "Acknowledged jobs lost in three immediate kills",
         "queue_losses",
         _lost_jobs,
     ),
