@@ -126,8 +126,9 @@ class Values:
         """Return the GPUs that are named or pointed to; a model's name names none."""
         found: list[int] = []
         for letters in self.letters("gpus"):
-            word = number_word(letters)
-            numbers = numbers_in(tokens(letters)) or ([word] if word is not None else [])
+            numbers = numbers_in(tokens(letters))
+            if not numbers and (word := number_word(letters)) is not None:
+                numbers = [word]
             found += [n for n in numbers if n < _MOST_GPUS]
         if not found and {"@it", "@them"} & set(self.marked("gpus")):
             found += self.state.devices
