@@ -22,6 +22,9 @@ from gpudeck.app.processes.process_rows import (
     CPU,
     JOB,
     MEMORY,
+    OF_PAST,
+    OF_PRESENT,
+    STARTED,
     ProcessRow,
     percent,
     process_rows,
@@ -244,6 +247,9 @@ class ProcessesPage(QWidget):
 
     def _choose_span(self) -> None:
         self._past = self._asked = None
+        self._sorted = False
+        self.model.past = self._seconds is not None
+        self.end.setVisible(not self.model.past)
         self.refresh()
 
     def _read_past(self, since: float) -> None:
@@ -289,7 +295,9 @@ class ProcessesPage(QWidget):
         total = sum(_memory_totals(snapshot).values())
         only_cpu = all(not detail.processes for detail in details)
         unknown = {CPU} if all(row.process.cpu is None for row in rows) else set[int]()
-        self.table.leave_out(frozenset(ONLY_GPU if only_cpu else unknown) | _empty(details))
+        others = OF_PAST if self._seconds is None else OF_PRESENT
+        empty = frozenset(ONLY_GPU if only_cpu else unknown) | _empty(details)
+        self.table.leave_out(empty | others)
         self.model.cores = max((values.get("cores", 1.0) for values in readings), default=1.0)
         self.use.setVisible(bool(rows) and total > 0 and self._seconds is None)
         grouping = self.grouping.currentData()
@@ -309,11 +317,12 @@ class ProcessesPage(QWidget):
         show_if_any(self.unlisted, hidden if self.bar.hidden else "")
 
     def _sort_at_first(self, details: tuple[Detail, ...]) -> None:
-        """Sort by load where the processes are those of the CPU, until the user sorts."""
+        """Sort past processes by their start, and those of the CPU by load, until the user does."""
         if not self._sorted and any(d.processes or d.cpu_processes for d in details):
             self._sorted = True
             only_cpu = all(not detail.processes for detail in details)
-            self.header.setSortIndicator(CPU if only_cpu else MEMORY, DESCENDING)
+            present = CPU if only_cpu else MEMORY
+            self.header.setSortIndicator(STARTED if self.model.past else present, DESCENDING)
 
     def _take_details(self, details: tuple[Detail, ...]) -> None:
         self._state.details = details

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,12 @@ from gpudeck.app.charts.series import Floats
 from gpudeck.app.language.texts import tr_noop
 from gpudeck.scheduler.protocol.devices import Detail
 from gpudeck.scheduler.protocol.past_processes import PROCESS_FIELDS, as_details
+from gpudeck.scheduler.protocol.search import MAX_LISTED, NEWEST, Search
 from gpudeck.scheduler.protocol.snapshot import Columns
 
 if TYPE_CHECKING:
     from gpudeck.app.link.call import Call
+    from gpudeck.scheduler.client import Client
 
 MONTH_S = 30 * 86400.0
 """Seconds for which the history is kept."""
@@ -42,7 +45,18 @@ class ReadPast:
 
     def carry_out(self, call: Call) -> tuple[Detail, ...]:
         with call.client() as client:
-            return as_details(client.processes(self.since))
+            found = client.processes(self.since)
+            jobs = {past.use.job for past in found if past.use.job is not None}
+            return as_details(found, _names_of(client, jobs, self.since))
+
+
+def _names_of(client: Client, jobs: Set[int], since: float) -> dict[int, str]:
+    """Return the names of those of these jobs that ran after a moment."""
+    names, before = dict[int, str](), NEWEST if jobs else None
+    while before is not None and not jobs <= names.keys():
+        found, before = client.page(Search(since=since), before, MAX_LISTED)
+        names |= {job.id: job.spec.name for job in found if job.id in jobs}
+    return names
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from gpudeck.app.format.command_check import module_of, script_of
 from gpudeck.app.format.values import NOT_AVAILABLE, device_label, duration, memory
-from gpudeck.app.language.texts import tr, tr_decimal, tr_noop
+from gpudeck.app.language.texts import tr, tr_decimal, tr_moment, tr_noop
 from gpudeck.scheduler.protocol.devices import Detail, Device, Process
+from gpudeck.scheduler.protocol.past_processes import EndedProcess
 
 
 class ProcessColumn(NamedTuple):
@@ -47,13 +48,22 @@ COLUMNS = (
         ),
     ),
     ProcessColumn(tr_noop("Age"), 104, True, tr_noop("Time since the process started")),
+    ProcessColumn(tr_noop("Started"), 116, True, tr_noop("When the process was first seen")),
+    ProcessColumn(tr_noop("Ran for"), 104, True, tr_noop("Time in which it used the device")),
     ProcessColumn(tr_noop("Kind"), 84, False, tr_noop("Computes, draws, or both")),
     ProcessColumn(
         tr_noop("Container"), 116, False, tr_noop("Container ID, taken from the control group")
     ),
     ProcessColumn(tr_noop("Command"), 0, False, tr_noop("Command line")),
 )
-NAME, PID, USER, JOB, DEVICE, CPU, MEMORY, SM_SHARE, AGE, KIND, CONTAINER, COMMAND = range(12)
+(
+    NAME, PID, USER, JOB, DEVICE, CPU, MEMORY, SM_SHARE, AGE, STARTED, RAN, KIND, CONTAINER,
+    COMMAND,
+) = range(len(COLUMNS))  # fmt: skip
+PAST_TITLES = {MEMORY: tr_noop("Peak memory"), SM_SHARE: tr_noop("Mean load")}
+"""The titles of columns that hold other values of past processes."""
+OF_PRESENT, OF_PAST = frozenset({AGE, KIND, COMMAND}), frozenset({STARTED, RAN})
+"""The columns that are known, or make sense, only of present processes, and only of past ones."""
 UNKNOWN_COMMAND = tr_noop("not visible: the process belongs to another container or user")
 _UNREPORTED = tr_noop("the driver does not report it for this process")
 _REASONS = {
@@ -141,6 +151,8 @@ def _row(process: Process, device: Device | None, now: float) -> ProcessRow:
     job = "" if process.job is None else str(process.job)
     command = process.command or (process.name if process.name != "?" else tr(UNKNOWN_COMMAND))
     computes = process.kind != "cpu"
+    past = isinstance(process, EndedProcess)
+    ran = process.last - process.start if isinstance(process, EndedProcess) else age
     cells = (
         _called(process),
         str(process.pid),
@@ -151,6 +163,8 @@ def _row(process: Process, device: Device | None, now: float) -> ProcessRow:
         NOT_AVAILABLE if process.memory is None else memory(process.memory),
         ("" if not computes else NOT_AVAILABLE) if process.sm is None else f"{process.sm:.0f} %",
         duration(age) if process.start else NOT_AVAILABLE,
+        tr_moment(process.start, now) if past else "",
+        duration(ran) if past else "",
         tr(KINDS[process.kind]) if computes else "",
         process.container,
         command,
@@ -165,6 +179,8 @@ def _row(process: Process, device: Device | None, now: float) -> ProcessRow:
         -1.0 if process.memory is None else process.memory,
         -1.0 if process.sm is None else process.sm,
         age,
+        process.start,
+        ran,
         process.kind,
         process.container,
         command.lower(),
@@ -175,9 +191,14 @@ def _row(process: Process, device: Device | None, now: float) -> ProcessRow:
 
 
 def _called(process: Process) -> str:
-    """Return the program with the script or module that it runs: "train.py · python"."""
+    """Return the program with the script or module that it runs: "train.py · python".
+
+    Of a past process, whose command is not kept, its job stands for the script.
+    """
     if process.name == "?":
         return NOT_AVAILABLE
+    if isinstance(process, EndedProcess) and process.job_name:
+        return f"{process.job_name} · {process.name}"
     argv = process.command.split()
     run = Path(script_of(argv)).name or module_of(argv).rpartition(".")[2]
     return f"{run} · {process.name}" if run else process.name

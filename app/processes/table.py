@@ -12,6 +12,7 @@ from gpudeck.app.processes.grouping import Line
 from gpudeck.app.processes.process_rows import (
     AGE,
     COLUMNS,
+    COMMAND,
     CONTAINER,
     CPU,
     DEVICE,
@@ -19,6 +20,7 @@ from gpudeck.app.processes.process_rows import (
     KIND,
     MEMORY,
     NAME,
+    PAST_TITLES,
     PID,
     SM_SHARE,
 )
@@ -60,6 +62,8 @@ class ProcessTable(RowTable[Line]):
             ]
         )
         self._sorted_by, self._descending = MEMORY, True
+        self.past = False
+        """Past processes are listed."""
         self.cores = 1.0
         """The cores of the machine, which a load is a share of."""
 
@@ -77,6 +81,8 @@ class ProcessTable(RowTable[Line]):
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
         shown = super().headerData(section, orientation, role)
+        if role == Qt.ItemDataRole.DisplayRole and self.past and section in PAST_TITLES:
+            shown = tr(PAST_TITLES[section])
         if role == Qt.ItemDataRole.DisplayRole and shown and section == self._sorted_by:
             return shown + (" ▾" if self._descending else " ▴")
         return shown
@@ -102,7 +108,8 @@ class ProcessTableView(ListTable):
         widths = [column.width for column in COLUMNS]
         super().__init__(widths, _OPTIONAL)
         self._model = model
-        self._narrow = False
+        self._form = (False, False)
+        """The table is narrow, and has no commands."""
         set_up_table(
             self,
             model,
@@ -124,13 +131,17 @@ class ProcessTableView(ListTable):
         header.setSortIndicator(column, ASCENDING if again and descending else DESCENDING)
 
     def fit_columns(self) -> None:
-        """Narrow the names in a narrow table, too."""
-        narrow = self.viewport().width() < theme.px(_NARROW)
-        if narrow != self._narrow:
-            self._narrow = narrow
-            width = theme.px(_NARROW_NAME if narrow else COLUMNS[NAME].width)
-            self.horizontalHeader().resizeSection(NAME, width)
+        """Narrow the names in a narrow table, too; without commands they have what is left."""
+        header, room = self.horizontalHeader(), self.viewport().width()
+        narrow, past = form = room < theme.px(_NARROW), COMMAND in self._empty
+        width = theme.px(_NARROW_NAME if narrow else COLUMNS[NAME].width)
+        if past or form != self._form:
+            self._form = form
+            header.resizeSection(NAME, width)
+        self._optional = dict.fromkeys(_OPTIONAL, 0) if past else _OPTIONAL
         super().fit_columns()
+        if past and header.length() < room:
+            header.resizeSection(NAME, width + room - header.length())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         plain = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier

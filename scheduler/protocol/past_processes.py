@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import msgspec
 
 from gpudeck.scheduler.protocol.devices import Detail, Process
@@ -49,18 +52,34 @@ class PastProcess(msgspec.Struct, frozen=True):
     """Its mean percentage of the multiprocessors; None where the driver reports none."""
 
 
-def as_details(found: tuple[PastProcess, ...]) -> tuple[Detail, ...]:
-    """Return past processes by device, as the present ones are listed."""
+class EndedProcess(Process, frozen=True):
+    """Describe a process that may have ended, by what the history holds of it."""
+
+    last: float = 0.0
+    """The moment when it was read last, in seconds since the epoch; it was first at `start`."""
+    job_name: str = ""
+    """The name of its job; empty where it has none, or the job is not known any more."""
+
+
+def as_details(
+    found: tuple[PastProcess, ...], names: Mapping[int, str] = MappingProxyType({})
+) -> tuple[Detail, ...]:
+    """Return past processes by device, as the present ones are listed.
+
+    Args:
+        names: The names of jobs by their numbers, as far as they are known.
+    """
     devices = dict.fromkeys(one.use.device for one in found)
     return tuple(
-        Detail(device, 0.0, (), tuple(_process(p) for p in found if p.use.device == device))
+        Detail(device, 0.0, (), tuple(_process(p, names) for p in found if p.use.device == device))
         for device in devices
     )
 
 
-def _process(past: PastProcess) -> Process:
+def _process(past: PastProcess, names: Mapping[int, str]) -> EndedProcess:
     use = past.use
-    return Process(
+    name = "" if use.job is None else names.get(use.job, "")
+    return EndedProcess(
         use.pid, use.name, use.user, past.memory, use.job, start=past.first, ticks=use.ticks,
-        sm=past.load,
+        sm=past.load, last=past.last, job_name=name,
     )  # fmt: skip

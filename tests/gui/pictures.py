@@ -261,7 +261,10 @@ class Stage:
             SaveSession: (),
             GetSchedule: self.landings,
             ReadSearch: searched.record(),
-            ReadPast: as_details(world.past_processes(list(self.known), self.jobs)),
+            ReadPast: as_details(
+                world.past_processes(list(self.known), self.jobs),
+                {job.id: job.spec.name for job in self.jobs},
+            ),
         }
         reply = invented.get(type(call.request))
         if isinstance(call.request, ReadUse):

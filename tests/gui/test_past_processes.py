@@ -8,6 +8,16 @@ from PySide6.QtCore import Qt
 
 from gpudeck.app.processes.page import NONE_THEN
 from gpudeck.app.processes.past import ReadPast, ReadUse, process_curves
+from gpudeck.app.processes.process_rows import (
+    AGE,
+    COMMAND,
+    JOB,
+    MEMORY,
+    NAME,
+    RAN,
+    SM_SHARE,
+    STARTED,
+)
 from gpudeck.scheduler.protocol.devices import Detail
 from gpudeck.scheduler.protocol.past_processes import PastProcess, Use, as_details, use_of
 from gpudeck.scheduler.protocol.snapshot import Columns
@@ -40,9 +50,19 @@ def test_processes_that_have_ended_are_listed_and_cannot_be_ended(page, fed):
     assert page.empty.isVisible(), "not those of now, as if they were those of the day"
     gpu = fed.window.state.snapshot.devices[1].device.id
     ended = PastProcess(Use(gpu, 99, 7, "blender", "ben"), NOW - 7200, NOW - 3600, 5 * GIB, 31.0)
-    fed.reply(ReadPast, as_details((ended,)))
-    cells = [page.model.index(0, at).data() for at in (0, 1, 2, 4, 6, 7)]
-    assert cells == ["blender", "99", "ben", "GPU 1", "5.0 GiB", "31 %"]
+    job = PastProcess(Use(gpu, 98, 7, "python", "ada", 12), NOW - 9000, NOW - 8000, 9 * GIB, 90.0)
+    fed.reply(ReadPast, as_details((job, ended), {12: "attention"}))
+    cells = [page.model.index(0, at).data() for at in (0, 1, 2, 4, 6, 7, RAN)]
+    assert cells == ["blender", "99", "ben", "GPU 1", "5.0 GiB", "31 %", "1 h 00 min"]
+    assert page.model.index(1, NAME).data() == "attention · python", "the newest is the first"
+    hidden = [page.table.isColumnHidden(at) for at in (JOB, AGE, COMMAND, STARTED, RAN)]
+    assert hidden == [False, True, True, False, False]
+    titles = [
+        page.model.headerData(at, Qt.Orientation.Horizontal) for at in (MEMORY, SM_SHARE, STARTED)
+    ]
+    assert titles == ["Peak memory", "Mean load", "Started ▾"]
+    assert page.table.horizontalHeader().length() == page.table.viewport().width()
+    assert not page.end.isVisible()
     page.table.selectRow(0)
     assert not page.end.isEnabled() and not page.acts["process.suspend"].isEnabled()
     page.end.click()
@@ -53,6 +73,8 @@ def test_processes_that_have_ended_are_listed_and_cannot_be_ended(page, fed):
     assert page.empty.isVisible() and page.empty.text() == NONE_THEN
     choose(page, "Now")
     assert page.model.index(0, 1).data() == "4711"
+    hidden = [page.table.isColumnHidden(at) for at in (AGE, COMMAND, STARTED, RAN)]
+    assert hidden == [False, False, True, True] and page.end.isVisible()
 
 
 def test_the_curves_of_a_process_reach_back_to_its_start(page, fed):
