@@ -74,12 +74,14 @@ class HostDevices(QWidget):
         if not shown:
             return
         if len(devices) > most:
-            name = tr("{name}, the {number} busiest", name=name, number=most)
+            total = len(devices)
+            name = tr("{name}: {number} of {total} are shown", name=name, number=most, total=total)
         set_text(self.title, name)
         self.grid.show_tiles(shown, snapshot.settings.telemetry_hz, self._load)
         self.grid.setFixedHeight(self.grid.fit(1 if low else max(self.height(), 1)))
         several = max(self._room // theme.px(_LOWEST + theme.XL), 1)
         known = [state for state in devices if state.reading is not None][:several]
+        known.sort(key=lambda state: state.device.index)
         for at, curves in enumerate(self.curves):
             curves.show_device(known[at] if at < len(known) else None, self._history)
         self._fit()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from gpudeck.app.format.usage import Period, UsageRow, add_up, ended_jobs, work_share
 from gpudeck.app.format.values import NOT_AVAILABLE
 from gpudeck.app.jobs.verdict_view import VerdictView
-from gpudeck.app.language.texts import tr, tr_decimal, tr_noop, tr_whole
+from gpudeck.app.language.texts import tr, tr_decimal, tr_moment, tr_noop, tr_whole
 from gpudeck.app.link.link import Link
-from gpudeck.app.runs.person_verdicts import judge_person
+from gpudeck.app.runs.person_verdicts import judge_beyond_figures
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import (
     Stretch,
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     TableColumn(tr_noop("User"), 0),
-    TableColumn(tr_noop("Time"), 100),
+    TableColumn(tr_noop("Time"), 124),
     TableColumn(tr_noop("Jobs"), 60, right=True),
     TableColumn(tr_noop("GPU-hours"), 84, right=True, help=tr_noop("GPUs held, times the hours")),
     TableColumn(
@@ -52,7 +55,7 @@ COLUMNS = (
     ),
     TableColumn(tr_noop("Energy"), 84, right=True),
 )
-_OPTIONAL = {5: 120, 2: 120}
+_OPTIONAL = {2: 60, 5: 60}
 """The columns that a narrow table leaves out where users would have fewer pixels than these."""
 PERIODS: dict[str, tuple[Period, float]] = {
     tr_noop("By week"): ("week", 12 * 7 * 86400.0),
@@ -130,7 +133,7 @@ class UsagePanel(QWidget):
     def _take(self, asked: ReadUsage, found: tuple[UsageRow, ...]) -> None:
         if asked is self._asked:
             set_text(self.empty, tr("No job has ended in this time."))
-            show_rows(self.table, self.model, tuple(map(_line, found)))
+            show_rows(self.table, self.model, tuple(_line(usage, asked.by) for usage in found))
             self._stack.setCurrentIndex(0 if found else 1)
             self._judge()
 
@@ -144,11 +147,22 @@ class UsagePanel(QWidget):
         if chosen is None or snapshot is None:
             self.verdicts.show_verdicts(())
         else:
-            self.verdicts.show_verdicts(judge_person(chosen.usage, snapshot.settings))
+            self.verdicts.show_verdicts(judge_beyond_figures(chosen.usage, snapshot.settings))
 
 
-def _line(usage: UsageRow) -> UsageLine:
+def _days(week: str) -> str:
+    """Return the first and the last day of a week that is written by ISO 8601."""
+    monday = date.fromisoformat(f"{week}-1")
+    first, last = (monday + timedelta(days) for days in (0, 6))
+    shown = (tr_moment(time.mktime(day.timetuple()), form="date") for day in (first, last))
+    return " – ".join(shown)
+
+
+def _line(usage: UsageRow, by: Period) -> UsageLine:
+    key = (usage.period, usage.user)
+    if by == "week":
+        usage = msgspec.structs.replace(usage, period=_days(usage.period))
     used = NOT_AVAILABLE if usage.joules is None else tr_decimal(energy(usage.joules))
     hours = tr_decimal(f"{usage.gpu_hours:.1f}")
     cells = (usage.user, usage.period, tr_whole(usage.jobs), hours, work_share(usage), used)
-    return UsageLine((usage.period, usage.user), cells, usage)
+    return UsageLine(key, cells, usage)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import msgspec
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QScrollArea, QStackedWidget, QWidget
@@ -165,6 +166,8 @@ class TileGrid(QScrollArea):
         if tuple(self.tiles) != devices:
             self._rebuild(devices)
         self._refresh.begin(hz)
+        if len(tiles) > 1 and len({tile.name for tile in tiles}) == 1:  # the header says it once
+            tiles = tuple(msgspec.structs.replace(tile, name="") for tile in tiles)
         for at, tile in enumerate(tiles):
             view = self.tiles[tile.device]
             if view.tile is None or self._refresh.includes(at):

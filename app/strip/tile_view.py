@@ -32,16 +32,16 @@ from gpudeck.app.widgets.mark_chart import show_tooltip
 Form = Literal["wide", "compact", "slim", "tiny"]
 """Five columns with captions; two rows; one row of the most important values; or of three."""
 _LOW_FORMS = ("slim", "tiny")
-_NARROWEST: dict[Form, int] = {"wide": 560, "compact": 272, "slim": 220, "tiny": 164}
+_NARROWEST: dict[Form, int] = {"wide": 560, "compact": 272, "slim": 217, "tiny": 164}
 """Pixels of width that each form needs at the usual size of text."""
 _PLACES = {
     "wide": ((0.0, 0.18), (0.18, 0.45), (0.45, 0.66), (0.66, 0.84), (0.84, 1.0)),
     "compact": ((0.0, 0.45), (0.45, 1.0), (0.0, 0.45), (0.45, 0.71), (0.71, 1.0)),
-    "slim": ((0.0, 0.218), (0.218, 0.533), (0.533, 0.533), (0.533, 0.763), (0.763, 1.0)),
+    "slim": ((0.0, 0.218), (0.218, 0.533), (0.533, 0.533), (0.533, 0.76), (0.76, 1.0)),
     "tiny": ((0.0, 0.3), (0.3, 0.7), (0.7, 0.7), (0.7, 1.0), (1.0, 1.0)),
 }
 """Left and right end of each value of `tile_model.METRICS`, as shares of the width."""
-_NARROWEST_SPARK = 24
+_NARROWEST_SPARK, _SLIM_GAP = 24, 3
 _MOST_HELD = 0.7
 """The share of the first line that who has the device may take."""
 _BAR, _GAP = 3, 2
@@ -54,7 +54,7 @@ _LEFT, _RIGHT = (
 
 def narrowest(form: Form) -> int:
     """Return the pixels of width that a form needs."""
-    return theme.px(_NARROWEST[form])
+    return 2 * theme.M + theme.px(_NARROWEST[form] - 2 * theme.M)
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ class TileView(QFrame):
         slim = self.form in _LOW_FORMS
         start, end = _PLACES[self.form][at]
         room = self.width() - 2 * theme.M
-        gap = theme.XS if slim else theme.S
+        gap = _SLIM_GAP if slim else theme.S
         width = max((end - start) * room - (gap if end < 1.0 else 0), 0.0)
         box = self._box(theme.M + start * room, width)
         if slim:

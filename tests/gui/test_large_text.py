@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent
-from PySide6.QtGui import QFontMetrics
+from PySide6.QtGui import QFontMetrics, QFontMetricsF
 from PySide6.QtWidgets import QApplication, QStyleOptionViewItem, QTableView
 
 from gpudeck.app.assistant.session_files import Summary
@@ -19,6 +19,7 @@ from gpudeck.app.cleanup.find_tree import FindTree
 from gpudeck.app.shell.window import SMALLEST
 from gpudeck.app.strip.compact import CompactStrip
 from gpudeck.app.strip.summary import summarize
+from gpudeck.app.strip.tile_model import POWER
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import pill, set_pill
 from gpudeck.assistant.housekeeping import Finding
@@ -143,3 +144,17 @@ def test_no_value_of_the_compact_window_covers_another(large: QApplication, coun
     groups = [part for part in gaps if "x" in part]
     assert len(groups) == 1 + 1 + len(full), "title, bar and each value stand apart"
     made.deleteLater()
+
+
+def test_eight_tiles_of_a_usual_window_keep_the_power(large: QApplication) -> None:
+    fed = Fed(large)
+    fed.window.resize(1280, 800)
+    fed.feed(snapshots.gpu_snapshot(8))
+    for tile in fed.window.strip.tiles.values():
+        assert tile.values[POWER].text.endswith(" W")
+        for cell in tile.values:
+            needed = QFontMetricsF(cell.font).horizontalAdvance(cell.text)
+            assert needed <= cell.box.width()
+    fed.window.close()
+    fed.window.deleteLater()
+    fed.settle()

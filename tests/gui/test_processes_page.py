@@ -57,6 +57,8 @@ FIELDS = (
     "Memory",
     "GPU load",
     "Age",
+    "Started",
+    "Ran for",
     "Kind",
     "Container",
     "Command",
@@ -90,7 +92,7 @@ def column(page, name):
 def test_each_process_is_described(page):
     train, draw, stranger = shown(page)
     assert train == [
-        "train.py · python", "4711", "ada", "3", "GPU 0", "–", "40.0 GiB", "87 %", "1 h 00 min", "compute", "0123456789ab", "python train.py --epochs 3",  # noqa: E501
+        "train.py · python", "4711", "ada", "3", "GPU 0", "–", "40.0 GiB", "87 %", "1 h 00 min", "", "", "compute", "0123456789ab", "python train.py --epochs 3",  # noqa: E501
     ]  # fmt: skip
     assert draw[:7] == ["Xorg", "812", "root", "", "GPU 0", "–", "200 MiB"]
     assert stranger[:9] == ["–", "99", "–", "", "GPU 1", "–", "–", "–", "–"]

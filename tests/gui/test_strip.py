@@ -94,6 +94,17 @@ def test_the_largest_values_fit_their_tile(fed):
                 assert [cell.text for cell in tile.texts if too_narrow(cell)] == []
 
 
+def test_tiles_of_like_cards_leave_their_name_to_the_title(fed):
+    fed.window.resize(1280, 800)
+    fed.feed(snapshots.gpu_snapshot(8))
+    assert "8 × H100 80GB HBM3" in fed.window.header.devices.text()
+    texts = [cell.text for tile in fed.window.strip.tiles.values() for cell in tile.texts]
+    assert not any("H100" in text for text in texts)
+    fed.feed(snapshots.gpu_snapshot(1, NOW + 1))
+    (tile,) = fed.window.strip.tiles.values()
+    assert "H100 80GB HBM3" in [cell.text for cell in tile.texts]
+
+
 def test_many_tiles_scroll_and_leave_room_for_the_page(fed, monkeypatch):
     fed.window.resize(1024, 680)
     fed.feed(snapshots.gpu_snapshot(16))

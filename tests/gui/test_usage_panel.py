@@ -36,16 +36,18 @@ def test_each_person_has_a_line_with_verdicts(fed: Fed, panel) -> None:
     assert asked.by == "week" and asked.since < NOW - 11 * 7 * 86400
     fed.reply(ReadUsage, (ADA, BEN))
     assert [line.cells for line in panel.model.rows] == [
-        ("ada", "2026-W48", "1,204", "40.0", "25 %", "2.00 kWh"),
-        ("ben", "2026-W48", "3", "10.0", "–", "–"),
+        ("ada", "23 Nov – 29 Nov", "1,204", "40.0", "25 %", "2.00 kWh"),
+        ("ben", "23 Nov – 29 Nov", "3", "10.0", "–", "–"),
     ]
     assert [verdict.text for verdict in panel.verdicts.shown] == [
-        "ada, 2026-W48: the GPUs worked for 25 % of 40.0 GPU-hours",
-        "ada, 2026-W48: the jobs used 2.00 kWh: 1.00 EUR",
-    ]
+        "ada, 23 Nov – 29 Nov: the jobs used 2.00 kWh: 1.00 EUR",
+    ], "what the row says is not repeated"
+    fed.window.resize(1280, 800)
+    fed.settle()
+    assert not panel.table.isColumnHidden(5), "the energy has room"
     panel.table.selectRow(1)
     assert [verdict.text for verdict in panel.verdicts.shown] == [
-        "ben, 2026-W48: jobs that failed held GPUs for 6.0 of 10.0 GPU-hours"
+        "ben, 23 Nov – 29 Nov: jobs that failed held GPUs for 6.0 of 10.0 GPU-hours"
     ]
     QTest.keyClick(panel, Qt.Key.Key_Escape)
     assert not panel.isVisible() and fed.window.jobs.details.isVisible()
