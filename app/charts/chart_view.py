@@ -45,7 +45,7 @@ EDGE_WIDTH = 1
 """Pixels right of the plotted area."""
 _LABEL, _STEPS = 13, 5
 """Pixels of height that a value beside the axis needs, and the most steps between values."""
-_SMALL_LABEL, _DENSE_LABEL = 9, 11
+_SMALL_LABEL, _DENSE_LABEL = 10, 11
 """The size of the names of low lanes, and the pixels of height that one needs."""
 LANE_TOP, _CLOCK = 4, 20
 """Pixels above the plotted area, and of the time axis below it."""

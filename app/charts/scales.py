@@ -7,6 +7,8 @@ import math
 _MARGIN = 1.05
 _SHRINK_BELOW = 0.9
 _NOTHING = 1e-9
+_LARGE = 3.0
+"""The first digits from which on an end above a ceiling has one digit, else a half more."""
 _FAR_ABOVE = 0.35
 """Share of the top above which the lowest value must be for an axis that does not begin at 0."""
 
@@ -49,7 +51,8 @@ def _end(highest: float, ceiling: float | None) -> float:
         return round_top(highest)
     if not ceiling < highest < math.inf:
         return ceiling
-    step = 10.0 ** math.floor(math.log10(highest)) / 4  # 770 W above a limit of 700 W: 825 W
+    power = 10.0 ** math.floor(math.log10(highest))  # 770 W above a limit of 700 W: 900 W
+    step = power if highest >= _LARGE * power else power / 2
     return math.ceil(highest * _MARGIN / step) * step
 
 

@@ -23,7 +23,8 @@ Meaning = Literal["", "warm", "hot", "throttled", "failed"]
 NOT_AVAILABLE = "–"
 """What stands for a value that is not there; the reason is told beside it or on hover."""
 device_label = label
-_MAX_DIGITS = 6
+_TINY = 1e-4
+"""Smaller numbers are written with an exponent."""
 _LANE_LABEL = 6
 _RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 
@@ -93,11 +94,14 @@ def significant(value: float) -> str:
 
 
 def precise(value: float) -> str:
-    """Format like `significant`, but keep two digits of a small number: 0.00043."""
-    if not 0 < abs(value) < 0.00995:
+    """Format like `significant`, but keep two digits of a small number: 0.00043, 1.83e-5."""
+    size = abs(value)
+    if not 0 < size < 0.00995:
         return significant(value)
-    digits = min(1 - math.floor(math.log10(abs(value))), _MAX_DIGITS)
-    return tr_decimal(f"{value:.{digits}f}")
+    if size < _TINY:
+        digits, _, power = f"{value:.2e}".partition("e")
+        return tr_decimal(f"{digits}e{int(power)}")
+    return tr_decimal(f"{value:.{1 - math.floor(math.log10(size))}f}")
 
 
 def scaled(count: float, unit: str) -> str:

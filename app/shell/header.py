@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent
@@ -14,7 +13,7 @@ from gpudeck.app.language.texts import tr, tr_noop
 from gpudeck.app.shell.page_titles import titles
 from gpudeck.app.strip.device_picker import DevicePicker
 from gpudeck.app.strip.strip import Strip
-from gpudeck.app.strip.summary import REPLAY
+from gpudeck.app.strip.summary import REPLAY, device_names
 from gpudeck.app.strip.tile_model import Tile
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import Stretch, badge, elided, label, row, set_text, set_tooltip
@@ -116,9 +115,3 @@ class Header(QWidget):
         """Give every title the same width, so that the chips beside it stay in their places."""
         metrics = QFontMetrics(theme.font(theme.LARGE, strong=True))
         self.title.setMinimumWidth(max(metrics.size(0, text).width() for text in titles()))
-
-
-def device_names(tiles: Sequence[Tile]) -> str:
-    """Return how many devices of each name there are: 8 × H100 80GB HBM3."""
-    counts = Counter(tile.name for tile in tiles)
-    return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in counts.items())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpudeck.app.format.free_devices import free_devices
@@ -99,3 +101,9 @@ def _row(tile: Tile, title: str) -> SummaryRow:
 def unacknowledged(snapshot: Snapshot | None) -> int:
     """Count the raised alerts that nobody has acknowledged."""
     return sum(not alert.acknowledged for alert in snapshot.alerts) if snapshot else 0
+
+
+def device_names(tiles: Sequence[Tile]) -> str:
+    """Return how many devices of each name there are: 8 × H100 80GB HBM3."""
+    counts = Counter(tile.name for tile in tiles)
+    return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in counts.items())

@@ -12,6 +12,7 @@ from gpudeck.app.format.job_rows import JobRow, job_row
 from gpudeck.app.format.values import Meaning, ago, device_label
 from gpudeck.app.jobs.queue_timeline import QueueTimeline, queue_timeline
 from gpudeck.app.language.texts import tr, tr_count, tr_moment, tr_text
+from gpudeck.app.strip.summary import REPLAY, device_names
 from gpudeck.app.strip.tile_model import Tile, tiles
 from gpudeck.scheduler.protocol.jobs import Job, Queued, Running, Starting, turn
 from gpudeck.scheduler.protocol.schedule import Landing
@@ -93,18 +94,18 @@ def make_page(snapshot: Snapshot, landings: Sequence[Landing]) -> Page:
             _listed(job, labels, starts.get(job.id), snapshot.time) for job in found[:MOST_JOBS]
         )
 
-    free = free_devices(snapshot)
+    free, shown = free_devices(snapshot), tiles(seen)
     left = snapshot.waiting - min(len(waiting), MOST_JOBS)
     return Page(
         time=snapshot.time,
         zone=time.localtime(snapshot.time).tm_gmtoff,
         source=tr_text(snapshot.source),
-        headline=free.headline or tr("A recording is shown"),
+        headline=free.headline or _recorded(shown),
         next=free.next,
         counts=(tr("{n} running", n=len(running)), tr("{n} waiting", n=snapshot.waiting)),
         devices=tuple(
             _device(state, tile, jobs, labels, snapshot)
-            for state, tile in zip(seen.devices, tiles(seen), strict=True)
+            for state, tile in zip(seen.devices, shown, strict=True)
         ),
         running=listed(running),
         waiting=listed(waiting),
@@ -114,6 +115,12 @@ def make_page(snapshot: Snapshot, landings: Sequence[Landing]) -> Page:
         bookings=booking_rows(snapshot),
         notices=_notices(snapshot),
     )
+
+
+def _recorded(shown: Sequence[Tile]) -> str:
+    """Return which devices there are where none can be free, as recordings and CPUs cannot."""
+    names = device_names(shown)
+    return f"{REPLAY}: {names}" if any(tile.replay for tile in shown) else names
 
 
 def _device(

@@ -14,6 +14,7 @@ from PySide6.QtTest import QTest
 from gpudeck.app.shell.tray import Tray, picture
 from gpudeck.app.strip.compact import CompactStrip
 from gpudeck.app.strip.summary import LISTED, summarize
+from gpudeck.app.web.page_state import make_page
 from gpudeck.app.widgets import theme
 from gpudeck.scheduler.protocol import settings
 from gpudeck.scheduler.protocol.settings import Settings
@@ -53,6 +54,8 @@ def test_a_replay_is_labelled_in_the_tray_and_the_strip(
     now = summarize(snapshots.gpu_snapshot(2, replay=True))
     assert [row.title for row in now.rows] == ["GPU 0", "GPU 1"]
     assert now.text.splitlines()[0] == "REPLAY"
+    page = make_page(snapshots.gpu_snapshot(2, replay=True), ())
+    assert page.headline == "REPLAY: 2 × H100 80GB HBM3", "in the browser, too"
     recorded, live = snapshots.gpu_snapshot(1, replay=True), snapshots.gpu_snapshot(2)
     both = msgspec.structs.replace(live, devices=recorded.devices + live.devices[1:])
     assert [row.title for row in summarize(both).rows] == ["REPLAY GPU 0", "GPU 1"]

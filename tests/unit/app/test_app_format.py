@@ -72,6 +72,13 @@ def test_significant_keeps_three_digits_after_rounding(value, text):
 
 
 @pytest.mark.parametrize(
+    ("value", "text"), [(0.00043, "0.00043"), (1.834e-5, "1.83e-5"), (-2e-7, "-2.00e-7"), (0, "0")]
+)
+def test_a_small_number_keeps_its_digits(value, text):
+    assert precise(value) == text
+
+
+@pytest.mark.parametrize(
     ("seconds", "text"),
     [
         (-3, "0.0 s"),
@@ -155,4 +162,3 @@ def test_devices_have_short_names():
 )
 def test_precise_keeps_two_digits_of_small_numbers(value, text):
     assert precise(value) == text
-    assert "e" not in precise(value * 1e-9)

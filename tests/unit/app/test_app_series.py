@@ -240,10 +240,17 @@ def test_peaks_above_the_limit_raise_the_axis_for_a_while():
     assert [axis.fit(power, 728.0) for power in (71, 728, 770, 700, 640)] == [
         728,
         728,
-        825,
-        825,
+        900,
+        900,
         728,
     ]
+
+
+@pytest.mark.parametrize(
+    ("highest", "ceiling", "end"), [(64, 60, 70), (729, 700, 800), (5.4, 5, 6), (1.1, 1, 1.5)]
+)
+def test_an_end_above_a_limit_is_a_round_number(highest, ceiling, end):
+    assert AxisTop().fit(highest, ceiling) == end
 
 
 @given(st.floats(1e-3, 1e4))
