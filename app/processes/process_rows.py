@@ -49,7 +49,7 @@ COLUMNS = (
     ),
     ProcessColumn(tr_noop("Age"), 104, True, tr_noop("Time since the process started")),
     ProcessColumn(tr_noop("Started"), 116, True, tr_noop("When the process was first seen")),
-    ProcessColumn(tr_noop("Ran for"), 104, True, tr_noop("Time in which it used the device")),
+    ProcessColumn(tr_noop("Duration"), 104, True, tr_noop("Time in which it used the device")),
     ProcessColumn(tr_noop("Kind"), 84, False, tr_noop("Computes, draws, or both")),
     ProcessColumn(
         tr_noop("Container"), 116, False, tr_noop("Container ID, taken from the control group")

@@ -58,7 +58,7 @@ FIELDS = (
     "GPU load",
     "Age",
     "Started",
-    "Ran for",
+    "Duration",
     "Kind",
     "Container",
     "Command",
