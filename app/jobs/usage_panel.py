@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     TableColumn(tr_noop("User"), 0),
-    TableColumn(tr_noop("Time"), 124),
+    TableColumn(tr_noop("Time"), 140),
     TableColumn(tr_noop("Jobs"), 60, right=True),
     TableColumn(tr_noop("GPU-hours"), 84, right=True, help=tr_noop("GPUs held, times the hours")),
     TableColumn(
@@ -154,8 +154,8 @@ def _days(week: str) -> str:
     """Return the first and the last day of a week that is written by ISO 8601."""
     monday = date.fromisoformat(f"{week}-1")
     first, last = (monday + timedelta(days) for days in (0, 6))
-    shown = (tr_moment(time.mktime(day.timetuple()), form="date") for day in (first, last))
-    return " – ".join(shown)
+    begin, end = (tr_moment(time.mktime(day.timetuple()), form="date") for day in (first, last))
+    return f"{first.day}–{end}" if first.month == last.month else f"{begin} – {end}"
 
 
 def _line(usage: UsageRow, by: Period) -> UsageLine:

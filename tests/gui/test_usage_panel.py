@@ -9,11 +9,13 @@ from PySide6.QtTest import QTest
 
 from gpudeck.app.format.usage import UsageRow
 from gpudeck.app.jobs.usage_panel import ReadUsage
+from gpudeck.app.widgets import theme
 from tests.gui import snapshots
 from tests.gui.conftest import Fed
 from tests.gui.snapshots import NOW
 
 CTRL_SHIFT = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
+JUNE = UsageRow("2026-W27", "ada", 2, 2, 1.0)
 ADA = UsageRow("2026-W48", "ada", 1204, 1200, 40.0, 0.0, 7.2e6, 40.0, 10.0, 1.0)
 BEN = UsageRow("2026-W48", "ben", 3, 1, 10.0, 2.0, None, 0.0, 0.0, 6.0)
 
@@ -34,20 +36,24 @@ def panel(fed: Fed):
 def test_each_person_has_a_line_with_verdicts(fed: Fed, panel) -> None:
     asked = next(request for request in fed.asked if isinstance(request, ReadUsage))
     assert asked.by == "week" and asked.since < NOW - 11 * 7 * 86400
-    fed.reply(ReadUsage, (ADA, BEN))
+    fed.reply(ReadUsage, (ADA, BEN, JUNE))
     assert [line.cells for line in panel.model.rows] == [
-        ("ada", "23 Nov – 29 Nov", "1,204", "40.0", "25 %", "2.00 kWh"),
-        ("ben", "23 Nov – 29 Nov", "3", "10.0", "–", "–"),
+        ("ada", "23–29 Nov", "1,204", "40.0", "25 %", "2.00 kWh"),
+        ("ben", "23–29 Nov", "3", "10.0", "–", "–"),
+        ("ada", "29 Jun – 05 Jul", "2", "1.0", "–", "–"),
     ]
     assert [verdict.text for verdict in panel.verdicts.shown] == [
-        "ada, 23 Nov – 29 Nov: the jobs used 2.00 kWh: 1.00 EUR",
+        "ada, 23–29 Nov: the jobs used 2.00 kWh: 1.00 EUR",
     ], "what the row says is not repeated"
     fed.window.resize(1280, 800)
     fed.settle()
     assert not panel.table.isColumnHidden(5), "the energy has room"
+    for line in panel.model.rows:
+        needed = panel.table.fontMetrics().horizontalAdvance(line.cells[1])
+        assert needed + theme.M <= panel.table.columnWidth(1)
     panel.table.selectRow(1)
     assert [verdict.text for verdict in panel.verdicts.shown] == [
-        "ben, 23 Nov – 29 Nov: jobs that failed held GPUs for 6.0 of 10.0 GPU-hours"
+        "ben, 23–29 Nov: jobs that failed held GPUs for 6.0 of 10.0 GPU-hours"
     ]
     QTest.keyClick(panel, Qt.Key.Key_Escape)
     assert not panel.isVisible() and fed.window.jobs.details.isVisible()
