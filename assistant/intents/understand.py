@@ -137,14 +137,17 @@ class _Interpreter:
         told = self._told(found, lacking) if found.chance >= SURE else None
         if told is not None or not composed:
             return self._continued(found) or told or Understood(None, self.language)
-        best = composed[0]
-        several = len(composed) > 1 and composed[1].head == best.head
+        best, alone = composed[0], len(composed) == 1
+        several = not alone and composed[1].head == best.head
         goes_on = self.state.order is not None and head_of(self.state.order) == best.head
-        asks = not isinstance(best.request, Order) and len(composed) == 1
-        enough = ALONE if asks or goes_on else SURE
+        enough = ALONE if goes_on or (alone and not isinstance(best.request, Order)) else SURE
         clear = found.chance * found.certainty >= CLEAR or found.head == "manual"
         if best.head == found.head and found.chance >= enough and clear and not several:
             return self._decided(found, best)
+        ordered = found.head.startswith("order")
+        if alone and isinstance(best.request, Query) and not ordered:
+            # An answer changes nothing, and says how the question was read.
+            return self._decided(found, best)._replace(guessed=True)
         return self._offered(found, [one.request for one in composed])
 
     def _unclear(self, found: Reading) -> Understood | None:

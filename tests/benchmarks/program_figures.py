@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tests.benchmarks.comparisons import Row, rows
 
-_BLIND = ("fifth judge 1", "fifth judge 2", "sixth judge 1", "sixth judge 2")
+_BLIND = ("seventh judge 1", "seventh judge 2", "eighth judge 1", "eighth judge 2")
 """The sets of requests whose writers did not know the assistant."""
 _HEAD = """\
 | the program, two CPU cores | value | measured |

@@ -49,6 +49,17 @@ def test_a_common_question_is_read_with_its_values(request_text: str, query: Que
     assert read(request_text).request == query
 
 
+@pytest.mark.parametrize(
+    ("request_text", "subject"), [("wieviel prozent", "jobs"), ("qui bloque la file", "queue")]
+)
+def test_a_question_with_one_possible_meaning_is_answered_and_says_which(
+    request_text: str, subject: str
+) -> None:
+    found = read(request_text)
+    assert isinstance(found.request, Query) and found.request.subject == subject
+    assert found.guessed and not found.choices
+
+
 ORDERS = {
     "could you cancel job 7?": Order("cancel", jobs=(7,)),
     "cancel jobs 7, 8 and 9 please": Order("cancel", jobs=(7, 8, 9)),
@@ -230,9 +241,9 @@ def test_it_after_several_jobs_asks_which_one(request_text: str) -> None:
     assert found.choices == (Order("cancel", jobs=(12,)), Order("cancel", jobs=(15,)))
 
 
-def test_it_after_nothing_is_no_order() -> None:
+def test_it_after_nothing_names_no_job() -> None:
     found = read("cancel it")
-    assert found.request is None and not found.choices
+    assert found.request == Order("cancel")  # the plan takes the only job there is, or asks
 
 
 def test_one_word_is_for_the_job_that_was_spoken_of() -> None:
