@@ -6,37 +6,43 @@ from collections.abc import Mapping
 
 from PySide6.QtWidgets import QWidget
 
+from gpudeck.app.charts.overlay_chart import OverlaidCurve, OverlayChart
 from gpudeck.app.charts.series import Floats
-from gpudeck.app.charts.spark_card import SparkCard
-from gpudeck.app.format.values import precise
 from gpudeck.app.language.texts import tr
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import row
 
+_WIDTH, _HEIGHT = 110, 118
+"""The least pixels of a chart."""
+
 
 class CurveStrip(QWidget):
-    """Show a card for each curve; hidden while there is none."""
+    """Show a chart for each curve; hidden while there is none."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.cards: dict[str, SparkCard] = {}
+        self.charts: dict[str, OverlayChart] = {}
         self._row = row(spacing=theme.S)
         self.setLayout(self._row)
         self.hide()
 
-    def show_curves(self, curves: Mapping[str, Floats]) -> None:
-        """Show values by name, oldest first, each with its newest value."""
-        if list(curves) != list(self.cards):
-            self._make_cards(curves)
-        for name, values in curves.items():
-            self.cards[name].show_values(values, None, precise(float(values[-1])))
+    def show_curves(self, curves: Mapping[str, tuple[Floats, Floats]]) -> None:
+        """Show the steps and the values of each name, [n] each, oldest first."""
+        if list(curves) != list(self.charts):
+            self._make_charts(curves)
+        color = theme.tokens().series[0]
+        for name, (steps, values) in curves.items():
+            curve = OverlaidCurve(tuple(steps.tolist()), tuple(values.tolist()), color)
+            self.charts[name].show_curves((curve,))
         self.setVisible(bool(curves))
 
-    def _make_cards(self, curves: Mapping[str, Floats]) -> None:
-        for card in self.cards.values():
-            self._row.removeWidget(card)
-            card.deleteLater()
-        self.cards = {name: SparkCard(tr(name)) for name in curves}
-        for name, card in self.cards.items():
-            card.setToolTip(tr(name))
-            self._row.addWidget(card)
+    def _make_charts(self, curves: Mapping[str, tuple[Floats, Floats]]) -> None:
+        for chart in self.charts.values():
+            self._row.removeWidget(chart)
+            chart.deleteLater()
+        self.charts = {name: OverlayChart(tr(name)) for name in curves}
+        for name, chart in self.charts.items():
+            chart.setToolTip(tr(name))
+            chart.setMinimumSize(theme.px(_WIDTH), theme.px(_HEIGHT))
+            chart.setMaximumHeight(theme.px(_HEIGHT))
+            self._row.addWidget(chart)

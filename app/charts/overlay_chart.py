@@ -14,7 +14,7 @@ from gpudeck.app.widgets import theme
 
 WIDTH, HEIGHT = 200, 132
 """The least pixels of a chart."""
-_GUTTER, _STEPS = 46, 3
+_GUTTER, _STEPS = 54, 3
 """Pixels of the values beside the scale, and the distances between its lines."""
 _LEFT, _RIGHT = (
     int(side | Qt.AlignmentFlag.AlignVCenter)
@@ -67,6 +67,9 @@ class OverlayChart(QFrame):
         painter.drawText(head, _LEFT, self.title)
         if not self.curves:
             return
+        if len(self.curves) == 1:
+            painter.setPen(QColor(colors.text))
+            painter.drawText(head, _RIGHT, precise(self.curves[0].values[-1]))
         plot = inside.adjusted(theme.px(_GUTTER), line + theme.S, 0, -line - theme.XS)
         low, high = _range(value for curve in self.curves for value in curve.values)
         first, last = _range(step for curve in self.curves for step in curve.steps)

@@ -47,11 +47,6 @@ class PrintedCurves:
             del points[::2]
 
     @property
-    def curves(self) -> dict[str, Floats]:
-        """Return the values of each name with two or more, oldest first."""
-        return {name: values for name, (_, values) in self.points.items()}
-
-    @property
     def points(self) -> dict[str, tuple[Floats, Floats]]:
         """Return the steps and the values of each name with two or more values, [n] each.
 

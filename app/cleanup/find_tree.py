@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, Qt, Signal
+from PySide6.QtCore import QAbstractItemModel, QItemSelectionModel, QModelIndex, QObject, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeView
 
@@ -196,9 +196,9 @@ class FindTree(QTreeView):
         header.resizeSection(0, min(needed, max(spare, int(_ITEM_SHARE * width))))
 
     def described(self) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """Return the title of the current row, and what is known of it as captions and values."""
+        """Return the title of the chosen row, and what is known of it as captions and values."""
         index = self.currentIndex()
-        if not index.isValid() or not self.rows.groups:
+        if not self.selectionModel().isSelected(index) or not self.rows.groups:
             return "", ()
         group = self.rows.groups[self.rows.group_row(index)]
         if index.internalId() == _TOP:
@@ -223,5 +223,6 @@ class FindTree(QTreeView):
         for at, group in enumerate(self.rows.groups):
             few = len(group.finds) <= _OPEN_AT_MOST
             self.setExpanded(self.rows.index(at, 0), was_open.get(group.kind, few))
-        self.setCurrentIndex(self.rows.index(0, 0))
+        at_first = QItemSelectionModel.SelectionFlag.NoUpdate  # keys work; a check is the choice
+        self.selectionModel().setCurrentIndex(self.rows.index(0, 0), at_first)
         self._fit_items()

@@ -20,6 +20,7 @@ from gpudeck.app.cleanup.requests import (
     TrashContents,
 )
 from gpudeck.app.cleanup.summary import count_findings, items_and_size, skip_reason
+from gpudeck.app.format.values import memory
 from gpudeck.app.language.texts import tr, tr_noop, tr_text
 from gpudeck.app.link.call import Call, Request
 from gpudeck.app.link.link import Link
@@ -122,18 +123,18 @@ class CleanupPage(QWidget):
         self._show_state()
 
     def _new_about(self) -> QFrame:
-        """Return what describes the current row."""
+        """Return what describes the chosen row."""
         self._kind, self._facts = label(strong=True), FittedText()
         self._facts.setAccessibleName(tr("About the item"))
         hint = label(tr(_UNDO), size="small", meaning="muted", wrap=True)
         self.about = card(column(self._kind, self._facts, hint, spacing=theme.M))
         self.about.setFixedWidth(theme.px(_SIDE))
         self.about.hide()
-        self.tree.selectionModel().currentChanged.connect(self._describe)
+        self.tree.selectionModel().selectionChanged.connect(self._describe)
         return self.about
 
     def _describe(self) -> None:
-        """Describe the current row where there is room."""
+        """Describe the chosen row where there is room."""
         title, facts = self.tree.described()
         self.about.setVisible(bool(title) and self.width() >= theme.px(_WIDEST))
         set_text(self._kind, title)
@@ -262,6 +263,9 @@ class CleanupPage(QWidget):
         self.stop.setVisible(scanning)
         selected = tr("{items} selected", items=count_findings(chosen))
         set_text(self.total, selected if chosen else tr("Nothing selected"))
+        size = memory(sum(find.bytes for find in chosen))
+        move = tr("Move {size} to Trash", size=size) if chosen else tr("Move to Trash")
+        self.move_button.setText(move)
         self.move_button.setEnabled(bool(chosen) and not busy)
         contents = items_and_size(self._trash.count, self._trash.bytes)
         text = tr("In the trash: {items}; empty the trash to free the space", items=contents)

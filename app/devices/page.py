@@ -43,7 +43,7 @@ _HIGHEST, _LOW = 320, 128
 """The most pixels of height of a curve, and those above the facts."""
 _NARROWEST, _COLUMNS = 280, 2
 """Pixels that a column of groups needs, and the most columns."""
-_ROOMY = (1500, 1000)
+_ROOMY = (1500, 880)
 """Pixels of width and height of a page that has room for all facts."""
 
 

@@ -177,7 +177,8 @@ class JobFields(QWidget):
     def _put(self, name: str, text: str) -> None:
         if name == "gpus":
             needed = text.strip() != "0"
-            self.memory.setEnabled(needed)
+            for part in (self.memory, self._captions["memory"]):
+                part.setVisible(needed)
             self.editors["gpu_type"].setEnabled(needed)
             if not needed:  # a job that reserves memory would get a GPU
                 self.editors["memory"].clear()

@@ -86,8 +86,11 @@ class JobCharts(QWidget):
         self.setVisible(bool(made))
         if snapshot is None:
             return
-        palette = theme.tokens().series
-        colors = {s.device.id: palette[i % len(palette)] for i, s in enumerate(snapshot.devices)}
+        palette, devices = theme.tokens().series, [s.device.id for s in snapshot.devices]
+        held = [device for device in devices if made and device in made[0].series]
+        # a device alone has the first colour, as the second one looks like an alert
+        numbered = held if len(held) == 1 else devices
+        colors = {device: palette[i % len(palette)] for i, device in enumerate(numbered)}
         colors |= {device + OWN: theme.tokens().text for device in list(colors)}
         set_text(self.span, _span(job, snapshot.time))
         for one in made:

@@ -50,8 +50,10 @@ from gpudeck.app.widgets.controls import (
     row,
     set_pill,
     set_text,
+    show_if_any,
 )
 from gpudeck.app.widgets.safe_text import SafeText
+from gpudeck.app.widgets.share_bar import ShareBar
 from gpudeck.scheduler.protocol.jobs import Changes, Event, Job, Queued, Running, Spec
 from gpudeck.scheduler.protocol.log_file import Output
 from gpudeck.scheduler.protocol.snapshot import Snapshot
@@ -103,7 +105,7 @@ class JobDetails(QWidget):
         self.title.setProperty("strong", "true")
         self.title.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
         self.state = pill()
-        self.doing = elided(meaning="muted")
+        self.doing, self.share = elided(meaning="muted"), ShareBar()
         self.earlier = button(tr("Earlier"), tooltip=tr("Move it before the job above it (Alt+Up)"))
         self.later = button(tr("Later"), tooltip=tr("Move it after the job below it (Alt+Down)"))
         self.hold = button(tr("Hold"), tooltip=tr("Do not start it until it is released (Ctrl+H)"))
@@ -162,7 +164,7 @@ class JobDetails(QWidget):
         header = row(
             self.title,
             self.state,
-            self.doing,
+            Stretch(),
             self.earlier,
             self.later,
             self.hold,
@@ -172,7 +174,6 @@ class JobDetails(QWidget):
             self.again,
             self.more,
         )
-        header.setStretch(2, 1)
         both = self._parts
         both.setChildrenCollapsible(False)
         both.setHandleWidth(theme.M)
@@ -186,6 +187,8 @@ class JobDetails(QWidget):
         inner = QVBoxLayout()
         inner.setSpacing(theme.S)
         inner.addLayout(header)
+        inner.addWidget(self.doing)
+        inner.addWidget(self.share)
         inner.addWidget(self.failure)
         inner.addWidget(self.verdicts)
         inner.addWidget(both, 1)
@@ -212,7 +215,8 @@ class JobDetails(QWidget):
         self._show_table(fact_table(facts, self._events, snapshot.time))
         set_text(self.title, shown.title)
         set_pill(self.state, tr(shown.state), pill_meaning(shown.state, shown.meaning))
-        set_text(self.doing, shown.doing if job.active else "")
+        show_if_any(self.doing, shown.doing if job.active else "")
+        self.share.show_share(shown.share if job.active else None)
         self.output.text.setPlaceholderText(tr("No output yet") if job.active else tr("No output"))
         self.hold.setText(tr("Release") if job.spec.hold else tr("Hold"))
         self.cancel.setVisible(job.active)
@@ -382,7 +386,7 @@ class JobDetails(QWidget):
         self._loading = False
         if self.tail.offset in (None, piece.start):
             self._printed.feed(piece.data)
-            self.output.curves.show_curves(self._printed.curves)
+            self.output.curves.show_curves(self._printed.points)
         if text := self.tail.feed(*piece):
             self.output.add(text)
 

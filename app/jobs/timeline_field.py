@@ -249,16 +249,18 @@ class TimelineField(QWidget):
         style = Qt.PenStyle.DashLine if bar.kind == "waiting" else Qt.PenStyle.SolidLine
         painter.setPen(QPen(edge, 1.5 if bar.key == self.selected else 1, style))
         painter.setBrush(_fading(fill, box) if bar.end is None and one.row >= 0 else fill)
-        shape = box.adjusted(0.5, 0.5, -0.5, -0.5)
+        before = bar.start < shown.start and one.row >= 0  # it began left of the axis
+        shape = box.adjusted(-8 if before else 0.5, 0.5, -0.5, -0.5)
+        painter.save()
+        painter.setClipRect(box)
         painter.drawRoundedRect(shape, 4, 4)
-        if bar.share is not None:
-            done = QColor(colors.accent)
-            done.setAlphaF(0.3)
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(done)
-            shape.setWidth(bar.share * shape.width())
-            painter.drawRoundedRect(shape, 4, 4)
-        self._write(painter, bar.label, box.adjusted(6, 0, -4, 0), text)
+        painter.restore()
+        if bar.share is not None:  # a line, as the filled part of a bar would be a time
+            low = box.adjusted(4, box.height() - 4, -4, -2)
+            low.setWidth(bar.share * low.width())
+            painter.fillRect(low, QColor(colors.accent))
+        label = f"‹ {bar.label}" if before else bar.label
+        self._write(painter, label, box.adjusted(6, 0, -4, 0), text)
 
     def _write(self, painter: QPainter, text: str, box: QRectF, color: QColor) -> None:
         """Write a text as far as there is room."""

@@ -100,5 +100,5 @@ class TimelineView(QWidget):
             set_text(self.hint, change_text(self._landings, planned, jobs, snapshot.time))
         elif self._aim is None:
             waits = any(isinstance(job.state, Queued) for job in snapshot.jobs)
-            text = tr("Drag a waiting job to another place; the new times are shown first")
+            text = tr("Drag a waiting job; you see the new times before it moves")
             set_text(self.hint, text if waits else tr("No job waits"))

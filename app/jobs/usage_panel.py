@@ -51,7 +51,7 @@ COLUMNS = (
     TableColumn(tr_noop("Jobs"), 60, right=True),
     TableColumn(tr_noop("GPU-hours"), 84, right=True, help=tr_noop("GPUs held, times the hours")),
     TableColumn(
-        tr_noop("At work"), 70, right=True, help=tr_noop("The share of these in which GPUs worked")
+        tr_noop("Busy"), 70, right=True, help=tr_noop("The share of these in which GPUs worked")
     ),
     TableColumn(tr_noop("Energy"), 84, right=True),
 )

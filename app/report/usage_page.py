@@ -13,7 +13,7 @@ from gpudeck.app.format.values import NOT_AVAILABLE
 from gpudeck.assistant.reports.style import DARK, LIGHT, Colours
 from gpudeck.language.numbers import energy
 
-_HEADINGS = ("User", "Jobs", "Succeeded", "GPU-hours", "", "At work", "CPU-hours", "Energy")
+_HEADINGS = ("User", "Jobs", "Succeeded", "GPU-hours", "", "Busy", "CPU-hours", "Energy")
 
 
 def usage_page(

@@ -55,7 +55,8 @@ class ComparisonView(MarkChart):
             if group.ratio is not None:
                 painter.setPen(QColor(t.warm if group.ratio < TARGET else t.text))
                 box = QRectF(left, self._top - _ABOVE, width, _ABOVE)
-                painter.drawText(box, _CENTER, tr_decimal(f"auto {group.ratio:.2f}"))
+                ratio = tr_decimal(f"{group.ratio:.2f}")
+                painter.drawText(box, _CENTER, tr("{ratio} × best", ratio=ratio))
 
     def _draw_bar(self, painter: QPainter, box: QRectF, bar: ComparisonBar) -> None:
         t = theme.tokens()

@@ -153,7 +153,7 @@ class ResultCard(QWidget):
         curves = () if result is None else result.curves
         self.curves.show_curves(
             {
-                tr_text(c.name): np.asarray(c.values)
+                tr_text(c.name): (np.arange(1.0, len(c.values) + 1), np.asarray(c.values))
                 for c in curves[:_MOST_CURVES]
                 if len(c.values) > 1
             }

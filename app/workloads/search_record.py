@@ -27,7 +27,7 @@ from gpudeck.app.link.call import Call
 from gpudeck.scheduler.protocol.errors import UserError
 
 _OUTCOMES: dict[State, str] = {
-    "timed": tr_noop("right"),
+    "timed": tr_noop("correct"),
     "pruned": tr_noop("not run"),
     "wrong": tr_noop("wrong result"),
     "failed": tr_noop("failed"),

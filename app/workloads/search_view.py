@@ -50,7 +50,7 @@ _UNKNOWN = tr_noop(
     "The best so far over the seconds of the search; what the hardware allows (roofline) is not"
     " known. Times include a share of the copies of inputs and results."
 )
-_USE, _REMOVE = tr_noop("Use it"), tr_noop("Remove")
+_USE, _REMOVE = tr_noop("Use this kernel"), tr_noop("Remove")
 
 
 class SearchView(QWidget):

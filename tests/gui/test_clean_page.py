@@ -118,6 +118,8 @@ def test_all_findings_are_shown_and_only_harmless_ones_are_selected(page, asked,
     }
     assert page.tree.rows.chosen() == (DUMP, *KERNELS)
     assert page.total.text() == "13 items, 1.2 GiB selected"
+    assert page.move_button.text() == "Move 1.2 GiB to Trash"
+    assert not page.tree.selectionModel().hasSelection(), "checks alone say what is moved"
     assert (
         page.progress.text()
         == "14 items, 4.2 GiB found · there may be more: not done after 60 s · 1 could not be read"
@@ -269,6 +271,8 @@ def test_the_actions_are_at_the_bottom_near_the_list(page, link, width, height):
     assert page.tree.verticalScrollBar().maximum() == 0
     corner = page.move_button.mapTo(page, page.move_button.rect().bottomRight())
     assert height - corner.y() < 20, "they do not move with the number of rows"
+    assert not page.about.isVisible(), "nothing is chosen"
+    page.tree.setCurrentIndex(page.tree.rows.index(1, 0))
     assert page.about.isVisible() == (width == 2400), "there is room to describe the item"
 
 

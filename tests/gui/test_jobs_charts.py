@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpudeck.app.jobs.job_charts import OWN
+from gpudeck.app.widgets import theme
 from gpudeck.scheduler.protocol.devices import Process
 from gpudeck.scheduler.protocol.jobs import Done
 from tests.gui import snapshots
@@ -78,6 +79,16 @@ def test_a_device_without_process_data_is_listed_alone(fed):
     fed.window.jobs.choose(8)
     assert list(curves(fed.window.jobs, "mem_used")) == [GPU]
     assert "own" not in values(fed.window.jobs, "mem_used")
+
+
+def test_a_job_on_one_gpu_has_the_first_colour_whichever_gpu_it_is(fed, page):
+    second = snapshots.gpu(1).id
+    made = shared(NOW + 60)
+    moved = msgspec.structs.replace(made.jobs[1], state=Done(NOW - 60, NOW, (second,)))
+    fed.feed(msgspec.structs.replace(made, jobs=(made.jobs[0], moved, *made.jobs[2:])))
+    card = page.details.charts.cards["util"]
+    assert list(card.view.curves.paths) == [second]
+    assert card.view.curves.paths[second][0].color().name() == theme.tokens().series[0]
 
 
 def test_an_ended_job_keeps_the_curves_of_its_time_and_no_value_of_now(fed, page):

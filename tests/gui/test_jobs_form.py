@@ -422,7 +422,7 @@ def test_what_is_free_is_said_below_the_fields_and_a_job_without_gpu_is_warned_o
     page.form.editors["gpu_type"].setText("h100")
     page.form.editors["gpus"].setText("0")
     assert notes["gpus"].text() == "No GPU: the command sees none."
-    assert not page.form.fields.memory.isEnabled()
+    assert not page.form.fields.memory.isVisible()
     spec = page.form.form.spec()
     assert (spec.gpus, spec.memory, spec.gpu_type) == (0, 0, "")
 

@@ -13,7 +13,7 @@ from gpudeck.app.jobs.job_details import JUDGE_S, RENEW_S
 from gpudeck.app.jobs.requests import ReadLog, ReadVerdicts
 from gpudeck.app.report.file import WriteReport
 from gpudeck.app.runs.verdicts import Verdict
-from gpudeck.scheduler.protocol.jobs import Event, Usage, queued
+from gpudeck.scheduler.protocol.jobs import Event, Progress, Running, Usage, queued
 from gpudeck.scheduler.protocol.log_file import Output
 from gpudeck.scheduler.protocol.wait_reasons import StartFailed
 from gpudeck.scheduler.verbs.jobs import GetTimeline
@@ -138,6 +138,33 @@ def test_a_timeline_that_could_not_be_read_is_asked_for_again(fed, page):
 
 
 # the log
+
+
+def test_printed_values_are_drawn_over_their_steps_above_the_line_that_searches_the_log(fed, page):
+    page.choose(6)
+    fed.reply(ReadLog(6), Output(0, b"step=10 loss=2.5 lr=0.5\nstep=20 loss=2.0 lr=0.25\n", 50))
+    fed.settle()
+    shown = page.details.output.curves
+    assert list(shown.charts) == ["loss", "lr"]
+    (loss,) = shown.charts["loss"].curves
+    assert (loss.steps, loss.values) == ((10.0, 20.0), (2.5, 2.0))
+    assert shown.geometry().bottom() <= page.details.output.box.y()
+
+
+def test_the_progress_of_a_running_job_has_a_line_and_a_bar_of_its_own(fed, page):
+    running = next(job for job in fed.window.state.snapshot.jobs if isinstance(job.state, Running))
+    moved = msgspec.structs.replace(
+        running.state, progress=Progress(62, 100, "shard 62 of 100", 0.0, NOW - 5)
+    )
+    fed.feed(replaced(running.id, state=moved))
+    page.choose(running.id)
+    fed.settle()
+    details = page.details
+    assert details.share.share == 0.62 and details.share.isVisible()
+    assert "62 of 100" in details.doing.text()
+    assert details.doing.y() >= details.title.geometry().bottom()
+    page.choose(6)
+    assert not details.share.isVisible() and not details.doing.isVisible()
 
 
 def test_the_log_is_searched_forth_and_back_by_keyboard(fed, page):

@@ -365,4 +365,4 @@ def test_values_of_a_card_are_called_in_plain_words(fed):
     fed.window.show_device(device.id)
     found = {f.label: f for group in fed.window.device.groups.values() for f in group.facts}
     assert found["Performance level"].value == "P0, the fastest"
-    assert found["Window for the CPU in use"].minor
+    assert found["BAR1 in use"].minor

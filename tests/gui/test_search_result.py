@@ -105,7 +105,7 @@ def test_only_a_winner_that_was_judged_faster_is_used_and_then_removed(shown):
     fed, view = shown
     judged_faster(1.0)
     carry_out(fed, ReadSearch)
-    assert view.use.text() == "Use it" and not view.use.isEnabled()
+    assert view.use.text() == "Use this kernel" and not view.use.isEnabled()
     assert "not faster" in view.verdict.text()
     judged_faster(1.5)
     fed.window.workloads.choose("attention")
@@ -122,7 +122,7 @@ def test_only_a_winner_that_was_judged_faster_is_used_and_then_removed(shown):
     view.use.click()
     carry_out(fed, RemoveWinner)
     carry_out(fed, ReadSearch)
-    assert installed() == [] and view.use.text() == "Use it" and view.use.isEnabled()
+    assert installed() == [] and view.use.text() == "Use this kernel" and view.use.isEnabled()
 
 
 def test_the_code_of_the_winner_is_shown_beside_that_of_what_was_tried_first(shown):

@@ -469,8 +469,7 @@ def answer(job: Job, readings: Sequence[Reading]) -> FinishedAnswer:
     text = (
         f"Job {job.id} (attention) is **done**: it ran for {state.at - state.started:.0f} s at"
         f" {rate:.0f} TFLOP/s and passed its check.\n\nMeanwhile GPU 0 drew {power:.0f} W on"
-        f" average and was {peak:.0f} °C warm at most. All that is known of the job:\n\n"
-        f"```sh\ngpudeck jobs {job.id}\n```\n"
+        f" average and was {peak:.0f} °C warm at most.\n"
     )
     return FinishedAnswer(text, "template", facts, curves=curves, seconds=0.2)
 
@@ -493,7 +492,7 @@ def overview(made: Sequence[Job], raised: Sequence[Alert]) -> FinishedAnswer:
         lines.append(f"- Job {lost[0].id} was lost: the daemon was down from 15:54 to 15:55.")
     text = f"In the last 10 minutes **{len(ended)} jobs** ended:\n\n" + "\n".join(lines)
     still = sum(a.cleared is None for a in recent)
-    text += f"\n\nThe temperature raised {len(recent)} alerts, of which {still} last.\n"
+    text += f"\n\nThe temperature raised {len(recent)} alerts; {still} still active.\n"
     facts = (
         ("jobs ended", str(len(ended)), "store, 16:00:00"),
         ("alerts", str(len(recent)), "store, 16:00:00"),
