@@ -108,10 +108,20 @@ def checkpoints(out: Path) -> list[str]:
     return sorted(place.name for place in (out / "checkpoints").glob("step-*"))
 
 
-def outcome(out: Path) -> tuple[list[dict[str, Any]], bytes]:
-    """Return what the steps measured, and the weights."""
+def outcome(out: Path, settings: Settings) -> tuple[list[dict[str, Any]], bytes]:
+    """Return what the steps measured, and the weights.
+
+    A checkpoint brings a held-out loss of its own, and a run that is interrupted has more of them:
+    only those count that every run has.
+    """
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    kept = [{name: row[name] for name in KEPT if name in row} for row in rows]
+    kept = [
+        {name: row[name] for name in KEPT if name in row}
+        for row in rows
+        if "held_out" not in row
+        or row["step"] % settings.evaluate == 0
+        or row["step"] == settings.steps
+    ]
     return kept, (out / "model.safetensors").read_bytes()
 
 
@@ -171,7 +181,7 @@ def main(argv: list[str]) -> int:
     quiet, noisy = args.folder / "quiet", args.folder / "noisy"
     disturbed(settings, quiet, 0, 0, 0)
     sent = disturbed(settings, noisy, args.kills, args.longest, args.seed)
-    (rows, weights), (others, other_weights) = outcome(quiet), outcome(noisy)
+    (rows, weights), (others, other_weights) = (outcome(one, settings) for one in (quiet, noisy))
     said = {
         "steps": args.steps, "killed": sent.count(signal.SIGKILL),
         "paused": sent.count(signal.SIGTERM), "rows": len(rows),

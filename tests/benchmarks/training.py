@@ -250,7 +250,9 @@ def kills(args: argparse.Namespace) -> None:
     while os.read(told, 4096):
         pass
     assert os.waitpid(quiet, 0)[1] == 0
-    (noisy, noisy_weights), (first, weights) = (outcome(folder / n) for n in ("noisy", "quiet"))
+    (noisy, noisy_weights), (first, weights) = (
+        outcome(folder / n, settings) for n in ("noisy", "quiet")
+    )
     row = {
         "model": args.model, "batch": settings.batch, "tokens": settings.tokens,
         "steps": settings.steps, "moments": settings.moments, "killed": sent.count(signal.SIGKILL),
