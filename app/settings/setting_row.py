@@ -26,6 +26,7 @@ from gpudeck.app.widgets.controls import (
     show_if_any,
 )
 from gpudeck.scheduler.protocol.errors import UserError
+from gpudeck.scheduler.protocol.progress import printable
 from gpudeck.scheduler.protocol.settings import Settings
 
 W = TypeVar("W", bound=QWidget)
@@ -263,6 +264,7 @@ class SettingRow(QWidget):
         """Offer names that can be added to a list, each with what people know it by."""
         box = self.box
         assert box is not None
+        names = {name: printable(known) for name, known in names.items()}
         if names == {box.itemData(i): box.itemText(i) for i in range(box.count())}:
             return
         text = box.currentText()

@@ -35,7 +35,7 @@ from gpudeck.scheduler.protocol.errors import UserError
 from gpudeck.scheduler.protocol.settings import TEMPLATE, Settings
 from tests.integration.endpoint import Served, serving
 from tests.integration.shell import Shell
-from tests.support import eventually, state_folder
+from tests.support import eventually, in_english, state_folder
 from tests.unit.accel.rwkv.rwkv_models import random_model, to_hf, vocabulary_file, write_hf
 
 pytestmark = pytest.mark.xdist_group("serve_model")
@@ -473,7 +473,7 @@ def test_a_chat_is_cancelled_and_an_unusable_model_says_why(
     (tmp_path / "odd" / "config.json").write_text(json.dumps({**config, "intermediate_size": 100}))
     odd = client_.start(Options(str(tmp_path / "odd"), "cpu"), 0)
     eventually(lambda: client_.served_models()[0].phase == "failed")
-    assert "but config.json means" in client_.served_models()[0].note
+    assert "but config.json means" in in_english(client_.served_models()[0].note)
     client_.stop(odd.port)
 
 
