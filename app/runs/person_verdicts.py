@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gpudeck.app.format.usage import UsageRow
 from gpudeck.app.language.texts import tr, tr_decimal
-from gpudeck.app.runs.verdicts import Verdict
+from gpudeck.app.runs.verdicts import Verdict, cost_of
 from gpudeck.language.numbers import energy
 from gpudeck.scheduler.protocol.settings import Settings
 
@@ -55,8 +55,8 @@ def _failures(row: UsageRow) -> Iterator[str]:
 def _energy(row: UsageRow, settings: Settings) -> Iterator[str]:
     if row.joules:
         used = tr_decimal(energy(row.joules))
-        cost = tr_decimal(f"{row.joules / 3.6e6 * settings.energy_price:.2f}")
         if settings.energy_price:
+            cost = cost_of(row.joules, settings)
             used = tr("{energy}: {cost} {unit}", energy=used, cost=cost, unit=settings.currency)
         yield tr(
             "{user}, {period}: the jobs used {energy}",

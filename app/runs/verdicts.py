@@ -282,6 +282,11 @@ def _energy(job: Job, settings: Settings) -> Verdict | None:
     used = tr_decimal(energy(usage.energy))
     if not settings.energy_price:
         return Verdict("measured", tr("It used {energy}", energy=used))
-    cost = tr_decimal(f"{usage.energy / 3.6e6 * settings.energy_price:.2f}")
+    cost = cost_of(usage.energy, settings)
     text = tr("It used {energy}: {cost} {unit}", energy=used, cost=cost, unit=settings.currency)
     return Verdict("measured", text)
+
+
+def cost_of(joules: float, settings: Settings) -> str:
+    """Return what energy costs at the price of a kWh in the settings, without the currency."""
+    return tr_decimal(f"{joules / 3.6e6 * settings.energy_price:.2f}")

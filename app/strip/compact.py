@@ -21,9 +21,6 @@ from gpudeck.app.strip.summary import REPLAY, StripSummary, SummaryRow
 from gpudeck.app.widgets import theme
 from gpudeck.app.widgets.controls import draw_share
 
-_WIDEST = ("100 %", "", "100 °C", "1000 W")
-"""Texts as wide as values can become, so that the window keeps its width; that of memory is
-translated."""
 _BAR = 60
 _LEFT, _RIGHT = (
     int(side | Qt.AlignmentFlag.AlignVCenter)
@@ -77,7 +74,8 @@ class CompactStrip(QWidget):
         rows = self.summary.rows if self.summary else ()
         advance = QFontMetricsF(theme.font(theme.SMALL)).horizontalAdvance
         titles = [advance(row.title) for row in rows]
-        full = (*_WIDEST[:1], tr("{share} % mem", share=100), *_WIDEST[2:])
+        # as wide as values can become, so that the window keeps its width
+        full = ("100 %", tr("{share} % mem", share=100), "100 °C", "1000 W")
         values = zip(*(row.values for row in rows), strict=True) if rows else ((),) * len(full)
         columns = (
             max(map(advance, (most, *texts))) for most, texts in zip(full, values, strict=True)

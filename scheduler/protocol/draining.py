@@ -23,4 +23,4 @@ def drained(settings: Settings, devices: Iterable[Device], drain: bool) -> str:
 
 
 def _names(device: Device) -> set[str]:
-    return {device.id, device.instance or str(device.index)}
+    return {device.id, device.number}

@@ -193,7 +193,7 @@ class Columns(msgspec.Struct, frozen=True):
 
 def label(device: Device) -> str:
     """Return the short name of a device: "GPU 0", "CPU", or "lab1 GPU 0" on another machine."""
-    name = "CPU" if device.kind == "cpu" else f"GPU {device.instance or device.index}"
+    name = "CPU" if device.kind == "cpu" else f"GPU {device.number}"
     return f"{device.host} {name}" if device.host else name
 
 
